@@ -1,0 +1,53 @@
+# The one door: `make help` lists what is behind it. On a fresh Debian 12 with Rust, g++, make and
+# git, `make demo` and `make test` need nothing else.
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+FUZZ_SECONDS ?= 20
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test-tools build run test demo bench bench-peers fuzz fmt lint ci clean-data
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: ## check tools, find V8 or fetch it into .v8
+	@scripts/setup.sh
+
+test-tools: ## get what only the tests need into .tools
+	@scripts/test-tools.sh
+
+build: setup ## build the release binary
+	cargo build --release --locked -p nigh-cli
+
+run: build ## serve in the foreground on port 6379
+	@$(TARGET_DIR)/release/nigh serve
+
+test: setup test-tools ## run all tests: the crates' own, then real clients against the binary
+	cargo build --locked -p nigh-cli
+	cargo test --locked --workspace --no-fail-fast
+	tests/clients/run --nigh $(TARGET_DIR)/debug/nigh
+
+demo: build ## load a graph, count friends from the client side and in the store, compare
+	@$(TARGET_DIR)/release/nigh demo
+
+bench: setup ## criterion benches of the crates
+	cargo bench --locked --workspace
+
+bench-peers: build test-tools ## run beside Debian's Redis, write docs/benchmarks.md
+	$(TARGET_DIR)/release/nigh bench peers --redis .tools/bin/redis-server
+
+fuzz: setup ## each fuzz target for FUZZ_SECONDS (20)
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+fmt: ## format the code
+	cargo fmt --all
+
+lint: setup ## formatting and clippy, warnings are errors
+	cargo fmt --all -- --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+ci: ## what CI does
+	@.ci/run
+
+clean-data: ## remove arenas that stopped servers left in /dev/shm
+	@scripts/clean-data.sh

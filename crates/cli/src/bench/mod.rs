@@ -1,0 +1,258 @@
+//! `nigh bench`: a load generator for any server that speaks the Redis protocol.
+//!
+//! ```text
+//! mod ── template, keys     what is sent      (bytes with holes; which key)
+//!     ├─ engine, replies    how it is sent    (one thread, epoll; replies are skipped)
+//!     ├─ stats, report      what came of it   (histogram, quartiles; text, JSON)
+//!     ├─ floor              a server without a store, to compare with
+//!     └─ peers              the table of docs/benchmarks.md
+//! ```
+//!
+//! Invariants:
+//! 1. Several endpoints are measured in turn, A B A B …, never one after the other: machines drift.
+//! 2. Error replies never pass for throughput: they are counted, shown, and make the exit code 1.
+
+mod engine;
+mod floor;
+mod keys;
+mod peers;
+mod replies;
+mod report;
+mod stats;
+mod stream;
+mod template;
+
+pub(crate) use report::thousands;
+
+use anyhow::{Context, Result, bail, ensure};
+use engine::{Engine, Until};
+use indicatif::{ProgressBar, ProgressStyle};
+use keys::{Keys, Shape, Zipf};
+use nigh_client::Address;
+use stats::Series;
+use std::path::PathBuf;
+use std::time::Duration;
+use template::Workload;
+
+/// Pipeline depth while keys are loaded: deep enough that the server sets the pace.
+const PRELOAD_PIPELINE: u64 = 64;
+/// Connections that load keys.
+const PRELOAD_CONNECTIONS: usize = 8;
+/// Largest value that the generator sends: what the protocol allows.
+const VALUE_BYTES: usize = 512 << 20;
+
+/// Options of `nigh bench`.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Sub>,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+#[derive(clap::Subcommand)]
+enum Sub {
+    /// Run a server that answers at once, without a store, to compare with
+    Floor(floor::Args),
+    /// Measure Nigh beside Redis and the floor, and write docs/benchmarks.md
+    Peers(peers::Args),
+}
+
+/// Key distributions.
+#[derive(Clone, Copy, clap::ValueEnum, PartialEq, Eq)]
+enum Distribution {
+    Uniform,
+    Zipfian,
+    Sequential,
+}
+
+#[derive(clap::Args)]
+struct LoadArgs {
+    /// Server: host:port, port, redis://… or a Unix socket's path; several are measured in turn
+    #[arg(long, default_value = "127.0.0.1:6379", value_name = "ADDRESS",
+          value_parser = crate::target::address)]
+    connect: Vec<Address>,
+    /// Connections to each server
+    #[arg(short, long, default_value_t = 50, value_name = "N")]
+    connections: usize,
+    /// Requests that a connection sends before it waits for their replies
+    #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
+    pipeline: u64,
+    /// get, set, mixed, or any command with __key__ __value__ __rand__ (12 digits) __line__
+    #[arg(long, default_value = "get")]
+    command: String,
+    /// What __line__ stands for: one line of this file a request, in turn
+    #[arg(long, value_name = "FILE")]
+    lines: Option<PathBuf>,
+    /// Share of SETs in `mixed`
+    #[arg(long, default_value_t = 0.1, value_name = "SHARE")]
+    set_share: f64,
+    /// Number of keys
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    keys: u64,
+    /// Bytes of a key
+    #[arg(long, default_value_t = 16, value_name = "BYTES")]
+    key_size: usize,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100, value_name = "BYTES")]
+    value_size: usize,
+    /// Which keys are drawn how often
+    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
+    distribution: Distribution,
+    /// Skew of the zipfian distribution, above 0 and below 1
+    #[arg(long, default_value_t = 0.99)]
+    theta: f64,
+    /// Seed of all random choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seconds of each run
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
+    duration: f64,
+    /// Requests of each run, instead of a duration
+    #[arg(long, value_name = "N", conflicts_with = "duration")]
+    requests: Option<u64>,
+    /// Runs against each server
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pairs: usize,
+    /// Seconds of warm-up before the first run against each server
+    #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
+    warm_up: f64,
+    /// SET all keys first
+    #[arg(long)]
+    preload: bool,
+    /// Verify each reply (get, set, mixed)
+    #[arg(long)]
+    check: bool,
+    /// Password for AUTH
+    #[arg(long, env = "NIGH_PASSWORD", hide_env_values = true)]
+    password: Option<String>,
+    /// CPU to run on
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the load, prints the report; an error if any reply was one.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Some(Sub::Floor(floor)) => floor::run(floor),
+        Some(Sub::Peers(peers)) => peers::run(peers),
+        None => bench(&args.load),
+    }
+}
+
+fn bench(args: &LoadArgs) -> Result<()> {
+    ensure!(args.pairs >= 1, "--pairs must be at least 1");
+    ensure!(args.value_size <= VALUE_BYTES, "--value-size is over {VALUE_BYTES} bytes (512 MiB)");
+    if let Some(cpu) = args.pin {
+        pin(cpu)?;
+    }
+    let until = match args.requests {
+        Some(requests) => Until::Requests(requests),
+        None => Until::Elapsed(seconds("--duration", args.duration)?),
+    };
+    let mut load = workload(args)?;
+    ensure!(!args.check || load.is_checkable(), "--check can verify get, set and mixed only");
+    let bar = progress(args)?;
+    if args.preload {
+        for address in &args.connect {
+            preload(args, address, &bar)?;
+        }
+    }
+    let check_bytes = args.check.then_some(args.value_size);
+    let password = args.password.as_deref();
+    let connect = |address: &Address| {
+        Engine::connect(address, password, args.connections, args.pipeline, check_bytes)
+    };
+    let mut engines = args.connect.iter().map(connect).collect::<Result<Vec<_>>>()?;
+    let warm_up = seconds("--warm-up", args.warm_up)?;
+    if !warm_up.is_zero() {
+        for engine in &mut engines {
+            bar.set_message("warming up");
+            engine.run(&mut load, Until::Elapsed(warm_up), &mut |_| bar.tick())?;
+            bar.inc(1);
+        }
+    }
+    let mut series = engines.iter().map(|_| Series::new()).collect::<Result<Vec<_>>>()?;
+    for _ in 0..args.pairs {
+        for (at, engine) in engines.iter_mut().enumerate() {
+            bar.set_message(args.connect[at].to_string());
+            series[at].add(engine.run(&mut load, until, &mut |_| bar.tick())?)?;
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    report::print(args, &series)?;
+    failed(&series)
+}
+
+/// An error if any reply was one, or wasn't what it should be.
+fn failed(series: &[Series]) -> Result<()> {
+    let bad: u64 = series.iter().map(|series| series.errors + series.mismatches).sum();
+    if bad > 0 {
+        let first = series.iter().find_map(|series| series.first_error.as_deref());
+        bail!("{bad} replies were errors or wrong; the first: {}", first.unwrap_or("unknown"));
+    }
+    Ok(())
+}
+
+fn workload(args: &LoadArgs) -> Result<Workload> {
+    let shape = Shape::new(args.key_size, args.value_size, args.keys)?;
+    let keys = match args.distribution {
+        Distribution::Uniform => Keys::Uniform { count: args.keys },
+        Distribution::Sequential => Keys::Sequential { next: 0, count: args.keys },
+        Distribution::Zipfian => Keys::Zipfian(Zipf::new(args.keys, args.theta)?),
+    };
+    let lines = match &args.lines {
+        None => Vec::new(),
+        Some(path) => std::fs::read_to_string(path)
+            .with_context(|| format!("can't read {}", path.display()))?
+            .lines()
+            .map(str::to_owned)
+            .collect(),
+    };
+    Workload::new(&args.command, &lines, args.set_share, shape, keys, args.seed)
+}
+
+/// Sets all keys, once each.
+fn preload(args: &LoadArgs, address: &Address, bar: &ProgressBar) -> Result<()> {
+    let shape = Shape::new(args.key_size, args.value_size, args.keys)?;
+    let keys = Keys::Sequential { next: 0, count: args.keys };
+    let mut load = Workload::new("set", &[], 0.0, shape, keys, args.seed)?;
+    let password = args.password.as_deref();
+    let mut engine =
+        Engine::connect(address, password, PRELOAD_CONNECTIONS, PRELOAD_PIPELINE, None)?;
+    bar.set_message(format!("loading {} keys into {address}", args.keys));
+    let run = engine.run(&mut load, Until::Requests(args.keys), &mut |_| bar.tick())?;
+    if let Some(error) = run.tally.first_error {
+        bail!("loading keys into {address}: {} errors, the first: {error}", run.tally.errors);
+    }
+    bar.inc(1);
+    Ok(())
+}
+
+/// A bar on stderr that counts runs; hidden where stderr isn't a terminal.
+fn progress(args: &LoadArgs) -> Result<ProgressBar> {
+    let steps = args.pairs + usize::from(args.warm_up > 0.0) + usize::from(args.preload);
+    let bar = ProgressBar::new((steps * args.connect.len()) as u64);
+    bar.set_style(ProgressStyle::with_template("{spinner} {bar:32} {pos}/{len} runs  {msg}")?);
+    Ok(bar)
+}
+
+fn seconds(flag: &str, seconds: f64) -> Result<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) => Ok(duration),
+        Err(_) => bail!("{flag} must be a number of seconds, not {seconds}"),
+    }
+}
+
+/// Binds this thread to one CPU.
+fn pin(cpu: usize) -> Result<()> {
+    if !core_affinity::set_for_current(core_affinity::CoreId { id: cpu }) {
+        bail!("can't run on CPU {cpu}: `nproc` tells how many there are");
+    }
+    Ok(())
+}

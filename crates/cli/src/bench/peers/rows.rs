@@ -1,0 +1,419 @@
+//! The rows: what is run against whom, and what is to be reached.
+//!
+//! Invariant: within a row all contestants do the same work on the same data.
+
+use super::super::engine::{Engine, Until, histogram};
+use super::super::keys::{Keys, Shape};
+use super::super::template::Workload;
+use super::arena::{Room, record_bytes, tmpfs_bytes};
+use super::levels::Levels;
+use super::{Args, Contestant, Row, Servers, Target};
+use crate::demo;
+use crate::demo::child::Server;
+use crate::demo::graph::Graph;
+use crate::demo::walk;
+use crate::target::accepted;
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+use nigh_client::Connection;
+use std::time::{Duration, Instant};
+
+/// Bytes of a key.
+pub(super) const KEY_BYTES: usize = 16;
+/// Bytes of a value.
+pub(super) const VALUE_BYTES: usize = 100;
+/// Bytes that may be spent on a key beside itself and its value, by the target.
+const OVERHEAD_BYTES: usize = 40;
+/// The memory target is so many times keys, values and overhead.
+const MEMORY_FACTOR: f64 = 1.25;
+/// Time for the server's background threads to finish with a loaded arena.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Depth of the pipeline in which traversals are called.
+const CALLS: u64 = 16;
+/// Seed of all random choices.
+const SEED: u64 = 1;
+/// Starts of one GET per node: a traversal takes 20 ms.
+const GET_STARTS: usize = 20;
+
+/// Functions of the rows, for Nigh.
+const JS: &str = include_str!("functions.js");
+/// The same for Redis.
+const LUA: &str = include_str!("functions.lua");
+
+const GET: &str = "GET __key__";
+const SET: &str = "SET __key__ __value__";
+
+/// A row of requests that are all alike.
+struct Plan {
+    title: &'static str,
+    command: &'static str,
+    connections: usize,
+    pipeline: u64,
+    targets: &'static [Target],
+    floor: bool,
+}
+
+const fn plan(
+    title: &'static str,
+    command: &'static str,
+    (connections, pipeline): (usize, u64),
+    targets: &'static [Target],
+) -> Plan {
+    Plan { title, command, connections, pipeline, targets, floor: true }
+}
+
+use Target::{PerSecond, Ratio};
+const PLANS: [Plan; 10] = [
+    plan("GET, c50 P1", GET, (50, 1), &[Ratio("Redis", 1.0), Ratio("floor", 0.95)]),
+    plan("SET, c50 P1", SET, (50, 1), &[Ratio("Redis", 1.0), Ratio("floor", 0.95)]),
+    plan("GET, c1 P1", GET, (1, 1), &[Ratio("Redis", 1.15)]),
+    plan("SET, c1 P1", SET, (1, 1), &[Ratio("Redis", 1.15)]),
+    plan("GET, c50 P16", GET, (50, 16), &[Ratio("Redis", 3.0)]),
+    plan("GET, c50 P64", GET, (50, 64), &[Ratio("Redis", 4.0)]),
+    plan("SET, c50 P16", SET, (50, 16), &[Ratio("Redis", 2.5)]),
+    plan("SET, c50 P64", SET, (50, 64), &[Ratio("Redis", 3.0)]),
+    Plan {
+        floor: false,
+        ..plan(
+            "FCALL no-op, c50 P64",
+            "FCALL noop 0",
+            (50, 64),
+            &[Ratio("Redis", 3.0), PerSecond(2e6)],
+        )
+    },
+    Plan {
+        floor: false,
+        ..plan(
+            "FCALL with one read, c50 P64",
+            "FCALL readOne 1 __key__",
+            (50, 64),
+            &[Ratio("Redis", 5.0)],
+        )
+    },
+];
+
+/// What traversals are to reach at depth 3; depth 2 is for orientation.
+const TRAVERSAL_TARGETS: [Target; 3] = [
+    Ratio("Redis, MGET per level", 10.0),
+    Ratio("Redis, Lua on lists", 15.0),
+    Ratio("Redis, GET per node", 400.0),
+];
+
+/// Loads the servers and measures all rows that are wanted.
+pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<Vec<Row>> {
+    let wanted = |title: &str| args.only.as_ref().is_none_or(|text| title.contains(text.as_str()));
+    let plans: Vec<&Plan> = PLANS.iter().filter(|plan| wanted(plan.title)).collect();
+    let runs: usize = plans.iter().map(|plan| if plan.floor { 3 } else { 2 }).sum();
+    let depths: Vec<(u32, &'static str)> =
+        [(2, "countFriends, depth 2"), (3, "countFriends, depth 3")]
+            .into_iter()
+            .filter(|(_, title)| wanted(title))
+            .collect();
+    bar.set_length(((runs + depths.len() * 4) * args.pairs) as u64);
+    let empty = tmpfs_bytes(servers.nigh.directory())?;
+    bar.set_message("loading keys");
+    fill(args, &servers.nigh)?;
+    std::thread::sleep(SETTLE);
+    let full = tmpfs_bytes(servers.nigh.directory())?;
+    fill(args, &servers.redis)?;
+    load_functions(servers)?;
+    let mut rows = Vec::new();
+    if wanted(MEMORY) {
+        rows.push(memory(args, full.saturating_sub(empty)));
+    }
+    for plan in plans {
+        bar.set_message(plan.title);
+        rows.push(requests(args, servers, plan, bar)?);
+    }
+    if !depths.is_empty() {
+        let graph = Graph::load()?;
+        load_graph(servers, &graph)?;
+        for (depth, title) in depths {
+            bar.set_message(title);
+            rows.push(traversals(args, servers, &graph, depth, title, bar)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Title of the memory row.
+const MEMORY: &str = "Memory";
+
+fn memory(args: &Args, bytes: u64) -> Row {
+    let per_key = bytes as f64 / args.keys as f64;
+    let most = MEMORY_FACTOR * (KEY_BYTES + VALUE_BYTES + OVERHEAD_BYTES) as f64;
+    Row {
+        title: MEMORY,
+        command: format!("SET of {} keys; tmpfs blocks less those of an empty server", args.keys),
+        unit: "bytes per key",
+        contestants: vec![Contestant { name: "Nigh", rates: vec![per_key], latency_us: None }],
+        targets: vec![Target::AtMost(most)],
+        note: format!(
+            "{bytes} bytes in all; keys and values alone are {}",
+            KEY_BYTES + VALUE_BYTES
+        ),
+    }
+}
+
+fn workload(args: &Args, command: &str, lines: &[String], keys: Keys) -> Result<Workload> {
+    let shape = Shape::new(KEY_BYTES, VALUE_BYTES, args.keys)?;
+    Workload::new(command, lines, 0.0, shape, keys, SEED)
+}
+
+/// Sets all keys of a server.
+fn fill(args: &Args, server: &Server) -> Result<()> {
+    let mut load = workload(args, "set", &[], Keys::Sequential { next: 0, count: args.keys })?;
+    let mut engine = Engine::connect(
+        server.address(),
+        None,
+        super::super::PRELOAD_CONNECTIONS,
+        super::super::PRELOAD_PIPELINE,
+        None,
+    )?;
+    let run = engine.run(&mut load, Until::Requests(args.keys), &mut |_| {})?;
+    ensure!(run.tally.errors == 0, "loading keys failed: {:?}", run.tally.first_error);
+    Ok(())
+}
+
+/// Measures requests that are all alike.
+fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> Result<Row> {
+    let time = args.run_time()?;
+    let sets = plan.command == SET;
+    let mut room = Room::new(args);
+    let (mut refills, mut total_sets) = (0, 0);
+    if sets {
+        // What earlier rows appended isn't known here: begin with an arena that is.
+        refill(args, &servers.nigh)?;
+    }
+    let mut runners = vec![Runner::new("Nigh", &servers.nigh, args, plan)?];
+    runners.push(Runner::new("Redis", &servers.redis, args, plan)?);
+    if plan.floor {
+        runners.push(Runner::new("floor", &servers.floor, args, plan)?);
+    }
+    for runner in &mut runners {
+        let warm = time / 4;
+        let run = runner.run(warm)?;
+        if sets && runner.name == "Nigh" {
+            room.add(run);
+        }
+        runner.forget()?;
+    }
+    for _ in 0..args.pairs {
+        for runner in &mut runners {
+            let nigh_sets = sets && runner.name == "Nigh";
+            if nigh_sets && room.is_short() {
+                refill(args, &servers.nigh)?;
+                room.refill(args.keys);
+                refills += 1;
+            }
+            let replies = runner.run(time)?;
+            if nigh_sets {
+                room.add(replies);
+                total_sets += replies;
+            }
+            bar.inc(1);
+        }
+    }
+    let mut note = String::new();
+    if sets {
+        note = format!(
+            "{total_sets} SETs on Nigh of {} B a record into an arena of {} MiB, flushed and loaded \
+             again {refills} times between runs",
+            record_bytes(),
+            args.arena >> 20,
+        );
+    }
+    Ok(Row {
+        title: plan.title,
+        command: format!("{} -c {} -P {}", plan.command, plan.connections, plan.pipeline),
+        unit: "per second",
+        contestants: runners.into_iter().map(Runner::finish).collect(),
+        targets: plan.targets.to_vec(),
+        note,
+    })
+}
+
+/// Empties a server and loads all keys again.
+fn refill(args: &Args, server: &Server) -> Result<()> {
+    accepted(server.connect()?.call(["FLUSHALL"])?).context("FLUSHALL failed")?;
+    std::thread::sleep(SETTLE);
+    fill(args, server)?;
+    std::thread::sleep(SETTLE);
+    Ok(())
+}
+
+/// One server under one load.
+struct Runner {
+    name: &'static str,
+    engine: Engine,
+    load: Workload,
+    rates: Vec<f64>,
+    latency: Histogram<u64>,
+}
+
+impl Runner {
+    fn new(name: &'static str, server: &Server, args: &Args, plan: &Plan) -> Result<Self> {
+        let keys = Keys::Uniform { count: args.keys };
+        Ok(Self {
+            name,
+            engine: Engine::connect(server.address(), None, plan.connections, plan.pipeline, None)?,
+            load: workload(args, plan.command, &[], keys)?,
+            rates: Vec::new(),
+            latency: histogram()?,
+        })
+    }
+
+    /// One run; returns how many replies came.
+    fn run(&mut self, time: Duration) -> Result<u64> {
+        let run = self.engine.run(&mut self.load, Until::Elapsed(time), &mut |_| {})?;
+        let tally = &run.tally;
+        ensure!(tally.errors == 0, "{} answered with errors: {:?}", self.name, tally.first_error);
+        ensure!(tally.nulls == 0, "{} lacks keys that were set", self.name);
+        self.rates.push(run.rate());
+        self.latency.add(&run.latency)?;
+        Ok(run.tally.replies)
+    }
+
+    /// Drops what was measured so far: it was the warm-up.
+    fn forget(&mut self) -> Result<()> {
+        self.rates.clear();
+        self.latency = histogram()?;
+        Ok(())
+    }
+
+    fn finish(self) -> Contestant {
+        let at = |percent| self.latency.value_at_percentile(percent) as f64 / 1000.0;
+        let latency_us = Some([at(50.0), at(99.0), at(99.99)]);
+        Contestant { name: self.name, rates: self.rates, latency_us }
+    }
+}
+
+fn load_functions(servers: &Servers) -> Result<()> {
+    let load = |server: &Server, source: &str| {
+        accepted(server.connect()?.call(["FUNCTION", "LOAD", "REPLACE", source])?)
+    };
+    load(&servers.nigh, JS).context("Nigh refused the functions")?;
+    load(&servers.redis, LUA).context("Redis refused the functions")?;
+    Ok(())
+}
+
+/// The graph: strings on both, and lists for Lua on Redis.
+fn load_graph(servers: &Servers, graph: &Graph) -> Result<()> {
+    // Rows of SETs may have left Nigh's arena nearly full.
+    accepted(servers.nigh.connect()?.call(["FLUSHALL"])?)?;
+    for server in [&servers.nigh, &servers.redis] {
+        for reply in server.connect()?.pipeline(graph.commands())? {
+            accepted(reply)?;
+        }
+    }
+    accepted(servers.nigh.connect()?.call([
+        "FUNCTION",
+        "LOAD",
+        "REPLACE",
+        demo::graph::LIBRARY,
+    ])?)?;
+    let push = |(node, friends): (&u32, &Vec<u32>)| {
+        let friends = friends.iter().map(u32::to_string);
+        ["RPUSH".to_owned(), format!("l:{node}")].into_iter().chain(friends).collect::<Vec<_>>()
+    };
+    for reply in servers.redis.connect()?.pipeline(graph.lists.iter().map(push))? {
+        accepted(reply)?;
+    }
+    Ok(())
+}
+
+/// Measures traversals per second: by function in Nigh, in three ways in Redis.
+fn traversals(
+    args: &Args,
+    servers: &Servers,
+    graph: &Graph,
+    depth: u32,
+    title: &'static str,
+    bar: &ProgressBar,
+) -> Result<Row> {
+    let time = args.run_time()?;
+    let command = format!("FCALL countFriends 0 __line__ {depth}");
+    let lines: Vec<String> = graph.starts.iter().map(u32::to_string).collect();
+    let mut load = workload(args, &command, &lines, Keys::Uniform { count: 1 })?;
+    let mut nigh = Engine::connect(servers.nigh.address(), None, 1, CALLS, None)?;
+    let mut lua = Engine::connect(servers.redis.address(), None, 1, CALLS, None)?;
+    let mut levels = Levels::connect(servers.redis.address())?;
+    let mut single = servers.redis.connect()?;
+    agree(servers, graph, depth, &mut levels)?;
+    let mut rates: [Vec<f64>; 4] = Default::default();
+    let mut called = |engine: &mut Engine| {
+        let run = engine.run(&mut load, Until::Elapsed(time), &mut |_| {})?;
+        ensure!(run.tally.errors == 0, "countFriends failed: {:?}", run.tally.first_error);
+        Ok::<_, anyhow::Error>(run.rate())
+    };
+    for _ in 0..args.pairs {
+        rates[0].push(called(&mut nigh)?);
+        bar.inc(1);
+        rates[1].push(timed(time, &graph.starts, |start| levels.count(start, depth))?);
+        bar.inc(1);
+        rates[2].push(called(&mut lua)?);
+        bar.inc(1);
+        let few = &graph.starts[..GET_STARTS];
+        let rate = whole_pass(few, |start| walk::by_get(&mut single, start, depth))?;
+        rates[3].push(rate * graph.weight(few, depth));
+        bar.inc(1);
+    }
+    let names = ["Nigh", "Redis, MGET per level", "Redis, Lua on lists", "Redis, GET per node"];
+    let contestants = names
+        .into_iter()
+        .zip(rates)
+        .map(|(name, rates)| Contestant { name, rates, latency_us: None })
+        .collect();
+    Ok(Row {
+        title,
+        command: format!("{command} -c 1 -P {CALLS} (functions); 200 starts, in turn"),
+        unit: "traversals per second",
+        contestants,
+        targets: if depth == 3 { TRAVERSAL_TARGETS.to_vec() } else { Vec::new() },
+        note: format!(
+            "GET per node from the first {GET_STARTS} starts only, once in each run, its rate weighed \
+             by their look-ups"
+        ),
+    })
+}
+
+/// All ways must count the same before their speed is compared.
+fn agree(servers: &Servers, graph: &Graph, depth: u32, levels: &mut Levels) -> Result<()> {
+    let counts = |connection: &mut Connection| walk::by_call(connection, &graph.starts, depth);
+    let nigh = counts(&mut servers.nigh.connect()?)?;
+    let lua = counts(&mut servers.redis.connect()?)?;
+    for (at, &start) in graph.starts.iter().enumerate() {
+        let level = levels.count(start, depth)?;
+        ensure!(
+            nigh[at] == lua[at] && nigh[at] == level,
+            "counts differ for node {start}: Nigh {}, Lua {}, MGET {level}",
+            nigh[at],
+            lua[at]
+        );
+    }
+    Ok(())
+}
+
+/// Rate of one count from each of `starts`: they differ too much for a part of them.
+fn whole_pass(starts: &[u32], mut count: impl FnMut(u32) -> Result<u64>) -> Result<f64> {
+    let begin = Instant::now();
+    for &start in starts {
+        count(start)?;
+    }
+    Ok(starts.len() as f64 / begin.elapsed().as_secs_f64())
+}
+
+/// Goes through `starts` in turn for `time`; traversals per second.
+fn timed(time: Duration, starts: &[u32], mut count: impl FnMut(u32) -> Result<u64>) -> Result<f64> {
+    let begin = Instant::now();
+    let mut done = 0u32;
+    for &start in starts.iter().cycle() {
+        count(start)?;
+        done += 1;
+        if begin.elapsed() >= time {
+            break;
+        }
+    }
+    Ok(f64::from(done) / begin.elapsed().as_secs_f64())
+}

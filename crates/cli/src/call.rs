@@ -1,0 +1,64 @@
+//! `nigh call`: one function call, or one command as it stands.
+//!
+//! ```text
+//! nigh call countFriends 107 3          FCALL countFriends 0 107 3
+//! nigh call add --key a --key b 5       FCALL add 2 a b 5
+//! nigh call -- SET a 'b c'              SET a 'b c'
+//! ```
+
+use crate::render;
+use crate::target::{Target, accepted};
+use anyhow::{Result, ensure};
+use std::io::{IsTerminal, Write};
+
+/// Options of `nigh call`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Function to call
+    #[arg(required_unless_present = "command")]
+    function: Option<String>,
+    /// Arguments of the function
+    #[arg(allow_negative_numbers = true)]
+    args: Vec<String>,
+    /// A key that the function uses; may be given several times
+    #[arg(long, value_name = "KEY")]
+    key: Vec<String>,
+    /// Call by FCALL_RO: the function may not write
+    #[arg(long)]
+    read_only: bool,
+    /// Print strings as they are; so it is where stdout isn't a terminal
+    #[arg(long)]
+    raw: bool,
+    /// Print strings quoted, with types, also where stdout isn't a terminal
+    #[arg(long, conflicts_with = "raw")]
+    quoted: bool,
+    /// A command and its arguments, instead of a function
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// Sends the command, prints the reply; an error reply is an error.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let words = match &args.function {
+        None => args.command.clone(),
+        Some(function) => {
+            ensure!(args.command.is_empty(), "give a function or a command after --, not both");
+            let verb = if args.read_only { "FCALL_RO" } else { "FCALL" };
+            let mut words = vec![verb.to_owned(), function.clone(), args.key.len().to_string()];
+            words.extend_from_slice(&args.key);
+            words.extend_from_slice(&args.args);
+            words
+        }
+    };
+    let reply = accepted(args.target.open()?.call(&words)?)?;
+    let mut out = std::io::stdout().lock();
+    if args.raw || !(args.quoted || out.is_terminal()) {
+        out.write_all(&render::raw(&reply))?;
+        out.write_all(b"\n")?;
+    } else {
+        writeln!(out, "{}", render::formatted(&reply))?;
+    }
+    Ok(())
+}

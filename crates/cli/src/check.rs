@@ -1,0 +1,164 @@
+//! `nigh check`: which arenas lie in tmpfs, and whether they are whole.
+//!
+//! ```text
+//! /dev/shm/nigh-6379/   lock            held by a running server
+//!                       default.0.arena ─► nigh_shm::verify ─► a line of the table, findings
+//! ```
+//!
+//! Invariants:
+//! 1. Nothing is changed: arenas are opened read-only.
+//! 2. A folder that no server holds is held (shared) while it is verified, so that none starts to
+//!    write meanwhile. What a running server writes to is listed, but not judged.
+//! 3. The exit code is 1 if any arena is damaged or can't be read.
+
+use crate::bench::thousands;
+use anyhow::{Context, Result, bail};
+use nigh_shm::layout::header;
+use nigh_shm::{Report, verify};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Where servers keep arenas unless told otherwise.
+const TMPFS: &str = "/dev/shm";
+/// How the folders there begin.
+const PREFIX: &str = "nigh-";
+/// The file that a running server holds locked.
+const LOCK: &str = "lock";
+/// How an arena's file name ends.
+const EXTENSION: &str = "arena";
+/// Findings that are printed of one arena.
+const FINDINGS: usize = 20;
+
+/// Options of `nigh check`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Folders with arenas; by default all /dev/shm/nigh-*
+    #[arg(value_name = "FOLDER")]
+    folders: Vec<PathBuf>,
+}
+
+/// Whether a server uses a folder.
+enum Holder {
+    Server,
+    /// The lock is shared with us, if there is one, until this is dropped.
+    Nobody(#[expect(dead_code, reason = "held, not read")] Option<File>),
+}
+
+/// Lists and verifies.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let folders = if args.folders.is_empty() { found()? } else { args.folders.clone() };
+    println!(
+        "{:<44} {:<10} {:>11} {:>15} {:>11} {:<8} state",
+        "arena", "tenant", "keys", "live bytes", "incarnation", "server"
+    );
+    let (mut arenas, mut damaged) = (0, 0);
+    for folder in &folders {
+        let holder = holder(folder)?;
+        for path in arenas_in(folder)? {
+            arenas += 1;
+            damaged += u32::from(!arena(&path, &holder));
+        }
+    }
+    if damaged > 0 {
+        bail!(
+            "{damaged} of {arenas} arenas are damaged; `nigh serve --fresh yes` starts without them"
+        );
+    }
+    match arenas {
+        0 => println!("no arenas"),
+        _ => println!("{arenas} arenas, none damaged"),
+    }
+    Ok(())
+}
+
+/// Prints an arena's line and findings; false if it is damaged.
+fn arena(path: &Path, holder: &Holder) -> bool {
+    let name = path.display().to_string();
+    let served = matches!(holder, Holder::Server);
+    let server = if served { "running" } else { "none" };
+    let report = match verify(path) {
+        Ok(report) => report,
+        Err(error) => {
+            println!("{name:<44} {:<10} {:>39} {server:<8} damaged: {error}", "?", "");
+            return served;
+        }
+    };
+    let Report { tenant, keys, live_bytes, findings, more_findings, .. } = &report;
+    let state = match (served, findings.is_empty()) {
+        (true, _) => "in use, not judged",
+        (false, true) => "whole",
+        (false, false) => "damaged",
+    };
+    println!(
+        "{name:<44} {tenant:<10} {:>11} {:>15} {:>11} {server:<8} {state}",
+        thousands(*keys as f64),
+        thousands(*live_bytes as f64),
+        incarnation(path).map_or_else(|_| "?".to_owned(), |number| number.to_string()),
+    );
+    if served {
+        return true;
+    }
+    for finding in findings.iter().take(FINDINGS) {
+        println!("    at {:#x}: {}", finding.offset, finding.what);
+    }
+    let more = *more_findings + findings.len().saturating_sub(FINDINGS) as u64;
+    if more > 0 {
+        println!("    and {more} more");
+    }
+    findings.is_empty()
+}
+
+/// How many writers the arena has had.
+fn incarnation(path: &Path) -> Result<u64> {
+    let mut bytes = [0; 8];
+    File::open(path)?.read_exact_at(&mut bytes, header::INCARNATION)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// The folders in tmpfs.
+fn found() -> Result<Vec<PathBuf>> {
+    let failed = || format!("can't look into {TMPFS}");
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(TMPFS).with_context(failed)? {
+        let path = entry.with_context(failed)?.path();
+        let named = path.file_name().and_then(|name| name.to_str());
+        if named.is_some_and(|name| name.starts_with(PREFIX)) && path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+/// The arenas in a folder.
+fn arenas_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = || format!("can't look into {}", folder.display());
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(failed)? {
+        let path = entry.with_context(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == EXTENSION) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether a server holds the folder's lock.
+fn holder(folder: &Path) -> Result<Holder> {
+    let path = folder.join(LOCK);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Holder::Nobody(None));
+        }
+        Err(error) => return Err(error).with_context(|| format!("can't open {}", path.display())),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(Holder::Nobody(Some(file))),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(Holder::Server),
+        Err(error) => Err(error).with_context(|| format!("can't lock {}", path.display())),
+    }
+}

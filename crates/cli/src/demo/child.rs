@@ -1,0 +1,137 @@
+//! A server of one's own, in a child process, with a private directory in tmpfs.
+//!
+//! Invariants:
+//! 1. Dropping it stops the process and removes the directory, whatever happened before.
+//! 2. What the server said on stderr is kept for the message if it doesn't start.
+
+use anyhow::{Context, Result, bail};
+use nigh_client::{Address, Connection, Options};
+use std::fs::File;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Where arenas live: a tmpfs on every Debian.
+const TMPFS: &str = "/dev/shm";
+/// A server that doesn't answer after so long won't.
+const START: Duration = Duration::from_secs(20);
+/// Time between two looks whether the server is up or gone.
+const POLL: Duration = Duration::from_millis(10);
+/// A server that is told to stop gets so long before it is killed.
+const STOP: Duration = Duration::from_secs(3);
+/// How often another port is tried if somebody takes it between choosing and listening.
+const PORTS: usize = 3;
+
+/// A running server; stopped and cleaned up by dropping it.
+pub(crate) struct Server {
+    process: Child,
+    address: Address,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts `program` with `arguments`, in which `{port}` and `{dir}` are filled in, and waits
+    /// until it answers PING.
+    pub(crate) fn start(program: &[String], arguments: &[String]) -> Result<Self> {
+        let mut last = None;
+        for _ in 0..PORTS {
+            match Self::attempt(program, arguments) {
+                Ok(server) => return Ok(server),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.context("no port was tried")?)
+    }
+
+    /// Starts this binary's `serve` with `extra` flags.
+    pub(crate) fn nigh(prefix: &[String], extra: &[String]) -> Result<Self> {
+        let own = std::env::current_exe().context("can't find this program's own file")?;
+        let mut program = prefix.to_vec();
+        program.push(own.to_str().context("this program's path isn't UTF-8")?.to_owned());
+        let mut arguments: Vec<String> =
+            ["serve", "--port", "{port}", "--shm-dir", "{dir}/arenas"].map(Into::into).into();
+        arguments.extend_from_slice(extra);
+        Self::start(&program, &arguments)
+    }
+
+    fn attempt(program: &[String], arguments: &[String]) -> Result<Self> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let directory = tempfile::Builder::new()
+            .prefix("nigh-own-")
+            .tempdir_in(TMPFS)
+            .with_context(|| format!("can't make a directory in {TMPFS}"))?;
+        let path = directory.path().to_str().context("a path that isn't UTF-8")?;
+        let log_path = directory.path().join("log");
+        let log = File::create(&log_path).context("can't write the server's log")?;
+        let fill = |text: &String| text.replace("{port}", &port.to_string()).replace("{dir}", path);
+        let words: Vec<String> = program.iter().chain(arguments).map(fill).collect();
+        let process = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("can't start {}", words[0]))?;
+        let address = Address::tcp("127.0.0.1", port);
+        let mut server = Self { process, address, directory };
+        server.wait_until_up()?;
+        Ok(server)
+    }
+
+    fn wait_until_up(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < START {
+            if let Some(status) = self.process.try_wait()? {
+                bail!("the server didn't start ({status}): {}", self.said());
+            }
+            if let Ok(mut connection) = Connection::connect(&self.address, &Options::default())
+                && connection.call(&["PING"]).is_ok()
+            {
+                return Ok(());
+            }
+            std::thread::sleep(POLL);
+        }
+        bail!("the server didn't answer within {} s: {}", START.as_secs(), self.said())
+    }
+
+    /// The last lines of the server's output.
+    fn said(&self) -> String {
+        let text = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("; ")
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> Result<Connection> {
+        Ok(Connection::connect(&self.address, &Options::default())?)
+    }
+
+    /// The private directory in tmpfs.
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(mut connection) = Connection::connect(&self.address, &Options::default()) {
+            // Any outcome is fine: what doesn't stop is killed below.
+            let _ = connection.set_timeout(Some(STOP));
+            let _ = connection.call(&["SHUTDOWN", "NOSAVE"]);
+        }
+        let start = Instant::now();
+        while start.elapsed() < STOP {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(POLL);
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

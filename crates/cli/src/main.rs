@@ -1,0 +1,82 @@
+//! The `nigh` command: one binary for the server and for everything that talks to one.
+//!
+//! ```text
+//! main ── serve      a server in the foreground
+//!      ├─ shell      an interactive prompt
+//!      ├─ call       one function call, or one raw command
+//!      ├─ fn         load, list and delete function libraries
+//!      ├─ top        what the shards of a running server do, live
+//!      ├─ check      what stopped servers left in tmpfs, and whether it is whole
+//!      ├─ demo       graph traversals from the client side and in the store
+//!      └─ bench      load generator, and the comparison with peers
+//! ```
+//!
+//! Invariants:
+//! 1. The exit code is 0 if all went well, 1 after one sentence on stderr, 2 for wrong usage.
+//! 2. Results go to stdout, everything else (progress, errors) to stderr.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
+
+mod bench;
+mod call;
+mod check;
+mod demo;
+mod functions;
+mod render;
+mod serve;
+mod shell;
+mod target;
+mod top;
+mod words;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A Redis-protocol store that runs JavaScript next to the data.
+#[derive(Parser)]
+#[command(name = "nigh", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve in the foreground.
+    Serve(serve::Args),
+    /// Type commands by hand
+    Shell(shell::Args),
+    /// Call a function, or send one command
+    Call(call::Args),
+    /// Load, list and delete function libraries
+    Fn(functions::Args),
+    /// Watch what a server's shards do, live
+    Top(top::Args),
+    /// List and verify the arenas that lie in tmpfs
+    Check(check::Args),
+    /// Count friends in a social graph, from the client side and in the store
+    Demo(demo::Args),
+    /// Measure a server under load
+    Bench(Box<bench::Args>),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Shell(args) => shell::run(&args),
+        Command::Call(args) => call::run(&args),
+        Command::Fn(args) => functions::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Bench(args) => bench::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nigh: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `nigh serve`: a server in the foreground.
+//!
+//! The flags are the rows of the server's table of settings, so that a setting has one name and one help
+//! everywhere. Flags win over the file.
+
+use anyhow::Context;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
+use nigh_server::Config;
+use nigh_server::config::{Kind, settings};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+/// Settings of the server, as flags.
+pub(crate) struct Args {
+    file: Option<PathBuf>,
+    /// Name and text of each flag that was given.
+    flags: Vec<(&'static str, String)>,
+}
+
+const FILE: &str = "config";
+
+impl clap::Args for Args {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new(FILE)
+            .long(FILE)
+            .value_name("FILE")
+            .help("TOML file with settings, one key each; flags win")
+            .value_parser(clap::value_parser!(PathBuf));
+        settings().iter().fold(command.arg(file), |command, setting| {
+            let arg = Arg::new(setting.name)
+                .long(setting.name)
+                .help(format!("{} [default: {:?}]", setting.help, setting.default))
+                .action(ArgAction::Set);
+            command.arg(match setting.kind {
+                // `--fresh` alone means yes.
+                Kind::Flag => arg.value_name("yes|no").num_args(0..=1).default_missing_value("yes"),
+                Kind::Choice(_) => arg.value_name("WORD"),
+                Kind::Number { .. } => arg.value_name("N").allow_negative_numbers(true),
+                Kind::Text { .. } => arg.value_name("TEXT").allow_hyphen_values(true),
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = settings().iter().filter_map(|setting| {
+            let text = matches.get_one::<String>(setting.name)?;
+            Some((setting.name, text.clone()))
+        });
+        Ok(Self { file: matches.get_one::<PathBuf>(FILE).cloned(), flags: flags.collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Serves until SHUTDOWN, SIGTERM or SIGINT.
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let mut config = Config::default();
+    if let Some(file) = &args.file {
+        nigh_server::config::load(&mut config, file)?;
+    }
+    for (name, text) in &args.flags {
+        config.set(name, text).with_context(|| format!("--{name}"))?;
+    }
+    start_log(&config.text("loglevel"));
+    if std::io::stdout().is_terminal() {
+        print_hints(&config);
+    }
+    Ok(nigh_server::run(config)?)
+}
+
+/// Log lines to stderr: ours at the level set, libraries' warnings.
+fn start_log(level: &str) {
+    let filter = tracing_subscriber::EnvFilter::new(format!(
+        "warn,nigh_server={level},nigh_store={level},nigh_shm={level},nigh_js={level},function={level}"
+    ));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
+
+/// Three lines to try, for somebody who looks at a terminal.
+fn print_hints(config: &Config) {
+    let port = config.port();
+    let mut out = std::io::stdout().lock();
+    // A closed terminal is no reason not to serve.
+    let _ = writeln!(
+        out,
+        "Try:\n  nigh shell --port {port}\n  nigh fn load examples/functions/counter.js --port {port}\n  \
+         redis-cli -p {port} set greeting hello"
+    );
+}

@@ -1,0 +1,213 @@
+//! `nigh shell`: commands typed by hand, or read from stdin.
+//!
+//! ```text
+//! line ──► \help, \quit …            local
+//!      └─► words ──► Connection ──► render      one command, one reply
+//! ```
+//!
+//! Invariants:
+//! 1. Works against any server of the Redis protocol: it is asked for its commands.
+//! 2. With stdin not a terminal there is no prompt and no history, and a failed command makes the
+//!    exit code 1 after all lines have run.
+//! 3. Lines that hold a password are not kept in the history.
+
+mod help;
+mod history;
+
+use crate::render;
+use crate::target::Target;
+use crate::words;
+use anyhow::{Context, Result, bail};
+use help::Commands;
+use nigh_client::Connection;
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, Editor};
+use std::io::{BufRead, IsTerminal, Write};
+
+/// Longest line that is read: more than a bulk of 512 MiB nobody types, and memory is bounded.
+const LINE_BYTES: u64 = 64 << 20;
+/// Lines of history that are kept.
+const HISTORY_LINES: usize = 10_000;
+
+/// Options of `nigh shell`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Print strings as they are
+    #[arg(long)]
+    raw: bool,
+}
+
+/// What became of a line.
+enum Outcome {
+    Done,
+    Failed,
+    Quit,
+}
+
+struct Shell<'a> {
+    args: &'a Args,
+    connection: Option<Connection>,
+    commands: Commands,
+    in_transaction: bool,
+}
+
+/// Reads and runs lines until the end of input.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut connection = args.target.open()?;
+    let commands = Commands::ask(&mut connection)?;
+    let connection = Some(connection);
+    let mut shell = Shell { args, connection, commands, in_transaction: false };
+    if std::io::stdin().is_terminal() { shell.interactive() } else { shell.script() }
+}
+
+impl Shell<'_> {
+    fn interactive(&mut self) -> Result<()> {
+        let config = Config::builder()
+            .max_history_size(HISTORY_LINES)?
+            .history_ignore_dups(true)?
+            .history_ignore_space(true)
+            .completion_type(CompletionType::List)
+            .build();
+        let mut editor: Editor<help::Helper, FileHistory> = Editor::with_config(config)?;
+        editor.set_helper(Some(help::Helper::new(self.commands.clone())));
+        let history = history::path();
+        if let Some(path) = &history {
+            // There is none the first time.
+            let _ = editor.load_history(path);
+        }
+        println!("\\help lists commands, \\help NAME explains one, Ctrl-D leaves.");
+        loop {
+            let mark = if self.in_transaction { "(TX)" } else { "" };
+            let state = if self.connection.is_some() { "" } else { "(not connected) " };
+            let prompt = format!("{state}{}{mark}> ", self.args.target.address());
+            match editor.readline(&prompt) {
+                Ok(line) => {
+                    if !history::is_secret(&line) {
+                        editor.add_history_entry(line.as_str())?;
+                    }
+                    if matches!(self.line(&line)?, Outcome::Quit) {
+                        break;
+                    }
+                }
+                Err(ReadlineError::Interrupted) => {}
+                Err(ReadlineError::Eof) => break,
+                Err(error) => return Err(error).context("can't read from the terminal"),
+            }
+        }
+        if let Some(path) = &history {
+            history::save(&mut editor, path)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the lines of stdin.
+    fn script(&mut self) -> Result<()> {
+        let (mut failed, mut total) = (0, 0);
+        let mut input = std::io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let mut bounded = std::io::Read::take(&mut input, LINE_BYTES);
+            if bounded.read_until(b'\n', &mut line).context("can't read stdin")? == 0 {
+                break;
+            }
+            let line = String::from_utf8(line).context("stdin isn't UTF-8; write \"\\xHH\"")?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            total += 1;
+            match self.line(&line)? {
+                Outcome::Done => {}
+                Outcome::Failed => failed += 1,
+                Outcome::Quit => break,
+            }
+        }
+        if failed > 0 {
+            bail!("{failed} of {total} commands failed; their errors stand above");
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str) -> Result<Outcome> {
+        let line = line.trim();
+        if let Some(local) = line.strip_prefix('\\') {
+            return self.local(local);
+        }
+        let words = match words::split(line) {
+            Ok(words) => words,
+            Err(error) => {
+                println!("(error) {error}");
+                return Ok(Outcome::Failed);
+            }
+        };
+        let Some(first) = words.first() else { return Ok(Outcome::Done) };
+        let verb = first.to_ascii_lowercase();
+        if matches!(&verb[..], b"exit" | b"quit") {
+            return Ok(Outcome::Quit);
+        }
+        if matches!(&verb[..], b"subscribe" | b"psubscribe" | b"ssubscribe" | b"monitor" | b"sync")
+        {
+            println!("(error) this shell shows one reply to a command: it can't follow a stream");
+            return Ok(Outcome::Failed);
+        }
+        self.send(&verb, &words)
+    }
+
+    fn send(&mut self, verb: &[u8], words: &[Vec<u8>]) -> Result<Outcome> {
+        if self.connection.is_none() {
+            match self.args.target.open() {
+                Ok(connection) => self.connection = Some(connection),
+                Err(error) => {
+                    println!("(error) {error:#}");
+                    return Ok(Outcome::Failed);
+                }
+            }
+        }
+        let Some(connection) = &mut self.connection else { return Ok(Outcome::Failed) };
+        let reply = match connection.call(words) {
+            Ok(reply) => reply,
+            Err(_) if verb == b"shutdown" => {
+                self.connection = None;
+                return Ok(Outcome::Done);
+            }
+            Err(error) => {
+                println!("(error) {error}");
+                self.connection = None;
+                self.in_transaction = false;
+                return Ok(Outcome::Failed);
+            }
+        };
+        let failed = reply.error().is_some();
+        match verb {
+            b"multi" if !failed => self.in_transaction = true,
+            b"exec" | b"discard" | b"reset" => self.in_transaction = false,
+            _ => {}
+        }
+        let mut out = std::io::stdout().lock();
+        if self.args.raw {
+            out.write_all(&render::raw(&reply))?;
+            out.write_all(b"\n")?;
+        } else {
+            writeln!(out, "{}", render::formatted(&reply))?;
+        }
+        Ok(if failed { Outcome::Failed } else { Outcome::Done })
+    }
+
+    fn local(&mut self, line: &str) -> Result<Outcome> {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("q" | "quit") => return Ok(Outcome::Quit),
+            Some("h" | "help" | "?") => {
+                let name = words.collect::<Vec<_>>().join(" ");
+                println!("{}", self.commands.explain(&name, self.connection.as_mut())?);
+            }
+            _ => {
+                println!("(error) \\help, \\help NAME and \\quit are all there is; not \\{line}");
+                return Ok(Outcome::Failed);
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}

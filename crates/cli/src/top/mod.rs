@@ -1,0 +1,206 @@
+//! `nigh top`: what a server's shards do, live.
+//!
+//! ```text
+//! INFO, LATENCY HISTOGRAM ──> sample ──> view ──> screen       every --interval
+//!                                          └────> stdout       once, without a terminal
+//! ```
+//!
+//! Invariants:
+//! 1. The server pays for a look no more than for INFO and LATENCY HISTOGRAM.
+//! 2. A server that goes away is looked for until it is back, and a line says so; only at the start it is an
+//!    error, as it always is without a terminal.
+
+mod sample;
+mod screen;
+mod view;
+
+use crate::target::{Target, accepted};
+use anyhow::{Context, Result, bail, ensure};
+use nigh_client::{ClientError, Connection, Frame};
+use sample::{Between, SECTIONS, Sample};
+use screen::{Screen, Wake};
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+use view::{Line, Size, Style};
+
+/// Shortest interval, s: each look makes all shards tell of themselves.
+const LEAST_INTERVAL_S: f64 = 0.1;
+/// Longest interval, s.
+const MOST_INTERVAL_S: f64 = 3600.0;
+/// How long a server may be silent: keys aren't read meanwhile.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Looks for which it is told that the server is another one.
+const NOTED_LOOKS: u32 = 10;
+/// Columns of a report without a screen: as many as any line needs.
+const PLAIN_COLUMNS: usize = 400;
+
+/// Options of `nigh top`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Seconds between two looks
+    #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS")]
+    interval: f64,
+    /// Look twice, print one report as plain text, and leave; so it does without a terminal, too
+    #[arg(long)]
+    once: bool,
+}
+
+/// Shows a server until `q`, or once.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    ensure!(
+        (LEAST_INTERVAL_S..=MOST_INTERVAL_S).contains(&args.interval),
+        "--interval must be from {LEAST_INTERVAL_S} to {MOST_INTERVAL_S} seconds"
+    );
+    let mut server = Server::open(&args.target)?;
+    let first = server.look()?;
+    let interval = Duration::from_secs_f64(args.interval);
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if has_terminal && !args.once {
+        live(args, server, first, interval)
+    } else {
+        once(server, first, interval)
+    }
+}
+
+/// A server that is one of ours.
+struct Server {
+    connection: Connection,
+}
+
+impl Server {
+    fn open(target: &Target) -> Result<Self> {
+        let mut connection = target.open()?;
+        connection.set_timeout(Some(PATIENCE))?;
+        let info = text(connection.call(["INFO", "server"])?)?;
+        let server = Sample::parse(&info, &Frame::Null);
+        if server.text("nigh_version").is_empty() {
+            let other = match server.text("redis_version") {
+                "" => String::new(),
+                version => format!(" but a Redis {}", crate::render::printable(version.as_bytes())),
+            };
+            bail!(
+                "{} is no Nigh server{other}: nigh top shows shards and arenas, which only Nigh has",
+                target.address()
+            );
+        }
+        Ok(Self { connection })
+    }
+
+    fn look(&mut self) -> Result<Sample> {
+        let info = [&["INFO"][..], &SECTIONS].concat();
+        let replies = self.connection.pipeline([info, vec!["LATENCY", "HISTOGRAM"]])?;
+        let mut replies = replies.into_iter();
+        let (Some(info), Some(histogram)) = (replies.next(), replies.next()) else {
+            bail!("two commands have two replies");
+        };
+        Ok(Sample::parse(&text(info)?, &accepted(histogram)?))
+    }
+}
+
+fn text(reply: Frame) -> Result<String> {
+    let reply = accepted(reply)?;
+    let bytes = reply.bytes().context("INFO isn't answered by a text")?;
+    Ok(String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn once(mut server: Server, first: Sample, interval: Duration) -> Result<()> {
+    std::thread::sleep(interval);
+    let second = server.look()?;
+    let size = Size { columns: PLAIN_COLUMNS, rows: None };
+    let address = server.connection.address().to_string();
+    let lines = view::lines(&address, Between::new(&first, &second), None, size);
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        writeln!(out, "{}", line.text).context("can't write to stdout")?;
+    }
+    Ok(())
+}
+
+/// What the live view is looking at.
+struct Live<'a> {
+    args: &'a Args,
+    screen: Screen,
+    server: Option<Server>,
+    before: Sample,
+    now: Sample,
+    note: Option<String>,
+    /// Looks until the note goes.
+    noted: u32,
+}
+
+fn live(args: &Args, server: Server, first: Sample, interval: Duration) -> Result<()> {
+    let screen = Screen::take()?;
+    let (before, now) = (first.clone(), first);
+    let server = Some(server);
+    let mut live = Live { args, screen, server, before, now, note: None, noted: 0 };
+    loop {
+        live.show()?;
+        match live.screen.wait(interval)? {
+            Wake::Quit => return Ok(()),
+            Wake::Resized => {}
+            Wake::Time => live.look()?,
+        }
+    }
+}
+
+impl Live<'_> {
+    fn show(&self) -> Result<()> {
+        let address = self.args.target.address().to_string();
+        let (between, note) = (Between::new(&self.before, &self.now), self.note.as_deref());
+        let size = self.screen.size();
+        let mut lines = view::lines(&address, between, note, size);
+        let rows = size.rows.unwrap_or(0);
+        lines.truncate(rows.saturating_sub(1));
+        lines.push(Line { style: Style::Plain, text: "q leaves".to_owned() });
+        self.screen.show(&lines)
+    }
+
+    /// Looks again; a server that is gone is looked for.
+    fn look(&mut self) -> Result<()> {
+        let was_gone = self.server.is_none();
+        match self.try_look() {
+            Ok(sample) => {
+                if !sample.is_same_run(&self.now) {
+                    self.say("The server was started anew: counters begin at 0.");
+                    self.before = sample.clone();
+                } else {
+                    if was_gone {
+                        self.say("The server answers again.");
+                    }
+                    self.before = std::mem::take(&mut self.now);
+                }
+                self.now = sample;
+                self.noted = self.noted.saturating_sub(1);
+                if self.noted == 0 {
+                    self.note = None;
+                }
+                Ok(())
+            }
+            // What isn't about the connection stays wrong, such as a server of another kind at the address.
+            Err(error) if error.downcast_ref::<ClientError>().is_none() => Err(error),
+            Err(error) => {
+                self.server = None;
+                self.note = Some(format!(
+                    "Not connected, the numbers are old: {error}. Trying again every {} s.",
+                    self.args.interval
+                ));
+                Ok(())
+            }
+        }
+    }
+
+    fn say(&mut self, note: &str) {
+        self.note = Some(note.to_owned());
+        self.noted = NOTED_LOOKS;
+    }
+
+    fn try_look(&mut self) -> Result<Sample> {
+        let server = match &mut self.server {
+            Some(server) => server,
+            None => self.server.insert(Server::open(&self.args.target)?),
+        };
+        server.look()
+    }
+}

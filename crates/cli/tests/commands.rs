@@ -1,0 +1,225 @@
+//! demo, bench, shell, call, fn and check, run as a user runs them.
+
+mod support;
+
+use support::{Server, assert_one_sentence, folder, nigh, nigh_with, stderr, stdout};
+
+/// The demo starts its own server, agrees with itself, prints its table, and leaves nothing behind.
+#[test]
+fn demo_counts_compares_and_cleans_up() {
+    let output = nigh(&["demo", "--seconds", "0"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    for part in ["3,663 lists, 88,234 edges", "All counts agree", "FCALL countFriends"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(text.matches("MGET per level").count(), 3, "{text}");
+}
+
+/// The JSON of bench has the fields that scripts read, and its numbers fit together.
+#[test]
+fn bench_reports_json() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let output = nigh(&[
+        "bench",
+        "--json",
+        "--connect",
+        &port,
+        "--connect",
+        &port,
+        "--keys",
+        "500",
+        "--preload",
+        "--check",
+        "--command",
+        "mixed",
+        "--requests",
+        "2000",
+        "--pairs",
+        "2",
+        "-c",
+        "4",
+        "-P",
+        "8",
+        "--warm-up",
+        "0",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for field in ["tool", "version", "command", "connections", "pipeline", "keys", "key_bytes"] {
+        assert!(!json[field].is_null(), "{field} is missing");
+    }
+    assert_eq!(json["distribution"], "uniform");
+    let endpoints = json["endpoints"].as_array().expect("a list");
+    assert_eq!(endpoints.len(), 2);
+    for endpoint in endpoints {
+        assert_eq!(endpoint["requests"], 4000);
+        assert_eq!(endpoint["errors"], 0);
+        assert_eq!(endpoint["nulls"], 0, "all keys were loaded");
+        assert!(endpoint["sets"].as_u64().expect("a count") > 0);
+        assert_eq!(endpoint["runs"].as_array().expect("a list").len(), 2);
+        let latency = &endpoint["latency_us"];
+        let at = |name: &str| latency[name].as_f64().expect("a number");
+        assert!(at("p50") > 0.0 && at("p50") <= at("p9999") && at("p9999") <= at("max"));
+    }
+    assert!(endpoints[0]["ratio_of_first"].is_null());
+    assert!(endpoints[1]["ratio_of_first"]["median"].as_f64().expect("a ratio") > 0.0);
+}
+
+/// Error replies are counted, the first is shown, and the exit code says so.
+#[test]
+fn bench_fails_if_replies_are_errors() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let output = nigh(&[
+        "bench",
+        "--connect",
+        &port,
+        "--requests",
+        "100",
+        "--warm-up",
+        "0",
+        "--command",
+        "FCALL missing 0",
+    ]);
+    assert_one_sentence(&output, &["100 replies were errors", "ERR Function not found"]);
+    assert!(stdout(&output).contains("100 errors"), "{}", stdout(&output));
+}
+
+/// A wrong option names itself and gives code 2; a wrong value gives one sentence and code 1.
+#[test]
+fn bench_refuses_what_it_cannot_do() {
+    let output = nigh(&["bench", "--frobnicate"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--frobnicate"));
+    let refused = |arguments: &[&str], part: &str| {
+        let arguments = [&["bench"], arguments].concat();
+        assert_one_sentence(&nigh(&arguments), &[part]);
+    };
+    refused(&["--check", "--command", "PING"], "--check");
+    refused(&["--keys", "1001", "--key-size", "3"], "--key-size");
+    refused(&["--distribution", "zipfian", "--theta", "1"], "--theta");
+    refused(&["--command", "ECHO __line__"], "--lines");
+    refused(&["--connect", "127.0.0.1:1"], "127.0.0.1:1");
+}
+
+/// Lines from stdin run one after the other; help works; a failed one makes the exit code 1.
+#[test]
+fn shell_runs_lines_from_stdin() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let shell = |input: &str| nigh_with(&["shell", "--connect", &port], input);
+    let output = shell("SET k \"a b\\n\"\nGET k\n\nMGET k none\n\\help strlen\nQUIT\nGET k\n");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    let expected = "OK\n\"a b\\n\"\n1) \"a b\\n\"\n2) (nil)\nSTRLEN key\n";
+    assert!(text.starts_with(expected), "{text}");
+    let output = shell("SET k\nGET k\n");
+    assert!(stdout(&output).starts_with("(error) ERR wrong number of arguments"));
+    assert_one_sentence(&output, &["1 of 2 commands failed"]);
+}
+
+/// A function is loaded from a file, listed, called with keys and arguments, and deleted.
+#[test]
+fn functions_are_loaded_called_and_deleted() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let file = folder.path().join("lib.js");
+    let path = file.to_str().expect("UTF-8");
+    let source = "#!js name=pair\n/** Joins. */\nexport function join(db, args, keys) {\n  \
+                  return keys.concat(args).join('+');\n}\n";
+    std::fs::write(&file, source).expect("the folder is ours");
+    let run = |arguments: &[&str]| {
+        let output = nigh(&[arguments, &["--connect", &port]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    assert!(run(&["fn", "load", path]).contains("pair is loaded"));
+    let listed = run(&["fn", "list", "--code"]);
+    for part in ["pair", "  join", "export function join"] {
+        assert!(listed.contains(part), "{listed}");
+    }
+    assert_eq!(run(&["call", "join", "--key", "a", "--key", "b", "c", "-1"]), "a+b+c+-1\n");
+    let again = nigh(&["fn", "load", path, "--connect", &port]);
+    assert_one_sentence(&again, &["lib.js", "already exists"]);
+    run(&["fn", "load", "--replace", path]);
+    run(&["fn", "delete", "pair"]);
+    let gone = nigh(&["call", "join", "--connect", &port]);
+    assert_one_sentence(&gone, &["ERR Function not found"]);
+}
+
+/// A syntax error is reported with file, library, line and column.
+#[test]
+fn broken_libraries_are_located() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let file = folder.path().join("broken.js");
+    std::fs::write(&file, "#!js name=bad\n\nexport function f() {\n  return 1 +;\n}\n")
+        .expect("ours");
+    let path = file.to_str().expect("UTF-8");
+    let output = nigh(&["fn", "load", path, "--connect", &port]);
+    assert_one_sentence(&output, &["broken.js", "bad", "line 4, column 13"]);
+}
+
+/// call prints any command's reply, for people or for programs.
+#[test]
+fn call_sends_any_command() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let call = |words: &[&str]| {
+        let output = nigh(&[&["call", "--connect", &port], words].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    assert_eq!(call(&["--", "SET", "a", "x y"]), "OK\n");
+    assert_eq!(call(&["--", "GET", "a"]), "x y\n");
+    assert_eq!(call(&["--quoted", "--", "GET", "a"]), "\"x y\"\n");
+    let nothing = nigh(&["call", "--connect", &support::free_port().to_string(), "--", "PING"]);
+    assert_one_sentence(&nothing, &["nothing listens"]);
+}
+
+/// Arenas of a stopped server are listed as whole; one whose bytes were changed is named as damaged.
+#[test]
+fn check_finds_damage() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let arenas = folder.path().join("arenas");
+    let path = arenas.to_str().expect("UTF-8");
+    let mut connection = server.connect();
+    let sets = (0..100).map(|n| ["SET".to_owned(), format!("key:{n}"), format!("value of {n}")]);
+    connection.pipeline(sets).expect("the server is up");
+    let running = nigh(&["check", path]);
+    assert_eq!(running.status.code(), Some(0), "{}", stderr(&running));
+    assert!(stdout(&running).contains("running"), "{}", stdout(&running));
+    drop(connection);
+    server.kill();
+    let whole = nigh(&["check", path]);
+    assert_eq!(whole.status.code(), Some(0), "{}{}", stdout(&whole), stderr(&whole));
+    let text = stdout(&whole);
+    let line = text.lines().find(|line| line.contains("default.0.arena")).expect("it is listed");
+    assert!(line.contains(" 100 ") && line.ends_with("whole"), "{line}");
+    let file = arenas.join("default.0.arena");
+    let mut bytes = std::fs::read(&file).expect("it is ours");
+    let at = bytes.windows(7).position(|window| window == b"key:50v" || window == b"key:50\0");
+    bytes[at.expect("the key lies in the arena")] ^= 1;
+    std::fs::write(&file, bytes).expect("it is ours");
+    let damaged = nigh(&["check", path]);
+    assert_one_sentence(&damaged, &["1 of 2 arenas are damaged"]);
+    assert!(stdout(&damaged).contains("damaged"), "{}", stdout(&damaged));
+}
+
+/// The version is the package's.
+#[test]
+fn version_is_printed() {
+    let output = nigh(&["--version"]);
+    assert_eq!(stdout(&output), format!("nigh {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(nigh(&[]).status.code(), Some(2));
+}

@@ -1,0 +1,147 @@
+//! The real binary as a server, for tests: private folder in tmpfs, free port, gone when dropped.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use nigh_client::{Address, Connection, Frame, Options};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The binary under test.
+pub(crate) const NIGH: &str = env!("CARGO_BIN_EXE_nigh");
+/// Arena of a test: small, so that many tests fit in tmpfs at once.
+pub(crate) const MAXMEMORY: &str = "256mb";
+/// A server of a debug build on a busy machine is up after this.
+const START: Duration = Duration::from_secs(60);
+
+/// A folder in tmpfs; removed when dropped.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("nigh-test-").tempdir_in("/dev/shm").expect("tmpfs is there")
+}
+
+/// A port that nobody uses now.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts on arenas in `folder`/arenas and waits until it answers.
+    pub(crate) fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &["--maxmemory", MAXMEMORY])
+    }
+
+    pub(crate) fn start_with(folder: &Path, flags: &[&str]) -> Self {
+        let port = free_port();
+        let log = folder.join(format!("log-{port}"));
+        let file = std::fs::File::create(&log).expect("the folder is ours");
+        let child = Command::new(NIGH)
+            .args(["serve", "--port", &port.to_string(), "--shm-dir"])
+            .arg(folder.join("arenas"))
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a descriptor is left"))
+            .stderr(file)
+            .spawn()
+            .expect("the binary was built");
+        let mut server = Self { child, port, log };
+        server.wait();
+        server
+    }
+
+    fn wait(&mut self) {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                panic!("the server ended ({status}): {}", self.said());
+            }
+            let options = Options { timeout: Some(START), ..Options::default() };
+            if let Ok(mut connection) = Connection::connect(&self.address(), &options)
+                && connection.call(["PING"]).is_ok()
+            {
+                return;
+            }
+            assert!(begin.elapsed() < START, "no answer: {}", self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        Address::tcp("127.0.0.1", self.port)
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::connect(&self.address(), &Options::default()).expect("the server is up")
+    }
+
+    pub(crate) fn call(&self, words: &[&str]) -> Frame {
+        self.connect().call(words).expect("the server is up")
+    }
+
+    /// Ends it as no program can expect.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it is our child");
+        self.child.wait().expect("it is our child");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the binary to its end.
+pub(crate) fn nigh(arguments: &[&str]) -> Output {
+    nigh_with(arguments, "")
+}
+
+/// The same, with something on stdin.
+pub(crate) fn nigh_with(arguments: &[&str], input: &str) -> Output {
+    use std::io::Write;
+    let mut child = Command::new(NIGH)
+        .args(arguments)
+        .env_remove("NIGH_CONNECT")
+        .env_remove("NIGH_PASSWORD")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    // A program that doesn't read its input may be gone already.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("it is our child")
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// It failed as programs should: code 1, one line on stderr that names every one of `parts`.
+pub(crate) fn assert_one_sentence(output: &Output, parts: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let last = text.trim_end().lines().last().unwrap_or_default();
+    for part in parts {
+        assert!(last.contains(part), "{last:?} doesn't name {part:?}");
+    }
+    assert!(!text.contains("panicked"), "{text}");
+}

@@ -1,0 +1,461 @@
+//! A blocking connection over TCP or a Unix socket.
+//!
+//! ```text
+//! send -> out ──flush──> socket ──> server
+//! receive <- Replies <- input <──── socket
+//! ```
+//!
+//! 1. A pipeline can't deadlock: at most [`WINDOW_BYTES`] of requests are unanswered, which the
+//!    sockets' buffers hold even if the server reads nothing while it writes replies. A longer request
+//!    is sent when nothing else is unanswered: then the server has nothing to write.
+//! 2. Pushes never count as replies: they go to the handler, or nowhere.
+//! 3. After a [`ClientError`] the connection is of no more use.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use nigh_resp::Protocol;
+use nigh_resp::decode::{Replies, ReplyError};
+use nigh_resp::encode;
+use nigh_resp::frame::Frame;
+use nigh_resp::limits::Limits;
+
+use crate::address::Address;
+use crate::stream::Stream;
+
+/// Bytes of requests that a pipeline leaves unanswered: a quarter of a Linux socket's default buffer,
+/// since the kernel charges more for a buffer than its bytes.
+const WINDOW_BYTES: usize = 32 << 10;
+/// Bytes that `send` gathers before it writes by itself.
+const FLUSH_BYTES: usize = WINDOW_BYTES;
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// How long a connection waits for a server by default: longer than any pause that isn't a fault.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is no reply, in one sentence. The text is complete: no error is a `source` of it, or who
+/// prints the chain would say the cause twice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The connection was refused, or there is no such socket.
+    #[error("nothing listens at {address}: start a server with `nigh serve` or pass --connect")]
+    NothingListens {
+        /// Where.
+        address: String,
+    },
+    /// The connection can't be made for another reason.
+    #[error("can't connect to {address}: {cause}")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The server sent or took nothing for as long as the timeout.
+    #[error(
+        "{address} didn't answer within {after:?}: is it overloaded, or is that no RESP server?"
+    )]
+    TimedOut {
+        /// Who.
+        address: String,
+        /// The timeout.
+        after: Duration,
+    },
+    /// The server closed the connection while a reply was expected.
+    #[error("{address} closed the connection: its log says why")]
+    Closed {
+        /// Who.
+        address: String,
+    },
+    /// Reading or writing failed.
+    #[error("the connection to {address} failed: {cause}")]
+    Failed {
+        /// Who.
+        address: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// What came is no RESP.
+    #[error("{address}: {cause}")]
+    Broken {
+        /// Who.
+        address: String,
+        /// What is wrong.
+        cause: ReplyError,
+    },
+    /// The server serves only who gives a password.
+    #[error("{address} asks for a password: pass --password or set NIGH_PASSWORD")]
+    PasswordNeeded {
+        /// Who.
+        address: String,
+    },
+    /// The password is wrong, or there is no such user.
+    #[error(
+        "{address} refused the password: check --password, NIGH_PASSWORD and the address's user"
+    )]
+    PasswordRefused {
+        /// Who.
+        address: String,
+    },
+    /// The server refused the greeting: unknown protocol version, too many clients.
+    #[error("{address} refused {command}: {reply}")]
+    Refused {
+        /// Who.
+        address: String,
+        /// The command refused.
+        command: &'static str,
+        /// The error reply.
+        reply: String,
+    },
+}
+
+/// How to connect.
+#[derive(Clone)]
+pub struct Options {
+    /// Longest wait to connect, and for each read and write; for ever if `None`.
+    pub timeout: Option<Duration>,
+    /// The user for AUTH; the address's, or the default user, if `None`.
+    pub user: Option<String>,
+    /// The password for AUTH; the address's if `None`.
+    pub password: Option<String>,
+    /// RESP3 is asked for with HELLO; RESP2 needs no greeting.
+    pub protocol: Protocol,
+    /// The name that CLIENT LIST shows.
+    pub client_name: Option<String>,
+}
+
+impl Default for Options {
+    /// RESP2, no name, credentials from the address, ten seconds.
+    fn default() -> Self {
+        Self {
+            timeout: Some(TIMEOUT),
+            user: None,
+            password: None,
+            protocol: Protocol::Resp2,
+            client_name: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    /// Hides the password, so that no log shows it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Options")
+            .field("timeout", &self.timeout)
+            .field("user", &self.user)
+            .field("password", &self.password.as_ref().map(|_| "…"))
+            .field("protocol", &self.protocol)
+            .field("client_name", &self.client_name)
+            .finish()
+    }
+}
+
+/// Takes what the server sends on its own.
+type PushHandler = Box<dyn FnMut(Frame) + Send>;
+
+/// A connection to a server.
+pub struct Connection {
+    stream: Stream,
+    address: Address,
+    timeout: Option<Duration>,
+    protocol: Protocol,
+    /// Requests that aren't written yet.
+    out: Vec<u8>,
+    /// Bytes read and not consumed.
+    input: Vec<u8>,
+    scratch: Box<[u8]>,
+    replies: Replies,
+    on_push: Option<PushHandler>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Connection")
+            .field("address", &self.address)
+            .field("protocol", &self.protocol)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Connects, and greets as the options ask: HELLO 3 for RESP3, AUTH for a password, CLIENT
+    /// SETNAME for a name.
+    ///
+    /// # Errors
+    /// [`ClientError::NothingListens`], [`ClientError::Unreachable`], [`ClientError::PasswordNeeded`],
+    /// [`ClientError::PasswordRefused`], [`ClientError::Refused`], and those of [`Connection::receive`].
+    pub fn connect(address: &Address, options: &Options) -> Result<Self, ClientError> {
+        let stream = Stream::connect(&address.endpoint, options.timeout)
+            .and_then(|stream| stream.set_timeout(options.timeout).map(|()| stream))
+            .map_err(|cause| match cause.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                    ClientError::NothingListens { address: address.to_string() }
+                }
+                _ => ClientError::Unreachable { address: address.to_string(), cause },
+            })?;
+        let mut connection = Self {
+            stream,
+            address: address.clone(),
+            timeout: options.timeout,
+            protocol: options.protocol,
+            out: Vec::new(),
+            input: Vec::new(),
+            scratch: vec![0; READ_BYTES].into_boxed_slice(),
+            replies: Replies::new(Limits::replies()),
+            on_push: None,
+        };
+        connection.greet(options)?;
+        Ok(connection)
+    }
+
+    /// Where this connection leads.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The protocol version asked for.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Replaces the timeout of reads and writes; `None` waits for ever.
+    ///
+    /// # Errors
+    /// [`ClientError::Failed`] if the socket refuses it (a timeout of zero).
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<(), ClientError> {
+        self.stream.set_timeout(timeout).map_err(|cause| self.failed(cause))?;
+        self.timeout = timeout;
+        Ok(())
+    }
+
+    /// Hands every push that arrives from now on to `handler`. Without one they are skipped.
+    pub fn on_push(&mut self, handler: impl FnMut(Frame) + Send + 'static) {
+        self.on_push = Some(Box::new(handler));
+    }
+
+    /// Appends a request to what the next [`Connection::flush`] writes; writes by itself when much has
+    /// gathered. Who sends many requests before receiving should use [`Connection::pipeline`].
+    ///
+    /// # Errors
+    /// Those of [`Connection::flush`].
+    pub fn send<I>(&mut self, args: I) -> Result<(), ClientError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        encode::request(&mut self.out, args);
+        if self.out.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes the requests that have gathered.
+    ///
+    /// # Errors
+    /// [`ClientError::TimedOut`], [`ClientError::Closed`], [`ClientError::Failed`].
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        self.write(self.out.len())
+    }
+
+    /// The next reply; writes what has gathered first. Pushes are passed over.
+    ///
+    /// # Errors
+    /// Those of [`Connection::flush`], and [`ClientError::Broken`].
+    pub fn receive(&mut self) -> Result<Frame, ClientError> {
+        self.flush()?;
+        loop {
+            let decoded = self.replies.decode(&self.input);
+            match decoded
+                .map_err(|cause| ClientError::Broken { address: self.address.to_string(), cause })?
+            {
+                Some(push @ Frame::Push(_)) => {
+                    if let Some(handler) = &mut self.on_push {
+                        handler(push);
+                    }
+                }
+                Some(frame) => return Ok(frame),
+                None => self.read()?,
+            }
+        }
+    }
+
+    /// Sends one request and receives its reply. An error reply is an `Ok` frame.
+    ///
+    /// # Errors
+    /// Those of [`Connection::receive`].
+    pub fn call<I>(&mut self, args: I) -> Result<Frame, ClientError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        self.send(args)?;
+        self.receive()
+    }
+
+    /// Sends many requests and gathers their replies, in order.
+    ///
+    /// # Errors
+    /// Those of [`Connection::receive`].
+    pub fn pipeline<C>(
+        &mut self,
+        commands: impl IntoIterator<Item = C>,
+    ) -> Result<Vec<Frame>, ClientError>
+    where
+        C: IntoIterator,
+        C::Item: AsRef<[u8]>,
+    {
+        let mut frames = Vec::new();
+        self.pipeline_each(commands, |frame| frames.push(frame))?;
+        Ok(frames)
+    }
+
+    /// Sends many requests and hands out their replies, in order, as they come: memory is bounded by a
+    /// window of requests and the longest reply, whatever the number of commands.
+    ///
+    /// # Errors
+    /// Those of [`Connection::receive`].
+    pub fn pipeline_each<C>(
+        &mut self,
+        commands: impl IntoIterator<Item = C>,
+        mut each: impl FnMut(Frame),
+    ) -> Result<(), ClientError>
+    where
+        C: IntoIterator,
+        C::Item: AsRef<[u8]>,
+    {
+        self.flush()?;
+        let mut unanswered = Unanswered::default();
+        for command in commands {
+            let written = self.out.len();
+            encode::request(&mut self.out, command);
+            let request_bytes = self.out.len() - written;
+            if unanswered.bytes + request_bytes > WINDOW_BYTES {
+                // The new request stays behind until the replies to half a window have come.
+                self.write(written)?;
+                let behind = std::mem::take(&mut self.out);
+                while !unanswered.sizes.is_empty()
+                    && unanswered.bytes + request_bytes > WINDOW_BYTES / 2
+                {
+                    each(self.receive()?);
+                    unanswered.pop();
+                }
+                self.out = behind;
+            }
+            unanswered.push(request_bytes);
+        }
+        while !unanswered.sizes.is_empty() {
+            each(self.receive()?);
+            unanswered.pop();
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self, options: &Options) -> Result<(), ClientError> {
+        let user = options.user.clone().or_else(|| self.address.user.clone());
+        let password = options.password.clone().or_else(|| self.address.password.clone());
+        let name = options.client_name.as_deref();
+        match options.protocol {
+            Protocol::Resp3 => {
+                let mut hello = vec!["HELLO", "3"];
+                let user = user.as_deref().unwrap_or("default");
+                if let Some(password) = &password {
+                    hello.extend(["AUTH", user, password]);
+                }
+                if let Some(name) = name {
+                    hello.extend(["SETNAME", name]);
+                }
+                self.demand("HELLO", &hello)
+            }
+            Protocol::Resp2 => {
+                match (&user, &password) {
+                    (Some(user), Some(password)) => {
+                        self.demand("AUTH", &["AUTH", user, password])?;
+                    }
+                    (None, Some(password)) => self.demand("AUTH", &["AUTH", password])?,
+                    (_, None) => {}
+                }
+                match name {
+                    Some(name) => self.demand("CLIENT SETNAME", &["CLIENT", "SETNAME", name]),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Calls a command that must succeed.
+    fn demand(&mut self, command: &'static str, args: &[&str]) -> Result<(), ClientError> {
+        let frame = self.call(args)?;
+        let Some(reply) = frame.error() else { return Ok(()) };
+        let address = self.address.to_string();
+        Err(match reply.split(|byte| *byte == b' ').next() {
+            Some(b"NOAUTH") => ClientError::PasswordNeeded { address },
+            Some(b"WRONGPASS") => ClientError::PasswordRefused { address },
+            _ => {
+                let reply = String::from_utf8_lossy(reply).into_owned();
+                ClientError::Refused { address, command, reply }
+            }
+        })
+    }
+
+    /// Writes the first `len` bytes of what has gathered.
+    fn write(&mut self, len: usize) -> Result<(), ClientError> {
+        if len == 0 {
+            return Ok(());
+        }
+        self.stream.write_all(&self.out[..len]).map_err(|cause| self.failed(cause))?;
+        self.out.drain(..len);
+        self.out.shrink_to(FLUSH_BYTES * 2);
+        Ok(())
+    }
+
+    /// Reads what is there, at least one byte.
+    fn read(&mut self) -> Result<(), ClientError> {
+        self.input.drain(..self.replies.consume());
+        if self.input.is_empty() {
+            self.input.shrink_to(READ_BYTES * 2);
+        }
+        loop {
+            match self.stream.read(&mut self.scratch) {
+                Ok(0) => return Err(ClientError::Closed { address: self.address.to_string() }),
+                Ok(len) => {
+                    self.input.extend_from_slice(&self.scratch[..len]);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    fn failed(&self, cause: io::Error) -> ClientError {
+        let address = self.address.to_string();
+        match (cause.kind(), self.timeout) {
+            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
+                ClientError::TimedOut { address, after }
+            }
+            (io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset, _) => {
+                ClientError::Closed { address }
+            }
+            _ => ClientError::Failed { address, cause },
+        }
+    }
+}
+
+/// The sizes of the requests of a pipeline that have no reply yet.
+#[derive(Default)]
+struct Unanswered {
+    sizes: VecDeque<usize>,
+    bytes: usize,
+}
+
+impl Unanswered {
+    fn push(&mut self, size: usize) {
+        self.sizes.push_back(size);
+        self.bytes += size;
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.sizes.pop_front().unwrap_or(0);
+    }
+}

@@ -1,0 +1,262 @@
+//! The connection against a small server in a thread, which decodes with `nigh-resp` and answers by
+//! a closure. It writes before it reads on, as the least patient server would.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nigh_client::{Address, ClientError, Connection, Frame, Options, Protocol};
+use nigh_resp::decode::{Batch, Requests};
+use nigh_resp::encode;
+use nigh_resp::limits::Limits;
+
+type Request = Vec<String>;
+
+/// Serves one connection until its end; gives the requests that came.
+fn serve(
+    mut stream: impl Read + Write,
+    mut answer: impl FnMut(&Request, &mut Vec<u8>),
+) -> io::Result<Vec<Request>> {
+    let (mut decoder, mut batch) = (Requests::new(Limits::requests()), Batch::new());
+    let (mut buf, mut chunk, mut requests) = (Vec::new(), [0; 4096], Vec::new());
+    loop {
+        let len = stream.read(&mut chunk)?;
+        if len == 0 {
+            return Ok(requests);
+        }
+        buf.extend_from_slice(&chunk[..len]);
+        batch.clear();
+        decoder.decode(&buf, &mut batch, usize::MAX).map_err(io::Error::other)?;
+        let mut out = Vec::new();
+        for index in 0..batch.len() {
+            let text = |arg: &[u8]| String::from_utf8_lossy(arg).into_owned();
+            let request: Request = batch.args(index).iter(&buf).map(text).collect();
+            answer(&request, &mut out);
+            requests.push(request);
+        }
+        stream.write_all(&out)?;
+        buf.drain(..decoder.consume());
+    }
+}
+
+/// A server on a free port of the loopback, for one connection.
+struct Server {
+    address: Address,
+    thread: JoinHandle<io::Result<Vec<Request>>>,
+}
+
+impl Server {
+    fn start(answer: impl FnMut(&Request, &mut Vec<u8>) + Send + 'static) -> Self {
+        Self::with(move |stream| serve(stream, answer))
+    }
+
+    fn with(serve: impl FnOnce(TcpStream) -> io::Result<Vec<Request>> + Send + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = Address::tcp("127.0.0.1", listener.local_addr().expect("bound").port());
+        let thread = std::thread::spawn(move || serve(listener.accept()?.0));
+        Self { address, thread }
+    }
+
+    fn connect(&self, options: &Options) -> Result<Connection, ClientError> {
+        Connection::connect(&self.address, options)
+    }
+
+    /// The requests that came, once the client has gone.
+    fn requests(self) -> Vec<Request> {
+        self.thread.join().expect("no panic").expect("no error")
+    }
+}
+
+fn ok(_: &Request, out: &mut Vec<u8>) {
+    encode::ok(out);
+}
+
+fn simple(text: &str) -> Frame {
+    Frame::Simple(text.into())
+}
+
+/// Without options a connection sends nothing of its own, and a call gives the reply.
+#[test]
+fn a_call_gives_the_reply_and_nothing_is_sent_besides() {
+    let server = Server::start(|_, out| encode::error(out, "ERR no"));
+    let mut connection = server.connect(&Options::default()).expect("connected");
+    let reply = connection.call(["GET", "key"]).expect("a reply");
+    assert_eq!(reply, Frame::Error(b"ERR no".into()));
+    drop(connection);
+    assert_eq!(server.requests(), [["GET", "key"]]);
+}
+
+/// A Unix socket serves as well as TCP.
+#[test]
+fn unix_sockets_work() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("socket");
+    let listener = UnixListener::bind(&path).expect("bound");
+    let thread = std::thread::spawn(move || serve(listener.accept()?.0, ok));
+    let address: Address = format!("unix:{}", path.display()).parse().expect("an address");
+    let mut connection = Connection::connect(&address, &Options::default()).expect("connected");
+    assert_eq!(connection.call(["PING"]).expect("a reply"), simple("OK"));
+    drop(connection);
+    assert_eq!(thread.join().expect("no panic").expect("no error"), [["PING"]]);
+}
+
+/// RESP3 greets with one HELLO that carries credentials and name; RESP2 with one command for each.
+#[test]
+fn the_greeting_carries_credentials_and_name() {
+    let named = Options {
+        password: Some("secret".into()),
+        client_name: Some("shell".into()),
+        ..Options::default()
+    };
+    let server = Server::start(ok);
+    let options = Options { protocol: Protocol::Resp3, ..named.clone() };
+    drop(server.connect(&options).expect("connected"));
+    assert_eq!(
+        server.requests(),
+        [["HELLO", "3", "AUTH", "default", "secret", "SETNAME", "shell"]]
+    );
+
+    let server = Server::start(ok);
+    drop(server.connect(&named).expect("connected"));
+    let expected = [vec!["AUTH", "secret"], vec!["CLIENT", "SETNAME", "shell"]];
+    assert_eq!(server.requests(), expected);
+
+    let mut server = Server::start(ok);
+    server.address.user = Some("ann".into());
+    server.address.password = Some("word".into());
+    drop(server.connect(&Options::default()).expect("connected"));
+    assert_eq!(server.requests(), [["AUTH", "ann", "word"]]);
+}
+
+/// A missing or wrong password ends the attempt with what to do, and without the password; any other
+/// refusal with the server's own words.
+#[test]
+fn a_refused_greeting_says_why() {
+    let options = Options {
+        password: Some("hidden".into()),
+        protocol: Protocol::Resp3,
+        ..Options::default()
+    };
+    let refusal = |reply: &'static str| {
+        let server = Server::start(move |_, out| encode::error(out, reply));
+        let error = server.connect(&options).expect_err("refused").to_string();
+        (error, server.address.to_string())
+    };
+    let (error, address) = refusal("NOAUTH HELLO must be called with the client authenticated");
+    let advice = "asks for a password: pass --password or set NIGH_PASSWORD";
+    assert_eq!(error, format!("{address} {advice}"));
+    let (error, address) = refusal("WRONGPASS invalid password");
+    assert!(error.starts_with(&format!("{address} refused the password: ")), "{error}");
+    assert!(!error.contains("hidden") && !format!("{options:?}").contains("hidden"));
+    let (error, _) = refusal("NOPROTO unsupported protocol version");
+    assert!(error.ends_with("refused HELLO: NOPROTO unsupported protocol version"), "{error}");
+}
+
+/// Where nothing listens, the message says what to do.
+#[test]
+fn a_missing_server_is_explained() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    drop(listener);
+    for address in [Address::tcp("127.0.0.1", port), Address::unix("/nonexistent/socket")] {
+        let error = Connection::connect(&address, &Options::default()).expect_err("nothing there");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "nothing listens at {address}: start a server with `nigh serve` or pass --connect"
+            )
+        );
+    }
+}
+
+/// A server that accepts and stays silent is given up.
+#[test]
+fn a_silent_server_is_given_up() {
+    let (done, wait) = mpsc::channel::<()>();
+    let server = Server::with(move |stream| {
+        let _ = wait.recv();
+        drop(stream);
+        Ok(Vec::new())
+    });
+    let options = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
+    let mut connection = server.connect(&options).expect("connected");
+    assert!(matches!(connection.call(["PING"]), Err(ClientError::TimedOut { .. })));
+    drop(done);
+    assert_eq!(server.requests(), Vec::<Request>::new());
+}
+
+/// A connection that the server closes in the middle of a reply is an error, not an empty reply.
+#[test]
+fn a_reply_cut_off_is_an_error() {
+    let server = Server::with(|mut stream| {
+        let _ = stream.read(&mut [0; 100])?;
+        stream.write_all(b"$5\r\nab")?;
+        Ok(Vec::new())
+    });
+    let mut connection = server.connect(&Options::default()).expect("connected");
+    assert!(matches!(connection.call(["GET", "a"]), Err(ClientError::Closed { .. })));
+}
+
+/// What doesn't speak RESP is named as such.
+#[test]
+fn another_protocol_is_recognized() {
+    let server = Server::start(|_, out| out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n"));
+    let mut connection = server.connect(&Options::default()).expect("connected");
+    let error = connection.call(["PING"]).expect_err("no RESP").to_string();
+    assert!(error.contains("is this a RESP server?"), "{error}");
+}
+
+/// Pushes between replies go to the handler, or nowhere, and never count as replies.
+#[test]
+fn pushes_are_no_replies() {
+    let server = Server::start(|_, out| {
+        encode::push(out, Protocol::Resp3, 1);
+        encode::bulk(out, b"news");
+        encode::ok(out);
+    });
+    let mut connection = server.connect(&Options::default()).expect("connected");
+    assert_eq!(connection.call(["PING"]).expect("a reply"), simple("OK"));
+    let (sender, pushes) = mpsc::channel();
+    connection.on_push(move |push| sender.send(push).expect("a receiver"));
+    assert_eq!(connection.call(["PING"]).expect("a reply"), simple("OK"));
+    assert_eq!(pushes.try_recv(), Ok(Frame::Push(vec![Frame::Bulk(b"news".into())])));
+    assert!(pushes.try_recv().is_err());
+}
+
+/// Small requests with large replies, large requests, and requests longer than the window: against a
+/// server that doesn't read while it writes, writing all first would wait for ever.
+#[test]
+fn a_pipeline_larger_than_all_buffers_does_not_deadlock() {
+    for (request_bytes, reply_bytes, commands) in [(10, 100_000, 300), (64_000, 64_000, 300)] {
+        let server = Server::start(move |_, out| encode::bulk(out, &vec![b'x'; reply_bytes]));
+        let mut connection = server.connect(&Options::default()).expect("connected");
+        let value = "v".repeat(request_bytes);
+        let mut replies = 0;
+        connection
+            .pipeline_each((0..commands).map(|_| ["SET", "key", &value]), |frame| {
+                replies += usize::from(frame.bytes().map(<[u8]>::len) == Some(reply_bytes));
+            })
+            .expect("replies");
+        assert_eq!(replies, commands);
+        drop(connection);
+        assert_eq!(server.requests().len(), commands);
+    }
+}
+
+/// The replies of a pipeline have the order of its requests, and sends before it are flushed.
+#[test]
+fn a_pipeline_keeps_its_order() {
+    let server = Server::start(|request, out| encode::bulk(out, request[1].as_bytes()));
+    let mut connection = server.connect(&Options::default()).expect("connected");
+    let numbers: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
+    let frames =
+        connection.pipeline(numbers.iter().map(|number| ["ECHO", number])).expect("replies");
+    assert!(frames.iter().map(Frame::bytes).eq(numbers.iter().map(|n| Some(n.as_bytes()))));
+    connection.send(["ECHO", "a"]).expect("gathered");
+    connection.send(["ECHO", "b"]).expect("gathered");
+    assert_eq!(connection.receive().expect("a reply"), Frame::Bulk(b"a".into()));
+    assert_eq!(connection.receive().expect("a reply"), Frame::Bulk(b"b".into()));
+}

@@ -1,0 +1,349 @@
+// From a key to the reference of its record: xxHash32 and the index (docs/formats/arena.md).
+//
+// There are two ways with one result. The near one looks in the key's home line in the first window,
+// while the index does not grow. What that does not decide goes the far way, which knows all: both
+// tables, all lines, all windows.
+//
+// Invariants, with writers at work on other threads:
+// 1. A tag is loaded before its reference, and the key in the record is always compared: so a torn pair
+//    either mismatches or is the new record.
+// 2. A miss counts only if the epoch is the same after it as before; a hit needs nothing more.
+// 3. What a call has found stays: the runtime's thread holds a pin as long as it runs.
+
+// --- xxHash32 ---
+const P1 = 0x9e3779b1 | 0;
+const P2 = 0x85ebca77 | 0;
+const P3 = 0xc2b2ae3d | 0;
+const P4 = 0x27d4eb2f | 0;
+const P5 = 0x165667b1 | 0;
+const SHORT_START = (SEED + P5) | 0;
+
+function hashWord(h, word) {
+  h = (h + imul(word, P3)) | 0;
+  return imul((h << 17) | (h >>> 15), P4);
+}
+
+function hashTail(h, word, bytes) {
+  for (; bytes > 0; bytes--) {
+    h = (h + imul(word & 255, P5)) | 0;
+    h = imul((h << 11) | (h >>> 21), P1);
+    word >>>= 8;
+  }
+  return avalanche(h);
+}
+
+function avalanche(h) {
+  h = imul(h ^ (h >>> 15), P2);
+  h = imul(h ^ (h >>> 13), P3);
+  return h ^ (h >>> 16);
+}
+
+// Of 1 to 8 bytes in two little-endian words.
+function hashShort(low, high, length) {
+  let h = (SHORT_START + length) | 0;
+  if (length < 4) return hashTail(h, low, length);
+  h = hashWord(h, low);
+  if (length === 8) return avalanche(hashWord(h, high));
+  return hashTail(h, high, length & 3);
+}
+
+const LANE_A = (SEED + P1 + P2) | 0;
+const LANE_B = (SEED + P2) | 0;
+const LANE_C = SEED;
+const LANE_D = (SEED - P1) | 0;
+
+function mergeLanes(a, b, c, d) {
+  return (((a << 1) | (a >>> 31)) + ((b << 7) | (b >>> 25)) + ((c << 12) | (c >>> 20)) +
+    ((d << 18) | (d >>> 14))) | 0;
+}
+
+function hashLane(v, word) {
+  v = (v + imul(word, P2)) | 0;
+  return imul((v << 13) | (v >>> 19), P1);
+}
+
+// Of the bytes at KEY_AT.
+function hashLong(length) {
+  let at = KEY_AT >> 2;
+  let left = length;
+  let h = SHORT_START;
+  if (length >= 16) {
+    let a = LANE_A;
+    let b = LANE_B;
+    let c = LANE_C;
+    let d = LANE_D;
+    for (; left >= 16; left -= 16) {
+      a = hashLane(a, I[at]);
+      b = hashLane(b, I[at + 1]);
+      c = hashLane(c, I[at + 2]);
+      d = hashLane(d, I[at + 3]);
+      at += 4;
+    }
+    h = mergeLanes(a, b, c, d);
+  }
+  h = (h + length) | 0;
+  for (; left >= 4; left -= 4) h = hashWord(h, I[at++]);
+  return hashTail(h, I[at], left);
+}
+
+// --- the index ---
+var epoch = -1; // of the table words below
+var table = A;
+var tableBase = 0; // first word
+var tableMask = -1; // lines - 1; -1: none
+var oldTable = A;
+var oldBase = 0;
+var oldMask = -1;
+
+function openTables() {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    const seen = A[EPOCH_WORD];
+    const current = A[CURRENT_WORD];
+    const old = A[OLD_WORD];
+    if (A[EPOCH_WORD] !== seen) continue;
+    const slot = current >>> 6;
+    table = windowOf(slot >>> SLOT_WINDOW_SHIFT).i32;
+    tableBase = (slot << SLOT_WORDS_SHIFT) & 0x3fffffff;
+    tableMask = current === 0 ? -1 : (1 << (current & 63)) - 1;
+    // While the epoch is even, the old table's word means nothing.
+    const growing = (seen & 1) !== 0 && old !== 0;
+    const oldSlot = old >>> 6;
+    oldTable = windowOf(oldSlot >>> SLOT_WINDOW_SHIFT).i32;
+    oldBase = (oldSlot << SLOT_WORDS_SHIFT) & 0x3fffffff;
+    oldMask = growing ? (1 << (old & 63)) - 1 : -1;
+    epoch = seen;
+    return;
+  }
+  throw new ErrorConstructor("TRYAGAIN the index is changing too fast");
+}
+
+// Has the line been never full, so that no key was pushed past it? Asked after a miss only.
+function hasEmpty(words, start) {
+  for (let at = start + 1; at < start + LINE_WORDS; at += 2) if (words[at] === 0) return true;
+  return false;
+}
+
+// Is the key of record `ref` the one at KEY_AT?
+function sameKey(ref, length) {
+  const words = ref >>> 28 === 0 ? A : windowOf(ref >>> 28).i32;
+  const at = (ref & 0xfffffff) << 2;
+  if ((words[at + REC_META] & 0xffff) !== length) return false;
+  const count = (length + 3) >> 2;
+  for (let i = 0; i < count; i++) {
+    if (words[at + REC_KEY + i] !== I[(KEY_AT >> 2) + i]) return false;
+  }
+  return true;
+}
+
+function probe(words, base, mask, hash, length) {
+  let line = hash & mask;
+  for (let probes = 0; probes < MAX_PROBES; probes++) {
+    const start = base + (line << LINE_WORDS_SHIFT);
+    for (let at = start; at < start + LINE_WORDS; at += 2) {
+      if (words[at] !== hash) continue;
+      const ref = words[at + 1];
+      if (ref >>> 0 > LAST_RESERVED_REF && sameKey(ref, length)) return ref;
+    }
+    if (hasEmpty(words, start)) return 0;
+    line = (line + 1) & mask;
+  }
+  return 0;
+}
+
+var nowLow = 0; // Unix ms of the batch
+var nowHigh = 0;
+
+// Has a record with this expiry ended? Like Redis: once the time has passed it.
+function expired(low, high) {
+  if ((low | high) === 0) return false;
+  return high >>> 0 < nowHigh >>> 0 || (high === nowHigh && low >>> 0 < nowLow >>> 0);
+}
+
+// ref, or 0 if the record has expired.
+function alive(ref) {
+  const words = ref >>> 28 === 0 ? A : windowOf(ref >>> 28).i32;
+  const at = (ref & 0xfffffff) << 2;
+  const low = words[at + REC_EXPIRY_LOW];
+  const high = words[at + REC_EXPIRY_HIGH];
+  if ((low | high) !== 0 && expired(low, high)) return 0;
+  return ref;
+}
+
+// The reference in the first entry of the home line that has this tag; 0 if surely no record has it;
+// -1 if only the far way can tell.
+function nearRef(hash) {
+  const seen = A[EPOCH_WORD];
+  const current = A[CURRENT_WORD];
+  if ((seen & 1 | (current - 1) >>> NEAR_TABLE_SHIFT) !== 0) return -1;
+  const home = ((current >>> 6 << SLOT_WORDS_SHIFT) & 0x3fffffff) +
+    ((hash & (1 << current) - 1) << LINE_WORDS_SHIFT); // the low 5 bits shift: log2 of the lines
+  let at = home;
+  if (A[at] !== hash && A[at += 2] !== hash && A[at += 2] !== hash && A[at += 2] !== hash &&
+    A[at += 2] !== hash && A[at += 2] !== hash && A[at += 2] !== hash && A[at += 2] !== hash) {
+    // The last entry is the last to be filled. While it is EMPTY, no key was pushed past the line.
+    return A[home + LINE_WORDS - 1] === 0 && A[EPOCH_WORD] === seen ? 0 : -1;
+  }
+  const ref = A[at + 1];
+  return (ref - LAST_RESERVED_REF - 1) >>> 0 < NEAR_REFS ? ref : -1;
+}
+
+// The record of a key of 1 to 8 bytes, zero-padded as in records, or 0.
+function findShort(hash, low, high, length) {
+  const ref = nearRef(hash);
+  if (ref > 0) {
+    const at = ref << 2;
+    if ((A[at + REC_META] & 0xffff) === length && A[at + REC_KEY] === low &&
+      A[at + REC_KEY + 1] === high) {
+      return (A[at + REC_EXPIRY_LOW] | A[at + REC_EXPIRY_HIGH]) === 0 ? ref : alive(ref) | 0;
+    }
+  } else if (ref === 0) return 0;
+  I[KEY_AT >> 2] = low;
+  I[(KEY_AT >> 2) + 1] = high;
+  return findFar(length, hash) | 0;
+}
+
+// The record of the key at KEY_AT (zero-padded to 4), or 0.
+function findLong(length, hash) {
+  const ref = nearRef(hash);
+  if (ref > 0) {
+    const at = ref << 2;
+    if ((A[at + REC_META] & 0xffff) === length && sameWords(at + REC_KEY, (length + 3) >> 2)) {
+      return (A[at + REC_EXPIRY_LOW] | A[at + REC_EXPIRY_HIGH]) === 0 ? ref : alive(ref) | 0;
+    }
+  } else if (ref === 0) return 0;
+  return findFar(length, hash) | 0;
+}
+
+function sameWords(at, count) {
+  for (let i = 0; i < count; i++) if (A[at + i] !== I[(KEY_AT >> 2) + i]) return false;
+  return true;
+}
+
+// The same by the far way.
+function findFar(length, hash) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    if (A[EPOCH_WORD] !== epoch) openTables();
+    const seen = epoch;
+    if (oldMask !== -1) {
+      const ref = probe(oldTable, oldBase, oldMask, hash, length);
+      if (ref !== 0) return alive(ref);
+    }
+    const ref = tableMask === -1 ? 0 : probe(table, tableBase, tableMask, hash, length);
+    if (ref !== 0) return alive(ref);
+    if (A[EPOCH_WORD] === seen) return 0;
+  }
+  throw new ErrorConstructor("TRYAGAIN the index is changing too fast");
+}
+
+// --- keys ---
+
+var keyHash = 0; // of the key at KEY_AT
+
+// Puts the bytes of any key at KEY_AT, zero-padded to 4, and their hash in keyHash; their number.
+function loadKey(key) {
+  if (typeof key === "string") {
+    keyHash = native.key(key);
+  } else if (typeof key === "number") {
+    if (!NumberIsSafeInteger(key)) throw badKey(key);
+    keyHash = native.key(`${key}`);
+  } else if (isBytes(key)) {
+    const length = native.copyIn(key, KEY_AT, KEY_BYTES_MAX);
+    I[KEY_LENGTH] = length;
+    if (length >= 0) {
+      for (let i = 0; i < 4; i++) B[KEY_AT + length + i] = 0;
+      keyHash = hashLong(length);
+    }
+  } else {
+    throw badKey(key);
+  }
+  const length = I[KEY_LENGTH];
+  if (length < 0) throw new RangeErrorConstructor("key is longer than 65535 bytes");
+  return length;
+}
+
+function badKey(key) {
+  const what = typeof key === "number" ? "the number " + key : nameOf(key);
+  return new TypeErrorConstructor("a key is a string, a safe integer or bytes, not " + what);
+}
+
+// The string that stands for the key at KEY_AT in maps: one character for each byte.
+function canonical(key, length) {
+  if (typeof key === "string" && key.length === length) return key; // all ASCII
+  if (typeof key === "number") return `${key}`;
+  return binaryString(KEY_AT, length);
+}
+
+function binaryString(at, length) {
+  let text = "";
+  for (let i = 0; i < length; i++) text += StringFromCharCode(B[at + i]);
+  return text;
+}
+
+// The four decimal digits of 0 <= n < 10000 as characters, the first in the low byte. The quotients by
+// 10, 100 and 1000 are products, exact in this range, that don't wait for each other.
+function fourDigits(n) {
+  const tens = imul(n, 52429) >>> 19;
+  const hundreds = imul(n, 5243) >>> 19;
+  const thousands = imul(n, 8389) >>> 23;
+  // A digit is its quotient less ten times the next; multiplied out, so that each quotient occurs once.
+  return (0x30303030 + (n << 24) - imul(tens, (10 << 24) - (1 << 16)) -
+    imul(hundreds, (10 << 16) - (1 << 8)) - imul(thousands, (10 << 8) - 1)) | 0;
+}
+
+// Numbers come again and again, in graphs for one. N keeps of the last one of each residue: n + 1, the
+// hash of its digits, their two words.
+const N = new Int32(numbersBuffer);
+const NUMBERS_MASK = (ArrayBufferGetByteLength(numbersBuffer) >> 4) - 1;
+const NUMBER_END = 100000000; // eight digits
+
+// The record of the decimal string of 0 <= n < NUMBER_END, or 0.
+function findNumber(n) {
+  const length = n < 10000 ? n < 100 ? n < 10 ? 1 : 2 : n < 1000 ? 3 : 4
+    : n < 1000000 ? n < 100000 ? 5 : 6 : n < 10000000 ? 7 : 8;
+  const at = (n & NUMBERS_MASK) << 2;
+  if (N[at] !== n + 1) keepNumber(n, at, length);
+  return findShort(N[at + 1], N[at + 2], N[at + 3], length);
+}
+
+function keepNumber(n, at, length) {
+  const top = (n / 10000) | 0;
+  const last = fourDigits(n - imul(top, 10000));
+  let low = last >>> ((4 - length) << 3);
+  let high = 0;
+  if (length > 4) {
+    const shift = (8 - length) << 3; // of leading zeros
+    low = (fourDigits(top) >>> shift) | last << 1 << (31 - shift);
+    high = last >>> shift;
+  }
+  N[at] = n + 1;
+  N[at + 1] = hashShort(low, high, length);
+  N[at + 2] = low;
+  N[at + 3] = high;
+}
+
+// The record of a string of 1 to 8 characters, or 0. Reading so few is cheaper than crossing into C++;
+// of 16 only if the string is flat, which what was put together is not.
+function findText(key, length) {
+  let low = 0;
+  let high = 0;
+  let all = 0;
+  for (let i = 0; i < length; i++) {
+    const unit = StringCharCodeAt(key, i);
+    all |= unit;
+    if (i < 4) low |= unit << (i << 3);
+    else high |= unit << (i << 3); // the shift counts modulo 32
+  }
+  if (all > 127) return findLong(loadKey(key), keyHash) | 0;
+  return findShort(hashShort(low, high, length), low, high, length);
+}
+
+// The record of any key in the arena, or 0.
+function find(key) {
+  if (typeof key === "number") {
+    if ((key | 0) === key && key >= 0 && key < NUMBER_END) return findNumber(key | 0);
+  } else if (typeof key === "string") {
+    const length = key.length;
+    if (length <= 8 && length > 0) return findText(key, length);
+  }
+  return findLong(loadKey(key), keyHash) | 0;
+}

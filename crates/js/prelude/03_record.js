@@ -1,0 +1,148 @@
+// What user code holds of a record: a cursor over its value where it lies, in the arena or, for what the
+// call itself has written, in the io memory.
+//
+// Invariant: I[STATE] is the number of the call that runs, 0 outside. A db or Record of another call throws.
+
+// The interruptible one, which builtins/data.js has put in the native one's place.
+const JSONParse = JSON.parse;
+
+let writable = true;
+
+function nameOf(value) {
+  if (value === null) return "null";
+  if (typeof value !== "object") return typeof value;
+  if (ArrayIsArray(value)) return "an array";
+  return "an object";
+}
+
+function isBytes(value) {
+  if (typeof value !== "object" || value === null) return false;
+  return ArrayBufferIsView(value) || isArrayBuffer(value);
+}
+
+function isArrayBuffer(value) {
+  try {
+    ArrayBufferGetByteLength(value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function stale(what) {
+  return new ErrorConstructor(`this ${what} belongs to a call that has ended`);
+}
+
+function outside(index, count, kind) {
+  if (typeof index !== "number") {
+    return new TypeErrorConstructor(`the index of ${kind}(i) is a number, not ${nameOf(index)}`);
+  }
+  return new RangeErrorConstructor(`${kind}(${index}) is outside of a value with ${count} of them`);
+}
+
+// A cursor over a value where it lies.
+class Record {
+  #call;
+  #window; // 0: the arena's first window; -1: the io memory
+  #at; // offset in the window / 8
+  #length;
+  constructor(call, window, at, length) {
+    this.#call = call;
+    this.#window = window;
+    this.#at = at;
+    this.#length = length;
+  }
+  get byteLength() {
+    if (this.#call !== I[STATE]) throw stale("record");
+    return this.#length;
+  }
+  u8(index) {
+    if (this.#call !== I[STATE]) throw stale("record");
+    const i = index >>> 0;
+    if (i !== index || i >= this.#length) throw outside(index, this.#length, "u8");
+    if (this.#window === 0) return A8[((this.#at << 3) + i) >>> 0];
+    return windowOf(this.#window).u8[((this.#at << 3) + i) >>> 0];
+  }
+  u16(index) {
+    if (this.#call !== I[STATE]) throw stale("record");
+    const i = index >>> 0;
+    if (i !== index || i >= this.#length >> 1) throw outside(index, this.#length >> 1, "u16");
+    if (this.#window === 0) return A16[((this.#at << 2) + i) >>> 0];
+    return windowOf(this.#window).u16[((this.#at << 2) + i) >>> 0];
+  }
+  u32(index) {
+    if (this.#call !== I[STATE]) throw stale("record");
+    const i = index >>> 0;
+    if (i !== index || i >= this.#length >> 2) throw outside(index, this.#length >> 2, "u32");
+    if (this.#window === 0) return A[(this.#at << 1) + i] >>> 0;
+    return windowOf(this.#window).i32[(this.#at << 1) + i] >>> 0;
+  }
+  i32(index) {
+    if (this.#call !== I[STATE]) throw stale("record");
+    const i = index >>> 0;
+    if (i !== index || i >= this.#length >> 2) throw outside(index, this.#length >> 2, "i32");
+    if (this.#window === 0) return A[(this.#at << 1) + i];
+    return windowOf(this.#window).i32[(this.#at << 1) + i];
+  }
+  f32(index) {
+    if (this.#call !== I[STATE]) throw stale("record");
+    const i = index >>> 0;
+    if (i !== index || i >= this.#length >> 2) throw outside(index, this.#length >> 2, "f32");
+    if (this.#window === 0) return AF32[(this.#at << 1) + i];
+    return windowOf(this.#window).f32[(this.#at << 1) + i];
+  }
+  f64(index) {
+    if (this.#call !== I[STATE]) throw stale("record");
+    const i = index >>> 0;
+    if (i !== index || i >= this.#length >> 3) throw outside(index, this.#length >> 3, "f64");
+    if (this.#window === 0) return AF64[this.#at + i];
+    return windowOf(this.#window).f64[this.#at + i];
+  }
+  text() {
+    if (this.#call !== I[STATE]) throw stale("record");
+    return native.text(this.#window, this.#at, this.#length);
+  }
+  json() {
+    if (this.#call !== I[STATE]) throw stale("record");
+    return JSONParse(native.text(this.#window, this.#at, this.#length));
+  }
+  bytes() {
+    if (this.#call !== I[STATE]) throw stale("record");
+    return native.bytes(this.#window, this.#at, this.#length);
+  }
+  static is(value) {
+    return #call in value;
+  }
+  static size(record) {
+    return record.#length;
+  }
+  // Copies the value to `out` in the io memory; its length, or -1 if it has no room.
+  static copy(record, out, room) {
+    if (record.#call !== I[STATE]) throw stale("record");
+    if (record.#length > room) return -1;
+    native.copyWithin(record.#window, record.#at, record.#length, out);
+    return record.#length;
+  }
+}
+const recordIs = Record.is;
+const recordCopy = Record.copy;
+const recordLength = Record.size;
+delete Record.is;
+delete Record.size;
+delete Record.copy;
+delete Record.prototype.constructor;
+ObjectFreeze(Record.prototype);
+ObjectFreeze(Record);
+
+// Where the value of record `ref` lies.
+function recordAt(ref) {
+  const words = ref >>> 28 === 0 ? A : windowOf(ref >>> 28).i32;
+  const at = (ref & 0xfffffff) << 2;
+  const meta = words[at + REC_META];
+  const value = ((ref & 0xfffffff) << 1) + 4 + (((meta & 0xffff) + 7) >>> 3);
+  const length = words[at + REC_VALUE_LENGTH];
+  if ((meta >>> 24 & FLAG_RUN) === 0) return new Record(I[STATE], ref >>> 28, value, length);
+  const slot = words[value << 1];
+  const run = (slot << (SLOT_SHIFT - 3)) & 0x1fffffff;
+  return new Record(I[STATE], slot >>> SLOT_WINDOW_SHIFT, run, length);
+}

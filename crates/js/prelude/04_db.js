@@ -1,0 +1,382 @@
+// What user code holds: `db`, which hands out Records (03_record.js) and gathers the write set.
+//
+//   db.get(key)            Record, or undefined           db.text(key), db.json(key)   value, or undefined
+//   db.set(key, value)     clears an expiry               db.delete(key)   was it there?
+//   db.exists(key)         boolean                        db.incr(key, by = 1)   new number; keeps the expiry
+//   db.expire(key, ms)     from now; was it there?        db.ttl(key)   ms left; Infinity; undefined if missing
+//   db.scan(prefix, cursor = 0)   { cursor, keys }; done when cursor is 0
+//   db.now()               Unix ms, the same for the whole call
+//
+// A key is a string (its UTF-8 bytes), a safe integer (its decimal string) or bytes. A value to write is
+// a string, a number, a BigInt, bytes, or a Record.
+//
+// Invariants, beside the one of 03_record.js:
+// 1. Reads see the call's own writes first, then the transaction's overlay, then the arena.
+// 2. Nothing is written before the call ends: the write set lies in the io memory.
+
+// --- the write set: a table of entries at WRITES_AT, then the bytes they name ---
+const ENTRY_WORDS_SHIFT = 3;
+const W_OP = 0;
+const W_KEY = 1;
+const W_KEY_LENGTH = 2;
+const W_VALUE = 3; // io offset; with EXPIRE: unused
+const W_VALUE_LENGTH = 4;
+const W_EXPIRY_LOW = 5;
+const W_EXPIRY_HIGH = 6;
+const W_REF = 7; // with EXPIRE: the record whose expiry changes
+const OP_PUT = 1;
+const OP_DELETE = 2;
+const OP_EXPIRE = 3;
+const WRITE_BYTES_AT = WRITES_AT + WRITES_TABLE;
+const WRITE_END = WRITES_AT + WRITES_ROOM;
+
+// bit 0: the write set isn't empty; bit 1: there is an overlay; bit 2: the overlay hides the arena
+const PENDING_WRITES = 1;
+const PENDING_OVERLAY = 2;
+const PENDING_CLEARED = 4;
+const writes = new SafeMap(); // canonical key -> entry
+const overlay = new SafeMap(); // canonical key -> reference, 0: deleted
+var writeCount = 0;
+var writeEnd = WRITE_BYTES_AT;
+var wanted = ""; // canonical key of the last locate()
+var wantedLength = 0; // and its bytes at KEY_AT
+
+// First word of the write-set entry of a key, or 0; loads the key.
+function ownWrite(key) {
+  wantedLength = loadKey(key);
+  wanted = canonical(key, wantedLength);
+  if ((I[PENDING] & PENDING_WRITES) === 0) return 0;
+  const entry = writes.get(wanted);
+  return entry === undefined ? 0 : (WRITES_AT >> 2) + (entry << ENTRY_WORDS_SHIFT);
+}
+
+// The record of the loaded key outside of the write set, or 0.
+function stored() {
+  if (I[PENDING] & PENDING_OVERLAY) {
+    const ref = overlay.get(wanted);
+    if (ref !== undefined) return ref === 0 ? 0 : alive(ref);
+    if (I[PENDING] & PENDING_CLEARED) return 0;
+  }
+  return findLong(wantedLength, keyHash);
+}
+
+function ownRecord(entry) {
+  switch (I[entry + W_OP]) {
+    case OP_PUT:
+      return new Record(I[STATE], -1, I[entry + W_VALUE] >>> 3, I[entry + W_VALUE_LENGTH]);
+    case OP_EXPIRE:
+      return recordAt(I[entry + W_REF]);
+    default:
+      return undefined;
+  }
+}
+
+function getPending(key) {
+  const entry = ownWrite(key);
+  if (entry !== 0) return ownRecord(entry);
+  const ref = stored();
+  return ref === 0 ? undefined : recordAt(ref);
+}
+
+function get(key) {
+  if (I[PENDING] !== 0) return getPending(key);
+  const ref = find(key);
+  return ref === 0 ? undefined : recordAt(ref);
+}
+
+function mayWrite(method) {
+  if (!writable) {
+    throw new ErrorConstructor(`db.${method}: a function with the flag no-writes cannot write`);
+  }
+}
+
+function tooMuch(what, limit, setting) {
+  return new RangeErrorConstructor(`the function wrote more than ${limit} ${what} (setting: ${setting})`);
+}
+
+// Reserves `bytes` of the write set's memory, 8-aligned; their place.
+function reserve(bytes) {
+  const limit = I[IN_WRITE_BYTES];
+  if (bytes > limit || writeEnd - WRITE_BYTES_AT > limit - bytes) {
+    throw tooMuch("bytes", limit, "function-write-set-limit-bytes");
+  }
+  return writeEnd;
+}
+
+// Copies a value to the end of the write set's memory without taking it; its length.
+function stageValue(value) {
+  const limit = I[IN_WRITE_BYTES] - (writeEnd - WRITE_BYTES_AT);
+  let length;
+  if (typeof value === "string") length = native.utf8(value, writeEnd, limit);
+  else if (typeof value === "number" || typeof value === "bigint") {
+    length = native.utf8(`${value}`, writeEnd, limit);
+  } else if (typeof value === "object" && value !== null) {
+    if (recordIs(value)) length = recordCopy(value, writeEnd, limit);
+    else if (isBytes(value)) length = native.copyIn(value, writeEnd, limit);
+  }
+  if (length === undefined) {
+    throw new TypeErrorConstructor("a value is a string, a number, a BigInt, bytes or a Record, not " +
+      nameOf(value) + " (JSON.stringify makes a string of an object)");
+  }
+  if (length < 0) throw tooMuch("bytes", I[IN_WRITE_BYTES], "function-write-set-limit-bytes");
+  return length;
+}
+
+function take(length) {
+  const at = writeEnd;
+  writeEnd = (writeEnd + length + 7) & ~7;
+  return at;
+}
+
+// The entry of the loaded key, made if there is none: first word.
+function ownEntry() {
+  const known = writes.get(wanted);
+  if (known !== undefined) return (WRITES_AT >> 2) + (known << ENTRY_WORDS_SHIFT);
+  if (writeCount >= I[IN_WRITE_KEYS]) {
+    throw tooMuch("keys", I[IN_WRITE_KEYS], "function-write-set-limit-keys");
+  }
+  reserve(wantedLength);
+  native.copyWithin(-1, KEY_AT >> 3, wantedLength, writeEnd);
+  const entry = (WRITES_AT >> 2) + (writeCount << ENTRY_WORDS_SHIFT);
+  I[entry + W_KEY] = take(wantedLength);
+  I[entry + W_KEY_LENGTH] = wantedLength;
+  writes.set(wanted, writeCount);
+  writeCount++;
+  I[PENDING] |= PENDING_WRITES;
+  return entry;
+}
+
+// A put of what stageValue() has copied.
+function put(length, expiryLow, expiryHigh) {
+  const value = take(length);
+  const entry = ownEntry();
+  I[entry + W_OP] = OP_PUT;
+  I[entry + W_VALUE] = value;
+  I[entry + W_VALUE_LENGTH] = length;
+  I[entry + W_EXPIRY_LOW] = expiryLow;
+  I[entry + W_EXPIRY_HIGH] = expiryHigh;
+}
+
+function set(key, value) {
+  mayWrite("set");
+  const length = stageValue(value); // first, since a Record may be of the key that is loaded next
+  ownWrite(key);
+  put(length, 0, 0);
+}
+
+function exists(key) {
+  if (I[PENDING] === 0) return find(key) !== 0;
+  return existsPending(key);
+}
+
+function existsPending(key) {
+  const entry = ownWrite(key);
+  return entry !== 0 ? I[entry + W_OP] !== OP_DELETE : stored() !== 0;
+}
+
+function remove(key) {
+  mayWrite("delete");
+  if (!existsPending(key)) return false;
+  I[ownEntry() + W_OP] = OP_DELETE;
+  return true;
+}
+
+const WORD = 4294967296;
+
+function setExpiry(key, ms) {
+  mayWrite("expire");
+  if (typeof ms !== "number" || !NumberIsFinite(ms) || ms > 9e15 || ms < -9e15) {
+    throw new TypeErrorConstructor("db.expire(key, ms): ms is a number");
+  }
+  const when = IF64[IN_NOW_F64] + floor(ms);
+  const entry = ownWrite(key);
+  const ref = entry === 0 ? stored() : I[entry + W_OP] === OP_EXPIRE ? I[entry + W_REF] : 0;
+  if (entry === 0 ? ref === 0 : I[entry + W_OP] === OP_DELETE) return false;
+  const own = ownEntry();
+  if (ms <= 0) {
+    I[own + W_OP] = OP_DELETE;
+    return true;
+  }
+  if (entry === 0) {
+    I[own + W_OP] = OP_EXPIRE;
+    I[own + W_REF] = ref;
+  }
+  I[own + W_EXPIRY_LOW] = (when % WORD) | 0;
+  I[own + W_EXPIRY_HIGH] = floor(when / WORD) | 0;
+  return true;
+}
+
+// The expiry of what locates as `key`, in two words; false if the key is missing.
+var expiryLow = 0;
+var expiryHigh = 0;
+function readExpiry(key) {
+  const entry = ownWrite(key);
+  if (entry !== 0) {
+    if (I[entry + W_OP] === OP_DELETE) return false;
+    expiryLow = I[entry + W_EXPIRY_LOW];
+    expiryHigh = I[entry + W_EXPIRY_HIGH];
+    return true;
+  }
+  const ref = stored();
+  if (ref === 0) return false;
+  const words = windowOf(ref >>> 28).i32;
+  const at = (ref & 0xfffffff) << 2;
+  expiryLow = words[at + REC_EXPIRY_LOW];
+  expiryHigh = words[at + REC_EXPIRY_HIGH];
+  return true;
+}
+
+function ttl(key) {
+  if (!readExpiry(key)) return undefined;
+  if ((expiryLow | expiryHigh) === 0) return Infinity;
+  const left = (expiryHigh >>> 0) * WORD + (expiryLow >>> 0) - IF64[IN_NOW_F64];
+  return left > 0 ? left : 0;
+}
+
+// Decimal integer as Redis reads it: no spaces, no plus, no leading zeros.
+function integerOf(text) {
+  const number = +text;
+  if (!NumberIsSafeInteger(number) || `${number}` !== text) {
+    throw new ErrorConstructor("ERR value is not an integer or out of range");
+  }
+  return number;
+}
+
+function incr(key, by) {
+  mayWrite("incr");
+  if (!NumberIsSafeInteger(by)) {
+    throw new TypeErrorConstructor("db.incr(key, by): by is a safe integer");
+  }
+  const record = getPending(key);
+  const sum = by + (record === undefined ? 0 : integerOf(record.text()));
+  if (!NumberIsSafeInteger(sum)) {
+    throw new ErrorConstructor("ERR increment or decrement would overflow");
+  }
+  if (!readExpiry(key)) expiryLow = expiryHigh = 0;
+  const length = stageValue(sum);
+  put(length, expiryLow, expiryHigh);
+  return sum;
+}
+
+// --- scan ---
+const SCAN_COUNT = 100; // keys of a page, about
+const SCAN_HEAD_WORDS = 2; // number of keys, then for each: length, bytes padded to 8
+
+function keyOut(at, length) {
+  for (let i = 0; i < length; i++) {
+    if (B[at + i] > 127) return bytesOrText(at, length);
+  }
+  return native.text(-1, at >> 3, length);
+}
+
+function bytesOrText(at, length) {
+  const text = native.text(-1, at >> 3, length);
+  return native.utf8(text, KEY_AT, KEY_BYTES_MAX) === length && sameBytes(at, KEY_AT, length)
+    ? text : native.bytes(-1, at >> 3, length);
+}
+
+function sameBytes(a, b, length) {
+  for (let i = 0; i < length; i++) if (B[a + i] !== B[b + i]) return false;
+  return true;
+}
+
+function append(list, value) {
+  ObjectDefineProperty(list, list.length, {
+    __proto__: null, value, writable: true, enumerable: true, configurable: true,
+  });
+}
+
+function scan(prefix, cursor) {
+  if (!NumberIsSafeInteger(cursor) || cursor < 0) {
+    throw new TypeErrorConstructor("db.scan(prefix, cursor): cursor is 0 or what the last scan gave");
+  }
+  const length = loadKey(prefix);
+  const start = canonical(prefix, length);
+  native.copyWithin(-1, KEY_AT >> 3, length, TEXT_AT);
+  const out = outEnd; // free room of the response
+  const next = native.scan(TEXT_AT, length, cursor, SCAN_COUNT, out);
+  if (next < 0) throw new ErrorConstructor("ERR scan found too much at once");
+  const keys = [];
+  let at = out + 8;
+  const count = I[out >> 2];
+  for (let i = 0; i < count; i++) {
+    const bytes = I[at >> 2];
+    if ((I[PENDING] & PENDING_WRITES) === 0 || !hidden(at + 8, bytes)) {
+      append(keys, keyOut(at + 8, bytes));
+    }
+    at += 8 + ((bytes + 7) & ~7);
+  }
+  if (next === 0 && (I[PENDING] & PENDING_WRITES) !== 0) addOwnKeys(keys, start);
+  return { cursor: next, keys };
+}
+
+// Is the found key deleted or rewritten by this call? (Rewritten ones come with the last page.)
+function hidden(at, length) {
+  return writes.has(binaryString(at, length));
+}
+
+function addOwnKeys(keys, start) {
+  for (let i = 0; i < writeCount; i++) {
+    const entry = (WRITES_AT >> 2) + (i << ENTRY_WORDS_SHIFT);
+    if (I[entry + W_OP] === OP_DELETE) continue;
+    const at = I[entry + W_KEY];
+    const length = I[entry + W_KEY_LENGTH];
+    if (StringStartsWith(binaryString(at, length), start)) append(keys, keyOut(at, length));
+  }
+}
+
+class Db {
+  #call;
+  constructor(call) {
+    this.#call = call;
+  }
+  get(key) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    return get(key);
+  }
+  text(key) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    const record = get(key);
+    return record === undefined ? undefined : record.text();
+  }
+  json(key) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    const record = get(key);
+    return record === undefined ? undefined : record.json();
+  }
+  set(key, value) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    set(key, value);
+  }
+  delete(key) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    return remove(key);
+  }
+  exists(key) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    return exists(key);
+  }
+  incr(key, by = 1) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    return incr(key, by);
+  }
+  expire(key, ms) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    return setExpiry(key, ms);
+  }
+  ttl(key) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    return ttl(key);
+  }
+  scan(prefix, cursor = 0) {
+    if (this.#call !== I[STATE]) throw stale("db");
+    return scan(prefix, cursor);
+  }
+  now() {
+    if (this.#call !== I[STATE]) throw stale("db");
+    return IF64[IN_NOW_F64];
+  }
+}
+delete Db.prototype.constructor;
+ObjectFreeze(Db.prototype);
+ObjectFreeze(Db);

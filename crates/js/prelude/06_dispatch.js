@@ -1,0 +1,354 @@
+// Takes the calls of a batch from the request, runs them, writes their RESP replies.
+//
+// One call: state := k; the user's function; its result encoded; state := 0; then, beyond the reach of the
+// watchdog, the commit. If the kill word is k by then, the watchdog tells whether its termination is on
+// its way (src/watchdog.rs). So it never hits another call, and never a commit.
+
+// --- request: for each call, in words ---
+const C_FUNCTION = 0;
+const C_FLAGS = 1;
+const C_KEYS = 2;
+const C_ARGS = 3;
+const C_OVERLAY = 4;
+const C_NEXT = 5; // word of the next call
+const C_LISTS = 8; // pairs (offset, kind << 30 | length): keys, then args; then overlay triples
+const CALL_RESP3 = 1;
+const CALL_NO_WRITES = 2;
+const CALL_OVERLAY = 4;
+const CALL_CLEARED = 8;
+const CALL_STABLE = 16;
+const ARG_BYTES = 2; // kind: not UTF-8
+const ARG_LENGTH = 0x3fffffff;
+
+// --- errors: message and stack go to Rust, which makes the reply ---
+
+function describe(thrown) {
+  if (typeof thrown === "symbol") return SymbolToString(thrown);
+  if ((typeof thrown !== "object" && typeof thrown !== "function") || thrown === null) {
+    return `${thrown}`;
+  }
+  const message = thrown.message;
+  return typeof message === "string" ? message : "the function threw " + nameOf(thrown);
+}
+
+function stackOf(thrown) {
+  if (typeof thrown !== "object" || thrown === null) return "";
+  const stack = thrown.stack;
+  return typeof stack === "string" ? stack : "";
+}
+
+function writeError(start, thrown) {
+  let message = "the function threw something that cannot be described";
+  let stack = "";
+  try {
+    if (I[PROMISES] !== 0) native.settle(undefined);
+    message = describe(thrown);
+    stack = stackOf(thrown);
+  } catch {
+    // What was thrown threw again when looked at.
+  }
+  message = StringSlice(message, 0, ERROR_TEXT_MAX);
+  stack = StringSlice(stack, 0, STACK_TEXT_MAX);
+  const body = start + R_HEAD;
+  const length = native.utf8(message, body, ERROR_TEXT_MAX * 3);
+  const stackLength = native.utf8(stack, body + length, STACK_TEXT_MAX * 3);
+  I[(start >> 2) + R_KIND] = KIND_ERROR;
+  I[(start >> 2) + R_LENGTH] = length;
+  I[(start >> 2) + R_STACK] = stackLength;
+  outEnd = body + length + stackLength;
+}
+
+// --- the call ---
+
+function argument(word) {
+  const packed = I[word + 1];
+  const length = packed & ARG_LENGTH;
+  const eighths = I[word] >>> 3;
+  return packed >>> 30 === ARG_BYTES
+    ? native.bytes(-1, eighths, length) : native.text(-1, eighths, length);
+}
+
+// Short arguments come again and again: strings of up to 4 bytes are kept.
+const SHORT_TEXTS_MAX = 4096;
+const shortTexts = new SafeMap(); // the bytes as a word -> string
+var shortCount = 0;
+
+function text(word) {
+  const packed = I[word + 1];
+  if (packed >>> 0 > 4 || packed === 0) return argument(word);
+  const bytes = I[I[word] >>> 2]; // zero-padded
+  if (bytes >>> ((packed - 1) << 3) === 0) return argument(word); // ends with NUL: not unique
+  let known = shortTexts.get(bytes);
+  if (known === undefined) {
+    known = argument(word);
+    if (++shortCount > SHORT_TEXTS_MAX) {
+      shortTexts.clear();
+      shortCount = 1;
+    }
+    shortTexts.set(bytes, known);
+  }
+  return known;
+}
+
+function list(word, count) {
+  switch (count) {
+    case 0: return [];
+    case 1: return [text(word)];
+    case 2: return [text(word), text(word + 2)];
+    case 3: return [text(word), text(word + 2), text(word + 4)];
+    default: {
+      const made = [];
+      for (let i = 0; i < count; i++) append(made, argument(word + 2 * i));
+      return made;
+    }
+  }
+}
+
+function openOverlay(word, count, flags) {
+  I[PENDING] |= PENDING_OVERLAY | (flags & CALL_CLEARED ? PENDING_CLEARED : 0);
+  for (let i = 0; i < count; i++) {
+    overlay.set(binaryString(I[word], I[word + 1]), I[word + 2]);
+    word += 3;
+  }
+}
+
+function closeCall() {
+  if (writeCount !== 0) {
+    writes.clear();
+    writeCount = 0;
+    if (writeEnd > I[OUT_WRITE_HIGH]) I[OUT_WRITE_HIGH] = writeEnd;
+    writeEnd = WRITE_BYTES_AT;
+  }
+  if (I[PENDING] & PENDING_OVERLAY) overlay.clear();
+  I[PENDING] = 0;
+}
+
+function callOne(at, start) {
+  const flags = I[at + C_FLAGS];
+  resp3 = (flags & CALL_RESP3) !== 0;
+  writable = (flags & CALL_NO_WRITES) === 0;
+  const keyCount = I[at + C_KEYS];
+  const argCount = I[at + C_ARGS];
+  const lists = at + C_LISTS;
+  if ((flags & CALL_OVERLAY) !== 0) {
+    openOverlay(lists + 2 * (keyCount + argCount), I[at + C_OVERLAY], flags);
+  }
+  outEnd = start + R_HEAD;
+  outLimit = start + R_HEAD + I[IN_RESULT_BYTES];
+  const fn = functions[I[at + C_FUNCTION]];
+  let result = fn(new Db(I[STATE]), list(lists + 2 * keyCount, argCount), list(lists, keyCount));
+  if (I[PROMISES] !== 0) result = native.settle(result);
+  encode(result, I[IN_RESULT_DEPTH]);
+  if (I[PROMISES] !== 0) native.settle(undefined);
+  I[(start >> 2) + R_KIND] = KIND_REPLY;
+  I[(start >> 2) + R_LENGTH] = outEnd - start - R_HEAD;
+}
+
+const STABLE_ATTEMPTS = 8; // runs of one call before its owner is asked
+const SEQUENCE_LOADS = 10000; // while a commit goes on, which takes some microseconds
+
+// The arena's commit sequence: even, unless a commit takes unusually long.
+function commitSequence() {
+  let sequence = A[COMMIT_SEQUENCE_WORD];
+  for (let i = 0; (sequence & 1) !== 0 && i < SEQUENCE_LOADS; i++) sequence = A[COMMIT_SEQUENCE_WORD];
+  return sequence;
+}
+
+// A call whose reads are to belong to one moment, while the arena's writer is another thread: it runs
+// again if several keys were committed meanwhile. What it threw counts no more than what it returned.
+function callStable(at, start) {
+  for (let attempt = 0; attempt < STABLE_ATTEMPTS; attempt++) {
+    const sequence = commitSequence(); // SYNC(commit-sequence)
+    if ((sequence & 1) !== 0) continue;
+    let failed = false;
+    let thrown;
+    try {
+      callOne(at, start);
+    } catch (caught) {
+      failed = true;
+      thrown = caught;
+    }
+    if (A[COMMIT_SEQUENCE_WORD] === sequence) { // SYNC(commit-sequence)
+      if (failed) throw thrown;
+      return;
+    }
+    if (I[PROMISES] !== 0) native.settle(undefined);
+    if (I[PENDING] !== 0) closeCall();
+  }
+  outEnd = start + R_HEAD;
+  I[(start >> 2) + R_KIND] = KIND_UNSTABLE;
+  I[(start >> 2) + R_LENGTH] = 0;
+}
+
+function dispatch() {
+  const count = I[IN_COUNT];
+  I[PENDING] = 0; // a call that was stopped left it
+  nowLow = I[IN_NOW_LOW];
+  nowHigh = I[IN_NOW_HIGH];
+  let state = I[IN_FIRST_STATE];
+  let at = I[IN_FIRST_HEAD];
+  let start = RESPONSE_AT;
+  let done = 0;
+  while (done < count) {
+    callIndex = I[IN_FIRST_INDEX] + done;
+    I[STATE] = state; // SYNC(call-state)
+    try {
+      if ((I[at + C_FLAGS] & CALL_STABLE) === 0) callOne(at, start);
+      else callStable(at, start);
+    } catch (thrown) {
+      writeError(start, thrown);
+    }
+    I[STATE] = 0; // SYNC(call-state): this store, then this load; see src/watchdog.rs
+    if (I[KILL] === state && !native.late(state)) for (;;);
+    if (I[PENDING] !== 0) {
+      if (writeCount !== 0 && I[(start >> 2) + R_KIND] === KIND_REPLY) {
+        I[OUT_WRITES] = writeCount;
+        I[OUT_DONE] = done;
+        native.commit();
+      }
+      closeCall();
+    }
+    at = I[at + C_NEXT];
+    start = (outEnd + 7) & ~7;
+    done++;
+    state++;
+    I[OUT_DONE] = done;
+    if (start > RESPONSE_AT + RESPONSE_FLUSH) break;
+  }
+  I[OUT_END] = start;
+}
+
+// --- what else user code sees ---
+
+// Math.random: seeded for each call from the batch's seed (xorshift32 of a mixed seed).
+var randomCall = 0;
+var randomState = 1;
+function random() {
+  if (randomCall !== I[STATE]) {
+    randomCall = I[STATE];
+    let seed = I[IN_SEED_LOW] ^ imul(callIndex + 1, P1) ^ imul(I[IN_SEED_HIGH], P2);
+    seed = imul(seed ^ (seed >>> 15), P2);
+    seed = imul(seed ^ (seed >>> 13), P3);
+    randomState = (seed ^ (seed >>> 16)) | 1;
+  }
+  const high = step() >>> 5; // 27 bits
+  const low = step() >>> 6; // 26 bits
+  return (high * 67108864 + low) / 9007199254740992;
+}
+function step() {
+  randomState ^= randomState << 13;
+  randomState ^= randomState >>> 17;
+  randomState ^= randomState << 5;
+  return randomState;
+}
+ObjectDefineProperty(Math, "random", {
+  __proto__: null, value: { random() { return random(); } }.random,
+  writable: true, enumerable: false, configurable: true,
+});
+
+const LOG_TEXT_MAX = 8192; // characters of a line
+const LOG_LINES_MAX = 100; // of a call
+var logCall = 0;
+var logLines = 0;
+
+function logText(value) {
+  if (typeof value === "string") return value;
+  if (typeof value === "function") return "[function]";
+  if (typeof value !== "object" || value === null) return describe(value);
+  if (recordIs(value)) return "[Record]";
+  try {
+    const stack = stackOf(value);
+    if (stack !== "") return stack;
+    const text = JSONStringify(value);
+    return typeof text === "string" ? text : "[object]";
+  } catch {
+    return "[object]";
+  }
+}
+
+function log(level, values) {
+  if (I[STATE] !== logCall) {
+    logCall = I[STATE];
+    logLines = 0;
+  }
+  if (++logLines > LOG_LINES_MAX) return;
+  let text = "";
+  if (logLines === LOG_LINES_MAX) text = "(further lines of this call are dropped)";
+  else {
+    for (let i = 0; i < values.length && text.length < LOG_TEXT_MAX; i++) {
+      text += (i === 0 ? "" : " ") + logText(values[i]);
+    }
+  }
+  const length = native.utf8(StringSlice(text, 0, LOG_TEXT_MAX), TEXT_AT, TEXT_ROOM);
+  native.log(level, TEXT_AT, length);
+}
+
+ObjectDefineProperty(globalThis, "console", {
+  __proto__: null,
+  value: {
+    debug(...values) { log(0, values); },
+    log(...values) { log(1, values); },
+    info(...values) { log(1, values); },
+    warn(...values) { log(2, values); },
+    error(...values) { log(3, values); },
+  },
+  writable: true, enumerable: false, configurable: true,
+});
+
+// --- libraries ---
+
+function badFlags(name, why) {
+  return new TypeErrorConstructor(`flags of function '${name}': ${why}`);
+}
+
+function flagsOf(name, fn) {
+  const flags = fn.flags;
+  if (flags === undefined) return 0;
+  if (!ArrayIsArray(flags)) throw badFlags(name, "an array of strings is wanted");
+  let bits = 0;
+  const count = flags.length;
+  for (let i = 0; i < count; i++) {
+    const flag = flags[i];
+    if (flag === "no-writes") bits |= 1;
+    else if (flag === "allow-cross-slot-keys") bits |= 2;
+    else if (typeof flag === "string") {
+      throw badFlags(name, `unknown flag '${StringSlice(flag, 0, 64)}' (known: no-writes, allow-cross-slot-keys)`);
+    }
+    else throw badFlags(name, "an array of strings is wanted");
+  }
+  return bits;
+}
+
+// Registers the exported functions of a module from id `first` on. Writes to the response: their
+// number, then for each: flags, length of the name, name padded to 8.
+function install(namespace, first) {
+  const names = ObjectKeys(namespace); // sorted
+  const found = [];
+  let out = RESPONSE_AT + 8;
+  for (let i = 0; i < names.length; i++) {
+    const fn = namespace[names[i]];
+    if (typeof fn !== "function") continue;
+    const flags = flagsOf(names[i], fn);
+    const length = native.utf8(names[i], out + 8, KEY_BYTES_MAX);
+    if (length < 0) throw new RangeErrorConstructor("name of a function is too long");
+    I[out >> 2] = flags;
+    I[(out >> 2) + 1] = length;
+    out += 8 + ((length + 7) & ~7);
+    append(found, fn);
+    if (found.length > 1000) throw new RangeErrorConstructor("more than 1000 functions");
+  }
+  for (let i = 0; i < found.length; i++) place(first + i, found[i]);
+  I[RESPONSE_AT >> 2] = found.length;
+}
+
+function place(id, fn) {
+  while (functions.length < id) append(functions, undefined);
+  if (id === functions.length) append(functions, fn);
+  else functions[id] = fn;
+}
+
+function uninstall(first, count) {
+  for (let i = 0; i < count; i++) if (first + i < functions.length) functions[first + i] = undefined;
+}
+
+return { dispatch, install, remove: uninstall };

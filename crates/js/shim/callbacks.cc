@@ -1,0 +1,304 @@
+// What the prelude calls: its `native` object. Arguments come from trusted JavaScript.
+#include <string.h>
+
+#include "internal.h"
+
+namespace nigh {
+
+static uint32_t Rotate(uint32_t value, int by) { return (value << by) | (value >> (32 - by)); }
+
+uint32_t HashKey(const uint8_t* data, size_t length, uint32_t seed) {
+  constexpr uint32_t kP1 = 0x9e3779b1, kP2 = 0x85ebca77, kP3 = 0xc2b2ae3d, kP4 = 0x27d4eb2f,
+                     kP5 = 0x165667b1;
+  const uint8_t* end = data + length;
+  auto word = [](const uint8_t* at) {
+    uint32_t value;
+    memcpy(&value, at, 4);
+    return value;
+  };
+  uint32_t h = seed + kP5;
+  if (length >= 16) {
+    uint32_t lanes[4] = {seed + kP1 + kP2, seed + kP2, seed, seed - kP1};
+    for (; end - data >= 16; data += 16) {
+      for (int i = 0; i < 4; i++) {
+        lanes[i] = Rotate(lanes[i] + word(data + 4 * i) * kP2, 13) * kP1;
+      }
+    }
+    h = Rotate(lanes[0], 1) + Rotate(lanes[1], 7) + Rotate(lanes[2], 12) + Rotate(lanes[3], 18);
+  }
+  h += static_cast<uint32_t>(length);
+  for (; end - data >= 4; data += 4) h = Rotate(h + word(data) * kP3, 17) * kP4;
+  for (; data < end; data++) h = Rotate(h + *data * kP5, 11) * kP1;
+  h = (h ^ (h >> 15)) * kP2;
+  h = (h ^ (h >> 13)) * kP3;
+  return h ^ (h >> 16);
+}
+
+#ifdef NIGH_BENCH
+void BenchGet(const v8::FunctionCallbackInfo<v8::Value>& info);
+void BenchU32(const v8::FunctionCallbackInfo<v8::Value>& info);
+#endif
+
+namespace {
+
+using v8::ArrayBuffer;
+using v8::BackingStore;
+using v8::Context;
+using v8::Function;
+using v8::FunctionCallbackInfo;
+using v8::Isolate;
+using v8::Local;
+using v8::MaybeLocal;
+using v8::Object;
+using v8::Promise;
+using v8::String;
+using v8::Value;
+
+uint32_t Word(const FunctionCallbackInfo<Value>& info, int index) {
+  return static_cast<uint32_t>(info[index].As<v8::Number>()->Value());
+}
+
+void Throw(Isolate* isolate, const char* text) {
+  Local<String> message = String::NewFromUtf8(isolate, text).ToLocalChecked();
+  isolate->ThrowException(v8::Exception::RangeError(message));
+}
+
+// --- callbacks of the prelude; their arguments come from trusted JavaScript ---
+
+// Where a (window, offset / 8) pair of the prelude points: window -1 is the io memory.
+const uint8_t* Place(NighIsolate* owner, int32_t window, uint32_t eighths) {
+  size_t offset = size_t{eighths} * 8;
+  if (window < 0) return owner->io + offset;
+  return owner->current->arena + (size_t{static_cast<uint32_t>(window)} << 32) + offset;
+}
+
+void MakeText(const FunctionCallbackInfo<Value>& info, const uint8_t* data, uint32_t length) {
+  Isolate* isolate = info.GetIsolate();
+  if (length > static_cast<uint32_t>(String::kMaxLength)) return Throw(isolate, "value too long");
+  bool ascii = true;
+  uint32_t i = 0;
+  for (; i + 8 <= length && ascii; i += 8) {
+    uint64_t eight;
+    memcpy(&eight, data + i, 8);
+    ascii = (eight & 0x8080808080808080ull) == 0;
+  }
+  for (; i < length && ascii; i++) ascii = data[i] < 128;
+  MaybeLocal<String> made =
+      ascii ? String::NewFromOneByte(isolate, data, v8::NewStringType::kNormal,
+                                     static_cast<int>(length))
+            : String::NewFromUtf8(isolate, reinterpret_cast<const char*>(data),
+                                  v8::NewStringType::kNormal, static_cast<int>(length));
+  Local<String> text;
+  if (made.ToLocal(&text)) info.GetReturnValue().Set(text);
+}
+
+// text(window, offset / 8, length): string of UTF-8 bytes; bad ones become U+FFFD.
+void Text(const FunctionCallbackInfo<Value>& info) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  int32_t window = info[0].As<v8::Int32>()->Value();
+  MakeText(info, Place(owner, window, Word(info, 1)), Word(info, 2));
+}
+
+// Writes a string's UTF-8 to `out`; its length, or -1 if it has no room. Lone surrogates become U+FFFD.
+int64_t WriteText(Isolate* isolate, Local<String> text, uint8_t* out, size_t room) {
+  size_t units = static_cast<size_t>(text->Length());
+  if (units > room) return -1;
+  if (!text->IsOneByte()) {
+    int wanted = text->Utf8Length(isolate);
+    if (wanted < 0 || static_cast<size_t>(wanted) > room) return -1;
+    return text->WriteUtf8(isolate, reinterpret_cast<char*>(out), wanted, nullptr,
+                           String::NO_NULL_TERMINATION | String::REPLACE_INVALID_UTF8);
+  }
+  // Only Latin-1 inside; as UTF-8 at most twice as long.
+  constexpr int kFlags = String::NO_NULL_TERMINATION | String::HINT_MANY_WRITES_EXPECTED;
+  text->WriteOneByte(isolate, out, 0, static_cast<int>(units), kFlags);
+  size_t high = 0;
+  size_t i = 0;
+  for (; i + 8 <= units; i += 8) {
+    uint64_t eight;
+    memcpy(&eight, out + i, 8);
+    eight &= 0x8080808080808080ull;
+    if (eight != 0) high += static_cast<size_t>(__builtin_popcountll(eight));
+  }
+  for (; i < units; i++) high += out[i] >> 7;
+  if (units + high > room) return -1;
+  if (high == 0) return static_cast<int64_t>(units);
+  for (size_t from = units, to = units + high; from > 0;) {  // widen in place from the end
+    uint8_t unit = out[--from];
+    if (unit < 128) {
+      out[--to] = unit;
+    } else {
+      out[--to] = 0x80 | (unit & 0x3f);
+      out[--to] = 0xc0 | (unit >> 6);
+    }
+  }
+  return static_cast<int64_t>(units + high);
+}
+
+// utf8(string, io offset, room): writes the string; its length in bytes, or -1.
+void Utf8(const FunctionCallbackInfo<Value>& info) {
+  Isolate* isolate = info.GetIsolate();
+  uint8_t* out = Owner(isolate)->io + Word(info, 1);
+  int64_t length = WriteText(isolate, info[0].As<String>(), out, Word(info, 2));
+  info.GetReturnValue().Set(static_cast<double>(length));
+}
+
+// key(string): puts the key's bytes at kKeyAt, zero-padded to 4, and their number in a word; its hash. The
+// number is -1 if the key is too long. One crossing for what a find needs of a string.
+void Key(const FunctionCallbackInfo<Value>& info) {
+  Isolate* isolate = info.GetIsolate();
+  NighIsolate* owner = Owner(isolate);
+  uint8_t* out = owner->io + kKeyAt;
+  int64_t length = WriteText(isolate, info[0].As<String>(), out, kKeyBytesMax);
+  owner->word(kKeyLengthWord)->store(static_cast<int32_t>(length), std::memory_order_relaxed);
+  if (length < 0) return info.GetReturnValue().Set(0);
+  memset(out + length, 0, 4);
+  uint32_t hash = HashKey(out, static_cast<size_t>(length), owner->current->seed);
+  info.GetReturnValue().Set(static_cast<int32_t>(hash));
+}
+
+// late(k): the call has ended while the watchdog wanted to stop it. True if it may go on; false if a
+// termination is on its way.
+void Late(const FunctionCallbackInfo<Value>& info) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  info.GetReturnValue().Set(Settle(owner, info[0].As<v8::Int32>()->Value()));
+}
+
+// copyIn(view or buffer, io offset, room): copies the bytes; their number, or -1 if they have no room.
+void CopyIn(const FunctionCallbackInfo<Value>& info) {
+  uint8_t* out = Owner(info.GetIsolate())->io + Word(info, 1);
+  size_t room = Word(info, 2);
+  size_t length;
+  if (info[0]->IsArrayBufferView()) {
+    Local<v8::ArrayBufferView> view = info[0].As<v8::ArrayBufferView>();
+    length = view->ByteLength();
+    if (length <= room) view->CopyContents(out, length);
+  } else {
+    std::shared_ptr<BackingStore> store = info[0].As<ArrayBuffer>()->GetBackingStore();
+    length = store->ByteLength();
+    if (length <= room && length > 0) memcpy(out, store->Data(), length);
+  }
+  info.GetReturnValue().Set(length <= room ? static_cast<double>(length) : -1.0);
+}
+
+// byteLength(view)
+void ByteLength(const FunctionCallbackInfo<Value>& info) {
+  info.GetReturnValue().Set(
+      static_cast<double>(info[0].As<v8::ArrayBufferView>()->ByteLength()));
+}
+
+// copyWithin(window, offset / 8, length, io offset): copies a value within Nigh's memory.
+void CopyWithin(const FunctionCallbackInfo<Value>& info) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  int32_t window = info[0].As<v8::Int32>()->Value();
+  memmove(owner->io + Word(info, 3), Place(owner, window, Word(info, 1)), Word(info, 2));
+}
+
+// bytes(window, offset / 8, length): a fresh Uint8Array with a copy.
+void Bytes(const FunctionCallbackInfo<Value>& info) {
+  Isolate* isolate = info.GetIsolate();
+  NighIsolate* owner = Owner(isolate);
+  size_t length = Word(info, 2);
+  void* data = owner->allocator->AllocateUninitialized(length);
+  if (data == nullptr) return Throw(isolate, "Array buffer allocation failed");
+  memcpy(data, Place(owner, info[0].As<v8::Int32>()->Value(), Word(info, 1)), length);
+  std::unique_ptr<BackingStore> store = ArrayBuffer::NewBackingStore(
+      data, length,
+      [](void* bytes, size_t size, void* allocator) {
+        static_cast<Allocator*>(allocator)->Free(bytes, size);
+      },
+      owner->allocator.get());
+  Local<ArrayBuffer> buffer = ArrayBuffer::New(isolate, std::move(store));
+  info.GetReturnValue().Set(v8::Uint8Array::New(buffer, 0, length));
+}
+
+// settle(value): runs all microtasks; a settled promise becomes its value, or throws its reason.
+void Settle(const FunctionCallbackInfo<Value>& info) {
+  Isolate* isolate = info.GetIsolate();
+  NighIsolate* owner = Owner(isolate);
+  owner->current->microtasks->PerformCheckpoint(isolate);
+  owner->word(kPromisesWord)->store(0, std::memory_order_relaxed);
+  if (isolate->IsExecutionTerminating() || !info[0]->IsPromise()) {
+    return info.GetReturnValue().Set(info[0]);
+  }
+  Local<Promise> promise = info[0].As<Promise>();
+  if (promise->State() == Promise::kFulfilled) {
+    info.GetReturnValue().Set(promise->Result());
+  } else if (promise->State() == Promise::kRejected) {
+    promise->MarkAsHandled();
+    isolate->ThrowException(promise->Result());
+  } else {
+    Throw(isolate,
+          "the function returned a promise that is still pending: nothing in a function can wait "
+          "for the world outside");
+  }
+}
+
+// isPromise(value)
+void IsPromise(const FunctionCallbackInfo<Value>& info) {
+  info.GetReturnValue().Set(info[0]->IsPromise());
+}
+
+void Commit(const FunctionCallbackInfo<Value>& info) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  owner->host.commit(owner->user);
+}
+
+// scan(prefix io offset, prefix length, cursor, count, io offset of the output)
+void Scan(const FunctionCallbackInfo<Value>& info) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  double cursor = info[2].As<v8::Number>()->Value();
+  info.GetReturnValue().Set(owner->host.scan(owner->user, Word(info, 0), Word(info, 1), cursor,
+                                             Word(info, 3), Word(info, 4)));
+}
+
+// log(level, io offset, length)
+void Log(const FunctionCallbackInfo<Value>& info) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  owner->host.log(owner->user, info[0].As<v8::Int32>()->Value(), owner->io + Word(info, 1),
+                  Word(info, 2));
+}
+
+struct Callback {
+  const char* name;
+  v8::FunctionCallback function;
+};
+
+constexpr Callback kCallbacks[] = {
+    {"text", Text},     {"utf8", Utf8},           {"copyIn", CopyIn}, {"copyWithin", CopyWithin},
+    {"bytes", Bytes},   {"settle", Settle},       {"commit", Commit}, {"isPromise", IsPromise},
+    {"scan", Scan},     {"log", Log},             
+    {"byteLength", ByteLength}, {"key", Key}, {"late", Late},
+#ifdef NIGH_BENCH
+    {"benchGet", BenchGet}, {"benchU32", BenchU32},
+#endif
+};
+constexpr size_t kCallbackCount = sizeof(kCallbacks) / sizeof(kCallbacks[0]);
+
+}  // namespace
+
+const intptr_t* ExternalReferences() {
+  static intptr_t references[kCallbackCount + 1];  // zero-terminated
+  for (size_t i = 0; i < kCallbackCount; i++) {
+    references[i] = reinterpret_cast<intptr_t>(kCallbacks[i].function);
+  }
+  return references;
+}
+
+Local<Object> NativeObject(Local<Context> context) {
+  Isolate* isolate = context->GetIsolate();
+  Local<Object> native = Object::New(isolate);
+  for (const Callback& callback : kCallbacks) {
+    Local<String> name = String::NewFromUtf8(isolate, callback.name).ToLocalChecked();
+    Local<Function> function =
+        v8::FunctionTemplate::New(isolate, callback.function, Local<Value>(),
+                                  Local<v8::Signature>(), 0, v8::ConstructorBehavior::kThrow)
+            ->GetFunction(context)
+            .ToLocalChecked();
+    function->SetName(name);
+    native->Set(context, name, function).Check();
+  }
+  return native;
+}
+
+}  // namespace nigh

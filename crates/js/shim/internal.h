@@ -1,0 +1,146 @@
+// What the files of the shim share: the isolate, the context, the words of the io memory.
+#pragma once
+#include <stdlib.h>
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "shim.h"
+#include "v8.h"
+
+namespace nigh {
+
+// Words of the io memory (layout: src/io.rs) that C++ uses; held to it by a test.
+constexpr uint32_t kStateWord = 0;
+constexpr uint32_t kPromisesWord = 1;
+constexpr uint32_t kHeapHitWord = 2;
+constexpr uint32_t kKillWord = 3;
+constexpr uint32_t kIssuedWord = 4;
+constexpr uint32_t kKeyLengthWord = 5;
+constexpr uint32_t kKeyAt = 4096;
+constexpr uint32_t kKeyBytesMax = 65535;
+// Memory of a context for hashes of numbers (prelude/02_find.js): 4,096 numbers, 16 bytes each, so that
+// it stays in a core's own cache. A power of 2.
+constexpr size_t kNumbersBytes = 64 << 10;
+// Word of the arena's header: seed of the hash (docs/formats/arena.md).
+constexpr uint32_t kSeedWord = 12;
+
+// Zeroed memory up to a limit; beyond it JavaScript gets a RangeError.
+class Allocator final : public v8::ArrayBuffer::Allocator {
+ public:
+  void* Allocate(size_t length) override { return Take(length, true); }
+  void* AllocateUninitialized(size_t length) override { return Take(length, false); }
+  void Free(void* data, size_t length) override {
+    free(data);
+    used_.fetch_sub(length, std::memory_order_relaxed);
+  }
+  size_t used() const { return used_.load(std::memory_order_relaxed); }
+  void set_limit(size_t limit) { limit_.store(limit, std::memory_order_relaxed); }
+
+ private:
+  void* Take(size_t length, bool zero) {
+    size_t before = used_.fetch_add(length, std::memory_order_relaxed);
+    size_t limit = limit_.load(std::memory_order_relaxed);
+    void* data = nullptr;
+    if (length <= limit && before <= limit - length) {
+      data = zero ? calloc(length ? length : 1, 1) : malloc(length ? length : 1);
+    }
+    if (data == nullptr) used_.fetch_sub(length, std::memory_order_relaxed);
+    return data;
+  }
+  std::atomic<size_t> used_{0};
+  std::atomic<size_t> limit_{SIZE_MAX};
+};
+
+struct Snapshot {
+  v8::StartupData blob;
+  size_t attach_index;
+};
+
+// Addresses of the callbacks, for V8's serializer: zero-terminated.
+const intptr_t* ExternalReferences();
+// An object with all callbacks, which the prelude gets as `native`.
+v8::Local<v8::Object> NativeObject(v8::Local<v8::Context> context);
+// xxHash32, as the arena's index wants it.
+uint32_t HashKey(const uint8_t* data, size_t length, uint32_t seed);
+// Text of any value; never throws.
+void Copy(v8::Isolate* isolate, v8::Local<v8::Value> value, std::string* out);
+// Runs V8's foreground tasks.
+void Pump(v8::Isolate* isolate, uint32_t max);
+// What Date.now() says on this thread while it is not 0.
+extern thread_local double frozen_now_ms;
+// True once call `k` can no longer be stopped; false if it is being stopped.
+bool Settle(NighIsolate* owner, int32_t k);
+
+}  // namespace nigh
+
+// A scope that is always open, with one handle in it: so the block of handles that an entry into V8 needs
+// is there already.
+struct Handles {
+  explicit Handles(v8::Isolate* isolate) : scope(isolate) { v8::Integer::New(isolate, 0); }
+  v8::HandleScope scope;
+};
+
+struct NighIsolate {
+  v8::Isolate* isolate;
+  std::unique_ptr<Handles> handles;  // freed before the isolate
+  std::shared_ptr<nigh::Allocator> allocator;
+  NighHost host;
+  void* user;
+  uint8_t* io;
+  size_t io_length;
+  size_t heap_bytes;
+  size_t attach_index;
+  NighContext* current;
+  uint64_t heap_limit_hits;
+  bool resident;  // stays current on its thread
+  // Contexts that nobody uses any more but the collector has not taken yet: V8 keeps a pointer to the
+  // microtask queue of each.
+  std::set<NighContext*> dying;
+  std::string message;
+  std::string stack;
+
+  std::atomic<int32_t>* word(uint32_t index) {
+    return reinterpret_cast<std::atomic<int32_t>*>(io + 4 * index);
+  }
+};
+
+struct NighContext {
+  NighIsolate* owner;
+  const uint8_t* arena;
+  size_t arena_length;
+  uint32_t seed;
+  std::unique_ptr<v8::MicrotaskQueue> microtasks;
+  std::unique_ptr<uint64_t[]> numbers;  // zeroed; V8 has let go of it when this struct is deleted
+  v8::Global<v8::Context> context;
+  v8::Global<v8::Function> dispatch;
+  v8::Global<v8::Function> install;
+  v8::Global<v8::Function> remove;
+};
+
+namespace nigh {
+
+inline NighIsolate* Owner(v8::Isolate* isolate) {
+  return static_cast<NighIsolate*>(isolate->GetData(0));
+}
+
+// Makes the isolate current, unless it is so anyway.
+class Entered {
+ public:
+  explicit Entered(NighIsolate* owner)
+      : isolate_(v8::Isolate::TryGetCurrent() == owner->isolate ? nullptr : owner->isolate) {
+    if (isolate_ != nullptr) isolate_->Enter();
+  }
+  ~Entered() {
+    if (isolate_ != nullptr) isolate_->Exit();
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  v8::Isolate* isolate_;
+};
+
+}  // namespace nigh

@@ -1,0 +1,272 @@
+// Isolates and contexts: making, bounding, recovering and freeing them.
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "internal.h"
+
+namespace {
+
+using v8::ArrayBuffer;
+using v8::BackingStore;
+using v8::Context;
+using v8::Function;
+using v8::HandleScope;
+using v8::Isolate;
+using v8::Local;
+using v8::MaybeLocal;
+using v8::Object;
+using v8::Promise;
+using v8::String;
+using v8::Value;
+
+// Heap that a call may use beyond the limit while it is being stopped.
+constexpr size_t kHeapSlackBytes = size_t{1} << 30;
+// Stack kept free below JavaScript for callbacks into Rust.
+constexpr size_t kStackReserveBytes = 256 << 10;
+
+// --- what V8 calls ---
+
+void OnPromise(v8::PromiseHookType type, Local<Promise> promise, Local<Value> parent) {
+  if (type != v8::PromiseHookType::kInit) return;
+  nigh::Owner(promise->GetIsolate())->word(nigh::kPromisesWord)->store(1, std::memory_order_relaxed);
+}
+
+// V8 asks before it gives up. In a user's code: stop that call, with slack to unwind in. In our own
+// code between calls: go on; the end of the batch collects.
+size_t OnNearHeapLimit(void* data, size_t current, size_t initial) {
+  NighIsolate* owner = static_cast<NighIsolate*>(data);
+  if (current < owner->heap_bytes) return owner->heap_bytes;  // the limit was raised meanwhile
+  owner->word(nigh::kHeapHitWord)->store(1, std::memory_order_relaxed);
+  // The call's own thread runs this, so its state cannot change meanwhile.
+  if (owner->word(nigh::kStateWord)->load() != 0) {
+    owner->heap_limit_hits++;
+    owner->isolate->TerminateExecution();
+  }
+  return current + kHeapSlackBytes;
+}
+
+void (*fatal)(const char* where, const char* message) = nullptr;
+
+void OnFatal(const char* where, const char* message) {
+  if (fatal != nullptr) fatal(where, message);
+  abort();
+}
+
+void OnOutOfMemory(const char* where, bool is_heap) {
+  OnFatal(where, is_heap ? "JavaScript heap out of memory" : "out of memory");
+}
+
+void SetStack(Isolate* isolate, size_t stack_bytes) {
+  pthread_attr_t attributes;
+  void* low = nullptr;
+  size_t size = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+    pthread_attr_getstack(&attributes, &low, &size);
+    pthread_attr_destroy(&attributes);
+  }
+  uintptr_t here = reinterpret_cast<uintptr_t>(&attributes);
+  uintptr_t floor = reinterpret_cast<uintptr_t>(low) + kStackReserveBytes;
+  uintptr_t limit = here - stack_bytes;
+  isolate->SetStackLimit(low != nullptr && limit < floor ? floor : limit);
+}
+
+Local<ArrayBuffer> Over(Isolate* isolate, const uint8_t* base, size_t length) {
+  std::unique_ptr<BackingStore> store = ArrayBuffer::NewBackingStore(
+      const_cast<uint8_t*>(base), length, BackingStore::EmptyDeleter, nullptr);
+  return ArrayBuffer::New(isolate, std::move(store));
+}
+
+Local<Function> Member(Local<Context> context, Local<Object> object, const char* name) {
+  Local<String> key = String::NewFromUtf8(context->GetIsolate(), name).ToLocalChecked();
+  return object->Get(context, key).ToLocalChecked().As<Function>();
+}
+
+}  // namespace
+
+namespace nigh {
+
+// SYNC(call-state): the watchdog has stored k in the kill word, or will find the state changed. It answers
+// by storing k in the issued word, or by clearing the kill word.
+bool Settle(NighIsolate* owner, int32_t k) {
+  while (owner->word(kKillWord)->load(std::memory_order_seq_cst) == k) {
+    if (owner->word(kIssuedWord)->load(std::memory_order_acquire) == k) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+}  // namespace nigh
+
+extern "C" {
+
+void nigh_sizes(size_t out[4]) {
+  out[0] = sizeof(NighSlice);
+  out[1] = sizeof(NighFault);
+  out[2] = sizeof(NighIsolateParams);
+  out[3] = sizeof(NighHeap);
+}
+
+NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
+  nigh::Snapshot* snapshot = static_cast<nigh::Snapshot*>(const_cast<void*>(params->snapshot));
+  NighIsolate* owner = new NighIsolate();
+  owner->allocator = std::make_shared<nigh::Allocator>();
+  owner->allocator->set_limit(params->array_buffer_bytes);
+  owner->host = params->host;
+  owner->user = params->user;
+  owner->io = params->io;
+  owner->io_length = params->io_length;
+  owner->heap_bytes = params->heap_bytes;
+  owner->attach_index = snapshot->attach_index;
+  fatal = params->host.fatal;
+
+  Isolate::CreateParams create;
+  create.snapshot_blob = &snapshot->blob;
+  create.external_references = nigh::ExternalReferences();
+  create.array_buffer_allocator_shared = owner->allocator;
+  create.allow_atomics_wait = false;
+  create.constraints.set_max_old_generation_size_in_bytes(params->heap_bytes);
+  create.constraints.set_max_young_generation_size_in_bytes(params->young_bytes);
+  create.constraints.set_initial_young_generation_size_in_bytes(params->young_bytes);
+  create.fatal_error_callback = OnFatal;
+  create.oom_error_callback = OnOutOfMemory;
+  Isolate* isolate = Isolate::Allocate();
+  isolate->SetData(0, owner);
+  owner->isolate = isolate;
+  Isolate::Initialize(isolate, create);
+  isolate->SetMicrotasksPolicy(v8::MicrotasksPolicy::kExplicit);
+  isolate->SetPromiseHook(OnPromise);
+  isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
+  isolate->SetCaptureStackTraceForUncaughtExceptions(false);
+  SetStack(isolate, params->stack_bytes);
+  // The thread's first isolate stays current, which saves entering it for each batch.
+  owner->resident = Isolate::TryGetCurrent() == nullptr;
+  if (owner->resident) isolate->Enter();
+  nigh::Entered entered(owner);
+  owner->handles = std::make_unique<Handles>(isolate);
+  return owner;
+}
+
+void nigh_isolate_free(NighIsolate* owner) {
+  owner->handles.reset();
+  for (NighContext* context : owner->dying) delete context;
+  if (owner->resident) owner->isolate->Exit();
+  owner->isolate->Dispose();
+  delete owner;
+}
+
+void nigh_isolate_limits(NighIsolate* owner, size_t heap_bytes, size_t array_buffer_bytes,
+                         size_t stack_bytes) {
+  nigh::Entered entered(owner);
+  owner->allocator->set_limit(array_buffer_bytes);
+  SetStack(owner->isolate, stack_bytes);
+  if (heap_bytes == owner->heap_bytes) return;
+  owner->heap_bytes = heap_bytes;  // a higher one is granted when V8 asks
+  owner->isolate->RemoveNearHeapLimitCallback(OnNearHeapLimit, heap_bytes);
+  owner->isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
+}
+
+void nigh_isolate_heap(const NighIsolate* owner, NighHeap* out) {
+  v8::HeapStatistics statistics;
+  owner->isolate->GetHeapStatistics(&statistics);
+  out->used_bytes = statistics.used_heap_size();
+  out->total_bytes = statistics.total_heap_size();
+  out->array_buffer_bytes = owner->allocator->used();
+  out->heap_limit_hits = owner->heap_limit_hits;
+}
+
+void nigh_isolate_pump(NighIsolate* owner, uint32_t max) {
+  nigh::Entered entered(owner);
+  HandleScope handles(owner->isolate);
+  nigh::Pump(owner->isolate, max);
+}
+
+bool nigh_settle(NighIsolate* owner, int32_t k) { return nigh::Settle(owner, k); }
+
+void nigh_terminate(NighIsolate* owner) { owner->isolate->TerminateExecution(); }
+
+void nigh_isolate_recover(NighIsolate* owner) {
+  Isolate* isolate = owner->isolate;
+  isolate->CancelTerminateExecution();
+  if (owner->word(nigh::kHeapHitWord)->exchange(0) == 0) return;
+  nigh::Entered entered(owner);
+  HandleScope handles(isolate);
+  isolate->LowMemoryNotification();
+  isolate->RemoveNearHeapLimitCallback(OnNearHeapLimit, owner->heap_bytes);
+  isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
+}
+
+NighContext* nigh_context_new(NighIsolate* owner, const uint8_t* base, size_t length) {
+  Isolate* isolate = owner->isolate;
+  nigh::Entered entered(owner);
+  HandleScope handles(isolate);
+  auto made = std::make_unique<NighContext>();
+  made->owner = owner;
+  made->arena = base;
+  made->arena_length = length;
+  memcpy(&made->seed, base + 4 * nigh::kSeedWord, sizeof(made->seed));
+  made->microtasks = v8::MicrotaskQueue::New(isolate, v8::MicrotasksPolicy::kExplicit);
+  Local<Context> context =
+      Context::New(isolate, nullptr, MaybeLocal<v8::ObjectTemplate>(), MaybeLocal<Value>(),
+                   v8::DeserializeInternalFieldsCallback(), made->microtasks.get());
+  if (context.IsEmpty()) return nullptr;
+  context->AllowCodeGenerationFromStrings(false);
+  Context::Scope inside(context);
+  v8::TryCatch caught(isolate);
+  Local<Function> attach;
+  if (!context->GetDataFromSnapshotOnce<Function>(owner->attach_index).ToLocal(&attach)) {
+    return nullptr;
+  }
+  made->numbers = std::make_unique<uint64_t[]>(nigh::kNumbersBytes / sizeof(uint64_t));
+  Local<Value> arguments[] = {
+      Over(isolate, owner->io, owner->io_length), Over(isolate, base, length),
+      Over(isolate, reinterpret_cast<uint8_t*>(made->numbers.get()), nigh::kNumbersBytes)};
+  Local<Value> parts;
+  if (!attach->Call(context, v8::Undefined(isolate), 3, arguments).ToLocal(&parts)) {
+    return nullptr;
+  }
+  made->dispatch.Reset(isolate, Member(context, parts.As<Object>(), "dispatch"));
+  made->install.Reset(isolate, Member(context, parts.As<Object>(), "install"));
+  made->remove.Reset(isolate, Member(context, parts.As<Object>(), "remove"));
+  made->context.Reset(isolate, context);
+  return made.release();
+}
+
+void nigh_context_free(NighContext* context) {
+  NighIsolate* owner = context->owner;
+  nigh::Entered entered(owner);
+  HandleScope handles(owner->isolate);
+  {
+    Local<Context> local = context->context.Get(owner->isolate);
+    local->DetachGlobal();
+  }
+  context->dispatch.Reset();
+  context->install.Reset();
+  context->remove.Reset();
+  owner->dying.insert(context);
+  context->context.SetWeak(
+      context,
+      [](const v8::WeakCallbackInfo<NighContext>& info) {
+        info.GetParameter()->context.Reset();
+        info.SetSecondPassCallback([](const v8::WeakCallbackInfo<NighContext>& second) {
+          NighContext* dead = second.GetParameter();
+          dead->owner->dying.erase(dead);
+          delete dead;
+        });
+      },
+      v8::WeakCallbackType::kParameter);
+  owner->isolate->ContextDisposedNotification(false);
+}
+
+int32_t nigh_thread_clock() {
+  clockid_t clock;
+  return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : CLOCK_MONOTONIC;
+}
+
+uint64_t nigh_clock_ns(int32_t clock) {
+  struct timespec now;
+  if (clock_gettime(clock, &now) != 0) return 0;
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+}

@@ -1,0 +1,189 @@
+// Installs modules and runs batches. With its neighbours the only C++ of Nigh: what V8 offers in C++ alone,
+// behind the C interface of shim.h.
+//
+//   Rust  --nigh_run-->  prelude's dispatch()  --callbacks.cc-->  NighHost (Rust)
+//
+// Data passes through the io memory (layout: src/io.rs), which JavaScript sees as an ArrayBuffer; a
+// context sees its arena as another. Both get V8's empty deleter: any other would charge the whole
+// arena to the garbage collector.
+#include "shim.h"
+
+#include <string>
+
+#include "internal.h"
+
+using v8::Context;
+using v8::HandleScope;
+using v8::Isolate;
+using v8::Local;
+using v8::MaybeLocal;
+using v8::Module;
+using v8::Promise;
+using v8::String;
+using v8::Value;
+
+namespace nigh {
+
+void Copy(Isolate* isolate, Local<Value> value, std::string* out) {
+  String::Utf8Value text(isolate, value);
+  out->assign(*text != nullptr ? *text : "(unprintable)", *text != nullptr ? text.length() : 13);
+}
+
+}  // namespace nigh
+
+namespace {
+
+// Line and column of a message; none if it lies in the prelude, which users cannot see.
+void Place(Isolate* isolate, Local<Context> context, Local<v8::Message> message,
+           NighFault* fault) {
+  fault->line = fault->column = 0;
+  Local<Value> prelude = String::NewFromUtf8Literal(isolate, "nigh:prelude");
+  if (message->GetScriptResourceName()->StrictEquals(prelude)) return;
+  fault->line = message->GetLineNumber(context).FromMaybe(0);
+  fault->column = message->GetStartColumn(context).FromMaybe(-1) + 1;
+}
+
+// The stack of a thrown value, which a getter may make up: only places are read from it.
+void Stack(NighIsolate* owner, Local<Context> context, Local<Value> thrown, NighFault* fault) {
+  Isolate* isolate = owner->isolate;
+  Local<Value> stack;
+  owner->stack.clear();
+  if (thrown->IsNativeError() &&
+      thrown.As<v8::Object>()
+          ->Get(context, String::NewFromUtf8Literal(isolate, "stack"))
+          .ToLocal(&stack) &&
+      stack->IsString()) {
+    nigh::Copy(isolate, stack, &owner->stack);
+  }
+  fault->stack = {reinterpret_cast<const uint8_t*>(owner->stack.data()), owner->stack.size()};
+}
+
+int32_t Fail(NighIsolate* owner, Local<Context> context, const v8::TryCatch& caught,
+             NighFault* fault) {
+  Isolate* isolate = owner->isolate;
+  if (caught.HasTerminated()) return fault->kind = kNighTerminated;
+  owner->message = "unknown error";
+  owner->stack.clear();
+  Local<v8::Message> message = caught.Message();
+  if (!message.IsEmpty()) {
+    nigh::Copy(isolate, message->Get(), &owner->message);
+    Place(isolate, context, message, fault);
+  }
+  Local<Value> stack;
+  if (caught.StackTrace(context).ToLocal(&stack)) nigh::Copy(isolate, stack, &owner->stack);
+  fault->message = {reinterpret_cast<const uint8_t*>(owner->message.data()),
+                    owner->message.size()};
+  fault->stack = {reinterpret_cast<const uint8_t*>(owner->stack.data()), owner->stack.size()};
+  return fault->kind = kNighException;
+}
+
+MaybeLocal<String> Source(Isolate* isolate, NighSlice slice) {
+  return String::NewFromUtf8(isolate, reinterpret_cast<const char*>(slice.data),
+                             v8::NewStringType::kNormal, static_cast<int>(slice.length));
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t nigh_module_install(NighContext* target, NighSlice name, NighSlice text, uint32_t first_id,
+                            NighFault* fault) {
+  NighIsolate* owner = target->owner;
+  Isolate* isolate = owner->isolate;
+  nigh::Entered entered(owner);
+  HandleScope handles(isolate);
+  Local<Context> context = target->context.Get(isolate);
+  Context::Scope inside(context);
+  v8::TryCatch caught(isolate);
+  owner->current = target;
+  Local<String> label, source_text;
+  if (!Source(isolate, name).ToLocal(&label) || !Source(isolate, text).ToLocal(&source_text)) {
+    return Fail(owner, context, caught, fault);
+  }
+  v8::ScriptOrigin origin(isolate, label, 0, 0, false, -1, Local<Value>(), false, false, true);
+  v8::ScriptCompiler::Source source(source_text, origin);
+  Local<Module> module;
+  if (!v8::ScriptCompiler::CompileModule(isolate, &source).ToLocal(&module)) {
+    return Fail(owner, context, caught, fault);
+  }
+  Local<v8::FixedArray> requests = module->GetModuleRequests();
+  if (requests->Length() > 0) {
+    Local<v8::ModuleRequest> request = requests->Get(context, 0).As<v8::ModuleRequest>();
+    v8::Location place = module->SourceOffsetToLocation(request->GetSourceOffset());
+    nigh::Copy(isolate, request->GetSpecifier(), &owner->message);
+    fault->message = {reinterpret_cast<const uint8_t*>(owner->message.data()),
+                      owner->message.size()};
+    fault->line = place.GetLineNumber() + 1;
+    fault->column = place.GetColumnNumber() + 1;
+    return fault->kind = kNighImport;
+  }
+  auto resolve = [](Local<Context>, Local<String>, Local<v8::FixedArray>,
+                    Local<Module>) -> MaybeLocal<Module> { return MaybeLocal<Module>(); };
+  Local<Value> result;
+  if (!module->InstantiateModule(context, resolve).FromMaybe(false) ||
+      !module->Evaluate(context).ToLocal(&result)) {
+    return Fail(owner, context, caught, fault);
+  }
+  target->microtasks->PerformCheckpoint(isolate);
+  owner->word(nigh::kPromisesWord)->store(0, std::memory_order_relaxed);
+  if (caught.HasTerminated() || isolate->IsExecutionTerminating()) {
+    return fault->kind = kNighTerminated;
+  }
+  if (result->IsPromise()) {
+    Local<Promise> promise = result.As<Promise>();
+    if (promise->State() == Promise::kRejected) {
+      promise->MarkAsHandled();
+      isolate->ThrowException(promise->Result());
+      Local<v8::Message> message = v8::Exception::CreateMessage(isolate, promise->Result());
+      Fail(owner, context, caught, fault);
+      nigh::Copy(isolate, message->Get(), &owner->message);
+      fault->message = {reinterpret_cast<const uint8_t*>(owner->message.data()),
+                        owner->message.size()};
+      Place(isolate, context, message, fault);
+      Stack(owner, context, promise->Result(), fault);
+      return fault->kind;
+    }
+    if (promise->State() == Promise::kPending) return fault->kind = kNighAsync;
+  }
+  Local<Value> arguments[] = {module->GetModuleNamespace(),
+                              v8::Integer::NewFromUnsigned(isolate, first_id)};
+  if (target->install.Get(isolate)
+          ->Call(context, v8::Undefined(isolate), 2, arguments)
+          .IsEmpty()) {
+    return Fail(owner, context, caught, fault);
+  }
+  return fault->kind = kNighOk;
+}
+
+bool nigh_module_remove(NighContext* target, uint32_t first_id, uint32_t count) {
+  NighIsolate* owner = target->owner;
+  Isolate* isolate = owner->isolate;
+  nigh::Entered entered(owner);
+  HandleScope handles(isolate);
+  Local<Context> context = target->context.Get(isolate);
+  Context::Scope inside(context);
+  v8::TryCatch caught(isolate);
+  Local<Value> arguments[] = {v8::Integer::NewFromUnsigned(isolate, first_id),
+                              v8::Integer::NewFromUnsigned(isolate, count)};
+  return !target->remove.Get(isolate)
+              ->Call(context, v8::Undefined(isolate), 2, arguments)
+              .IsEmpty();
+}
+
+// An entry's own cost counts: no handle, scope or argument more than needed. Call() enters the context.
+int32_t nigh_run(NighContext* target, double now_ms) {
+  NighIsolate* owner = target->owner;
+  Isolate* isolate = owner->isolate;
+  nigh::Entered entered(owner);
+  HandleScope handles(isolate);
+  v8::TryCatch caught(isolate);
+  owner->current = target;
+  nigh::frozen_now_ms = now_ms;
+  bool done = !target->dispatch.Get(isolate)
+                   ->Call(target->context.Get(isolate), v8::Undefined(isolate), 0, nullptr)
+                   .IsEmpty();
+  nigh::frozen_now_ms = 0;
+  if (done) return kNighDone;
+  return caught.HasTerminated() ? kNighStopped : kNighBroken;
+}
+}

@@ -1,0 +1,108 @@
+// The C interface between Rust and V8: plain data only, coarse calls. src/ffi.rs mirrors it; both
+// sides assert the sizes. No exception crosses: V8 and this file are built without them, and the
+// callbacks into Rust catch panics.
+//
+// Threads: an isolate and its contexts belong to the thread that made them. Only nigh_terminate and
+// the two clock functions may be called from another one.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+extern "C" {
+
+struct NighSlice {
+  const uint8_t* data;
+  size_t length;
+};
+
+// What went wrong in compiling or evaluating a module. The slices live until the next call of the
+// same isolate.
+struct NighFault {
+  int32_t kind;  // NighFaultKind
+  int32_t line;  // from 1; 0: unknown
+  int32_t column;
+  int32_t reserved;
+  NighSlice message;
+  NighSlice stack;
+};
+
+enum NighFaultKind : int32_t {
+  kNighOk = 0,
+  kNighException = 1,   // compile error or thrown at top level
+  kNighImport = 2,      // message: what it imports
+  kNighAsync = 3,       // top-level await that did not finish
+  kNighTerminated = 4,  // time or heap limit
+};
+
+// Callbacks into Rust. `user` is NighIsolateParams::user.
+struct NighHost {
+  void (*commit)(void* user);
+  // Writes the found keys into the io memory at `out`; returns the next cursor.
+  double (*scan)(void* user, uint32_t prefix, uint32_t prefix_length, double cursor,
+                 uint32_t count, uint32_t out);
+  void (*log)(void* user, int32_t level, const uint8_t* text, size_t length);
+  void (*fatal)(const char* where, const char* message);
+};
+
+struct NighIsolateParams {
+  const void* snapshot;  // from nigh_snapshot_make; must outlive the isolate
+  uint8_t* io;           // the io memory, see src/io.rs
+  size_t io_length;
+  void* user;
+  NighHost host;
+  size_t heap_bytes;
+  size_t young_bytes;
+  size_t array_buffer_bytes;
+  size_t stack_bytes;
+};
+
+struct NighHeap {
+  size_t used_bytes;
+  size_t total_bytes;
+  size_t array_buffer_bytes;
+  uint64_t heap_limit_hits;
+};
+
+struct NighIsolate;
+struct NighContext;
+
+enum NighOutcome : int32_t { kNighDone = 0, kNighStopped = 1, kNighBroken = 2 };
+
+// Sizes of the structs above, to be compared on the other side.
+void nigh_sizes(size_t out[4]);
+const char* nigh_v8_version();
+// Once per process, before all else; flags as for V8's command line.
+void nigh_start(int32_t worker_threads, const char* flags);
+// Evaluates the prelude (one script) and returns a startup snapshot, or null with `fault` set.
+const void* nigh_snapshot_make(NighSlice prelude, NighFault* fault);
+
+NighIsolate* nigh_isolate_new(const NighIsolateParams* params);
+void nigh_isolate_free(NighIsolate* isolate);
+void nigh_isolate_limits(NighIsolate* isolate, size_t heap_bytes, size_t array_buffer_bytes,
+                         size_t stack_bytes);
+void nigh_isolate_heap(const NighIsolate* isolate, NighHeap* out);
+// Runs V8's foreground tasks, at most `max` of them.
+void nigh_isolate_pump(NighIsolate* isolate, uint32_t max);
+// Any thread: stops the JavaScript that runs in the isolate now (or next).
+void nigh_terminate(NighIsolate* isolate);
+// After the user code of call `k` has ended and the state word was cleared: true if nothing stops it any
+// more, false if it is being stopped. Waits for the watchdog's decision if one is due.
+bool nigh_settle(NighIsolate* isolate, int32_t k);
+// Takes back a termination, and what the heap took beyond its limit.
+void nigh_isolate_recover(NighIsolate* isolate);
+
+// A context whose prelude reads the arena at `base`. Null if V8 could not make one.
+NighContext* nigh_context_new(NighIsolate* isolate, const uint8_t* base, size_t length);
+void nigh_context_free(NighContext* context);
+// Compiles and evaluates a module and numbers its exported functions from `first_id` on. The prelude
+// writes what it found into the io memory.
+int32_t nigh_module_install(NighContext* context, NighSlice name, NighSlice source,
+                            uint32_t first_id, NighFault* fault);
+bool nigh_module_remove(NighContext* context, uint32_t first_id, uint32_t count);
+// Runs the calls of the request that lies in the io memory, as words there say.
+int32_t nigh_run(NighContext* context, double now_ms);
+
+// CPU clock of the calling thread, for nigh_clock_ns on any thread.
+int32_t nigh_thread_clock();
+uint64_t nigh_clock_ns(int32_t clock);
+}

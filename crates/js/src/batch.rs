@@ -1,0 +1,354 @@
+//! The way of a batch: calls → request → one entry into V8 → response → replies. The runtime's thread.
+//!
+//! 1. Replies come in the order of the calls, each exactly once.
+//! 2. An entry that is stopped costs the tenant its context (it is made anew from the libraries): nothing
+//!    that the stopped call left behind is seen by another one. The calls after it enter again.
+
+use std::sync::Arc;
+
+use crate::call::{Call, RunTurn, Tenant, UNSTABLE};
+use crate::ffi;
+use crate::host::{Host, Level};
+use crate::io;
+use crate::quota::Speaker;
+use crate::request::How;
+use crate::runtime::{Runtime, erase};
+use crate::{fault, tenant};
+
+const R_HEAD: usize = 16; // as in 05_encode.js
+const KIND_REPLY: i32 = 0;
+const KIND_UNSTABLE: i32 = 2;
+
+/// Gets each call's index and its whole RESP reply.
+type Reply<'r> = &'r mut dyn FnMut(usize, &[u8]);
+
+/// Which calls of a batch wait in the request, and who gets their replies.
+struct Flight<'f> {
+    tenant: Tenant,
+    now_ms: u64,
+    /// Index in the batch of each call in the request.
+    entered: Vec<usize>,
+    host: &'f mut dyn Host,
+    reply: Reply<'f>,
+}
+
+fn too_long() -> Vec<u8> {
+    fault::reply(&format!(
+        "ERR keys and arguments of a function are longer than {} bytes together",
+        io::REQUEST_ROOM
+    ))
+}
+
+impl Runtime {
+    /// Runs `calls` in order; `reply` gets each one's index and its whole RESP reply, in order.
+    pub fn run<'a>(
+        &mut self,
+        tenant: Tenant,
+        calls: &[Call<'a>],
+        turn: RunTurn,
+        host: &mut dyn Host,
+        reply: &mut dyn FnMut(usize, &[u8]),
+    ) {
+        self.turn += 1;
+        self.set_inputs(turn);
+        let mut last: Option<(&[u8], u32, bool)> = None; // calls of a batch are often of one function
+        self.request.clear();
+        let bridge = self.isolate.bridge();
+        bridge.ids.clear();
+        bridge.begin(tenant.0, turn.now_ms, host);
+        let mut entered = std::mem::take(&mut self.entered);
+        entered.clear();
+        let mut flight = Flight { tenant, now_ms: turn.now_ms, entered, host, reply };
+        let stable = self.state(tenant).mapping.foreign;
+        for (index, call) in calls.iter().enumerate() {
+            let known = last.filter(|last| last.0 == call.function && (last.2 || !call.read_only));
+            match known.map_or_else(|| self.admit(tenant, call), |last| Ok((last.1, last.2))) {
+                Ok((id, no_writes)) => {
+                    last = Some((call.function, id, no_writes));
+                    let how = How { no_writes, stable };
+                    if !self.request.push(&self.isolate.io, call, id, how) {
+                        self.fly(&mut flight);
+                        if !self.request.push(&self.isolate.io, call, id, how) {
+                            self.stats.errors += 1;
+                            (flight.reply)(index, &too_long());
+                            continue;
+                        }
+                    }
+                    flight.entered.push(index);
+                    self.isolate.bridge().ids.push(id);
+                }
+                Err(refusal) => {
+                    self.fly(&mut flight);
+                    self.stats.errors += 1;
+                    (flight.reply)(index, &refusal);
+                }
+            }
+        }
+        self.fly(&mut flight);
+        self.entered = flight.entered;
+        self.isolate.bridge().now_ms = None;
+        let response_end = usize::try_from(self.isolate.io.word(io::OUT_END)).unwrap_or(0);
+        self.isolate.io.trim(self.request.end(), response_end);
+    }
+
+    /// Fills the request with `calls` once and enters V8 for it `times` times, without handing out the
+    /// replies: what an entry itself costs. For benches; no call may write.
+    #[cfg(feature = "bench-callback")]
+    pub fn enter_only(&mut self, tenant: Tenant, calls: &[Call<'_>], turn: RunTurn, times: u64) {
+        self.set_inputs(turn);
+        self.request.clear();
+        for call in calls {
+            let (id, no_writes) = self.admit(tenant, call).expect("an installed function");
+            let how = How { no_writes, stable: false };
+            assert!(self.request.push(&self.isolate.io, call, id, how));
+        }
+        let context = self.ensure_context(tenant).expect("a context");
+        let io = self.isolate.io;
+        io.set_word(io::IN_COUNT, tenant::number(calls.len()).cast_signed());
+        for _ in 0..times {
+            let state = self.isolate.take_states(calls.len());
+            io.set_word(io::IN_FIRST_STATE, state);
+            io.set_word(io::IN_FIRST_INDEX, 0);
+            io.set_word(io::IN_FIRST_HEAD, self.request.heads[0]);
+            io.set_word(io::OUT_DONE, 0);
+            // SAFETY: a live context of our isolate, on its thread; request and inputs are filled in.
+            let outcome = unsafe { ffi::nigh_run(context, 0.0) };
+            assert_eq!(outcome, ffi::OUTCOME_DONE);
+        }
+        self.request.clear();
+    }
+
+    /// The function's number and whether it must not write; or the error reply.
+    fn admit(&mut self, tenant: Tenant, call: &Call<'_>) -> Result<(u32, bool), Vec<u8>> {
+        let functions = &self.tenants[tenant.0 as usize].functions;
+        let id = functions.id(call.function);
+        let Some((id, callable)) = id.and_then(|id| Some((id, functions.by_id(id)?))) else {
+            return Err(fault::reply("ERR Function not found"));
+        };
+        if call.read_only && !callable.no_writes {
+            return Err(fault::reply(
+                "ERR Can not execute a script with write flag using *_ro command.",
+            ));
+        }
+        Ok((id, callable.no_writes))
+    }
+
+    fn set_inputs(&mut self, turn: RunTurn) {
+        let io = &self.isolate.io;
+        let word = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
+        io.set_now(turn.now_ms);
+        #[expect(clippy::cast_possible_truncation, reason = "split in two words")]
+        let low = turn.random_seed as u32;
+        let high = (turn.random_seed >> 32) as u32;
+        io.set_word(io::IN_SEED_LOW, low.cast_signed());
+        io.set_word(io::IN_SEED_HIGH, high.cast_signed());
+        io.set_word(io::IN_RESULT_BYTES, word(self.limits.result_bytes));
+        io.set_word(io::IN_RESULT_DEPTH, word(self.limits.result_depth as usize));
+        io.set_word(io::IN_WRITE_BYTES, word(self.limits.write_set_bytes));
+        io.set_word(io::IN_WRITE_KEYS, word(self.limits.write_set_keys as usize));
+    }
+
+    /// Runs the calls in the request until each has its reply, and empties it.
+    fn fly(&mut self, flight: &mut Flight<'_>) {
+        let count = flight.entered.len();
+        let mut done = 0;
+        while done < count {
+            if self.isolate.watchdog().watch.is_closing() {
+                self.refuse(flight, done);
+                break;
+            }
+            let context = match self.ensure_context(flight.tenant) {
+                Ok(context) => context,
+                Err(reason) => {
+                    let refusal = fault::reply(&format!("ERR {reason}"));
+                    for &index in &flight.entered[done..] {
+                        self.stats.errors += 1;
+                        (flight.reply)(index, &refusal);
+                    }
+                    break;
+                }
+            };
+            if let Some(refusal) = self.broken(flight, done) {
+                self.stats.errors += 1;
+                (flight.reply)(flight.entered[done], &refusal);
+                done += 1;
+                continue;
+            }
+            // Calls of libraries that did not start don't enter.
+            let mut end = count;
+            if self.state(flight.tenant).degraded {
+                let mut rest = done + 1..count;
+                end = rest.find(|&call| self.broken(flight, call).is_some()).unwrap_or(count);
+            }
+            done += self.enter(context, flight, done..end);
+        }
+        flight.entered.clear();
+        self.request.clear();
+        self.isolate.bridge().ids.clear();
+    }
+
+    /// Answers the calls from `first` on: the server stops.
+    fn refuse(&mut self, flight: &mut Flight<'_>, first: usize) {
+        let functions = Arc::clone(&self.state(flight.tenant).functions);
+        for call in first..flight.entered.len() {
+            let id = self.isolate.bridge().ids[call];
+            let name = functions.by_id(id).map_or("", |callable| callable.name.as_str());
+            self.stats.kills += 1;
+            self.stats.errors += 1;
+            (flight.reply)(flight.entered[call], &fault::closing(name));
+        }
+    }
+
+    /// The error reply if a call's library did not start in this context.
+    fn broken(&mut self, flight: &Flight<'_>, call: usize) -> Option<Vec<u8>> {
+        if !self.state(flight.tenant).degraded {
+            return None;
+        }
+        let id = self.isolate.bridge().ids[call];
+        let state = self.state(flight.tenant);
+        let library = Arc::clone(&state.functions.by_id(id)?.library);
+        let (reason, _) = state.libraries.get(&*library)?.broken.as_ref()?;
+        Some(fault::reply(&format!("ERR library '{library}' does not start: {reason}")))
+    }
+
+    /// One entry into V8 for some calls of the request; how many got their replies.
+    fn enter(
+        &mut self,
+        context: *mut ffi::RawContext,
+        flight: &mut Flight<'_>,
+        calls: std::ops::Range<usize>,
+    ) -> usize {
+        let (first, count) = (calls.start, calls.len());
+        let state = self.isolate.take_states(count);
+        let functions = &self.tenants[flight.tenant.0 as usize].functions;
+        let io = self.isolate.io;
+        io.set_word(io::IN_FIRST_STATE, state);
+        io.set_word(io::IN_FIRST_INDEX, tenant::number(flight.entered[first]).cast_signed());
+        io.set_word(io::IN_FIRST_HEAD, self.request.heads[first]);
+        io.set_word(io::IN_COUNT, tenant::number(count).cast_signed());
+        io.set_word(io::OUT_DONE, 0);
+        let bridge = self.isolate.bridge();
+        bridge.first = first;
+        bridge.host = Some(erase(flight.host));
+        if !Arc::ptr_eq(&bridge.functions, functions) {
+            bridge.functions = Arc::clone(functions);
+        }
+        bridge.failed.clear();
+        let ids = std::mem::take(&mut bridge.ids);
+        self.isolate.watchdog().watch.set_names(|names| {
+            if !Arc::ptr_eq(&names.functions, functions) {
+                names.functions = Arc::clone(functions);
+            }
+            names.first = state;
+            names.ids.clear();
+            names.ids.extend_from_slice(&ids[calls]);
+        });
+        self.isolate.bridge().ids = ids;
+        self.isolate.watchdog().wake();
+        #[expect(clippy::cast_precision_loss, reason = "Unix ms are far below 2^53")]
+        let now_ms = flight.now_ms as f64;
+        // SAFETY: a live context of our isolate, on its thread; request and inputs are filled in.
+        let outcome = unsafe { ffi::nigh_run(context, now_ms) };
+        self.isolate.bridge().host = None;
+        self.stats.batches += 1;
+
+        let done = usize::try_from(io.word(io::OUT_DONE)).unwrap_or(0).min(count);
+        self.deliver(flight, first, done);
+        self.stats.calls += done as u64;
+        if outcome == ffi::OUTCOME_DONE {
+            self.isolate.relieve();
+            return done;
+        }
+        self.stats.calls += 1;
+        self.stats.errors += 1;
+        let stopped = self.stopped(flight, first + done, state, done, outcome);
+        (flight.reply)(flight.entered[first + done], &stopped);
+        done + 1
+    }
+
+    /// The error reply of the call that ended an entry; its context is gone after this.
+    fn stopped(
+        &mut self,
+        flight: &Flight<'_>,
+        at: usize,
+        state: i32,
+        done: usize,
+        outcome: i32,
+    ) -> Vec<u8> {
+        let id = self.isolate.bridge().ids[at];
+        let functions = Arc::clone(&self.state(flight.tenant).functions);
+        let name = functions.by_id(id).map_or("", |callable| callable.name.as_str());
+        self.drop_context(flight.tenant);
+        // How far it wrote before it was stopped is not known.
+        let io = self.isolate.io;
+        io.set_word(io::OUT_END, i32::try_from(io::RESPONSE_AT + io::RESPONSE_ROOM).unwrap_or(0));
+        io.set_word(
+            io::OUT_WRITE_HIGH,
+            i32::try_from(io::WRITES_AT + io::WRITES_ROOM).unwrap_or(0),
+        );
+        let call = state + i32::try_from(done).unwrap_or(0);
+        if outcome == ffi::OUTCOME_STOPPED || !self.isolate.settle(call) {
+            let cause = self.isolate.recover(call);
+            self.count_stop(cause);
+            return fault::stopped(name, cause, &self.limits);
+        }
+        // The dispatcher catches all that a function throws, so this is a mistake of ours.
+        tracing::error!(function = name, "an exception left the dispatcher");
+        fault::reply(&format!("ERR internal error in function '{name}'"))
+    }
+
+    /// Hands out the replies of `done` calls from `first` on.
+    fn deliver(&mut self, flight: &mut Flight<'_>, first: usize, done: usize) {
+        let io = self.isolate.io;
+        let size = |word: i32| usize::try_from(word).unwrap_or(0);
+        let mut failed = std::mem::take(&mut self.isolate.bridge().failed).into_iter().peekable();
+        let mut at = io::RESPONSE_AT;
+        for call in first..first + done {
+            let (kind, length) = (io.word(at / 4), size(io.word(at / 4 + 1)));
+            let body = at + R_HEAD;
+            let mut end = body + length;
+            let index = flight.entered[call];
+            if kind == KIND_UNSTABLE {
+                (flight.reply)(index, UNSTABLE);
+            } else if kind != KIND_REPLY {
+                let stack_length = size(io.word(at / 4 + 2));
+                let message = String::from_utf8_lossy(io.bytes(body, length));
+                let stack = String::from_utf8_lossy(io.bytes(end, stack_length));
+                let error = self.thrown(flight, call, &message, &stack);
+                (flight.reply)(index, &error);
+                end += stack_length;
+            } else if let Some((_, error)) = failed.next_if(|(failed, _)| *failed == call) {
+                self.stats.errors += 1;
+                (flight.reply)(index, &fault::reply(&error));
+            } else {
+                (flight.reply)(index, io.bytes(body, length));
+            }
+            at = end.next_multiple_of(8);
+        }
+    }
+
+    /// The reply to a thrown error; its stack goes to the log, unless the function had its share.
+    fn thrown(
+        &mut self,
+        flight: &mut Flight<'_>,
+        call: usize,
+        message: &str,
+        stack: &str,
+    ) -> Vec<u8> {
+        self.stats.errors += 1;
+        let id = self.isolate.bridge().ids[call];
+        let functions = Arc::clone(&self.state(flight.tenant).functions);
+        let Some(callable) = functions.by_id(id) else { return fault::reply(message) };
+        let text = if stack.is_empty() { message } else { stack };
+        let speaker = Speaker {
+            tenant: flight.tenant.0,
+            library: Arc::clone(&callable.library),
+            function: callable.name.clone(),
+        };
+        if self.isolate.bridge().stacks.take(speaker, flight.now_ms) {
+            let text = fault::without_prelude(text);
+            flight.host.log(Level::Warn, &callable.library, &callable.name, &text);
+        }
+        fault::thrown(message, stack, &callable.library, &callable.name)
+    }
+}

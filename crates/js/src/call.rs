@@ -1,0 +1,46 @@
+//! What a batch is made of: calls, the turn they run in, and what a transaction has staged before them.
+//! Plain data; any thread.
+
+/// A tenant of one [`Runtime`](crate::Runtime), as [`open_tenant`](crate::Runtime::open_tenant) numbered it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tenant(pub(crate) u32);
+
+/// The reply to a call over a [foreign](crate::Mapping::foreign) arena that found no moment without commits:
+/// the arena's owner can run it. No function can make this reply: errors that it throws name the function.
+pub const UNSTABLE: &[u8] =
+    b"-TRYAGAIN keys were committed each time while the function read them\r\n";
+
+/// One FCALL or FCALL_RO.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call<'a> {
+    /// Name of the function, as the client sent it.
+    pub function: &'a [u8],
+    /// Declared keys.
+    pub keys: &'a [&'a [u8]],
+    /// The other arguments.
+    pub args: &'a [&'a [u8]],
+    /// The reply is to be RESP3, else RESP2.
+    pub resp3: bool,
+    /// FCALL_RO: a function without the flag `no-writes` is refused.
+    pub read_only: bool,
+    /// What the surrounding MULTI has staged; default outside.
+    pub overlay: Overlay<'a>,
+}
+
+/// What an open transaction has staged: seen by a call before the arena.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overlay<'a> {
+    /// The transaction emptied the keyspace first: what is not in `entries` does not exist.
+    pub cleared: bool,
+    /// Key, and the reference (offset / 16) of its staged record in the same arena; `None`: deleted.
+    pub entries: &'a [(&'a [u8], Option<u32>)],
+}
+
+/// The clock and the randomness of one batch; the same for all of its calls.
+#[derive(Clone, Copy, Debug)]
+pub struct RunTurn {
+    /// Unix time in ms: rules expiry, `db.now()` and `Date.now()`.
+    pub now_ms: u64,
+    /// Seed of `Math.random`, from which each call's own seed is derived.
+    pub random_seed: u64,
+}

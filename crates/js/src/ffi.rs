@@ -1,0 +1,146 @@
+//! The C interface of `shim/shim.h`, mirrored. Sizes are compared at the first start.
+
+use std::ffi::{c_char, c_void};
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Slice {
+    pub(crate) data: *const u8,
+    pub(crate) length: usize,
+}
+
+impl Slice {
+    pub(crate) fn of(bytes: &[u8]) -> Slice {
+        Slice { data: bytes.as_ptr(), length: bytes.len() }
+    }
+
+    const EMPTY: Slice = Slice { data: std::ptr::null(), length: 0 };
+
+    /// A copy as text.
+    ///
+    /// # Safety
+    /// `data` points to `length` readable bytes, or is null.
+    pub(crate) unsafe fn text(&self) -> String {
+        if self.data.is_null() {
+            return String::new();
+        }
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(self.data, self.length) };
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+}
+
+#[repr(C)]
+pub(crate) struct Fault {
+    pub(crate) kind: i32,
+    pub(crate) line: i32,
+    pub(crate) column: i32,
+    reserved: i32,
+    pub(crate) message: Slice,
+    pub(crate) stack: Slice,
+}
+
+impl Fault {
+    pub(crate) fn new() -> Fault {
+        Fault {
+            kind: 0,
+            line: 0,
+            column: 0,
+            reserved: 0,
+            message: Slice::EMPTY,
+            stack: Slice::EMPTY,
+        }
+    }
+}
+
+pub(crate) const FAULT_NONE: i32 = 0;
+pub(crate) const FAULT_IMPORT: i32 = 2;
+pub(crate) const FAULT_ASYNC: i32 = 3;
+pub(crate) const FAULT_TERMINATED: i32 = 4;
+
+pub(crate) const OUTCOME_DONE: i32 = 0;
+pub(crate) const OUTCOME_STOPPED: i32 = 1;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct HostTable {
+    pub(crate) commit: unsafe extern "C" fn(*mut c_void),
+    pub(crate) scan: unsafe extern "C" fn(*mut c_void, u32, u32, f64, u32, u32) -> f64,
+    pub(crate) log: unsafe extern "C" fn(*mut c_void, i32, *const u8, usize),
+    pub(crate) fatal: unsafe extern "C" fn(*const c_char, *const c_char),
+}
+
+#[repr(C)]
+pub(crate) struct IsolateParams {
+    pub(crate) snapshot: *const c_void,
+    pub(crate) io: *mut u8,
+    pub(crate) io_length: usize,
+    pub(crate) user: *mut c_void,
+    pub(crate) host: HostTable,
+    pub(crate) heap_bytes: usize,
+    pub(crate) young_bytes: usize,
+    pub(crate) array_buffer_bytes: usize,
+    pub(crate) stack_bytes: usize,
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Heap {
+    pub(crate) used_bytes: usize,
+    pub(crate) total_bytes: usize,
+    pub(crate) array_buffer_bytes: usize,
+    pub(crate) heap_limit_hits: u64,
+}
+
+/// Sizes of the structs above, in the order in which `nigh_sizes` gives them.
+pub(crate) const SIZES: [usize; 4] =
+    [size_of::<Slice>(), size_of::<Fault>(), size_of::<IsolateParams>(), size_of::<Heap>()];
+
+/// `NighIsolate` of the shim.
+#[repr(C)]
+pub(crate) struct RawIsolate {
+    _private: [u8; 0],
+}
+
+/// `NighContext` of the shim.
+#[repr(C)]
+pub(crate) struct RawContext {
+    _private: [u8; 0],
+}
+
+unsafe extern "C" {
+    pub(crate) fn nigh_sizes(out: *mut usize);
+    pub(crate) fn nigh_v8_version() -> *const c_char;
+    pub(crate) fn nigh_start(worker_threads: i32, flags: *const c_char);
+    pub(crate) fn nigh_snapshot_make(prelude: Slice, fault: *mut Fault) -> *const c_void;
+    pub(crate) fn nigh_isolate_new(params: *const IsolateParams) -> *mut RawIsolate;
+    pub(crate) fn nigh_isolate_free(isolate: *mut RawIsolate);
+    pub(crate) fn nigh_isolate_limits(
+        isolate: *mut RawIsolate,
+        heap_bytes: usize,
+        array_buffer_bytes: usize,
+        stack_bytes: usize,
+    );
+    pub(crate) fn nigh_isolate_heap(isolate: *const RawIsolate, out: *mut Heap);
+    pub(crate) fn nigh_isolate_pump(isolate: *mut RawIsolate, max: u32);
+    pub(crate) fn nigh_terminate(isolate: *mut RawIsolate);
+    pub(crate) fn nigh_settle(isolate: *mut RawIsolate, k: i32) -> bool;
+    pub(crate) fn nigh_isolate_recover(isolate: *mut RawIsolate);
+    pub(crate) fn nigh_context_new(
+        isolate: *mut RawIsolate,
+        base: *const u8,
+        length: usize,
+    ) -> *mut RawContext;
+    pub(crate) fn nigh_context_free(context: *mut RawContext);
+    pub(crate) fn nigh_module_install(
+        context: *mut RawContext,
+        name: Slice,
+        source: Slice,
+        first_id: u32,
+        fault: *mut Fault,
+    ) -> i32;
+    pub(crate) fn nigh_module_remove(context: *mut RawContext, first_id: u32, count: u32) -> bool;
+    pub(crate) fn nigh_run(context: *mut RawContext, now_ms: f64) -> i32;
+    pub(crate) fn nigh_thread_clock() -> i32;
+    pub(crate) fn nigh_clock_ns(clock: i32) -> u64;
+}

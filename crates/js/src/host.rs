@@ -1,0 +1,60 @@
+//! What the runtime asks of the server while it runs functions. Called on the runtime's thread, from
+//! inside [`Runtime::run`](crate::Runtime::run) (and `log` also from `load` and `install`).
+
+/// One entry of a write set, in the order in which the function wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write<'a> {
+    /// Set `key` to `value`.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The whole new value.
+        value: &'a [u8],
+        /// Unix ms, or 0 for none.
+        expiry_ms: u64,
+    },
+    /// Delete `key`, which may be missing.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Change the expiry of an existing `key`, keep its value.
+    Expire {
+        /// The key.
+        key: &'a [u8],
+        /// Unix ms, or 0 for none.
+        expiry_ms: u64,
+    },
+}
+
+/// How important a line of a function's log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// `console.debug`
+    Debug,
+    /// `console.log`, `console.info`
+    Info,
+    /// `console.warn`, the stack of an uncaught error, and how many lines were dropped
+    Warn,
+    /// `console.error`
+    Error,
+}
+
+/// The server's side of a call. A panic in it does not cross into V8: the call gets an error reply.
+pub trait Host {
+    /// Commits the write set of one call, all or nothing. Each key occurs once. It may publish in and
+    /// grow the arena.
+    ///
+    /// # Errors
+    /// The whole error reply with its code, for example `OOM command not allowed …`; nothing was written.
+    fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String>;
+
+    /// Visits about `count` keys that begin with `prefix`, from `cursor` on (0: the start); returns the
+    /// next cursor, 0 at the end. Expired keys are left out.
+    fn scan(&mut self, prefix: &[u8], cursor: u64, count: u32, found: &mut dyn FnMut(&[u8]))
+    -> u64;
+
+    /// A line for the server's log: at most 100 a second of a library's console, and one stack a second
+    /// of a function.
+    fn log(&mut self, level: Level, library: &str, function: &str, text: &str);
+}

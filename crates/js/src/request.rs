@@ -1,0 +1,125 @@
+//! Writes calls into the request part of the io memory, as 06_dispatch.js reads them. Pure but for that
+//! memory; the runtime's thread.
+
+use crate::call::Call;
+use crate::io::{self, Io};
+use crate::tenant::number;
+
+// Words of a call, as in 06_dispatch.js.
+const HEAD_WORDS: usize = 8;
+const PAIR_WORDS: usize = 2;
+const TRIPLE_WORDS: usize = 3;
+const CALL_RESP3: i32 = 1;
+const CALL_NO_WRITES: i32 = 2;
+const CALL_OVERLAY: i32 = 4;
+const CALL_CLEARED: i32 = 8;
+const CALL_STABLE: i32 = 16;
+const ARG_TEXT: u32 = 0;
+const ARG_BYTES: u32 = 2;
+const ARG_KIND_SHIFT: u32 = 30;
+
+/// What the runtime knows of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) no_writes: bool,
+    /// What it reads must belong to one moment.
+    pub(crate) stable: bool,
+}
+
+/// The request being filled.
+#[derive(Default)]
+pub(crate) struct Request {
+    /// Byte where the next call goes.
+    end: usize,
+    /// Word where each call begins.
+    pub(crate) heads: Vec<i32>,
+}
+
+impl Request {
+    pub(crate) fn clear(&mut self) {
+        self.end = io::REQUEST_AT;
+        self.heads.clear();
+    }
+
+    pub(crate) fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Bytes that a call takes at most.
+    fn size(call: &Call<'_>) -> usize {
+        let list = |list: &[&[u8]]| -> usize {
+            list.iter().map(|bytes| bytes.len().saturating_add(4 * PAIR_WORDS + 8)).sum()
+        };
+        let entry = |(key, _): &(&[u8], Option<u32>)| key.len() + 4 * TRIPLE_WORDS + 8;
+        let overlay: usize = call.overlay.entries.iter().map(entry).sum();
+        list(call.keys) + list(call.args) + overlay + 4 * HEAD_WORDS + 16
+    }
+
+    /// Adds a call; false if it doesn't fit behind the others.
+    pub(crate) fn push(&mut self, io: &Io, call: &Call<'_>, id: u32, how: How) -> bool {
+        let room = io::REQUEST_AT + io::REQUEST_ROOM - self.end;
+        if Self::size(call) > room {
+            return false;
+        }
+        let overlay = call.overlay;
+        let head = self.end / 4;
+        let mut flags = 0;
+        for (set, bit) in [
+            (call.resp3, CALL_RESP3),
+            (how.no_writes, CALL_NO_WRITES),
+            (overlay.cleared || !overlay.entries.is_empty(), CALL_OVERLAY),
+            (overlay.cleared, CALL_CLEARED),
+            (how.stable, CALL_STABLE),
+        ] {
+            flags |= if set { bit } else { 0 };
+        }
+        let lists = head + HEAD_WORDS;
+        let triples = lists + PAIR_WORDS * (call.keys.len() + call.args.len());
+        let words = triples + TRIPLE_WORDS * overlay.entries.len();
+        let mut data = (words * 4).next_multiple_of(8);
+
+        for (index, bytes) in call.keys.iter().chain(call.args).enumerate() {
+            let pair = lists + PAIR_WORDS * index;
+            io.set_word(pair, word(data));
+            io.set_word(pair + 1, packed(bytes));
+            data = put(io, data, bytes);
+        }
+        for (index, (key, record)) in overlay.entries.iter().enumerate() {
+            let triple = triples + TRIPLE_WORDS * index;
+            io.set_word(triple, word(data));
+            io.set_word(triple + 1, word(key.len()));
+            io.set_word(triple + 2, record.unwrap_or(0).cast_signed());
+            data = put(io, data, key);
+        }
+        let head_words = [
+            id.cast_signed(),
+            flags,
+            word(call.keys.len()),
+            word(call.args.len()),
+            word(overlay.entries.len()),
+            word(data / 4),
+        ];
+        io.set_words(head, &head_words);
+        self.heads.push(word(head));
+        self.end = data;
+        true
+    }
+}
+
+/// Puts bytes at `at`, their last word padded with zeros.
+fn put(io: &Io, at: usize, bytes: &[u8]) -> usize {
+    io.set_word((at + bytes.len()) / 4, 0);
+    io.put(at, bytes);
+    (at + bytes.len()).next_multiple_of(8)
+}
+
+/// A number that fits by the sizes of the io memory.
+fn word(value: usize) -> i32 {
+    i32::try_from(value).expect("the io memory is smaller than 2 GiB")
+}
+
+fn packed(bytes: &[u8]) -> i32 {
+    let text = bytes.is_ascii() || std::str::from_utf8(bytes).is_ok();
+    let kind = if text { ARG_TEXT } else { ARG_BYTES };
+    (kind << ARG_KIND_SHIFT | number(bytes.len())).cast_signed()
+}

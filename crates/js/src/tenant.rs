@@ -1,0 +1,158 @@
+//! A tenant of one runtime: its arena, its libraries, and the context that holds them while in use.
+//! Belongs to the runtime's thread, but for [`Functions`], which the watchdog reads too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::ffi;
+use crate::library::{Function, Library};
+use crate::mapping::Mapping;
+
+/// A callable function.
+#[derive(Clone, Debug)]
+pub(crate) struct Callable {
+    pub(crate) library: Arc<str>,
+    pub(crate) name: String,
+    pub(crate) no_writes: bool,
+}
+
+/// FNV-1a: names are short and looked up for each call, and a tenant that makes them collide slows down
+/// nobody but itself.
+#[derive(Clone, Copy)]
+pub(crate) struct NameHasher(u64);
+
+impl Default for NameHasher {
+    fn default() -> Self {
+        NameHasher(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// All callable functions of a tenant: replaced as a whole when a library comes or goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Functions {
+    ids: HashMap<Vec<u8>, u32, BuildHasherDefault<NameHasher>>,
+    by_id: Vec<Option<Callable>>,
+}
+
+impl Functions {
+    pub(crate) fn id(&self, name: &[u8]) -> Option<u32> {
+        self.ids.get(name).copied()
+    }
+
+    pub(crate) fn by_id(&self, id: u32) -> Option<&Callable> {
+        self.by_id.get(id as usize)?.as_ref()
+    }
+}
+
+/// A library as installed.
+pub(crate) struct Installed {
+    pub(crate) source: Arc<[u8]>,
+    pub(crate) functions: Vec<Function>,
+    /// Its functions have the numbers from here on, in order.
+    pub(crate) first_id: u32,
+    /// Why, and when, it could not be started in the context that is in use now.
+    pub(crate) broken: Option<(String, Instant)>,
+}
+
+/// State of one tenant.
+pub(crate) struct TenantState {
+    pub(crate) mapping: Mapping,
+    pub(crate) libraries: BTreeMap<String, Installed>,
+    pub(crate) functions: Arc<Functions>,
+    /// Null while it has none.
+    pub(crate) context: *mut ffi::RawContext,
+    /// Some library is broken.
+    pub(crate) degraded: bool,
+    /// Turn of the runtime in which the context was last used.
+    pub(crate) used: u64,
+}
+
+impl TenantState {
+    pub(crate) fn new(mapping: Mapping) -> TenantState {
+        TenantState {
+            mapping,
+            libraries: BTreeMap::new(),
+            functions: Arc::default(),
+            context: std::ptr::null_mut(),
+            degraded: false,
+            used: 0,
+        }
+    }
+
+    /// A function of another library than `library` that has the name of one in `functions`.
+    pub(crate) fn taken<'f>(
+        &self,
+        library: &str,
+        functions: &'f [Function],
+    ) -> Option<&'f Function> {
+        functions.iter().find(|function| {
+            let id = self.functions.id(function.name.as_bytes());
+            id.and_then(|id| self.functions.by_id(id))
+                .is_some_and(|known| *known.library != *library)
+        })
+    }
+
+    /// The lowest numbers that nobody has, for `count` functions.
+    pub(crate) fn free_ids(&self, count: u32) -> u32 {
+        let mut taken: Vec<(u32, u32)> = self
+            .libraries
+            .values()
+            .map(|library| (library.first_id, number(library.functions.len())))
+            .collect();
+        taken.sort_unstable();
+        let mut first = 0;
+        for (start, length) in taken {
+            if start - first >= count {
+                break;
+            }
+            first = start + length;
+        }
+        first
+    }
+
+    pub(crate) fn add(&mut self, library: &Library, source: Arc<[u8]>, first_id: u32) {
+        let functions = library.functions.clone();
+        let installed = Installed { source, functions, first_id, broken: None };
+        self.libraries.insert(library.name.clone(), installed);
+        self.index();
+    }
+
+    /// Makes [`Functions`] anew from the libraries.
+    pub(crate) fn index(&mut self) {
+        let mut functions = Functions::default();
+        for (name, library) in &self.libraries {
+            let label: Arc<str> = name.as_str().into();
+            for (id, function) in (library.first_id..).zip(&library.functions) {
+                let at = id as usize;
+                if functions.by_id.len() <= at {
+                    functions.by_id.resize(at + 1, None);
+                }
+                functions.by_id[at] = Some(Callable {
+                    library: Arc::clone(&label),
+                    name: function.name.clone(),
+                    no_writes: function.no_writes,
+                });
+                functions.ids.insert(function.name.clone().into_bytes(), id);
+            }
+        }
+        self.functions = Arc::new(functions);
+    }
+}
+
+/// A small count as u32.
+pub(crate) fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,288 @@
+//! Stops calls that run too long: one thread per runtime.
+//!
+//! `STATE` holds the number k of the call whose user code runs. When that code has ended, the call stores
+//! STATE := 0, then looks at KILL. To stop call k, this thread stores KILL := k, runs a memory barrier on all
+//! threads of the process (membarrier), then looks at STATE:
+//!
+//! - STATE = k: the call has not stored 0 before the barrier, so it will see KILL = k after it. Terminate;
+//!   ISSUED := k. The call waits for that and dies.
+//! - else the call has ended: KILL := 0. If it has seen KILL = k, it waits for that and goes on.
+//!
+//! So a termination hits the call that it was meant for or does not happen; it never hits the next call, nor
+//! a commit; and a call pays two plain memory accesses for it. V8's heap-limit callback runs on the call's own
+//! thread and needs none of this.
+//!
+//! Other threads order a stop by a [`Handle`](crate::Handle): it notes the number of the call that it sees and
+//! wakes this thread, which alone carries stops out, as above. Calls carry numbers, so an order for a call
+//! that has ended meanwhile is dropped: a kill never hits the next call. Shutdown is an order that lasts: every
+//! call that this thread sees from then on is stopped, and the runtime starts none.
+//!
+//! Time is CPU time of the runtime's thread, so a busy machine stops nobody. It is sampled every tick:
+//! a call is stopped between its limit and two ticks more.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{MembarrierCommand, membarrier};
+
+use crate::ffi;
+use crate::io::{self, Io, Mapped};
+use crate::stats::{Reason, Running};
+use crate::tenant::Functions;
+
+/// Ticks without a call after which the thread sleeps until it is woken, or for `SLEEP`.
+const IDLE_TICKS: u32 = 20;
+/// Longest sleep: bounds what a lost wake-up costs.
+const SLEEP: Duration = Duration::from_millis(100);
+
+/// What the runtime, its watchdog and its [`Handle`](crate::Handle)s share.
+pub(crate) struct Watch {
+    io: Io,
+    _mapped: Arc<Mapped>,
+    clock: i32,
+    pub(crate) call_ms: AtomicU64,
+    pub(crate) grace_ms: AtomicU64,
+    sleeping: AtomicBool,
+    stop: AtomicBool,
+    names: Mutex<Names>,
+    seen: Mutex<Seen>,
+    /// What another thread wants to be stopped.
+    order: Mutex<Option<(i32, Reason)>>,
+    /// The last call that was stopped by an order.
+    ordered: Mutex<Option<(i32, Reason)>>,
+    /// No call is to start any more.
+    closing: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+/// Which functions the calls of the running batch are.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) functions: Arc<Functions>,
+    /// Function of each call of the batch.
+    pub(crate) ids: Vec<u32>,
+    /// Number of the first call.
+    pub(crate) first: i32,
+}
+
+/// What the watchdog saw at its last tick.
+struct Seen {
+    call: i32,
+    cpu_ns: u64,
+    since: Instant,
+}
+
+struct IsolatePointer(*mut ffi::RawIsolate);
+// SAFETY: used for `nigh_terminate` only, which any thread may call; the thread ends before the isolate.
+unsafe impl Send for IsolatePointer {}
+
+/// Runs until dropped.
+pub(crate) struct Watchdog {
+    pub(crate) watch: Arc<Watch>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Watches calls of the calling thread in `isolate`, which must outlive this.
+    pub(crate) fn start(
+        isolate: *mut ffi::RawIsolate,
+        mapped: Arc<Mapped>,
+    ) -> Result<Watchdog, std::io::Error> {
+        membarrier(MembarrierCommand::RegisterPrivateExpedited)?;
+        // SAFETY: no preconditions.
+        let clock = unsafe { ffi::nigh_thread_clock() };
+        let watch = Arc::new(Watch {
+            io: mapped.io(),
+            _mapped: mapped,
+            clock,
+            call_ms: AtomicU64::new(50),
+            grace_ms: AtomicU64::new(5_000),
+            sleeping: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            names: Mutex::default(),
+            seen: Mutex::new(Seen { call: 0, cpu_ns: 0, since: Instant::now() }),
+            order: Mutex::default(),
+            ordered: Mutex::default(),
+            closing: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        });
+        let shared = Arc::clone(&watch);
+        let isolate = IsolatePointer(isolate);
+        let thread = std::thread::Builder::new().name("nigh-watchdog".into()).spawn(move || {
+            let isolate = isolate;
+            shared.run(isolate.0);
+        })?;
+        let _ = watch.thread.set(thread.thread().clone()); // only here
+        Ok(Watchdog { watch, thread: Some(thread) })
+    }
+
+    /// To be called before JavaScript runs.
+    pub(crate) fn wake(&self) {
+        if self.watch.sleeping.load(Ordering::Relaxed)
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.watch.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join(); // it panics nowhere; if it did, it is over all the same
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    /// Tells which calls run next.
+    pub(crate) fn set_names(&self, set: impl FnOnce(&mut Names)) {
+        set(&mut lock(&self.names));
+    }
+
+    /// Orders the stop of the call that runs now, if it has a name; which one. Shutdown holds for all calls.
+    pub(crate) fn terminate(&self, reason: Reason) -> Option<Running> {
+        if reason == Reason::Shutdown {
+            self.closing.store(true, Ordering::SeqCst);
+        }
+        let call = self.io.state().load(Ordering::SeqCst);
+        let running = self.running_call(call);
+        if running.is_some() {
+            *lock(&self.order) = Some((call, reason));
+        }
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+        running
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Why call `k`, which was stopped, was: by an order, or else by its time.
+    pub(crate) fn reason(&self, k: i32) -> Option<Reason> {
+        lock(&self.ordered).filter(|(call, _)| *call == k).map(|(_, reason)| reason)
+    }
+
+    /// The call that runs now.
+    pub(crate) fn running(&self) -> Option<Running> {
+        self.running_call(self.io.state().load(Ordering::Relaxed))
+    }
+
+    fn running_call(&self, call: i32) -> Option<Running> {
+        if call == 0 {
+            return None;
+        }
+        let (library, function) = self.name_of(call)?;
+        let seen = lock(&self.seen);
+        let since = if seen.call == call { seen.since.elapsed() } else { Duration::ZERO };
+        Some(Running { library, function, since })
+    }
+
+    fn name_of(&self, call: i32) -> Option<(String, String)> {
+        let names = lock(&self.names);
+        let index = usize::try_from(call.checked_sub(names.first)?).ok()?;
+        let id = *names.ids.get(index)?;
+        let function = names.functions.by_id(id)?;
+        Some((function.library.to_string(), function.name.clone()))
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        // SAFETY: no preconditions; a clock of a thread that has ended reads as 0.
+        unsafe { ffi::nigh_clock_ns(self.clock) }
+    }
+
+    fn tick(&self) -> Duration {
+        Duration::from_millis((self.call_ms.load(Ordering::Relaxed) / 10).clamp(1, 10))
+    }
+
+    fn run(&self, isolate: *mut ffi::RawIsolate) {
+        let mut idle = 0;
+        while !self.stop.load(Ordering::SeqCst) {
+            // The order first: its call ran when it was given, so a call with another number comes later.
+            let order = lock(&self.order).take();
+            let state = self.io.state().load(Ordering::SeqCst);
+            if state == 0 {
+                idle += 1;
+                lock(&self.seen).call = 0;
+                if idle > IDLE_TICKS {
+                    self.sleeping.store(true, Ordering::SeqCst);
+                    if self.io.state().load(Ordering::SeqCst) == 0 {
+                        std::thread::park_timeout(SLEEP);
+                    }
+                    self.sleeping.store(false, Ordering::SeqCst);
+                    idle = 0;
+                    continue;
+                }
+            } else {
+                idle = 0;
+                let order = order.filter(|(call, _)| *call == state).map(|(_, reason)| reason);
+                let closing = self.is_closing().then_some(Reason::Shutdown);
+                self.look(state, order.or(closing), isolate);
+            }
+            std::thread::park_timeout(self.tick());
+        }
+    }
+
+    /// One tick while call `call` runs.
+    fn look(&self, call: i32, order: Option<Reason>, isolate: *mut ffi::RawIsolate) {
+        let now = self.cpu_ns();
+        let used_ns = {
+            let mut seen = lock(&self.seen);
+            if seen.call != call {
+                *seen = Seen { call, cpu_ns: now, since: Instant::now() };
+            }
+            now.saturating_sub(seen.cpu_ns)
+        };
+        let limit_ns = self.call_ms.load(Ordering::Relaxed).saturating_mul(1_000_000);
+        let grace_ns = self.grace_ms.load(Ordering::Relaxed).saturating_mul(1_000_000);
+        let issued = self.io.shared(io::ISSUED).load(Ordering::SeqCst) == call;
+        if !issued && (order.is_some() || used_ns >= limit_ns) {
+            // Before the termination, so that whoever sees that finds the reason.
+            *lock(&self.ordered) = order.map(|reason| (call, reason));
+            self.stop_call(call, isolate);
+        } else if issued && used_ns >= limit_ns.saturating_add(grace_ns) {
+            self.give_up(call);
+        }
+    }
+
+    // SYNC(call-state)
+    fn stop_call(&self, call: i32, isolate: *mut ffi::RawIsolate) {
+        let kill = self.io.shared(io::KILL);
+        kill.store(call, Ordering::SeqCst);
+        let ordered = membarrier(MembarrierCommand::PrivateExpedited).is_ok();
+        if ordered && self.io.state().load(Ordering::SeqCst) == call {
+            // SAFETY: the isolate outlives this thread, which its owner joins first.
+            unsafe { ffi::nigh_terminate(isolate) };
+            self.io.shared(io::ISSUED).store(call, Ordering::SeqCst);
+        } else {
+            kill.store(0, Ordering::SeqCst);
+        }
+    }
+
+    fn give_up(&self, call: i32) -> ! {
+        let (library, function) = self.name_of(call).unwrap_or_default();
+        let grace_ms = self.grace_ms.load(Ordering::Relaxed);
+        tracing::error!(library, function, grace_ms, "a function cannot be stopped; aborting");
+        eprintln!(
+            "nigh: function '{function}' of library '{library}' did not stop within {grace_ms} ms \
+             (setting: function-kill-grace-ms); aborting the process, its arenas survive"
+        );
+        std::process::abort();
+    }
+}

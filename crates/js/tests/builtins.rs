@@ -1,0 +1,258 @@
+//! The builtins that the prelude replaces: each stops when its call's time is up, and each does what the
+//! standard says. The vectors were made by a stock engine (see `vectors/make.mjs`).
+
+mod common;
+
+use common::Bench;
+use nigh_js::Limits;
+
+const SUPPORT: &str = include_str!("vectors/support.js");
+const VECTORS: &str = include_str!("vectors/builtins.txt");
+
+/// What takes seconds or for ever in V8: how to prepare `x` (not timed), and what to do with it.
+const ENDLESS: &[(&str, &str)] = &[
+    // Arrays: a huge length without elements.
+    ("({length: 2 ** 53 - 1})", "Array.prototype.includes.call(x, 1)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.indexOf.call(x, 1)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.lastIndexOf.call(x, 1)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.forEach.call(x, isNaN)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.filter.call(x, isNaN)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.some.call(x, isNaN)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.every.call(x, isNaN)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.find.call(x, Number.isNaN)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.findLastIndex.call(x, Number.isNaN)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.reduce.call(x, Math.max)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.reduceRight.call(x, Math.max, 0)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.flat.call(x)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.flatMap.call(x, isNaN)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.reverse.call(x)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.shift.call(x)"),
+    ("({length: 2 ** 53 - 2})", "Array.prototype.unshift.call(x, 1)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.splice.call(x, 0, 1)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.copyWithin.call(x, 0, 1)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.fill.call(x, 0)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.sort.call(x)"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.join.call(x, '')"),
+    ("new Array(2 ** 32 - 1)", "x.map(isNaN)"),
+    ("new Array(2 ** 32 - 1)", "x.slice(5)"),
+    ("new Array(2 ** 32 - 1)", "x.indexOf(1)"),
+    ("new Array(2 ** 32 - 1)", "x.fill(0)"),
+    ("new Array(2 ** 28)", "x.toLocaleString()"),
+    ("Array.from({length: 3e6}, (_, i) => i * 7919 % 10007)", "for (;;) x.sort(Math.max)"),
+    ("Array.from({length: 3e6}, (_, i) => i * 7919 % 10007)", "for (;;) x.join()"),
+    ("({length: 2 ** 32 - 2})", "Array.from(x)"),
+    ("({length: 2 ** 53 - 1})", "Array.from(Array.prototype.keys.call(x))"),
+    ("({length: 2 ** 53 - 1})", "new Set(Array.prototype.values.call(x))"),
+    ("({length: 2 ** 53 - 1})", "Promise.all(Array.prototype.values.call(x))"),
+    ("new Array(2 ** 31)", "Promise.allSettled(x)"),
+    ("({raw: {length: 2 ** 53 - 1}})", "String.raw(x)"),
+    ("new Array(2 ** 32 - 1)", "JSON.stringify({a: 1}, x)"),
+    ("({length: 100000, get 99999() { for (;;); }})", "Math.max.apply(null, x)"),
+    // Text: pathological or long.
+    ("pathological(2 ** 24, 2 ** 13)", "x.text.indexOf(x.word)"),
+    ("pathological(2 ** 24, 2 ** 13)", "x.text.includes(x.word)"),
+    ("pathological(2 ** 24, 2 ** 13)", "x.text.lastIndexOf(x.word)"),
+    ("pathological(2 ** 24, 2 ** 13)", "x.text.split(x.word)"),
+    ("pathological(2 ** 24, 2 ** 13)", "x.text.replace(x.word, '')"),
+    ("pathological(2 ** 24, 2 ** 13)", "x.text.replaceAll(x.word, '')"),
+    ("flat('a', 2 ** 25)", "for (;;) x.split('')"),
+    ("flat('a', 2 ** 25)", "for (;;) x.replaceAll('a', 'bb')"),
+    ("flat('a', 2 ** 25)", "for (;;) x.match(/a/g)"),
+    ("flat('a', 2 ** 25)", "for (;;) x.replace(/a/g, isNaN)"),
+    ("flat('a', 2 ** 25)", "for (;;) x.split(/a/)"),
+    ("flat('A\\u030a\\u0316', 2 ** 22)", "for (;;) x.normalize('NFC')"),
+    ("flat('\\u0101', 2 ** 24)", "for (;;) x.toUpperCase()"),
+    ("flat('\\u0101\\u03a3 ', 2 ** 22)", "for (;;) x.toLowerCase()"),
+    ("flat('\\u0101', 2 ** 24)", "for (;;) encodeURIComponent(x)"),
+    ("flat('%41', 2 ** 23)", "for (;;) decodeURIComponent(x)"),
+    ("flat('[', 2 ** 22)", "for (;;) JSON.parse(x + ']'.repeat(2 ** 22))"),
+    ("flat('[{},1,\"a\"],', 2 ** 20)", "for (;;) JSON.parse('[' + x + '1]')"),
+    ("`\"${flat('\\\\n', 2 ** 23)}\"`", "for (;;) JSON.parse(x)"),
+    // Typed arrays.
+    ("new Uint8Array(2 ** 25).map((_, i) => i * 7)", "for (;;) x.sort()"),
+    ("new Float64Array(2 ** 22).map((_, i) => i * 7919 % 10007)", "for (;;) x.sort()"),
+    (
+        "new Float64Array(2 ** 22).map((_, i) => i * 7919 % 10007)",
+        "x.sort(Math.max); for (;;) x.sort(Math.max)",
+    ),
+    ("new Uint8Array(2 ** 25)", "for (;;) x.join()"),
+    ("new Uint8Array(2 ** 25)", "for (;;) x.toLocaleString()"),
+    (
+        "new Uint8Array(2 ** 27)",
+        "x.reduce(Math.max); x.reduceRight(Math.max); for (;;) x.reduce(Math.max)",
+    ),
+    ("new Uint8Array(2 ** 27)", "x.set({length: 2 ** 27})"),
+    ("({length: 2 ** 27})", "Uint8Array.from(x)"),
+];
+
+/// What must end with an error of its own rather than take long, or take the process down.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("'a'.repeat(2 ** 28)", "Object.keys(x)", "RangeError"),
+    ("'a'.repeat(2 ** 28)", "Object.assign({}, x)", "RangeError"),
+    ("Object('a'.repeat(2 ** 28))", "Object.keys(x)", "RangeError"),
+    ("new Uint8Array(2 ** 25)", "Object.entries(x)", "RangeError"),
+    ("new Uint8Array(2 ** 25)", "JSON.stringify(x)", "RangeError"),
+    ("({length: 2 ** 53 - 1})", "Math.max.apply(null, x)", "RangeError"),
+    ("({length: 2 ** 53 - 1})", "Reflect.apply(Math.max, null, x)", "RangeError"),
+    ("({length: 2 ** 53 - 1})", "Reflect.construct(Array, x)", "RangeError"),
+    ("({length: 2 ** 53 - 1})", "(5).toLocaleString(x)", "RangeError"),
+    ("({length: 2 ** 53 - 1})", "'a'.localeCompare('b', x)", "RangeError"),
+    ("flat('a', 2 ** 22)", "x.localeCompare(x + 'b')", "RangeError"),
+    ("'A' + flat('\\u0316\\u030a', 2 ** 18)", "x.normalize('NFC')", "RangeError"),
+    ("new Array(2 ** 32 - 1)", "x.join()", "RangeError"),
+    ("({length: 2 ** 53 - 1})", "Array.prototype.push.call(x, 1)", "TypeError"),
+];
+
+const HELPERS: &str = "
+    const flat = (unit, count) => { const s = unit.repeat(count); s.charCodeAt(7); return s; };
+    const pathological = (length, word) => {
+      const half = 'a'.repeat(word / 2);
+      return { text: flat('a', length), word: flat(half + 'b' + half, 1) };
+    };
+    let x;
+";
+
+fn library(cases: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    let rows: String = cases
+        .map(|(prepare, action)| format!("[() => {prepare}, () => {{ {action} }}],\n"))
+        .collect();
+    format!(
+        "{HELPERS} const cases = [{rows}];
+         export function prepare(db, [n]) {{ x = undefined; x = cases[n][0](); return 1; }}
+         export function act(db, [n]) {{ cases[n][1](); return 'came to an end'; }}
+         export function error(db, [n]) {{ try {{ cases[n][1](); }} catch (e) {{ return e.name; }} }}"
+    )
+}
+
+fn limits(call_ms: u64) -> Limits {
+    Limits { call_ms, grace_ms: 20_000, ..Limits::default() }
+}
+
+#[test]
+fn what_v8_cannot_interrupt_is_stopped_in_time() {
+    // A call that would take for ever gets the error of the time limit, and the next call runs. A builtin
+    // that is not interruptible does not come back within the grace period, which aborts this test.
+    let mut bench = Bench::with(limits(60_000));
+    bench.add("t", &library(ENDLESS.iter().copied()));
+    for (n, (prepare, action)) in ENDLESS.iter().enumerate() {
+        let n = n.to_string();
+        bench.runtime.set_limits(limits(60_000));
+        assert_eq!(bench.call("prepare", &[&n]), ":1\r\n", "{prepare}");
+        bench.runtime.set_limits(limits(20));
+        let reply = bench.call("act", &[&n]);
+        assert!(reply.contains("function-time-limit-ms"), "{prepare}: {action}: {reply}");
+    }
+}
+
+#[test]
+fn what_has_no_interruptible_form_is_refused() {
+    // Better an error that says so than an engine that aborts or hangs.
+    let mut bench = Bench::with(limits(10_000));
+    bench.add("t", &library(REFUSED.iter().map(|&(prepare, action, _)| (prepare, action))));
+    for (n, (prepare, action, error)) in REFUSED.iter().enumerate() {
+        let n = n.to_string();
+        assert_eq!(bench.call("prepare", &[&n]), ":1\r\n", "{prepare}");
+        let reply = bench.call("error", &[&n]);
+        assert!(reply.contains(error), "{prepare}: {action}: {reply}");
+    }
+}
+
+#[test]
+fn replaced_builtins_answer_as_a_stock_engine() {
+    // Hundreds of random calls: the same results, the same errors, the same steps on proxies.
+    let vectors: Vec<(&str, &str)> =
+        VECTORS.lines().map(|line| line.split_once('\t').unwrap()).collect();
+    assert!(vectors.len() > 700);
+    let rows: String =
+        vectors.iter().map(|(body, _)| format!("(log) => {{ {body} }},\n")).collect();
+    let mut bench = Bench::with(limits(60_000));
+    bench.add(
+        "t",
+        &format!(
+            "{SUPPORT} const cases = [{rows}];\nexport const run = (db, [n]) => show(cases[n]);"
+        ),
+    );
+    for (n, (body, expected)) in vectors.iter().enumerate() {
+        let reply = bench.call("run", &[&n.to_string()]);
+        assert_eq!(reply, format!("${}\r\n{expected}\r\n", expected.len()), "{body}");
+    }
+}
+
+#[test]
+fn replaced_builtins_look_like_native_ones() {
+    // Name, length, attributes, no constructors; and nothing of the prelude is left to be seen.
+    let mut bench = Bench::of(
+        "export function look() {
+           const wrong = [];
+           const check = (owner, name, length) => {
+             const d = Object.getOwnPropertyDescriptor(owner, name);
+             const f = d.value;
+             let made = true;
+             try { Reflect.construct(Object, [], f); } catch { made = false; }
+             if (d.enumerable || !d.writable || !d.configurable || f.name !== name ||
+                 f.length !== length || 'prototype' in f || made) wrong.push(name);
+           };
+           check(Array.prototype, 'indexOf', 1);
+           check(Array.prototype, 'splice', 2);
+           check(Array.prototype, 'reduce', 1);
+           check(Array.prototype, 'unshift', 1);
+           check(Array, 'from', 1);
+           check(String.prototype, 'replaceAll', 2);
+           check(String.prototype, 'normalize', 0);
+           check(String, 'raw', 1);
+           check(JSON, 'parse', 2);
+           check(Object, 'assign', 2);
+           check(Reflect, 'construct', 2);
+           check(Promise, 'all', 1);
+           check(Function.prototype, 'apply', 2);
+           check(Object.getPrototypeOf(Int8Array).prototype, 'sort', 1);
+           if (Proxy.name !== 'Proxy' || Proxy.length !== 2 || 'prototype' in Proxy) wrong.push('Proxy');
+           if ('nighBuiltins' in globalThis) wrong.push('nighBuiltins');
+           return wrong;
+         }",
+    );
+    assert_eq!(bench.call("look", &[]), "*0\r\n");
+}
+
+#[test]
+fn replaced_builtins_survive_pollution() {
+    // What user code overwrites is not what they use.
+    let mut bench = Bench::with(limits(10_000));
+    bench.add(
+        "t",
+        "const sortView = Object.getPrototypeOf(Int8Array).prototype.sort;
+         const evil = () => { throw new Error('polluted'); };
+         export function pollute() {
+           Object.defineProperty(Array.prototype, 0, { set: evil, get: () => 'polluted', configurable: true });
+           for (const owner of [Array.prototype, String.prototype, Object, Reflect, Math, JSON,
+                                Object.getPrototypeOf(Int8Array).prototype, RegExp.prototype]) {
+             for (const key of ['push', 'slice', 'join', 'indexOf', 'lastIndexOf', 'sort', 'charCodeAt',
+                                'defineProperty', 'min', 'max', 'apply', 'construct', 'keys', 'set']) {
+               if (typeof owner[key] === 'function') owner[key] = evil;
+             }
+           }
+           Array.prototype[Symbol.iterator] = evil;
+           Object.prototype.get = evil;
+           return 1;
+         }
+         export function use() {
+           const like = { length: 3, 0: 'b', 1: 'a', 2: 'c' };
+           const long = 'ab '.repeat(50000);
+           const out = { __proto__: null };
+           out.map = Object.entries(Array.prototype.map.call(like, (v) => v + v)).length;
+           out.includes = Array.prototype.includes.call(like, 'c');
+           out.split = long.split('b').length;
+           out.replace = long.replaceAll('ab', '$&$&').length;
+           out.parse = JSON.parse('[' + '1,'.repeat(99999) + '1]').length;
+           out.upper = long.toUpperCase().length;
+           out.view = sortView.call(new Float64Array(200000).fill(1)).length;
+           out.from = Array.from({ length: 4 }).length;
+           return Object.values(out).map ? [out.map, out.includes, out.split, out.replace, out.parse,
+             out.upper, out.view, out.from].length : 0;
+         }",
+    );
+    assert_eq!(bench.call("pollute", &[]), ":1\r\n");
+    let reply = bench.call("use", &[]);
+    assert!(!reply.contains("polluted"), "{reply}");
+    assert_eq!(reply, ":8\r\n");
+}

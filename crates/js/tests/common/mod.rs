@@ -1,0 +1,135 @@
+//! What the tests of this crate run functions on: a runtime, a tenant, and a host that writes to a
+//! hand-made arena.
+#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::cast_possible_truncation, reason = "small numbers in tests")]
+
+mod arena;
+
+pub(crate) use arena::Arena;
+use nigh_js::{Call, Host, Level, Library, Limits, LoadError, RunTurn, Runtime, Tenant, Write};
+
+/// Unix ms at which all tests run.
+pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
+
+/// Host over an [`Arena`], which notes what it is told.
+pub(crate) struct World {
+    pub(crate) arena: Arena,
+    pub(crate) commits: usize,
+    pub(crate) refuse: Option<String>,
+    pub(crate) log: Vec<(Level, String, String, String)>,
+}
+
+impl Host for World {
+    fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String> {
+        assert!(!writes.is_empty(), "an empty write set is not committed");
+        if let Some(reply) = &self.refuse {
+            return Err(reply.clone());
+        }
+        self.commits += 1;
+        for write in writes {
+            match *write {
+                Write::Put { key, value, expiry_ms } => self.arena.put(key, value, expiry_ms),
+                Write::Delete { key } => {
+                    self.arena.delete(key);
+                }
+                Write::Expire { key, expiry_ms } => {
+                    let (value, _) = self.arena.get(key).expect("expires what is there");
+                    self.arena.put(key, &value, expiry_ms);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        prefix: &[u8],
+        cursor: u64,
+        count: u32,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> u64 {
+        let keys: Vec<Vec<u8>> =
+            self.arena.keys().into_iter().filter(|key| key.starts_with(prefix)).collect();
+        let end = (cursor as usize + count as usize).min(keys.len());
+        keys[cursor as usize..end].iter().for_each(|key| found(key));
+        if end == keys.len() { 0 } else { end as u64 }
+    }
+
+    fn log(&mut self, level: Level, library: &str, function: &str, text: &str) {
+        self.log.push((level, library.into(), function.into(), text.into()));
+    }
+}
+
+/// A runtime with one tenant on one arena.
+pub(crate) struct Bench {
+    pub(crate) runtime: Runtime,
+    pub(crate) tenant: Tenant,
+    pub(crate) world: World,
+    pub(crate) now_ms: u64,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        Bench::with(Limits::default())
+    }
+
+    pub(crate) fn with(limits: Limits) -> Bench {
+        let mut runtime = Runtime::new(limits).unwrap();
+        let world = World { arena: Arena::new(), commits: 0, refuse: None, log: Vec::new() };
+        let tenant = runtime.open_tenant(world.arena.mapping());
+        Bench { runtime, tenant, world, now_ms: NOW_MS }
+    }
+
+    /// A runtime with one library, `t`, of this body.
+    pub(crate) fn of(body: &str) -> Bench {
+        let mut bench = Bench::new();
+        bench.add("t", body);
+        bench
+    }
+
+    pub(crate) fn try_add(&mut self, name: &str, body: &str) -> Result<Library, LoadError> {
+        let source = format!("#!js name={name}\n{body}");
+        let library = self.runtime.load(self.tenant, source.as_bytes())?;
+        self.runtime.install(self.tenant, &library, source.as_bytes())?;
+        Ok(library)
+    }
+
+    pub(crate) fn add(&mut self, name: &str, body: &str) -> Library {
+        self.try_add(name, body).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn run(&mut self, calls: &[Call<'_>]) -> Vec<String> {
+        let mut replies = Vec::new();
+        let turn = RunTurn { now_ms: self.now_ms, random_seed: 42 };
+        self.runtime.run(self.tenant, calls, turn, &mut self.world, &mut |index, reply| {
+            assert_eq!(index, replies.len(), "replies come in order, once each");
+            replies.push(String::from_utf8_lossy(reply).into_owned());
+        });
+        assert_eq!(replies.len(), calls.len());
+        replies
+    }
+
+    /// One call with arguments; the reply in RESP2.
+    pub(crate) fn call(&mut self, function: &str, args: &[&str]) -> String {
+        let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+        let call = Call { function: function.as_bytes(), args: &args, ..Call::default() };
+        self.run(&[call]).remove(0)
+    }
+
+    /// The same in RESP3.
+    pub(crate) fn call3(&mut self, function: &str, args: &[&str]) -> String {
+        let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+        let call =
+            Call { function: function.as_bytes(), args: &args, resp3: true, ..Call::default() };
+        self.run(&[call]).remove(0)
+    }
+
+    pub(crate) fn put(&mut self, key: &str, value: impl AsRef<[u8]>) {
+        self.world.arena.put(key.as_bytes(), value.as_ref(), 0);
+    }
+}
+
+/// A call without keys and arguments.
+pub(crate) fn call(function: &str) -> Call<'_> {
+    Call { function: function.as_bytes(), ..Call::default() }
+}

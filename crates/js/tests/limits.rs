@@ -1,0 +1,232 @@
+//! What bounds a call: time, heap, buffers, stack; and that a stopped call leaves nothing behind.
+
+mod common;
+
+use common::{Bench, call};
+use nigh_js::{Call, Limits};
+
+fn quick() -> Bench {
+    Bench::with(Limits { call_ms: 20, heap_bytes: 64 << 20, ..Limits::default() })
+}
+
+const TIMEOUT: &str =
+    "ran longer than 20 ms and was stopped; nothing was written (setting: function-time-limit-ms)";
+
+#[test]
+fn a_call_that_runs_too_long_is_stopped() {
+    // Loops, recursion, promises, regular expressions, big numbers; the runtime goes on.
+    let mut bench = quick();
+    bench.add(
+        "t",
+        "export const loop = () => { for (;;); };\n\
+         export const caught = () => { for (;;) { try { for (;;); } catch {} finally { for (;;); } } };\n\
+         export const flood = () => { const f = () => Promise.resolve().then(f); f(); };\n\
+         export const wait = async () => { for (;;) await null; };\n\
+         export const regexp = () => /(a*)*b/.test('a'.repeat(40));\n\
+         export const big = () => { let n = 3n; for (;;) n *= n; };\n\
+         export const getter = () => ({ get a() { for (;;); } });\n\
+         export const thrown = () => { throw { get message() { for (;;); } }; };\n\
+         export const reading = (db) => { for (;;) db.get('k'); };\n\
+         export const ok = () => 1;",
+    );
+    for name in ["loop", "caught", "flood", "wait", "regexp", "big", "getter", "thrown", "reading"]
+    {
+        assert_eq!(bench.call(name, &[]), format!("-ERR function '{name}' {TIMEOUT}\r\n"));
+        assert_eq!(bench.call("ok", &[]), ":1\r\n");
+    }
+    assert_eq!(bench.runtime.stats().timeouts, 9);
+}
+
+#[test]
+fn a_stopped_call_in_a_batch_costs_itself_alone() {
+    // Calls before it keep their results and writes, those after it run.
+    let mut bench = quick();
+    bench.add(
+        "t",
+        "export const put = (db, [k]) => { db.set(k, 1); return k; };\n\
+         export const stuck = (db) => { db.set('stuck', 1); db.set('a', 2); for (;;); };",
+    );
+    let put = |args| Call { function: b"put", args, ..Call::default() };
+    let replies =
+        bench.run(&[put(&[b"a"]), call("stuck"), put(&[b"b"]), call("stuck"), put(&[b"c"])]);
+    let stopped = format!("-ERR function 'stuck' {TIMEOUT}\r\n");
+    assert_eq!(replies, ["$1\r\na\r\n", &stopped, "$1\r\nb\r\n", &stopped, "$1\r\nc\r\n"]);
+    let text = |key| bench.world.arena.text(key);
+    assert_eq!([text("a"), text("b"), text("c")].map(Option::unwrap), ["1", "1", "1"]);
+    assert_eq!(text("stuck"), None);
+}
+
+#[test]
+fn nothing_of_a_stopped_call_runs_later() {
+    // Its promises and its half-changed module variables are gone with its context.
+    let mut bench = quick();
+    bench.add(
+        "t",
+        "let n = 0;\n\
+         export const stuck = () => { n = 7; Promise.resolve().then(() => { n = 9; }); for (;;); };\n\
+         export const get = () => n;",
+    );
+    assert!(bench.call("stuck", &[]).contains(TIMEOUT));
+    assert_eq!(bench.call("get", &[]), ":0\r\n");
+}
+
+#[test]
+fn a_late_termination_never_hits_another_call() {
+    // Calls that end around their limit: each is answered or stopped, and what follows is never touched.
+    let mut bench = Bench::with(Limits { call_ms: 1, ..Limits::default() });
+    bench.add(
+        "t",
+        "export const spin = (db, [n]) => { let x = 0; for (let i = 0; i < Number(n); i++) x += Math.sqrt(i); db.set('n', n); return n; };\n\
+         export const ok = () => 1;",
+    );
+    let steps: Vec<String> = (0..150).map(|n| (n * 20_000).to_string()).collect();
+    let (mut ended, mut stopped) = (0, 0);
+    for step in &steps {
+        let args: [&[u8]; 1] = [step.as_bytes()];
+        let spin = Call { function: b"spin", args: &args, ..Call::default() };
+        let replies = bench.run(&[spin, call("ok"), call("ok")]);
+        assert_eq!(replies[1..], [":1\r\n", ":1\r\n"]);
+        if replies[0].starts_with('$') {
+            ended += 1;
+            assert_eq!(bench.world.arena.text("n").as_ref(), Some(step));
+        } else {
+            stopped += 1;
+            assert!(replies[0].contains("ran longer than 1 ms"), "{}", replies[0]);
+            assert_ne!(bench.world.arena.text("n").as_ref(), Some(step));
+        }
+    }
+    assert!(ended > 0 && stopped > 0, "{ended} ended, {stopped} stopped");
+}
+
+#[test]
+fn a_heap_bomb_costs_its_call_alone() {
+    // Many ways to fill the heap; each is stopped with an error, and the next call works.
+    let mut bench =
+        Bench::with(Limits { call_ms: 20_000, heap_bytes: 48 << 20, ..Limits::default() });
+    bench.add(
+        "t",
+        "export const arrays = () => { const a = []; for (;;) a.push(new Array(100).fill(1.5)); };\n\
+         export const objects = () => { let o = null; for (;;) o = { o, a: 1, b: 2 }; };\n\
+         export const strings = () => { const a = []; for (let i = 0; ; i++) a.push(('x' + i).repeat(1000) + i); };\n\
+         export const map = () => { const m = new Map(); for (let i = 0; ; i++) m.set(i, { i }); };\n\
+         export const closures = () => { const a = []; for (;;) { const b = new Array(50); a.push(() => b); } };\n\
+         export const split = () => { const a = []; for (;;) a.push('ab'.repeat(100000).split('')); };\n\
+         export const kept = () => { globalThis.all ??= []; for (;;) globalThis.all.push({}); };\n\
+         export const bigints = () => { const a = []; for (let n = 1n; ; n++) a.push(n << 4000n); };\n\
+         export const json = () => { const a = []; for (;;) a.push(JSON.parse('[' + '{},'.repeat(10000) + '1]')); };\n\
+         export const ok = () => 1;",
+    );
+    for name in
+        ["arrays", "objects", "strings", "map", "closures", "split", "kept", "bigints", "json"]
+    {
+        let reply = bench.call(name, &[]);
+        let text = format!(
+            "-ERR function '{name}' used more than {} bytes of heap and was stopped; nothing was written (setting: function-heap-limit-bytes)\r\n",
+            48 << 20
+        );
+        assert_eq!(reply, text);
+        assert_eq!(bench.call("ok", &[]), ":1\r\n");
+    }
+    assert_eq!(bench.runtime.stats().heap_limit_hits, 9);
+}
+
+#[test]
+fn buffers_have_their_own_limit() {
+    // It is a catchable RangeError; freed buffers count no more.
+    let limits = Limits { array_buffer_bytes: 10 << 20, call_ms: 5000, ..Limits::default() };
+    let mut bench = Bench::with(limits);
+    bench.add(
+        "t",
+        "export const big = () => new Uint8Array(11 << 20).length;\n\
+         export const many = () => { const a = []; for (;;) a.push(new Uint8Array(1 << 20)); };\n\
+         export const fine = () => new Uint8Array(9 << 20).length;",
+    );
+    for name in ["big", "many"] {
+        assert!(bench.call(name, &[]).contains("Array buffer allocation failed"));
+    }
+    for _ in 0..5 {
+        assert_eq!(bench.call("fine", &[]), format!(":{}\r\n", 9 << 20));
+    }
+}
+
+#[test]
+fn a_modules_top_level_is_bounded_too() {
+    // A library that never ends, or fills the heap, is refused; others go on.
+    let mut bench = quick();
+    bench.add("fine", "export const ok = () => 1;");
+    let error = bench.try_add("t", "export const f = () => 1; for (;;);").unwrap_err().to_string();
+    assert!(error.contains("its top level ran longer than 50 ms"), "{error}");
+    let error = bench
+        .try_add("t", "export const f = () => 1; Promise.resolve().then(() => { for (;;); });")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("its top level ran longer than 50 ms"), "{error}");
+    assert_eq!(bench.call("ok", &[]), ":1\r\n");
+    assert_eq!(bench.call("f", &[]), "-ERR Function not found\r\n");
+}
+
+#[test]
+fn limits_change_while_it_runs() {
+    // CONFIG SET on a running server: shorter and longer times, a larger heap.
+    let mut bench = quick();
+    bench.add(
+        "t",
+        "export const spin = () => { const end = 3e7; let x = 0; for (let i = 0; i < end; i++) x += i % 7; return 1; };\n\
+         export const stuck = () => { for (;;); };\n\
+         export const fill = () => { const a = []; for (let i = 0; i < 2e6; i++) a.push({ i }); return a.length; };",
+    );
+    assert!(bench.call("stuck", &[]).contains("longer than 20 ms"));
+    let limits = Limits { call_ms: 30_000, heap_bytes: 64 << 20, ..Limits::default() };
+    bench.runtime.set_limits(limits.clone());
+    assert_eq!(bench.call("spin", &[]), ":1\r\n");
+    assert!(bench.call("fill", &[]).contains("bytes of heap"));
+    bench.runtime.set_limits(Limits { heap_bytes: 512 << 20, ..limits });
+    assert_eq!(bench.call("fill", &[]), ":2000000\r\n");
+    bench.runtime.set_limits(Limits { call_ms: 10, ..Limits::default() });
+    assert!(bench.call("stuck", &[]).contains("longer than 10 ms"));
+}
+
+#[test]
+fn contexts_are_kept_for_the_tenants_used_last() {
+    // More tenants than contexts: all are served, and module variables may vanish.
+    let mut bench = Bench::with(Limits { contexts: 3, ..Limits::default() });
+    let source = b"#!js name=t\nlet n = 0; export const f = (db) => [++n, db.text('who')];";
+    let tenants: Vec<_> = (0..8)
+        .map(|number| {
+            let mut arena = common::Arena::new();
+            arena.put(b"who", format!("{number}").as_bytes(), 0);
+            let tenant = bench.runtime.open_tenant(arena.mapping());
+            let library = bench.runtime.load(tenant, source).unwrap();
+            bench.runtime.install(tenant, &library, source).unwrap();
+            tenant
+        })
+        .collect();
+    for _ in 0..2 {
+        for (number, &tenant) in tenants.iter().enumerate() {
+            bench.tenant = tenant;
+            assert_eq!(bench.call("f", &[]), format!("*2\r\n:1\r\n$1\r\n{number}\r\n"));
+            assert_eq!(bench.call("f", &[]), format!("*2\r\n:2\r\n$1\r\n{number}\r\n"));
+        }
+    }
+    assert_eq!(bench.runtime.stats().contexts, 3);
+}
+
+#[test]
+fn another_thread_sees_what_runs() {
+    // FUNCTION STATS from outside while a function is running.
+    let mut bench = Bench::with(Limits { call_ms: 200, ..Limits::default() });
+    bench.add("t", "export const stuck = () => { for (;;); };");
+    let handle = bench.runtime.running();
+    assert_eq!(handle.get(), None);
+    let other = handle.clone();
+    let watcher = std::thread::spawn(move || {
+        (0..10_000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            other.get().filter(|running| !running.since.is_zero())
+        })
+    });
+    bench.call("stuck", &[]);
+    let running = watcher.join().unwrap().expect("the watcher saw the call");
+    assert_eq!((running.library.as_str(), running.function.as_str()), ("t", "stuck"));
+    assert_eq!(handle.get(), None);
+}

@@ -1,0 +1,171 @@
+//! Every type of result in both protocols, and results that cannot be.
+
+mod common;
+
+use common::Bench;
+use nigh_js::{Call, Limits};
+
+/// Expression, RESP2, RESP3.
+const RESULTS: &[(&str, &str, &str)] = &[
+    ("undefined", "$-1\r\n", "_\r\n"),
+    ("null", "$-1\r\n", "_\r\n"),
+    ("true", ":1\r\n", "#t\r\n"),
+    ("false", ":0\r\n", "#f\r\n"),
+    ("0", ":0\r\n", ":0\r\n"),
+    ("-0", ":0\r\n", ":0\r\n"),
+    ("7", ":7\r\n", ":7\r\n"),
+    ("-7", ":-7\r\n", ":-7\r\n"),
+    ("2147483647", ":2147483647\r\n", ":2147483647\r\n"),
+    ("-2147483648", ":-2147483648\r\n", ":-2147483648\r\n"),
+    ("9007199254740991", ":9007199254740991\r\n", ":9007199254740991\r\n"),
+    ("1.5", "$3\r\n1.5\r\n", ",1.5\r\n"),
+    ("1e300", "$6\r\n1e+300\r\n", ",1e+300\r\n"),
+    ("Infinity", "$3\r\ninf\r\n", ",inf\r\n"),
+    ("-Infinity", "$4\r\n-inf\r\n", ",-inf\r\n"),
+    ("NaN", "$3\r\nnan\r\n", ",nan\r\n"),
+    ("12345678901234567890n", "$20\r\n12345678901234567890\r\n", "(12345678901234567890\r\n"),
+    ("''", "$0\r\n\r\n", "$0\r\n\r\n"),
+    ("'abc'", "$3\r\nabc\r\n", "$3\r\nabc\r\n"),
+    ("'h\\u00e9'", "$3\r\nhé\r\n", "$3\r\nhé\r\n"),
+    ("'\\u20ac\\u{1f600}'", "$7\r\n€😀\r\n", "$7\r\n€😀\r\n"),
+    ("'123456789\\u00e9'", "$11\r\n123456789é\r\n", "$11\r\n123456789é\r\n"),
+    ("'\\ud800'", "$3\r\n\u{fffd}\r\n", "$3\r\n\u{fffd}\r\n"),
+    ("new Uint8Array([65, 66])", "$2\r\nAB\r\n", "$2\r\nAB\r\n"),
+    ("new Uint8Array([65, 66, 67]).subarray(1)", "$2\r\nBC\r\n", "$2\r\nBC\r\n"),
+    ("new Uint16Array([0x4241])", "$2\r\nAB\r\n", "$2\r\nAB\r\n"),
+    ("new DataView(new ArrayBuffer(0))", "$0\r\n\r\n", "$0\r\n\r\n"),
+    ("new Uint8Array([65]).buffer", "$1\r\nA\r\n", "$1\r\nA\r\n"),
+    ("[]", "*0\r\n", "*0\r\n"),
+    (
+        "[1, 'a', [null]]",
+        "*3\r\n:1\r\n$1\r\na\r\n*1\r\n$-1\r\n",
+        "*3\r\n:1\r\n$1\r\na\r\n*1\r\n_\r\n",
+    ),
+    ("[ , 1]", "*2\r\n$-1\r\n:1\r\n", "*2\r\n_\r\n:1\r\n"),
+    (
+        "({a: 1, b: true})",
+        "*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n:1\r\n",
+        "%2\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n#t\r\n",
+    ),
+    ("({})", "*0\r\n", "%0\r\n"),
+    ("Object.create(null)", "*0\r\n", "%0\r\n"),
+    ("({a: 1, toJSON() { return 2; }, b: 3}).a", ":1\r\n", ":1\r\n"),
+    (
+        "new Map([[1, 'x'], ['y', [2]]])",
+        "*4\r\n:1\r\n$1\r\nx\r\n$1\r\ny\r\n*1\r\n:2\r\n",
+        "%2\r\n:1\r\n$1\r\nx\r\n$1\r\ny\r\n*1\r\n:2\r\n",
+    ),
+    ("new Set([1, 2])", "*2\r\n:1\r\n:2\r\n", "~2\r\n:1\r\n:2\r\n"),
+    ("db.get('k')", "$5\r\nvalue\r\n", "$5\r\nvalue\r\n"),
+    ("Promise.resolve(3)", ":3\r\n", ":3\r\n"),
+    ("[Promise.resolve(3)]", "*1\r\n:3\r\n", "*1\r\n:3\r\n"),
+];
+
+#[test]
+fn every_type_of_result_has_its_reply_in_both_protocols() {
+    // One function per row of the table, called in RESP2 and RESP3.
+    let functions: Vec<String> = RESULTS
+        .iter()
+        .enumerate()
+        .map(|(n, (expression, ..))| format!("export function f{n}(db) {{ return {expression}; }}"))
+        .collect();
+    let mut bench = Bench::of(&functions.join("\n"));
+    bench.put("k", "value");
+    for (n, (expression, resp2, resp3)) in RESULTS.iter().enumerate() {
+        let name = format!("f{n}");
+        assert_eq!(bench.call(&name, &[]), *resp2, "RESP2 of {expression}");
+        assert_eq!(bench.call3(&name, &[]), *resp3, "RESP3 of {expression}");
+    }
+}
+
+#[test]
+fn what_has_no_reply_is_an_error_that_says_so() {
+    // Functions, symbols, instances of classes, cycles: named, and nothing of the reply is sent.
+    let mut bench = Bench::of(
+        "class C {}\n\
+         export const fn = () => [1, () => 1];\n\
+         export const sym = () => Symbol('x');\n\
+         export const date = () => new Date(0);\n\
+         export const inst = () => new C();\n\
+         export const cycle = () => { const a = []; a.push(a); return a; };\n\
+         export const shrink = () => { const m = new Map(); m.set(1, { get a() { m.delete(2); return 1; } }); m.set(2, 2); return m; };\n\
+         export const grow = () => { const s = new Set(); s.add({ get a() { s.add(3); return 1; } }); return s; };\n\
+         export const ok = () => 1;",
+    );
+    let mut expect = |name: &str, text: &str| {
+        let reply = bench.call(name, &[]);
+        assert!(reply.starts_with("-ERR ") && reply.contains(text), "{name}: {reply}");
+        assert_eq!(bench.call("ok", &[]), ":1\r\n");
+    };
+    expect("fn", "cannot hold a function");
+    expect("sym", "cannot hold a symbol");
+    expect("date", "no instance of another class");
+    expect("inst", "no instance of another class");
+    expect("cycle", "nested deeper than 32 (setting: function-result-depth)");
+    expect("shrink", "changed while it was being encoded");
+    expect("grow", "changed while it was being encoded");
+}
+
+#[test]
+fn a_result_has_a_longest_length() {
+    // The limit holds for strings, bytes and many small elements alike.
+    let limits = Limits { result_bytes: 1000, ..Limits::default() };
+    let mut bench = Bench::with(limits);
+    bench.add(
+        "t",
+        "export const text = (db, [n]) => 'x'.repeat(Number(n));\n\
+         export const wide = () => '\\u20ac'.repeat(400);\n\
+         export const bytes = () => new Uint8Array(1001);\n\
+         export const many = () => new Array(1e9);\n\
+         export const deep = () => { let a = []; for (let i = 0; i < 10; i++) a = [a, a]; return a; };",
+    );
+    assert!(bench.call("text", &["900"]).starts_with("$900\r\nxxx"));
+    for (name, args) in [
+        ("text", &["1001"] as &[&str]),
+        ("wide", &[]),
+        ("bytes", &[]),
+        ("many", &[]),
+        ("deep", &[]),
+    ] {
+        let reply = bench.call(name, args);
+        let text = "longer than 1000 bytes (setting: function-result-limit-bytes)";
+        assert!(reply.starts_with("-ERR") && reply.contains(text), "{name}: {reply}");
+    }
+}
+
+#[test]
+fn large_results_come_whole_and_in_order() {
+    // More than the response gathers before it is flushed: several entries, no reply lost.
+    let mut bench = Bench::of("export const big = (db, [c, n]) => c.repeat(Number(n));");
+    let letters = [b"a", b"b", b"c", b"d", b"e", b"f"];
+    let size = 5 << 20;
+    let number = size.to_string();
+    let args: Vec<[&[u8]; 2]> =
+        letters.iter().map(|letter| [letter.as_slice(), number.as_bytes()]).collect();
+    let calls: Vec<Call<'_>> =
+        args.iter().map(|args| Call { function: b"big", args, ..Call::default() }).collect();
+    for (reply, letter) in bench.run(&calls).iter().zip(letters) {
+        let head = format!("${size}\r\n");
+        assert!(reply.starts_with(&head) && reply.len() == head.len() + size + 2);
+        assert_eq!(reply.as_bytes()[head.len() + size - 1], letter[0]);
+    }
+}
+
+#[test]
+fn arguments_are_text_or_bytes() {
+    // Valid UTF-8 becomes a string, anything else a Uint8Array, in keys and arguments.
+    let mut bench = Bench::of(
+        "export const kinds = (db, args, keys) => [...args, ...keys].map((a) =>\n\
+           typeof a === 'string' ? `text ${a.length}` : `${a.constructor.name} ${a.length}`);",
+    );
+    let call = Call {
+        function: b"kinds",
+        args: &[b"", "h\u{e9}".as_bytes(), b"\xff\xfe", b"12345678", b"\xc3"],
+        keys: &[b"k", b"\x80"],
+        ..Call::default()
+    };
+    let expected =
+        ["text 0", "text 2", "Uint8Array 2", "text 8", "Uint8Array 1", "text 1", "Uint8Array 1"];
+    let expected: String = expected.iter().map(|e| format!("${}\r\n{e}\r\n", e.len())).collect();
+    assert_eq!(bench.run(&[call]), [format!("*7\r\n{expected}")]);
+}

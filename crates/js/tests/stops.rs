@@ -1,0 +1,156 @@
+//! Calls ended from other threads, and libraries that end or fail while a context is made.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::{Bench, call};
+use nigh_js::{Handle, Limits, Reason};
+
+fn patient() -> Bench {
+    Bench::with(Limits { call_ms: 60_000, ..Limits::default() })
+}
+
+/// Ends the next call that runs, from another thread; the name of its function.
+fn end_next(handle: Handle, reason: Reason) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        loop {
+            // Not before it runs: a shutdown lasts, so that nothing would ever run then.
+            if handle.get().is_some()
+                && let Some(running) = handle.terminate(reason)
+            {
+                return running.function;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
+}
+
+#[test]
+fn function_kill_ends_the_call_that_runs() {
+    // A loop without end, long before its time limit; it wrote nothing, and the next call is fine.
+    let mut bench = patient();
+    bench.add(
+        "t",
+        "export const stuck = (db) => { db.set('k', 1); for (;;); };\n\
+         export const ok = () => 1;",
+    );
+    let handle = bench.runtime.running();
+    assert_eq!(handle.terminate(Reason::Kill), None);
+    let killer = end_next(handle.clone(), Reason::Kill);
+    let replies = bench.run(&[call("stuck"), call("ok")]);
+    let killed = "-ERR Script killed by user with FUNCTION KILL.\r\n";
+    assert_eq!(killer.join().unwrap(), "stuck");
+    assert_eq!(replies, [killed, ":1\r\n"]);
+    assert_eq!(bench.world.arena.text("k"), None);
+    assert_eq!(bench.runtime.stats().kills, 1);
+    assert_eq!(bench.call("ok", &[]), ":1\r\n");
+}
+
+#[test]
+fn a_kill_never_hits_another_call() {
+    // Short calls under a shower of kills: no function dies more often than a kill named it.
+    let mut bench = patient();
+    bench.add(
+        "t",
+        "const spin = (n) => { let x = 0; for (let i = 0; i < n; i++) x += Math.sqrt(i); return x > 0; };\n\
+         export const a = () => spin(30000) ? 1 : 0;\n\
+         export const b = () => spin(3000) ? 2 : 0;",
+    );
+    let handle = bench.runtime.running();
+    let done = AtomicBool::new(false);
+    let (mut named, mut died, mut ended) = ([0, 0], [0, 0], [0, 0]);
+    std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            let mut named = [0, 0];
+            while !done.load(Ordering::Relaxed) {
+                if let Some(running) = handle.terminate(Reason::Kill) {
+                    named[usize::from(running.function == "b")] += 1;
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            }
+            named
+        });
+        for _ in 0..150 {
+            let replies = bench.run(&[call("a"), call("b"), call("a"), call("b")]);
+            for (index, reply) in replies.iter().enumerate() {
+                if *reply == [":1\r\n", ":2\r\n"][index % 2] {
+                    ended[index % 2] += 1;
+                } else {
+                    assert_eq!(reply, "-ERR Script killed by user with FUNCTION KILL.\r\n");
+                    died[index % 2] += 1;
+                }
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        named = killer.join().unwrap();
+    });
+    assert!(died[0] > 0 && ended[0] > 0, "{died:?} died, {ended:?} ended");
+    assert!(died[0] <= named[0] && died[1] <= named[1], "{died:?} died, {named:?} were named");
+}
+
+#[test]
+fn a_shutdown_ends_the_running_call_and_starts_no_other() {
+    // SIGTERM while a batch runs: the loop ends at once, and what waits behind it is told why.
+    let mut bench = patient();
+    bench.add("t", "export const stuck = () => { for (;;); };\nexport const ok = () => 1;");
+    let stopper = end_next(bench.runtime.running(), Reason::Shutdown);
+    let replies = bench.run(&[call("stuck"), call("ok"), call("stuck")]);
+    assert_eq!(stopper.join().unwrap(), "stuck");
+    let closing = |what: &str| format!("-ERR the server is shutting down: function {what}\r\n");
+    assert_eq!(
+        replies,
+        [
+            closing("'stuck' was stopped; nothing was written"),
+            closing("'ok' was not started"),
+            closing("'stuck' was not started")
+        ]
+    );
+    assert_eq!(bench.call("ok", &[]), closing("'ok' was not started"));
+}
+
+#[test]
+fn each_library_that_does_not_start_has_its_own_reason() {
+    // One throws, two never end, all because of what another one did to the globals; the rest works.
+    let mut bench = Bench::with(Limits { call_ms: 20, ..Limits::default() });
+    bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
+    bench.add(
+        "b",
+        "if (globalThis.spoilt) throw new Error('b is spoilt'); export const fb = () => 1;",
+    );
+    bench.add("c", "if (globalThis.spoilt) for (;;); export const fc = () => 1;");
+    bench.add("d", "if (globalThis.spoilt) for (;;); export const fd = () => 1;");
+    bench.add("e", "export const fe = () => 'e';");
+    let replies = bench.run(&[call("fa"), call("fb"), call("fc"), call("fd"), call("fe")]);
+    let slow = "its top level ran longer than 50 ms and was stopped; nothing was written (setting: function-time-limit-ms)";
+    assert_eq!(
+        replies,
+        [
+            "$1\r\na\r\n".to_owned(),
+            "-ERR library 'b' does not start: Error: b is spoilt (line 2, column 30)\r\n"
+                .to_owned(),
+            format!("-ERR library 'c' does not start: {slow}\r\n"),
+            format!("-ERR library 'd' does not start: {slow}\r\n"),
+            "$1\r\ne\r\n".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn libraries_that_never_start_cost_a_bounded_time() {
+    // A tenant full of them: after some the rest is not tried, and what was well before them works.
+    let mut bench = Bench::with(Limits { call_ms: 20, ..Limits::default() });
+    bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
+    for n in 0..8 {
+        let body = format!("if (globalThis.spoilt) for (;;); export const f{n} = () => 1;");
+        bench.add(&format!("b{n}"), &body);
+    }
+    assert_eq!(bench.call("fa", &[]), "$1\r\na\r\n");
+    assert!(bench.call("f2", &[]).contains("ran longer than 50 ms"));
+    assert_eq!(
+        bench.call("f3", &[]),
+        "-ERR library 'b3' does not start: other libraries of this tenant took too long or too much memory\r\n"
+    );
+    assert_eq!(bench.runtime.stats().timeouts, 3);
+}

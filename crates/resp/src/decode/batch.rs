@@ -1,0 +1,206 @@
+//! The commands that one call of the decoder found: flat, reusable, without a copy of arguments.
+//!
+//! ```text
+//! commands  (first, argc) (first, argc) …
+//! ranges     └─> (start, len) (start, len) …
+//!                  └─> the input buffer, or `side` for what had to be unescaped or copied
+//! ```
+//!
+//! 1. A range is valid for the buffer that it was decoded from, until its bytes are dropped.
+//! 2. Starts have 31 bits; the top bit says that the bytes lie in `side`.
+
+/// Top bit of a start: the bytes are in the batch's side buffer.
+const SIDE: u32 = 1 << 31;
+/// Ranges that `clear` keeps room for: a batch that was once large gives its memory back.
+const KEEP_RANGES: usize = 64 << 10;
+/// Bytes of the side buffer that `clear` keeps room for.
+const KEEP_SIDE_BYTES: usize = 256 << 10;
+
+/// Where one argument lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    start: u32,
+    len: u32,
+}
+
+impl Range {
+    /// A range of the input buffer. The decoder bounds both numbers by 2^31.
+    #[inline(always)]
+    pub(super) fn input(start: usize, len: usize) -> Self {
+        Self { start: narrow(start), len: narrow(len) }
+    }
+
+    /// A range of the side buffer.
+    pub(super) fn side(start: usize, len: usize) -> Self {
+        Self { start: narrow(start) | SIDE, len: narrow(len) }
+    }
+
+    /// Moves a range of the input buffer towards its start, when leading bytes are dropped.
+    pub(super) fn shift(&mut self, dropped: usize) {
+        if self.start & SIDE == 0 {
+            self.start = self.start.saturating_sub(narrow(dropped));
+        }
+    }
+}
+
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "buffers are bounded by 2^31 bytes")]
+fn narrow(number: usize) -> u32 {
+    debug_assert!(number < SIDE as usize);
+    number as u32
+}
+
+/// A command: its ranges.
+#[derive(Debug, Clone, Copy)]
+struct Command {
+    first: u32,
+    argc: u32,
+}
+
+/// The batch can't hold more: its side buffer would pass 2^31 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the commands queued at once exceed 2 GiB: run fewer at a time")]
+pub struct BatchFull;
+
+/// Decoded commands. Meant to be reused: `clear` keeps the memory.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(super) ranges: Vec<Range>,
+    commands: Vec<Command>,
+    pub(super) side: Vec<u8>,
+}
+
+impl Batch {
+    /// An empty batch, without memory yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Commands held.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether no command is held.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Forgets all commands and keeps a bounded amount of memory for the next ones.
+    pub fn clear(&mut self) {
+        self.ranges.clear();
+        self.ranges.shrink_to(KEEP_RANGES);
+        self.commands.clear();
+        self.commands.shrink_to(KEEP_RANGES);
+        self.side.clear();
+        self.side.shrink_to(KEEP_SIDE_BYTES);
+    }
+
+    /// The arguments of command `index`, its name first; none if there is no such command.
+    #[inline]
+    pub fn args(&self, index: usize) -> Args<'_> {
+        let ranges = self.commands.get(index).and_then(|command| {
+            let first = command.first as usize;
+            self.ranges.get(first..first + command.argc as usize)
+        });
+        Args { ranges: ranges.unwrap_or(&[]), side: &self.side }
+    }
+
+    /// Appends a command whose arguments are copied, such as one queued by MULTI: it stays valid
+    /// whatever happens to the input buffer.
+    ///
+    /// # Errors
+    /// [`BatchFull`] if the copies would pass 2 GiB; the batch is unchanged then.
+    pub fn push<'a>(&mut self, args: impl IntoIterator<Item = &'a [u8]>) -> Result<(), BatchFull> {
+        let (first, side) = (self.ranges.len(), self.side.len());
+        for arg in args {
+            let start = self.side.len();
+            if start + arg.len() >= SIDE as usize {
+                self.ranges.truncate(first);
+                self.side.truncate(side);
+                return Err(BatchFull);
+            }
+            self.side.extend_from_slice(arg);
+            self.ranges.push(Range::side(start, arg.len()));
+        }
+        self.close(first);
+        Ok(())
+    }
+
+    /// Forgets the ranges of a command that turned out wrong: those after the last command, if any
+    /// was added to the `commands` and `ranges` that were there before.
+    pub(super) fn cut(&mut self, commands: usize, ranges: usize) {
+        let kept = self.commands.get(commands..).and_then(<[Command]>::last);
+        let end = kept.map_or(ranges, |last| (last.first + last.argc) as usize);
+        self.ranges.truncate(end);
+    }
+
+    /// Makes the ranges from `first` on a command.
+    #[inline]
+    pub(super) fn close(&mut self, first: usize) {
+        let argc = narrow(self.ranges.len() - first);
+        self.commands.push(Command { first: narrow(first), argc });
+    }
+}
+
+/// The arguments of one command, the command's name first. Cheap to copy.
+#[derive(Debug, Clone, Copy)]
+pub struct Args<'a> {
+    ranges: &'a [Range],
+    side: &'a [u8],
+}
+
+impl<'a> Args<'a> {
+    /// Number of arguments, the command's name included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Argument `index` (0 is the command's name), in the buffer that was decoded. Empty if there is
+    /// no such argument: check [`Args::len`].
+    #[inline]
+    pub fn get<'b>(&self, buf: &'b [u8], index: usize) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        self.ranges.get(index).map_or(&[], |range| self.bytes(buf, *range))
+    }
+
+    /// All arguments in order.
+    #[inline]
+    pub fn iter<'b>(
+        &self,
+        buf: &'b [u8],
+    ) -> impl ExactSizeIterator<Item = &'b [u8]> + Clone + use<'a, 'b>
+    where
+        'a: 'b,
+    {
+        let args = *self;
+        self.ranges.iter().map(move |range| args.bytes(buf, *range))
+    }
+
+    /// The arguments from `index` on; none if there are fewer.
+    #[inline]
+    pub fn from(&self, index: usize) -> Self {
+        Self { ranges: self.ranges.get(index..).unwrap_or(&[]), side: self.side }
+    }
+
+    #[inline]
+    fn bytes<'b>(&self, buf: &'b [u8], range: Range) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        let start = (range.start & !SIDE) as usize;
+        let source = if range.start & SIDE == 0 { buf } else { self.side };
+        source.get(start..start + range.len as usize).unwrap_or(&[])
+    }
+}

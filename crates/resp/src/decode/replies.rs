@@ -1,0 +1,429 @@
+//! Replies of servers, decoded incrementally from a growing buffer into [`Frame`]s.
+//!
+//! ```text
+//! stack:  array(3 left) > map(1 left) > …      one level for each aggregate that is open
+//! buf:    … +OK | $5 he                        parts that are complete are consumed at once
+//! ```
+//!
+//! 1. No recursion: the stack is a vector, and its depth is bounded.
+//! 2. A claimed length reserves room only for elements that the bytes at hand could encode, so memory
+//!    is bounded by what has really arrived.
+//! 3. One decoder belongs to one connection, whose thread alone calls it.
+
+use super::fault::{ReplyError, ReplyFault};
+use super::number::{integer, short_header};
+use crate::frame::Frame;
+use crate::limits::{Limits, MAX_BULK_BYTES};
+
+/// Bytes of the shortest frame, `_` and CRLF.
+const SHORTEST_FRAME_BYTES: usize = 3;
+/// Elements that a level reserves room for at most before they arrive.
+const RESERVED_ELEMENTS: usize = 1024;
+
+/// An aggregate that is open.
+#[derive(Debug)]
+struct Level {
+    kind: Kind,
+    /// Elements that it still lacks.
+    left: usize,
+    items: Vec<Frame>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Array,
+    Set,
+    Push,
+    Map,
+    Attribute,
+    /// The value that these attributes describe is to come.
+    Described(Vec<(Frame, Frame)>),
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            b'*' => Self::Array,
+            b'~' => Self::Set,
+            b'>' => Self::Push,
+            b'%' => Self::Map,
+            b'|' => Self::Attribute,
+            _ => return None,
+        })
+    }
+
+    fn elements_each(&self) -> usize {
+        if matches!(self, Self::Map | Self::Attribute) { 2 } else { 1 }
+    }
+}
+
+/// What one step of decoding gave.
+enum Step {
+    Incomplete,
+    /// An aggregate was opened.
+    Opened,
+    Whole(Frame),
+}
+
+/// The decoder of one connection's replies.
+#[derive(Debug)]
+pub struct Replies {
+    limits: Limits,
+    /// Next byte to look at.
+    pos: usize,
+    /// Bytes from `pos` on that hold no end of line.
+    scanned: usize,
+    /// Type and length of the bulk whose header is read and whose body isn't here.
+    bulk: Option<(u8, usize)>,
+    stack: Vec<Level>,
+    /// Frames of the reply begun.
+    frames: usize,
+    /// Bytes consumed since the beginning of the connection.
+    consumed: u64,
+    failed: Option<ReplyError>,
+}
+
+impl Replies {
+    /// A decoder at the beginning of a connection's input; see [`Limits::replies`].
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            pos: 0,
+            scanned: 0,
+            bulk: None,
+            stack: Vec::new(),
+            frames: 0,
+            consumed: 0,
+            failed: None,
+        }
+    }
+
+    /// Decodes the next reply of `buf`; `None` if more must arrive. `buf` is all input that wasn't
+    /// consumed (see [`Replies::consume`]), the same as last time but for what has been appended.
+    ///
+    /// # Errors
+    /// A [`ReplyError`]; from then on always the same.
+    pub fn decode(&mut self, buf: &[u8]) -> Result<Option<Frame>, ReplyError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let result = self
+            .frames(buf)
+            .map_err(|fault| ReplyError { offset: self.consumed + self.pos as u64, fault });
+        if let Err(error) = result {
+            self.failed = Some(error);
+            self.stack = Vec::new();
+        }
+        result
+    }
+
+    /// The number of leading bytes that are done with. The caller drops exactly these before it
+    /// decodes again. They may belong to a reply that isn't complete: its parts are kept here.
+    pub fn consume(&mut self) -> usize {
+        let consumed = std::mem::take(&mut self.pos);
+        self.consumed += consumed as u64;
+        consumed
+    }
+
+    /// Whether a reply has begun to arrive and isn't complete.
+    pub fn is_mid_reply(&self) -> bool {
+        !self.stack.is_empty() || self.bulk.is_some() || self.scanned > 0
+    }
+
+    fn frames(&mut self, buf: &[u8]) -> Result<Option<Frame>, ReplyFault> {
+        loop {
+            match self.step(buf)? {
+                Step::Incomplete => return Ok(None),
+                Step::Opened => {}
+                Step::Whole(frame) => {
+                    if let Some(reply) = self.place(frame) {
+                        self.frames = 0;
+                        return Ok(Some(reply));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts a whole frame where it belongs; gives the reply if that completes it.
+    fn place(&mut self, frame: Frame) -> Option<Frame> {
+        let mut frame = frame;
+        while let Some(mut level) = self.stack.pop() {
+            level.items.push(frame);
+            level.left -= 1;
+            if level.left > 0 {
+                self.stack.push(level);
+                return None;
+            }
+            frame = match level.kind {
+                Kind::Array => Frame::Array(level.items),
+                Kind::Set => Frame::Set(level.items),
+                Kind::Push => Frame::Push(level.items),
+                Kind::Map => Frame::Map(pairs(level.items)),
+                Kind::Attribute => {
+                    self.describe(pairs(level.items));
+                    return None;
+                }
+                Kind::Described(attributes) => Frame::Attribute {
+                    attributes,
+                    value: Box::new(level.items.pop().unwrap_or(Frame::Null)),
+                },
+            };
+        }
+        Some(frame)
+    }
+
+    fn describe(&mut self, attributes: Vec<(Frame, Frame)>) {
+        self.stack.push(Level { kind: Kind::Described(attributes), left: 1, items: Vec::new() });
+    }
+
+    /// Reads one frame, or the header of an aggregate.
+    fn step(&mut self, buf: &[u8]) -> Result<Step, ReplyFault> {
+        if let Some((kind, len)) = self.bulk {
+            return self.body(buf, kind, len);
+        }
+        let Some(&kind) = buf.get(self.pos) else {
+            return Ok(Step::Incomplete);
+        };
+        if kind == b'$'
+            && let Some((len, width)) = short_header(buf.get(self.pos..).unwrap_or(&[]), kind)
+            && len as usize <= self.limits.bulk_bytes
+        {
+            self.count()?;
+            self.scanned = 0;
+            self.pos += width;
+            return self.body(buf, kind, len as usize);
+        }
+        if !matches!(
+            kind,
+            b'+' | b'-'
+                | b':'
+                | b'$'
+                | b'*'
+                | b'_'
+                | b','
+                | b'#'
+                | b'('
+                | b'='
+                | b'!'
+                | b'%'
+                | b'~'
+                | b'>'
+                | b'|'
+        ) {
+            return Err(ReplyFault::UnknownType { found: kind });
+        }
+        let Some(len) = find_line(buf, self.pos, &mut self.scanned, self.limits.inline_bytes)?
+        else {
+            return Ok(Step::Incomplete);
+        };
+        let text = buf.get(self.pos + 1..self.pos + len).unwrap_or(&[]);
+        self.count()?;
+        match kind {
+            b'$' | b'=' | b'!' => match bulk_len(kind, text, &self.limits)? {
+                None => self.leaf(len, Frame::Null),
+                Some(bulk) => {
+                    self.pos += len + 2;
+                    self.body(buf, kind, bulk)
+                }
+            },
+            b'*' | b'~' | b'>' | b'%' | b'|' => self.aggregate(buf, kind, text, len),
+            _ => {
+                let frame = scalar(kind, text).ok_or(ReplyFault::InvalidValue { kind })?;
+                self.leaf(len, frame)
+            }
+        }
+    }
+
+    fn leaf(&mut self, line: usize, frame: Frame) -> Result<Step, ReplyFault> {
+        self.pos += line + 2;
+        Ok(Step::Whole(frame))
+    }
+
+    /// Counts a frame towards the reply's limit.
+    fn count(&mut self) -> Result<(), ReplyFault> {
+        self.frames += 1;
+        if self.frames > self.limits.frames {
+            return Err(ReplyFault::TooManyFrames { limit: self.limits.frames });
+        }
+        Ok(())
+    }
+
+    /// Reads the body of a bulk whose header is read.
+    fn body(&mut self, buf: &[u8], kind: u8, len: usize) -> Result<Step, ReplyFault> {
+        let rest = buf.get(self.pos..).unwrap_or(&[]);
+        let Some((body, end)) = rest.split_at_checked(len).filter(|(_, end)| end.len() >= 2) else {
+            self.bulk = Some((kind, len));
+            return Ok(Step::Incomplete);
+        };
+        self.bulk = None;
+        if !end.starts_with(b"\r\n") {
+            return Err(ReplyFault::MissingEnd { kind });
+        }
+        let frame = match (kind, body) {
+            (b'$', _) => Frame::Bulk(body.to_vec()),
+            (b'!', _) => Frame::BlobError(body.to_vec()),
+            (_, [a, b, c, b':', text @ ..]) => {
+                Frame::Verbatim { format: [*a, *b, *c], text: text.to_vec() }
+            }
+            _ => return Err(ReplyFault::InvalidValue { kind }),
+        };
+        self.pos += len + 2;
+        Ok(Step::Whole(frame))
+    }
+
+    /// Opens an aggregate, or gives it whole if it is empty.
+    fn aggregate(
+        &mut self,
+        buf: &[u8],
+        byte: u8,
+        text: &[u8],
+        line: usize,
+    ) -> Result<Step, ReplyFault> {
+        let Some(kind) = Kind::of(byte) else {
+            return Err(ReplyFault::UnknownType { found: byte });
+        };
+        let Some(len) = array_len(byte, text, &self.limits)? else {
+            return self.leaf(line, Frame::NullArray);
+        };
+        if self.stack.len() >= self.limits.nesting {
+            return Err(ReplyFault::TooDeep { limit: self.limits.nesting });
+        }
+        self.pos += line + 2;
+        let left = len * kind.elements_each();
+        if left == 0 {
+            let empty = match kind {
+                Kind::Array => Frame::Array(Vec::new()),
+                Kind::Set => Frame::Set(Vec::new()),
+                Kind::Push => Frame::Push(Vec::new()),
+                Kind::Map => Frame::Map(Vec::new()),
+                Kind::Attribute | Kind::Described(_) => {
+                    self.describe(Vec::new());
+                    return Ok(Step::Opened);
+                }
+            };
+            return Ok(Step::Whole(empty));
+        }
+        let possible = buf.len().saturating_sub(self.pos) / SHORTEST_FRAME_BYTES;
+        let items = Vec::with_capacity(left.min(possible).min(RESERVED_ELEMENTS));
+        self.stack.push(Level { kind, left, items });
+        Ok(Step::Opened)
+    }
+}
+
+fn pairs(items: Vec<Frame>) -> Vec<(Frame, Frame)> {
+    let mut pairs = Vec::with_capacity(items.len() / 2);
+    let mut items = items.into_iter();
+    while let (Some(key), Some(value)) = (items.next(), items.next()) {
+        pairs.push((key, value));
+    }
+    pairs
+}
+
+/// The value of a frame that is one line.
+fn scalar(kind: u8, text: &[u8]) -> Option<Frame> {
+    Some(match (kind, text) {
+        (b'+', _) => Frame::Simple(text.to_vec()),
+        (b'-', _) => Frame::Error(text.to_vec()),
+        (b':', _) => Frame::Integer(integer(text.strip_prefix(b"+").unwrap_or(text))?),
+        (b'_', []) => Frame::Null,
+        (b'#', [b't']) => Frame::Boolean(true),
+        (b'#', [b'f']) => Frame::Boolean(false),
+        (b',', _) => Frame::Double(double(text)?),
+        (b'(', _) => {
+            let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+            let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+            valid.then(|| Frame::BigNumber(text.to_vec()))?
+        }
+        _ => return None,
+    })
+}
+
+fn double(text: &[u8]) -> Option<f64> {
+    match text {
+        b"inf" | b"+inf" => return Some(f64::INFINITY),
+        b"-inf" => return Some(f64::NEG_INFINITY),
+        b"nan" | b"-nan" => return Some(f64::NAN),
+        _ => {}
+    }
+    let plain =
+        |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+    text.iter().all(plain).then_some(())?;
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Finds the CRLF of the line at `pos`, where it wasn't looked for yet; gives the line's length with
+/// its type and without CRLF.
+pub(super) fn find_line(
+    buf: &[u8],
+    pos: usize,
+    scanned: &mut usize,
+    limit: usize,
+) -> Result<Option<usize>, ReplyFault> {
+    let to = buf.len().min(pos.saturating_add(limit).saturating_add(1));
+    let unseen = buf.get(pos + *scanned..to).unwrap_or(&[]);
+    let Some(found) = memchr::memchr(b'\r', unseen) else {
+        *scanned += unseen.len();
+        if *scanned > limit {
+            return Err(ReplyFault::LineTooLong { limit });
+        }
+        return Ok(None);
+    };
+    let len = *scanned + found;
+    match buf.get(pos + len + 1) {
+        None => {
+            *scanned = len;
+            Ok(None)
+        }
+        Some(b'\n') => {
+            *scanned = 0;
+            Ok(Some(len))
+        }
+        Some(_) => Err(ReplyFault::MissingEnd { kind: buf.get(pos).copied().unwrap_or(b'+') }),
+    }
+}
+
+/// The length in the header of a bulk; `None` for RESP2's null.
+pub(super) fn bulk_len(
+    kind: u8,
+    text: &[u8],
+    limits: &Limits,
+) -> Result<Option<usize>, ReplyFault> {
+    let limit = limits.bulk_bytes.min(MAX_BULK_BYTES);
+    match length(kind, text)? {
+        None if kind == b'$' => Ok(None),
+        None => Err(ReplyFault::InvalidLength { kind }),
+        Some(len) => match usize::try_from(len) {
+            Ok(bytes) if bytes <= limit => Ok(Some(bytes)),
+            _ => Err(ReplyFault::BulkTooLong { len, limit }),
+        },
+    }
+}
+
+/// The length in the header of an aggregate, in elements or pairs; `None` for RESP2's null.
+pub(super) fn array_len(
+    kind: u8,
+    text: &[u8],
+    limits: &Limits,
+) -> Result<Option<usize>, ReplyFault> {
+    match length(kind, text)? {
+        None if kind == b'*' => Ok(None),
+        None => Err(ReplyFault::InvalidLength { kind }),
+        Some(len) => match usize::try_from(len) {
+            Ok(count) if count <= limits.array_len.min(usize::MAX / 4) => Ok(Some(count)),
+            _ => Err(ReplyFault::ArrayTooLong { len, limit: limits.array_len }),
+        },
+    }
+}
+
+/// A length, or `None` for −1.
+fn length(kind: u8, text: &[u8]) -> Result<Option<u64>, ReplyFault> {
+    if text == b"?" {
+        return Err(ReplyFault::Streamed { kind });
+    }
+    match integer(text) {
+        Some(-1) => Ok(None),
+        Some(len) => u64::try_from(len).map(Some).map_err(|_| ReplyFault::InvalidLength { kind }),
+        None => Err(ReplyFault::InvalidLength { kind }),
+    }
+}

@@ -1,0 +1,297 @@
+//! Replies: what the encoders write, the decoder reads back, however it is cut; hostile servers get
+//! an error and no memory.
+
+use nigh_resp::Protocol::{self, Resp2, Resp3};
+use nigh_resp::decode::{Replies, ReplyError, ReplyFault, Skipper, skip_reply};
+use nigh_resp::encode;
+use nigh_resp::frame::Frame;
+use nigh_resp::limits::{self, Limits};
+use proptest::prelude::*;
+
+/// Feeds `input` in pieces of the given lengths (the last one repeats), consuming after each.
+fn feed(input: &[u8], pieces: &[usize]) -> (Vec<Frame>, Option<ReplyError>) {
+    let mut decoder = Replies::new(Limits::replies());
+    let (mut buf, mut frames) = (Vec::new(), Vec::new());
+    let mut rest = input;
+    let mut pieces = pieces.iter().copied();
+    let mut last = 1;
+    while !rest.is_empty() {
+        last = pieces.next().unwrap_or(last).max(1);
+        let (piece, after) = rest.split_at(last.min(rest.len()));
+        buf.extend_from_slice(piece);
+        rest = after;
+        loop {
+            match decoder.decode(&buf) {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => return (frames, Some(error)),
+            }
+        }
+        buf.drain(..decoder.consume());
+    }
+    (frames, None)
+}
+
+/// The lengths of the replies in `input`, fed in pieces of one length to a skipper.
+fn skip(input: &[u8], piece: usize) -> (Vec<usize>, Option<ReplyError>) {
+    let mut skipper = Skipper::new(Limits::replies());
+    let (mut buf, mut lengths) = (Vec::new(), Vec::new());
+    for piece in input.chunks(piece) {
+        buf.extend_from_slice(piece);
+        loop {
+            match skipper.skip(&buf) {
+                Ok(Some(len)) => {
+                    lengths.push(len);
+                    buf.drain(..len);
+                }
+                Ok(None) => break,
+                Err(error) => return (lengths, Some(error)),
+            }
+        }
+    }
+    (lengths, None)
+}
+
+fn fault(input: &[u8]) -> ReplyFault {
+    feed(input, &[input.len()]).1.expect("an error").fault
+}
+
+fn encoded(frame: &Frame, protocol: Protocol) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::frame(&mut out, protocol, frame);
+    out
+}
+
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..30)
+}
+
+fn line() -> impl Strategy<Value = Vec<u8>> {
+    text().prop_map(|text| text.into_iter().filter(|byte| !b"\r\n".contains(byte)).collect())
+}
+
+fn leaf() -> impl Strategy<Value = Frame> {
+    prop_oneof![
+        line().prop_map(Frame::Simple),
+        line().prop_map(Frame::Error),
+        any::<i64>().prop_map(Frame::Integer),
+        text().prop_map(Frame::Bulk),
+        Just(Frame::Null),
+        any::<f64>().prop_filter("NaN equals nothing", |n| !n.is_nan()).prop_map(Frame::Double),
+        any::<bool>().prop_map(Frame::Boolean),
+        any::<i128>().prop_map(|number| Frame::BigNumber(number.to_string().into_bytes())),
+        (any::<[u8; 3]>(), text()).prop_map(|(format, text)| Frame::Verbatim { format, text }),
+        text().prop_map(Frame::BlobError),
+    ]
+}
+
+fn any_frame() -> impl Strategy<Value = Frame> {
+    leaf().prop_recursive(5, 60, 6, |inner| {
+        let items = || prop::collection::vec(inner.clone(), 0..6);
+        let pairs = || prop::collection::vec((inner.clone(), inner.clone()), 0..4);
+        prop_oneof![
+            items().prop_map(Frame::Array),
+            items().prop_map(Frame::Set),
+            items().prop_map(Frame::Push),
+            pairs().prop_map(Frame::Map),
+            (pairs(), inner.clone()).prop_map(|(attributes, value)| Frame::Attribute {
+                attributes,
+                value: Box::new(value),
+            }),
+        ]
+    })
+}
+
+proptest! {
+    /// Every frame of RESP3 comes back as it was, cut at random places; the skipper finds its end.
+    #[test]
+    fn frames_survive_any_cut(
+        frames in prop::collection::vec(any_frame(), 1..5),
+        pieces in prop::collection::vec(1usize..40, 1..20),
+    ) {
+        let parts: Vec<Vec<u8>> = frames.iter().map(|frame| encoded(frame, Resp3)).collect();
+        let lengths: Vec<usize> = parts.iter().map(Vec::len).collect();
+        let input = parts.concat();
+        prop_assert_eq!(feed(&input, &pieces), (frames, None));
+        prop_assert_eq!(skip(&input, pieces[0]), (lengths.clone(), None));
+        prop_assert_eq!(skip_reply(&input), Ok(Some(lengths[0])));
+    }
+
+    /// Bytes that look like replies and mostly aren't give the same frames and the same error at the
+    /// same offset, cut or whole.
+    #[test]
+    fn broken_replies_fail_alike_however_cut(
+        input in prop::collection::vec(
+            prop::sample::select(b"*$%~>|+-:_,#(=!0123?tf\r\n\r\n\r\n".to_vec()), 0..80),
+        pieces in prop::collection::vec(1usize..9, 1..10),
+    ) {
+        prop_assert_eq!(
+            format!("{:?}", feed(&input, &pieces)),
+            format!("{:?}", feed(&input, &[input.len()]))
+        );
+        prop_assert_eq!(skip(&input, pieces[0]), skip(&input, usize::MAX));
+    }
+}
+
+/// In RESP2 every type has the form that Redis gives it.
+#[test]
+fn resp2_has_the_forms_of_redis() {
+    let frame = |frame: Frame| String::from_utf8(encoded(&frame, Resp2)).expect("ASCII");
+    assert_eq!(frame(Frame::Null), "$-1\r\n");
+    assert_eq!(frame(Frame::NullArray), "*-1\r\n");
+    assert_eq!(frame(Frame::Boolean(true)), ":1\r\n");
+    assert_eq!(frame(Frame::Boolean(false)), ":0\r\n");
+    assert_eq!(frame(Frame::Double(1.5)), "$3\r\n1.5\r\n");
+    assert_eq!(frame(Frame::BigNumber(b"12".into())), "$2\r\n12\r\n");
+    assert_eq!(frame(Frame::Set(vec![Frame::Integer(1)])), "*1\r\n:1\r\n");
+    assert_eq!(frame(Frame::Push(vec![])), "*0\r\n");
+    let pairs = vec![(Frame::Integer(1), Frame::Integer(2))];
+    assert_eq!(frame(Frame::Map(pairs.clone())), "*2\r\n:1\r\n:2\r\n");
+    let value = Box::new(Frame::Integer(3));
+    assert_eq!(frame(Frame::Attribute { attributes: pairs, value }), ":3\r\n");
+    assert_eq!(frame(Frame::Verbatim { format: *b"txt", text: b"a".into() }), "$1\r\na\r\n");
+    assert_eq!(frame(Frame::BlobError(b"ERR a\nb".into())), "-ERR a b\r\n");
+}
+
+/// No text of a client can break out of its error line.
+#[test]
+fn line_breaks_in_errors_become_spaces() {
+    let mut out = Vec::new();
+    encode::error(&mut out, "ERR a\r\n+OK\nb\r\n\r\n");
+    encode::simple(&mut out, "a\r\nb");
+    assert_eq!(out, b"-ERR a  +OK b\r\n+a  b\r\n");
+}
+
+/// A long value goes out beside the buffer: header, body and end make the same bytes as a bulk.
+#[test]
+fn a_bulk_in_parts_equals_a_bulk() {
+    for len in [0, 9, 10, 99, 100, 12345] {
+        let body = vec![b'x'; len];
+        let (mut whole, mut parts) = (Vec::new(), Vec::new());
+        encode::bulk(&mut whole, &body);
+        encode::bulk_header(&mut parts, len);
+        parts.extend_from_slice(&body);
+        parts.extend_from_slice(encode::CRLF);
+        assert_eq!(whole, parts);
+        assert!(whole.starts_with(format!("${len}\r\n").as_bytes()));
+    }
+}
+
+/// A request built from an iterator that doesn't know its length has the right count.
+#[test]
+fn requests_of_unknown_length_have_the_right_count() {
+    let mut out = b"before".to_vec();
+    encode::request(&mut out, (0..30).filter(|number| number % 2 == 0).map(|n| n.to_string()));
+    assert!(out.starts_with(b"before*15\r\n$1\r\n0\r\n$1\r\n2\r\n"));
+}
+
+/// Doubles have the digits that C's `%.17g` prints; expected texts are printf's.
+#[test]
+fn doubles_print_as_in_c() {
+    for (number, text) in [
+        (0.0, "0"),
+        (-0.0, "-0"),
+        (3.0, "3"),
+        (-1.5, "-1.5"),
+        (0.1, "0.10000000000000001"),
+        (2.1, "2.1000000000000001"),
+        (1e15, "1000000000000000"),
+        (1e16, "10000000000000000"),
+        (1e17, "1e+17"),
+        (123456789012345678.0, "1.2345678901234568e+17"),
+        (1e21, "1e+21"),
+        (1e100, "1e+100"),
+        (0.0001, "0.0001"),
+        (0.00012345, "0.00012344999999999999"),
+        (0.00001, "1.0000000000000001e-05"),
+        (5e-324, "4.9406564584124654e-324"),
+        (f64::MAX, "1.7976931348623157e+308"),
+        (100.5, "100.5"),
+        (9007199254740993.0, "9007199254740992"),
+        (90071992547409930.0, "90071992547409936"),
+        (f64::INFINITY, "inf"),
+        (f64::NEG_INFINITY, "-inf"),
+        (f64::NAN, "nan"),
+    ] {
+        let mut out = Vec::new();
+        encode::format_double(&mut out, number);
+        assert_eq!(String::from_utf8(out).expect("ASCII"), text);
+    }
+}
+
+/// Each way in which a reply can be broken has its own error.
+#[test]
+fn each_fault_is_named() {
+    let deep = b"*1\r\n".repeat(limits::NESTING + 1);
+    let line = [b"+".to_vec(), vec![b'a'; limits::REPLY_LINE_BYTES]].concat();
+    let limit = limits::BULK_BYTES;
+    for (input, expected) in [
+        (b"HTTP/1.1 400\r\n".as_slice(), ReplyFault::UnknownType { found: b'H' }),
+        (b"$x\r\n", ReplyFault::InvalidLength { kind: b'$' }),
+        (b"$-2\r\n", ReplyFault::InvalidLength { kind: b'$' }),
+        (b"=-1\r\n", ReplyFault::InvalidLength { kind: b'=' }),
+        (b"%-1\r\n", ReplyFault::InvalidLength { kind: b'%' }),
+        (b"$536870913\r\n", ReplyFault::BulkTooLong { len: 536_870_913, limit }),
+        (b"$1\r\nabc", ReplyFault::MissingEnd { kind: b'$' }),
+        (b"+a\rb", ReplyFault::MissingEnd { kind: b'+' }),
+        (b":1x\r\n", ReplyFault::InvalidValue { kind: b':' }),
+        (b"#x\r\n", ReplyFault::InvalidValue { kind: b'#' }),
+        (b",1.x\r\n", ReplyFault::InvalidValue { kind: b',' }),
+        (b",infinity\r\n", ReplyFault::InvalidValue { kind: b',' }),
+        (b"(12a\r\n", ReplyFault::InvalidValue { kind: b'(' }),
+        (b"_1\r\n", ReplyFault::InvalidValue { kind: b'_' }),
+        (b"=3\r\ntxt\r\n", ReplyFault::InvalidValue { kind: b'=' }),
+        (b"*?\r\n", ReplyFault::Streamed { kind: b'*' }),
+        (b"$?\r\n", ReplyFault::Streamed { kind: b'$' }),
+        (&deep, ReplyFault::TooDeep { limit: limits::NESTING }),
+        (&line, ReplyFault::LineTooLong { limit: limits::REPLY_LINE_BYTES }),
+        (
+            b"*9223372036854775807\r\n",
+            ReplyFault::ArrayTooLong { len: i64::MAX as u64, limit: limits::REPLY_ARRAY_LEN },
+        ),
+    ] {
+        assert_eq!(fault(input), expected, "{}", input.escape_ascii());
+    }
+}
+
+/// The offset in an error counts from the beginning of the connection, over consumed bytes.
+#[test]
+fn errors_say_where() {
+    let (frames, error) = feed(b"+OK\r\n*2\r\n:1\r\n?", &[3]);
+    assert_eq!(frames, [Frame::Simple(b"OK".into())]);
+    let error = error.expect("an error");
+    assert_eq!(error.offset, 13);
+    assert!(error.to_string().contains("at byte 13"));
+}
+
+/// A reply with too many frames is refused before it fills memory.
+#[test]
+fn the_number_of_frames_is_bounded() {
+    let limits = Limits { frames: 3, ..Limits::replies() };
+    let input = b"*3\r\n:1\r\n:2\r\n:3\r\n";
+    let error = Replies::new(limits).decode(input).expect_err("four frames");
+    assert_eq!(error.fault, ReplyFault::TooManyFrames { limit: 3 });
+    let limits = Limits { frames: 4, ..limits };
+    assert!(matches!(Replies::new(limits).decode(input), Ok(Some(_))));
+}
+
+/// Giant claims without bytes behind them are waited for, without an allocation of their size.
+#[test]
+fn giant_claims_take_no_memory() {
+    for input in [b"*2147483648\r\n".as_slice(), b"%2147483648\r\n", b"$536870912\r\n"] {
+        assert_eq!(feed(input, &[99]), (vec![], None));
+    }
+    assert_eq!(skip(b"*100000000\r\n", 5), (vec![], None));
+}
+
+/// The accessors look through attributes, and tell errors and nulls from values.
+#[test]
+fn frames_are_read_through_attributes() {
+    let inside = |frame: Frame| Frame::Attribute { attributes: vec![], value: Box::new(frame) };
+    assert_eq!(inside(Frame::Bulk(b"a".into())).bytes(), Some(b"a".as_slice()));
+    assert_eq!(inside(Frame::Error(b"ERR".into())).error(), Some(b"ERR".as_slice()));
+    assert_eq!(inside(Frame::Integer(4)).integer(), Some(4));
+    assert_eq!(inside(inside(Frame::Null)).without_attributes(), Frame::Null);
+    assert_eq!(Frame::Set(vec![Frame::Null]).elements(), Some([Frame::Null].as_slice()));
+    assert!(Frame::NullArray.is_null() && !Frame::Integer(0).is_null());
+}

@@ -1,0 +1,170 @@
+//! The FCALLs of a turn, run as one batch: V8 is entered once for all of them.
+//!
+//! 1. Replies are given out in the order of the calls, an error that needs no function in its place.
+//! 2. The time of a batch is shared by its calls: what one of them took, only V8 knows.
+//!
+//! Belongs to the shard's thread.
+
+use crate::connection::{Connection, Pending};
+use crate::dispatch;
+use crate::functions::{self, StoreHost};
+use crate::output::Mark;
+use crate::state::State;
+use crate::work::{Waiting, Work};
+use nigh_js::{Call, UNSTABLE};
+use nigh_resp::Protocol;
+use nigh_store::{BUSY, Store, Turn};
+use std::ops::Range;
+use std::time::Instant;
+
+/// Keys of a call whose records are prefetched: a batch's must fit the second-level cache.
+const PREFETCHED_KEYS: usize = 4;
+
+/// What the calls of a batch answered.
+struct Answers {
+    /// The replies of all calls that ran, one after the other.
+    bytes: Vec<u8>,
+    /// For each FCALL where its reply is in `bytes`, or the error that it has without a function.
+    places: Vec<Result<Range<usize>, &'static str>>,
+    /// Time that each call is charged.
+    each_ns: u64,
+    /// Some found that memory is still to come back for their writes, and have changed nothing.
+    is_busy: bool,
+}
+
+impl Answers {
+    fn says_busy(&self, place: &Range<usize>) -> bool {
+        self.bytes[place.clone()].get(1..).is_some_and(|text| text.starts_with(BUSY.as_bytes()))
+    }
+}
+
+impl Work {
+    /// Runs all FCALLs that wait as one batch, and gives each connection its replies.
+    pub(crate) fn run_functions(&mut self, turn: &Turn<'_>) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let answers = self.call_all(&waiting, turn);
+        self.state.ran_functions = true;
+        for (call, place) in waiting.iter().zip(&answers.places) {
+            let connection = &mut *self.active[call.connection];
+            connection.calls -= 1;
+            let mark = connection.out.mark();
+            if connection.input.next <= call.index {
+                continue; // one before it waits, so this one ran too early: it runs again
+            }
+            if place.as_ref().is_ok_and(|place| answers.bytes[place.clone()] == *UNSTABLE) {
+                connection.input.next = call.index;
+                connection.pending = Pending::Unstable;
+                continue;
+            }
+            if answers.is_busy && place.as_ref().is_ok_and(|place| answers.says_busy(place)) {
+                connection.input.next = call.index;
+                self.wait_for_memory(call.connection);
+                continue;
+            }
+            match place {
+                Ok(range) => {
+                    connection.out.bytes().extend_from_slice(&answers.bytes[range.clone()]);
+                }
+                Err(text) => nigh_resp::encode::error(connection.out.bytes(), text),
+            }
+            count_call(&mut self.state, connection, *call, mark, turn, answers.each_ns);
+            dispatch::finish(&mut connection.client, &mut connection.out, mark);
+            connection.answered();
+        }
+        waiting.clear();
+        self.waiting = waiting;
+    }
+
+    /// Enters the runtime once for all calls.
+    fn call_all(&mut self, waiting: &[Waiting], turn: &Turn<'_>) -> Answers {
+        let mut words: Vec<&[u8]> = Vec::new();
+        let mut ends = Vec::with_capacity(waiting.len());
+        for call in waiting {
+            let input = &self.active[call.connection].input;
+            words.extend(input.batch.args(call.index).iter(input.bytes()));
+            ends.push(words.len());
+        }
+        let mut calls = Vec::with_capacity(waiting.len());
+        let mut errors = Vec::with_capacity(waiting.len());
+        let mut start = 0;
+        for (call, end) in waiting.iter().zip(ends) {
+            let args = &words[start..end];
+            start = end;
+            let key_end = functions::key_end(&self.state.libraries, args);
+            errors.push(key_end.err());
+            if let Ok(key_end) = key_end {
+                let protocol = self.active[call.connection].protocol(call.index);
+                calls.push(Call {
+                    function: args[1],
+                    keys: &args[3..key_end],
+                    args: &args[key_end..],
+                    resp3: protocol == Protocol::Resp3,
+                    read_only: is_read_only(args[0]),
+                    ..Call::default()
+                });
+            }
+        }
+        prefetch(&mut self.state.store, &calls);
+        let began = Instant::now();
+        let mut bytes = Vec::new();
+        let mut ranges = vec![0..0; calls.len()];
+        let mut host = StoreHost { store: &mut self.state.store, turn };
+        let run_turn = functions::run_turn(turn);
+        self.state.runtime.run(self.state.tenant, &calls, run_turn, &mut host, &mut |at, reply| {
+            ranges[at] = bytes.len()..bytes.len() + reply.len();
+            bytes.extend_from_slice(reply);
+        });
+        let is_busy = self.state.store.take_busy() && self.may_wait();
+        let each_ns = began.elapsed().as_nanos() / calls.len().max(1) as u128;
+        let mut ranges = ranges.into_iter();
+        let place = |error: Option<&'static str>| {
+            error.map_or_else(|| Ok(ranges.next().unwrap_or(0..0)), Err)
+        };
+        Answers {
+            places: errors.into_iter().map(place).collect(),
+            bytes,
+            is_busy,
+            each_ns: u64::try_from(each_ns).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Asks for the records of the declared keys, which the functions are about to read: so they count as used.
+fn prefetch(store: &mut Store, calls: &[Call<'_>]) {
+    let keys = calls.iter().flat_map(|call| call.keys.iter().take(PREFETCHED_KEYS));
+    let hashes: Vec<u32> = keys.map(|key| store.hash(key)).collect();
+    hashes.iter().for_each(|hash| store.prefetch_line(*hash));
+    hashes.iter().for_each(|hash| store.prefetch_record(*hash));
+    hashes.iter().for_each(|hash| store.touch(*hash));
+}
+
+/// Whether a word, which is FCALL or FCALL_RO, is the latter.
+fn is_read_only(word: &[u8]) -> bool {
+    word.len() > "fcall".len()
+}
+
+/// Counts a function call, and logs it if it was slow.
+fn count_call(
+    state: &mut State,
+    connection: &mut Connection,
+    call: Waiting,
+    mark: Mark,
+    turn: &Turn<'_>,
+    elapsed_ns: u64,
+) {
+    connection.client.last_row = Some(call.row);
+    state.stats.count_calls(call.row, 1, elapsed_ns);
+    if let Some(text) = connection.out.error_at(mark) {
+        state.stats.rows[usize::from(call.row)].failed += 1;
+        state.stats.count_error(text);
+    }
+    if state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit) {
+        let args = connection.input.batch.args(call.index);
+        let args: Vec<&[u8]> = args.iter(connection.input.bytes()).collect();
+        let (time_s, elapsed_us) = (turn.now_ms / 1000, elapsed_ns / 1000);
+        if let Some(peer) = &connection.peer {
+            connection.client.origin = Some(peer.origin(call.index));
+        }
+        state.shared.slowlog().add(&args, time_s, elapsed_us, &mut connection.client);
+    }
+}

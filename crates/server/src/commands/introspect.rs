@@ -1,0 +1,145 @@
+//! `COMMAND INFO`, `DOCS` and `LIST`, written from the rows.
+
+use super::spec::{CATEGORIES, CommandSpec, Find, KeySpec};
+use super::syntax::Argument;
+use super::{Row, commands, subcommands, table};
+use crate::output::Writer;
+use nigh_store::Reply;
+
+/// One element of the answer to COMMAND and COMMAND INFO.
+pub(crate) fn info(row: Row, out: &mut Writer<'_>) {
+    let spec = &table()[usize::from(row)];
+    let (first, last, step) = spec.key_range();
+    out.array(10);
+    out.bulk(spec.name.as_bytes());
+    out.int(i64::from(spec.arity));
+    set_of_simple(spec.flag_names(), out);
+    out.int(first);
+    out.int(last);
+    out.int(step);
+    let categories = CATEGORIES.iter().filter(|name| spec.in_category(name));
+    let categories: Vec<String> = categories.map(|name| format!("@{name}")).collect();
+    set_of_simple(categories.iter().map(String::as_str), out);
+    let tips: Vec<&str> = spec.tips.split_whitespace().collect();
+    out.set(tips.len());
+    tips.iter().for_each(|tip| out.bulk(tip.as_bytes()));
+    out.set(spec.keys.len());
+    spec.keys.iter().for_each(|key| key_spec(key, out));
+    let subs: Vec<Row> = subcommands(row).map(|(row, _)| row).collect();
+    out.array(subs.len());
+    subs.into_iter().for_each(|sub| info(sub, out));
+}
+
+fn set_of_simple<'a>(names: impl Iterator<Item = &'a str>, out: &mut Writer<'_>) {
+    let names: Vec<&str> = names.collect();
+    out.set(names.len());
+    names.into_iter().for_each(|name| out.simple(name));
+}
+
+fn key_spec(key: &KeySpec, out: &mut Writer<'_>) {
+    out.map(if key.notes.is_empty() { 3 } else { 4 });
+    if !key.notes.is_empty() {
+        out.bulk(b"notes");
+        out.bulk(key.notes.as_bytes());
+    }
+    out.bulk(b"flags");
+    set_of_simple(key.flags.split(' '), out);
+    out.bulk(b"begin_search");
+    out.map(2);
+    out.bulk(b"type");
+    out.bulk(b"index");
+    out.bulk(b"spec");
+    out.map(1);
+    out.bulk(b"index");
+    out.int(i64::from(key.begin));
+    out.bulk(b"find_keys");
+    out.map(2);
+    out.bulk(b"type");
+    let fields: [(&str, i64); 3] = match key.find {
+        Find::Range { last, step } => {
+            out.bulk(b"range");
+            [("lastkey", i64::from(last)), ("keystep", i64::from(step)), ("limit", 0)]
+        }
+        Find::Counted => {
+            out.bulk(b"keynum");
+            [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]
+        }
+    };
+    out.bulk(b"spec");
+    out.map(fields.len());
+    for (name, value) in fields {
+        out.bulk(name.as_bytes());
+        out.int(value);
+    }
+}
+
+/// One pair of the answer to COMMAND DOCS: name and documentation.
+pub(crate) fn docs(row: Row, out: &mut Writer<'_>) {
+    let spec = &table()[usize::from(row)];
+    let arguments = spec.arguments();
+    let subs: Vec<Row> = subcommands(row).map(|(row, _)| row).collect();
+    out.bulk(spec.name.as_bytes());
+    out.map(4 + usize::from(!arguments.is_empty()) + usize::from(!subs.is_empty()));
+    let texts = [
+        ("summary", spec.summary),
+        ("since", spec.since),
+        ("group", spec.group),
+        ("complexity", spec.complexity),
+    ];
+    for (name, text) in texts {
+        out.bulk(name.as_bytes());
+        out.bulk(text.as_bytes());
+    }
+    if !arguments.is_empty() {
+        out.bulk(b"arguments");
+        out.array(arguments.len());
+        arguments.iter().for_each(|argument| argument_docs(argument, out));
+    }
+    if !subs.is_empty() {
+        out.bulk(b"subcommands");
+        out.map(subs.len());
+        subs.into_iter().for_each(|sub| docs(sub, out));
+    }
+}
+
+fn argument_docs(argument: &Argument, out: &mut Writer<'_>) {
+    let flags: Vec<&str> = [("optional", argument.optional), ("multiple", argument.multiple)]
+        .iter()
+        .filter(|flag| flag.1)
+        .map(|flag| flag.0)
+        .collect();
+    let optional_fields = usize::from(argument.key_spec.is_some())
+        + usize::from(argument.token.is_some())
+        + usize::from(!flags.is_empty())
+        + usize::from(!argument.arguments.is_empty());
+    out.map(2 + optional_fields);
+    out.bulk(b"name");
+    out.bulk(argument.name.as_bytes());
+    out.bulk(b"type");
+    out.bulk(argument.shape.name().as_bytes());
+    if let Some(spec) = argument.key_spec {
+        out.bulk(b"key_spec_index");
+        out.int(i64::try_from(spec).unwrap_or(i64::MAX));
+    }
+    if let Some(token) = argument.token {
+        out.bulk(b"token");
+        out.bulk(token.as_bytes());
+    }
+    if !flags.is_empty() {
+        out.bulk(b"flags");
+        set_of_simple(flags.into_iter(), out);
+    }
+    if !argument.arguments.is_empty() {
+        out.bulk(b"arguments");
+        out.array(argument.arguments.len());
+        argument.arguments.iter().for_each(|inner| argument_docs(inner, out));
+    }
+}
+
+/// The names that COMMAND LIST answers, subcommands too when a filter is given, as in Redis.
+pub(crate) fn list(filter: Option<&dyn Fn(&CommandSpec) -> bool>) -> Vec<&'static str> {
+    match filter {
+        None => commands().map(|(_, spec)| spec.name).collect(),
+        Some(keep) => table().iter().filter(|spec| keep(spec)).map(|spec| spec.name).collect(),
+    }
+}

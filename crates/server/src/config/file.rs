@@ -1,0 +1,97 @@
+//! The configuration file: TOML, one key a setting.
+//!
+//! ```toml
+//! port = 6380
+//! maxmemory = "4gb"
+//! bind = ["127.0.0.1", "::1"]
+//! ```
+
+use super::{Config, ConfigError};
+use std::path::Path;
+
+/// Longest configuration file, in bytes: many times what all settings take.
+const MOST_FILE_BYTES: u64 = 1 << 20;
+
+/// Reads a file into `config`, over what is there.
+///
+/// # Errors
+/// [`ConfigError`] if the file can't be read, isn't TOML, or has an unknown or wrong setting.
+pub fn load(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
+    let file_error =
+        |reason: String| ConfigError::File { path: path.display().to_string(), reason };
+    let meta = std::fs::metadata(path).map_err(|error| file_error(error.to_string()))?;
+    if meta.len() > MOST_FILE_BYTES {
+        return Err(file_error(format!("longer than {MOST_FILE_BYTES} bytes")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| file_error(error.to_string()))?;
+    let table: toml::Table =
+        toml::from_str(&text).map_err(|error| file_error(one_line(&error.to_string())))?;
+    for (name, value) in &table {
+        let text = as_text(value).ok_or_else(|| {
+            file_error(format!(
+                "`{name}` must be a string, number, true or false, or a list of strings"
+            ))
+        })?;
+        config.set(name, &text).map_err(|error| file_error(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// A value as the text that a flag would have.
+fn as_text(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(flag) => Some(if *flag { "yes" } else { "no" }.to_owned()),
+        toml::Value::Array(items) => {
+            let items: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
+            items.map(|items| items.join(" "))
+        }
+        _ => None,
+    }
+}
+
+/// An error of several lines in one.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_text(text: &str) -> Result<Config, ConfigError> {
+        let path = std::env::temp_dir().join(format!(
+            "nigh-config-{}-{:?}.toml",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        std::fs::write(&path, text).expect("a file in the temporary folder");
+        let mut config = Config::default();
+        let outcome = load(&mut config, &path);
+        std::fs::remove_file(&path).expect("the file is there");
+        outcome.map(|()| config)
+    }
+
+    /// Each kind of value is read from TOML's own types.
+    #[test]
+    fn file_sets_every_kind() {
+        let config =
+            load_text("port = 7000\nfresh = true\nmaxmemory = \"1gb\"\nbind = [\"::1\"]\n");
+        let config = config.expect("a right file");
+        assert_eq!(config.port(), 7000);
+        assert!(config.flag("fresh"));
+        assert_eq!(config.size("maxmemory"), 1 << 30);
+        assert_eq!(config.text("bind"), "::1");
+    }
+
+    /// A wrong file is refused with the file, the name and what is near it.
+    #[test]
+    fn unknown_and_malformed_settings_are_refused() {
+        let error = load_text("prot = 7000\n").expect_err("unknown").to_string();
+        assert!(error.contains("`prot`") && error.contains("`port`"), "{error}");
+        assert!(load_text("port = \n").is_err());
+        assert!(load_text("port = 1.5\n").is_err());
+        assert!(load_text("[section]\nport = 1\n").is_err());
+    }
+}

@@ -1,0 +1,385 @@
+//! The table of settings. One row says name, kind, default, bounds, and whether CONFIG SET may change it.
+//!
+//! Names are Redis's where the meaning is Redis's. What Nigh doesn't have has no row: a setting that is
+//! accepted and ignored is a lie. Some rows have a single value; clients ask for them.
+
+use super::value::Value;
+
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Bytes; texts may have units such as `64mb`.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+    /// Microseconds.
+    Microseconds,
+}
+
+/// The values that a setting has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A number within bounds.
+    Number {
+        /// Least value.
+        min: i64,
+        /// Greatest value.
+        max: i64,
+        /// What it counts.
+        unit: Unit,
+    },
+    /// `yes` or `no`.
+    Flag,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text {
+        /// Longest, in bytes.
+        max_bytes: usize,
+    },
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Name: of the flag (`--name`), in the file, and for CONFIG.
+    pub name: &'static str,
+    /// Values.
+    pub kind: Kind,
+    /// Default, as text.
+    pub default: &'static str,
+    /// Whether CONFIG SET may change it while the server runs.
+    pub mutable: bool,
+    /// What it does, in one sentence.
+    pub help: &'static str,
+}
+
+impl Setting {
+    /// The default as a value.
+    ///
+    /// # Panics
+    /// If the row contradicts itself; a test reads all rows.
+    pub fn default_value(&self) -> Value {
+        self.parse(self.default).unwrap_or_else(|error| panic!("default of {error}"))
+    }
+}
+
+/// All settings, in the order in which help lists them.
+pub fn settings() -> &'static [Setting] {
+    SETTINGS
+}
+
+/// The row of a name, in any case.
+pub fn setting(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|row| row.name.eq_ignore_ascii_case(name))
+}
+
+/// A path is at most as long as Linux takes it.
+const PATH_BYTES: usize = 4096;
+/// The path of a Unix socket has to fit into its address.
+const SOCKET_PATH_BYTES: usize = 107;
+/// Largest size that a setting takes: 64 GiB, an arena's bound.
+const MOST_BYTES: i64 = 64 << 30;
+/// Longest time limit: an hour, in ms.
+const HOUR_MS: i64 = 3_600_000;
+const GIB: i64 = 1 << 30;
+
+const fn number(min: i64, max: i64, unit: Unit) -> Kind {
+    Kind::Number { min, max, unit }
+}
+
+const fn bytes(min: i64, max: i64) -> Kind {
+    number(min, max, Unit::Bytes)
+}
+
+const fn row(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    mutable: bool,
+    help: &'static str,
+) -> Setting {
+    Setting { name, kind, default, mutable, help }
+}
+
+const FIXED: bool = false;
+const MUTABLE: bool = true;
+
+static SETTINGS: &[Setting] = &[
+    row(
+        "port",
+        number(0, 65_535, Unit::Count),
+        "6379",
+        FIXED,
+        "TCP port; 0 for none beside a Unix socket, else for one that the system chooses.",
+    ),
+    row(
+        "bind",
+        Kind::Text { max_bytes: PATH_BYTES },
+        "127.0.0.1",
+        FIXED,
+        "Addresses to listen on, separated by blanks; `*` for all.",
+    ),
+    row(
+        "protected-mode",
+        Kind::Flag,
+        "yes",
+        MUTABLE,
+        "Refuse clients of other hosts as long as no password is set.",
+    ),
+    row(
+        "unixsocket",
+        Kind::Text { max_bytes: SOCKET_PATH_BYTES },
+        "",
+        FIXED,
+        "Path of a Unix socket to listen on; empty for none.",
+    ),
+    row(
+        "unixsocketperm",
+        Kind::Text { max_bytes: 4 },
+        "700",
+        FIXED,
+        "Permissions of the Unix socket, in octal digits.",
+    ),
+    row(
+        "tcp-backlog",
+        number(1, 65_535, Unit::Count),
+        "511",
+        FIXED,
+        "Connections that wait to be accepted, at most.",
+    ),
+    row(
+        "tcp-keepalive",
+        number(0, 86_400, Unit::Seconds),
+        "300",
+        MUTABLE,
+        "Seconds between probes of idle TCP connections; 0 for none. Holds for new connections.",
+    ),
+    row(
+        "timeout",
+        number(0, 2_147_483_647, Unit::Seconds),
+        "0",
+        MUTABLE,
+        "Seconds after which an idle client is disconnected; 0 for never.",
+    ),
+    row(
+        "maxclients",
+        number(1, 1_000_000, Unit::Count),
+        "10000",
+        MUTABLE,
+        "Connections at a time, at most; less if the process may not open that many files.",
+    ),
+    row(
+        "requirepass",
+        Kind::Text { max_bytes: 512 },
+        "",
+        MUTABLE,
+        "Password that AUTH asks for; empty for none.",
+    ),
+    row(
+        "client-query-buffer-limit",
+        bytes(1 << 20, GIB),
+        "1073741824",
+        MUTABLE,
+        "Bytes of a client's requests that are kept, at most; it is disconnected beyond.",
+    ),
+    row(
+        "output-buffer-limit",
+        bytes(1 << 20, MOST_BYTES),
+        "1073741824",
+        MUTABLE,
+        "Bytes of replies that wait for a client to read, at most; it is disconnected beyond.",
+    ),
+    row(
+        "output-buffer-pause",
+        bytes(16 << 10, MOST_BYTES),
+        "1048576",
+        MUTABLE,
+        "Bytes of waiting replies beyond which a client's further requests wait.",
+    ),
+    row(
+        "output-buffer-timeout",
+        number(0, 86_400, Unit::Seconds),
+        "60",
+        MUTABLE,
+        "Seconds after which a client that reads nothing of waiting replies is disconnected; 0: never.",
+    ),
+    row(
+        "proto-max-bulk-len",
+        bytes(1 << 20, 512 << 20),
+        "536870912",
+        MUTABLE,
+        "Longest argument that a client may send.",
+    ),
+    row("databases", number(1, 1, Unit::Count), "1", FIXED, "Nigh has one database."),
+    row(
+        "shm-dir",
+        Kind::Text { max_bytes: PATH_BYTES },
+        "",
+        FIXED,
+        "Folder of the arenas, in a tmpfs; empty for /dev/shm/nigh-<port>.",
+    ),
+    row(
+        "maxmemory",
+        bytes(0, MOST_BYTES),
+        "0",
+        FIXED,
+        "Memory of the arena; 0 for half of what is available, at most what the tmpfs has.",
+    ),
+    row(
+        "maxmemory-policy",
+        Kind::Choice(&["noeviction", "allkeys-lru", "volatile-lru", "volatile-ttl"]),
+        "noeviction",
+        MUTABLE,
+        "What happens when memory is full: writes are refused, or keys go: those used longest ago, of all keys or of \
+         those with an expiry, or those whose time is over soonest.",
+    ),
+    row(
+        "maxmemory-samples",
+        number(1, 64, Unit::Count),
+        "5",
+        MUTABLE,
+        "Random keys that are looked at for each that goes: more find older ones and take longer.",
+    ),
+    row("fresh", Kind::Flag, "no", FIXED, "Start empty: remove what an earlier server left."),
+    row("save", Kind::Choice(&[""]), "", FIXED, "Nigh saves nothing to disk yet."),
+    row("appendonly", Kind::Choice(&["no"]), "no", FIXED, "Nigh has no log on disk yet."),
+    row(
+        "spin-us",
+        number(0, 1_000_000, Unit::Microseconds),
+        "50",
+        MUTABLE,
+        "Microseconds for which the server looks for work before it sleeps.",
+    ),
+    row(
+        "shards",
+        number(0, 64, Unit::Count),
+        "0",
+        FIXED,
+        "Threads that serve, each on a core of its own; 0 for one on each core.",
+    ),
+    row(
+        "pin-core",
+        number(-1, 1023, Unit::Count),
+        "-1",
+        FIXED,
+        "Core that the first shard is pinned to, the others to those after it; -1: one each if there \
+         are several, else none.",
+    ),
+    row(
+        "slowlog-log-slower-than",
+        number(-1, i64::MAX, Unit::Microseconds),
+        "10000",
+        MUTABLE,
+        "Commands that take longer are logged; 0 logs all, -1 none.",
+    ),
+    row(
+        "slowlog-max-len",
+        number(0, 100_000, Unit::Count),
+        "128",
+        MUTABLE,
+        "Entries of the slow log, at most.",
+    ),
+    row(
+        "loglevel",
+        Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        "info",
+        FIXED,
+        "What is logged to stderr.",
+    ),
+    row(
+        "metrics-port",
+        number(0, 65_535, Unit::Count),
+        "0",
+        FIXED,
+        "Port of Prometheus metrics over HTTP; 0 for none.",
+    ),
+    row(
+        "metrics-bind",
+        Kind::Text { max_bytes: 64 },
+        "127.0.0.1",
+        FIXED,
+        "Address of Prometheus metrics over HTTP.",
+    ),
+    row(
+        "function-time-limit-ms",
+        number(1, HOUR_MS, Unit::Milliseconds),
+        "50",
+        MUTABLE,
+        "CPU time of one function call, at most.",
+    ),
+    row(
+        "function-heap-limit-bytes",
+        bytes(16 << 20, 4 * GIB),
+        "268435456",
+        MUTABLE,
+        "JavaScript heap of all functions together, at most.",
+    ),
+    row(
+        "function-array-buffer-limit-bytes",
+        bytes(1 << 20, 4 * GIB),
+        "268435456",
+        MUTABLE,
+        "ArrayBuffers of all functions together, at most.",
+    ),
+    row(
+        "function-stack-bytes",
+        bytes(64 << 10, 6 << 20),
+        "983040",
+        MUTABLE,
+        "Stack of a function, at most.",
+    ),
+    row(
+        "function-result-limit-bytes",
+        bytes(1 << 10, GIB),
+        "67108864",
+        MUTABLE,
+        "Reply of one function call, at most.",
+    ),
+    row(
+        "function-result-depth",
+        number(1, 128, Unit::Count),
+        "32",
+        MUTABLE,
+        "Nesting of a function's reply, at most.",
+    ),
+    row(
+        "function-write-set-limit-bytes",
+        bytes(1 << 10, GIB),
+        "67108864",
+        MUTABLE,
+        "Keys and values that one function call may write, at most.",
+    ),
+    row(
+        "function-write-set-limit-keys",
+        number(1, 10_000_000, Unit::Count),
+        "100000",
+        MUTABLE,
+        "Keys that one function call may write, at most.",
+    ),
+    row(
+        "function-source-limit-bytes",
+        bytes(1 << 10, 64 << 20),
+        "4194304",
+        MUTABLE,
+        "Source of one function library, at most.",
+    ),
+    row(
+        "function-contexts",
+        number(1, 100_000, Unit::Count),
+        "500",
+        MUTABLE,
+        "V8 contexts that are kept alive, one for each tenant in use.",
+    ),
+    row(
+        "function-kill-grace-ms",
+        number(100, HOUR_MS, Unit::Milliseconds),
+        "5000",
+        MUTABLE,
+        "Time after which a function that can't be stopped costs the process.",
+    ),
+];

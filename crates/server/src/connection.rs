@@ -1,0 +1,356 @@
+//! One client's connection: socket, requests that arrive, replies that wait, and what the client has set.
+//!
+//! ```text
+//! socket ──fill──> buf ──decode──> batch ──(shard executes)──> out ──flush──> socket
+//!                  │<── unconsumed input: commands of `batch`, then what isn't complete ──>│
+//! ```
+//!
+//! 1. `buf` isn't moved while `batch` has commands that aren't executed: their ranges point into it.
+//! 2. A connection that has nothing under way holds no buffers, so that ten thousand idle ones are cheap.
+//!
+//! Belongs to the shard's thread.
+
+use crate::client::{Buffers, Client};
+use crate::output::Output;
+use crate::peer::{FIRST_ALLOWANCE, Peer};
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+use nigh_resp::Protocol;
+use nigh_resp::decode::{Batch, ProtocolError, Requests};
+use nigh_resp::limits::Limits;
+use nigh_shm::{Pin, Reader};
+use rustix::buffer::spare_capacity;
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Room for one read: a pipeline of 64 requests of 150 bytes, with some to spare.
+const READ_BYTES: usize = 16 << 10;
+/// Memory that an input buffer keeps while its connection goes on.
+const KEEP_BYTES: usize = 64 << 10;
+/// Input buffers that wait in the pool: some turns' worth of busy connections.
+const POOLED: usize = 256;
+
+/// Where a connection's requests come from.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    /// The mailbox of another shard: read and written by [`crate::peer`], never as a socket.
+    Mailbox,
+}
+
+const NO_SOCKET: &str = "a mailbox is no socket";
+
+impl Stream {
+    fn write_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match (self, slices) {
+            (Self::Tcp(stream), [one]) => stream.write(one),
+            (Self::Tcp(stream), _) => stream.write_vectored(slices),
+            (Self::Unix(stream), [one]) => stream.write(one),
+            (Self::Unix(stream), _) => stream.write_vectored(slices),
+            (Self::Mailbox, _) => unreachable!("{NO_SOCKET}"),
+        }
+    }
+
+    /// Reports edges of both kinds for as long as the socket is open.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self {
+            Self::Tcp(stream) => stream.register(registry, token, interest),
+            Self::Unix(stream) => stream.register(registry, token, interest),
+            Self::Mailbox => unreachable!("{NO_SOCKET}"),
+        }
+    }
+
+    /// Reports nothing any more, so that another shard can watch the socket.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.deregister(registry),
+            Self::Unix(stream) => stream.deregister(registry),
+            Self::Mailbox => unreachable!("{NO_SOCKET}"),
+        }
+    }
+
+    /// The number of the descriptor, as CLIENT LIST shows it.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Mailbox => unreachable!("{NO_SOCKET}"),
+        }
+    }
+}
+
+/// Input buffers between uses.
+#[derive(Default)]
+pub(crate) struct Pool {
+    buffers: Vec<Vec<u8>>,
+    batches: Vec<Batch>,
+}
+
+/// Requests that arrived.
+pub(crate) struct Input {
+    pub(crate) buf: Vec<u8>,
+    /// Bytes of `buf` that are over and done with.
+    done: usize,
+    pub(crate) batch: Batch,
+    /// First command of `batch` that isn't executed.
+    pub(crate) next: usize,
+    /// `batch` is one of the pool's.
+    pooled: bool,
+    requests: Requests,
+    /// What is wrong with what follows the commands in `batch`.
+    pub(crate) error: Option<ProtocolError>,
+    /// The error was answered: nothing more is decoded.
+    pub(crate) failed: bool,
+    /// As many commands were decoded as a turn may have: more may be here.
+    pub(crate) is_capped: bool,
+    /// Bytes were read while replies waited: they aren't decoded yet.
+    pub(crate) is_ahead: bool,
+    /// The socket may have more.
+    pub(crate) readable: bool,
+    /// The other side has closed its half, seen or announced.
+    pub(crate) closing: bool,
+    /// All was read that ever comes.
+    pub(crate) ended: bool,
+}
+
+impl Input {
+    fn new() -> Self {
+        Self {
+            buf: Vec::new(),
+            done: 0,
+            batch: Batch::new(),
+            next: 0,
+            pooled: false,
+            requests: Requests::new(Limits::requests()),
+            error: None,
+            failed: false,
+            is_capped: false,
+            is_ahead: false,
+            readable: true,
+            closing: false,
+            ended: false,
+        }
+    }
+
+    /// What isn't done with: the ranges of `batch` count from its start.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buf[self.done..]
+    }
+
+    /// Whether there may be commands that aren't decoded yet.
+    pub(crate) fn has_undecoded(&self) -> bool {
+        self.is_capped || self.is_ahead
+    }
+
+    /// Whether commands are decoded and not executed.
+    #[inline]
+    pub(crate) fn has_commands(&self) -> bool {
+        self.next < self.batch.len()
+    }
+
+    /// Changes what the client may send.
+    pub(crate) fn set_limits(&mut self, limits: Limits, authenticated: bool) {
+        self.requests.set_limits(limits);
+        self.requests.set_authenticated(authenticated);
+    }
+
+    /// Decodes up to `most` commands.
+    pub(crate) fn decode(&mut self, most: usize, pool: &mut Pool) {
+        if self.failed || self.error.is_some() || self.bytes().is_empty() {
+            return;
+        }
+        if !self.pooled {
+            self.batch = pool.batches.pop().unwrap_or_default();
+            self.pooled = true;
+        }
+        self.error = self.requests.decode(&self.buf[self.done..], &mut self.batch, most).err();
+    }
+
+    /// Drops what is executed, and gives buffers back if nothing is left.
+    pub(crate) fn consume(&mut self, pool: &mut Pool) {
+        if self.has_commands() {
+            return;
+        }
+        self.next = 0;
+        self.batch.clear();
+        if self.pooled && pool.batches.len() < POOLED {
+            pool.batches.push(std::mem::take(&mut self.batch));
+            self.pooled = false;
+        }
+        self.done += self.requests.consume();
+        if self.done < self.buf.len() && !self.failed {
+            // Each byte is moved once on average, however much waits.
+            if self.done > self.buf.len() / 2 {
+                self.buf.drain(..self.done);
+                self.done = 0;
+            }
+            return;
+        }
+        self.buf.clear();
+        self.done = 0;
+        if self.buf.capacity() <= KEEP_BYTES && pool.buffers.len() < POOLED {
+            pool.buffers.push(std::mem::take(&mut self.buf));
+        } else {
+            self.buf = Vec::new();
+        }
+    }
+}
+
+/// What one read brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// Bytes, or nothing for now.
+    Open,
+    /// The other side is gone: nothing can be written either.
+    Broken,
+}
+
+impl Pending {
+    /// Whether commands run.
+    pub(crate) fn lets_go_on(self) -> bool {
+        matches!(self, Self::Nothing | Self::Refreshed | Self::Unstable)
+    }
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    pub(crate) stream: Stream,
+    pub(crate) input: Input,
+    pub(crate) out: Output,
+    pub(crate) client: Client,
+    /// Not to be executed further in this round: it waits for functions, a reader, or its end.
+    pub(crate) stopped: bool,
+    /// Stopped only until the functions of this turn have run.
+    pub(crate) parked: bool,
+    /// FCALLs that wait for the batch.
+    pub(crate) calls: usize,
+    /// Stands in the list of connections with work.
+    pub(crate) queued: bool,
+    /// Its place in the slab.
+    pub(crate) slot: usize,
+    /// What the decoder was told last.
+    pub(crate) limits_version: u64,
+    pub(crate) was_authenticated: bool,
+    /// Commands that the owner has and hasn't answered.
+    pub(crate) sent: usize,
+    /// How many there may be: see [`crate::peer`].
+    pub(crate) allowance: usize,
+    /// What the connection waits for, if another shard has to do something first.
+    pub(crate) pending: Pending,
+    /// Another shard is the client.
+    pub(crate) peer: Option<Box<Peer>>,
+}
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pending {
+    Nothing,
+    /// Answers of the owner.
+    Answers,
+    /// Room in the mailbox.
+    Room,
+    /// Answers to half of what it may have at the owner at a time.
+    Allowance,
+    /// To be moved to the owner.
+    Move,
+    /// Snapshots as new as this ticket.
+    Ticket(u64),
+    /// They are there: the command that asked for them runs next.
+    Refreshed,
+    /// Nothing: but the next command is a function call that only the owner can answer.
+    Unstable,
+}
+
+impl Connection {
+    /// A new connection of `client` in a slot of the slab.
+    pub(crate) fn new(slot: usize, stream: Stream, client: Client) -> Self {
+        Self {
+            stream,
+            input: Input::new(),
+            out: Output::default(),
+            client,
+            stopped: false,
+            parked: false,
+            calls: 0,
+            queued: false,
+            slot,
+            limits_version: u64::MAX, // none yet: told before the first decode
+            was_authenticated: false,
+            sent: 0,
+            allowance: FIRST_ALLOWANCE,
+            pending: Pending::Nothing,
+            peer: None,
+        }
+    }
+
+    /// What it holds in buffers.
+    pub(crate) fn buffers(&self) -> Buffers {
+        Buffers {
+            input: self.input.bytes().len(),
+            input_capacity: self.input.buf.capacity(),
+            output: self.out.waiting(),
+            output_capacity: self.out.capacity(),
+        }
+    }
+
+    /// The protocol that command `index` of the batch is to be answered in.
+    #[inline]
+    pub(crate) fn protocol(&self, index: usize) -> Protocol {
+        match &self.peer {
+            None => self.client.protocol,
+            Some(peer) => peer.protocol(index),
+        }
+    }
+
+    /// A command has its reply.
+    #[inline]
+    pub(crate) fn answered(&mut self) {
+        if let Some(peer) = &mut self.peer {
+            peer.answered(self.out.waiting(), std::mem::take(&mut self.client.is_logged));
+        }
+    }
+
+    /// Reads once, as much as there is room for.
+    pub(crate) fn fill(&mut self, pool: &mut Pool) -> Fill {
+        let input = &mut self.input;
+        if input.buf.capacity() == 0 {
+            input.buf = pool.buffers.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES));
+        }
+        let needed = input.requests.needed().saturating_sub(input.bytes().len());
+        // The whole capacity, if it is more than half of a read: growing copies.
+        if input.buf.capacity() - input.buf.len() < needed.max(READ_BYTES / 2) {
+            input.buf.reserve(needed.max(READ_BYTES));
+        }
+        let room = input.buf.capacity() - input.buf.len();
+        match rustix::io::read(self.stream.as_fd(), spare_capacity(&mut input.buf)) {
+            Ok(0) => {
+                input.readable = false;
+                input.ended = true;
+            }
+            Ok(read) => {
+                // A short read has emptied the socket (epoll(7)), but for an end that was announced.
+                input.readable = read == room || input.closing;
+                self.client.bytes_in += read as u64;
+            }
+            Err(rustix::io::Errno::AGAIN) => input.readable = false,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Fill::Broken,
+        }
+        Fill::Open
+    }
+
+    /// Writes what waits; true if nothing is left.
+    pub(crate) fn flush(&mut self, reader: &Reader, pin: &Pin<'_>) -> io::Result<bool> {
+        let stream = &mut self.stream;
+        self.out.flush(|slices| stream.write_slices(slices), reader, pin)
+    }
+}

@@ -1,0 +1,422 @@
+//! FUNCTION and FCALL: libraries, and calls into the runtime.
+//!
+//! ```text
+//! FCALL ... FCALL (any connections) ──> one batch ──> Runtime::run ──> replies, in order
+//!                                                      │ write sets, scans
+//!                                                      └──> StoreHost ──> Store
+//! ```
+//!
+//! 1. A library is in the runtime, in `Libraries` and in the system arena, or in none of them. (One that
+//!    was kept but no longer compiles is in the arena alone, and named by FUNCTION LIST's log line.)
+//! 2. Texts of errors about calls are the runtime's, so that their order in a batch is kept.
+//!
+//! Belongs to the shard's thread.
+
+use crate::dispatch::{Context, quote, wrong_subcommand};
+use crate::payload;
+use crate::session::{integer, is};
+use crate::shared::Seat;
+use crate::state::State;
+use nigh_js::{Call, Host, Level, Library, Overlay, Reason, RunTurn, Write};
+use nigh_resp::Protocol;
+use nigh_store::{BUSY, Reply, Store, Turn, glob, write_error_text};
+use std::collections::{BTreeMap, HashSet};
+
+/// Name of the engine, as FUNCTION LIST and STATS show it.
+const ENGINE: &str = "JS";
+/// Bytes of a client's word that an error quotes.
+const QUOTED_BYTES: usize = 128;
+
+/// The libraries that are loaded.
+#[derive(Default)]
+pub(crate) struct Libraries {
+    by_name: BTreeMap<String, Library>,
+    /// Functions that may write.
+    writing: HashSet<Vec<u8>>,
+    /// Kept in the arena, but not loadable: name and reason.
+    pub(crate) broken: BTreeMap<String, String>,
+}
+
+impl Libraries {
+    /// Adds or replaces a library.
+    pub(crate) fn insert(&mut self, library: Library) {
+        self.remove(&library.name.clone());
+        let writing = library.functions.iter().filter(|function| !function.no_writes);
+        self.writing.extend(writing.map(|function| function.name.clone().into_bytes()));
+        self.by_name.insert(library.name.clone(), library);
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.broken.remove(name);
+        for function in self.by_name.remove(name).into_iter().flat_map(|old| old.functions) {
+            self.writing.remove(function.name.as_bytes());
+        }
+    }
+
+    /// Number of libraries.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Number of functions.
+    pub(crate) fn functions(&self) -> usize {
+        self.by_name.values().map(|library| library.functions.len()).sum()
+    }
+
+    /// Whether a function says that it doesn't write. One that isn't there writes nothing either.
+    pub(crate) fn only_reads(&self, name: &[u8]) -> bool {
+        !self.writing.contains(name)
+    }
+
+    fn has_function(&self, name: &[u8]) -> bool {
+        let mut functions = self.by_name.values().flat_map(|library| &library.functions);
+        functions.any(|function| function.name.as_bytes() == name)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name) || self.broken.contains_key(name)
+    }
+}
+
+/// Compiles and installs a library; the error is the whole reply.
+fn install(state: &mut State, source: &[u8], replace: bool) -> Result<Library, String> {
+    let library = state.runtime.load(state.tenant, source).map_err(|error| error.to_string())?;
+    if !replace && state.libraries.has(&library.name) {
+        return Err(format!("ERR Library '{}' already exists", library.name));
+    }
+    state.runtime.install(state.tenant, &library, source).map_err(|error| error.to_string())?;
+    Ok(library)
+}
+
+/// Brings the runtime back to what the arena has, after a change that failed half-way.
+fn reinstall(state: &mut State, turn: &Turn<'_>) {
+    state.runtime.remove_all(state.tenant);
+    state.libraries = Libraries::default();
+    state.reload_libraries(turn);
+}
+
+pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let (options, source) = (&args[2..args.len() - 1], args[args.len() - 1]);
+    for option in options {
+        if !is(option, "replace") {
+            let mut text = b"ERR Unknown option given: ".to_vec();
+            text.extend(quote(option, QUOTED_BYTES));
+            return context.reply().error_bytes(&text);
+        }
+    }
+    let state = &mut *context.state;
+    let library = match install(state, source, !options.is_empty()) {
+        Ok(library) => library,
+        Err(text) => return context.error(&text),
+    };
+    let name = library.name.clone();
+    match state.store.put_library(name.as_bytes(), source, context.turn) {
+        Ok(()) => {
+            state.libraries.insert(library);
+            state.shared.libraries_changed();
+            context.reply().text(&name);
+        }
+        Err(error) => {
+            reinstall(state, context.turn);
+            context.error(write_error_text(&error));
+        }
+    }
+}
+
+pub(crate) fn delete(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let state = &mut *context.state;
+    let name = String::from_utf8_lossy(args[2]);
+    if !state.libraries.has(&name) {
+        return context.error("ERR Library not found");
+    }
+    state.store.delete_library(args[2], context.turn);
+    state.runtime.remove(state.tenant, &name);
+    state.libraries.remove(&name);
+    state.shared.libraries_changed();
+    context.reply().ok();
+}
+
+pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if args.len() > 3 {
+        return wrong_subcommand(context, args);
+    }
+    if args.get(2).is_some_and(|mode| !is(mode, "sync") && !is(mode, "async")) {
+        return context.error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
+    }
+    let state = &mut *context.state;
+    state.store.clear_libraries(context.turn);
+    state.runtime.remove_all(state.tenant);
+    state.libraries = Libraries::default();
+    state.shared.libraries_changed();
+    context.reply().ok();
+}
+
+pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let (mut pattern, mut with_code) = (None, false);
+    let mut options = args[2..].iter();
+    while let Some(option) = options.next() {
+        if is(option, "withcode") && !with_code {
+            with_code = true;
+        } else if is(option, "libraryname") && pattern.is_none() {
+            let Some(name) = options.next() else {
+                return context.error("ERR library name argument was not given");
+            };
+            pattern = Some(name.to_ascii_lowercase());
+        } else {
+            let mut text = b"ERR Unknown argument ".to_vec();
+            text.extend(quote(option, QUOTED_BYTES));
+            return context.reply().error_bytes(&text);
+        }
+    }
+    let state = &*context.state;
+    let sources = if with_code { state.store.libraries(context.turn) } else { Vec::new() };
+    let matches = |library: &&Library| match &pattern {
+        Some(pattern) => glob::matches(pattern, library.name.to_ascii_lowercase().as_bytes()),
+        None => true,
+    };
+    let shown: Vec<&Library> = state.libraries.by_name.values().filter(matches).collect();
+    let mut out = crate::output::Writer::new(context.out, context.client.protocol);
+    out.array(shown.len());
+    for library in shown {
+        out.map(if with_code { 4 } else { 3 });
+        out.text("library_name");
+        out.text(&library.name);
+        out.text("engine");
+        out.text(ENGINE);
+        out.text("functions");
+        out.array(library.functions.len());
+        for function in &library.functions {
+            out.map(3);
+            out.text("name");
+            out.text(&function.name);
+            out.text("description");
+            match &function.description {
+                Some(text) => out.text(text),
+                None => out.null(),
+            }
+            out.text("flags");
+            let flags: Vec<&str> = function.flags().collect();
+            out.set(flags.len());
+            flags.into_iter().for_each(|flag| out.simple(flag));
+        }
+        if with_code {
+            let name = library.name.as_bytes();
+            let source = sources.iter().find(|source| source.0 == name);
+            out.text("library_code");
+            out.bulk(source.map_or(&[], |source| source.1));
+        }
+    }
+}
+
+pub(crate) fn stats(context: &mut Context<'_, '_>) {
+    let state = &*context.state;
+    let mut out = crate::output::Writer::new(context.out, context.client.protocol);
+    out.map(2);
+    // This shard runs this command, so only others can be running a function.
+    out.text("running_script");
+    match state.shared.seats.iter().find_map(Seat::running) {
+        None => out.null(),
+        Some(running) => {
+            out.map(3);
+            out.text("name");
+            out.text(&running.function);
+            out.text("command");
+            out.array(2);
+            out.text("FCALL");
+            out.text(&running.function);
+            out.text("duration_ms");
+            out.int(i64::try_from(running.since.as_millis()).unwrap_or(i64::MAX));
+        }
+    }
+    out.text("engines");
+    out.map(1);
+    out.text(ENGINE);
+    out.map(2);
+    out.text("libraries_count");
+    out.count(state.libraries.len());
+    out.text("functions_count");
+    out.count(state.libraries.functions());
+}
+
+/// FUNCTION KILL: ends the functions that run on other shards. What they wrote never happened, so none is
+/// beyond killing.
+pub(crate) fn kill(context: &mut Context<'_, '_>) {
+    let seats = &context.state.shared.seats;
+    let killed = seats.iter().filter_map(|seat| seat.terminate(Reason::Kill)).count();
+    if killed == 0 {
+        return context.error("NOTBUSY No scripts in execution right now.");
+    }
+    context.reply().ok();
+}
+
+pub(crate) fn dump(context: &mut Context<'_, '_>) {
+    let libraries = context.state.store.libraries(context.turn);
+    let payload = payload::write(&libraries);
+    context.reply().bulk(&payload);
+}
+
+/// What FUNCTION RESTORE does with libraries that are there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Policy {
+    Append,
+    Replace,
+    Flush,
+}
+
+pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if args.len() > 4 {
+        return wrong_subcommand(context, args);
+    }
+    let policy = match args.get(3) {
+        None => Policy::Append,
+        Some(word) if is(word, "append") => Policy::Append,
+        Some(word) if is(word, "replace") => Policy::Replace,
+        Some(word) if is(word, "flush") => Policy::Flush,
+        Some(_) => {
+            return context.error(
+                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+            );
+        }
+    };
+    let Some(libraries) = payload::read(args[2]) else {
+        return context.error("ERR DUMP payload version or checksum are wrong");
+    };
+    match restore_all(context.state, &libraries, policy, context.turn) {
+        Ok(()) => {
+            context.state.shared.libraries_changed();
+            context.reply().ok();
+        }
+        Err(text) => {
+            reinstall(context.state, context.turn);
+            context.error(&text);
+        }
+    }
+}
+
+fn restore_all(
+    state: &mut State,
+    libraries: &[(&[u8], &[u8])],
+    policy: Policy,
+    turn: &Turn<'_>,
+) -> Result<(), String> {
+    if policy == Policy::Flush {
+        state.runtime.remove_all(state.tenant);
+        state.libraries = Libraries::default();
+    }
+    for (name, source) in libraries {
+        let library = install(state, source, policy == Policy::Replace)?;
+        if library.name.as_bytes() != *name {
+            return Err("ERR DUMP payload version or checksum are wrong".to_owned());
+        }
+        state.libraries.insert(library);
+    }
+    state
+        .store
+        .put_libraries(libraries, policy == Policy::Flush, turn)
+        .map_err(|error| write_error_text(&error).to_owned())
+}
+
+/// Where the keys of an FCALL end: keys are `args[3..end]`, the rest are arguments.
+///
+/// # Errors
+/// The error reply, if the number of keys is wrong. (Redis looks for the function first.)
+pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'static str> {
+    let error = match integer(args[2]) {
+        None => "ERR Bad number of keys provided",
+        Some(..0) => "ERR Number of keys can't be negative",
+        Some(count) => match usize::try_from(count) {
+            Ok(count) if count <= args.len() - 3 => return Ok(3 + count),
+            _ => "ERR Number of keys can't be greater than number of args",
+        },
+    };
+    Err(if libraries.has_function(args[1]) { error } else { "ERR Function not found" })
+}
+
+/// The store as functions see it.
+pub(crate) struct StoreHost<'a, 't> {
+    pub(crate) store: &'a mut Store,
+    pub(crate) turn: &'a Turn<'t>,
+}
+
+impl Host for StoreHost<'_, '_> {
+    fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String> {
+        let writes: Vec<nigh_store::Write<'_>> = writes
+            .iter()
+            .map(|write| match *write {
+                Write::Put { key, value, expiry_ms } => {
+                    nigh_store::Write::Put { key, value, expiry_ms }
+                }
+                Write::Delete { key } => nigh_store::Write::Delete { key },
+                Write::Expire { key, expiry_ms } => nigh_store::Write::Expire { key, expiry_ms },
+            })
+            .collect();
+        if self.store.is_busy() {
+            // What comes after a call that will run again must not be there before it.
+            return Err(BUSY.to_owned());
+        }
+        self.store
+            .commit_writes(&writes, self.turn)
+            .map_err(|error| write_error_text(&error).to_owned())
+    }
+
+    fn scan(
+        &mut self,
+        prefix: &[u8],
+        cursor: u64,
+        count: u32,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> u64 {
+        self.store.scan_keys(prefix, cursor, count, self.turn, found)
+    }
+
+    fn log(&mut self, level: Level, library: &str, function: &str, text: &str) {
+        match level {
+            Level::Debug => tracing::debug!(target: "function", library, function, "{text}"),
+            Level::Info => tracing::info!(target: "function", library, function, "{text}"),
+            Level::Warn => tracing::warn!(target: "function", library, function, "{text}"),
+            Level::Error => tracing::error!(target: "function", library, function, "{text}"),
+        }
+    }
+}
+
+/// The clock and randomness of a batch in this turn.
+pub(crate) fn run_turn(turn: &Turn<'_>) -> RunTurn {
+    RunTurn { now_ms: turn.now_ms, random_seed: turn.random }
+}
+
+/// FCALL inside a transaction: runs in place, and sees what the transaction has staged.
+pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let state = &mut *context.state;
+    let end = match key_end(&state.libraries, args) {
+        Ok(end) => end,
+        Err(text) => return context.error(text),
+    };
+    let staged: Vec<(Vec<u8>, Option<u32>)> = match state.store.overlay() {
+        Some(entries) => {
+            let reference = |offset: u64| u32::try_from(offset / 16).unwrap_or(0);
+            entries
+                .map(|(key, record)| {
+                    (key.to_vec(), record.map(|record| reference(record.offset())))
+                })
+                .collect()
+        }
+        None => Vec::new(),
+    };
+    let entries: Vec<(&[u8], Option<u32>)> =
+        staged.iter().map(|(key, record)| (key.as_slice(), *record)).collect();
+    let call = Call {
+        function: args[1],
+        keys: &args[3..end],
+        args: &args[end..],
+        resp3: context.client.protocol == Protocol::Resp3,
+        read_only: is(args[0], "fcall_ro"),
+        overlay: Overlay { cleared: state.store.overlay_cleared(), entries: &entries },
+    };
+    let mut reply = Vec::new();
+    let mut host = StoreHost { store: &mut state.store, turn: context.turn };
+    let turn = run_turn(context.turn);
+    state.runtime.run(state.tenant, &[call], turn, &mut host, &mut |_, bytes| {
+        reply.extend_from_slice(bytes);
+    });
+    context.reply().raw(&reply);
+}

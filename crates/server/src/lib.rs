@@ -1,0 +1,57 @@
+//! Threads and sockets around the shards.
+//!
+//! ```text
+//! start ── binds sockets, locks the folder, then spawns the shard
+//!   │
+//!   ├─ shard     sockets, commands, store, functions: the loop of `shard`
+//!   ├─ signals   SIGTERM and SIGINT (only `run`)
+//!   └─ metrics   HTTP for Prometheus (only with `metrics-port`)
+//! ```
+//!
+//! A request's way: `connection` (reads, decodes) → `commands` (finds the row) → `dispatch` (checks, runs) →
+//! store or a command of the server → `output` → written once per turn.
+//!
+//! 1. One thread owns everything of a shard. Others reach it by a stop flag and a waker only.
+//! 2. A fault of the world at the start is a [`ServeError`]: one sentence. Afterwards nothing that a client
+//!    sends ends the server.
+#![deny(unsafe_code)]
+
+mod admin;
+mod batch;
+mod bridge;
+mod client;
+pub mod commands;
+pub mod config;
+mod connection;
+mod dispatch;
+mod functions;
+mod histogram;
+mod hotkeys;
+mod info;
+mod inside;
+mod latency;
+mod listener;
+mod mailbox;
+mod memory;
+mod metrics;
+mod output;
+mod payload;
+mod peer;
+mod place;
+mod serve;
+mod session;
+mod shard;
+mod shared;
+mod signals;
+mod slab;
+mod slowlog;
+mod snapshot;
+mod state;
+mod transaction;
+mod usage;
+mod window;
+mod work;
+
+pub use config::{Config, ConfigError};
+pub(crate) use serve::Stopper;
+pub use serve::{ServeError, Server, run};

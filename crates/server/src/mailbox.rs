@@ -1,0 +1,430 @@
+//! Mailboxes: how shards ask each other for what only the owner may do, and how they are told.
+//!
+//! ```text
+//!            requests (ring of a -> b) ──────>
+//!  shard a   <────── replies (ring of b -> a)   shard b        one such link for each ordered pair
+//!            bodies ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─>                 what is too long for a ring
+//!
+//!  a turn:   replies ... receive, apply, reply ... send ... flush ── prepare_sleep, sleep, woken
+//! ```
+//!
+//! 1. Nobody waits inside this module. Who has no credit or no room is told [`Full`], holds the connection back,
+//!    and tries again when a reply has come: whenever `Full` is said, a reply is outstanding there.
+//! 2. A reply always fits: a request is taken only with a credit, a credit is the room of one reply of
+//!    [`REPLY_BYTES`], and a longer reply leaves its body in a queue that has no more entries than there are
+//!    credits (invariant 1 of the shm crate's link, which loom checks).
+//! 3. A request is answered by the shard that receives it, without asking a third one before. So from 1 and 2,
+//!    no cycle of waiting can form: every shard can always go on with what it received, each request received
+//!    becomes a reply, each reply makes room for a request; only clients wait.
+//! 4. Replies of a pair come in the order of its requests. So does what they say about the owner's memory:
+//!    who has the reply to a write finds the write in the arena.
+//! 5. Nothing is visible before [`Mailbox::flush`], which stores once for each ring and wakes who sleeps, once
+//!    for each sleep. Who sleeps has flushed, and has looked at all rings after it said that it sleeps.
+//! 6. A body is in its queue before its message is published, so who takes the message finds it.
+//!
+//! Rings are made when a pair first talks. With the default settings all pairs of 2 shards take 256 KiB, of 16
+//! shards 30 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings costs a load from one
+//! cache line for each peer, which stays in the core's cache until that peer sends.
+//!
+//! Bodies of requests are bounded in bytes as well; those of replies only in number, since a reply can't be
+//! refused: what is asked by mailbox has to have a bounded answer.
+//!
+//! A [`Mailbox`] belongs to its shard's thread.
+
+mod pair;
+#[cfg(test)]
+mod tests;
+
+use mio::Waker;
+use nigh_shm::ring::{Bell, LinkSpec, PushError, REPLY_BYTES, Requester, Responder};
+use pair::Pair;
+use std::sync::Arc;
+
+/// Shards that mailboxes are made for at most: as many as [`TOTAL_BYTES`] gives the smallest rings to.
+pub(crate) const MOST_SHARDS: usize = 128;
+/// Bytes of all rings together, if all pairs talk.
+const TOTAL_BYTES: usize = 64 << 20;
+/// The smallest ring of requests, bytes: 16 credits, and 512 bytes in a message.
+const LEAST_REQUEST_BYTES: u32 = 2 << 10;
+/// Ring of requests, bytes, where [`TOTAL_BYTES`] allows: 512 credits; about 500 writes of 100 bytes.
+pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 64 << 10;
+/// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone.
+pub(crate) const DEFAULT_BODY_BYTES: usize = 4 << 20;
+/// Requests received in a turn: with some µs each, a turn stays below a few milliseconds.
+const MOST_IN_TURN: usize = 1024;
+/// Requests received from one shard before others have their chance.
+const MOST_FROM_ONE: usize = 64;
+/// Flag of a message whose body is in the queue; the payload is its length.
+const BODY: u16 = 1;
+/// Flag of a reply to a request that is in the slow log.
+const LOGGED: u16 = 2;
+
+const _: () = {
+    let pairs = MOST_SHARDS * (MOST_SHARDS - 1);
+    assert!(pairs * 2 * LEAST_REQUEST_BYTES as usize <= TOTAL_BYTES);
+    assert!(LEAST_REQUEST_BYTES.is_power_of_two() && LEAST_REQUEST_BYTES >= 4 * REPLY_BYTES);
+};
+
+/// Sizes of the mailboxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MailSettings {
+    /// Bytes of a pair's ring of requests, a power of two. The longest request inside of it is a fourth.
+    pub(crate) request_bytes: u32,
+    /// Requests of a pair that may be without a reply.
+    pub(crate) credits: u32,
+    /// Bytes of requests' bodies that may wait in a pair's queue.
+    pub(crate) body_bytes: usize,
+}
+
+impl MailSettings {
+    /// For so many shards, with rings of requests of `request_bytes` (rounded down to a power of two) if
+    /// [`TOTAL_BYTES`] allows, else smaller.
+    pub(crate) fn for_shards(shards: usize, request_bytes: u32) -> Self {
+        let pairs = (shards * shards.saturating_sub(1)).max(1);
+        // The ring of replies takes as much.
+        let share = u32::try_from(TOTAL_BYTES / pairs / 2).unwrap_or(u32::MAX);
+        let bytes = 1 << request_bytes.min(share).max(LEAST_REQUEST_BYTES).ilog2();
+        Self { request_bytes: bytes, credits: bytes / REPLY_BYTES, body_bytes: DEFAULT_BODY_BYTES }
+    }
+
+    /// Bytes of all rings if all pairs talk.
+    #[cfg(test)]
+    pub(crate) fn total_bytes(&self, shards: usize) -> u64 {
+        let pairs = (shards * shards.saturating_sub(1)) as u64;
+        pairs * (u64::from(self.request_bytes) + self.link().reply_ring_bytes())
+    }
+
+    fn link(&self) -> LinkSpec {
+        let (request_bytes, credits) = (self.request_bytes, self.credits);
+        LinkSpec { request_bytes, credits, reply_bytes: REPLY_BYTES }
+    }
+}
+
+/// The other shard can't take more now. A reply of it is outstanding: try again when it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// A request that was received; its body is in the caller's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// The shard that asks, and is to be answered.
+    pub(crate) from: usize,
+    /// To be given back with the reply.
+    pub(crate) token: u64,
+    /// What is asked.
+    pub(crate) kind: u16,
+}
+
+/// A reply that came; its body is in the caller's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// The shard that was asked.
+    pub(crate) from: usize,
+    /// As given to [`Mailbox::send`].
+    pub(crate) token: u64,
+    /// The request is in the slow log.
+    pub(crate) is_logged: bool,
+}
+
+/// What a mailbox has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MailStats {
+    /// Requests sent.
+    pub(crate) sent: u64,
+    /// Requests received.
+    pub(crate) received: u64,
+    /// Replies that came.
+    pub(crate) replies: u64,
+    /// Requests and replies sent whose body didn't fit their ring.
+    pub(crate) bodies: u64,
+    /// Times that a shard was too full to be sent to.
+    pub(crate) full: u64,
+    /// Times that a sleeping shard was woken.
+    pub(crate) wakes: u64,
+    /// Requests without a reply, now.
+    pub(crate) depth: u64,
+    /// The most that there ever were.
+    pub(crate) deepest: u64,
+}
+
+/// What all shards see.
+struct Shared {
+    settings: MailSettings,
+    /// The link from `a` to `b` is at `a * shards + b`.
+    pairs: Vec<Pair>,
+    bells: Vec<Bell>,
+    wakers: Vec<Arc<Waker>>,
+}
+
+impl Shared {
+    fn pair(&self, from: usize, to: usize) -> &Pair {
+        &self.pairs[from * self.bells.len() + to]
+    }
+}
+
+/// One shard's mailbox.
+pub(crate) struct Mailbox {
+    me: usize,
+    shared: Arc<Shared>,
+    /// By shard: to ask it, once it was asked.
+    outboxes: Vec<Option<Requester>>,
+    /// By shard: to answer it, once it has asked.
+    inboxes: Vec<Option<Responder>>,
+    /// Shards with something to publish, or room to give back, at the next flush.
+    touched: Vec<usize>,
+    is_touched: Vec<bool>,
+    /// Whose turn it is to be received from, and how often still.
+    from: usize,
+    left_of_one: usize,
+    left_in_turn: usize,
+    /// Whose replies are taken next.
+    replies_from: usize,
+    stats: MailStats,
+}
+
+/// The mailboxes of as many shards as there are wakers, in their order. A waker belongs to the poll that its
+/// shard sleeps in.
+///
+/// # Panics
+/// If there are more than [`MOST_SHARDS`], or the settings are none that [`LinkSpec`] allows.
+pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec<Mailbox> {
+    let shards = wakers.len();
+    assert!(shards <= MOST_SHARDS, "{shards} shards: {MOST_SHARDS} are the most");
+    let shared = Arc::new(Shared {
+        settings: *settings,
+        pairs: (0..shards * shards).map(|_| Pair::default()).collect(),
+        bells: (0..shards).map(|_| Bell::new()).collect(),
+        wakers,
+    });
+    let mailbox = |me| Mailbox {
+        me,
+        shared: Arc::clone(&shared),
+        outboxes: (0..shards).map(|_| None).collect(),
+        inboxes: (0..shards).map(|_| None).collect(),
+        touched: Vec::with_capacity(shards),
+        is_touched: vec![false; shards],
+        from: me,
+        left_of_one: MOST_FROM_ONE,
+        left_in_turn: MOST_IN_TURN,
+        replies_from: me,
+        stats: MailStats::default(),
+    };
+    (0..shards).map(mailbox).collect()
+}
+
+impl Mailbox {
+    /// Shards that there are, this one included.
+    pub(crate) fn shards(&self) -> usize {
+        self.outboxes.len()
+    }
+
+    /// What was done so far.
+    pub(crate) fn stats(&self) -> MailStats {
+        self.stats
+    }
+
+    /// Requests to a shard that are without a reply.
+    #[cfg(test)]
+    pub(crate) fn outstanding(&self, to: usize) -> u32 {
+        self.outboxes[to].as_ref().map_or(0, Requester::outstanding)
+    }
+
+    /// Whether a request with a body of so many bytes would be taken now.
+    pub(crate) fn can_send(&mut self, to: usize, bytes: usize) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let outbox = self.outbox(to);
+        let is_short = bytes as u64 <= outbox.most_payload();
+        let inside = if is_short { bytes as u64 } else { size_of::<u64>() as u64 };
+        outbox.can_send(inside).expect(OUR_RULES)
+            && (is_short
+                || shared.pair(self.me, to).requests.has_room(bytes, shared.settings.body_bytes))
+    }
+
+    /// Stages a request whose body is the joined `parts`. The token comes back with the reply.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing has changed then.
+    pub(crate) fn send(
+        &mut self,
+        to: usize,
+        token: u64,
+        kind: u16,
+        parts: &[&[u8]],
+    ) -> Result<(), Full> {
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let outbox = self.outbox(to);
+        let sent = if bytes as u64 <= outbox.most_payload() {
+            match outbox.send(token, kind, 0, parts) {
+                Ok(()) => true,
+                Err(PushError::Full) => false,
+                Err(error) => panic!("{OUR_RULES}: {error}"),
+            }
+        } else if self.can_send(to, bytes) {
+            self.shared.pair(self.me, to).requests.push(parts.concat());
+            let length = (bytes as u64).to_le_bytes();
+            let outbox = self.outbox(to);
+            outbox.send(token, kind, BODY, &[&length]).expect("a credit and room: just seen");
+            self.stats.bodies += 1;
+            true
+        } else {
+            false
+        };
+        if !sent {
+            self.stats.full += 1;
+            return Err(Full);
+        }
+        self.touch(to);
+        self.stats.sent += 1;
+        self.stats.depth += 1;
+        self.stats.deepest = self.stats.deepest.max(self.stats.depth);
+        Ok(())
+    }
+
+    /// Takes the next request, of each shard in its turn; replaces what `body` holds. In a turn (until the
+    /// next [`Self::flush`]) at most [`MOST_IN_TURN`] are handed out.
+    pub(crate) fn receive(&mut self, body: &mut Vec<u8>) -> Option<Request> {
+        if self.left_in_turn == 0 {
+            return None;
+        }
+        // Once round, and back to who had used up its chance.
+        for _ in 0..=self.shards() {
+            if self.left_of_one > 0
+                && let Some(request) = self.receive_from(self.from, body)
+            {
+                self.left_of_one -= 1;
+                self.left_in_turn -= 1;
+                self.stats.received += 1;
+                self.touch(request.from);
+                return Some(request);
+            }
+            self.from = (self.from + 1) % self.shards();
+            self.left_of_one = MOST_FROM_ONE;
+        }
+        None
+    }
+
+    fn receive_from(&mut self, from: usize, body: &mut Vec<u8>) -> Option<Request> {
+        let request = self.inbox(from)?.receive(body).expect(OUR_RULES)?;
+        if request.flags == BODY {
+            *body = self.shared.pair(from, self.me).requests.pop(body);
+        }
+        Some(Request { from, token: request.token, kind: request.kind })
+    }
+
+    /// Stages the reply to the oldest unanswered request of a shard. It always fits (invariant 2).
+    ///
+    /// # Panics
+    /// If `token` is not that request's.
+    pub(crate) fn reply(&mut self, to: usize, token: u64, is_logged: bool, parts: &[&[u8]]) {
+        let flags = if is_logged { LOGGED } else { 0 };
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let inbox = self.inboxes[to].as_mut().expect("it has asked");
+        if bytes as u64 <= inbox.most_payload() {
+            inbox.reply(token, flags, parts).expect(OUR_RULES);
+        } else {
+            self.shared.pair(to, self.me).replies.push(parts.concat());
+            let length = (bytes as u64).to_le_bytes();
+            inbox.reply(token, flags | BODY, &[&length]).expect(OUR_RULES);
+            self.stats.bodies += 1;
+        }
+        self.touch(to);
+    }
+
+    /// Takes the next reply of any shard; replaces what `body` holds. Not bounded by a turn: there are no
+    /// more than credits.
+    pub(crate) fn next_reply(&mut self, body: &mut Vec<u8>) -> Option<Reply> {
+        if self.stats.depth == 0 {
+            return None;
+        }
+        for _ in 0..self.shards() {
+            let from = self.replies_from;
+            if let Some(outbox) = self.outboxes[from].as_mut().filter(|o| o.outstanding() > 0)
+                && let Some((token, flags)) = outbox.reply(body).expect(OUR_RULES)
+            {
+                if flags & BODY != 0 {
+                    *body = self.shared.pair(self.me, from).replies.pop(body);
+                }
+                self.stats.replies += 1;
+                self.stats.depth -= 1;
+                return Some(Reply { from, token, is_logged: flags & LOGGED != 0 });
+            }
+            self.replies_from = (from + 1) % self.shards();
+        }
+        None
+    }
+
+    /// Ends the turn: makes all that is staged visible, one store a ring, and wakes who sleeps and has mail.
+    pub(crate) fn flush(&mut self) {
+        self.left_in_turn = MOST_IN_TURN;
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.retain(|&peer| {
+            self.is_touched[peer] = false;
+            let asked = self.outboxes[peer].as_mut().is_some_and(Requester::publish);
+            let answered = self.inboxes[peer].as_mut().is_some_and(Responder::publish);
+            asked || answered
+        });
+        if let Some(&any) = touched.first() {
+            self.shared.bells[any].fence();
+        }
+        for peer in touched.drain(..) {
+            let woken = self.shared.bells[peer].ring(|| {
+                // It can only fail if the shard, which would read it, is gone.
+                let _ = self.shared.wakers[peer].wake();
+            });
+            self.stats.wakes += u64::from(woken);
+        }
+        self.touched = touched;
+    }
+
+    /// Whether a request or a reply is there.
+    pub(crate) fn has_mail(&mut self) -> bool {
+        (0..self.shards()).any(|peer| {
+            self.inbox(peer).is_some_and(|inbox| inbox.has_request().expect(OUR_RULES))
+                || self.outboxes[peer]
+                    .as_mut()
+                    .is_some_and(|outbox| outbox.has_reply().expect(OUR_RULES))
+        })
+    }
+
+    /// Tells whether the shard may sleep in its poll: then it calls [`Self::woken`] afterwards. If not, mail
+    /// has come.
+    ///
+    /// # Panics
+    /// If something was not flushed: others would wait for it while this one sleeps.
+    pub(crate) fn prepare_sleep(&mut self) -> bool {
+        assert!(self.touched.is_empty(), "a shard flushes before it sleeps");
+        let shared = Arc::clone(&self.shared);
+        shared.bells[self.me].prepare_sleep(|| self.has_mail())
+    }
+
+    /// After the sleep.
+    pub(crate) fn woken(&self) {
+        self.shared.bells[self.me].woken();
+    }
+
+    fn touch(&mut self, peer: usize) {
+        if !std::mem::replace(&mut self.is_touched[peer], true) {
+            self.touched.push(peer);
+        }
+    }
+
+    /// The end of the link to a shard, which is made at the first use.
+    fn outbox(&mut self, to: usize) -> &mut Requester {
+        assert!(to != self.me, "a shard does its own work itself");
+        let shared = &self.shared;
+        self.outboxes[to]
+            .get_or_insert_with(|| shared.pair(self.me, to).open(&shared.settings.link()))
+    }
+
+    /// The end of the link from a shard, if it has made one.
+    fn inbox(&mut self, from: usize) -> Option<&mut Responder> {
+        let inbox = &mut self.inboxes[from];
+        if inbox.is_none() {
+            *inbox = self.shared.pair(from, self.me).accept();
+        }
+        inbox.as_mut()
+    }
+}
+
+/// Why a [`nigh_shm::ring::Broken`] or a body that is missing can't be.
+const OUR_RULES: &str = "both ends of a mailbox are ours and keep the rules";

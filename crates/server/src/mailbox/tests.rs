@@ -1,0 +1,352 @@
+//! Stories about mailboxes: what one pair does step by step, and shards that ask each other in all directions
+//! as fast as they can, sleep when there is nothing, and are woken.
+
+use super::{
+    DEFAULT_REQUEST_BYTES, Full, LEAST_REQUEST_BYTES, MOST_FROM_ONE, MOST_IN_TURN, MOST_SHARDS,
+    MailSettings, Mailbox, Reply, Request, TOTAL_BYTES, mailboxes,
+};
+use mio::{Events, Poll, Token, Waker};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longer than any sleep that ends by mail.
+const TOO_LONG: Duration = Duration::from_secs(30);
+/// Kinds of the hammering shards.
+const ECHO: u16 = 1;
+const DONE: u16 = 2;
+
+/// Small enough that everything fills up: the longest request inside the ring has 48 bytes.
+const SMALL: MailSettings = MailSettings { request_bytes: 256, credits: 4, body_bytes: 500 };
+
+/// So many mailboxes with the polls that their shards sleep in.
+fn shards(settings: &MailSettings, n: usize) -> (Vec<Mailbox>, Vec<Poll>) {
+    let polls: Vec<Poll> = (0..n).map(|_| Poll::new().expect("a poll")).collect();
+    let waker = |poll: &Poll| Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
+    let mailboxes = mailboxes(settings, polls.iter().map(waker).collect());
+    (mailboxes, polls)
+}
+
+/// Two shards and their polls.
+fn two(settings: &MailSettings) -> (Mailbox, Mailbox, Vec<Poll>) {
+    let (mut boxes, polls) = shards(settings, 2);
+    let b = boxes.pop().expect("two");
+    (boxes.pop().expect("two"), b, polls)
+}
+
+#[test]
+fn a_request_and_its_reply_travel_at_the_flush() {
+    // A asks B; B sees nothing before A flushes, A nothing before B does. Long bodies go the same way.
+    let (mut a, mut b, _polls) = two(&SMALL);
+    let (mut body, long) = (Vec::new(), vec![7u8; 400]);
+    a.send(1, 70, 5, &[b"SET", b" k v"]).expect("room");
+    a.send(1, 71, 6, &[&long[..300], &long[300..]]).expect("room");
+    assert_eq!((b.has_mail(), b.receive(&mut body)), (false, None));
+    assert_eq!(a.outstanding(1), 2);
+    a.flush();
+    assert!(b.has_mail());
+    assert_eq!(b.receive(&mut body), Some(Request { from: 0, token: 70, kind: 5 }));
+    assert_eq!(body, b"SET k v");
+    assert_eq!(b.receive(&mut body), Some(Request { from: 0, token: 71, kind: 6 }));
+    assert_eq!(body, long);
+    assert_eq!(b.receive(&mut body), None);
+    b.reply(0, 70, false, &[b"+OK", b"\r\n"]);
+    b.reply(0, 71, true, &[&long]);
+    assert_eq!((a.has_mail(), a.next_reply(&mut body)), (false, None));
+    b.flush();
+    assert!(a.has_mail());
+    assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 70, is_logged: 70 == 71 }));
+    assert_eq!(body, b"+OK\r\n");
+    assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 71, is_logged: 71 == 71 }));
+    assert_eq!(body, long);
+    assert_eq!((a.next_reply(&mut body), a.outstanding(1), a.has_mail()), (None, 0, false));
+    let (mine, theirs) = (a.stats(), b.stats());
+    assert_eq!((mine.sent, mine.replies, mine.bodies, mine.depth, mine.deepest), (2, 2, 1, 0, 2));
+    assert_eq!((theirs.received, theirs.bodies, mine.wakes, theirs.wakes), (2, 1, 0, 0));
+}
+
+/// Fills A's way to B with such requests, and tells how many it took.
+fn fill(a: &mut Mailbox, bytes: usize) -> u64 {
+    let mut sent = 0;
+    while a.can_send(1, bytes) {
+        a.send(1, sent, 0, &[&vec![1; bytes]]).expect("it said that it can");
+        sent += 1;
+        assert!(sent < 1000, "it never fills");
+    }
+    assert_eq!(a.send(1, sent, 0, &[&vec![1; bytes]]), Err(Full));
+    a.flush();
+    sent
+}
+
+#[test]
+fn a_full_mailbox_says_so_until_a_reply_came() {
+    // Credits, ring and queue of bodies fill up, each by its own kind of request; one reply makes room.
+    let many = MailSettings { credits: 64, ..SMALL };
+    for (settings, bytes, most) in [(SMALL, 0, 4), (many, 40, 4), (many, 200, 2), (many, 5000, 1)] {
+        let (mut a, mut b, _polls) = two(&settings);
+        let mut body = Vec::new();
+        assert_eq!(fill(&mut a, bytes), most, "{bytes} bytes");
+        let first = b.receive(&mut body).expect("a request");
+        b.reply(0, first.token, false, &[]);
+        b.flush();
+        assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 0, is_logged: 0 == 71 }));
+        assert!(a.can_send(1, bytes), "{bytes} bytes after a reply");
+        a.send(1, 99, 0, &[&vec![1; bytes]]).expect("room after a reply");
+        assert_eq!(a.stats().full, 1);
+    }
+}
+
+#[test]
+fn a_turn_receives_a_bounded_number_and_everybody_has_a_chance() {
+    // Two shards have sent more than one turn takes: they take turns in being heard, the rest waits.
+    let settings = MailSettings { request_bytes: 64 << 10, credits: 2048, body_bytes: 0 };
+    let (mut boxes, _polls) = shards(&settings, 3);
+    let mut c = boxes.pop().expect("three");
+    let each = MOST_IN_TURN as u64 * 3 / 4;
+    for a in &mut boxes {
+        for token in 0..each {
+            a.send(2, token, 0, &[]).expect("room");
+        }
+        a.flush();
+    }
+    let (mut body, mut from) = (Vec::new(), Vec::new());
+    while let Some(request) = c.receive(&mut body) {
+        from.push(request.from);
+        c.reply(request.from, request.token, false, &[]);
+    }
+    assert_eq!(from.len(), MOST_IN_TURN);
+    let longest = from.chunk_by(|a, b| a == b).map(<[usize]>::len).max();
+    assert_eq!(longest, Some(MOST_FROM_ONE));
+    assert!(c.has_mail(), "it must not sleep");
+    c.flush();
+    assert!(!c.prepare_sleep());
+    let rest = std::iter::from_fn(|| c.receive(&mut body)).count();
+    assert_eq!(rest as u64, 2 * each - MOST_IN_TURN as u64);
+}
+
+#[test]
+fn a_sleeper_is_woken_once() {
+    // B sleeps: the first flush with mail wakes it, the second finds it woken; mail keeps it from sleeping.
+    let (mut a, mut b, mut polls) = two(&SMALL);
+    let mut events = Events::with_capacity(4);
+    assert!(b.prepare_sleep());
+    a.flush();
+    assert_eq!(a.stats().wakes, 0, "nothing was sent");
+    for token in 0..2 {
+        a.send(1, token, 0, &[]).expect("room");
+        a.flush();
+    }
+    assert_eq!(a.stats().wakes, 1);
+    polls[1].poll(&mut events, Some(TOO_LONG)).expect("a poll");
+    assert!(!events.is_empty());
+    b.woken();
+    assert!(!b.prepare_sleep(), "it has mail");
+    a.send(1, 2, 0, &[]).expect("room");
+    a.flush();
+    assert_eq!(a.stats().wakes, 1, "it is awake");
+}
+
+#[test]
+#[should_panic(expected = "flushes before it sleeps")]
+fn sleeping_on_unsent_mail_is_our_mistake() {
+    // A stages a request and goes to sleep: B would never hear of it.
+    let (mut a, _b, _polls) = two(&SMALL);
+    a.send(1, 0, 0, &[]).expect("room");
+    a.prepare_sleep();
+}
+
+#[test]
+fn rings_are_made_when_a_pair_first_talks() {
+    // Of three shards, one asks another: one of six links is made.
+    let (mut boxes, _polls) = shards(&SMALL, 3);
+    boxes[0].send(2, 0, 0, &[]).expect("room");
+    assert!(!boxes[1].has_mail());
+    let open = boxes[0].shared.pairs.iter().filter(|pair| pair.is_open()).count();
+    assert_eq!(open, 1);
+}
+
+#[test]
+fn memory_is_bounded_for_any_number_of_shards() {
+    // The sizes that the default gives, as the head of the module tells them.
+    let total =
+        |shards| MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES).total_bytes(shards);
+    assert_eq!((total(2) >> 10, total(16) >> 20, total(64) >> 20), (256, 30, 63));
+    for shards in 1..=MOST_SHARDS {
+        let settings = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
+        assert!(total(shards) <= TOTAL_BYTES as u64, "{shards}: {settings:?}");
+        assert!(settings.credits >= LEAST_REQUEST_BYTES / 128, "{shards}: {settings:?}");
+    }
+    assert_eq!(MailSettings::for_shards(2, 5000).request_bytes, 4096);
+}
+
+/// The bytes of a message: any length up to 300, all depend on its number.
+fn body_of(n: u64) -> Vec<u8> {
+    let random = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let length = if random >> 62 == 0 { random >> 32 & 255 } else { random >> 32 & 31 };
+    vec![u8::try_from(n % 251).expect("below 251"); usize::try_from(length).expect("short")]
+}
+
+/// A shard that asks all others, answers, and sleeps when there is nothing to do.
+struct Hammer {
+    mailbox: Mailbox,
+    me: usize,
+    requests: u64,
+    /// By shard: requests sent, and replies that came.
+    sent: Vec<u64>,
+    came: Vec<u64>,
+    /// By shard: its requests that were received, and whether it said that it is done.
+    heard: Vec<u64>,
+    done: Vec<bool>,
+    said_done: Vec<bool>,
+    /// Requests taken and not yet answered: each turn leaves some for the next.
+    unanswered: VecDeque<(Request, Vec<u8>)>,
+    sleeps: u64,
+}
+
+impl Hammer {
+    fn new(mailbox: Mailbox, requests: u64) -> Hammer {
+        let (n, me) = (mailbox.shards(), mailbox.me);
+        let mut done = vec![false; n];
+        done[me] = true;
+        let zeros = || vec![0; n];
+        Hammer {
+            me,
+            requests,
+            sent: zeros(),
+            came: zeros(),
+            heard: zeros(),
+            said_done: done.clone(),
+            done,
+            mailbox,
+            unanswered: VecDeque::new(),
+            sleeps: 0,
+        }
+    }
+
+    fn take_replies(&mut self, body: &mut Vec<u8>) {
+        while let Some(reply) = self.mailbox.next_reply(body) {
+            let came = &mut self.came[reply.from];
+            assert_eq!(reply.token, *came, "in the order of the requests");
+            if *came < self.requests {
+                assert!(*body == body_of(*came + 1), "reply {came} of {}", reply.from);
+            }
+            *came += 1;
+        }
+    }
+
+    fn answer(&mut self, body: &mut Vec<u8>) {
+        while let Some(request) = self.mailbox.receive(body) {
+            let heard = &mut self.heard[request.from];
+            assert_eq!(request.token, *heard, "in the order that they were sent");
+            *heard += 1;
+            match request.kind {
+                ECHO => assert!(*body == body_of(request.token)),
+                _ => self.done[request.from] = true,
+            }
+            self.unanswered.push_back((request, body.clone()));
+        }
+        // Every other turn leaves one for later, unless it is the last.
+        let kept = usize::from(self.unanswered.len() > 1 && self.sleeps % 2 == 1);
+        while self.unanswered.len() > kept {
+            let (request, _) = self.unanswered.pop_front().expect("one");
+            let reply = body_of(request.token + 1);
+            self.mailbox.reply(
+                request.from,
+                request.token,
+                false,
+                &[&reply[..reply.len() / 2], &reply[reply.len() / 2..]],
+            );
+        }
+    }
+
+    /// Asks as long as there is room.
+    fn ask(&mut self) {
+        for to in (0..self.mailbox.shards()).filter(|to| *to != self.me) {
+            while self.sent[to] < self.requests {
+                let n = self.sent[to];
+                if self.mailbox.send(to, n, ECHO, &[&body_of(n)]).is_err() {
+                    assert!(self.mailbox.outstanding(to) > 0, "full, and nothing to wait for");
+                    break;
+                }
+                self.sent[to] += 1;
+            }
+            if self.came[to] == self.requests && !self.said_done[to] {
+                self.said_done[to] = true;
+                self.mailbox.send(to, self.requests, DONE, &[]).expect("all have been answered");
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.done.iter().chain(&self.said_done).all(|done| *done)
+            && self.mailbox.stats().depth == 0
+            && self.unanswered.is_empty()
+    }
+
+    /// Runs until everything is answered, here and elsewhere.
+    fn run(mut self, mut poll: Poll) -> (Mailbox, u64) {
+        let (mut body, mut events) = (Vec::new(), Events::with_capacity(4));
+        while !self.is_over() {
+            self.take_replies(&mut body);
+            self.answer(&mut body);
+            self.ask();
+            self.mailbox.flush();
+            if self.is_over() || !self.unanswered.is_empty() || !self.mailbox.prepare_sleep() {
+                continue;
+            }
+            self.sleeps += 1;
+            sleep(&mut poll, &mut events);
+            self.mailbox.woken();
+        }
+        (self.mailbox, self.sleeps)
+    }
+}
+
+/// Sleeps until it is woken.
+fn sleep(poll: &mut Poll, events: &mut Events) {
+    let began = Instant::now();
+    loop {
+        match poll.poll(events, Some(TOO_LONG)) {
+            Ok(()) if !events.is_empty() => return,
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => panic!("{error}"),
+            _ => assert!(began.elapsed() < TOO_LONG, "a wake-up was lost"),
+        }
+    }
+}
+
+/// So many shards, each of which asks each other so often.
+fn hammer(n: usize, requests: u64) {
+    let (boxes, polls) = shards(&SMALL, n);
+    let threads: Vec<_> = boxes
+        .into_iter()
+        .zip(polls)
+        .map(|(mailbox, poll)| std::thread::spawn(move || Hammer::new(mailbox, requests).run(poll)))
+        .collect();
+    let ends: Vec<_> = threads.into_iter().map(|t| t.join().expect("a shard")).collect();
+    let others = n as u64 - 1;
+    let (mut wakes, mut sleeps) = (0, 0);
+    for (mailbox, slept) in &ends {
+        let stats = mailbox.stats();
+        assert_eq!((stats.sent, stats.depth), ((requests + 1) * others, 0));
+        assert_eq!((stats.received, stats.replies), (stats.sent, stats.sent));
+        assert!(stats.bodies > 0 && stats.full > 0, "the story is too tame: {stats:?}");
+        assert!(stats.deepest <= u64::from(SMALL.credits) * others, "{stats:?}");
+        wakes += stats.wakes;
+        sleeps += slept;
+    }
+    // A wake may come for somebody who just found mail; a sleep that ended took exactly one.
+    assert!(sleeps > 0 && wakes >= sleeps, "{wakes} wakes, {sleeps} sleeps");
+}
+
+#[test]
+fn two_shards_ask_each_other_and_every_request_is_answered() {
+    // Small rings, random sizes, both directions at once, asleep whenever nothing is there.
+    hammer(2, 20_000);
+}
+
+#[test]
+fn four_shards_ask_in_all_directions_and_every_request_is_answered() {
+    // More threads than cores, twelve pairs: order, content and number are right, and it ends.
+    hammer(4, 3_000);
+}

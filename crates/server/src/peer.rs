@@ -1,0 +1,238 @@
+//! Commands between shards: what a connection's shard sends to the owner of the data, and what it gets back.
+//!
+//! ```text
+//! connection ── Work::send ──> mailbox ──> peer (a connection whose socket is the mailbox) ── the owner's
+//!     ^                                                                                    turn, as any other
+//!     └────── Work::take_answers <── mailbox <── Work::answer_peer ◂──────────────────────────┘
+//! ```
+//!
+//! 1. One message is one command, one answer its reply, and the answers of an owner come in the order of
+//!    the commands sent to it. Since data has one owner, a connection's replies stay in order as long as
+//!    nothing runs here while something is sent: reads are sent after the writes then, all else waits.
+//! 2. A connection sees its own writes: a read that is sent comes after them, and one that runs here finds
+//!    that all are answered, so published.
+//! 3. What a connection may have at the owner at a time is its allowance, which grows with each answer and shrinks
+//!    when answers are large: as much as `output-buffer-pause` of replies may be under way, so that who doesn't
+//!    read can't make the owner copy without end. (The idea is TCP's: RFC 5681.)
+//! 4. A token names slot and number of the connection, so that an answer that comes too late finds nobody.
+//! 5. The owner, who has its words, logs a slow command under shard and token; the answer says so, and who gives
+//!    it to the client writes the client into the entry first. So a client whose command is answered is named.
+//!
+//! Belongs to the shard's thread.
+
+use crate::client::{Client, Close};
+use crate::commands::Row;
+use crate::connection::{Connection, Pending, Stream};
+use crate::slowlog::Origin;
+use crate::work::{MOST_COMMANDS, Work};
+use nigh_resp::limits::Limits;
+use nigh_resp::{Protocol, encode};
+use nigh_store::Turn;
+use std::time::Instant;
+
+/// The shard that owns the data of the default tenant.
+pub(crate) const OWNER: usize = 0;
+/// Commands that a new connection may have at the owner: before it is known how large its replies are.
+pub(crate) const FIRST_ALLOWANCE: usize = 8;
+/// The most: as many as a mailbox has credits with two shards.
+const MOST_ALLOWANCE: usize = 512;
+/// Bit of a token: the reply isn't wanted (CLIENT REPLY).
+const SILENT: u64 = 1 << 31;
+/// Bits of a token that hold the connection's number.
+const ID_BITS: u64 = SILENT - 1;
+
+/// A shard as a client of this one.
+pub(crate) struct Peer {
+    number: usize,
+    /// Token and protocol of each command in the batch.
+    requests: Vec<(u64, Protocol)>,
+    /// Where the reply of each ends in the output, and whether it was logged as slow.
+    ends: Vec<(usize, bool)>,
+    /// Commands of the batch whose replies are sent.
+    sent: usize,
+}
+
+impl Peer {
+    /// A connection that brings the commands of shard `number`.
+    pub(crate) fn connection(number: usize) -> Box<Connection> {
+        let address = format!("shard-{number}");
+        let client = Client::new(0, address.clone(), address, Instant::now());
+        let mut connection = Connection::new(usize::MAX, Stream::Mailbox, client);
+        // The client's shard has checked what it may send.
+        connection.input.set_limits(Limits::requests(), true);
+        connection.peer =
+            Some(Box::new(Self { number, requests: Vec::new(), ends: Vec::new(), sent: 0 }));
+        Box::new(connection)
+    }
+
+    pub(crate) fn protocol(&self, index: usize) -> Protocol {
+        self.requests[index].1
+    }
+
+    /// Who sent a command of the batch.
+    pub(crate) fn origin(&self, index: usize) -> Origin {
+        Origin { shard: self.number, token: self.requests[index].0 }
+    }
+
+    pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {
+        self.ends.push((end, is_logged));
+    }
+}
+
+/// The token of a connection's command.
+fn token(connection: &Connection, silent: bool) -> u64 {
+    let id = connection.client.id & ID_BITS;
+    (connection.slot as u64) << 32 | if silent { SILENT } else { 0 } | id
+}
+
+/// What kind of message a command in this protocol is.
+fn kind(protocol: Protocol) -> u16 {
+    if protocol == Protocol::Resp3 { 3 } else { 2 }
+}
+
+impl Work {
+    /// Sends a command of an active connection to the owner; false if its allowance is used up or the
+    /// mailbox is full: the connection waits then.
+    pub(crate) fn send(&mut self, at: usize, index: usize, row: Row, silent: bool) -> bool {
+        let connection = &mut *self.active[at];
+        if connection.sent >= connection.allowance {
+            connection.stopped = true;
+            connection.pending = Pending::Allowance;
+            return false;
+        }
+        let args = connection.input.batch.args(index);
+        self.message.clear();
+        encode::request(&mut self.message, args.iter(connection.input.bytes()));
+        let token = token(connection, silent);
+        let kind = kind(connection.client.protocol);
+        if self.mailbox.send(OWNER, token, kind, &[&self.message]).is_err() {
+            connection.stopped = true;
+            connection.pending = Pending::Room;
+            self.held.push(connection.slot);
+            return false;
+        }
+        connection.sent += 1;
+        connection.pending = Pending::Nothing;
+        connection.client.last_row = Some(row);
+        connection.input.next = index + 1;
+        self.state.stats.hops += 1;
+        true
+    }
+
+    /// Gives the connections the answers that have come.
+    pub(crate) fn take_answers(&mut self) {
+        if self.state.is_owner {
+            return;
+        }
+        let mut answer = std::mem::take(&mut self.message);
+        let mut came = false;
+        while let Some(reply) = self.mailbox.next_reply(&mut answer) {
+            let token = reply.token;
+            came = true;
+            let slot = usize::try_from(token >> 32).unwrap_or(usize::MAX);
+            let Some(connection) = self.slab.get_mut(slot) else { continue };
+            if connection.client.id & ID_BITS != token & ID_BITS {
+                continue;
+            }
+            if reply.is_logged {
+                let origin = Origin { shard: self.state.number, token };
+                self.state.shared.slowlog().name_sender(origin, &connection.client);
+            }
+            if token & SILENT == 0 {
+                connection.out.bytes().extend_from_slice(&answer);
+            }
+            connection.sent -= 1;
+            let most = self.state.hot.output_pause / answer.len().max(1);
+            connection.allowance = (connection.allowance + 1).min(most.clamp(1, MOST_ALLOWANCE));
+            let is_over = match connection.pending {
+                Pending::Answers => connection.sent == 0,
+                Pending::Allowance => connection.sent <= connection.allowance / 2,
+                _ => false,
+            };
+            if is_over {
+                connection.pending = Pending::Nothing;
+            }
+            self.queue(slot);
+        }
+        self.message = answer;
+        if came {
+            self.resume_held();
+        }
+    }
+
+    /// Lets the connections that waited for room try again.
+    fn resume_held(&mut self) {
+        for slot in std::mem::take(&mut self.held) {
+            if let Some(connection) = self.slab.get_mut(slot)
+                && connection.pending == Pending::Room
+            {
+                connection.pending = Pending::Nothing;
+                self.queue(slot);
+            }
+        }
+    }
+
+    /// Takes what the other shards have sent into the turn; first, what is left of the last turn's.
+    pub(crate) fn receive_peers(&mut self, turn: &Turn<'_>) {
+        if !std::mem::take(&mut self.peers_have_work) {
+            self.read_mail();
+        }
+        for number in 0..self.peers.len() {
+            let has_work = self.peers[number]
+                .as_ref()
+                .is_some_and(|peer| peer.input.has_commands() || !peer.input.buf.is_empty());
+            let Some(mut connection) = self.peers[number].take_if(|_| has_work) else { continue };
+            connection.stopped = false;
+            connection.parked = false;
+            if !connection.input.has_commands() {
+                connection.input.decode(MOST_COMMANDS, &mut self.pool);
+                let sent = connection.peer.as_ref().map_or(0, |peer| peer.requests.len());
+                let (input, decoded) = (&connection.input, connection.input.batch.len());
+                assert!(
+                    input.error.is_none() && decoded == sent,
+                    "a message between shards is one command"
+                );
+            }
+            self.active.push(connection);
+            self.prepare(self.active.len() - 1, turn);
+        }
+    }
+
+    /// Reads what the other shards have sent, as much as a turn may take.
+    fn read_mail(&mut self) {
+        let mut message = std::mem::take(&mut self.message);
+        while let Some(request) = self.mailbox.receive(&mut message) {
+            let connection = self.peers[request.from].as_mut().expect("nobody writes to itself");
+            connection.input.buf.extend_from_slice(&message);
+            let peer = connection.peer.as_mut().expect("peers are made with it");
+            let protocol = if request.kind == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
+            peer.requests.push((request.token, protocol));
+        }
+        self.message = message;
+    }
+
+    /// Sends a shard the replies of what ran.
+    pub(crate) fn answer_peer(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
+        connection.out.settle_all(self.state.store.reader(), turn.pin);
+        let Some(peer) = &mut connection.peer else { return };
+        let mut from = 0;
+        let replies = connection.out.bytes();
+        for ((end, is_logged), (token, _)) in peer.ends.drain(..).zip(&peer.requests[peer.sent..]) {
+            self.mailbox.reply(peer.number, *token, is_logged, &[&replies[from..end]]);
+            from = end;
+            peer.sent += 1;
+        }
+        assert!(from == replies.len(), "every byte answers a command");
+        replies.clear();
+        let number = peer.number;
+        if connection.input.has_commands() {
+            self.peers_have_work = true;
+        } else {
+            peer.requests.clear();
+            peer.sent = 0;
+        }
+        connection.input.consume(&mut self.pool);
+        debug_assert!(connection.client.close == Close::No, "nobody closes a mailbox");
+        self.peers[number] = Some(connection);
+    }
+}

@@ -1,0 +1,77 @@
+//! Where a command runs, when it isn't the owner of the data that has the connection.
+//!
+//! | place | commands |
+//! |---|---|
+//! | here | what is about the connection, or about the server's settings |
+//! | view | reads: straight from the owner's arena; sent to the owner if writes of the connection wait there |
+//! | owner | writes, and all that is about libraries |
+//! | call | FCALL: here if the function doesn't write, else at the owner |
+//! | move | WATCH, EXEC: the connection itself goes to the owner, and stays there |
+//! | refresh | what looks at the connections and counters of all shards: here, after they have told |
+//!
+//! Data; any thread.
+
+use crate::commands::{Builtin, CommandSpec, Run};
+use nigh_store::Op;
+
+/// Where a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Here,
+    View(Op),
+    Owner,
+    Call,
+    Move,
+    Refresh,
+}
+
+/// The place of a row's command.
+pub(crate) fn of(spec: &CommandSpec) -> Place {
+    use Builtin as B;
+    match spec.run {
+        // Only the owner knows when keys were used.
+        Run::Data(_) if spec.name == "object|idletime" => Place::Owner,
+        Run::Data(op) if op.only_reads() => Place::View(op),
+        Run::Data(_) => Place::Owner,
+        Run::Container => Place::Here,
+        Run::Server(builtin) => match builtin {
+            B::Fcall | B::FcallRo => Place::Call,
+            B::FunctionLoad
+            | B::FunctionList
+            | B::FunctionDelete
+            | B::FunctionFlush
+            | B::FunctionDump
+            | B::FunctionRestore => Place::Owner,
+            B::Watch | B::Exec => Place::Move,
+            B::Info
+            | B::ClientList
+            | B::ClientKill
+            | B::LatencyHistogram
+            | B::MemoryStats
+            | B::MemoryDoctor => Place::Refresh,
+            _ => Place::Here,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands;
+    use crate::commands::spec::WRITE;
+
+    /// A view can't write: no command that the table calls a write may ever run on one.
+    #[test]
+    fn no_write_runs_on_a_view() {
+        for spec in commands::table() {
+            if spec.has(WRITE) {
+                let place = of(spec);
+                assert!(
+                    matches!(place, Place::Owner | Place::Move | Place::Call),
+                    "{} is a write: {place:?}",
+                    spec.name
+                );
+            }
+        }
+    }
+}

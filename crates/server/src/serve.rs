@@ -1,0 +1,407 @@
+//! Starting and stopping a server.
+//!
+//! 1. Whatever can be refused is refused before [`Server::start`] returns.
+//! 2. A server that is dropped has stopped: no thread, socket or lock of it is left.
+
+use crate::config::Config;
+use crate::listener::Listeners;
+use crate::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
+use crate::memory::Folder;
+use crate::metrics::{Exporter, Gauges};
+use crate::peer::OWNER;
+use crate::shard::Shard;
+use crate::shared::{Seat, Shared};
+use crate::signals::Watcher;
+use crate::state::{State, Stop};
+use nigh_shm::Domain;
+use nigh_store::{Opened, Store, StoreOptions, Views};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+/// Threads that read arenas beside the shards: none now, room for a few.
+const OTHER_PARTICIPANTS: usize = 8;
+/// Most shards: what the design is meant for.
+pub(crate) const MOST_SHARDS: usize = 64;
+/// Descriptors of a shard: its epoll, waker and listeners.
+const FILES_PER_SHARD: usize = 24;
+/// Stack of the shard's thread: what functions may take, and as much again for everything else.
+const SHARD_STACK_BYTES: usize = 8 << 20;
+/// Descriptors that are no client connections: listeners, epoll, logs, and what libraries open.
+const OWN_FILES: usize = 32;
+
+/// Why a server didn't start, in one sentence. The text is complete: no error is a `source` of it, or
+/// who prints the chain would say the cause twice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// An address can't be listened on.
+    #[error("cannot listen on {address}: {cause}; choose another with --{setting}")]
+    Listen {
+        /// Address and port, or path.
+        address: String,
+        /// What the system said.
+        cause: io::Error,
+        /// The setting that names what was refused.
+        setting: &'static str,
+    },
+    /// The folder of the arenas can't be used.
+    #[error("cannot use {path} for the arenas: {cause}; choose another with --shm-dir")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// Another server has the folder.
+    #[error("another server uses {path}; stop it or choose another folder with --shm-dir")]
+    FolderInUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The tmpfs can't hold the arena.
+    #[error(
+        "the arena needs {needed} bytes but {path} has only {free}; set --maxmemory lower or enlarge \
+         the tmpfs"
+    )]
+    TooLittleMemory {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes that the arena may use.
+        needed: u64,
+        /// Bytes that there are.
+        free: u64,
+    },
+    /// The store can't be opened.
+    #[error("{0}")]
+    Store(String),
+    /// The function runtime can't be started.
+    #[error("{0}")]
+    Functions(String),
+    /// A setting can't be used as it is.
+    #[error("{0}")]
+    Setting(String),
+    /// A thread or an event queue can't be had.
+    #[error("cannot start: {0}")]
+    System(io::Error),
+    /// The shard's thread is gone.
+    #[error("the server ended by a fault of its own; the log says which, the arenas are kept")]
+    Broken,
+}
+
+impl ServeError {
+    /// An address that can't be listened on: of the settings for address and port, the one that the
+    /// system's answer speaks about.
+    pub(crate) fn listen(
+        address: SocketAddr,
+        cause: io::Error,
+        [host, port]: [&'static str; 2],
+    ) -> Self {
+        let setting = match cause.kind() {
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported => host,
+            _ => port,
+        };
+        Self::Listen { address: address.to_string(), cause, setting }
+    }
+}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Stops the shards from another thread.
+#[derive(Clone)]
+pub(crate) struct Stopper(Arc<Shared>);
+
+impl Stopper {
+    /// Asks the shards to stop after their turn, keeping the arenas.
+    pub(crate) fn stop(&self) {
+        self.0.stop(Stop::Keep);
+    }
+}
+
+/// A running server.
+pub struct Server {
+    address: Option<SocketAddr>,
+    folder: PathBuf,
+    stopper: Stopper,
+    /// Their threads; the owner's, which was the first, ends last.
+    shards: Vec<JoinHandle<()>>,
+    _exporter: Option<Exporter>,
+}
+
+/// What the thread of a shard needs to begin.
+struct Berth {
+    number: usize,
+    poll: mio::Poll,
+    listeners: Listeners,
+    mailbox: Mailbox,
+    shared: Arc<Shared>,
+    domain: Arc<Domain>,
+    gauges: Option<Arc<Gauges>>,
+}
+
+impl Server {
+    /// Starts a server in threads of this process.
+    ///
+    /// # Errors
+    /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
+    pub fn start(config: Config) -> Result<Self, ServeError> {
+        let shards = shard_count(&config)?;
+        let listeners = Listeners::bind(&config, shards)?;
+        let address = listeners[0].address();
+        let port = address.map_or(0, |address| address.port());
+        let folder = Folder::open(&config.shm_dir(port))?;
+        let capacity_bytes = folder.capacity_bytes(&config)?;
+        folder.warn_if_on_disk();
+        let exporter = Exporter::start(&config)?;
+        let domain = Domain::new(shards + OTHER_PARTICIPANTS);
+        let (shared, Polls { polls, wakers }) = shared_of(shards, &config, port)?;
+        let mut server = Self {
+            address,
+            folder: folder.path.clone(),
+            stopper: Stopper(Arc::clone(&shared)),
+            shards: Vec::new(),
+            _exporter: None,
+        };
+        let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
+        let mailboxes = mailboxes(&mail, wakers);
+        let mut options = StoreOptions::new(&folder.path, capacity_bytes);
+        options.fresh = config.flag("fresh");
+        let mut source = Some(Source::Folder(folder, options));
+        let mut views = None;
+        let parts = polls.into_iter().zip(listeners).zip(mailboxes);
+        for (number, ((poll, listeners), mailbox)) in parts.enumerate() {
+            // The first shard owns the data and shows all the numbers.
+            let gauges = exporter.as_ref().filter(|_| number == OWNER).map(Exporter::gauges);
+            let (shared, domain) = (Arc::clone(&shared), Arc::clone(&domain));
+            let berth = Berth { number, poll, listeners, mailbox, shared, domain, gauges };
+            let source = match (source.take(), &views) {
+                (Some(folder), _) => folder,
+                (None, Some(views)) => Source::Views(Views::clone(views)),
+                (None, None) => return Err(ServeError::Broken),
+            };
+            // A server that is dropped half started stops the shards that run.
+            views = Some(server.launch(berth, source)?);
+        }
+        server._exporter = exporter;
+        Ok(server)
+    }
+
+    /// Starts a shard's thread and waits until it serves.
+    fn launch(&mut self, berth: Berth, source: Source) -> Result<Views, ServeError> {
+        let (ready, started) = mpsc::sync_channel(1);
+        let name = format!("nigh-shard-{}", berth.number);
+        let thread = std::thread::Builder::new().name(name).stack_size(SHARD_STACK_BYTES);
+        self.shards.push(thread.spawn(move || run_shard(berth, source, &ready))?);
+        started.recv().map_err(|_| ServeError::Broken)?
+    }
+
+    /// The TCP address that it listens on; `None` if it has only a Unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The folder of its arenas.
+    pub fn shm_dir(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    /// Stops it after the turn that it is in. The arenas stay.
+    pub fn stop(mut self) {
+        self.stop_and_join();
+    }
+
+    /// Waits until it stops, by SHUTDOWN or a signal.
+    ///
+    /// # Errors
+    /// [`ServeError::Broken`] if it ended by a panic.
+    pub fn wait(mut self) -> Result<(), ServeError> {
+        if self.join() { Ok(()) } else { Err(ServeError::Broken) }
+    }
+
+    fn stop_and_join(&mut self) {
+        self.stopper.stop();
+        self.join();
+    }
+
+    /// Waits for the shards; false if one of them ended by a panic.
+    fn join(&mut self) -> bool {
+        let ended = self.shards.drain(..).map(|shard| shard.join().is_ok());
+        ended.fold(true, |all, well| all & well)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop_and_join();
+    }
+}
+
+/// Serves until SHUTDOWN, SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`ServeError`] if it doesn't start, or ends by a fault of its own.
+pub fn run(config: Config) -> Result<(), ServeError> {
+    let server = Server::start(config)?;
+    let _watcher = Watcher::start(server.stopper.clone())?;
+    match server.local_addr() {
+        Some(address) => tracing::info!(%address, dir = %server.folder.display(), "ready"),
+        None => tracing::info!(dir = %server.folder.display(), "ready"),
+    }
+    server.wait()
+}
+
+/// Where a shard's store comes from.
+enum Source {
+    /// The arenas of a folder: for their owner.
+    Folder(Folder, StoreOptions),
+    /// What another shard owns.
+    Views(Views),
+}
+
+/// A shard's thread. V8 and the store belong to the thread that makes them.
+fn run_shard(berth: Berth, source: Source, ready: &mpsc::SyncSender<Result<Views, ServeError>>) {
+    let shared = Arc::clone(&berth.shared);
+    let mut folder = None;
+    match open(berth, source, &mut folder) {
+        Ok((mut shard, views)) => {
+            let _ = ready.send(Ok(views));
+            // A shard that panics takes the others with it: they can't serve without it.
+            let ending = StopOnDrop(shared);
+            let stop = shard.run();
+            shard.close(stop);
+            drop(ending);
+            if let Some(folder) = folder.filter(|_| stop == Stop::Remove) {
+                folder.remove();
+            }
+        }
+        Err(error) => {
+            let _ = ready.send(Err(error));
+        }
+    }
+}
+
+struct StopOnDrop(Arc<Shared>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop(Stop::Keep);
+    }
+}
+
+fn open(
+    berth: Berth,
+    source: Source,
+    held: &mut Option<Folder>,
+) -> Result<(Shard, Views), ServeError> {
+    let Berth { number, poll, listeners, mailbox, shared, domain, gauges } = berth;
+    pin_to_core(&shared.config(), number, shared.shards())?;
+    let (store, views) = match source {
+        Source::Views(views) => (Store::view(views.clone()), views),
+        Source::Folder(folder, options) => {
+            let (store, opened) = Store::open(&options, &domain)
+                .map_err(|error| ServeError::Store(error.to_string()))?;
+            *held = Some(folder);
+            log_opened(&opened);
+            if store.data_region().has_huge_pages() {
+                tracing::info!("the arenas ask for huge pages, which the system offers");
+            }
+            let views = store.views();
+            (store, views)
+        }
+    };
+    let state = State::new(store, shared, number)?;
+    Ok((Shard::new(state, poll, listeners, mailbox, &domain, gauges)?, views))
+}
+
+/// How many shards there are to be.
+fn shard_count(config: &Config) -> Result<usize, ServeError> {
+    match config.size("shards") {
+        0 => Ok(std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SHARDS)),
+        shards => Ok(shards),
+    }
+}
+
+/// What the shards wait on, and who wakes them.
+struct Polls {
+    polls: Vec<mio::Poll>,
+    wakers: Vec<Arc<mio::Waker>>,
+}
+
+/// The shared state of a server, and what each shard waits on.
+fn shared_of(
+    shards: usize,
+    config: &Config,
+    port: u16,
+) -> Result<(Arc<Shared>, Polls), ServeError> {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+    let own = OWN_FILES + shards * FILES_PER_SHARD;
+    if files <= own {
+        return Err(ServeError::Setting(format!(
+            "{shards} shards need more than {own} open files, but the limit is {files}: \
+             raise it (ulimit -n) or lower --shards"
+        )));
+    }
+    let file_limit = files - own;
+    if file_limit < config.size("maxclients") {
+        tracing::warn!(file_limit, "maxclients is lowered to what the limit of open files allows");
+    }
+    let mut polls = Vec::with_capacity(shards);
+    let mut seats = Vec::with_capacity(shards);
+    let mut wakers = Vec::with_capacity(shards);
+    for _ in 0..shards {
+        let poll = mio::Poll::new()?;
+        let waker = Arc::new(mio::Waker::new(poll.registry(), crate::shard::WAKE)?);
+        seats.push(Seat::new(Arc::clone(&waker)));
+        wakers.push(waker);
+        polls.push(poll);
+    }
+    let shared = Shared::new(seats, config.clone(), port, file_limit, run_id());
+    Ok((Arc::new(shared), Polls { polls, wakers }))
+}
+
+fn log_opened(opened: &Opened) {
+    match &opened.data {
+        Some(adoption) => tracing::info!(
+            keys = adoption.keys,
+            expires = adoption.expires,
+            redone_commit = adoption.redone_intent,
+            continued_growth = adoption.continued_growth,
+            libraries = opened.libraries,
+            "adopted the arenas of an earlier server"
+        ),
+        None => tracing::info!("created new arenas"),
+    }
+}
+
+/// Pins shard `number`: from the core that is set on, or if there are several, one core each.
+fn pin_to_core(config: &Config, number: usize, shards: usize) -> Result<(), ServeError> {
+    let core = match usize::try_from(config.number("pin-core")) {
+        Ok(first) => core_affinity::CoreId { id: first + number },
+        Err(_) => match core_affinity::get_core_ids() {
+            Some(cores) if shards > 1 && shards <= cores.len() => cores[number],
+            _ => return Ok(()),
+        },
+    };
+    if core_affinity::set_for_current(core) {
+        Ok(())
+    } else {
+        let id = core.id;
+        Err(ServeError::Setting(format!("setting `pin-core`: there is no core {id} to pin to")))
+    }
+}
+
+/// A random name for this run, 40 hexadecimal digits as Redis's.
+fn run_id() -> String {
+    let mut bytes = [0u8; 20];
+    // Without randomness the name is only less unique.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

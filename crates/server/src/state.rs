@@ -1,0 +1,414 @@
+//! What a shard's commands work on: store or view of it, function runtime, settings, statistics.
+//!
+//! Everything of the shard but its connections and its participation in the QSBR domain, so that a command
+//! can change it while it borrows arguments from a connection and records from the arena.
+//!
+//! Belongs to the shard's thread.
+
+use crate::ServeError;
+use crate::bridge;
+use crate::commands::{self, CommandSpec, Row};
+use crate::config::Config;
+use crate::functions::Libraries;
+use crate::histogram::Histogram;
+use crate::hotkeys::HotKeys;
+use crate::mailbox::MailStats;
+use crate::place::{self, Place};
+use crate::shared::{Shared, Versions};
+use nigh_js::{Runtime, Tenant};
+use nigh_resp::limits::Limits;
+use nigh_store::{Policy, Store, Turn};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Kinds of errors that INFO counts apart, at most: functions can make up codes.
+const MOST_ERROR_KINDS: usize = 128;
+/// Longest error code, in bytes.
+const MOST_CODE_BYTES: usize = 32;
+
+/// What INFO commandstats says of one command.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RowStats {
+    pub(crate) calls: u64,
+    pub(crate) nanoseconds: u64,
+    pub(crate) rejected: u64,
+    pub(crate) failed: u64,
+}
+
+/// Counters since the start, or since CONFIG RESETSTAT.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stats {
+    pub(crate) rows: Vec<RowStats>,
+    /// By row: how long its calls took.
+    pub(crate) times: Vec<Histogram>,
+    pub(crate) connections: u64,
+    pub(crate) rejected_connections: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) turns: u64,
+    /// Commands that were sent to the owner.
+    pub(crate) hops: u64,
+    /// Time in turns that had work, and of the longest of them.
+    pub(crate) worked_ns: u64,
+    pub(crate) longest_turn_ns: u64,
+    /// Time of the longest look after the store.
+    pub(crate) longest_step_ns: u64,
+    pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) query_limit_disconnections: u64,
+    pub(crate) output_limit_disconnections: u64,
+    pub(crate) peak_used_bytes: u64,
+    pub(crate) rates: Rates,
+}
+
+/// What happened in the last second or so, per second.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rates {
+    pub(crate) commands: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    /// Thousandths of the time that were work.
+    pub(crate) worked_permille: u64,
+    /// Counters at the last look, and when that was.
+    seen: Option<(Instant, [u64; 4])>,
+}
+
+impl Rates {
+    /// Least time between two looks.
+    const PERIOD: Duration = Duration::from_millis(1000);
+
+    fn update(&mut self, now: Instant, counters: [u64; 4]) {
+        let Some((then, before)) = self.seen else {
+            self.seen = Some((now, counters));
+            return;
+        };
+        let elapsed = now.duration_since(then);
+        if elapsed < Self::PERIOD {
+            return;
+        }
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let rate = |at: usize| counters[at].saturating_sub(before[at]) * 1000 / elapsed_ms;
+        (self.commands, self.bytes_in, self.bytes_out) = (rate(0), rate(1), rate(2));
+        // Nanoseconds in a second are millionths of thousandths of it.
+        self.worked_permille = (rate(3) / 1_000_000).min(1000);
+        self.seen = Some((now, counters));
+    }
+}
+
+impl Stats {
+    /// Zeros, with a place for each row of the table.
+    pub(crate) fn new() -> Self {
+        let rows = commands::table().len();
+        Self {
+            rows: vec![RowStats::default(); rows],
+            times: vec![Histogram::default(); rows],
+            ..Self::default()
+        }
+    }
+
+    /// Counts calls of a row that took so long each.
+    #[inline]
+    pub(crate) fn count_calls(&mut self, row: Row, calls: u64, each_ns: u64) {
+        let stats = &mut self.rows[usize::from(row)];
+        stats.calls += calls;
+        stats.nanoseconds += each_ns.saturating_mul(calls);
+        self.times[usize::from(row)].count(each_ns, calls);
+    }
+
+    /// Counts a turn that had work.
+    pub(crate) fn count_turn(&mut self, elapsed: Duration) {
+        let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        self.worked_ns = self.worked_ns.saturating_add(elapsed_ns);
+        self.longest_turn_ns = self.longest_turn_ns.max(elapsed_ns);
+    }
+
+    /// Counts a look after the store.
+    pub(crate) fn count_step(&mut self, elapsed: Duration) {
+        let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        self.longest_step_ns = self.longest_step_ns.max(elapsed_ns);
+    }
+
+    /// Brings the rates up to date; at each tick.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        let counters = [self.commands(), self.bytes_in, self.bytes_out, self.worked_ns];
+        self.rates.update(now, counters);
+    }
+
+    /// Adds another shard's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, row) in self.rows.iter_mut().zip(&other.rows) {
+            sum.calls += row.calls;
+            sum.nanoseconds += row.nanoseconds;
+            sum.rejected += row.rejected;
+            sum.failed += row.failed;
+        }
+        self.times.iter_mut().zip(&other.times).for_each(|(sum, times)| sum.add(times));
+        self.connections += other.connections;
+        self.rejected_connections += other.rejected_connections;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.turns += other.turns;
+        self.hops += other.hops;
+        self.worked_ns += other.worked_ns;
+        self.longest_turn_ns = self.longest_turn_ns.max(other.longest_turn_ns);
+        self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
+        for (code, count) in &other.errors {
+            *self.errors.entry(code.clone()).or_default() += count;
+        }
+        self.query_limit_disconnections += other.query_limit_disconnections;
+        self.output_limit_disconnections += other.output_limit_disconnections;
+        self.peak_used_bytes = self.peak_used_bytes.max(other.peak_used_bytes);
+        self.rates.commands += other.rates.commands;
+        self.rates.bytes_in += other.rates.bytes_in;
+        self.rates.bytes_out += other.rates.bytes_out;
+    }
+
+    /// Commands that ran.
+    pub(crate) fn commands(&self) -> u64 {
+        self.rows.iter().map(|row| row.calls).sum()
+    }
+
+    /// Counts an error reply by its code.
+    pub(crate) fn count_error(&mut self, text: &[u8]) {
+        let code = text.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or(b"ERR");
+        let code = String::from_utf8_lossy(&code[..code.len().min(MOST_CODE_BYTES)]);
+        if let Some(count) = self.errors.get_mut(code.as_ref()) {
+            *count += 1;
+        } else if self.errors.len() < MOST_ERROR_KINDS {
+            self.errors.insert(code.into_owned(), 1);
+        }
+    }
+}
+
+/// Settings that are looked at so often that they are kept at hand.
+#[derive(Debug, Clone)]
+pub(crate) struct Hot {
+    pub(crate) output_pause: usize,
+    pub(crate) output_limit: usize,
+    pub(crate) query_limit: usize,
+    pub(crate) max_clients: usize,
+    pub(crate) spin_us: u64,
+    pub(crate) password: String,
+    /// In ns; `None`: nothing is slow.
+    pub(crate) slow_ns: Option<u64>,
+    /// Measure each command by itself, since even a fast one may be logged as slow.
+    pub(crate) time_each: bool,
+}
+
+/// Fast commands can't take a millisecond but by a preemption, so unless less is asked for they are
+/// measured a window at a time.
+const TIME_EACH_BELOW_NS: u64 = 1_000_000;
+
+impl Hot {
+    pub(crate) fn new(config: &Config) -> Self {
+        let slow_us = u64::try_from(config.number("slowlog-log-slower-than")).ok();
+        let slow_ns = slow_us.map(|us| us.saturating_mul(1000));
+        Self {
+            output_pause: config.size("output-buffer-pause"),
+            output_limit: config.size("output-buffer-limit"),
+            query_limit: config.size("client-query-buffer-limit"),
+            max_clients: config.size("maxclients"),
+            spin_us: config.unsigned("spin-us"),
+            password: config.text("requirepass"),
+            time_each: slow_ns.is_some_and(|ns| ns < TIME_EACH_BELOW_NS),
+            slow_ns,
+        }
+    }
+}
+
+/// How a server was asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Keep the arenas.
+    Keep,
+    /// Remove them.
+    Remove,
+}
+
+/// A shard, but for its connections.
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) runtime: Runtime,
+    pub(crate) tenant: Tenant,
+    pub(crate) libraries: Libraries,
+    /// This shard's copy.
+    pub(crate) config: Config,
+    pub(crate) hot: Hot,
+    pub(crate) stats: Stats,
+    pub(crate) hot_keys: HotKeys,
+    /// What the mailbox had done at the end of the last turn, and when the statistics were set to zero.
+    pub(crate) mail: MailStats,
+    mail_at_reset: MailStats,
+    pub(crate) shared: Arc<Shared>,
+    /// The shard's number.
+    pub(crate) number: usize,
+    /// Whether data lies in this shard's arena, and it alone writes it.
+    pub(crate) is_owner: bool,
+    /// Where each row's command runs.
+    places: Vec<Place>,
+    /// What of the shared state has been taken over.
+    pub(crate) seen: Versions,
+    /// Functions ran since the runtime last had time for itself.
+    pub(crate) ran_functions: bool,
+    /// Connections that CLIENT KILL ended, to be closed in this turn.
+    pub(crate) killed: Vec<u64>,
+    /// Changes when what clients may send does: connections have to be told.
+    pub(crate) limits_version: u64,
+}
+
+impl State {
+    /// The state of shard `number`, which owns its store or has a view of it.
+    pub(crate) fn new(
+        mut store: Store,
+        shared: Arc<Shared>,
+        number: usize,
+    ) -> Result<Self, ServeError> {
+        let config = shared.config();
+        let mut runtime = Runtime::new(function_limits(&config))
+            .map_err(|error| ServeError::Functions(error.to_string()))?;
+        shared.seats[number].show_functions(runtime.running());
+        set_eviction(&mut store, &config);
+        let arena = bridge::mapping(store.data_region());
+        let tenant = runtime.open_tenant(if store.is_owner() { arena } else { arena.foreign() });
+        Ok(Self {
+            is_owner: store.is_owner(),
+            store,
+            runtime,
+            tenant,
+            libraries: Libraries::default(),
+            hot: Hot::new(&config),
+            stats: Stats::new(),
+            hot_keys: HotKeys::default(),
+            mail: MailStats::default(),
+            mail_at_reset: MailStats::default(),
+            config,
+            number,
+            places: commands::table().iter().map(place::of).collect(),
+            // The first shards serve while the last one starts: what they noted is still to be seen.
+            seen: Versions::default(),
+            shared,
+            ran_functions: false,
+            killed: Vec::new(),
+            limits_version: 0,
+        })
+    }
+
+    /// Where a row's command runs.
+    #[inline]
+    pub(crate) fn place(&self, row: Row) -> Place {
+        self.places[usize::from(row)]
+    }
+
+    /// The row's specification.
+    #[inline]
+    pub(crate) fn spec(row: Row) -> &'static CommandSpec {
+        &commands::table()[usize::from(row)]
+    }
+
+    /// What clients may send.
+    pub(crate) fn request_limits(&self) -> Limits {
+        let bulk_bytes = self.config.size("proto-max-bulk-len");
+        Limits { bulk_bytes, ..Limits::requests() }
+    }
+
+    /// Takes over what CONFIG SET changed, here or on another shard.
+    pub(crate) fn config_changed(&mut self) {
+        self.config = self.shared.config();
+        self.hot = Hot::new(&self.config);
+        self.runtime.set_limits(function_limits(&self.config));
+        set_eviction(&mut self.store, &self.config);
+        self.limits_version += 1;
+    }
+
+    /// Most connections at a time.
+    pub(crate) fn max_clients(&self) -> usize {
+        self.hot.max_clients.min(self.shared.file_limit)
+    }
+
+    /// Takes over what has changed for all shards.
+    pub(crate) fn catch_up(&mut self, turn: &Turn<'_>) {
+        let now = self.shared.versions();
+        let seen = std::mem::replace(&mut self.seen, now);
+        if now.settings != seen.settings {
+            self.config_changed();
+        }
+        if now.resets != seen.resets {
+            self.reset_stats();
+        }
+        if now.libraries != seen.libraries && !self.is_owner {
+            self.runtime.remove_all(self.tenant);
+            self.libraries = Libraries::default();
+            self.reload_libraries(turn);
+        }
+    }
+
+    /// Sets the statistics to zero, as CONFIG RESETSTAT does.
+    pub(crate) fn reset_stats(&mut self) {
+        self.stats = Stats::new();
+        self.mail_at_reset = self.mail;
+        self.store.reset_stats();
+    }
+
+    /// What the mailbox has done since the statistics were set to zero.
+    pub(crate) fn mail(&self) -> MailStats {
+        let (mail, before) = (self.mail, self.mail_at_reset);
+        MailStats {
+            received: mail.received - before.received,
+            full: mail.full - before.full,
+            wakes: mail.wakes - before.wakes,
+            ..mail
+        }
+    }
+
+    /// Loads the libraries that the system arena holds. One that no longer compiles is reported.
+    pub(crate) fn reload_libraries(&mut self, turn: &Turn<'_>) {
+        let found: Vec<(Vec<u8>, Vec<u8>)> = self
+            .store
+            .libraries(turn)
+            .into_iter()
+            .map(|(name, source)| (name.to_vec(), source.to_vec()))
+            .collect();
+        for (name, source) in found {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            let loaded = self.runtime.load(self.tenant, &source).and_then(|library| {
+                self.runtime.install(self.tenant, &library, &source)?;
+                Ok(library)
+            });
+            match loaded {
+                Ok(library) => {
+                    tracing::info!(library = %name, functions = library.functions.len(), "library loaded");
+                    self.libraries.insert(library);
+                }
+                Err(error) => {
+                    tracing::error!(library = %name, %error, "a library that was kept can't be loaded");
+                    self.libraries.broken.insert(name, error.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// Tells the store what happens when memory is full.
+fn set_eviction(store: &mut Store, config: &Config) {
+    let policy = Policy::of_name(&config.text("maxmemory-policy"));
+    let samples = u32::try_from(config.number("maxmemory-samples")).unwrap_or(1);
+    store.set_eviction(policy.expect("the table of settings lists the store's policies"), samples);
+}
+
+/// The limits of functions, from their settings.
+fn function_limits(config: &Config) -> nigh_js::Limits {
+    let count = |name| u32::try_from(config.number(name)).unwrap_or(u32::MAX);
+    nigh_js::Limits {
+        call_ms: config.unsigned("function-time-limit-ms"),
+        heap_bytes: config.size("function-heap-limit-bytes"),
+        array_buffer_bytes: config.size("function-array-buffer-limit-bytes"),
+        stack_bytes: config.size("function-stack-bytes"),
+        result_bytes: config.size("function-result-limit-bytes"),
+        result_depth: count("function-result-depth"),
+        write_set_bytes: config.size("function-write-set-limit-bytes"),
+        write_set_keys: count("function-write-set-limit-keys"),
+        source_bytes: config.size("function-source-limit-bytes"),
+        contexts: config.size("function-contexts"),
+        grace_ms: config.unsigned("function-kill-grace-ms"),
+    }
+}

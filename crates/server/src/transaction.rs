@@ -1,0 +1,197 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! ```text
+//! MULTI ──> queue (copies) ──> EXEC: watched keys touched? null : begin, apply each, commit
+//! ```
+//!
+//! 1. The store shows nothing of a transaction before its commit, and all of it after.
+//! 2. A queue holds at most `client-query-buffer-limit` bytes.
+//!
+//! Belongs to the shard's thread.
+
+use crate::client::Close;
+use crate::commands::Row;
+use crate::dispatch::{Context, call};
+use crate::place::Place;
+use nigh_resp::decode::Batch;
+use nigh_shm::WriteError;
+use nigh_store::{Reply, WatchToken, write_error_text};
+
+/// Commands queued by one transaction, at most: a second of work, far beyond real ones.
+const MOST_QUEUED: usize = 1 << 20;
+
+/// Keys that one connection watches, at most.
+const MOST_WATCHED: usize = 1 << 20;
+
+/// A transaction between MULTI and EXEC.
+#[derive(Default)]
+pub(crate) struct Transaction {
+    queued: Batch,
+    rows: Vec<Row>,
+    bytes: usize,
+    aborted: bool,
+    /// One of them looks at all shards' clients.
+    looks_around: bool,
+}
+
+impl Transaction {
+    /// Commands that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Bytes of their arguments.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether EXEC needs to know of all shards' clients.
+    pub(crate) fn looks_around(&self) -> bool {
+        self.looks_around
+    }
+
+    /// A command was refused: EXEC will be too.
+    pub(crate) fn abort(&mut self) {
+        self.aborted = true;
+    }
+
+    /// Whether EXEC will be refused.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted
+    }
+}
+
+/// MULTI.
+pub(crate) fn multi(context: &mut Context<'_, '_>) {
+    if context.client.transaction.is_some() {
+        return context.error("ERR MULTI calls can not be nested");
+    }
+    context.client.transaction = Some(Box::default());
+    context.reply().ok();
+}
+
+/// A command inside MULTI.
+pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row) {
+    let limit = context.state.hot.query_limit;
+    let Some(transaction) = &mut context.client.transaction else { return };
+    if transaction.aborted {
+        // It can't be executed any more: nothing is kept, as in Redis.
+        return context.reply().simple("QUEUED");
+    }
+    let bytes: usize = args.iter().map(|arg| arg.len()).sum();
+    let fits = transaction.bytes + bytes <= limit && transaction.len() < MOST_QUEUED;
+    if !fits || transaction.queued.push(args.iter().copied()).is_err() {
+        transaction.abort();
+        return context.error(
+            "ERR the transaction is too long: over client-query-buffer-limit or 1048576 commands",
+        );
+    }
+    transaction.bytes += bytes;
+    transaction.looks_around |= context.state.place(row) == Place::Refresh;
+    transaction.rows.push(row);
+    context.reply().simple("QUEUED");
+}
+
+/// DISCARD.
+pub(crate) fn discard(context: &mut Context<'_, '_>) {
+    if context.client.transaction.is_none() {
+        return context.error("ERR DISCARD without MULTI");
+    }
+    drop_transaction(context);
+    context.reply().ok();
+}
+
+/// Forgets the queued commands and the watched keys.
+pub(crate) fn drop_transaction(context: &mut Context<'_, '_>) {
+    context.client.transaction = None;
+    forget_watches(context);
+}
+
+/// EXEC.
+pub(crate) fn exec(context: &mut Context<'_, '_>) {
+    let Some(transaction) = context.client.transaction.take() else {
+        return context.error("ERR EXEC without MULTI");
+    };
+    let state = &mut *context.state;
+    let is_touched = |token: &WatchToken| state.store.watch_dirty(token, context.turn);
+    let touched = context.client.watches.iter().any(is_touched);
+    if transaction.aborted {
+        context.error("EXECABORT Transaction discarded because of previous errors.");
+    } else if touched {
+        context.reply().null_array();
+    } else {
+        run_queued(context, &transaction);
+        if context.state.store.is_busy() {
+            // As if EXEC had not come yet: it comes again in the next turn.
+            context.client.transaction = Some(transaction);
+            return;
+        }
+    }
+    forget_watches(context);
+}
+
+/// Runs what was queued, as one. If memory is still to come back for it, nothing has happened, and the store
+/// says that it is busy.
+fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction) {
+    let mark = context.out.mark();
+    let limit = context.state.hot.output_limit;
+    context.state.store.prepare_writes(context.turn);
+    context.state.store.begin();
+    context.reply().array(transaction.len());
+    for (index, row) in transaction.rows.iter().enumerate() {
+        let args: Vec<&[u8]> = transaction.queued.args(index).iter(&[]).collect();
+        let done = call(context, &args, *row);
+        debug_assert!(done, "a transaction runs at the owner, which asks nobody");
+        if context.state.store.is_busy() {
+            // The others must not be committed without it.
+            break;
+        }
+        if context.out.waiting() > limit {
+            // The client will be cut off; the transaction is whole all the same.
+            context.out.cut(mark);
+            context.client.end(Close::Now);
+        }
+    }
+    let outcome = if context.state.store.is_busy() {
+        context.state.store.rollback();
+        Err(WriteError::Busy)
+    } else {
+        context.state.store.commit(context.turn)
+    };
+    let Err(error) = outcome else { return };
+    // Nothing was written, so no reply of the commands may stand.
+    context.out.cut(mark);
+    if !context.may_wait {
+        context.state.store.take_busy();
+    }
+    let text = write_error_text(&error);
+    context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
+}
+
+/// WATCH.
+pub(crate) fn watch(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if context.client.transaction.is_some() {
+        return context.error("ERR WATCH inside MULTI is not allowed");
+    }
+    if context.client.watches.len() + args.len() > MOST_WATCHED {
+        return context.error("ERR too many watched keys: at most 1048576 on a connection");
+    }
+    for key in &args[1..] {
+        let token = context.state.store.watch(key, context.turn);
+        context.client.watches.push(token);
+    }
+    context.reply().ok();
+}
+
+/// UNWATCH.
+pub(crate) fn unwatch(context: &mut Context<'_, '_>) {
+    forget_watches(context);
+    context.reply().ok();
+}
+
+/// Forgets the watched keys.
+pub(crate) fn forget_watches(context: &mut Context<'_, '_>) {
+    for token in context.client.watches.drain(..) {
+        context.state.store.unwatch(token);
+    }
+}

@@ -1,0 +1,328 @@
+//! A window of commands: looked up, asked for, and executed while their cache misses overlap.
+//!
+//! ```text
+//! pass 1  prefetch the index lines
+//! pass 2  prefetch the records
+//! pass 3  execute in order: quickly │ sent to the owner │ put aside for the batch of functions │ with all checks
+//! ```
+//!
+//! 1. Quick commands are measured a window at a time and share its time; others, and all if the slow log
+//!    asks for less than a millisecond, each by themselves. A clock read costs some 30 ns, a GET 300.
+//! 2. A command that has to wait leaves its connection stopped at it, so that what follows waits too.
+//!
+//! Belongs to the shard's thread.
+
+use crate::client::{Close, ReplyMode};
+use crate::commands;
+use crate::connection::Pending;
+use crate::dispatch::{self, Context, Flow, Others, Resolved};
+use crate::output::Writer;
+use crate::place::Place;
+use crate::state::State;
+use crate::work::{CALLS_AT_ONCE, MOST_WAIT, Waiting, Work};
+use nigh_store::{Op, Turn};
+use std::time::Instant;
+
+/// Arguments of a quick command that are gathered without an allocation.
+const FEW_ARGS: usize = 8;
+/// Input from which a command is measured by itself: copying it may take a millisecond.
+const LARGE_INPUT_BYTES: usize = 256 << 10;
+
+/// A decoded command on its way to execution.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Prepared {
+    /// Position of its connection in `active`.
+    pub(crate) connection: usize,
+    /// Position in the connection's batch.
+    pub(crate) index: usize,
+    pub(crate) resolved: Resolved,
+    /// Hash of the first key, if the command is quick.
+    pub(crate) hash: u32,
+    pub(crate) quick: Option<Op>,
+    /// A function call with enough arguments.
+    pub(crate) is_call: bool,
+    /// Ran quickly: its time is a share of the window's.
+    pub(crate) shares: bool,
+}
+
+impl Work {
+    /// The three passes over the window.
+    pub(crate) fn run_window(&mut self, turn: &Turn<'_>) {
+        if self.prepared.is_empty() {
+            return;
+        }
+        // Loops of their own, as short as can be: the core then works on several misses of the TLB at
+        // once, which take longer than those of the cache.
+        let keyed = || self.prepared.iter().filter(|prepared| prepared.quick.is_some());
+        keyed().for_each(|prepared| self.state.store.prefetch_line(prepared.hash));
+        keyed().for_each(|prepared| self.state.store.prefetch_record(prepared.hash));
+        self.windows += 1;
+        if let Some(at) = self.sampler.pick(self.prepared.len()) {
+            self.sample(self.prepared[at]);
+        }
+        let began = Instant::now();
+        let mut slow_ns = 0;
+        let mut quick = 0;
+        let mut window = std::mem::take(&mut self.prepared);
+        for prepared in &mut window {
+            if self.run_quick(prepared, turn) {
+                quick += 1;
+            } else if !self.send_away(prepared) && !self.put_aside(prepared) {
+                let began = Instant::now();
+                self.run_other(*prepared, turn);
+                slow_ns += began.elapsed().as_nanos();
+            }
+        }
+        let all_ns = began.elapsed().as_nanos().saturating_sub(slow_ns);
+        if let Some(share_ns) = all_ns.checked_div(quick) {
+            let share_ns = u64::try_from(share_ns).unwrap_or(u64::MAX);
+            let shares = window.iter().filter(|prepared| prepared.shares);
+            let mut rows = shares.filter_map(|prepared| prepared.resolved.row()).peekable();
+            // Commands of one kind stand together: each run of them is counted at once.
+            while let Some(row) = rows.next() {
+                let mut calls = 1;
+                while rows.next_if_eq(&row).is_some() {
+                    calls += 1;
+                }
+                self.state.stats.count_calls(row, calls, share_ns);
+            }
+        }
+        window.clear();
+        self.prepared = window;
+    }
+
+    /// Counts the key of a command, or one of its keys, unless another shard's client sent it.
+    #[cold]
+    fn sample(&mut self, prepared: Prepared) {
+        let connection = &self.active[prepared.connection];
+        let Some(row) = prepared.resolved.row().filter(|_| connection.peer.is_none()) else {
+            return;
+        };
+        let input = &connection.input;
+        let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
+        let Ok(keys) = commands::find_keys(State::spec(row), &args) else { return };
+        // Of many, each has its chance.
+        let turns = usize::try_from(self.windows).unwrap_or(usize::MAX);
+        if let Some((at, _)) = turns.checked_rem(keys.len()).and_then(|at| keys.get(at)) {
+            let hash = self.state.store.hash(args[*at]);
+            self.state.hot_keys.sample(args[*at], hash);
+        }
+    }
+
+    /// Executes a command that needs no further look; false if it does.
+    #[inline]
+    fn run_quick(&mut self, prepared: &mut Prepared, turn: &Turn<'_>) -> bool {
+        let connection = &mut *self.active[prepared.connection];
+        let (Some(op), Resolved::Row(row)) = (prepared.quick, prepared.resolved) else {
+            return false;
+        };
+        let input = &mut connection.input;
+        let looks = !connection.client.plain
+            || connection.stopped
+            || connection.calls > 0
+            || self.state.hot.time_each
+            || input.bytes().len() > LARGE_INPUT_BYTES
+            || self.state.store.wants_turn();
+        let is_elsewhere =
+            !self.state.is_owner && (connection.sent > 0 || !op.only_reads() || op.reads_several());
+        if looks || is_elsewhere {
+            return false;
+        }
+        let protocol = match &connection.peer {
+            None => connection.client.protocol,
+            Some(peer) => peer.protocol(prepared.index),
+        };
+        let args = input.batch.args(prepared.index);
+        let mark = connection.out.mark();
+        let mut out = Writer::new(&mut connection.out, protocol);
+        let mut few: [&[u8]; FEW_ARGS] = [&[]; FEW_ARGS];
+        let many: Vec<&[u8]>;
+        let args = if args.len() <= FEW_ARGS {
+            for (place, arg) in few.iter_mut().zip(args.iter(input.bytes())) {
+                *place = arg;
+            }
+            &few[..args.len()]
+        } else {
+            many = args.iter(input.bytes()).collect();
+            &many[..]
+        };
+        self.state.store.apply_hashed(op, args, prepared.hash, turn, &mut out);
+        if self.state.store.take_busy() && self.may_wait() {
+            // It has changed nothing; it runs again when this turn has given memory back.
+            self.active[prepared.connection].out.cut(mark);
+            self.wait_for_memory(prepared.connection);
+            return true;
+        }
+        let connection = &mut *self.active[prepared.connection];
+        connection.input.next = prepared.index + 1;
+        connection.client.last_row = Some(row);
+        prepared.shares = true;
+        if let Some(text) = connection.out.error_at(mark) {
+            self.state.stats.rows[usize::from(row)].failed += 1;
+            self.state.stats.count_error(text);
+        }
+        if connection.out.waiting() > self.state.hot.output_pause {
+            connection.stopped = true;
+        }
+        connection.answered();
+        true
+    }
+
+    /// Sends a command that needs no further look to the owner; false if it does, or runs here.
+    #[inline]
+    fn send_away(&mut self, prepared: &Prepared) -> bool {
+        if self.state.is_owner || (prepared.quick.is_none() && !prepared.is_call) {
+            return false;
+        }
+        let Resolved::Row(row) = prepared.resolved else { return false };
+        let connection = &*self.active[prepared.connection];
+        if !connection.client.plain || connection.stopped || connection.calls > 0 {
+            return false;
+        }
+        let waits = connection.sent > 0 || connection.pending == Pending::Unstable;
+        let is_sent = match self.state.place(row) {
+            Place::View(_) => waits,
+            Place::Owner => true,
+            Place::Call => waits || self.writes(prepared),
+            Place::Here | Place::Move | Place::Refresh => false,
+        };
+        is_sent && {
+            self.send(prepared.connection, prepared.index, row, false);
+            true
+        }
+    }
+
+    /// Whether a function call may write.
+    fn writes(&self, prepared: &Prepared) -> bool {
+        let input = &self.active[prepared.connection].input;
+        let name = input.batch.args(prepared.index).get(input.bytes(), 1);
+        !self.state.libraries.only_reads(name)
+    }
+
+    /// Puts a call that needs no further look aside for the batch; false if it does.
+    #[inline]
+    fn put_aside(&mut self, prepared: &Prepared) -> bool {
+        let Resolved::Row(row) = prepared.resolved else { return false };
+        let connection = &*self.active[prepared.connection];
+        let plain = prepared.is_call && connection.client.plain && !connection.stopped;
+        if !plain || self.state.store.wants_turn() || self.waiting.len() >= 2 * CALLS_AT_ONCE {
+            return false;
+        }
+        if !self.state.is_owner && self.writes(prepared) {
+            return false; // behind calls that only read: it is sent when they have run
+        }
+        let connection = &mut *self.active[prepared.connection];
+        debug_assert!(connection.sent == 0, "a call after what was sent is sent too");
+        let (connection_at, index) = (prepared.connection, prepared.index);
+        self.waiting.push(Waiting { connection: connection_at, index, row });
+        connection.calls += 1;
+        connection.input.next = index + 1;
+        true
+    }
+
+    /// Executes a command with all checks, or puts it aside.
+    fn run_other(&mut self, prepared: Prepared, turn: &Turn<'_>) {
+        let is_local_call = prepared.is_call && (self.state.is_owner || !self.writes(&prepared));
+        let (before, rest) = self.active.split_at_mut(prepared.connection);
+        let Some((connection, after)) = rest.split_first_mut() else { return };
+        if connection.stopped || connection.client.close != Close::No {
+            return;
+        }
+        if self.state.store.wants_turn() {
+            // Segments wait for the end of this turn, and few are left.
+            connection.stopped = true;
+            return;
+        }
+        let args = connection.input.batch.args(prepared.index);
+        if connection.calls > 0 {
+            // Only a further call that will be in the same batch may pass.
+            let joins =
+                connection.client.plain && self.waiting.len() < 2 * CALLS_AT_ONCE && is_local_call;
+            if !joins {
+                connection.stopped = true;
+                connection.parked = true;
+                return;
+            }
+        }
+        let args: Vec<&[u8]> = args.iter(connection.input.bytes()).collect();
+        if let Some(peer) = &connection.peer {
+            connection.client.protocol = peer.protocol(prepared.index);
+            connection.client.origin = Some(peer.origin(prepared.index));
+        }
+        let reply_mode = connection.client.reply_mode;
+        let silent = reply_mode != ReplyMode::On;
+        let mark = connection.out.mark();
+        let may_wait = self.waits_since.is_none_or(|since| self.now - since < MOST_WAIT);
+        let mut context = Context {
+            state: &mut self.state,
+            turn,
+            client: &mut connection.client,
+            out: &mut connection.out,
+            others: Others { slab: &mut self.slab, before, after },
+            input: (connection.input.bytes().len(), connection.input.buf.capacity()),
+            sent: connection.sent,
+            unstable: connection.pending == Pending::Unstable,
+            refreshed: connection.pending == Pending::Refreshed,
+            may_wait,
+        };
+        let flow = if is_attack(&args) {
+            tracing::warn!(address = %context.client.address, "HTTP request: client disconnected");
+            context.client.end(Close::Now);
+            Flow::Done
+        } else {
+            dispatch::execute(&mut context, &args, prepared.resolved)
+        };
+        if self.state.store.take_busy() && may_wait {
+            connection.out.cut(mark);
+            connection.client.reply_mode = reply_mode;
+            connection.client.settle();
+            return self.wait_for_memory(prepared.connection);
+        }
+        self.follow(flow, prepared, silent);
+    }
+
+    /// Does what became of a command.
+    fn follow(&mut self, flow: Flow, prepared: Prepared, silent: bool) {
+        let (at, index) = (prepared.connection, prepared.index);
+        let connection = &mut *self.active[at];
+        match flow {
+            Flow::Done => {
+                connection.pending = Pending::Nothing;
+                connection.answered();
+            }
+            Flow::Function(row) => {
+                self.waiting.push(Waiting { connection: at, index, row });
+                connection.calls += 1;
+            }
+            Flow::Send(row) => {
+                if self.send(at, index, row, silent) {
+                    let connection = &mut *self.active[at];
+                    let mark = connection.out.mark();
+                    dispatch::finish(&mut connection.client, &mut connection.out, mark);
+                }
+                return;
+            }
+            Flow::Await | Flow::Move | Flow::Refresh => {
+                connection.pending = match flow {
+                    Flow::Await => Pending::Answers,
+                    Flow::Move => Pending::Move,
+                    _ => {
+                        self.asking.push((connection.slot, self.now));
+                        Pending::Ticket(self.state.shared.refresh(self.state.number))
+                    }
+                };
+                connection.stopped = true;
+                return;
+            }
+        }
+        connection.input.next = index + 1;
+        connection.stopped = connection.client.close != Close::No
+            || connection.out.waiting() > self.state.hot.output_pause;
+    }
+}
+
+/// Whether a browser was led to send this: Redis drops such connections too.
+fn is_attack(args: &[&[u8]]) -> bool {
+    let name = args.first().copied().unwrap_or_default();
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}

@@ -1,0 +1,415 @@
+//! One turn's work: from the bytes of all connections that have some to the replies.
+//!
+//! ```text
+//! for each ready connection: read once, decode
+//!     each command: find the row, hash the first key
+//!   every WINDOW commands, across connections: execute them (`window`); FCALLs are put aside
+//! what other shards have sent (`peer`), in the same way
+//! the FCALLs run as one batch; connections that waited for them go on; again until nothing waits
+//! write each connection's replies once
+//! ```
+//!
+//! 1. Replies of a connection leave in the order of its commands: what follows an FCALL waits for it.
+//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions; the rest is the
+//!    next turn's.
+//!
+//! Belongs to the shard's thread.
+
+use crate::client::Close;
+use crate::commands::spec::FAST;
+use crate::commands::{self, Builtin, Row, Run};
+use crate::connection::{Connection, Fill, Pending, Pool};
+use crate::dispatch::{self, Resolved};
+use crate::hotkeys::Sampler;
+use crate::mailbox::Mailbox;
+use crate::peer::Peer;
+use crate::slab::Slab;
+use crate::state::State;
+use crate::window::Prepared;
+use nigh_store::{Op, Turn};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that lines
+/// fetched for the last are still in the first-level cache.
+const WINDOW: usize = 64;
+/// Commands of one connection in a turn: long pipelines share the turn with others.
+pub(crate) const MOST_COMMANDS: usize = 1024;
+/// Connections in a turn.
+const MOST_ACTIVE: usize = 1024;
+/// Batches of functions in a turn: each takes one call limit per call at worst.
+const MOST_ROUNDS: usize = 16;
+/// Calls in one batch, about: entering V8 costs little per call long before.
+pub(crate) const CALLS_AT_ONCE: usize = 256;
+/// How long writes wait for memory that others still look at, such as a function on another shard.
+pub(crate) const MOST_WAIT: Duration = Duration::from_secs(1);
+
+/// An FCALL that waits for the batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting {
+    /// Position of its connection in `active`.
+    pub(crate) connection: usize,
+    /// Position in the connection's batch.
+    pub(crate) index: usize,
+    /// FCALL or FCALL_RO.
+    pub(crate) row: Row,
+}
+
+/// What a turn works with. Buffers are kept from turn to turn.
+pub(crate) struct Work {
+    pub(crate) state: State,
+    pub(crate) slab: Slab,
+    /// Slots of connections with something to do.
+    pub(crate) ready: Vec<usize>,
+    #[expect(clippy::vec_box, reason = "a connection moves between here and the slab every turn")]
+    pub(crate) active: Vec<Box<Connection>>,
+    pub(crate) prepared: Vec<Prepared>,
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) pool: Pool,
+    pub(crate) mailbox: Mailbox,
+    /// The other shards as clients of this one, by number.
+    pub(crate) peers: Vec<Option<Box<Connection>>>,
+    /// Some of their commands are left for the next turn.
+    pub(crate) peers_have_work: bool,
+    /// Slots of connections that wait for room in the mailbox.
+    pub(crate) held: Vec<usize>,
+    /// Slots of connections that wait for snapshots, and since when.
+    pub(crate) asking: Vec<(usize, Instant)>,
+    /// Connections that go to the owner.
+    #[expect(clippy::vec_box, reason = "they come from the slab and go to another, boxed")]
+    pub(crate) moving: Vec<Box<Connection>>,
+    /// Since when writes have been waiting for memory, turn after turn.
+    pub(crate) waits_since: Option<Instant>,
+    /// One did in this turn.
+    waited: bool,
+    /// Kept for its memory: a message that is made or read.
+    pub(crate) message: Vec<u8>,
+    /// Slots of this turn.
+    slots: Vec<usize>,
+    /// Windows that ran.
+    pub(crate) windows: u64,
+    /// Chooses commands whose keys are counted.
+    pub(crate) sampler: Sampler,
+    /// By row: the operation, if it needs no more than arity, key and store.
+    pub(crate) quick: Vec<Option<Op>>,
+    pub(crate) now: Instant,
+}
+
+impl Work {
+    /// Work for a shard without connections.
+    pub(crate) fn new(state: State, mailbox: Mailbox) -> Self {
+        let peer = |number| (number != state.number).then(|| Peer::connection(number));
+        let peers = (0..state.shared.shards()).map(peer).collect();
+        let quick = commands::table().iter().map(|spec| match spec.run {
+            Run::Data(op) if op.first_key() == 1 && (spec.has(FAST) || is_quick_write(op)) => {
+                Some(op)
+            }
+            _ => None,
+        });
+        Self {
+            quick: quick.collect(),
+            state,
+            slab: Slab::default(),
+            ready: Vec::new(),
+            active: Vec::new(),
+            prepared: Vec::with_capacity(WINDOW),
+            waiting: Vec::new(),
+            pool: Pool::default(),
+            mailbox,
+            peers,
+            peers_have_work: false,
+            held: Vec::new(),
+            asking: Vec::new(),
+            moving: Vec::new(),
+            waits_since: None,
+            waited: false,
+            message: Vec::new(),
+            slots: Vec::new(),
+            windows: 0,
+            sampler: Sampler::default(),
+            now: Instant::now(),
+        }
+    }
+
+    /// Lists a connection as having something to do.
+    pub(crate) fn queue(&mut self, slot: usize) {
+        if let Some(connection) = self.slab.get_mut(slot)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    /// Does what is to do.
+    pub(crate) fn turn(&mut self, turn: &Turn<'_>, now: Instant) {
+        self.now = now;
+        if !std::mem::take(&mut self.waited) {
+            self.waits_since = None;
+        }
+        let take = self.ready.len().min(MOST_ACTIVE);
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.extend(self.ready.drain(..take));
+        for slot in slots.drain(..) {
+            let Some(mut connection) = self.slab.take(slot) else { continue };
+            connection.queued = false;
+            self.receive(&mut connection);
+            self.active.push(connection);
+            let windows = self.windows;
+            self.prepare(self.active.len() - 1, turn);
+            // Whoever waits for the replies of a full window can go on while the next one runs here.
+            if self.windows != windows {
+                self.run_window(turn);
+                if self.waiting.is_empty() || self.waiting.len() >= CALLS_AT_ONCE {
+                    self.complete(turn);
+                }
+            }
+        }
+        self.slots = slots;
+        self.receive_peers(turn);
+        self.run_window(turn);
+        self.complete(turn);
+        self.close_killed();
+    }
+
+    /// Runs the functions that wait and what waits for them, then writes all replies.
+    fn complete(&mut self, turn: &Turn<'_>) {
+        for _ in 0..MOST_ROUNDS {
+            if self.waiting.is_empty() {
+                break;
+            }
+            self.run_functions(turn);
+            for at in 0..self.active.len() {
+                if self.active[at].parked {
+                    self.active[at].parked = false;
+                    self.active[at].stopped = false;
+                    self.prepare(at, turn);
+                }
+            }
+            self.run_window(turn);
+        }
+        if !self.waiting.is_empty() {
+            self.run_functions(turn);
+        }
+        let mut active = std::mem::take(&mut self.active);
+        for connection in active.drain(..) {
+            if connection.peer.is_some() {
+                self.answer_peer(connection, turn);
+            } else {
+                self.finish(connection, turn);
+            }
+        }
+        self.active = active;
+    }
+
+    /// Reads once and decodes, unless the connection has enough to do already.
+    fn receive(&mut self, connection: &mut Connection) {
+        let is_open = connection.client.close == Close::No;
+        let is_paused = connection.out.waiting() > self.state.hot.output_pause;
+        connection.stopped = !is_open || is_paused || !connection.pending.lets_go_on();
+        connection.parked = false;
+        // Of a client that reads no replies, requests are read on all the same: many write a whole pipeline
+        // first. They wait undecoded, within the limit of the query buffer.
+        let reads_ahead = is_open && is_paused;
+        if !reads_ahead && (connection.stopped || connection.input.has_commands()) {
+            return;
+        }
+        if connection.input.readable && (reads_ahead || !connection.input.is_capped) {
+            connection.input.is_ahead |= reads_ahead;
+            let before = connection.client.bytes_in;
+            if connection.fill(&mut self.pool) == Fill::Broken {
+                connection.client.end(Close::Now);
+                connection.stopped = true;
+                return;
+            }
+            self.state.stats.bytes_in += connection.client.bytes_in - before;
+            connection.client.active = self.now;
+        }
+        if connection.input.bytes().len() > self.state.hot.query_limit {
+            tracing::warn!(
+                address = %connection.client.address,
+                bytes = connection.input.bytes().len(),
+                "client disconnected: its requests exceed client-query-buffer-limit"
+            );
+            self.state.stats.query_limit_disconnections += 1;
+            connection.client.end(Close::Now);
+            connection.stopped = true;
+            return;
+        }
+        if reads_ahead {
+            return;
+        }
+        connection.input.is_ahead = false;
+        let authenticated = connection.client.authenticated;
+        if connection.limits_version != self.state.limits_version
+            || connection.was_authenticated != authenticated
+        {
+            connection.limits_version = self.state.limits_version;
+            connection.was_authenticated = authenticated;
+            connection.input.set_limits(self.state.request_limits(), authenticated);
+        }
+        // Before AUTH, one at a time: it changes what may follow.
+        let most = if authenticated { MOST_COMMANDS } else { 1 };
+        connection.input.decode(most, &mut self.pool);
+        connection.input.is_capped = connection.input.batch.len() >= most;
+    }
+
+    /// Resolves and hashes what a connection has decoded and not executed; runs each window that gets
+    /// full.
+    pub(crate) fn prepare(&mut self, at: usize, turn: &Turn<'_>) {
+        let first = self.active[at].input.next;
+        for index in first..self.active[at].input.batch.len() {
+            if self.active[at].stopped {
+                return;
+            }
+            let input = &self.active[at].input;
+            let args = input.batch.args(index);
+            let name = args.get(input.bytes(), 0);
+            let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));
+            let resolved = dispatch::resolve(name, second);
+            let mut prepared = Prepared {
+                connection: at,
+                index,
+                resolved,
+                hash: 0,
+                quick: None,
+                is_call: false,
+                shares: false,
+            };
+            if let Resolved::Row(row) = resolved
+                && State::spec(row).takes(args.len())
+            {
+                prepared.is_call = is_call(row);
+                prepared.quick = self.quick[usize::from(row)];
+                if prepared.quick.is_some() {
+                    prepared.hash = self.state.store.hash(args.get(input.bytes(), 1));
+                }
+            }
+            self.prepared.push(prepared);
+            if self.prepared.len() >= WINDOW {
+                self.run_window(turn);
+            }
+        }
+    }
+
+    /// Whether a write for which memory is still to come back may wait for it.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.waits_since.is_none_or(|since| self.now - since < MOST_WAIT)
+    }
+
+    /// Lets a connection wait for the next turn, when memory may have come back.
+    pub(crate) fn wait_for_memory(&mut self, at: usize) {
+        self.active[at].stopped = true;
+        self.active[at].parked = false;
+        self.waited = true;
+        self.waits_since.get_or_insert(self.now);
+    }
+
+    /// Answers a protocol error, writes what waits, and puts the connection back or ends it.
+    fn finish(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
+        let has_commands = connection.input.has_commands();
+        let rests = !has_commands && connection.sent == 0;
+        if rests && let Some(error) = connection.input.error.take() {
+            connection.input.failed = true;
+            if connection.client.close == Close::No {
+                error.write_reply(connection.out.bytes());
+                tracing::debug!(address = %connection.client.address, %error, "client disconnected");
+                connection.client.end(Close::AfterReplies);
+            }
+        }
+        connection.input.consume(&mut self.pool);
+        if connection.input.ended && rests && !connection.input.has_undecoded() {
+            connection.client.end(Close::AfterReplies);
+        }
+        if connection.out.waiting() > 0 && connection.client.close != Close::Now {
+            self.write(&mut connection, turn);
+        } else {
+            connection.client.drained = self.now;
+        }
+        let empty = connection.out.waiting() == 0;
+        match connection.client.close {
+            Close::Now => return self.close(connection),
+            Close::AfterReplies if empty => return self.close(connection),
+            _ => {}
+        }
+        let paused = connection.out.waiting() > self.state.hot.output_pause;
+        if connection.pending == Pending::Move {
+            self.slab.release(connection.slot);
+            return self.moving.push(connection);
+        }
+        let is_open = connection.client.close == Close::No;
+        let goes_on = is_open
+            && connection.pending.lets_go_on()
+            && !paused
+            && (connection.input.has_commands()
+                || connection.input.has_undecoded()
+                || connection.input.readable)
+            || is_open && paused && connection.input.readable;
+        let slot = connection.slot;
+        self.slab.put(connection);
+        if goes_on {
+            self.queue(slot);
+        }
+    }
+
+    fn write(&mut self, connection: &mut Connection, turn: &Turn<'_>) {
+        let before = connection.out.waiting();
+        if before > self.state.hot.output_limit {
+            self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
+            return;
+        }
+        let outcome = connection.flush(self.state.store.reader(), turn.pin);
+        let written = before - connection.out.waiting();
+        self.state.stats.bytes_out += written as u64;
+        if written > 0 {
+            connection.client.drained = self.now;
+        }
+        if outcome.is_err() {
+            connection.client.end(Close::Now);
+        }
+    }
+
+    /// Ends a connection that reads too slowly.
+    pub(crate) fn cut_off(&mut self, connection: &mut Connection, why: &str) {
+        tracing::warn!(
+            address = %connection.client.address,
+            waiting_bytes = connection.out.waiting(),
+            "client disconnected: {why}"
+        );
+        self.state.stats.output_limit_disconnections += 1;
+        connection.client.end(Close::Now);
+    }
+
+    /// Ends a connection that has been taken out.
+    pub(crate) fn close(&mut self, connection: Box<Connection>) {
+        self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
+        let mut connection = connection;
+        for token in connection.client.watches.drain(..) {
+            self.state.store.unwatch(token);
+        }
+        self.slab.release(connection.slot);
+    }
+
+    /// Ends the connections that CLIENT KILL named.
+    pub(crate) fn close_killed(&mut self) {
+        if self.state.killed.is_empty() {
+            return;
+        }
+        self.state.killed.clear();
+        for slot in 0..self.slab.slots() {
+            let ended = self.slab.get_mut(slot).is_some_and(|c| c.client.close == Close::Now);
+            if ended && let Some(connection) = self.slab.take(slot) {
+                self.close(connection);
+            }
+        }
+    }
+}
+
+/// Writes of one key that Redis doesn't call fast, but that are.
+fn is_quick_write(op: Op) -> bool {
+    matches!(op, Op::Set | Op::SetEx | Op::PSetEx)
+}
+
+fn is_call(row: Row) -> bool {
+    matches!(State::spec(row).run, Run::Server(Builtin::Fcall | Builtin::FcallRo))
+}

@@ -1,0 +1,154 @@
+//! Memory that is full: policies at run time, what is evicted over several shards, and the MEMORY commands.
+
+mod common;
+
+use common::{Client, TestServer};
+use nigh_resp::frame::Frame;
+
+/// The least memory.
+const SMALL: (&str, &str) = ("maxmemory", "8mb");
+/// Writes of one pipeline.
+const AT_ONCE: usize = 500;
+
+/// A field of INFO.
+fn info(client: &mut Client, section: &str, field: &str) -> String {
+    let text = client.text(&format!("INFO {section}"));
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {field} in {text}")).to_owned()
+}
+
+/// Writes keys of 1,000 bytes; returns how many were taken.
+fn write(client: &mut Client, name: &str, keys: std::ops::Range<usize>) -> usize {
+    let value = "v".repeat(1000);
+    let mut taken = 0;
+    let keys: Vec<usize> = keys.collect();
+    for part in keys.chunks(AT_ONCE) {
+        let commands = part.iter().map(|n| format!("SET {name}{n} {value}\r\n"));
+        client.send(commands.collect::<String>());
+        for _ in part {
+            match client.reply() {
+                Frame::Simple(text) if text == b"OK" => taken += 1,
+                Frame::Error(text) => {
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    assert!(text.starts_with("OOM command not allowed"), "{text}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    taken
+}
+
+/// The operator changes the policy of a full server: writes go on at once, by whatever shard they come.
+#[test]
+fn a_policy_is_set_while_the_server_is_full() {
+    let server = TestServer::with(&[SMALL, ("shards", "3")]);
+    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    assert!(write(&mut clients[0], "a", 0..10_000) < 10_000);
+    clients[1].says("CONFIG SET maxmemory-policy allkeys-lru maxmemory-samples 10", "+OK\r\n");
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(write(client, &format!("b{number}-"), 0..5000), 5000);
+    }
+    let client = &mut clients[2];
+    assert_eq!(info(client, "memory", "maxmemory_policy"), "allkeys-lru");
+    assert!(info(client, "stats", "evicted_keys").parse::<u64>().expect("a number") > 30_000);
+    client.says("CONFIG SET maxmemory-policy volatile-ttl", "+OK\r\n");
+    assert!(write(client, "c", 0..10_000) < 10_000, "no key has an expiry");
+    client.says(
+        "CONFIG SET maxmemory-policy allkeys-lfu",
+        "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - argument(s) must \
+         be one of the following: noeviction, allkeys-lru, volatile-lru, volatile-ttl\r\n",
+    );
+}
+
+/// Keys that are only read, at all shards, stay while others are written; those that nobody reads go.
+#[test]
+fn reads_at_any_shard_keep_keys_alive() {
+    const HOT: usize = 100;
+    let server = TestServer::with(&[SMALL, ("shards", "3"), ("maxmemory-policy", "allkeys-lru")]);
+    let mut writer = server.connect();
+    let mut readers: Vec<Client> = (0..12).map(|_| server.connect()).collect();
+    assert_eq!(write(&mut writer, "hot", 0..HOT), HOT);
+    assert_eq!(write(&mut writer, "cold", 0..HOT), HOT);
+    for round in 0..60 {
+        assert_eq!(write(&mut writer, "key", round * AT_ONCE..(round + 1) * AT_ONCE), AT_ONCE);
+        for reader in &mut readers {
+            let commands = (0..HOT).map(|n| format!("GET hot{n}\r\n"));
+            reader.send(commands.collect::<String>());
+            (0..HOT).for_each(|_| drop(reader.reply()));
+        }
+    }
+    let mut left = |name: &str| {
+        (0..HOT)
+            .filter(|n| {
+                writer.ask(&[b"EXISTS", format!("{name}{n}").as_bytes()]) == Frame::Integer(1)
+            })
+            .count()
+    };
+    let (hot, cold) = (left("hot"), left("cold"));
+    assert!(hot >= HOT - 5 && cold == 0, "{hot} hot, {cold} cold");
+}
+
+/// A key that only functions read stays if they declare it.
+#[test]
+fn declared_keys_of_functions_count_as_used() {
+    let server = TestServer::with(&[SMALL, ("shards", "1"), ("maxmemory-policy", "allkeys-lru")]);
+    let mut client = server.connect();
+    let source = "#!js name=r\nexport function size(db, args, [key]) { return db.get(key)?.byteLength ?? 0; }\n\
+                  size.flags = ['no-writes'];";
+    client.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]);
+    write(&mut client, "hot", 0..1);
+    write(&mut client, "cold", 0..1);
+    for round in 0..60 {
+        assert_eq!(write(&mut client, "key", round * AT_ONCE..(round + 1) * AT_ONCE), AT_ONCE);
+        client.says("FCALL size 1 hot0", ":1000\r\n");
+    }
+    client.says("EXISTS cold0", ":0\r\n");
+}
+
+/// MEMORY answers like Redis, with what is true of an arena.
+#[test]
+fn memory_tells_what_is_used() {
+    let server = TestServer::with(&[("shards", "3"), ("maxmemory-policy", "allkeys-lru")]);
+    for client in &mut [server.connect(), server.connect(), server.connect(), server.connect()] {
+        client.says("MEMORY USAGE none", "$-1\r\n");
+        client.says("SET small x", "+OK\r\n");
+        let Frame::Integer(small) = client.ask(&[b"MEMORY", b"USAGE", b"small"]) else { panic!() };
+        assert!(small >= 48, "a header, a key and a value: {small}");
+        client.ask(&[b"SET", b"large", &vec![b'v'; 300_000]]);
+        let Frame::Integer(large) = client.ask(&[b"MEMORY", b"USAGE", b"large", b"SAMPLES", b"5"])
+        else {
+            panic!()
+        };
+        assert!((300_000..310_000).contains(&large), "{large}");
+        client.says("MEMORY USAGE large SAMPLES -1", "-ERR syntax error\r\n");
+        client.says(
+            "MEMORY USAGE large SAMPLES x",
+            "-ERR value is not an integer or out of range\r\n",
+        );
+        client.says("MEMORY USAGE large FOO 1", "-ERR syntax error\r\n");
+        client.says("MEMORY PURGE", "+OK\r\n");
+        assert_eq!(
+            client.text("MEMORY MALLOC-STATS"),
+            "Stats not supported for the current allocator"
+        );
+        assert!(client.text("MEMORY DOCTOR").contains("empty or nearly so"));
+        let Frame::Array(stats) = client.ask(&[b"MEMORY", b"STATS"]) else { panic!("a map") };
+        let field = |name: &str| {
+            let at = stats.iter().position(|field| *field == Frame::Bulk(name.into()));
+            stats[at.unwrap_or_else(|| panic!("no {name}")) + 1].clone()
+        };
+        assert_eq!(field("keys.count"), Frame::Integer(2));
+        assert_eq!(field("arena.capacity"), Frame::Integer(64 << 20));
+        let Frame::Integer(dataset) = field("dataset.bytes") else { panic!("a number") };
+        assert!(dataset > 300_000);
+        let Frame::Array(database) = field("db.0") else { panic!("a map") };
+        assert!(matches!(database[3], Frame::Integer(clocks) if clocks > 0), "{database:?}");
+        assert!(
+            info(client, "memory", "used_memory_overhead").parse::<u64>().expect("a number") > 0
+        );
+        let Frame::Array(help) = client.ask(&[b"MEMORY", b"HELP"]) else { panic!("lines") };
+        assert!(help.len() > 10);
+        client.says("OBJECT IDLETIME large", ":0\r\n");
+    }
+}

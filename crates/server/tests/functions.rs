@@ -1,0 +1,156 @@
+//! Functions as clients call them: order in pipelines, transactions, restarts.
+
+mod common;
+
+use common::{Client, TestServer, config};
+use nigh_resp::frame::Frame;
+
+const COUNTER: &str = "#!js name=counter
+/** Adds to a number. */
+export function add(db, [amount], [key]) { return db.incr(key, Number(amount)); }
+export function read(db, args, [key]) { const r = db.get(key); return r === undefined ? null : r.text(); }
+read.flags = ['no-writes'];
+export function put(db, [value], [key]) { db.set(key, value); return 'OK'; }
+export function fail(db, args, [key]) { db.set(key, 'lost'); throw new Error('no'); }
+";
+
+fn load(client: &mut Client, source: &str) -> Frame {
+    client.ask(&[b"FUNCTION", b"LOAD", b"REPLACE", source.as_bytes()])
+}
+
+fn counter(server: &TestServer) -> Client {
+    let mut client = server.connect();
+    assert_eq!(load(&mut client, COUNTER), Frame::Bulk(b"counter".to_vec()));
+    client
+}
+
+/// In one pipeline functions and commands alternate: each sees what came before it.
+#[test]
+fn pipeline_of_calls_and_commands_keeps_its_order() {
+    let server = TestServer::start();
+    let mut client = counter(&server);
+    client.send("FCALL add 1 n 1\r\nGET n\r\nFCALL add 1 n 2\r\nFCALL add 1 n 3\r\nGET n\r\nSET n 10\r\nFCALL_RO read 1 n\r\nPING\r\n");
+    client.expect(":1\r\n$1\r\n1\r\n:3\r\n:6\r\n$1\r\n6\r\n+OK\r\n$2\r\n10\r\n+PONG\r\n");
+}
+
+/// Calls of many connections run together, and every one counts.
+#[test]
+fn calls_of_many_connections_all_count() {
+    let server = TestServer::start();
+    let mut first = counter(&server);
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    let pipeline = "FCALL add 1 n 1\r\n".repeat(50) + "GET n\r\n";
+    clients.iter_mut().for_each(|client| client.send(&pipeline));
+    for client in &mut clients {
+        let mut last = 0;
+        for _ in 0..50 {
+            let number = client.reply().integer().expect("a number");
+            assert!(number > last, "a connection's calls run in order");
+            last = number;
+        }
+        let seen = client.reply();
+        let seen: i64 =
+            String::from_utf8_lossy(seen.bytes().expect("text")).parse().expect("a number");
+        assert!(seen >= last, "a GET sees the writes of the calls before it");
+    }
+    assert_eq!(first.text("GET n"), "1000");
+}
+
+/// A function that throws leaves no trace; errors come in their place.
+#[test]
+fn errors_keep_their_place() {
+    let server = TestServer::start();
+    let mut client = counter(&server);
+    client.send("FCALL add 1 n 1\r\nFCALL nothing 0\r\nFCALL add x n\r\nFCALL add -1\r\nFCALL add 5 n\r\nFCALL_RO add 1 n 1\r\nFCALL add 1 n 1\r\n");
+    client.expect(":1\r\n-ERR Function not found\r\n-ERR Bad number of keys provided\r\n");
+    client.expect("-ERR Number of keys can't be negative\r\n");
+    client.expect("-ERR Number of keys can't be greater than number of args\r\n");
+    client.expect("-ERR Can not execute a script with write flag using *_ro command.\r\n:2\r\n");
+    assert!(matches!(client.ask(&[b"FCALL", b"fail", b"1", b"k"]), Frame::Error(_)));
+    assert_eq!(client.number("EXISTS k"), 0);
+}
+
+/// Inside MULTI a function sees what the transaction has written, and its writes belong to it.
+#[test]
+fn function_in_a_transaction_is_part_of_it() {
+    let server = TestServer::start();
+    let mut client = counter(&server);
+    let mut other = server.connect();
+    client.says("SET n 1", "+OK\r\n");
+    for (command, reply) in [
+        ("MULTI", "+OK"),
+        ("SET n 5", "+QUEUED"),
+        ("FCALL add 1 n 1", "+QUEUED"),
+        ("GET n", "+QUEUED"),
+        ("FCALL_RO read 1 n", "+QUEUED"),
+    ] {
+        client.says(command, &format!("{reply}\r\n"));
+    }
+    other.says("GET n", "$1\r\n1\r\n");
+    client.says("EXEC", "*4\r\n+OK\r\n:6\r\n$1\r\n6\r\n$1\r\n6\r\n");
+    other.says("GET n", "$1\r\n6\r\n");
+}
+
+/// Libraries are listed, replaced, deleted, dumped and restored as in Redis.
+#[test]
+fn libraries_are_managed() {
+    let server = TestServer::start();
+    let mut client = counter(&server);
+    let again = client.ask(&[b"FUNCTION", b"LOAD", COUNTER.as_bytes()]);
+    assert_eq!(again, Frame::Error(b"ERR Library 'counter' already exists".to_vec()));
+    let Frame::Array(list) = client.ask(&[b"FUNCTION", b"LIST", b"WITHCODE"]) else { panic!() };
+    let library = list[0].elements().expect("a library");
+    assert_eq!(library[1], Frame::Bulk(b"counter".to_vec()));
+    assert_eq!(library[7], Frame::Bulk(COUNTER.as_bytes().to_vec()));
+    let dump = client.ask(&[b"FUNCTION", b"DUMP"]);
+    let dump = dump.bytes().expect("a payload");
+    client.says("FUNCTION DELETE counter", "+OK\r\n");
+    client.says("FCALL add 1 n 1", "-ERR Function not found\r\n");
+    client.says("FUNCTION DELETE counter", "-ERR Library not found\r\n");
+    assert_eq!(client.ask(&[b"FUNCTION", b"RESTORE", dump]), Frame::Simple(b"OK".to_vec()));
+    client.says("FCALL add 1 n 1", ":1\r\n");
+    let twice = client.ask(&[b"FUNCTION", b"RESTORE", dump]);
+    assert_eq!(twice, Frame::Error(b"ERR Library 'counter' already exists".to_vec()));
+    client.says("FCALL add 1 n 1", ":2\r\n");
+    let flushed = client.ask(&[b"FUNCTION", b"RESTORE", dump, b"FLUSH"]);
+    assert_eq!(flushed, Frame::Simple(b"OK".to_vec()));
+    let broken = client.ask(&[b"FUNCTION", b"RESTORE", &dump[1..]]);
+    assert_eq!(broken, Frame::Error(b"ERR DUMP payload version or checksum are wrong".to_vec()));
+    client.says("FUNCTION KILL", "-NOTBUSY No scripts in execution right now.\r\n");
+    let Frame::Array(help) = client.ask(&[b"FUNCTION", b"HELP"]) else { panic!() };
+    let of_kill = help.iter().skip_while(|line| **line != Frame::Simple(b"KILL".as_slice().into()));
+    let Some(Frame::Simple(of_kill)) = of_kill.into_iter().nth(1) else { panic!("{help:?}") };
+    assert!(
+        String::from_utf8_lossy(of_kill).contains("on other shards"),
+        "it ends none of its own"
+    );
+    client.says("FUNCTION FLUSH", "+OK\r\n");
+    client.says("FUNCTION LIST", "*0\r\n");
+    assert!(matches!(load(&mut client, "#!js name=x\nexport function ("), Frame::Error(_)));
+}
+
+/// A library survives a restart like the data that it works on.
+#[test]
+fn libraries_survive_a_restart() {
+    let settings = config(&[]);
+    let mut first = TestServer::from(settings.clone());
+    counter(&first).says("FCALL add 1 n 41", ":41\r\n");
+    first.stop_and_keep();
+    let second = TestServer::from(settings);
+    second.connect().says("FCALL add 1 n 1", ":42\r\n");
+}
+
+/// A function that never ends costs its caller an error; others are served, before and after.
+#[test]
+fn endless_function_is_stopped() {
+    let server = TestServer::start();
+    let mut client = counter(&server);
+    let endless = "#!js name=endless\nexport function spin() { for (;;); }\n";
+    assert_eq!(load(&mut client, endless), Frame::Bulk(b"endless".to_vec()));
+    client.send("FCALL add 1 n 1\r\nFCALL spin 0\r\nFCALL add 1 n 1\r\n");
+    client.expect(":1\r\n");
+    let error = client.reply();
+    let text = String::from_utf8_lossy(error.error().expect("an error")).into_owned();
+    assert!(text.contains("function-time-limit-ms"), "{text}");
+    client.expect(":2\r\n");
+}

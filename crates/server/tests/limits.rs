@@ -1,0 +1,123 @@
+//! Clients that take more than their share.
+
+mod common;
+
+use common::{TestServer, request};
+use nigh_resp::frame::Frame;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// One connection too many is told so and closed; when another goes, there is room again.
+#[test]
+fn too_many_clients_are_refused() {
+    let server = TestServer::with(&[("maxclients", "2")]);
+    let mut first = server.connect();
+    first.says("PING", "+PONG\r\n");
+    let mut second = server.connect();
+    second.says("PING", "+PONG\r\n");
+    let mut third = server.connect();
+    third.expect("-ERR max number of clients reached\r\n");
+    assert!(third.is_closed());
+    second.says("QUIT", "+OK\r\n");
+    assert!(second.is_closed());
+    server.connect().says("PING", "+PONG\r\n");
+}
+
+/// A client that asks for much and reads nothing is held back: the server's memory stays small, others are
+/// served, and it gets everything once it reads.
+#[test]
+fn client_that_doesnt_read_is_held_back() {
+    let server = TestServer::with(&[("output-buffer-pause", "64kb")]);
+    let mut slow = server.connect();
+    let value = vec![b'x'; 10_000];
+    assert_eq!(slow.ask(&[b"SET", b"k", &value]), Frame::Simple(b"OK".to_vec()));
+    let mut writer = slow.stream.try_clone().expect("a second handle");
+    let sender = std::thread::spawn(move || {
+        let bytes = request(&[b"GET", b"k"]).repeat(5000);
+        writer.write_all(&bytes).expect("the server reads in the end");
+    });
+    let mut other = server.connect();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        other.says("PING", "+PONG\r\n");
+        let list = other.text("CLIENT LIST");
+        let waiting = list.lines().find_map(|line| {
+            let omem = line.split(' ').find_map(|field| field.strip_prefix("omem="))?;
+            omem.parse::<usize>().ok().filter(|bytes| *bytes > 0)
+        });
+        if let Some(waiting) = waiting {
+            assert!(waiting < 64 * 1024 + 2 * value.len(), "{waiting}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "the sockets take it all");
+    }
+    for _ in 0..5000 {
+        assert!(slow.reply() == Frame::Bulk(value.clone()));
+    }
+    sender.join().expect("the sender ends");
+}
+
+/// A reply longer than the limit ends the connection of a client that doesn't take it.
+#[test]
+fn slow_reader_is_cut_off() {
+    let server = TestServer::with(&[("output-buffer-limit", "1mb")]);
+    let mut slow = server.connect();
+    let value = vec![b'x'; 900_000];
+    assert_eq!(slow.ask(&[b"SET", b"k", &value]), Frame::Simple(b"OK".to_vec()));
+    let many: Vec<&[u8]> = std::iter::once(b"MGET".as_slice())
+        .chain(std::iter::repeat_n(b"k".as_slice(), 60))
+        .collect();
+    slow.send(request(&many));
+    assert!(slow.is_closed());
+    let info = server.connect().text("INFO stats");
+    assert!(info.contains("client_output_buffer_limit_disconnections:1"), "{info}");
+}
+
+/// A request that grows beyond the limit ends the connection, before it is complete.
+#[test]
+fn endless_request_is_cut_off() {
+    let server = TestServer::with(&[("client-query-buffer-limit", "1mb")]);
+    let mut client = server.connect();
+    client.send("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\n");
+    let chunk = vec![b'x'; 100_000];
+    let ended = (0..1000).any(|_| client.stream.write_all(&chunk).is_err());
+    assert!(ended && client.is_closed());
+    let info = server.connect().text("INFO stats");
+    assert!(info.contains("client_query_buffer_limit_disconnections:1"), "{info}");
+}
+
+/// A client that is silent for longer than `timeout` is disconnected.
+#[test]
+fn idle_client_is_disconnected() {
+    let server = TestServer::with(&[("timeout", "1")]);
+    let mut client = server.connect();
+    client.says("PING", "+PONG\r\n");
+    assert!(client.is_closed());
+}
+
+/// When memory is full, writes are refused in Redis's words, and what is there stays readable and deletable.
+#[test]
+fn full_memory_refuses_writes_and_loses_nothing() {
+    let server = TestServer::with(&[("maxmemory", "8mb")]);
+    let mut client = server.connect();
+    let value = vec![b'v'; 20_000];
+    let mut stored = 0;
+    let error = loop {
+        let key = format!("k{stored}");
+        match client.ask(&[b"SET", key.as_bytes(), &value]) {
+            Frame::Simple(_) => stored += 1,
+            Frame::Error(text) => break String::from_utf8_lossy(&text).into_owned(),
+            other => panic!("{other:?}"),
+        }
+        assert!(stored < 1000, "8 MiB don't hold 20 MB");
+    };
+    assert_eq!(error, "OOM command not allowed when used memory > 'maxmemory'.");
+    assert!(stored > 200, "{stored} values of 20 kB in 8 MiB");
+    for number in 0..stored {
+        let key = format!("k{number}");
+        assert!(client.ask(&[b"GET", key.as_bytes()]) == Frame::Bulk(value.clone()));
+    }
+    client.says("DEL k0", ":1\r\n");
+    client.says("FLUSHALL", "+OK\r\n");
+    client.says("SET k v", "+OK\r\n");
+}

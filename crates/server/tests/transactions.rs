@@ -1,0 +1,95 @@
+//! MULTI, EXEC, DISCARD, WATCH over two connections.
+
+mod common;
+
+use common::TestServer;
+
+/// A transaction's commands wait for EXEC, and its replies come together.
+#[test]
+fn queued_commands_run_at_exec() {
+    let server = TestServer::start();
+    let (mut a, mut b) = (server.connect(), server.connect());
+    a.says("MULTI", "+OK\r\n");
+    a.says("SET k 1", "+QUEUED\r\n");
+    a.says("INCR k", "+QUEUED\r\n");
+    a.says("PING", "+QUEUED\r\n");
+    b.says("GET k", "$-1\r\n");
+    a.says("EXEC", "*3\r\n+OK\r\n:2\r\n+PONG\r\n");
+    b.says("GET k", "$1\r\n2\r\n");
+}
+
+/// A command that is refused while queueing spoils the transaction; one that fails in EXEC doesn't.
+#[test]
+fn refused_command_spoils_the_transaction() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.says("MULTI", "+OK\r\n");
+    client.says("SET k", "-ERR wrong number of arguments for 'set' command\r\n");
+    client.says("SET k 1", "+QUEUED\r\n");
+    client.says("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    client.says("EXISTS k", ":0\r\n");
+    client.says("SET k text", "+OK\r\n");
+    client.says("MULTI", "+OK\r\n");
+    client.says("INCR k", "+QUEUED\r\n");
+    client.says("SET l 1", "+QUEUED\r\n");
+    client.says("EXEC", "*2\r\n-ERR value is not an integer or out of range\r\n+OK\r\n");
+    client.says("GET l", "$1\r\n1\r\n");
+}
+
+/// Misplaced commands are refused with Redis's words.
+#[test]
+fn misplaced_commands_are_refused() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.says("EXEC", "-ERR EXEC without MULTI\r\n");
+    client.says("DISCARD", "-ERR DISCARD without MULTI\r\n");
+    client.says("MULTI", "+OK\r\n");
+    client.says("MULTI", "-ERR MULTI calls can not be nested\r\n");
+    client.says("WATCH k", "-ERR WATCH inside MULTI is not allowed\r\n");
+    client.says("SHUTDOWN", "-ERR Command not allowed inside a transaction\r\n");
+    client.says("DISCARD", "+OK\r\n");
+    client.says("EXEC x", "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\r\n");
+}
+
+/// A watched key that another connection touches makes EXEC answer null and do nothing.
+#[test]
+fn touched_watch_stops_exec() {
+    let server = TestServer::start();
+    let (mut a, mut b) = (server.connect(), server.connect());
+    a.says("SET k 1", "+OK\r\n");
+    a.says("WATCH k", "+OK\r\n");
+    b.says("SET k 2", "+OK\r\n");
+    a.says("MULTI", "+OK\r\n");
+    a.says("SET k 3", "+QUEUED\r\n");
+    a.says("EXEC", "*-1\r\n");
+    b.says("GET k", "$1\r\n2\r\n");
+    // EXEC has forgotten the watch.
+    b.says("SET k 4", "+OK\r\n");
+    a.says("MULTI", "+OK\r\n");
+    a.says("SET k 5", "+QUEUED\r\n");
+    a.says("EXEC", "*1\r\n+OK\r\n");
+    // UNWATCH and DISCARD do too; a key that nobody touched doesn't matter.
+    for forget in ["UNWATCH", "MULTI\r\nDISCARD"] {
+        a.says("WATCH k", "+OK\r\n");
+        b.says("SET k 6", "+OK\r\n");
+        a.says(forget, if forget == "UNWATCH" { "+OK\r\n" } else { "+OK\r\n+OK\r\n" });
+        a.says("WATCH other", "+OK\r\n");
+        a.says("MULTI", "+OK\r\n");
+        a.says("PING", "+QUEUED\r\n");
+        a.says("EXEC", "*1\r\n+PONG\r\n");
+    }
+}
+
+/// A client that goes away inside MULTI leaves nothing behind.
+#[test]
+fn vanished_client_leaves_no_writes() {
+    let server = TestServer::start();
+    let mut a = server.connect();
+    a.says("WATCH k", "+OK\r\n");
+    a.says("MULTI", "+OK\r\n");
+    a.says("SET k 1", "+QUEUED\r\n");
+    drop(a);
+    let mut b = server.connect();
+    b.says("EXISTS k", ":0\r\n");
+    b.says("SET k 2", "+OK\r\n");
+}

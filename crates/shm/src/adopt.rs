@@ -1,0 +1,310 @@
+//! Taking over an arena that another process left, at any moment of its work.
+//!
+//! 1. The index is the only truth: what it names is alive, all else is free. Segments are never searched.
+//! 2. Everything is checked before anything is changed; a contradiction is an error with its offset.
+//! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on.
+
+use crate::check::{Checker, Fault, HeaderInfo, Whole, read_header};
+use crate::create::{ArenaSpec, capacity_error, check_tenant};
+use crate::error::ArenaError;
+use crate::index::{Index, Table, each_entry, split_state};
+use crate::layout::{
+    CAPACITY_MIN, Geometry, REF_MOVED, entry_reference, entry_tag, header, record as r,
+};
+use crate::reclaim::Domain;
+use crate::record::Head;
+use crate::region::{Region, io};
+use crate::space::{Space, State};
+use crate::words::Words;
+use crate::writer::Writer;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// What was found when an arena was adopted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Adoption {
+    /// Keys, expired ones included.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expires: u64,
+    /// Whether a commit of several keys had been interrupted, and was ended.
+    pub redone_intent: bool,
+    /// Whether the index was growing, and goes on.
+    pub continued_growth: bool,
+    /// Number of this writer.
+    pub incarnation: u64,
+    /// The capacity that applies: as asked, but no more than the arena's addresses.
+    pub capacity_bytes: u64,
+}
+
+/// What the walk over the index found.
+struct Found {
+    current: Table,
+    old: Option<Table>,
+    /// Entries that name a record; one that stands in both tables counts twice.
+    entries: u64,
+    expires: u64,
+    newest_lsn: u64,
+    /// Entries of the current table that are not EMPTY.
+    load: u64,
+    intent: Option<Intent>,
+}
+
+struct Intent {
+    record: Whole,
+    clear_first: bool,
+    /// In order; one may come twice.
+    list: Vec<Whole>,
+}
+
+impl Writer {
+    /// Takes over an arena that an earlier process left.
+    ///
+    /// # Errors
+    /// If it is damaged, somebody else's, in use by this process, or the system refuses.
+    pub fn adopt(spec: &ArenaSpec, domain: &Arc<Domain>) -> Result<(Writer, Adoption), ArenaError> {
+        check_tenant(&spec.tenant)?;
+        if spec.capacity_bytes < CAPACITY_MIN {
+            return Err(capacity_error(spec));
+        }
+        let info = header_of(&spec.path)?;
+        check_owner(spec, &info)?;
+        let mut g = info.g;
+        g.capacity_bytes = spec.capacity_bytes.min(g.address_bytes);
+        let region = Arc::new(Region::open(&spec.path, g, domain)?);
+        let damaged = |fault: Fault| fault.at(&spec.path);
+        if region.end() < g.slot_offset(g.first_slot) {
+            let expected = format!("at least {}", g.slot_offset(g.first_slot));
+            return Err(damaged(Fault::new(0, "length of the file", expected, region.end())));
+        }
+        let mut space = Space::new(&region);
+        let found = walk(&region, &g, info.seed, &mut space).map_err(damaged)?;
+        space.adopt_rest().map_err(|e| io(&spec.path, "taking memory", e))?;
+        Writer::resume(spec, &info, region, space, &found)
+    }
+
+    fn resume(
+        spec: &ArenaSpec,
+        info: &HeaderInfo,
+        region: Arc<Region>,
+        space: Space,
+        found: &Found,
+    ) -> Result<(Writer, Adoption), ArenaError> {
+        let g = *region.geometry();
+        let words = region.words();
+        let Found { current, old, load, entries, .. } = *found;
+        let index = Index::adopted(g.slot_shift, current, old, load, entries);
+        let mut writer = Writer::assemble(region, space, index, info.seed);
+        writer.incarnation = info.incarnation.wrapping_add(1);
+        words.store64(header::INCARNATION, writer.incarnation, Release);
+        words.store64(header::CAPACITY, g.capacity_bytes, Release);
+        if found.old.is_none() && words.load32(header::OLD, Relaxed) != 0 {
+            words.store32(header::OLD, 0, Release);
+        }
+        writer.lsn = found.newest_lsn.max(words.load64(header::COMMITTED_LSN, Relaxed));
+        writer.appended = words.load64(header::APPENDED_BYTES, Relaxed);
+        writer.cleaner.resume(&words, writer.appended);
+        writer.expires = found.expires;
+        writer.drop_twins();
+        let redone_intent = writer.redo(spec, found)?;
+        writer.store_counters();
+        let adoption = Adoption {
+            keys: writer.keys(),
+            expires: writer.expires,
+            redone_intent,
+            continued_growth: found.old.is_some(),
+            incarnation: writer.incarnation,
+            capacity_bytes: g.capacity_bytes,
+        };
+        Ok((writer, adoption))
+    }
+
+    /// An entry that stands in both tables was counted twice.
+    fn drop_twins(&mut self) {
+        let words = self.words;
+        for reference in self.index.mark_moved_twins(&words) {
+            let offset = u64::from(reference) * r::UNIT;
+            let head = Head::load(&words, offset);
+            self.space.discharge(offset, &head);
+            self.expires -= u64::from(head.expiry_ms != 0);
+        }
+    }
+
+    /// Ends a commit that was interrupted.
+    fn redo(&mut self, spec: &ArenaSpec, found: &Found) -> Result<bool, ArenaError> {
+        let words = self.words;
+        let Some(intent) = &found.intent else {
+            let sequence = words.load32(header::COMMIT_SEQUENCE, Relaxed);
+            if sequence & 1 == 1 {
+                words.store32(header::COMMIT_SEQUENCE, sequence.wrapping_add(1), Release);
+            }
+            return Ok(false);
+        };
+        let reference = |w: &Whole| crate::record::reference_of(w.offset);
+        let list = self.last_of_each_key(intent.list.iter().map(reference).collect());
+        let newest = intent.list.iter().map(|w| w.head.lsn).max().unwrap_or(0);
+        self.lsn = self.lsn.max(newest).max(intent.record.head.lsn);
+        let no_memory =
+            |_| ArenaError::Memory { path: spec.path.clone(), doing: "end an interrupted commit" };
+        let table = self.prepare_commit(intent.clear_first, &list, true).map_err(no_memory)?;
+        self.publish_all(reference(&intent.record), table, &list);
+        let held = intent.list.iter().chain([&intent.record]);
+        held.for_each(|w| self.space.release(w.offset, &w.head));
+        words.store64(header::COMMITTED_LSN, self.lsn, Release);
+        Ok(true)
+    }
+}
+
+/// Reads and checks the header of a file.
+pub(crate) fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
+    let failed =
+        |source| ArenaError::Io { path: path.to_path_buf(), doing: "reading the header", source };
+    let mut bytes = [0; 4096];
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    match std::io::Read::read_exact(&mut file, &mut bytes) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+            let len = file.metadata().map_err(failed)?.len();
+            return Err(Fault::new(0, "length of the file", "at least 4096", len).at(path));
+        }
+        Err(e) => return Err(failed(e)),
+    }
+    read_header(&bytes).map_err(|fault| fault.at(path))
+}
+
+fn check_owner(spec: &ArenaSpec, info: &HeaderInfo) -> Result<(), ArenaError> {
+    let expected = format!("{} {}/{}", spec.tenant, spec.partition, spec.partitions);
+    if expected == info.owner() {
+        return Ok(());
+    }
+    Err(ArenaError::WrongTenant { path: spec.path.clone(), expected, found: info.owner() })
+}
+
+/// Reads the index and all that it names; marks in `space` who uses which slot, and counts.
+fn walk(region: &Region, g: &Geometry, seed: u32, space: &mut Space) -> Result<Found, Fault> {
+    let words = region.words();
+    let mut checker = Checker::new(&words, g, region.end(), seed);
+    let (epoch, word) = split_state(words.load64(header::INDEX_STATE, Acquire));
+    let current = checker.table(header::CURRENT, word)?;
+    let old = match epoch & 1 {
+        1 => Some(checker.table(header::OLD, words.load32(header::OLD, Acquire))?),
+        _ => None,
+    };
+    for table in old.into_iter().chain([current]) {
+        let taken = |state| Fault::new(table.offset, "slots of a table", "its own", what(state));
+        space.adopt_run(table.slot, table.bytes(), false).map_err(taken)?;
+    }
+    let (entries, expires, newest_lsn, load) = (0, 0, 0, 0);
+    let mut found = Found { current, old, entries, expires, newest_lsn, load, intent: None };
+    for table in old.into_iter().chain([current]) {
+        walk_table(&words, &mut checker, table, &mut found, space, g)?;
+    }
+    let lines = (0..current.lines).map(|line| words.line(current.line_offset(line)));
+    found.load = lines.map(|line| line.iter().filter(|&&e| e != 0).count() as u64).sum();
+    found.intent = intent(&words, &mut checker, g)?;
+    for whole in found.intent.iter().flat_map(|i| i.list.iter().chain([&i.record])) {
+        mark_record(space, g, whole, false)?;
+    }
+    Ok(found)
+}
+
+fn walk_table<W: Words>(
+    words: &W,
+    checker: &mut Checker<'_, W>,
+    table: Table,
+    found: &mut Found,
+    space: &mut Space,
+    g: &Geometry,
+) -> Result<(), Fault> {
+    let mut result = Ok(());
+    each_entry(words, table, &mut |at, e| {
+        if result.is_err() {
+            return;
+        }
+        result = checker.record(at, entry_reference(e), Some(entry_tag(e))).and_then(|whole| {
+            found.entries += 1;
+            found.expires += u64::from(whole.head.expiry_ms != 0);
+            found.newest_lsn = found.newest_lsn.max(whole.head.lsn);
+            mark_record(space, g, &whole, true)
+        });
+    });
+    result
+}
+
+fn intent<W: Words>(
+    words: &W,
+    checker: &mut Checker<'_, W>,
+    g: &Geometry,
+) -> Result<Option<Intent>, Fault> {
+    let reference = words.load32(header::INTENT, Acquire);
+    if reference == 0 {
+        return Ok(None);
+    }
+    let record = checker.record(header::INTENT, reference, None)?;
+    let head = &record.head;
+    let count = head.value_len / 4;
+    if head.kind != r::KIND_INTENT || head.key_len != 0 || head.value_len % 4 != 0 || count == 0 {
+        return Err(Fault::new(
+            record.offset,
+            "intent",
+            "a list of references",
+            format!("{head:?}"),
+        ));
+    }
+    let at = match record.run {
+        Some(run) => g.slot_offset(run.slot),
+        None => record.offset + head.value_at(),
+    };
+    let word = |i: u32| words.load32(at + u64::from(i) * 4, Acquire);
+    let mut list = Vec::new();
+    for i in 1..count {
+        let reference = word(i);
+        let from = at + u64::from(i) * 4;
+        if reference <= REF_MOVED {
+            return Err(Fault::new(from, "reference in an intent", "a record's", reference));
+        }
+        let whole = checker.record(from, reference, None)?;
+        if whole.head.kind != r::KIND_STRING {
+            return Err(Fault::new(whole.offset, "kind of a record", "a string", whole.head.kind));
+        }
+        checker.hash(&whole.head, whole.offset)?;
+        list.push(whole);
+    }
+    Ok(Some(Intent { record, clear_first: word(0) == 1, list }))
+}
+
+/// Marks the slots of a record and of its run, and counts it.
+fn mark_record(
+    space: &mut Space,
+    g: &Geometry,
+    whole: &Whole,
+    published: bool,
+) -> Result<(), Fault> {
+    let Whole { offset, head, run } = whole;
+    let slot = g.slot_of(*offset);
+    let taken = |state| Fault::new(*offset, "slot of a record", "a segment", what(state));
+    space.adopt_segment(slot).map_err(taken)?;
+    if let Some(run) = run {
+        let taken = |state| Fault::new(*offset, "slots of a run", "its own", what(state));
+        space.adopt_run(run.slot, u64::from(head.value_len), true).map_err(taken)?;
+    }
+    // A record may be counted more than once: as moved twin, as published and in the intent's list.
+    let limit = 3 * g.slot_bytes();
+    if space.used_of(slot) + head.bytes() > limit {
+        let used = space.used_of(slot) + head.bytes();
+        let expected = format!("at most {limit}");
+        return Err(Fault::new(*offset, "bytes of live records of a segment", expected, used));
+    }
+    if published {
+        space.charge(*offset, head);
+    } else {
+        space.hold(*offset, head);
+    }
+    Ok(())
+}
+
+fn what(state: State) -> String {
+    format!("{state:?}")
+}

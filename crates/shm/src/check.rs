@@ -1,0 +1,240 @@
+//! What an arena's bytes must be like: for adoption, `nigh check` and readers in other processes.
+//!
+//! 1. Nothing is believed: each offset and length is compared with its bounds before it is used.
+//! 2. Bytes are copied out before they are looked at, so that a writer at work can only make a finding.
+//! 3. Each check ends: probes, tables and lists are bounded by the file.
+
+use crate::error::ArenaError;
+use crate::index::Table;
+use crate::layout::{
+    ADDRESS_BYTES_MAX, CAPACITY_MIN, Geometry, LINE_BYTES, MAGIC, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN,
+    TABLE_LINES_MIN, TABLE_SHIFT_MAX, TENANT_BYTES_MAX, VERSION, header, record as r, round_up,
+};
+use crate::record::{Head, RunName};
+use crate::words::Words;
+use std::path::Path;
+use std::sync::atomic::Ordering::Acquire;
+
+/// A contradiction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) offset: u64,
+    pub(crate) what: &'static str,
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+impl Fault {
+    pub(crate) fn new(
+        offset: u64,
+        what: &'static str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Fault {
+        Fault { offset, what, expected: expected.to_string(), found: found.to_string() }
+    }
+
+    pub(crate) fn at(self, path: &Path) -> ArenaError {
+        let Fault { offset, what, expected, found } = self;
+        ArenaError::Damaged { path: path.to_path_buf(), offset, what, expected, found }
+    }
+}
+
+fn ensure(ok: bool, fault: impl FnOnce() -> Fault) -> Result<(), Fault> {
+    if ok { Ok(()) } else { Err(fault()) }
+}
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeaderInfo {
+    pub(crate) g: Geometry,
+    pub(crate) seed: u32,
+    pub(crate) tenant: String,
+    pub(crate) partition: u32,
+    pub(crate) partitions: u32,
+    pub(crate) incarnation: u64,
+}
+
+impl HeaderInfo {
+    /// `tenant partition/partitions`.
+    pub(crate) fn owner(&self) -> String {
+        format!("{} {}/{}", self.tenant, self.partition, self.partitions)
+    }
+}
+
+/// Reads the fixed part of a header from the first bytes of a file.
+pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
+    let four = |at: u64| {
+        let at = usize::try_from(at).expect("a header offset");
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+    };
+    let eight = |at: u64| u64::from(four(at)) | u64::from(four(at + 4)) << 32;
+    let want = |at: u64, what, expected: u64, found: u64| {
+        ensure(found == expected, || Fault::new(at, what, expected, found))
+    };
+    let magic = eight(header::MAGIC);
+    ensure(magic == MAGIC, || {
+        let found = String::from_utf8_lossy(&magic.to_le_bytes()).escape_default().to_string();
+        Fault::new(0, "magic", "NIGHARN1", found)
+    })?;
+    want(header::VERSION, "format version", VERSION.into(), four(header::VERSION).into())?;
+    let slot_shift = four(header::SLOT_SHIFT);
+    ensure((SLOT_SHIFT_MIN..=SLOT_SHIFT_MAX).contains(&slot_shift), || {
+        Fault::new(header::SLOT_SHIFT, "slot shift", "17 to 20", slot_shift)
+    })?;
+    let address_bytes = eight(header::ADDRESS_BYTES);
+    let whole = address_bytes.is_multiple_of(1 << slot_shift);
+    ensure(whole && (CAPACITY_MIN..=ADDRESS_BYTES_MAX).contains(&address_bytes), || {
+        Fault::new(header::ADDRESS_BYTES, "address bytes", "slots, 2 MiB to 64 GiB", address_bytes)
+    })?;
+    let slots = address_bytes >> slot_shift;
+    let table = round_up(slots * 4, LINE_BYTES);
+    let (generations, tails) = (header::BYTES, header::BYTES + table);
+    let first_slot = (tails + table).div_ceil(1 << slot_shift);
+    want(header::SLOTS, "number of slots", slots, four(header::SLOTS).into())?;
+    let found = four(header::GENERATIONS).into();
+    want(header::GENERATIONS, "generation table", generations, found)?;
+    want(header::TAILS, "tail table", tails, four(header::TAILS).into())?;
+    want(header::FIRST_SLOT, "first slot", first_slot, four(header::FIRST_SLOT).into())?;
+    let capacity_bytes = eight(header::CAPACITY);
+    ensure((CAPACITY_MIN..=address_bytes).contains(&capacity_bytes), || {
+        Fault::new(header::CAPACITY, "capacity", "2 MiB to the address bytes", capacity_bytes)
+    })?;
+    let narrow = |n: u64| u32::try_from(n).expect("below 64 GiB / 16");
+    let g = Geometry {
+        capacity_bytes,
+        address_bytes,
+        slot_shift,
+        slots: narrow(slots),
+        generations,
+        tails,
+        first_slot: narrow(first_slot),
+    };
+    Ok(HeaderInfo {
+        g,
+        seed: four(header::SEED),
+        tenant: tenant(bytes, four(header::TENANT_LEN))?,
+        partition: four(header::PARTITION),
+        partitions: four(header::PARTITIONS),
+        incarnation: eight(header::INCARNATION),
+    })
+}
+
+fn tenant(bytes: &[u8; 4096], len: u32) -> Result<String, Fault> {
+    let len = len as usize;
+    ensure((1..=TENANT_BYTES_MAX).contains(&len), || {
+        Fault::new(header::TENANT_LEN, "length of the tenant's name", "1 to 128", len)
+    })?;
+    let at = usize::try_from(header::TENANT).expect("a header offset");
+    String::from_utf8(bytes[at..at + len].to_vec())
+        .map_err(|_| Fault::new(header::TENANT, "tenant's name", "UTF-8", "other bytes"))
+}
+
+/// A record that was found to be whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whole {
+    pub(crate) offset: u64,
+    pub(crate) head: Head,
+    pub(crate) run: Option<RunName>,
+}
+
+/// Checks what lies behind the header.
+pub(crate) struct Checker<'a, W> {
+    words: &'a W,
+    g: &'a Geometry,
+    /// End of the file: nothing behind it is touched.
+    end: u64,
+    seed: u32,
+    key: Vec<u8>,
+}
+
+impl<'a, W: Words> Checker<'a, W> {
+    pub(crate) fn new(words: &'a W, g: &'a Geometry, end: u64, seed: u32) -> Checker<'a, W> {
+        Checker { words, g, end: end.min(words.len()).min(g.address_bytes), seed, key: Vec::new() }
+    }
+
+    /// The table that a word of the header names.
+    pub(crate) fn table(&self, at: u64, word: u32) -> Result<Table, Fault> {
+        let (slot, shift) = (word >> 6, word & 63);
+        let lines = TABLE_LINES_MIN.ilog2()..=TABLE_SHIFT_MAX;
+        ensure(lines.contains(&shift), || {
+            Fault::new(at, "log2 of a table's lines", "3 to 26", shift)
+        })?;
+        let table = Table::new(slot, 1 << shift, self.g.slot_shift);
+        let run = RunName { slot, slots: self.g.slots_for(table.bytes()), generation: 0 };
+        let inside = table.offset.checked_add(table.bytes()).is_some_and(|end| end <= self.end);
+        ensure(inside && run.place_fault(self.g).is_none(), || {
+            Fault::new(at, "place of a table", format!("a run below {}", self.end), table.offset)
+        })?;
+        Ok(table)
+    }
+
+    /// The record at a reference that stands at `from`. With a tag it must be a published one's.
+    pub(crate) fn record(
+        &mut self,
+        from: u64,
+        reference: u32,
+        tag: Option<u32>,
+    ) -> Result<Whole, Fault> {
+        let offset = u64::from(reference) * r::UNIT;
+        let first = self.g.slot_offset(self.g.first_slot);
+        ensure(offset >= first && offset + r::HEADER_BYTES <= self.end, || {
+            Fault::new(from, "reference", format!("{first} to {}", self.end), offset)
+        })?;
+        let head = Head::load(self.words, offset);
+        if let Some(what) = head.fault(self.g, offset) {
+            return Err(Fault::new(offset, what, "what arena.md says", format!("{head:?}")));
+        }
+        ensure(offset + head.bytes() <= self.end, || {
+            Fault::new(offset, "end of a record", format!("at most {}", self.end), head.bytes())
+        })?;
+        let slot = self.g.slot_of(offset);
+        let used = offset + head.bytes() - self.g.slot_offset(slot);
+        let tail_at = self.g.tail_offset(slot);
+        let tail = u64::from(self.words.load32(tail_at, Acquire)) * r::UNIT;
+        ensure(used <= tail && tail <= self.g.slot_bytes(), || {
+            let expected = format!("{used} to {}", self.g.slot_bytes());
+            Fault::new(tail_at, "tail of a segment", expected, tail)
+        })?;
+        if let Some(tag) = tag {
+            self.published(&head, offset, tag)?;
+        }
+        Ok(Whole { offset, head, run: self.run(&head, offset)? })
+    }
+
+    fn published(&mut self, head: &Head, offset: u64, tag: u32) -> Result<(), Fault> {
+        ensure(head.kind == r::KIND_STRING && !head.is_tombstone(), || {
+            Fault::new(offset, "kind of a published record", "a string", format!("{head:?}"))
+        })?;
+        ensure(head.hash == tag, || Fault::new(offset, "hash of a record", tag, head.hash))?;
+        self.hash(head, offset)
+    }
+
+    /// Whether the hash in a record is its key's.
+    pub(crate) fn hash(&mut self, head: &Head, offset: u64) -> Result<(), Fault> {
+        self.key.resize(head.key_len.into(), 0);
+        self.words.copy_out(offset + r::KEY, &mut self.key);
+        let hash = crate::hash::hash(self.seed, &self.key);
+        ensure(hash == head.hash, || Fault::new(offset, "hash of a key", hash, head.hash))
+    }
+
+    fn run(&self, head: &Head, offset: u64) -> Result<Option<RunName>, Fault> {
+        if !head.has_run() {
+            return Ok(None);
+        }
+        let at = offset + head.value_at();
+        let run = RunName::load(self.words, offset, head);
+        if let Some(what) = run.fault(self.g, head.value_len) {
+            return Err(Fault::new(at, what, "what arena.md says", format!("{run:?}")));
+        }
+        let end = self.g.slot_offset(run.slot) + u64::from(head.value_len);
+        ensure(end <= self.end, || {
+            Fault::new(at, "end of a run", format!("at most {}", self.end), end)
+        })?;
+        let generation = self.words.load32(self.g.generation_offset(run.slot), Acquire);
+        ensure(generation == run.generation, || {
+            Fault::new(at, "generation of a run", generation, run.generation)
+        })?;
+        Ok(Some(run))
+    }
+}

@@ -1,0 +1,408 @@
+//! Several keys at once: staged records, published all or nothing.
+//!
+//! ```text
+//! append all, append intent | intent := ref | sequence odd | publish each | sequence even | intent := 0
+//!        nobody knows       |<------------- a crash here: publish all again ------------>|
+//! ```
+//!
+//! 1. Before the intent is stored, everything that publishing needs is there: places in the index, and the
+//!    empty table of a commit that clears first. So publishing cannot fail.
+//! 2. Publishing the list again after a crash ends in the same state: each key's last operation counts.
+//! 3. Nothing that the list names is retired before the intent is 0 again.
+//!
+//! The arena's writer only; the protocol's stores are generic over the shared words.
+
+use crate::error::WriteError;
+use crate::growth::{GROW_PERCENT, lines_for};
+use crate::index::{Located, Table};
+use crate::layout::{LINE_ENTRIES, PROBE_LINES, REF_DELETED, entry_reference, header, record as r};
+use crate::reclaim::Pin;
+use crate::record::{self, Head, RecordRef, RunName};
+use crate::words::Words;
+use crate::writer::{Append, Writer};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Tables that a commit tries, each twice as large, before it says that too many keys have one hash.
+const TABLE_TRIES: u32 = 4;
+
+/// Names the intent, then makes the commit sequence odd.
+pub(crate) fn begin<W: Words>(words: &W, intent: u32) {
+    // SYNC(intent): the list and all its records are written before.
+    words.store32(header::INTENT, intent, Release);
+    let sequence = words.load32(header::COMMIT_SEQUENCE, Relaxed);
+    // SYNC(commit-sequence): odd before the first entry is stored (each is a Release store).
+    words.store32(header::COMMIT_SEQUENCE, sequence | 1, Release);
+}
+
+/// Makes the commit sequence even, then forgets the intent.
+pub(crate) fn end<W: Words>(words: &W) {
+    let sequence = words.load32(header::COMMIT_SEQUENCE, Relaxed);
+    // SYNC(commit-sequence): even after the last entry.
+    words.store32(header::COMMIT_SEQUENCE, (sequence | 1).wrapping_add(1), Release);
+    words.store32(header::INTENT, 0, Release);
+}
+
+/// Reader of several keys: the sequence before the first, `None` while a commit is under way.
+pub(crate) fn read_begin<W: Words>(words: &W) -> Option<u32> {
+    // SYNC(commit-sequence)
+    let sequence = words.load32(header::COMMIT_SEQUENCE, Acquire);
+    (sequence & 1 == 0).then_some(sequence)
+}
+
+/// Reader of several keys: whether all that was read since belongs to one moment.
+pub(crate) fn read_end<W: Words>(words: &W, sequence: u32) -> bool {
+    words.fence(Acquire);
+    // SYNC(commit-sequence)
+    words.load32(header::COMMIT_SEQUENCE, Relaxed) == sequence
+}
+
+impl Writer {
+    /// Appends a record without publishing it.
+    ///
+    /// # Errors
+    /// As [`Writer::put`]; nothing has changed then.
+    pub fn stage(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        parts: &[&[u8]],
+        expiry_ms: u64,
+    ) -> Result<RecordRef, WriteError> {
+        self.stage_append(&Append::string(hash, key, parts, expiry_ms))
+    }
+
+    /// Appends a record with the value of another one, published or staged, without publishing it. A run is
+    /// shared, not copied.
+    ///
+    /// # Errors
+    /// As [`Writer::put`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// If the pin is another domain's, or `from` was kept for too long.
+    pub fn stage_moved_run(
+        &mut self,
+        pin: &Pin<'_>,
+        from: RecordRef,
+        hash: u32,
+        key: &[u8],
+        expiry_ms: u64,
+    ) -> Result<RecordRef, WriteError> {
+        self.check_pin(pin);
+        let head = self.check_ref(from);
+        let (value, run) = self.value_of(from.offset(), &head);
+        let parts = [value];
+        let append = Append::string(hash, key, &parts, expiry_ms);
+        self.stage_append(&Append { run, ..append })
+    }
+
+    /// Appends the deletion of a key without making it happen. Works when the arena is full, as long
+    /// as the reserve lasts.
+    ///
+    /// # Errors
+    /// As [`Writer::put`]; nothing has changed then.
+    pub fn stage_delete(&mut self, hash: u32, key: &[u8]) -> Result<RecordRef, WriteError> {
+        let append = Append::string(hash, key, &[], 0);
+        self.stage_append(&Append { flags: r::FLAG_TOMBSTONE, urgent: true, ..append })
+    }
+
+    fn stage_append(&mut self, a: &Append<'_>) -> Result<RecordRef, WriteError> {
+        let (offset, head) = self.append(a).map_err(|e| self.refused(e))?;
+        self.space.hold(offset, &head);
+        let slot = self.space.geometry().slot_of(offset);
+        Ok(RecordRef {
+            reference: record::reference_of(offset),
+            generation: self.space.generation(slot),
+            arena: self.region.number(),
+        })
+    }
+
+    /// Forgets staged records that won't be committed, and frees what they took.
+    ///
+    /// # Panics
+    /// If one of them was committed or abandoned before.
+    pub fn abandon(&mut self, refs: &[RecordRef]) {
+        for &reference in refs {
+            let head = self.check_ref(reference);
+            self.space.release(reference.offset(), &head);
+        }
+    }
+
+    /// A staged or published record's header.
+    fn check_ref(&self, reference: RecordRef) -> Head {
+        let g = self.space.geometry();
+        assert!(reference.arena == self.region.number(), "a record of another arena");
+        let slot = g.slot_of(reference.offset());
+        let in_use = reference.generation & 1 == 0;
+        let same = self.space.generation(slot) == reference.generation;
+        assert!(in_use && same, "a record kept too long");
+        let head = Head::load(&self.words, reference.offset());
+        if head.has_run() {
+            let name = RunName::load(&self.words, reference.offset(), &head);
+            let now = self.space.generation(name.slot);
+            assert!(now == name.generation, "a record kept longer than its value");
+        }
+        head
+    }
+
+    /// Publishes staged records in order, all or nothing, after deleting every key if `clear_first`.
+    /// Of several for one key the last counts. They are no longer staged then; if it fails they still are.
+    ///
+    /// # Errors
+    /// If memory is short or the index has no place. Nothing has changed then.
+    ///
+    /// # Panics
+    /// If the pin is another domain's, or a reference is not a staged record's.
+    pub fn commit(
+        &mut self,
+        pin: &Pin<'_>,
+        clear_first: bool,
+        refs: &[RecordRef],
+    ) -> Result<(), WriteError> {
+        self.check_pin(pin);
+        if refs.is_empty() {
+            if clear_first {
+                self.clear();
+            }
+            return Ok(());
+        }
+        self.advance_growth(u32::try_from(refs.len()).unwrap_or(u32::MAX).saturating_mul(2));
+        let mut only_deletes = true;
+        for &reference in refs {
+            only_deletes &= self.check_ref(reference).is_tombstone();
+        }
+        let references = self.last_of_each_key(refs.iter().map(|r| r.reference).collect());
+        let table = self
+            .prepare_commit(clear_first, &references, only_deletes)
+            .map_err(|e| self.refused(e))?;
+        if let (&[one], None) = (&references[..], table) {
+            // One key is one store: it needs no intent.
+            self.publish(one);
+        } else {
+            let intent = match self.append_intent(&references, clear_first, only_deletes) {
+                Ok(intent) => intent,
+                Err(error) => {
+                    if let Some(table) = table {
+                        self.space.retire_table(table.slot, table.bytes());
+                    }
+                    return Err(error);
+                }
+            };
+            self.publish_all(intent.reference, table, &references);
+            self.abandon(&[intent]);
+        }
+        self.abandon(refs);
+        self.words.store64(header::COMMITTED_LSN, self.lsn, Release);
+        self.pay_if_due();
+        Ok(())
+    }
+
+    /// Leaves the last record of each key, in order: so a key that is there is never deleted and put again,
+    /// and keeps its place.
+    pub(crate) fn last_of_each_key(&self, mut references: Vec<u32>) -> Vec<u32> {
+        let words = &self.words;
+        let hash = |reference| words.load32(u64::from(reference) * r::UNIT + r::HASH, Relaxed);
+        let mut order: Vec<(u32, usize)> =
+            references.iter().enumerate().map(|(i, &reference)| (hash(reference), i)).collect();
+        order.sort_unstable();
+        let (mut doubles, mut last) = (Vec::new(), Vec::<usize>::new());
+        for same in order.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
+            last.clear();
+            for &(_, i) in same.iter().rev() {
+                let key = self.key_of(references[i]);
+                if last.iter().any(|&j| record::key_is(words, references[j], key)) {
+                    doubles.push(i);
+                } else {
+                    last.push(i);
+                }
+            }
+        }
+        if !doubles.is_empty() {
+            doubles.sort_unstable();
+            let mut at = 0;
+            references.retain(|_| {
+                at += 1;
+                doubles.binary_search(&(at - 1)).is_err()
+            });
+        }
+        references
+    }
+
+    /// The key of a staged record.
+    fn key_of<'p>(&self, reference: u32) -> &'p [u8] {
+        let offset = u64::from(reference) * r::UNIT;
+        let len = self.words.load32(offset + r::KEY_LEN, Relaxed) & 0xFFFF;
+        // SAFETY: a staged record of this arena: it is held, so its segment is not reused meanwhile; the
+        // slice doesn't leave the call that commits it.
+        unsafe { self.words.bytes(offset + r::KEY, len as usize) }
+    }
+
+    fn append_intent(
+        &mut self,
+        references: &[u32],
+        clear_first: bool,
+        urgent: bool,
+    ) -> Result<RecordRef, WriteError> {
+        let list: Vec<u8> = std::iter::once(u32::from(clear_first))
+            .chain(references.iter().copied())
+            .flat_map(u32::to_le_bytes)
+            .collect();
+        let parts = [list.as_slice()];
+        let append = Append::string(self.hash(b""), b"", &parts, 0);
+        self.stage_append(&Append { kind: r::KIND_INTENT, urgent, ..append })
+    }
+
+    /// The stores of a commit, in order. Everything that they need is there.
+    pub(crate) fn publish_all(&mut self, intent: u32, clear: Option<Table>, references: &[u32]) {
+        let words = self.words;
+        begin(&words, intent);
+        if let Some(table) = clear {
+            self.clear_into(table);
+        }
+        for &reference in references {
+            self.publish(reference);
+        }
+        end(&words);
+    }
+
+    /// Makes the index say what a staged record says. Saying it again changes nothing.
+    fn publish(&mut self, reference: u32) {
+        let offset = u64::from(reference) * r::UNIT;
+        let head = Head::load(&self.words, offset);
+        let key = self.key_of(reference);
+        if head.is_tombstone() {
+            self.remove(head.hash, key);
+            return;
+        }
+        let at = self.index.locate(&self.words, head.hash, key);
+        match at {
+            Located { found: Some(place), .. } if place.reference == reference => return,
+            Located { found: Some(place), .. } => {
+                let old_at = u64::from(place.reference) * r::UNIT;
+                let old = Head::load(&self.words, old_at);
+                self.index.replace(&self.words, &place, head.hash, reference);
+                self.space.charge(offset, &head);
+                self.expires -= u64::from(old.expiry_ms != 0);
+                self.space.discharge(old_at, &old);
+            }
+            Located { found: None, room } => {
+                let room = room.expect("places were promised before the intent was stored");
+                self.index.insert(&self.words, room, head.hash, reference);
+                self.space.charge(offset, &head);
+            }
+        }
+        self.expires += u64::from(head.expiry_ms != 0);
+    }
+
+    /// Sees to a place for every key. Returns the empty table if the commit clears first.
+    pub(crate) fn prepare_commit(
+        &mut self,
+        clear_first: bool,
+        references: &[u32],
+        urgent: bool,
+    ) -> Result<Option<Table>, WriteError> {
+        if clear_first {
+            return self.table_for_all(references, urgent).map(Some);
+        }
+        for _ in 0..TABLE_TRIES {
+            self.migrate_chains(references);
+            let (new, placed) = self.promise_places(references);
+            let entries = self.index.current().entries();
+            let full = (self.index.load() + new) * 100 > entries * GROW_PERCENT;
+            if placed && (!full || self.index.growing()) {
+                return Ok(None);
+            }
+            if self.index.growing() {
+                self.finish_growth();
+                if self.index.growing() {
+                    break;
+                }
+                continue;
+            }
+            if !placed && !full && self.index.load() + new <= entries / 2 {
+                break;
+            }
+            match self.begin_growth(new, true) {
+                Ok(()) => {}
+                Err(_) if placed => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(WriteError::TooManyKeysWithOneHash)
+    }
+
+    /// Moves what the keys would meet in the table that is being emptied: promises count on what is left.
+    fn migrate_chains(&mut self, references: &[u32]) {
+        if !self.index.growing() {
+            return;
+        }
+        for &reference in references {
+            let hash = self.words.load32(u64::from(reference) * r::UNIT + r::HASH, Relaxed);
+            self.index.migrate_chain(&self.words, hash);
+        }
+    }
+
+    /// Promises each new key the place that publishing in order would give it, deletions apart: they only make more
+    /// room. Returns the number of new keys, and whether all have a place.
+    fn promise_places(&mut self, references: &[u32]) -> (u64, bool) {
+        let mut promised = std::mem::take(&mut self.promised);
+        promised.clear();
+        let (mut new, mut placed) = (0, true);
+        for &reference in references {
+            let offset = u64::from(reference) * r::UNIT;
+            let head = Head::load(&self.words, offset);
+            let key = self.key_of(reference);
+            let known = self.index.locate(&self.words, head.hash, key).found.is_some();
+            if head.is_tombstone() || known {
+                continue;
+            }
+            new += 1;
+            placed &= self.promise(&mut promised, head.hash);
+        }
+        self.promised = promised;
+        (new, placed)
+    }
+
+    fn promise(&self, promised: &mut HashMap<u64, u32>, hash: u32) -> bool {
+        self.index.current().probe(hash).any(|at| {
+            let free = |e: &&u64| entry_reference(**e) <= REF_DELETED;
+            let free = self.words.line(at).iter().filter(free).count();
+            let taken = promised.entry(at).or_default();
+            let fits = (*taken as usize) < free;
+            *taken += u32::from(fits);
+            fits
+        })
+    }
+
+    /// An empty table in which each key of the list finds a place.
+    fn table_for_all(&mut self, references: &[u32], urgent: bool) -> Result<Table, WriteError> {
+        let hashes: Vec<u32> = references
+            .iter()
+            .map(|&reference| Head::load(&self.words, u64::from(reference) * r::UNIT))
+            .filter(|head| !head.is_tombstone())
+            .map(|head| head.hash)
+            .collect();
+        let mut lines = lines_for(hashes.len() as u64);
+        for _ in 0..TABLE_TRIES {
+            if all_fit(&hashes, lines, &mut self.promised) {
+                return self.take_table(lines, urgent || lines == lines_for(0));
+            }
+            lines *= 2;
+        }
+        Err(WriteError::TooManyKeysWithOneHash)
+    }
+}
+
+/// Whether so many keys find places in an empty table of `lines` lines.
+fn all_fit(hashes: &[u32], lines: u64, taken: &mut HashMap<u64, u32>) -> bool {
+    taken.clear();
+    hashes.iter().all(|&hash| {
+        (0..PROBE_LINES.min(lines)).any(|i| {
+            let line = (u64::from(hash) + i) & (lines - 1);
+            let taken = taken.entry(line).or_default();
+            let fits = u64::from(*taken) < LINE_ENTRIES;
+            *taken += u32::from(fits);
+            fits
+        })
+    })
+}

@@ -1,0 +1,116 @@
+//! What can go wrong, with place, expectation and finding. Any thread.
+
+use std::path::PathBuf;
+
+/// Why an arena could not be created, adopted or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArenaError {
+    /// The operating system refused.
+    #[error("arena {path}: {doing} failed: {source}")]
+    Io {
+        /// The arena's file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The capacity is out of bounds.
+    #[error("arena {path}: a capacity of {capacity_bytes} bytes is not between {least} and {most}")]
+    Capacity {
+        /// The arena's file.
+        path: PathBuf,
+        /// Asked for.
+        capacity_bytes: u64,
+        /// Least possible.
+        least: u64,
+        /// Most possible.
+        most: u64,
+    },
+    /// The tenant's name is empty or too long.
+    #[error("tenant name of {len} bytes: 1 to {most} are possible")]
+    TenantName {
+        /// Its length.
+        len: usize,
+        /// Longest possible.
+        most: usize,
+    },
+    /// The file is no arena, or its bytes contradict each other.
+    #[error(
+        "arena {path} is damaged at offset {offset}: {what} is {found}, expected {expected}; \
+         move the file away or start with --fresh"
+    )]
+    Damaged {
+        /// The arena's file.
+        path: PathBuf,
+        /// Where, in bytes from the start of the file.
+        offset: u64,
+        /// Which thing.
+        what: &'static str,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// The arena belongs to somebody else.
+    #[error("arena {path} belongs to tenant {found}, expected {expected}")]
+    WrongTenant {
+        /// The arena's file.
+        path: PathBuf,
+        /// `tenant partition/partitions` asked for.
+        expected: String,
+        /// `tenant partition/partitions` found.
+        found: String,
+    },
+    /// This process still has the arena mapped: it has a writer, or readers of an earlier one.
+    #[error("arena {path} is already in use by this process: close its writer and readers first")]
+    InUse {
+        /// The arena's file.
+        path: PathBuf,
+    },
+    /// No memory for what adoption needs.
+    #[error("arena {path}: no memory to {doing}; free some space in its tmpfs")]
+    Memory {
+        /// The arena's file.
+        path: PathBuf,
+        /// What needed it.
+        doing: &'static str,
+    },
+    /// A foreign reader did not get a stable copy within its tries.
+    #[error("arena {path}: no stable copy within {tries} tries; ask the owner")]
+    Busy {
+        /// The arena's file.
+        path: PathBuf,
+        /// Tries made.
+        tries: u32,
+    },
+}
+
+/// Why a write was refused. Nothing has changed then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// Live data fills the arena's capacity (but for its reserve), or its tmpfs is full.
+    #[error("the arena is full: delete keys, or raise its capacity")]
+    Oom,
+    /// Memory is short, and some is coming back: announce a quiescent state, call
+    /// [`crate::Writer::maintain`], and try again.
+    #[error("memory is being reclaimed: try again after this turn")]
+    Busy,
+    /// The key is longer than [`crate::layout::KEY_BYTES_MAX`].
+    #[error("a key of {len} bytes is longer than 65535")]
+    KeyTooLong {
+        /// Its length, bytes.
+        len: usize,
+    },
+    /// The value is longer than [`crate::layout::VALUE_BYTES_MAX`].
+    #[error("a value of {len} bytes is longer than 512 MiB")]
+    ValueTooLong {
+        /// Its length, bytes.
+        len: usize,
+    },
+    /// No place for the key's entry among the lines that a probe visits, in a table not half full.
+    #[error("too many keys with one hash")]
+    TooManyKeysWithOneHash,
+}

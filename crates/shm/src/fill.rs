@@ -1,0 +1,122 @@
+//! How full an arena is, and what is in it: what an owner that evicts looks at.
+//!
+//! 1. What the index tables, the runs, the reserve and the cleaner's stock take is no room for records; neither is what the
+//!    file system doesn't give.
+//!
+//! [`Writer::fill`]: the arena's writer only. The reader's part: any thread.
+
+use crate::layout::{
+    PAGE_BYTES, REF_MOVED, entry_reference, entry_tag, inline_record_bytes, round_up,
+    run_record_bytes,
+};
+use crate::reader::Reader;
+use crate::reclaim::Pin;
+use crate::record::Record;
+use crate::space::RESERVE_SEGMENTS;
+use crate::words::Words;
+use crate::writer::Writer;
+use std::sync::atomic::Ordering::Acquire;
+
+/// Segments that records can't count on: the reserve, and what the cleaner keeps clean at least.
+const KEPT_SEGMENTS: u64 = RESERVE_SEGMENTS as u64 + 2;
+
+/// How full an arena is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Fill {
+    /// Bytes of live records, without values that lie in runs.
+    pub record_bytes: u64,
+    /// Bytes of all segments and of what may become one, but for what is kept free.
+    pub room_bytes: u64,
+    /// Keys.
+    pub keys: u64,
+    /// Entries of the index's current table; `u64::MAX` while it moves to another one.
+    pub entries: u64,
+    /// Bytes of the index's current table.
+    pub index_bytes: u64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+}
+
+impl Writer {
+    /// How full the arena is now.
+    #[must_use]
+    #[inline]
+    pub fn fill(&self) -> Fill {
+        let (space, table) = (&self.space, self.index.current());
+        let segment_bytes = space.geometry().slot_bytes();
+        let room = space.segment_bytes() + space.available_bytes();
+        Fill {
+            record_bytes: space.live_segment_bytes(),
+            room_bytes: room.saturating_sub(KEPT_SEGMENTS * segment_bytes),
+            keys: self.index.live(),
+            entries: if self.index.growing() { u64::MAX } else { table.entries() },
+            index_bytes: table.bytes(),
+            segment_bytes,
+        }
+    }
+}
+
+impl Reader {
+    /// Visits the entries of a line of the index that `random` chooses: the hash of each.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn visit_line(&self, pin: &Pin<'_>, random: u64, visit: &mut dyn FnMut(u32)) {
+        self.check_pin(pin);
+        let (current, old) = self.tables();
+        let mut line = random % (current.lines + old.map_or(0, |table| table.lines));
+        let table = match old {
+            Some(old) if line >= current.lines => {
+                line -= current.lines;
+                old
+            }
+            _ => current,
+        };
+        let entries = self.words.line(table.line_offset(line));
+        for entry in entries.into_iter().filter(|&entry| entry_reference(entry) > REF_MOVED) {
+            visit(entry_tag(entry));
+        }
+    }
+
+    /// Some record whose key has this hash. Few keys share one, and this doesn't tell which of them it is.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    #[must_use]
+    pub fn any_of_hash<'p>(&self, pin: &'p Pin<'_>, hash: u32) -> Option<Record<'p>> {
+        self.check_pin(pin);
+        let (current, old) = self.tables();
+        for table in [old, Some(current)].into_iter().flatten() {
+            for at in table.probe(hash) {
+                let line = self.words.line(at);
+                let named = |entry: &&u64| {
+                    entry_tag(**entry) == hash && entry_reference(**entry) > REF_MOVED
+                };
+                if let Some(&entry) = line.iter().find(named) {
+                    // SYNC(index-publish)
+                    self.words.fence(Acquire);
+                    return Some(self.lend(pin, entry_reference(entry)));
+                }
+                if line.contains(&0) {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// Bytes of memory that a record takes, with its value's run if it has one, and that the index's current
+    /// table takes.
+    #[must_use]
+    pub fn footprint(&self, record: &Record<'_>) -> (u64, u64) {
+        let (key, value) = (record.key().len(), u64::from(record.value_len()));
+        let inline = inline_record_bytes(key, record.value_len() as usize);
+        let own = if self.region.geometry().wants_run(inline, value) {
+            run_record_bytes(key) + round_up(value, PAGE_BYTES)
+        } else {
+            inline
+        };
+        (own, self.current().bytes())
+    }
+}

@@ -1,0 +1,127 @@
+//! One thread per domain that takes and gives back memory, off the request path.
+//!
+//! ```text
+//! writer ── Job ──> bounded queue ──> provisioner: fallocate + populate, or punch ── Done ──> mail of that writer
+//! ```
+//!
+//! 1. The queue is bounded; a writer whose job finds no room does it itself or asks again later.
+//! 2. A job holds its region, so memory is mapped as long as somebody works on it.
+//! 3. What a slot is for is decided by its writer alone; the provisioner only moves memory.
+//!
+//! The thread starts with the first job and ends with its domain.
+
+use crate::region::Region;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Jobs that wait at most: some per arena of a few hundred busy ones.
+const QUEUE_JOBS: usize = 1024;
+
+/// What is to be done with a range of whole pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Back the range.
+    Back,
+    /// Punch the range.
+    Punch,
+}
+
+/// A job, and what the writer calls it.
+pub(crate) struct Job {
+    pub(crate) task: Task,
+    pub(crate) region: Arc<Region>,
+    pub(crate) slot: u32,
+    pub(crate) slots: u32,
+    pub(crate) bytes: u64,
+    pub(crate) mail: Arc<Mail>,
+}
+
+/// A job that was done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) task: Task,
+    pub(crate) slot: u32,
+    pub(crate) slots: u32,
+    pub(crate) bytes: u64,
+    pub(crate) ok: bool,
+}
+
+impl Job {
+    /// Does it, here and now.
+    pub(crate) fn run(&self) -> Done {
+        let offset = self.region.geometry().slot_offset(self.slot);
+        let result = match self.task {
+            Task::Back => self.region.back(offset, self.bytes),
+            Task::Punch => self.region.punch(offset, self.bytes),
+        };
+        let Job { task, slot, slots, bytes, .. } = *self;
+        Done { task, slot, slots, bytes, ok: result.is_ok() }
+    }
+}
+
+/// Where a writer finds what was done for it.
+#[derive(Default)]
+pub(crate) struct Mail {
+    done: Mutex<Vec<Done>>,
+    waiting: AtomicU32,
+}
+
+impl Mail {
+    fn push(&self, done: Done) {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+        self.waiting.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether something waits: one load.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes what waits.
+    pub(crate) fn take(&self) -> Vec<Done> {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.store(0, Ordering::Release);
+        std::mem::take(&mut *done)
+    }
+}
+
+/// The handle to the thread.
+pub(crate) struct Provisioner {
+    queue: Mutex<Option<SyncSender<Job>>>,
+}
+
+impl Provisioner {
+    pub(crate) fn new() -> Provisioner {
+        Provisioner { queue: Mutex::new(None) }
+    }
+
+    /// Gives a job away; `Err` with the job if the queue is full or there is no thread to be had.
+    pub(crate) fn send(&self, job: Job) -> Result<(), Job> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.is_none() {
+            *queue = start();
+        }
+        match &*queue {
+            Some(sender) => sender.try_send(job).map_err(|e| match e {
+                std::sync::mpsc::TrySendError::Full(job)
+                | std::sync::mpsc::TrySendError::Disconnected(job) => job,
+            }),
+            None => Err(job),
+        }
+    }
+}
+
+fn start() -> Option<SyncSender<Job>> {
+    let (sender, receiver) = sync_channel(QUEUE_JOBS);
+    std::thread::Builder::new().name("nigh-memory".into()).spawn(move || work(&receiver)).ok()?;
+    Some(sender)
+}
+
+fn work(jobs: &Receiver<Job>) {
+    while let Ok(job) = jobs.recv() {
+        let done = job.run();
+        job.mail.push(done);
+    }
+}

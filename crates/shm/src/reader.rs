@@ -1,0 +1,246 @@
+//! Readers inside the server: they find records without lock, and lend them out as long as a pin lasts.
+//!
+//! 1. A record that the index names while a pin is held stays unchanged as long as that pin.
+//! 2. A [`RecordRef`] is followed only if its slot's generation is even (in use) and still the same: then
+//!    the slot was not retired before this pin, so it is not reused before the pin's end.
+//!
+//! Any thread with a participant of the arena's domain.
+
+use crate::commit;
+use crate::index::{self, Table, match_line, split_state};
+use crate::layout::{REF_MOVED, entry_reference, header, record as r};
+use crate::reclaim::Pin;
+use crate::record::{Head, Record, RecordRef, RunName, ValueRef};
+use crate::region::Region;
+use crate::words::{MappedWords, Words};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Bytes of a record that are asked for ahead: header, a short key and a short value.
+const PREFETCH_RECORD_BYTES: u64 = 192;
+/// Bytes of a cache line.
+const CACHE_LINE_BYTES: u64 = 64;
+/// Random lines that are tried before [`Reader::random`] walks on from the last.
+const RANDOM_TRIES: u32 = 64;
+
+/// Finds records of one arena.
+#[derive(Clone)]
+pub struct Reader {
+    pub(crate) region: Arc<Region>,
+    pub(crate) words: MappedWords,
+    slot_shift: u32,
+    seed: u32,
+}
+
+impl Reader {
+    pub(crate) fn new(region: &Arc<Region>, seed: u32) -> Reader {
+        Reader {
+            words: region.words(),
+            slot_shift: region.geometry().slot_shift,
+            region: Arc::clone(region),
+            seed,
+        }
+    }
+
+    /// Hash of a key in this arena.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u32 {
+        crate::hash::hash(self.seed, key)
+    }
+
+    /// The arena's mapping.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    #[inline]
+    pub(crate) fn check_pin(&self, pin: &Pin<'_>) {
+        assert!(pin.is_of(self.region.domain()), "a pin of another domain than the arena's");
+    }
+
+    #[inline]
+    pub(crate) fn current(&self) -> Table {
+        // SYNC(index-state)
+        let state = self.words.load64(header::INDEX_STATE, Acquire);
+        Table::from_word(split_state(state).1, self.slot_shift)
+    }
+
+    /// The table that is being emptied, if the index grows.
+    pub(crate) fn tables(&self) -> (Table, Option<Table>) {
+        // SYNC(index-state)
+        let (epoch, current) = split_state(self.words.load64(header::INDEX_STATE, Acquire));
+        let old = if epoch & 1 == 1 { self.words.load32(header::OLD, Acquire) } else { 0 };
+        let table = |word| Table::from_word(word, self.slot_shift);
+        (table(current), (old != 0).then(|| table(old)))
+    }
+
+    /// Asks for the index line of a hash: the first pass over a pipeline.
+    #[inline]
+    pub fn prefetch_line(&self, hash: u32) {
+        let table = self.current();
+        self.words.prefetch(table.line_offset(table.home(hash)));
+    }
+
+    /// Asks for the record that the home line names for a hash: the second pass.
+    #[inline]
+    pub fn prefetch_record(&self, hash: u32) {
+        let table = self.current();
+        let line = self.words.line(table.line_offset(table.home(hash)));
+        let (hits, _) = match_line(&line, hash);
+        if hits == 0 {
+            return;
+        }
+        let reference = entry_reference(line[hits.trailing_zeros() as usize & 7]);
+        if reference > REF_MOVED {
+            let at = u64::from(reference) * r::UNIT;
+            for i in 0..PREFETCH_RECORD_BYTES / CACHE_LINE_BYTES {
+                self.words.prefetch(at + i * CACHE_LINE_BYTES);
+            }
+        }
+    }
+
+    /// Finds a key. Whether it has expired is for the caller to say.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    #[must_use]
+    #[inline]
+    pub fn get<'p>(&self, pin: &'p Pin<'_>, hash: u32, key: &[u8]) -> Option<Record<'p>> {
+        self.check_pin(pin);
+        let reference = index::find(&self.words, self.slot_shift, hash, key)?;
+        Some(self.lend(pin, reference))
+    }
+
+    /// A record that the index named under this pin.
+    #[inline]
+    pub(crate) fn lend<'p>(&self, pin: &'p Pin<'_>, reference: u32) -> Record<'p> {
+        let offset = u64::from(reference) * r::UNIT;
+        let number = self.region.number();
+        // SAFETY: the index named it while the pin was held, so its segment was not retired before, and
+        // is reused only after the pin's participant has announced; same for its run.
+        unsafe { Record::new(self.words, self.slot_shift, offset, pin.turn(), number) }
+    }
+
+    #[inline]
+    fn generation(&self, slot: u32) -> u32 {
+        // SYNC(generation)
+        self.words.load32(self.region.geometry().generation_offset(slot), Acquire)
+    }
+
+    /// A record by its reference, published or staged; `None` if it was kept for too long.
+    ///
+    /// # Panics
+    /// If the pin is another domain's, or the reference another arena's.
+    #[must_use]
+    pub fn record<'p>(&self, pin: &'p Pin<'_>, reference: RecordRef) -> Option<Record<'p>> {
+        self.check_pin(pin);
+        assert!(reference.arena == self.region.number(), "a record of another arena");
+        let slot = self.region.geometry().slot_of(reference.offset());
+        if reference.generation & 1 == 1 || self.generation(slot) != reference.generation {
+            return None;
+        }
+        let head = Head::load(&self.words, reference.offset());
+        if head.has_run() {
+            let name = RunName::load(&self.words, reference.offset(), &head);
+            if self.generation(name.slot) != name.generation {
+                return None;
+            }
+        }
+        let (offset, number) = (reference.offset(), self.region.number());
+        // SAFETY: the reference was made from a record of this arena at that generation. Neither its slot
+        // nor its run were retired when we looked, which was after the pin (invariant 2).
+        Some(unsafe { Record::new(self.words, self.slot_shift, offset, pin.turn(), number) })
+    }
+
+    /// The value that was noted earlier in this turn.
+    ///
+    /// # Panics
+    /// If it was noted in another turn, by another participant or in another arena.
+    #[must_use]
+    #[inline]
+    pub fn bytes<'p>(&self, pin: &'p Pin<'_>, value: ValueRef) -> &'p [u8] {
+        self.check_pin(pin);
+        assert!(value.turn == pin.turn(), "a value of another turn: copy what outlives its turn");
+        assert!(value.arena == self.region.number(), "a value of another arena");
+        // SAFETY: the value was lent out by a record in this very turn of this participant, which has not
+        // announced since; so it is neither reused nor unmapped.
+        unsafe { self.words.bytes(value.offset, value.len()) }
+    }
+
+    /// Bytes of memory that the arena may use.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.region.geometry().capacity_bytes
+    }
+
+    /// Number of keys, as the writer last said.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.words.load64(header::KEYS, Relaxed)
+    }
+
+    /// Before reading several keys that must belong together: a token, or `None` while several keys are being
+    /// published.
+    #[must_use]
+    pub fn begin_several(&self) -> Option<u32> {
+        commit::read_begin(&self.words)
+    }
+
+    /// After reading several keys: whether they belong together.
+    #[must_use]
+    pub fn end_several(&self, token: u32) -> bool {
+        commit::read_end(&self.words, token)
+    }
+
+    /// Some record, each about as likely as another; `None` if there is none.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn random<'p>(&self, pin: &'p Pin<'_>, rng: &mut dyn FnMut() -> u64) -> Option<Record<'p>> {
+        self.check_pin(pin);
+        let (current, old) = self.tables();
+        for _ in 0..RANDOM_TRIES {
+            let mut line = rng() % (current.lines + old.map_or(0, |t| t.lines));
+            let table = match old {
+                Some(old) if line >= current.lines => {
+                    line -= current.lines;
+                    old
+                }
+                _ => current,
+            };
+            // An entry of eight at random: a full line is as likely to be hit as its entries are many.
+            let entries = self.words.line(table.line_offset(line));
+            let reference = entry_reference(entries[usize::try_from(rng() % 8).unwrap_or(0)]);
+            if reference > REF_MOVED {
+                self.words.fence(Acquire);
+                return Some(self.lend(pin, reference));
+            }
+        }
+        self.first_from(pin, rng(), current, old)
+    }
+
+    /// The first record from some line on: for tables that are nearly empty.
+    fn first_from<'p>(
+        &self,
+        pin: &'p Pin<'_>,
+        start: u64,
+        current: Table,
+        old: Option<Table>,
+    ) -> Option<Record<'p>> {
+        for table in [Some(current), old].into_iter().flatten() {
+            for i in 0..table.lines {
+                let line = start.wrapping_add(i) & (table.lines - 1);
+                let entries = self.words.line(table.line_offset(line));
+                let live = entries.iter().map(|&e| entry_reference(e)).find(|&r| r > REF_MOVED);
+                if let Some(reference) = live {
+                    // SYNC(index-publish)
+                    self.words.fence(Acquire);
+                    return Some(self.lend(pin, reference));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,366 @@
+//! The mapping of an arena's file: address space first, memory as it is needed.
+//!
+//! ```text
+//! base                      end of file                        address bytes
+//! | file, shared, writable  | anonymous, readable, never backed |
+//! ```
+//!
+//! 1. Address space is reserved once (PROT_READ, no reserve); the file is mapped over its beginning and
+//!    the border only moves up. So a stray read behind the border sees zeros, never SIGBUS.
+//! 2. Memory is taken by `fallocate` before it is touched: ENOSPC is an error, never a fault.
+//! 3. No descriptor stays open: the file is opened by its path for each step, and must still be the
+//!    same file.
+//! 4. One process maps a file for writing at most once at a time, and unmaps it only after every
+//!    participant of the domain announced. So nobody's `&[u8]` is left dangling or rewritten.
+//!
+//! Any thread.
+
+use crate::error::ArenaError;
+use crate::layout::{Geometry, LINE_BYTES, PAGE_BYTES, round_up};
+use crate::reclaim::Domain;
+use crate::words::MappedWords;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Device and inode of a file.
+type Identity = (u64, u64);
+
+/// Files that this process has mapped for writing (invariant 4).
+static MAPPED: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
+/// Numbers the regions of this process.
+static REGIONS: AtomicU32 = AtomicU32::new(1);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the system gives huge pages to files in memory that ask for them.
+fn huge_pages() -> bool {
+    const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    static OFFERED: OnceLock<bool> = OnceLock::new();
+    *OFFERED
+        .get_or_init(|| offers_huge_pages(&std::fs::read_to_string(SETTING).unwrap_or_default()))
+}
+
+/// Whether the chosen word of the setting, which stands in brackets, lets who asks have huge pages.
+fn offers_huge_pages(setting: &str) -> bool {
+    ["[advise]", "[within_size]", "[always]", "[force]"].iter().any(|word| setting.contains(word))
+}
+
+/// Reserved address space; unmapped when dropped.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    identity: Option<Identity>,
+}
+
+// SAFETY: a mapping is plain address space; what is done to its bytes is up to `MappedWords`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves addresses without memory.
+    fn reserve(len: usize) -> Result<Mapping, Errno> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other memory.
+        let at = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ, flags)
+        }?;
+        let base = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Mapping { base, len, identity: None })
+    }
+
+    /// Maps a file read-only from its beginning over at least `len` bytes of addresses.
+    pub(crate) fn read_only(file: &File, len: usize) -> Result<Mapping, Errno> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+        let at = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file.as_fd(),
+                0,
+            )
+        }?;
+        let base = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Mapping { base, len, identity: None })
+    }
+
+    /// Maps `[from, to)` of the file over the reservation.
+    fn map_file(&self, file: &OwnedFd, from: u64, to: u64) -> Result<(), Errno> {
+        let len = usize::try_from(to - from).map_err(|_| Errno::NOMEM)?;
+        assert!(to <= self.len as u64 && from < to, "{from}..{to} of {}", self.len);
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the range lies within this reservation (asserted above), where nothing was mapped but
+        // anonymous zeros that nobody holds a reference to (no record lies behind the border).
+        let at = unsafe { rustix::mm::mmap(self.at(from), len, prot, flags, file, from) }?;
+        assert!(at == self.at(from), "MAP_FIXED maps where it is told to");
+        if huge_pages() {
+            // A refusal costs only speed.
+            let _ = self.advise(from, to - from, Advice::LinuxHugepage);
+        }
+        Ok(())
+    }
+
+    fn at(&self, offset: u64) -> *mut c_void {
+        assert!(offset <= self.len as u64, "offset {offset} of {}", self.len);
+        self.base.as_ptr().wrapping_add(usize::try_from(offset).unwrap_or(0)).cast()
+    }
+
+    fn advise(&self, offset: u64, len: u64, advice: Advice) -> Result<(), Errno> {
+        let (at, end) = (self.at(offset), self.at(offset + len));
+        // SAFETY: the range lies within this mapping. Populating changes no byte; removing is done to
+        // bytes that nobody may read any more (the caller's grace period).
+        unsafe { rustix::mm::madvise(at, end as usize - at as usize, advice) }
+    }
+
+    /// The words of this mapping.
+    pub(crate) fn words(&self) -> MappedWords {
+        // SAFETY: `len` bytes at `base` stay mapped until this mapping is dropped; its owners keep it
+        // as long as they use the words. Stores go to backed slots of a writable region only.
+        unsafe { MappedWords::new(self.base, self.len as u64) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours alone, and its owner has waited until nobody can read it.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        if let Some(identity) = self.identity {
+            lock(&MAPPED).remove(&identity);
+        }
+    }
+}
+
+/// An arena's file in this process's address space. It stays mapped while an `Arc` of it lives, and
+/// after that until every participant of its domain has announced.
+pub struct Region {
+    mapping: Option<Mapping>,
+    path: PathBuf,
+    /// Where the file is until it is whole, and whether it is.
+    temporary: Option<PathBuf>,
+    named: AtomicBool,
+    identity: Identity,
+    number: u32,
+    domain: Arc<Domain>,
+    geometry: Geometry,
+    /// End of the file and of its mapping, bytes.
+    end: Mutex<u64>,
+}
+
+impl Region {
+    /// Makes the file under a temporary name; its header's page and the first slots' table pages are
+    /// backed. To be told [`Self::is_named`] when it was renamed to `path`.
+    pub(crate) fn create(
+        temporary: &Path,
+        path: &Path,
+        g: Geometry,
+        domain: &Arc<Domain>,
+    ) -> Result<Region, ArenaError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::open(temporary, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| io(path, "creating the file", e))?;
+        let mut region = Region::over(path, g, domain, &file, 0)?;
+        region.temporary = Some(temporary.to_path_buf());
+        region.grow_to(g.slot_offset(g.first_slot)).map_err(|e| io(path, "taking memory", e))?;
+        Ok(region)
+    }
+
+    /// Maps an existing file, whose geometry the caller has validated.
+    pub(crate) fn open(
+        path: &Path,
+        g: Geometry,
+        domain: &Arc<Domain>,
+    ) -> Result<Region, ArenaError> {
+        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|e| io(path, "opening the file", e))?;
+        let len = rustix::fs::fstat(&file).map_err(|e| io(path, "asking its size", e))?.st_size;
+        let len = u64::try_from(len).unwrap_or(0);
+        let end = len.min(g.address_bytes) & !(g.slot_bytes() - 1);
+        Region::over(path, g, domain, &file, end)
+    }
+
+    fn over(
+        path: &Path,
+        geometry: Geometry,
+        domain: &Arc<Domain>,
+        file: &OwnedFd,
+        end: u64,
+    ) -> Result<Region, ArenaError> {
+        domain.sweep();
+        let stat = rustix::fs::fstat(file).map_err(|e| io(path, "asking its identity", e))?;
+        let identity = (stat.st_dev, stat.st_ino);
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let len = usize::try_from(geometry.address_bytes)
+            .map_err(|_| io(path, "reserving addresses", Errno::NOMEM))?;
+        if !lock(&MAPPED).insert(identity) {
+            return Err(ArenaError::InUse { path: path.to_path_buf() });
+        }
+        let reserved = Mapping::reserve(len).inspect_err(|_| {
+            lock(&MAPPED).remove(&identity);
+        });
+        let mut mapping = reserved.map_err(|e| io(path, "reserving addresses", e))?;
+        mapping.identity = Some(identity);
+        if end > 0 {
+            mapping.map_file(file, 0, end).map_err(|e| io(path, "mapping the file", e))?;
+        }
+        Ok(Region {
+            mapping: Some(mapping),
+            path: absolute,
+            temporary: None,
+            named: AtomicBool::new(false),
+            identity,
+            number: REGIONS.fetch_add(1, Ordering::Relaxed),
+            domain: Arc::clone(domain),
+            geometry,
+            end: Mutex::new(end),
+        })
+    }
+
+    fn mapping(&self) -> &Mapping {
+        self.mapping.as_ref().expect("a region has its mapping until it is dropped")
+    }
+
+    /// Where the arena is mapped; offset 0.
+    #[must_use]
+    pub fn base(&self) -> *const u8 {
+        self.mapping().base.as_ptr()
+    }
+
+    /// Bytes of address space from [`Self::base`] that stay readable as long as the region lives.
+    #[must_use]
+    pub fn address_bytes(&self) -> usize {
+        self.mapping().len
+    }
+
+    /// The arena's file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the arena has asked for huge pages, because the system offers them.
+    #[must_use]
+    pub fn has_huge_pages(&self) -> bool {
+        huge_pages()
+    }
+
+    pub(crate) fn words(&self) -> MappedWords {
+        self.mapping().words()
+    }
+
+    pub(crate) fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The region's number in this process.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// End of the file, bytes.
+    pub(crate) fn end(&self) -> u64 {
+        *lock(&self.end)
+    }
+
+    /// The file has its name now.
+    pub(crate) fn is_named(&self) {
+        self.named.store(true, Ordering::Release);
+    }
+
+    fn reopen(&self) -> Result<OwnedFd, Errno> {
+        let path = match &self.temporary {
+            Some(temporary) if !self.named.load(Ordering::Acquire) => temporary,
+            _ => &self.path,
+        };
+        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = rustix::fs::fstat(&file)?;
+        if (stat.st_dev, stat.st_ino) == self.identity { Ok(file) } else { Err(Errno::NOENT) }
+    }
+
+    /// Makes file and mapping reach `end` at least, and backs the tables' pages of the new slots.
+    pub(crate) fn grow_to(&self, end: u64) -> Result<(), Errno> {
+        let g = &self.geometry;
+        let mut current = lock(&self.end);
+        let end = round_up(end, g.slot_bytes());
+        if end <= *current {
+            return Ok(());
+        }
+        assert!(end <= g.address_bytes, "{end} is behind the arena's addresses");
+        let file = self.reopen()?;
+        rustix::fs::ftruncate(&file, end)?;
+        let slots = u64::from(g.slot_of(end - 1)) + 1;
+        if *current == 0 {
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE_BYTES)?;
+        }
+        let had = *current >> g.slot_shift;
+        for table in [g.generations, g.tails] {
+            let from = (table + had * 4) & !(PAGE_BYTES - 1);
+            let to = round_up(table + round_up(slots * 4, LINE_BYTES), PAGE_BYTES);
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), from, to - from)?;
+        }
+        self.mapping().map_file(&file, *current, end)?;
+        *current = end;
+        Ok(())
+    }
+
+    /// Takes memory for whole pages, which then read as zeros unless they were backed before.
+    pub(crate) fn back(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.grow_to(offset + len)?;
+        let file = self.reopen()?;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), offset, len)?;
+        drop(file);
+        // Page tables now rather than at the first touch. A refusal costs only those faults.
+        let _ = self.mapping().advise(offset, len, Advice::LinuxPopulateWrite);
+        Ok(())
+    }
+
+    /// Gives memory back; the pages read as zeros then. Only after the grace period.
+    pub(crate) fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.mapping().advise(offset, len, Advice::LinuxRemove)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Some(mapping) = self.mapping.take() {
+            self.domain.bury(mapping);
+        }
+    }
+}
+
+pub(crate) fn io(path: &Path, doing: &'static str, errno: Errno) -> ArenaError {
+    ArenaError::Io { path: path.to_path_buf(), doing, source: errno.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::offers_huge_pages;
+
+    #[test]
+    fn huge_pages_are_asked_for_only_where_they_are_given() {
+        // The kernel marks the chosen word; the others are only possible.
+        let chosen = |word: &str| {
+            let all = "always within_size advise never deny force";
+            offers_huge_pages(&all.replacen(word, &format!("[{word}]"), 1))
+        };
+        assert!(chosen("always") && chosen("within_size") && chosen("advise") && chosen("force"));
+        assert!(!chosen("never") && !chosen("deny") && !offers_huge_pages(""));
+    }
+}

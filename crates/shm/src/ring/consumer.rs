@@ -1,0 +1,135 @@
+//! The end of a ring that messages are taken from.
+//!
+//! 1. A payload is copied out; what the caller looks at, nobody else can change.
+//! 2. The room of what was taken is given back by [`Consumer::release`] only, by one store for all of it.
+//! 3. After an error the position is where it was: every further call finds the same fault.
+//!
+//! Belongs to one thread at a time.
+
+use super::{Broken, HEAD, HEADER_BYTES, Memory, Ring, TAIL, is_between, message_bytes};
+use crate::words::Words;
+use std::sync::atomic::Ordering;
+
+/// What a message says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes of the payload.
+    pub length: u32,
+    /// What the two sides agreed that it means.
+    pub kind: u16,
+    /// As given to the producer.
+    pub flags: u16,
+}
+
+/// The consumer's end of a ring.
+pub struct Consumer<W = Memory> {
+    ring: Ring<W>,
+    /// The end of what was copied out.
+    taken: u64,
+    /// The end of what was given back: the head.
+    released: u64,
+    /// The tail as last seen.
+    tail: u64,
+}
+
+#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+impl<W: Words> Consumer<W> {
+    pub(crate) fn new(ring: Ring<W>) -> Consumer<W> {
+        Consumer { ring, taken: 0, released: 0, tail: 0 }
+    }
+
+    /// Whether there is a message to take. Looks at the other side only if none is known of.
+    ///
+    /// # Errors
+    /// [`Broken`] if the producer doesn't keep the rules.
+    #[inline]
+    pub fn has_message(&mut self) -> Result<bool, Broken> {
+        if self.taken == self.tail {
+            self.look()?;
+        }
+        Ok(self.taken != self.tail)
+    }
+
+    /// Takes the next message: replaces what `payload` holds.
+    ///
+    /// # Errors
+    /// [`Broken`] if the producer doesn't keep the rules; nothing was taken then.
+    #[inline]
+    pub fn pop_into(&mut self, payload: &mut Vec<u8>) -> Result<Option<Header>, Broken> {
+        payload.clear();
+        let Some(header) = self.header(0)? else { return Ok(None) };
+        self.copy(self.taken + HEADER_BYTES, u64::from(header.length), payload);
+        self.taken += message_bytes(u64::from(header.length));
+        Ok(Some(header))
+    }
+
+    /// The same, of messages with a word in front of the payload.
+    #[inline]
+    pub(crate) fn pop_led(
+        &mut self,
+        payload: &mut Vec<u8>,
+    ) -> Result<Option<(Header, u64)>, Broken> {
+        payload.clear();
+        let Some(header) = self.header(8)? else { return Ok(None) };
+        let lead = self.ring.word(self.taken + HEADER_BYTES);
+        self.copy(self.taken + HEADER_BYTES + 8, u64::from(header.length) - 8, payload);
+        self.taken += message_bytes(u64::from(header.length));
+        Ok(Some((header, lead)))
+    }
+
+    /// Gives the room of all that was taken back, by one store; tells whether there was anything.
+    #[inline]
+    pub fn release(&mut self) -> bool {
+        if self.released == self.taken {
+            return false;
+        }
+        // SYNC(ring-head): the copies out of the ring happen before the producer writes there again.
+        self.ring.store(HEAD, self.taken, Ordering::Release);
+        self.released = self.taken;
+        true
+    }
+
+    /// The header of the next message, whose payload has at least `low` bytes.
+    #[inline]
+    fn header(&mut self, low: u64) -> Result<Option<Header>, Broken> {
+        if !self.has_message()? {
+            return Ok(None);
+        }
+        // Loaded once: what is checked is what is used.
+        let word = self.ring.word(self.taken);
+        #[expect(clippy::cast_possible_truncation, reason = "the fields of the word")]
+        let header =
+            Header { length: word as u32, kind: (word >> 32) as u16, flags: (word >> 48) as u16 };
+        // A tail is past a whole header: positions are multiples of 8.
+        let high = self.ring.most_payload().min(self.tail - self.taken - HEADER_BYTES);
+        if !(low..=high).contains(&u64::from(header.length)) {
+            return Err(Broken::Length { position: self.taken, found: header.length, low, high });
+        }
+        Ok(Some(header))
+    }
+
+    /// Copies bytes that begin at a word and may go round the end.
+    #[inline]
+    fn copy(&self, mut at: u64, bytes: u64, payload: &mut Vec<u8>) {
+        let bytes = usize::try_from(bytes).expect("bounded by the ring");
+        payload.resize(bytes.next_multiple_of(8), 0);
+        for to in payload.as_chunks_mut::<8>().0 {
+            *to = self.ring.word(at).to_le_bytes();
+            at += 8;
+        }
+        payload.truncate(bytes);
+    }
+
+    /// Looks how far the producer is.
+    #[inline]
+    fn look(&mut self) -> Result<(), Broken> {
+        // SYNC(ring-tail): the messages before this tail are written.
+        let tail = self.ring.load(TAIL, Ordering::Acquire);
+        let high = self.released + self.ring.capacity();
+        if !is_between(tail, self.tail, high) {
+            return Err(Broken::Position { whose: "producer", found: tail, low: self.tail, high });
+        }
+        self.tail = tail;
+        Ok(())
+    }
+}

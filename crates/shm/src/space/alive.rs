@@ -1,0 +1,127 @@
+//! Who is alive: the bytes of published and staged records in each segment, and who names each run.
+//!
+//! 1. What is counted in is counted out exactly once; a sum below zero is a mistake of ours.
+//! 2. A segment or run without live and held records is retired at once, but for the head.
+//!
+//! The arena's writer only.
+
+use super::lists::UNLISTED;
+use super::{HeadSegment, Space, State, ValueRun, What};
+use crate::record::{Head, RunName};
+
+impl Space {
+    /// A record was published.
+    #[inline]
+    pub(crate) fn charge(&mut self, offset: u64, head: &Head) {
+        let (slot, bytes) = (self.g.slot_of(offset), head.bytes());
+        let s = self.slot(slot);
+        s.live += u32::try_from(bytes).expect("shorter than a slot");
+        debug_assert!(s.list == UNLISTED, "only heads take records");
+        self.live_bytes += bytes;
+        self.record_bytes += bytes;
+        if head.has_run() {
+            let run = self.run_of(offset, head);
+            run.live += 1;
+            self.live_bytes += u64::from(head.value_len);
+        }
+    }
+
+    /// A record is no longer published.
+    #[inline]
+    pub(crate) fn discharge(&mut self, offset: u64, head: &Head) {
+        let (slot, bytes) = (self.g.slot_of(offset), head.bytes());
+        let units = u32::try_from(bytes).expect("shorter than a slot");
+        let s = self.slot(slot);
+        s.live = s.live.checked_sub(units).expect("a record dies once");
+        let (live, list) = (s.live, s.list);
+        let dead = live == 0 && s.held == 0;
+        if self.lists.is_other(list, live) {
+            self.list(slot);
+        }
+        self.live_bytes -= bytes;
+        self.record_bytes -= bytes;
+        if head.has_run() {
+            let run = self.run_of(offset, head);
+            run.live -= 1;
+            self.live_bytes -= u64::from(head.value_len);
+            self.retire_run_if_dead(offset, head);
+        }
+        if dead {
+            self.retire_if_dead(slot);
+        }
+    }
+
+    /// A record was staged, or is a part of an intent.
+    pub(crate) fn hold(&mut self, offset: u64, head: &Head) {
+        let slot = self.g.slot_of(offset);
+        self.slot(slot).held += u32::try_from(head.bytes()).expect("shorter than a slot");
+        self.held_bytes += head.bytes();
+        if head.has_run() {
+            self.held_bytes += u64::from(head.value_len);
+            self.run_of(offset, head).held += 1;
+        }
+    }
+
+    /// A staged record was published or abandoned.
+    pub(crate) fn release(&mut self, offset: u64, head: &Head) {
+        let slot = self.g.slot_of(offset);
+        let units = u32::try_from(head.bytes()).expect("shorter than a slot");
+        let s = self.slot(slot);
+        s.held = s.held.checked_sub(units).expect("a staged record is committed or abandoned once");
+        self.held_bytes -= head.bytes();
+        if head.has_run() {
+            self.held_bytes -= u64::from(head.value_len);
+            let run = self.run_of(offset, head);
+            run.held = run.held.checked_sub(1).expect("a staged run is released once");
+            self.retire_run_if_dead(offset, head);
+        }
+        self.close(slot);
+    }
+
+    #[cold]
+    pub(super) fn run_of(&mut self, offset: u64, head: &Head) -> &mut ValueRun {
+        let name = RunName::load(&self.words, offset, head);
+        self.runs.get_mut(&name.slot).expect("a record's run is known")
+    }
+
+    #[cold]
+    pub(super) fn retire_run_if_dead(&mut self, offset: u64, head: &Head) {
+        let name = RunName::load(&self.words, offset, head);
+        if self.runs.get(&name.slot).is_some_and(|run| run.live == 0 && run.held == 0) {
+            self.retire_run(name.slot);
+        }
+    }
+
+    /// Whether a segment takes records.
+    pub(super) fn is_head(&self, slot: u32) -> bool {
+        let is = |head: Option<HeadSegment>| head.is_some_and(|head| head.slot == slot);
+        is(self.head) || is(self.cold)
+    }
+
+    pub(super) fn retire_if_dead(&mut self, slot: u32) {
+        let s = self.slots[slot as usize];
+        if s.state == State::Segment && s.live == 0 && s.held == 0 && !self.is_head(slot) {
+            self.retire(What::Segment(slot));
+        }
+    }
+
+    /// Everything published is gone: what is not held is retired.
+    pub(crate) fn clear(&mut self) {
+        (self.live_bytes, self.record_bytes) = (0, 0);
+        self.cold = None;
+        for slot in self.g.first_slot..self.g.slots {
+            if self.slots[slot as usize].state == State::Segment {
+                self.slot(slot).live = 0;
+                self.retire_if_dead(slot);
+            }
+        }
+        let mut dead = Vec::new();
+        for (&slot, run) in &mut self.runs {
+            run.live = 0;
+            if run.held == 0 {
+                dead.push(slot);
+            }
+        }
+        dead.into_iter().for_each(|slot| self.retire_run(slot));
+    }
+}

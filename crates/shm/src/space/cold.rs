@@ -1,0 +1,207 @@
+//! What the cleaner takes and wants: a victim, room in the cold head, and when it has to work.
+//!
+//! 1. A victim has no staged record, and is no head.
+//! 2. The cleaner may take the last ready slot if nothing is coming back by itself: its live bytes
+//!    fit a segment, so that at least one comes back for it.
+//!
+//! The arena's writer only.
+
+use super::lists::{LISTS, UNFIT, UNLISTED};
+use super::{RECLAIM_STEP, RESERVE_SEGMENTS, Space};
+use crate::layout::record as r;
+use crate::words::Words;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Lists from which a victim is worth its work under pressure: below 31/32 alive. Above that, more than
+/// 32 bytes would be copied for each that is won.
+const WORTHWHILE_LISTS: u8 = LISTS - 2;
+/// Lists from which a victim is worth being packed in idle time: less than half alive, so that it gives
+/// more than it costs.
+const PACKED_LISTS: u8 = LISTS / 2;
+/// Below so many segments, packing would not give a segment back.
+const PACK_FROM_SEGMENTS: u32 = 4;
+/// Segments kept clean beyond the reserve, per segment in use: 1/128, which costs less than one per cent
+/// of the memory.
+const CLEAN_SHARE: u32 = 128;
+/// At least and most segments kept clean beyond the reserve: one for each head, and what some turns of
+/// a shard append (16 MiB at the largest slot).
+const CLEAN_SEGMENTS: (u32, u32) = (2, 16);
+
+/// Lacked slots when there is memory, but no room for it in one piece: cleaning doesn't make that.
+pub(super) const NO_PLACE: u32 = u32::MAX;
+
+/// The segment that is being emptied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    pub(crate) slot: u32,
+    /// The next record to look at.
+    pub(crate) at: u64,
+    /// Where the used part ends.
+    pub(crate) end: u64,
+}
+
+/// Why the cleaner works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Memory is short.
+    Pressure,
+    /// There is time, and segments are mostly dead.
+    Packing,
+}
+
+impl Space {
+    /// Bytes that can be taken now or after a grace period.
+    pub(crate) fn available_bytes(&self) -> u64 {
+        self.usable_bytes() + self.backing as u64 * self.g.slot_bytes() + self.coming
+    }
+
+    /// Bytes that can be taken now.
+    fn usable_bytes(&self) -> u64 {
+        let unbacked = match self.no_memory {
+            true => 0,
+            false => self.g.capacity_bytes.saturating_sub(self.backed),
+        };
+        unbacked + self.ready.len() as u64 * self.g.slot_bytes()
+    }
+
+    /// Bytes below which the cleaner works.
+    fn target_bytes(&self) -> u64 {
+        let (least, most) = CLEAN_SEGMENTS;
+        let ahead = (self.segments / CLEAN_SHARE).clamp(least, most) + self.hunger;
+        (RESERVE_SEGMENTS as u64 + u64::from(ahead)) * self.g.slot_bytes()
+    }
+
+    /// Whether memory is short.
+    pub(crate) fn is_short(&self) -> bool {
+        self.available_bytes() < self.target_bytes()
+    }
+
+    /// Whether appends will find no segment before something comes back that waits for the turn's end.
+    pub(crate) fn waits_for_turn(&self) -> bool {
+        let least = (RESERVE_SEGMENTS as u64 + 1) * self.g.slot_bytes();
+        self.coming > 0 && self.usable_bytes() < least
+    }
+
+    /// A request lacked so many slots. What it has staged before it will give back now and want again, and
+    /// nobody knows how much more: twice as much is a guess that is soon right.
+    pub(super) fn is_hungry(&mut self, slots: u32) {
+        self.lacked = slots;
+        if slots == NO_PLACE {
+            return;
+        }
+        let most = self.g.slots_for(self.g.capacity_bytes);
+        let again = self.g.slots_for(2 * self.held_bytes);
+        self.hunger = self.hunger.max((slots + again).min(most));
+    }
+
+    /// Whether a request was refused of late.
+    pub(crate) fn hungers(&self) -> bool {
+        self.hunger > 0
+    }
+
+    /// Whether what was lacked last may come: dead bytes are many enough, and some come back by themselves,
+    /// as the caller knows, or by cleaning if that goes on.
+    pub(crate) fn has_hope(&self, more_comes: bool, goes_on: bool) -> bool {
+        let wanted = (u64::from(self.lacked) + RESERVE_SEGMENTS as u64) * self.g.slot_bytes();
+        let room = self.live_bytes + wanted <= self.g.capacity_bytes;
+        // What the provisioner has under way gives room to something, if maybe not to this.
+        let comes = more_comes || self.coming > 0 || self.pending > 0;
+        room && (comes || goes_on && self.has_victim(Need::Pressure))
+    }
+
+    /// What nobody has taken since is no longer cleaned for.
+    pub(crate) fn calm(&mut self) {
+        if !self.is_short() {
+            self.hunger /= 2;
+        }
+    }
+
+    /// Whether the cleaner has something to do that is worth it.
+    pub(crate) fn has_victim(&self, need: Need) -> bool {
+        let below = match need {
+            Need::Pressure => WORTHWHILE_LISTS,
+            Need::Packing if self.segments < PACK_FROM_SEGMENTS => 0,
+            Need::Packing => PACKED_LISTS,
+        };
+        self.victim.is_some() || self.lists.lowest().is_some_and(|(list, _)| list < below)
+    }
+
+    /// The segment to empty; the one with the fewest live bytes if none is being emptied yet.
+    pub(crate) fn take_victim(&mut self, need: Need) -> Option<Victim> {
+        if self.victim.is_none() && self.has_victim(need) {
+            let (_, slot) = self.lists.lowest()?;
+            self.unlist(slot);
+            let at = self.g.slot_offset(slot);
+            let tail = self.words.load32(self.g.tail_offset(slot), Relaxed);
+            let used = (u64::from(tail) * r::UNIT).min(self.g.slot_bytes());
+            self.victim = Some(Victim { slot, at, end: at + used });
+        }
+        self.victim
+    }
+
+    /// Bytes that emptying the next victim wins, and bytes of a segment.
+    pub(crate) fn gain(&self) -> (u64, u64) {
+        let slot = self.victim.map(|victim| victim.slot);
+        let slot = slot.or_else(|| self.lists.lowest().map(|(_, slot)| slot));
+        let live = slot.map_or(0, |slot| u64::from(self.slots[slot as usize].live));
+        (self.g.slot_bytes().saturating_sub(live), self.g.slot_bytes())
+    }
+
+    /// The cleaner has come so far. A victim from which everything is gone is none any more.
+    pub(crate) fn advance_victim(&mut self, slot: u32, at: u64) {
+        if let Some(victim) = &mut self.victim
+            && victim.slot == slot
+        {
+            victim.at = at;
+        }
+    }
+
+    /// Whether a segment is still being emptied.
+    #[inline]
+    pub(crate) fn is_victim(&self, slot: u32) -> bool {
+        self.victim.is_some_and(|victim| victim.slot == slot)
+    }
+
+    /// A victim that is no row of records is left alone until it dies.
+    pub(crate) fn give_up_victim(&mut self) {
+        if let Some(victim) = self.victim.take() {
+            debug_assert!(self.slots[victim.slot as usize].list == UNLISTED);
+            self.slot(victim.slot).list = UNFIT;
+        }
+    }
+
+    /// Room in the cold head; `None` if there is no segment to be had now.
+    #[inline]
+    pub(crate) fn reserve_cold(&mut self, bytes: u64) -> Option<u64> {
+        if self.cold.is_none_or(|cold| bytes > cold.end - cold.next) {
+            self.open_cold()?;
+        }
+        let cold = self.cold.as_mut()?;
+        let at = cold.next;
+        cold.next += bytes;
+        Some(at)
+    }
+
+    #[cold]
+    fn open_cold(&mut self) -> Option<()> {
+        self.collect(RECLAIM_STEP);
+        let keep = usize::from(self.coming > 0);
+        if !self.has_ready(keep) {
+            return None;
+        }
+        let slot = self.ready.pop_first()?;
+        if let Some(old) = self.cold.take() {
+            self.close(old.slot);
+        }
+        self.cold = Some(self.head_at(slot));
+        Some(())
+    }
+
+    /// The cold head's used part ends behind what was reserved: to be stored before it is published.
+    #[inline]
+    pub(crate) fn store_cold_tail(&self) {
+        if let Some(cold) = &self.cold {
+            self.store_tail_of(cold);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Retiring, reusing and giving back memory, and taking it ahead of need.
+//!
+//! 1. A generation goes up before the stamp is taken; the stamp passes before a byte is reused.
+//! 2. What takes long (backing, punching) is the provisioner's, unless its queue is full.
+//! 3. Each wait has an end.
+//!
+//! The arena's writer only.
+
+use super::{
+    AHEAD_SHARE, AHEAD_SLOTS_MAX, RECLAIM_STEP, RESERVE_BACKED_FROM, RESERVE_SEGMENTS, Space,
+    State, WAIT_MAX, WAIT_STEP, What,
+};
+use crate::provision::{Done, Job, Task};
+use crate::words::Words;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Instant;
+
+/// Makes a generation the next odd or even one.
+pub(crate) fn next_generation<W: Words>(words: &W, at: u64, parity: u32) {
+    let generation = words.load32(at, Relaxed);
+    if generation & 1 != parity {
+        // SYNC(generation): who reads the slot's next bytes sees this.
+        words.store32(at, generation.wrapping_add(1), Release);
+    }
+}
+
+impl Space {
+    pub(super) fn retire(&mut self, what: What) {
+        let (slot, slots, bytes) = self.place_of(what);
+        if matches!(what, What::Segment(_)) {
+            self.unlist(slot);
+            self.segments -= 1;
+            self.victim = self.victim.filter(|victim| victim.slot != slot);
+        }
+        self.coming += bytes;
+        for s in slot..slot + slots {
+            // Odd: references to what was there are refused from now on.
+            self.next_generation(s, 1);
+            self.slot(s).state = State::Retired;
+        }
+        self.retired.push_back((self.region.domain().stamp(), what));
+    }
+
+    /// First slot, slots and backed bytes.
+    fn place_of(&self, what: What) -> (u32, u32, u64) {
+        match what {
+            What::Segment(slot) => (slot, 1, self.g.slot_bytes()),
+            What::Run { slot, slots, bytes } => (slot, slots, bytes),
+        }
+    }
+
+    /// Makes a slot's generation the next odd or even one.
+    pub(super) fn next_generation(&self, slot: u32, parity: u32) {
+        next_generation(&self.words, self.g.generation_offset(slot), parity);
+    }
+
+    /// Takes the mail and reclaims at most so many retired things whose grace period is over.
+    pub(crate) fn collect(&mut self, limit: u32) -> u32 {
+        if self.mail.any() {
+            let done = self.mail.take();
+            done.into_iter().for_each(|done| self.done(done));
+        }
+        let mut reclaimed = 0;
+        while reclaimed < limit
+            && let Some(&(stamp, what)) = self.retired.front()
+            && self.region.domain().passed(stamp)
+        {
+            self.retired.pop_front();
+            reclaimed += 1;
+            let (slot, slots, bytes) = self.place_of(what);
+            self.coming -= bytes;
+            (slot..slot + slots).for_each(|s| self.next_generation(s, 0));
+            // SYNC(generation): the generation is stored before the first byte that is reused.
+            self.words.fence(Release);
+            match what {
+                What::Segment(slot) => self.reuse_segment(slot),
+                What::Run { .. } => self.punch(slot, slots, bytes),
+            }
+        }
+        reclaimed
+    }
+
+    pub(super) fn reuse_segment(&mut self, slot: u32) {
+        self.words.store32(self.g.tail_offset(slot), 0, Release);
+        self.no_memory = false;
+        if self.ready.len() < self.ready_wanted() + RESERVE_SEGMENTS {
+            self.slot(slot).state = State::Ready;
+            self.ready.insert(slot);
+        } else {
+            self.punch(slot, 1, self.g.slot_bytes());
+        }
+    }
+
+    pub(super) fn punch(&mut self, slot: u32, slots: u32, bytes: u64) {
+        (slot..slot + slots).for_each(|s| self.slot(s).state = State::Moving);
+        let job = self.job(Task::Punch, slot, slots, bytes);
+        self.pending += 1;
+        self.coming += bytes;
+        if let Err(job) = self.region.domain().provisioner().send(job) {
+            let done = job.run();
+            self.done(done);
+        }
+    }
+
+    pub(super) fn job(&self, task: Task, slot: u32, slots: u32, bytes: u64) -> Job {
+        let (region, mail) = (Arc::clone(&self.region), Arc::clone(&self.mail));
+        Job { task, region, slot, slots, bytes, mail }
+    }
+
+    pub(super) fn done(&mut self, done: Done) {
+        let Done { task, slot, slots, bytes, ok } = done;
+        self.pending -= 1;
+        let is_table = self.slots[slot as usize].state == State::Run;
+        match (task, ok) {
+            (Task::Back, true) if is_table => self.tables_done.push((slot, true)),
+            (Task::Back, true) => {
+                self.backing -= 1;
+                self.slot(slot).state = State::Ready;
+                self.ready.insert(slot);
+            }
+            (Task::Back, false) => {
+                if is_table {
+                    self.tables_done.push((slot, false));
+                } else {
+                    self.backing -= 1;
+                }
+                self.no_memory = true;
+                self.backed -= bytes;
+                self.free(slot, slots);
+            }
+            (Task::Punch, true) => {
+                self.coming -= bytes;
+                self.no_memory = false;
+                self.backed -= bytes;
+                self.free(slot, slots);
+            }
+            // The system kept the pages: they stay counted, and the slots are never used again.
+            (Task::Punch, false) => {
+                self.coming -= bytes;
+                (slot..slot + slots).for_each(|s| self.slot(s).state = State::Fixed);
+            }
+        }
+    }
+
+    /// Waits a short while for jobs under way, at the brink of being full.
+    pub(super) fn wait(&mut self, until: &mut dyn FnMut(&Space) -> bool) {
+        let end = Instant::now() + WAIT_MAX;
+        loop {
+            self.collect(RECLAIM_STEP);
+            if until(self) || self.pending == 0 || Instant::now() >= end {
+                return;
+            }
+            std::thread::sleep(WAIT_STEP);
+        }
+    }
+
+    /// Gives ready slots beyond the reserve back, for a run.
+    pub(super) fn shrink_ready(&mut self) {
+        while self.ready.len() > RESERVE_SEGMENTS
+            && let Some(slot) = self.ready.pop_last()
+        {
+            self.punch(slot, 1, self.g.slot_bytes());
+        }
+    }
+
+    /// Gives one ready slot back if there are many more than wanted; true if it did.
+    pub(crate) fn give_back(&mut self) -> bool {
+        let surplus = self.ready.len() > self.ready_wanted() + RESERVE_SEGMENTS;
+        if surplus && let Some(slot) = self.ready.pop_last() {
+            self.punch(slot, 1, self.g.slot_bytes());
+        }
+        surplus
+    }
+
+    pub(super) fn ready_wanted(&self) -> usize {
+        if self.segments < RESERVE_BACKED_FROM {
+            return 1;
+        }
+        RESERVE_SEGMENTS + (self.segments as usize / AHEAD_SHARE).clamp(2, AHEAD_SLOTS_MAX)
+    }
+
+    /// Asks for slots ahead of need.
+    pub(crate) fn provision(&mut self) {
+        let half = self.g.slot_bytes() / 2;
+        let started =
+            self.head.is_some_and(|head| self.segments > 1 || head.end - head.next < half);
+        while started
+            && !self.no_memory
+            && self.ready.len() + self.backing < self.ready_wanted()
+            && self.backed + self.g.slot_bytes() <= self.g.capacity_bytes
+            && let Some(slot) = self.find_free(1)
+        {
+            let bytes = self.g.slot_bytes();
+            let job = self.job(Task::Back, slot, 1, bytes);
+            if self.region.domain().provisioner().send(job).is_err() {
+                return;
+            }
+            self.slot(slot).state = State::Moving;
+            self.pending += 1;
+            self.backing += 1;
+            self.backed += bytes;
+        }
+    }
+
+    /// Whether maintenance has something to wait for or do.
+    pub(crate) fn busy(&self) -> bool {
+        !self.retired.is_empty() || self.pending > 0
+    }
+}

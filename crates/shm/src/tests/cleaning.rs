@@ -1,0 +1,363 @@
+//! What cleaning promises, one story a test.
+
+use super::{Arena, directory, spec};
+use crate::cleaner::STEP_BYTES;
+use crate::layout::{generation_offset, record as r};
+use crate::words::Words;
+use crate::{Budget, WriteError, verify};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::Relaxed;
+
+const MIB: u64 = 1 << 20;
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key:{i:08}").into_bytes()
+}
+
+fn value(i: u32, version: u32, len: usize) -> Vec<u8> {
+    let mut value = vec![(i ^ version) as u8; len];
+    value[..4].copy_from_slice(&version.to_le_bytes());
+    value
+}
+
+/// Puts keys of 100 bytes until so many per cent of the capacity are live.
+fn fill(a: &mut Arena, percent: u64) -> u32 {
+    let mut n = 0;
+    while a.writer.stats().used_bytes * 100 < a.spec.capacity_bytes * percent {
+        a.put_soon(&key(n), &value(n, 0, 100)).unwrap();
+        n += 1;
+        if n.is_multiple_of(64) {
+            a.turn();
+        }
+    }
+    n
+}
+
+/// A sequence of numbers below `n` that looks random.
+fn numbers(n: u32) -> impl FnMut() -> u32 {
+    let mut random = 1u32;
+    move || {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((u64::from(random) * u64::from(n)) >> 32) as u32
+    }
+}
+
+fn blocks(a: &Arena) -> u64 {
+    std::fs::metadata(&a.spec.path).unwrap().blocks() * 512
+}
+
+#[test]
+fn a_nearly_full_arena_takes_overwrites_for_ever() {
+    // More than three quarters of the capacity are live records, and all of them are overwritten at random, six
+    // times over. Nothing is lost, and never is more memory taken than there may be.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let n = fill(&mut a, 78);
+    let mut versions = vec![0; n as usize];
+    let mut next = numbers(n);
+    for version in 1..=n * 6 {
+        let i = next();
+        a.put_soon(&key(i), &value(i, version, 100)).unwrap();
+        versions[i as usize] = version;
+        if version.is_multiple_of(64) {
+            a.turn();
+        }
+        if version.is_multiple_of(10_000) {
+            assert!(blocks(&a) <= 8 * MIB, "{} bytes", blocks(&a));
+        }
+    }
+    let stats = a.writer.stats();
+    assert!(stats.cleaner.segments > 100, "{stats:?}");
+    assert!(stats.cleaner.longest_step_bytes <= STEP_BYTES + (128 << 10), "{stats:?}");
+    let (a, adoption) = a.again();
+    assert_eq!(adoption.keys, u64::from(n));
+    for (i, version) in (0..n).zip(versions) {
+        assert_eq!(a.get(&key(i)).unwrap(), value(i, version, 100));
+    }
+    assert!(verify(&a.spec.path).unwrap().findings.is_empty());
+}
+
+#[test]
+fn a_really_full_arena_says_so_and_deleting_makes_room() {
+    // Live data fills the arena: OOM, and no endless "try again". All is there. A tenth deleted at random
+    // gives room for as much again, though no segment has died by itself.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 32 * MIB));
+    let mut n = 0;
+    let refused = loop {
+        match a.put_soon(&key(n), &value(n, 0, 1000)) {
+            Ok(()) => n += 1,
+            Err(error) => break error,
+        }
+        if n.is_multiple_of(64) {
+            a.turn();
+        }
+    };
+    assert_eq!(refused, WriteError::Oom);
+    let stats = a.writer.stats();
+    assert!(stats.used_bytes * 100 >= 85 * stats.capacity_bytes, "{stats:?}");
+    assert_eq!(a.put_soon(&key(n), &value(n, 0, 1000)), Err(WriteError::Oom));
+    assert!((0..n).all(|i| a.get(&key(i)).is_some()));
+    let hash = a.writer.hash(&key(3));
+    assert!(a.writer.set_expiry(&a.me.pin(), hash, &key(3), 77).unwrap());
+    for i in (0..n).step_by(10) {
+        assert!(a.delete(&key(i)));
+    }
+    for i in 0..n / 11 {
+        a.put_soon(&key(n + i), &value(n + i, 0, 1000)).unwrap();
+        if i.is_multiple_of(16) {
+            a.turn();
+        }
+    }
+    assert!((0..n).filter(|i| i % 10 != 0).all(|i| a.get(&key(i)) == Some(value(i, 0, 1000))));
+    assert!((0..n / 11).all(|i| a.get(&key(n + i)).is_some()));
+    assert!(a.writer.stats().cleaner.segments > 0);
+}
+
+#[test]
+fn memory_goes_back_after_everything_or_nearly_everything_was_deleted() {
+    // A large delete at random leaves each segment a few records: they are packed, and the rest is
+    // given back. Clearing gives back the rest.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
+    let n = fill(&mut a, 60);
+    let full = blocks(&a);
+    for i in 0..n {
+        if i % 20 != 0 {
+            assert!(a.delete(&key(i)));
+        }
+        if i.is_multiple_of(256) {
+            a.turn();
+        }
+    }
+    a.settle();
+    let (stats, left) = (a.writer.stats(), blocks(&a));
+    assert!(left < full / 5, "{left} of {full} bytes: {stats:?}");
+    assert!(stats.rebuilds.smaller >= 1, "{stats:?}");
+    assert!(left <= stats.backed_bytes);
+    assert!((0..n).step_by(20).all(|i| a.get(&key(i)) == Some(value(i, 0, 100))));
+    a.writer.clear();
+    a.settle();
+    let left = blocks(&a);
+    assert!(left < 2 * MIB, "{left} of {full} bytes: {:?}", a.writer.stats());
+}
+
+#[test]
+fn expired_records_are_dropped_on_the_way() {
+    // Keys whose time is over count as dead to the cleaner: it deletes them rather than move them.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let n = 40_000;
+    for i in 0..n {
+        a.put(&key(i), &value(i, 0, 100), u64::from(i % 2) * 1000).unwrap();
+    }
+    let budget = Budget { now_ms: 1001, ..Budget::default() };
+    let (mut next, mut expired) = (numbers(n / 2), 0);
+    for version in 0.. {
+        // Overwriting keys without expiry makes the cleaner work.
+        let i = next() * 2;
+        a.put_soon(&key(i), &value(i, version, 100)).unwrap();
+        if version.is_multiple_of(64) {
+            a.me.quiescent();
+            expired += u64::from(a.writer.maintain(budget).expired);
+        }
+        assert!(version < 10 * n, "{:?}", a.writer.stats());
+        if a.writer.stats().cleaner.expired_keys > u64::from(n / 4) {
+            break;
+        }
+    }
+    let stats = a.writer.stats();
+    assert_eq!(stats.keys, u64::from(n) - stats.cleaner.expired_keys);
+    assert!(expired <= stats.cleaner.expired_keys && expired > 0);
+    assert!((0..n).step_by(2).all(|i| a.get(&key(i)).is_some()), "what does not expire stays");
+}
+
+#[test]
+fn expired_keys_make_room_in_a_full_arena() {
+    // Everything is full, and every second key is over. A write is refused; soon after there is room.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let mut n = 0;
+    let refused = loop {
+        let write = |a: &mut Arena| a.put(&key(n), &value(n, 0, 100), u64::from(n % 2) * 1000);
+        match a.soon(write) {
+            Ok(()) => n += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, WriteError::Oom);
+    let budget = Budget { now_ms: 1001, ..Budget::default() };
+    let mut turns = 0;
+    while a.put(&key(n), &value(n, 0, 100), 0).is_err() {
+        a.me.quiescent();
+        a.writer.maintain(budget);
+        turns += 1;
+        assert!(turns < 10_000, "{:?}", a.writer.stats());
+    }
+    assert!((0..n).step_by(2).all(|i| a.get(&key(i)) == Some(value(i, 0, 100))));
+}
+
+#[test]
+fn large_values_stay_where_they_are() {
+    // The small records that name runs are moved; the runs are not, and die with their keys.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    for i in 0..20u32 {
+        a.put(format!("large:{i}").as_bytes(), &vec![i as u8; 200_000], 0).unwrap();
+        for j in 0..200 {
+            a.put(&key(i * 200 + j), &value(j, 0, 100), 0).unwrap();
+        }
+    }
+    let place = |a: &Arena| {
+        let pin = a.me.pin();
+        let hash = a.reader.hash(b"large:0");
+        let record = a.reader.get(&pin, hash, b"large:0").unwrap();
+        (record.reference().offset(), record.value_ref().offset(), record.lsn())
+    };
+    let before = place(&a);
+    let mut next = numbers(4000);
+    for version in 0..100_000 {
+        let i = next();
+        a.put_soon(&key(i), &value(i, version, 100)).unwrap();
+        a.turn();
+    }
+    let after = place(&a);
+    assert!(before.0 != after.0, "the record was never moved: {:?}", a.writer.stats());
+    assert_eq!((before.1, before.2), (after.1, after.2));
+    for i in 0..20u32 {
+        let name = format!("large:{i}");
+        assert_eq!(a.get(name.as_bytes()).unwrap(), vec![i as u8; 200_000]);
+        assert!(a.delete(name.as_bytes()));
+    }
+    a.settle();
+    assert_eq!(a.writer.stats().runs, 0);
+}
+
+#[test]
+fn staged_records_survive_cleaning_around_them() {
+    // A transaction stays open while the arena is overwritten many times; then it is committed.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let n = fill(&mut a, 75);
+    let staged: Vec<_> = (0..50)
+        .map(|i| {
+            let (k, v) = (key(i), value(i, 99, 100));
+            a.writer.stage(a.writer.hash(&k), &k, &[&v], 0).unwrap()
+        })
+        .collect();
+    let mut next = numbers(n);
+    for version in 0..n * 4 {
+        let i = next();
+        a.put_soon(&key(i), &value(i, version, 100)).unwrap();
+        a.turn();
+    }
+    assert!(a.writer.stats().cleaner.segments > 50, "{:?}", a.writer.stats());
+    a.soon(|a| a.writer.commit(&a.me.pin(), false, &staged)).unwrap();
+    assert!((0..50).all(|i| a.get(&key(i)) == Some(value(i, 99, 100))));
+}
+
+#[test]
+fn a_key_that_is_deleted_and_put_again_in_one_commit_keeps_its_place() {
+    // All sixteen lines of a key are full. Another new key, whose lines reach one further, must not get
+    // the place that the deletion seems to free.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    for i in 0..128 {
+        a.writer.put(&a.me.pin(), 0, &key(i), &[b"old"], 0).unwrap();
+    }
+    let refused = a.writer.put(&a.me.pin(), 0, &key(128), &[b"more"], 0);
+    assert_eq!(refused, Err(WriteError::TooManyKeysWithOneHash));
+    for again in 0..128 {
+        let (k, new) = (key(again), format!("new {again}"));
+        let list = [
+            a.writer.stage_delete(0, &k).unwrap(),
+            a.writer.stage(1, new.as_bytes(), &[b"n"], 0).unwrap(),
+            a.writer.stage(0, &k, &[b"first"], 0).unwrap(),
+            a.writer.stage_delete(0, &k).unwrap(),
+            a.writer.stage(0, &k, &[b"last"], 0).unwrap(),
+        ];
+        a.writer.commit(&a.me.pin(), false, &list).unwrap();
+        let pin = a.me.pin();
+        assert_eq!(a.reader.get(&pin, 0, &k).unwrap().value(), b"last");
+        assert_eq!(a.reader.get(&pin, 1, new.as_bytes()).unwrap().value(), b"n");
+        assert!(a.writer.delete(&pin, 1, new.as_bytes()));
+    }
+    assert_eq!(a.writer.keys(), 128);
+}
+
+#[test]
+fn a_commit_too_large_for_what_is_clean_gets_room_in_a_few_turns() {
+    // Half of the arena is dead but in no segment wholly. A commit of a fifth of the arena is told to wait,
+    // changes nothing until then, and succeeds.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    let n = fill(&mut a, 85);
+    for i in (0..n).step_by(2) {
+        assert!(a.delete(&key(i)));
+    }
+    let mut waits = 0;
+    let several = |a: &mut Arena| {
+        let mut staged = Vec::new();
+        for i in 0..80 {
+            let (k, v) = (key(i), value(i, 5, 40_000));
+            match a.writer.stage(a.writer.hash(&k), &k, &[&v], 0) {
+                Ok(one) => staged.push(one),
+                Err(error) => {
+                    a.writer.abandon(&staged);
+                    return Err(error);
+                }
+            }
+        }
+        a.writer.commit(&a.me.pin(), false, &staged).inspect_err(|_| a.writer.abandon(&staged))
+    };
+    a.soon(|a| several(a).inspect_err(|_| waits += 1)).unwrap();
+    assert!(waits > 0, "there was room at once");
+    assert!((0..80).all(|i| a.get(&key(i)) == Some(value(i, 5, 40_000))));
+    assert!((81..n).step_by(2).all(|i| a.get(&key(i)) == Some(value(i, 0, 100))));
+}
+
+#[test]
+fn a_value_of_many_slots_gets_room_by_cleaning() {
+    // Dead bytes are spread over all segments; a value larger than all that is clean comes.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    let n = fill(&mut a, 85);
+    for i in (0..n).filter(|i| i % 3 != 0) {
+        assert!(a.delete(&key(i)));
+    }
+    a.put_soon(b"large", &vec![1; 5_000_000]).unwrap();
+    assert_eq!(a.get(b"large").unwrap(), vec![1; 5_000_000]);
+    assert!((0..n).step_by(3).all(|i| a.get(&key(i)) == Some(value(i, 0, 100))));
+    assert_eq!(a.put_soon(b"larger", &vec![1; 12_000_000]), Err(WriteError::Oom));
+}
+
+#[test]
+fn leftovers_that_are_no_records_are_left_alone() {
+    // A file whose dead bytes were damaged is adopted, since the index is whole; the cleaner stops at the
+    // damage, and what is alive behind it stays.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    let n = fill(&mut a, 70);
+    let (words, shift) = (a.writer.words, a.writer.space.geometry().slot_shift);
+    for i in (0..n).filter(|i| i % 8 == 0) {
+        let (k, pin) = (key(i), a.me.pin());
+        let at = a.reader.get(&pin, a.writer.hash(&k), &k).unwrap().reference().offset();
+        assert!(a.delete(&k));
+        words.store32(at + r::UNITS, 0xFFFF_FFFF, Relaxed);
+        words.store32(at + r::HASH, i, Relaxed);
+    }
+    let (mut a, _) = a.again();
+    for version in 0..n * 4 {
+        let i = version * 8 % n + 1;
+        match a.soon(|a| a.put(&key(i), &value(i, version, 100), 0)) {
+            Ok(()) => {}
+            Err(error) => assert_eq!(error, WriteError::Oom),
+        }
+        a.turn();
+    }
+    assert!((0..n).filter(|i| i % 8 != 0).all(|i| a.get(&key(i)).is_some()));
+    let slots = a.writer.space.geometry().slots;
+    let generations = (0..slots).map(|s| a.writer.words.load32(generation_offset(s), Relaxed));
+    assert!(generations.sum::<u32>() > 0 && shift == 17);
+    assert!(verify(&a.spec.path).unwrap().findings.is_empty());
+}

@@ -1,0 +1,125 @@
+//! Stories about whole arenas, told through the public API. Each opens its own file in /dev/shm.
+
+#![expect(clippy::cast_possible_truncation, reason = "values are made of counters")]
+
+mod churn;
+mod cleaning;
+mod crash;
+mod model;
+mod models;
+mod parts;
+mod readers;
+mod stories;
+
+use crate::{ArenaSpec, Domain, Participant, Reader, Writer};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A directory in tmpfs that vanishes with the test.
+pub(crate) fn directory() -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("nigh-shm-test-")
+        .tempdir_in("/dev/shm")
+        .expect("a tmpfs directory")
+}
+
+/// An arena, its readers and one participant.
+pub(crate) struct Arena {
+    pub(crate) writer: Writer,
+    pub(crate) reader: Reader,
+    pub(crate) me: Participant,
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) spec: ArenaSpec,
+}
+
+pub(crate) fn spec(path: PathBuf, capacity_bytes: u64) -> ArenaSpec {
+    ArenaSpec { path, tenant: "test".into(), partition: 0, partitions: 1, capacity_bytes }
+}
+
+impl Arena {
+    pub(crate) fn create(spec: &ArenaSpec) -> Arena {
+        let domain = Domain::new(4);
+        let writer = Writer::create(spec, &domain).expect("an arena");
+        let (reader, me) = (writer.reader(), domain.join());
+        Arena { writer, reader, me, domain, spec: spec.clone() }
+    }
+
+    pub(crate) fn adopt(spec: &ArenaSpec) -> (Arena, crate::Adoption) {
+        let domain = Domain::new(4);
+        let (writer, adoption) =
+            Writer::adopt(spec, &domain).expect("an arena that can be adopted");
+        let (reader, me) = (writer.reader(), domain.join());
+        (Arena { writer, reader, me, domain, spec: spec.clone() }, adoption)
+    }
+
+    /// Closes it and adopts it again.
+    pub(crate) fn again(self) -> (Arena, crate::Adoption) {
+        let spec = self.spec.clone();
+        drop(self);
+        Arena::adopt(&spec)
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        expiry: u64,
+    ) -> Result<(), crate::WriteError> {
+        let hash = self.writer.hash(key);
+        self.writer.put(&self.me.pin(), hash, key, &[value], expiry)
+    }
+
+    /// Puts; turns as long as memory is coming back.
+    pub(crate) fn put_soon(&mut self, key: &[u8], value: &[u8]) -> Result<(), crate::WriteError> {
+        self.soon(|a| a.put(key, value, 0))
+    }
+
+    /// Tries a write; turns as long as memory is coming back.
+    pub(crate) fn soon<T>(
+        &mut self,
+        mut write: impl FnMut(&mut Arena) -> Result<T, crate::WriteError>,
+    ) -> Result<T, crate::WriteError> {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        loop {
+            match write(self) {
+                Err(crate::WriteError::Busy) => {
+                    self.turn();
+                    std::thread::yield_now();
+                }
+                other => return other,
+            }
+            let late = std::time::Instant::now() > end;
+            assert!(!late, "memory never comes back: {:?}", self.writer.stats());
+        }
+    }
+
+    pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
+        let hash = self.writer.hash(key);
+        self.writer.delete(&self.me.pin(), hash, key)
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let pin = self.me.pin();
+        self.reader.get(&pin, self.reader.hash(key), key).map(|record| record.value().to_vec())
+    }
+
+    /// One loop turn.
+    pub(crate) fn turn(&mut self) -> crate::Maintenance {
+        self.me.quiescent();
+        self.writer.maintain(crate::Budget::default())
+    }
+
+    /// Turns until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..100_000 {
+            let done = self.turn();
+            if !done.more && !done.waiting {
+                return;
+            }
+            if !done.more {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+        }
+        panic!("maintenance never settles: {:?}", self.writer.stats());
+    }
+}

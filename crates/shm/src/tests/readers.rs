@@ -1,0 +1,146 @@
+//! What readers are promised while the writer is at work, one story a test.
+
+use super::{Arena, directory, spec};
+use crate::{ArenaError, WriteError};
+use std::collections::BTreeMap;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_scan_sees_every_key_that_stays_while_the_index_grows() {
+    // Redis's guarantee, with insertions that make the index grow between the steps.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
+    for i in 0..3000u32 {
+        a.put(format!("stay:{i}").as_bytes(), b"", 0).unwrap();
+    }
+    let mut seen = BTreeMap::<Vec<u8>, u32>::new();
+    let (mut cursor, mut more) = (0, 0u32);
+    let mut grew = 0;
+    loop {
+        let pin = a.me.pin();
+        cursor = a.reader.scan(&pin, cursor, 3, &mut |record| {
+            *seen.entry(record.key().to_vec()).or_default() += 1;
+        });
+        if cursor == 0 {
+            break;
+        }
+        grew += u32::from(a.writer.stats().growing);
+        for _ in 0..60 {
+            a.put(format!("new:{more}").as_bytes(), b"", 0).unwrap();
+            more += 1;
+        }
+    }
+    assert!(grew > 10, "the index never grew under the scan");
+    assert!((0..3000u32).all(|i| seen.contains_key(format!("stay:{i}").as_bytes())));
+}
+
+#[test]
+fn a_reader_on_another_thread_always_finds_a_key_that_is_overwritten() {
+    // One thread overwrites, makes the index grow and reuses memory; the other never misses nor sees a mix.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 32 * MIB));
+    a.put(b"steady", &[0; 200], 0).unwrap();
+    let (reader, mut other) = (a.reader.clone(), a.domain.join());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            let hash = reader.hash(b"steady");
+            let mut reads = 0u64;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                {
+                    let pin = other.pin();
+                    let record =
+                        reader.get(&pin, hash, b"steady").expect("a key that is never deleted");
+                    let value = record.value();
+                    assert!(value.iter().all(|&b| b == value[0]), "a mix of two versions");
+                }
+                other.quiescent();
+                reads += 1;
+            }
+            reads
+        });
+        a.me.quiescent();
+        for i in 0..60_000u32 {
+            a.put(b"steady", &[i as u8; 200], 0)
+                .or_else(|_| {
+                    std::thread::yield_now();
+                    a.turn();
+                    Ok::<(), WriteError>(())
+                })
+                .unwrap();
+            if i % 4 == 0 && i < 40_000 {
+                a.put(&i.to_le_bytes(), b"grow", 0).ok();
+            }
+            a.turn();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(reads.join().unwrap() > 0);
+    });
+}
+
+#[test]
+fn a_foreign_reader_copies_what_the_index_names() {
+    // Another process's way of reading, beside the writer's: small, large, absent, while it is overwritten.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 32 * MIB));
+    let foreign = crate::ForeignReader::open(&a.spec.path).unwrap();
+    let mut out = vec![1];
+    assert_eq!(foreign.get(b"absent", &mut out).unwrap(), None);
+    a.put(b"small", b"value", 9).unwrap();
+    a.put(b"large", &vec![5; 3_000_000], 0).unwrap();
+    assert_eq!((foreign.get(b"small", &mut out).unwrap(), &out[..]), (Some(9), &b"value"[..]));
+    assert_eq!((foreign.get(b"large", &mut out).unwrap(), out.len()), (Some(0), 3_000_000));
+    a.put(b"small", &[1; 600], 9).unwrap();
+    let stop = &std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(move || {
+            let mut found = 0u64;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                match foreign.get(b"small", &mut out) {
+                    Ok(expiry) => {
+                        assert_eq!(expiry, Some(9));
+                        assert!(out.iter().all(|&b| b == out[0]), "a mix of two versions");
+                        found += 1;
+                    }
+                    Err(error) => assert!(matches!(error, ArenaError::Busy { .. }), "{error}"),
+                }
+            }
+            found
+        });
+        for i in 0..20_000u32 {
+            a.put(b"small", &[i as u8; 600], 9).unwrap();
+            a.turn();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(reads.join().unwrap() > 0);
+    });
+}
+
+#[test]
+#[should_panic(expected = "another turn")]
+fn a_value_is_not_lent_out_in_a_later_turn() {
+    // A reply noted by reference must be copied before the shard announces.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    a.put(b"k", b"v", 0).unwrap();
+    let value = a.reader.get(&a.me.pin(), a.reader.hash(b"k"), b"k").unwrap().value_ref();
+    assert_eq!(a.reader.bytes(&a.me.pin(), value), b"v");
+    a.me.quiescent();
+    let _ = a.reader.bytes(&a.me.pin(), value);
+}
+
+#[test]
+fn a_reference_kept_over_its_segments_end_is_refused() {
+    // The record's segment dies and is retired: its reference leads nowhere any more.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    a.put(b"k", b"v", 0).unwrap();
+    let reference = a.reader.get(&a.me.pin(), a.reader.hash(b"k"), b"k").unwrap().reference();
+    assert!(a.reader.record(&a.me.pin(), reference).is_some());
+    for _ in 0..20 {
+        a.put(b"k", &[0; 60_000], 0).unwrap();
+        a.turn();
+    }
+    assert!(a.reader.record(&a.me.pin(), reference).is_none());
+}

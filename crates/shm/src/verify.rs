@@ -1,0 +1,157 @@
+//! Verifying an arena without changing it: what `nigh check` runs.
+//!
+//! 1. The file is opened and mapped read-only; every byte is copied out before it is believed.
+//! 2. Findings are bounded; the rest are counted.
+//! 3. While a writer is at work, findings may be false: what was checked had changed. The report says
+//!    whether anything was committed meanwhile.
+//!
+//! Any thread, any process.
+
+use crate::adopt::header_of;
+use crate::check::{Checker, Fault};
+use crate::error::ArenaError;
+use crate::index::{each_entry, split_state};
+use crate::layout::{entry_reference, entry_tag, header};
+use crate::region::{Mapping, io};
+use crate::words::Words;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::atomic::Ordering::Acquire;
+
+/// Findings that a report lists at most.
+const FINDINGS_MAX: usize = 100;
+
+/// What [`verify`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The tenant that the arena belongs to.
+    pub tenant: String,
+    /// Which partition of the tenant.
+    pub partition: u32,
+    /// Of how many.
+    pub partitions: u32,
+    /// Number of the last writer.
+    pub incarnation: u64,
+    /// Bytes of memory that it may use.
+    pub capacity_bytes: u64,
+    /// Length of the file, bytes; much of it may be holes.
+    pub file_bytes: u64,
+    /// Keys whose records are whole, expired ones included.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expires: u64,
+    /// Bytes of their records and runs.
+    pub live_bytes: u64,
+    /// Lines of the current index table.
+    pub index_lines: u64,
+    /// Whether the index was growing.
+    pub growing: bool,
+    /// Whether a commit of several keys is to be ended by the next writer.
+    pub unfinished_commit: bool,
+    /// Whether a writer changed the arena meanwhile: findings may be false then.
+    pub changed_meanwhile: bool,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// How much more is wrong.
+    pub more_findings: u64,
+}
+
+/// Something that contradicts the format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Where, in bytes from the start of the file.
+    pub offset: u64,
+    /// What.
+    pub what: String,
+}
+
+impl Report {
+    fn note(&mut self, fault: &Fault) {
+        if self.findings.len() >= FINDINGS_MAX {
+            self.more_findings += 1;
+            return;
+        }
+        let Fault { offset, what, expected, found } = fault;
+        let what = format!("{what} is {found}, expected {expected}");
+        self.findings.push(Finding { offset: *offset, what });
+    }
+}
+
+/// Checks every record that the index names: place, length, hash, key, run.
+///
+/// # Errors
+/// If the file can't be read, or its header makes no sense.
+pub fn verify(path: &Path) -> Result<Report, ArenaError> {
+    let info = header_of(path)?;
+    let failed =
+        |source| ArenaError::Io { path: path.to_path_buf(), doing: "opening the file", source };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let file_bytes = file.metadata().map_err(failed)?.len();
+    let usable = file_bytes.min(info.g.address_bytes) & !(info.g.slot_bytes() - 1);
+    let mut report = Report {
+        partition: info.partition,
+        partitions: info.partitions,
+        incarnation: info.incarnation,
+        capacity_bytes: info.g.capacity_bytes,
+        file_bytes,
+        tenant: info.tenant,
+        ..Report::default()
+    };
+    let least = info.g.slot_offset(info.g.first_slot);
+    if usable < least {
+        report.note(&Fault::new(0, "length of the file", format!("at least {least}"), file_bytes));
+        return Ok(report);
+    }
+    let len = usize::try_from(usable).map_err(|_| io(path, "mapping the file", Errno::NOMEM))?;
+    let mapping = Mapping::read_only(&file, len).map_err(|e| io(path, "mapping the file", e))?;
+    let words = mapping.words();
+    let before = words.load64(header::COMMITTED_LSN, Acquire);
+    let state = words.load64(header::INDEX_STATE, Acquire);
+    let mut checker = Checker::new(&words, &info.g, usable, info.seed);
+    check_index(&words, &mut checker, state, &mut report);
+    words.fence(Acquire);
+    report.changed_meanwhile = words.load64(header::COMMITTED_LSN, Acquire) != before
+        || words.load64(header::INDEX_STATE, Acquire) != state;
+    Ok(report)
+}
+
+fn check_index<W: Words>(words: &W, checker: &mut Checker<'_, W>, state: u64, report: &mut Report) {
+    let (epoch, word) = split_state(state);
+    report.growing = epoch & 1 == 1;
+    let mut tables = vec![(header::CURRENT, word)];
+    if report.growing {
+        tables.insert(0, (header::OLD, words.load32(header::OLD, Acquire)));
+    }
+    for (at, word) in tables {
+        let table = match checker.table(at, word) {
+            Ok(table) => table,
+            Err(fault) => {
+                report.note(&fault);
+                continue;
+            }
+        };
+        report.index_lines = table.lines;
+        each_entry(words, table, &mut |at, e| match checker.record(
+            at,
+            entry_reference(e),
+            Some(entry_tag(e)),
+        ) {
+            Ok(whole) => {
+                report.keys += 1;
+                report.expires += u64::from(whole.head.expiry_ms != 0);
+                let run = whole.run.map_or(0, |_| u64::from(whole.head.value_len));
+                report.live_bytes += whole.head.bytes() + run;
+            }
+            Err(fault) => report.note(&fault),
+        });
+    }
+    let intent = words.load32(header::INTENT, Acquire);
+    report.unfinished_commit = intent != 0;
+    if intent != 0
+        && let Err(fault) = checker.record(header::INTENT, intent, None)
+    {
+        report.note(&fault);
+    }
+}

@@ -1,0 +1,380 @@
+//! The only writer of an arena.
+//!
+//! ```text
+//! put: locate ── append record ── store tail ── store entry (Release) ── count the old record out
+//! ```
+//!
+//! 1. Until its entry is stored, a record is nobody's; a write that fails before that has changed
+//!    nothing that can be seen.
+//! 2. Each write moves a bounded number of lines while the index grows.
+//! 3. `&mut self` is the lock: one writer per arena, on one thread at a time.
+
+use crate::cleaner::Cleaner;
+use crate::error::WriteError;
+use crate::growth::{Prepared, Rebuilds};
+use crate::index::{Index, Table, split_state};
+use crate::layout::{
+    KEY_BYTES_MAX, SLOT_WORD_BYTES, TABLE_LINES_MIN, VALUE_BYTES_MAX, entry_reference, header,
+    inline_record_bytes, record as r, run_record_bytes,
+};
+use crate::reader::Reader;
+use crate::reclaim::Pin;
+use crate::record::{self, Head, RunName};
+use crate::region::Region;
+use crate::space::Space;
+use crate::words::{MappedWords, Words};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Lines of a new arena's table: 4 KiB, one page.
+pub(crate) const FIRST_TABLE_LINES: u64 = 64;
+const _: () = assert!(FIRST_TABLE_LINES >= TABLE_LINES_MIN);
+/// Lines that a write moves while the index grows. A table begins to grow at 80 % of its entries, into
+/// one that is at most half full then; so two lines a write end it long before the new one is due.
+const LINES_PER_WRITE: u32 = 2;
+
+/// The only writer of an arena.
+pub struct Writer {
+    pub(crate) region: Arc<Region>,
+    pub(crate) words: MappedWords,
+    pub(crate) space: Space,
+    pub(crate) index: Index,
+    pub(crate) prepared: Option<Prepared>,
+    pub(crate) seed: u32,
+    pub(crate) lsn: u64,
+    pub(crate) appended: u64,
+    pub(crate) expires: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) expire_line: u64,
+    /// Places promised to keys of a commit: line offset, entries. Kept to save allocations.
+    pub(crate) promised: std::collections::HashMap<u64, u32>,
+    pub(crate) cleaner: Cleaner,
+    pub(crate) rebuilds: Rebuilds,
+    pub(crate) not_sync: PhantomData<Cell<()>>,
+}
+
+/// What is to be appended.
+#[derive(Clone, Copy)]
+pub(crate) struct Append<'a> {
+    pub(crate) hash: u32,
+    pub(crate) key: &'a [u8],
+    pub(crate) parts: &'a [&'a [u8]],
+    pub(crate) expiry_ms: u64,
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    /// The value lies in this run already; its length.
+    pub(crate) run: Option<(RunName, u32)>,
+    pub(crate) urgent: bool,
+}
+
+impl<'a> Append<'a> {
+    pub(crate) fn string(
+        hash: u32,
+        key: &'a [u8],
+        parts: &'a [&'a [u8]],
+        expiry_ms: u64,
+    ) -> Append<'a> {
+        let kind = r::KIND_STRING;
+        Append { hash, key, parts, expiry_ms, kind, flags: 0, run: None, urgent: false }
+    }
+}
+
+impl Writer {
+    pub(crate) fn assemble(region: Arc<Region>, space: Space, index: Index, seed: u32) -> Writer {
+        Writer {
+            words: region.words(),
+            region,
+            space,
+            index,
+            prepared: None,
+            seed,
+            lsn: 0,
+            appended: 0,
+            expires: 0,
+            incarnation: 1,
+            expire_line: 0,
+            promised: std::collections::HashMap::new(),
+            cleaner: Cleaner::default(),
+            rebuilds: Rebuilds::default(),
+            not_sync: PhantomData,
+        }
+    }
+
+    /// A reader of this arena, for any thread.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader::new(&self.region, self.seed)
+    }
+
+    /// The arena's mapping.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Hash of a key in this arena.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u32 {
+        crate::hash::hash(self.seed, key)
+    }
+
+    /// Sets a key to the concatenation of `parts`, with an expiry in Unix milliseconds (0: none).
+    ///
+    /// # Errors
+    /// If the key or value is too long, memory is short or the index has no place. Nothing has changed then.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    #[inline]
+    pub fn put(
+        &mut self,
+        pin: &Pin<'_>,
+        hash: u32,
+        key: &[u8],
+        parts: &[&[u8]],
+        expiry_ms: u64,
+    ) -> Result<(), WriteError> {
+        self.check_pin(pin);
+        self.replace(&Append::string(hash, key, parts, expiry_ms)).map_err(|e| self.refused(e))?;
+        self.pay_if_due();
+        Ok(())
+    }
+
+    /// Behind each write: nothing that it has located is needed any more.
+    #[inline]
+    pub(crate) fn pay_if_due(&mut self) {
+        if self.appended >= self.cleaner.due {
+            self.pay();
+        }
+    }
+
+    /// Appends a record and publishes it in place of the key's.
+    fn replace(&mut self, a: &Append<'_>) -> Result<(), WriteError> {
+        self.advance_growth(LINES_PER_WRITE);
+        let mut at = self.index.locate(&self.words, a.hash, a.key);
+        if at.found.is_none() && self.make_room(a.hash, at.room.is_some())? {
+            at = self.index.locate(&self.words, a.hash, a.key);
+        }
+        let (offset, head) = self.append(a)?;
+        let reference = record::reference_of(offset);
+        match (at.found, at.room) {
+            (Some(place), _) => {
+                let old_at = u64::from(place.reference) * r::UNIT;
+                let old = Head::load(&self.words, old_at);
+                self.index.replace(&self.words, &place, a.hash, reference);
+                self.space.charge(offset, &head);
+                self.expires -= u64::from(old.expiry_ms != 0);
+                self.space.discharge(old_at, &old);
+            }
+            (None, Some(room)) => {
+                self.index.insert(&self.words, room, a.hash, reference);
+                self.space.charge(offset, &head);
+            }
+            (None, None) => unreachable!("make_room found room or failed"),
+        }
+        self.expires += u64::from(head.expiry_ms != 0);
+        self.words.store64(header::COMMITTED_LSN, head.lsn, Release);
+        Ok(())
+    }
+
+    /// Gives a key another expiry (0: none). Its value is not copied if it lies in a run. Works when
+    /// the arena is full, as long as the reserve lasts.
+    ///
+    /// # Errors
+    /// If memory is short. Nothing has changed then.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn set_expiry(
+        &mut self,
+        pin: &Pin<'_>,
+        hash: u32,
+        key: &[u8],
+        expiry_ms: u64,
+    ) -> Result<bool, WriteError> {
+        self.check_pin(pin);
+        let Some(place) = self.index.locate(&self.words, hash, key).found else { return Ok(false) };
+        let from = u64::from(place.reference) * r::UNIT;
+        let head = Head::load(&self.words, from);
+        let (value, run) = self.value_of(from, &head);
+        let parts = [value];
+        let append = Append::string(hash, key, &parts, expiry_ms);
+        self.replace(&Append { run, urgent: true, ..append }).map_err(|e| self.refused(e))?;
+        self.pay_if_due();
+        Ok(true)
+    }
+
+    /// A record's inline value, or the run that holds it.
+    pub(crate) fn value_of<'p>(
+        &self,
+        offset: u64,
+        head: &Head,
+    ) -> (&'p [u8], Option<(RunName, u32)>) {
+        if head.has_run() {
+            return (&[], Some((RunName::load(&self.words, offset, head), head.value_len)));
+        }
+        // SAFETY: the record is published or staged, and no slot is reused while this writer is in one
+        // of its calls with a pin of the domain; the slice doesn't leave that call.
+        let value = unsafe { self.words.bytes(offset + head.value_at(), head.value_len as usize) };
+        (value, None)
+    }
+
+    /// Deletes a key; false if there is none. Never fails for lack of memory.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn delete(&mut self, pin: &Pin<'_>, hash: u32, key: &[u8]) -> bool {
+        self.check_pin(pin);
+        self.advance_growth(LINES_PER_WRITE);
+        self.remove(hash, key)
+    }
+
+    pub(crate) fn remove(&mut self, hash: u32, key: &[u8]) -> bool {
+        let Some(place) = self.index.locate(&self.words, hash, key).found else { return false };
+        let at = u64::from(place.reference) * r::UNIT;
+        let head = Head::load(&self.words, at);
+        self.index.remove(&self.words, &place);
+        self.expires -= u64::from(head.expiry_ms != 0);
+        self.space.discharge(at, &head);
+        true
+    }
+
+    /// Deletes every key at once. Works when the arena is full.
+    pub fn clear(&mut self) {
+        match self.space.take_run(FIRST_TABLE_LINES * 64, true) {
+            Ok(slot) => self.clear_into(Table::new(
+                slot,
+                FIRST_TABLE_LINES,
+                self.space.geometry().slot_shift,
+            )),
+            Err(_) => self.clear_one_by_one(),
+        }
+        self.store_counters();
+    }
+
+    pub(crate) fn clear_into(&mut self, table: Table) {
+        let emptied = self.index.clear(&self.words, table);
+        for table in emptied.into_iter().flatten() {
+            self.space.retire_table(table.slot, table.bytes());
+        }
+        self.expires = 0;
+        self.expire_line = 0;
+        self.space.clear();
+    }
+
+    /// When not even a page can be had: as many deletions.
+    fn clear_one_by_one(&mut self) {
+        let (words, mut all) = (self.words, Vec::new());
+        self.index.each(&words, &mut |_, e| all.push(entry_reference(e)));
+        for reference in all {
+            let at = u64::from(reference) * r::UNIT;
+            let head = Head::load(&words, at);
+            // SAFETY: a published record of this arena; nothing is reclaimed before this call ends.
+            let key = unsafe { words.bytes(at + r::KEY, head.key_len.into()) };
+            self.remove(head.hash, key);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn check_pin(&self, pin: &Pin<'_>) {
+        assert!(pin.is_of(self.region.domain()), "a pin of another domain than the arena's");
+    }
+
+    /// Writes a record at the head, and its value to a run if it is long. Nobody knows of it yet.
+    #[inline]
+    pub(crate) fn append(&mut self, a: &Append<'_>) -> Result<(u64, Head), WriteError> {
+        let inline_len: usize = a.parts.iter().map(|part| part.len()).sum();
+        let value_len = a.run.map_or(inline_len, |(_, len)| len as usize);
+        let key_len =
+            u16::try_from(a.key.len()).map_err(|_| WriteError::KeyTooLong { len: a.key.len() })?;
+        if value_len > VALUE_BYTES_MAX {
+            return Err(WriteError::ValueTooLong { len: value_len });
+        }
+        let inline = inline_record_bytes(a.key.len(), value_len);
+        let mut head = Head {
+            units: 0,
+            value_len: u32::try_from(value_len).expect("at most 512 MiB"),
+            lsn: self.lsn + 1,
+            expiry_ms: a.expiry_ms,
+            hash: a.hash,
+            key_len,
+            kind: a.kind,
+            flags: a.flags,
+        };
+        let wants_run = self.space.geometry().wants_run(inline, value_len as u64);
+        let offset = if a.run.is_none() && !wants_run {
+            head.units = record::units(inline);
+            let offset = self.space.reserve(inline, a.urgent)?;
+            record::write(&self.words, offset, &head, a.key, a.parts);
+            offset
+        } else {
+            self.append_with_run(a, &mut head)?
+        };
+        self.space.store_tail();
+        self.lsn += 1;
+        self.appended += head.bytes();
+        Ok((offset, head))
+    }
+
+    #[cold]
+    fn append_with_run(&mut self, a: &Append<'_>, head: &mut Head) -> Result<u64, WriteError> {
+        let bytes = run_record_bytes(a.key.len());
+        head.units = record::units(bytes);
+        head.flags |= r::FLAG_RUN;
+        let offset = self.space.reserve(bytes, a.urgent)?;
+        let name = match a.run {
+            Some((name, _)) => name,
+            None => match self.fill_run(a.parts, head.value_len, a.urgent) {
+                Ok(name) => name,
+                Err(error) => {
+                    self.space.unreserve(offset);
+                    return Err(error);
+                }
+            },
+        };
+        record::write(&self.words, offset, head, a.key, &[&name.to_bytes()]);
+        Ok(offset)
+    }
+
+    fn fill_run(&mut self, parts: &[&[u8]], len: u32, urgent: bool) -> Result<RunName, WriteError> {
+        let slot = self.space.take_run(len.into(), urgent)?;
+        let mut at = self.space.geometry().slot_offset(slot);
+        for part in parts {
+            self.words.copy_in(at, part);
+            at += part.len() as u64;
+        }
+        self.appended += u64::from(len);
+        Ok(self.space.name_run(slot, len.into()))
+    }
+
+    /// Number of keys, expired ones included.
+    #[must_use]
+    #[inline]
+    pub fn keys(&self) -> u64 {
+        self.index.live()
+    }
+
+    /// Number of keys with an expiry.
+    #[must_use]
+    #[inline]
+    pub fn expires(&self) -> u64 {
+        self.expires
+    }
+
+    /// The index's epoch: changes with each change of its tables.
+    #[must_use]
+    pub fn index_epoch(&self) -> u32 {
+        split_state(self.words.load64(header::INDEX_STATE, Relaxed)).0
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.store_counters();
+    }
+}
+
+const _: () = assert!(SLOT_WORD_BYTES == 4 && KEY_BYTES_MAX == u16::MAX as usize);

@@ -1,0 +1,247 @@
+//! Two shards against one, on work that no load generator shares: pipelines of GETs on one store and a view
+//! of it, and of SETs on two stores, beside two copies of a plain loop that shares nothing.
+//!
+//! ```text
+//! A  one thread on the first core        ── rounds of ROUND, A B A B ... ──> work per second, B / A
+//! B  the same on both cores at once
+//! ```
+//!
+//! The plain loop says what two cores of this machine are worth; the ratio of the ratios is what sharing
+//! costs. Run: `cargo bench -p nigh-store --bench scaling`.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its table")]
+
+use core_affinity::CoreId;
+use nigh_shm::{Domain, Participant, Reader, Record};
+use nigh_store::{Op, Reply, Store, StoreOptions, Turn, Views};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// Keys of each store: far more than caches hold.
+const KEYS: u64 = 1_000_000;
+/// Bytes of a value.
+const VALUE: [u8; 100] = [b'v'; 100];
+/// Commands whose misses overlap, as in the server.
+const WINDOW: usize = 64;
+/// Length of a round.
+const ROUND: Duration = Duration::from_millis(400);
+/// Pairs of rounds of each kind of work.
+const PAIRS: usize = 15;
+
+/// Counts what it is told, and keeps the last bytes, so that nothing is optimized away.
+#[derive(Default)]
+struct Sink(Vec<u8>);
+
+impl Reply for Sink {
+    fn ok(&mut self) {
+        self.0.clear();
+    }
+    fn simple(&mut self, _: &str) {}
+    fn error(&mut self, text: &str) {
+        panic!("{text}");
+    }
+    fn int(&mut self, _: i64) {}
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0.clear();
+        self.0.extend_from_slice(bytes);
+    }
+    fn value(&mut self, _: &Reader, record: Record<'_>) {
+        self.bulk(record.value());
+    }
+    fn null(&mut self) {
+        panic!("every key is there");
+    }
+    fn null_array(&mut self) {}
+    fn array(&mut self, _: usize) {}
+    fn map(&mut self, _: usize) {}
+    fn set(&mut self, _: usize) {}
+    fn double(&mut self, _: f64) {}
+    fn boolean(&mut self, _: bool) {}
+}
+
+/// Keys as the server's bench names them: 16 bytes.
+fn key(number: u64) -> [u8; 16] {
+    let mut key = *b"key:000000000000";
+    let (mut rest, mut at) = (number, 15);
+    while rest > 0 {
+        key[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        at -= 1;
+    }
+    key
+}
+
+/// xorshift64: one state per thread.
+fn next(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    *random
+}
+
+/// One thread's work, in windows.
+trait Work: Send {
+    /// Before and after a round: nobody waits for who doesn't work.
+    fn begin(&mut self) {}
+    fn end(&mut self) {}
+    fn window(&mut self, random: &mut u64);
+}
+
+/// Commands of one kind on a store, a turn a window.
+struct Shard {
+    store: Store,
+    participant: Participant,
+    op: Op,
+    sink: Sink,
+}
+
+impl Work for Shard {
+    fn begin(&mut self) {
+        self.participant.online();
+    }
+
+    fn end(&mut self) {
+        self.participant.offline();
+    }
+
+    fn window(&mut self, random: &mut u64) {
+        {
+            let pin = self.participant.pin();
+            let turn = Turn { now_ms: 1, pin: &pin, random: 1 };
+            let keys: [[u8; 16]; WINDOW] = std::array::from_fn(|_| key(next(random) % KEYS));
+            let hashes = keys.map(|key| self.store.hash(&key));
+            hashes.iter().for_each(|hash| self.store.prefetch_line(*hash));
+            hashes.iter().for_each(|hash| self.store.prefetch_record(*hash));
+            for (key, hash) in keys.iter().zip(hashes) {
+                let args: [&[u8]; 3] = [b"", key, &VALUE];
+                let args = if self.op == Op::Get { &args[..2] } else { &args[..] };
+                self.store.apply_hashed(self.op, args, hash, &turn, &mut self.sink);
+            }
+            self.store.maintain(&turn);
+        }
+        self.participant.quiescent();
+    }
+}
+
+/// Reads of an array as large as the store's data: what the cores and their memory give.
+struct Plain(Vec<u64>);
+
+impl Work for Plain {
+    fn window(&mut self, random: &mut u64) {
+        let words = self.0.len() as u64;
+        let at: [usize; WINDOW] =
+            std::array::from_fn(|_| usize::try_from(next(random) % words).unwrap_or(0));
+        let sum = at.iter().fold(0u64, |sum, &at| sum.wrapping_add(self.0[at]));
+        std::hint::black_box(sum);
+    }
+}
+
+/// Commands per second of these threads together, in one round.
+fn round(works: &mut [Box<dyn Work>], cores: &[CoreId]) -> f64 {
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(works.len() + 1));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = works
+            .iter_mut()
+            .zip(cores)
+            .map(|(work, core)| {
+                let (stop, start) = (&stop, &start);
+                scope.spawn(move || {
+                    core_affinity::set_for_current(*core);
+                    let mut random = 0x9E37_79B9_7F4A_7C15 ^ (core.id as u64 + 1);
+                    work.begin();
+                    start.wait();
+                    let begun = Instant::now();
+                    let mut windows = 0u32;
+                    while !stop.load(Ordering::Relaxed) {
+                        work.window(&mut random);
+                        windows += 1;
+                    }
+                    let seconds = begun.elapsed().as_secs_f64();
+                    work.end();
+                    f64::from(windows) * WINDOW as f64 / seconds
+                })
+            })
+            .collect();
+        start.wait();
+        std::thread::sleep(ROUND);
+        stop.store(true, Ordering::Relaxed);
+        threads.into_iter().map(|thread| thread.join().expect("it works")).sum()
+    })
+}
+
+fn filled(dir: &std::path::Path, domain: &Arc<Domain>) -> Store {
+    let options = StoreOptions::new(dir, 1 << 30);
+    let (mut store, _) = Store::open(&options, domain).expect("a store");
+    let mut participant = domain.join();
+    let mut sink = Sink::default();
+    for number in 0..KEYS {
+        {
+            let pin = participant.pin();
+            let turn = Turn { now_ms: 1, pin: &pin, random: 1 };
+            store.apply(Op::Set, &[b"", &key(number), &VALUE], &turn, &mut sink);
+            store.maintain(&turn);
+        }
+        participant.quiescent();
+    }
+    store
+}
+
+/// The stores leave nothing behind.
+struct Folders(Vec<tempfile::TempDir>);
+
+impl Folders {
+    fn add(&mut self) -> std::path::PathBuf {
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let path = dir.path().to_owned();
+        self.0.push(dir);
+        path
+    }
+}
+
+/// Runs A B A B ..., prints and returns the median ratio with its quartiles.
+fn compare(name: &str, cores: &[CoreId], mut works: Vec<Box<dyn Work>>) -> f64 {
+    round(&mut works, cores); // warm
+    let mut ratios = Vec::new();
+    let mut rates = Vec::new();
+    for _ in 0..PAIRS {
+        let one = round(&mut works[..1], cores);
+        let two = round(&mut works, cores);
+        rates.push((one, two));
+        ratios.push(two / one);
+    }
+    ratios.sort_by(f64::total_cmp);
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (one, two) = rates[PAIRS / 2];
+    let (low, median, high) = (ratios[PAIRS / 4], ratios[PAIRS / 2], ratios[PAIRS * 3 / 4]);
+    println!(
+        "{name:<34} {:>7.2} M/s one, {:>7.2} M/s two   {median:.2} x ({low:.2}-{high:.2})",
+        one / 1e6,
+        two / 1e6
+    );
+    median
+}
+
+fn main() {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if cores.len() < 2 {
+        println!("scaling: one core only, nothing to compare");
+        return;
+    }
+    let (cores, mut folders) = (&cores[..2], Folders(Vec::new()));
+    let domain = Domain::new(8);
+    let plain = || Box::new(Plain((0..KEYS * 20).collect())) as Box<dyn Work>;
+    let shard = |store, op| {
+        let mut participant = domain.join();
+        participant.offline();
+        Box::new(Shard { store, participant, op, sink: Sink::default() }) as Box<dyn Work>
+    };
+    let base = compare("plain loop, random reads", cores, vec![plain(), plain()]);
+    let owner = filled(&folders.add(), &domain);
+    let views: Views = owner.views();
+    let reads = vec![shard(owner, Op::Get), shard(Store::view(views), Op::Get)];
+    let reads = compare("GET, owner and view of one store", cores, reads);
+    let writes = (0..2).map(|_| shard(filled(&folders.add(), &domain), Op::Set)).collect();
+    let writes = compare("SET, a store each", cores, writes);
+    println!("of the plain loop's: GET {:.2}, SET {:.2}", reads / base, writes / base);
+}

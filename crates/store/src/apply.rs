@@ -1,0 +1,246 @@
+//! From an [`Op`] to the code that does it.
+//!
+//! GET and plain SET are decided first and inlined into the caller: one hash, one probe, no
+//! allocation. Everything else is one jump away.
+//!
+//! Thread: the shard that owns the store.
+
+mod expiry;
+mod keys;
+mod memory;
+mod numbers;
+mod object;
+mod ranges;
+mod scan;
+mod set;
+mod strings;
+
+use nigh_shm::WriteError;
+
+use crate::command::Op;
+use crate::error::write_error_text;
+use crate::eviction::Refused;
+use crate::reply::Reply;
+use crate::store::{Store, Turn};
+
+/// Keys whose index lines and records a command of many keys asks for ahead of using them: enough
+/// to overlap cache misses, few enough to be still cached when their turn comes.
+const AHEAD: usize = 16;
+
+/// Why a command gives an error reply. It has changed nothing then, and answered nothing yet.
+pub(crate) enum Refusal {
+    /// A fixed text.
+    Text(&'static str),
+    /// A text with a part of the command in it.
+    Owned(String),
+    /// The arena refused.
+    Write(WriteError),
+}
+
+impl From<&'static str> for Refusal {
+    fn from(text: &'static str) -> Refusal {
+        Refusal::Text(text)
+    }
+}
+
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Refusal {
+        Refusal::Write(error)
+    }
+}
+
+impl Refused for Refusal {
+    fn is_oom(&self) -> bool {
+        matches!(self, Refusal::Write(WriteError::Oom))
+    }
+
+    fn try_again(self) -> Refusal {
+        match self {
+            Refusal::Write(error) => Refusal::Write(error.try_again()),
+            other => other,
+        }
+    }
+}
+
+/// What a command's function returns: its reply is written, or there is a reason why not.
+type Outcome = Result<(), Refusal>;
+
+/// What a command is applied to: its arguments, with the hash of its first key.
+#[derive(Clone, Copy)]
+struct Call<'a, 't, 'p> {
+    op: Op,
+    args: &'a [&'a [u8]],
+    hash: u32,
+    turn: &'t Turn<'p>,
+}
+
+impl<'a> Call<'a, '_, '_> {
+    /// The argument at `at`; the command table has checked that there are as many.
+    fn arg(&self, at: usize) -> &'a [u8] {
+        self.args[at]
+    }
+
+    /// The first key.
+    fn key(&self) -> &'a [u8] {
+        self.args[1]
+    }
+}
+
+impl Store {
+    /// Applies a command and answers it. `args[0]` is the command's name.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer arguments than the command's arity; the command table checks that.
+    #[inline]
+    pub fn apply<R: Reply>(&mut self, op: Op, args: &[&[u8]], turn: &Turn<'_>, out: &mut R) {
+        let hash = match op.first_key() {
+            0 => 0,
+            at => args.get(at).map_or(0, |key| self.reader.hash(key)),
+        };
+        self.apply_hashed(op, args, hash, turn, out);
+    }
+
+    /// [`Store::apply`] with the hash of the first key, as [`Store::hash`] gives it; 0 if the
+    /// command has none.
+    ///
+    /// # Panics
+    ///
+    /// As [`Store::apply`].
+    #[inline]
+    pub fn apply_hashed<R: Reply>(
+        &mut self,
+        op: Op,
+        args: &[&[u8]],
+        hash: u32,
+        turn: &Turn<'_>,
+        out: &mut R,
+    ) {
+        match (op, args) {
+            (Op::Get, [_, key, ..]) => match self.read(hash, key, turn) {
+                Some(record) => out.value(&self.reader, record),
+                None => out.null(),
+            },
+            (Op::Set, [_, key, value]) => match self.set_plainly(hash, key, value, turn) {
+                Ok(()) => out.ok(),
+                Err(error) => {
+                    self.counters.busy |= error == WriteError::Busy;
+                    out.error(write_error_text(&error));
+                }
+            },
+            _ => self.apply_other(Call { op, args, hash, turn }, out),
+        }
+    }
+
+    #[inline]
+    fn set_plainly(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        value: &[u8],
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        if !self.evicts() {
+            return self.put(hash, key, &[value], 0, turn);
+        }
+        self.with_room(key.len() + value.len(), turn, |store| {
+            store.put(hash, key, &[value], 0, turn)
+        })
+    }
+
+    #[inline(never)]
+    fn apply_other<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) {
+        let outcome = if self.evicts() && call.op.takes_memory() {
+            // One that fails has changed and answered nothing, so it can be done again.
+            self.with_room(self.bytes_of(call), call.turn, |store| store.apply_op(call, out))
+        } else {
+            self.apply_op(call, out)
+        };
+        match outcome {
+            Ok(()) => {}
+            Err(Refusal::Text(text)) => out.error(text),
+            Err(Refusal::Owned(text)) => out.error(&text),
+            Err(Refusal::Write(error)) => {
+                self.counters.busy |= error == WriteError::Busy;
+                out.error(write_error_text(&error));
+            }
+        }
+    }
+
+    /// About how many bytes a write takes: those of its arguments, and of the value that it may copy.
+    fn bytes_of(&self, call: Call<'_, '_, '_>) -> usize {
+        let copied = match call.op {
+            Op::Append | Op::SetRange | Op::Copy => {
+                let record = self.look(call.hash, call.key(), call.turn);
+                record.map_or(0, |record| record.value_len() as usize)
+            }
+            _ => 0,
+        };
+        call.args.iter().map(|arg| arg.len()).sum::<usize>() + copied
+    }
+
+    fn apply_op<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        match call.op {
+            Op::Get => unreachable!("GET without a key passed the command table"),
+            Op::Set => self.set(call, out),
+            Op::SetNx => self.set_nx(call, out),
+            Op::SetEx | Op::PSetEx => self.set_ex(call, out),
+            Op::GetSet => self.get_set(call, out),
+            Op::GetDel => self.get_del(call, out),
+            Op::GetEx => self.get_ex(call, out),
+            Op::MGet => self.mget(call, out),
+            Op::MSet | Op::MSetNx => self.mset(call, out),
+            Op::Append => self.append(call, out),
+            Op::StrLen => self.strlen(call, out),
+            Op::GetRange | Op::SubStr => self.get_range(call, out),
+            Op::SetRange => self.set_range(call, out),
+            Op::Incr | Op::Decr | Op::IncrBy | Op::DecrBy => self.increment(call, out),
+            Op::IncrByFloat => self.increment_float(call, out),
+            Op::Del | Op::Unlink => self.del(call, out),
+            Op::Exists | Op::Touch => self.exists(call, out),
+            Op::Type => self.type_of(call, out),
+            Op::Rename | Op::RenameNx => self.rename(call, out),
+            Op::Copy => self.copy(call, out),
+            Op::RandomKey => self.random_key(call, out),
+            Op::Keys => self.keys_matching(call, out),
+            Op::Scan => self.scan(call, out),
+            Op::Expire | Op::PExpire | Op::ExpireAt | Op::PExpireAt => self.expire(call, out),
+            Op::Ttl | Op::PTtl | Op::ExpireTime | Op::PExpireTime => self.ttl(call, out),
+            Op::Persist => self.persist(call, out),
+            Op::Object => self.object(call, out),
+            Op::MemoryUsage => self.memory_usage(call, out),
+            Op::DbSize => {
+                out.int(i64::try_from(self.keys()).unwrap_or(i64::MAX));
+                Ok(())
+            }
+            Op::FlushDb | Op::FlushAll => self.flush_all(call, out),
+        }
+    }
+
+    /// Hashes of up to [`AHEAD`] of the call's keys, with their lines and records on the way into
+    /// the cache. The hash of a lone key is known.
+    fn hashes<'a>(
+        &self,
+        call: Call<'_, '_, '_>,
+        keys: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> [u32; AHEAD] {
+        if call.args.len() == 2 {
+            return [call.hash; AHEAD];
+        }
+        let mut hashes = [0; AHEAD];
+        let count = keys.len();
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.reader.hash(key);
+            self.reader.prefetch_line(*hash);
+        }
+        for hash in &hashes[..count] {
+            self.reader.prefetch_record(*hash);
+        }
+        hashes
+    }
+}
+
+/// A length as the integer of a reply.
+fn length(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("lengths in memory fit")
+}

@@ -1,0 +1,133 @@
+//! EXPIRE and its kin, TTL and its kin, PERSIST.
+//!
+//! Thread: the shard that owns the store.
+
+use super::{Call, Outcome, Refusal};
+use crate::args::{echo, integer, is_option};
+use crate::command::Op;
+use crate::error::NOT_AN_INTEGER;
+use crate::reply::Reply;
+use crate::store::Store;
+
+const NX_AND_OTHERS: &str = "ERR NX and XX, GT or LT options at the same time are not compatible";
+const GT_AND_LT: &str = "ERR GT and LT options at the same time are not compatible";
+
+/// Answer for an expiry that isn't positive or overflows.
+pub(super) fn invalid_expire_time(op: Op) -> Refusal {
+    Refusal::Owned(format!("ERR invalid expire time in '{}' command", op.name()))
+}
+
+/// When a new expiry is taken.
+#[derive(Default)]
+struct Condition {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+}
+
+impl Condition {
+    fn parse(args: &[&[u8]]) -> Result<Condition, Refusal> {
+        let mut condition = Condition::default();
+        for arg in args {
+            let names = [
+                ("NX", &mut condition.nx),
+                ("XX", &mut condition.xx),
+                ("GT", &mut condition.gt),
+                ("LT", &mut condition.lt),
+            ];
+            match names.into_iter().find(|(name, _)| is_option(arg, name)) {
+                Some((_, flag)) => *flag = true,
+                None => {
+                    let text = format!("ERR Unsupported option {}", echo(trimmed(arg), usize::MAX));
+                    return Err(Refusal::Owned(text));
+                }
+            }
+        }
+        let Condition { nx, xx, gt, lt } = condition;
+        if nx && (xx || gt || lt) {
+            return Err(NX_AND_OTHERS.into());
+        }
+        if gt && lt {
+            return Err(GT_AND_LT.into());
+        }
+        Ok(condition)
+    }
+
+    /// `current` is `None` for a key that lives forever, `new` may lie before the epoch.
+    fn holds(&self, current: Option<i64>, new: i64) -> bool {
+        !(self.nx && current.is_some()
+            || self.xx && current.is_none()
+            || self.gt && current.is_none_or(|current| new <= current)
+            || self.lt && current.is_some_and(|current| new >= current))
+    }
+}
+
+/// Without the line breaks at its end, which Redis cuts off an error.
+fn trimmed(mut arg: &[u8]) -> &[u8] {
+    while let [rest @ .., b'\r' | b'\n'] = arg {
+        arg = rest;
+    }
+    arg
+}
+
+impl Store {
+    pub(super) fn expire<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let condition = Condition::parse(&call.args[3..])?;
+        let amount = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
+        let seconds = matches!(call.op, Op::Expire | Op::ExpireAt);
+        let relative = matches!(call.op, Op::Expire | Op::PExpire);
+        let now = i64::try_from(call.turn.now_ms).unwrap_or(i64::MAX);
+        let when = if seconds { amount.checked_mul(1000) } else { Some(amount) }
+            .and_then(|when| if relative { when.checked_add(now) } else { Some(when) })
+            .ok_or_else(|| invalid_expire_time(call.op))?;
+        let Some(record) = self.find(call.hash, call.key(), call.turn) else {
+            out.int(0);
+            return Ok(());
+        };
+        let current = i64::try_from(record.expiry_ms()).unwrap_or(i64::MAX);
+        if !condition.holds((current != 0).then_some(current), when) {
+            out.int(0);
+            return Ok(());
+        }
+        match u64::try_from(when) {
+            Ok(when) if when > call.turn.now_ms => self.set_expiry(record, when, call.turn)?,
+            _ => self.remove(call.hash, call.key(), call.turn),
+        }
+        out.int(1);
+        Ok(())
+    }
+
+    pub(super) fn ttl<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let Some(record) = self.peek(call.hash, call.key(), call.turn) else {
+            out.int(-2);
+            return Ok(());
+        };
+        if record.expiry_ms() == 0 {
+            out.int(-1);
+            return Ok(());
+        }
+        let base = match call.op {
+            Op::Ttl | Op::PTtl => call.turn.now_ms,
+            _ => 0,
+        };
+        let milliseconds = record.expiry_ms().saturating_sub(base);
+        let shown = match call.op {
+            Op::Ttl | Op::ExpireTime => milliseconds.saturating_add(500) / 1000,
+            _ => milliseconds,
+        };
+        out.int(i64::try_from(shown).unwrap_or(i64::MAX));
+        Ok(())
+    }
+
+    pub(super) fn persist<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        match self.find(call.hash, call.key(), call.turn) {
+            Some(record) if record.expiry_ms() != 0 => {
+                self.set_expiry(record, 0, call.turn)?;
+                out.int(1);
+            }
+            _ => out.int(0),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! DEL, UNLINK, EXISTS, TOUCH, TYPE, RENAME, RENAMENX, COPY, FLUSHDB, FLUSHALL.
+//!
+//! Thread: the shard that owns the store.
+
+use smallvec::SmallVec;
+
+use super::{AHEAD, Call, Outcome, Refusal, length};
+use crate::args::{integer, is_option};
+use crate::command::Op;
+use crate::error::{NO_SUCH_KEY, NOT_AN_INTEGER, SYNTAX};
+use crate::reply::Reply;
+use crate::store::Store;
+use crate::writes::{Change, Changes};
+
+const SAME_OBJECT: &str = "ERR source and destination objects are the same";
+const DB_INDEX: &str = "ERR DB index is out of range";
+const NO_INT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
+
+impl Store {
+    pub(super) fn del<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let keys = &call.args[1..];
+        let mut found: SmallVec<[(u32, &[u8]); AHEAD]> = SmallVec::new();
+        for chunk in keys.chunks(AHEAD) {
+            let hashes = self.hashes(call, chunk.iter().copied());
+            for (key, hash) in chunk.iter().zip(hashes) {
+                if self.find(hash, key, call.turn).is_some() {
+                    found.push((hash, key));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        if self.in_transaction() {
+            for &(hash, key) in &found {
+                self.remove(hash, key, call.turn);
+            }
+        } else {
+            self.delete_all(&found, call.turn);
+            for (_, key) in &found {
+                self.watches.touch(key);
+            }
+        }
+        out.int(length(found.len()));
+        Ok(())
+    }
+
+    pub(super) fn exists<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let mut count = 0;
+        for chunk in call.args[1..].chunks(AHEAD) {
+            let hashes = self.hashes(call, chunk.iter().copied());
+            for (key, hash) in chunk.iter().zip(hashes) {
+                let record = if call.op == Op::Touch {
+                    self.read(hash, key, call.turn)
+                } else {
+                    self.peek(hash, key, call.turn)
+                };
+                count += i64::from(record.is_some());
+            }
+        }
+        out.int(count);
+        Ok(())
+    }
+
+    pub(super) fn type_of<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let record = self.peek(call.hash, call.key(), call.turn);
+        out.simple(if record.is_some() { "string" } else { "none" });
+        Ok(())
+    }
+
+    pub(super) fn rename<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let (from, to, turn) = (call.key(), call.arg(2), call.turn);
+        let only_new = call.op == Op::RenameNx;
+        let record = self.find(call.hash, from, turn).ok_or(NO_SUCH_KEY)?;
+        let hash = self.reader.hash(to);
+        if from == to || (only_new && self.find(hash, to, turn).is_some()) {
+            if only_new {
+                out.int(0);
+            } else {
+                out.ok();
+            }
+            return Ok(());
+        }
+        let reference = record.reference();
+        let moved = self.data.stage_moved_run(turn.pin, reference, hash, to, record.expiry_ms())?;
+        let mut changes = Changes::new();
+        changes.push(Change { hash, key: to, record: Some(moved) });
+        changes.push(Change { hash: call.hash, key: from, record: None });
+        self.finish(Ok(()), &changes, turn)?;
+        if only_new {
+            out.int(1);
+        } else {
+            out.ok();
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let (from, to, turn) = (call.key(), call.arg(2), call.turn);
+        let replace = parse_copy_options(&call.args[3..])?;
+        if from == to {
+            return Err(SAME_OBJECT.into());
+        }
+        let Some(record) = self.read(call.hash, from, turn) else {
+            out.int(0);
+            return Ok(());
+        };
+        let hash = self.reader.hash(to);
+        if self.find(hash, to, turn).is_some() && !replace {
+            out.int(0);
+            return Ok(());
+        }
+        self.put(hash, to, &[record.value()], record.expiry_ms(), turn)?;
+        out.int(1);
+        Ok(())
+    }
+
+    pub(super) fn flush_all<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        match call.args {
+            [_] => {}
+            [_, how] if is_option(how, "SYNC") || is_option(how, "ASYNC") => {}
+            _ => return Err(SYNTAX.into()),
+        }
+        self.flush(call.turn);
+        out.ok();
+        Ok(())
+    }
+}
+
+/// COPY's REPLACE. There is one database, so `DB 0` says nothing new.
+fn parse_copy_options(args: &[&[u8]]) -> Result<bool, Refusal> {
+    let mut replace = false;
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        if is_option(arg, "REPLACE") {
+            replace = true;
+        } else if is_option(arg, "DB") {
+            let index = integer(rest.next().ok_or(SYNTAX)?).ok_or(NOT_AN_INTEGER)?;
+            match i32::try_from(index) {
+                Ok(0) => {}
+                Ok(_) => return Err(DB_INDEX.into()),
+                Err(_) => return Err(NO_INT.into()),
+            }
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    Ok(replace)
+}

@@ -1,0 +1,41 @@
+//! MEMORY USAGE: what a key takes.
+//!
+//! Thread: the shard that owns the store, or the view.
+
+use super::{Call, Outcome};
+use crate::args::{integer, is_option};
+use crate::error::{NOT_AN_INTEGER, SYNTAX};
+use crate::reply::Reply;
+use crate::store::Store;
+
+impl Store {
+    /// Bytes of the record, of the run that holds its value, and its share of the index. SAMPLES says nothing of
+    /// strings.
+    pub(super) fn memory_usage<R: Reply>(
+        &mut self,
+        call: Call<'_, '_, '_>,
+        out: &mut R,
+    ) -> Outcome {
+        let (options, rest) = call.args[3..].as_chunks::<2>();
+        for [name, count] in options {
+            if !is_option(name, "SAMPLES") {
+                return Err(SYNTAX.into());
+            }
+            if integer(count).ok_or(NOT_AN_INTEGER)? < 0 {
+                return Err(SYNTAX.into());
+            }
+        }
+        if !rest.is_empty() {
+            return Err(SYNTAX.into());
+        }
+        let Some(record) = self.find(call.hash, call.arg(2), call.turn) else {
+            out.null();
+            return Ok(());
+        };
+        let (own, index) = self.reader.footprint(&record);
+        // The writer tells the number of keys once per turn; this one is there in any case.
+        let bytes = own + index / self.reader.keys().max(1);
+        out.int(i64::try_from(bytes).unwrap_or(i64::MAX));
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! APPEND, STRLEN, GETRANGE, SUBSTR, SETRANGE: parts of values. The expiry stays.
+//!
+//! A record is immutable, so each change of a part writes the whole value anew, once, from its
+//! parts.
+//!
+//! Thread: the shard that owns the store.
+
+use smallvec::SmallVec;
+
+use super::{Call, Outcome, Refusal, length};
+use crate::MAX_VALUE_BYTES;
+use crate::args::integer;
+use crate::error::{NOT_AN_INTEGER, VALUE_TOO_LONG};
+use crate::reply::Reply;
+use crate::store::Store;
+
+const OFFSET: &str = "ERR offset is out of range";
+
+/// What a gap before a SETRANGE is filled from: one part per 64 KiB, at most 8,192 parts.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// `before + added`, if a value may be so long.
+fn checked_length(before: u64, added: usize) -> Result<u64, Refusal> {
+    before
+        .checked_add(added as u64)
+        .filter(|total| *total <= MAX_VALUE_BYTES)
+        .ok_or(Refusal::Text(VALUE_TOO_LONG))
+}
+
+impl Store {
+    pub(super) fn append<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let (old, expiry) = match self.find(call.hash, call.key(), call.turn) {
+            Some(record) => (record.value(), record.expiry_ms()),
+            None => (&b""[..], 0),
+        };
+        let added = call.arg(2);
+        checked_length(old.len() as u64, added.len())?;
+        self.put(call.hash, call.key(), &[old, added], expiry, call.turn)?;
+        out.int(length(old.len() + added.len()));
+        Ok(())
+    }
+
+    pub(super) fn strlen<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let record = self.read(call.hash, call.key(), call.turn);
+        out.int(record.map_or(0, |record| length(record.value().len())));
+        Ok(())
+    }
+
+    pub(super) fn get_range<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let start = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
+        let end = integer(call.arg(3)).ok_or(NOT_AN_INTEGER)?;
+        let Some(record) = self.read(call.hash, call.key(), call.turn) else {
+            out.bulk(b"");
+            return Ok(());
+        };
+        let value = record.value();
+        match part(start, end, value.len()) {
+            Some(range) if range == (0..value.len()) => out.value(&self.reader, record),
+            Some(range) => out.bulk(&value[range]),
+            None => out.bulk(b""),
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_range<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+        let offset = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
+        let offset = u64::try_from(offset).map_err(|_| OFFSET)?;
+        let new = call.arg(3);
+        let (old, expiry) = match self.find(call.hash, call.key(), call.turn) {
+            Some(record) => (record.value(), record.expiry_ms()),
+            None => (&b""[..], 0),
+        };
+        if new.is_empty() {
+            out.int(length(old.len()));
+            return Ok(());
+        }
+        checked_length(offset, new.len())?;
+        let offset = usize::try_from(offset).expect("bounded by the longest value");
+        let end = offset + new.len();
+        let mut parts: SmallVec<[&[u8]; 8]> = SmallVec::new();
+        parts.push(&old[..offset.min(old.len())]);
+        let mut gap = offset.saturating_sub(old.len());
+        while gap > 0 {
+            let zeros = &ZEROS[..gap.min(ZEROS.len())];
+            parts.push(zeros);
+            gap -= zeros.len();
+        }
+        parts.push(new);
+        parts.push(&old[end.min(old.len())..]);
+        self.put(call.hash, call.key(), &parts, expiry, call.turn)?;
+        out.int(length(end.max(old.len())));
+        Ok(())
+    }
+}
+
+/// The part of a value from `start` to `end`, both included, counted from the end if negative.
+fn part(start: i64, end: i64, len: usize) -> Option<std::ops::Range<usize>> {
+    if start < 0 && end < 0 && start > end {
+        return None;
+    }
+    let len = length(len);
+    let from_end = |at: i64| if at < 0 { (len + at).max(0) } else { at };
+    let (start, end) = (from_end(start), from_end(end).min(len - 1));
+    let position = |at: i64| usize::try_from(at).expect("between 0 and the length");
+    (start <= end && len > 0).then(|| position(start)..position(end) + 1)
+}

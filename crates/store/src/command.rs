@@ -1,0 +1,173 @@
+//! The data commands that a store applies, one [`Op`] each.
+//!
+//! The server's command table maps names to these and checks the number of arguments before it
+//! calls the store (invariant: `args.len()` is at least the command's arity). Everything else,
+//! from the order of checks to the texts, is the store's.
+//!
+//! Thread: any; it is plain data.
+
+macro_rules! ops {
+    ($($(#[doc = $doc:literal])+ $op:ident = $name:literal key $key:literal;)+) => {
+        /// A data command.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Op { $($(#[doc = $doc])+ $op,)+ }
+
+        impl Op {
+            /// All of them, in the order of their declaration.
+            pub const ALL: &'static [Op] = &[$(Op::$op,)+];
+
+            /// The command's name in lower case, as error texts have it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Op::$op => $name,)+ }
+            }
+
+            /// Whether a view can run it: it changes nothing, and needs no more than the index and
+            /// the records. (DBSIZE counts what only the owner knows to the last key.)
+            #[must_use]
+            #[inline]
+            pub const fn only_reads(self) -> bool {
+                matches!(
+                    self,
+                    Op::Get
+                        | Op::MGet
+                        | Op::StrLen
+                        | Op::GetRange
+                        | Op::SubStr
+                        | Op::Exists
+                        | Op::Touch
+                        | Op::Type
+                        | Op::Ttl
+                        | Op::PTtl
+                        | Op::ExpireTime
+                        | Op::PExpireTime
+                        | Op::RandomKey
+                        | Op::Keys
+                        | Op::Scan
+                        | Op::Object
+                        | Op::MemoryUsage
+                )
+            }
+
+            /// Whether it may store a record: memory is made room in before, if a policy evicts.
+            #[must_use]
+            pub const fn takes_memory(self) -> bool {
+                !self.only_reads()
+                    && !matches!(
+                        self,
+                        Op::Del | Op::Unlink | Op::GetDel | Op::DbSize | Op::FlushDb | Op::FlushAll
+                    )
+            }
+
+            /// Whether it reads several keys, which then belong to one moment.
+            #[must_use]
+            #[inline]
+            pub const fn reads_several(self) -> bool {
+                matches!(self, Op::MGet | Op::Exists | Op::Touch)
+            }
+
+            /// Position of the first key in the arguments, 0 if the command has none.
+            #[must_use]
+            #[inline]
+            pub const fn first_key(self) -> usize {
+                match self { $(Op::$op => $key,)+ }
+            }
+        }
+    };
+}
+
+ops! {
+    /// `GET key`
+    Get = "get" key 1;
+    /// `SET key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL]`
+    Set = "set" key 1;
+    /// `SETNX key value`
+    SetNx = "setnx" key 1;
+    /// `SETEX key seconds value`
+    SetEx = "setex" key 1;
+    /// `PSETEX key milliseconds value`
+    PSetEx = "psetex" key 1;
+    /// `GETSET key value`
+    GetSet = "getset" key 1;
+    /// `GETDEL key`
+    GetDel = "getdel" key 1;
+    /// `GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST]`
+    GetEx = "getex" key 1;
+    /// `MGET key...`
+    MGet = "mget" key 1;
+    /// `MSET key value...`
+    MSet = "mset" key 1;
+    /// `MSETNX key value...`
+    MSetNx = "msetnx" key 1;
+    /// `APPEND key value`
+    Append = "append" key 1;
+    /// `STRLEN key`
+    StrLen = "strlen" key 1;
+    /// `GETRANGE key start end`
+    GetRange = "getrange" key 1;
+    /// `SUBSTR key start end`
+    SubStr = "substr" key 1;
+    /// `SETRANGE key offset value`
+    SetRange = "setrange" key 1;
+    /// `INCR key`
+    Incr = "incr" key 1;
+    /// `DECR key`
+    Decr = "decr" key 1;
+    /// `INCRBY key increment`
+    IncrBy = "incrby" key 1;
+    /// `DECRBY key decrement`
+    DecrBy = "decrby" key 1;
+    /// `INCRBYFLOAT key increment`
+    IncrByFloat = "incrbyfloat" key 1;
+    /// `DEL key...`
+    Del = "del" key 1;
+    /// `UNLINK key...`
+    Unlink = "unlink" key 1;
+    /// `EXISTS key...`
+    Exists = "exists" key 1;
+    /// `TOUCH key...`
+    Touch = "touch" key 1;
+    /// `TYPE key`
+    Type = "type" key 1;
+    /// `RENAME key newkey`
+    Rename = "rename" key 1;
+    /// `RENAMENX key newkey`
+    RenameNx = "renamenx" key 1;
+    /// `COPY source destination [DB index] [REPLACE]`
+    Copy = "copy" key 1;
+    /// `RANDOMKEY`
+    RandomKey = "randomkey" key 0;
+    /// `KEYS pattern`
+    Keys = "keys" key 0;
+    /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
+    Scan = "scan" key 0;
+    /// `EXPIRE key seconds [NX|XX|GT|LT]`
+    Expire = "expire" key 1;
+    /// `PEXPIRE key milliseconds [NX|XX|GT|LT]`
+    PExpire = "pexpire" key 1;
+    /// `EXPIREAT key unix-seconds [NX|XX|GT|LT]`
+    ExpireAt = "expireat" key 1;
+    /// `PEXPIREAT key unix-milliseconds [NX|XX|GT|LT]`
+    PExpireAt = "pexpireat" key 1;
+    /// `TTL key`
+    Ttl = "ttl" key 1;
+    /// `PTTL key`
+    PTtl = "pttl" key 1;
+    /// `EXPIRETIME key`
+    ExpireTime = "expiretime" key 1;
+    /// `PEXPIRETIME key`
+    PExpireTime = "pexpiretime" key 1;
+    /// `PERSIST key`
+    Persist = "persist" key 1;
+    /// `OBJECT ENCODING|FREQ|IDLETIME|REFCOUNT key`, `OBJECT HELP`
+    Object = "object" key 2;
+    /// `MEMORY USAGE key [SAMPLES count]`
+    MemoryUsage = "memory|usage" key 2;
+    /// `DBSIZE`
+    DbSize = "dbsize" key 0;
+    /// `FLUSHDB [ASYNC|SYNC]`
+    FlushDb = "flushdb" key 0;
+    /// `FLUSHALL [ASYNC|SYNC]`
+    FlushAll = "flushall" key 0;
+}

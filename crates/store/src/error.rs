@@ -1,0 +1,65 @@
+//! What can go wrong, and the words that a client reads.
+//!
+//! Every text that a client can see is a constant here or in the command's module; texts that
+//! Redis has are byte-equal to Redis's.
+//!
+//! Thread: any; it is plain data.
+
+use std::path::PathBuf;
+
+use nigh_shm::{ArenaError, WriteError};
+
+/// The arena is full.
+pub const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// Memory is being reclaimed: the same command will find room in a later turn.
+pub const BUSY: &str = "TRYAGAIN memory is being reclaimed, try again";
+/// A key does not fit the record's 16-bit length.
+pub const KEY_TOO_LONG: &str = "ERR key is longer than 65535 bytes";
+/// A value would be longer than [`crate::MAX_VALUE_BYTES`].
+pub const VALUE_TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+/// More keys have one hash than a search may pass.
+pub const ONE_HASH: &str = "ERR too many keys with one hash";
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";
+
+/// The whole error reply for a failed write.
+#[must_use]
+pub fn write_error_text(error: &WriteError) -> &'static str {
+    match error {
+        WriteError::Oom => OOM,
+        WriteError::Busy => BUSY,
+        WriteError::KeyTooLong { .. } => KEY_TOO_LONG,
+        WriteError::ValueTooLong { .. } => VALUE_TOO_LONG,
+        WriteError::TooManyKeysWithOneHash => ONE_HASH,
+        #[allow(unreachable_patterns, reason = "the enum may be or become non-exhaustive")]
+        _ => "ERR the write failed",
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The directory of the arenas can't be made or used.
+    #[error("cannot use the directory {path}: {source}")]
+    Directory {
+        /// Which directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An arena can't be created or adopted.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// The tenant's name can't be the name of a file.
+    #[error(
+        "tenant name {name:?} is not usable: 1 to 128 of a-z, A-Z, 0-9, '.', '_' and '-', not starting with '.' or '_'"
+    )]
+    TenantName {
+        /// The name.
+        name: String,
+    },
+}

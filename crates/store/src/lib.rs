@@ -1,0 +1,73 @@
+//! One shard's state: applies the Redis data commands to the arena, deterministically.
+//!
+//! ```text
+//! Op + arguments + Turn ──> Store::apply ──> Reply
+//!                              │
+//!                 overlay of the transaction, if there is one
+//!                              │
+//!                        arena (nigh-shm)
+//! ```
+//!
+//! 1. Replies are byte-equal to Redis's, down to the order in which a command checks its
+//!    arguments.
+//! 2. Clock and randomness are passed in with each [`Turn`]; nothing here reads them.
+//! 3. A command, a transaction and a function's write set are each all or nothing, also when the
+//!    process is killed half-way.
+//!
+//! # Where versions of Redis differ
+//!
+//! The texts and rules are those of 7.0.15, and of 7.2 where a reply of these commands differs:
+//!
+//! | command | 7.0.15 | here, as 7.2 |
+//! |---|---|---|
+//! | MSETNX with one key twice | the assertion in `dbAdd` fails | the last value counts |
+//!
+//! # Where Nigh differs on purpose
+//!
+//! | what | Redis | here |
+//! |---|---|---|
+//! | key over 65,535 bytes | taken | `ERR key is longer than 65535 bytes` |
+//! | DB other than 0 in COPY | 16 databases | `ERR DB index is out of range` |
+//! | arguments repeated in errors | whole, as bytes | 1,024 bytes at most, and as UTF-8 |
+//! | OBJECT ENCODING, REFCOUNT | remembered | derived, see `apply/object.rs` |
+//! | OBJECT IDLETIME | remembered | 0 unless a policy is LRU: then known at the owner, to about a second |
+//! | EXPIRE, PERSIST, RENAME in a full arena | never refused | refused when the reserve is used up |
+//!
+//! Thread: a store belongs to one shard's thread; other shards have views of it.
+
+#![forbid(unsafe_code)]
+
+mod apply;
+mod args;
+mod command;
+mod error;
+mod eviction;
+mod extended;
+pub mod glob;
+mod half;
+mod hits;
+mod open;
+mod options;
+mod random;
+mod recency;
+mod reply;
+mod stats;
+mod store;
+mod sweep;
+mod system;
+mod transaction;
+mod watch;
+mod writes;
+
+pub use command::Op;
+pub use error::{BUSY, KEY_TOO_LONG, ONE_HASH, OOM, StoreError, VALUE_TOO_LONG, write_error_text};
+pub use eviction::Policy;
+pub use options::{DEFAULT_TENANT, Opened, SYSTEM_CAPACITY_BYTES, StoreOptions};
+pub use reply::Reply;
+pub use stats::{Maintenance, StoreStats};
+pub use store::{Store, Turn, Views};
+pub use watch::WatchToken;
+pub use writes::Write;
+
+/// Longest value, bytes (Redis: `proto-max-bulk-len`).
+pub const MAX_VALUE_BYTES: u64 = 512 << 20;

@@ -1,0 +1,54 @@
+//! How a store is opened, and what was found.
+//!
+//! Thread: any; it is plain data.
+
+use std::path::PathBuf;
+
+use nigh_shm::Adoption;
+
+/// Capacity of the system arena unless set: room for hundreds of libraries, small beside any data.
+pub const SYSTEM_CAPACITY_BYTES: u64 = 64 << 20;
+
+/// Name of the tenant that clients have unless they say another.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Directory of the arenas, in a tmpfs. Created with mode 0700 if it is missing.
+    pub dir: PathBuf,
+    /// Bytes of memory that the data arena may use.
+    pub capacity_bytes: u64,
+    /// Bytes of memory that the system arena may use.
+    pub system_capacity_bytes: u64,
+    /// Name of the tenant; part of the data arena's file name.
+    pub tenant: String,
+    /// Throw away what an earlier server left, instead of adopting it.
+    pub fresh: bool,
+}
+
+impl StoreOptions {
+    /// The default tenant's store in `dir`, adopting what is there.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, capacity_bytes: u64) -> StoreOptions {
+        StoreOptions {
+            dir: dir.into(),
+            capacity_bytes,
+            system_capacity_bytes: SYSTEM_CAPACITY_BYTES,
+            tenant: DEFAULT_TENANT.to_owned(),
+            fresh: false,
+        }
+    }
+}
+
+/// What opening a store found.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Opened {
+    /// How the data arena was adopted; `None` if it was created.
+    pub data: Option<Adoption>,
+    /// How the system arena was adopted; `None` if it was created.
+    pub system: Option<Adoption>,
+    /// Function libraries found.
+    pub libraries: u64,
+}

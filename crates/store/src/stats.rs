@@ -1,0 +1,44 @@
+//! What the store counts.
+//!
+//! Thread: any; it is plain data.
+
+use nigh_shm::ArenaStats;
+
+/// Counters since the start or the last [`crate::Store::reset_stats`], and sizes now.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct StoreStats {
+    /// Keys that a reading command found, as Redis counts.
+    pub keyspace_hits: u64,
+    /// Keys that a reading command didn't find.
+    pub keyspace_misses: u64,
+    /// Keys removed because their time was over.
+    pub expired_keys: u64,
+    /// Keys removed to make room.
+    pub evicted_keys: u64,
+    /// Keys in the data arena, including those whose time is over but which nobody met since.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expires: u64,
+    /// Keys that connections watch.
+    pub watched_keys: u64,
+    /// Memory of the clocks that tell when keys were used, bytes; 0 without an LRU policy.
+    pub recency_bytes: u64,
+    /// Function libraries.
+    pub libraries: u64,
+    /// The arena of the data.
+    pub data: ArenaStats,
+    /// The arena of the libraries.
+    pub system: ArenaStats,
+}
+
+/// What [`crate::Store::maintain`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maintenance {
+    /// More work can be done right away: call again without sleeping.
+    pub more: bool,
+    /// Something waits for other shards to announce, or for memory: call again soon.
+    pub waiting: bool,
+    /// Keys that were removed because their time was over.
+    pub expired: u32,
+}

@@ -1,0 +1,221 @@
+//! MULTI/EXEC: writes that wait beside the arena until all of them are published at once.
+//!
+//! A staged record lies in the arena, complete but not in the index; the overlay says which key it
+//! is for. Commands read the overlay before the arena, so a transaction sees its own writes.
+//!
+//! 1. Nothing of a transaction is in the index before [`Store::commit`], which publishes all of it
+//!    or nothing, also across a SIGKILL (the arena's intent).
+//! 2. Deletes are noted, and get their tombstones at the commit: noting needs no memory of the
+//!    arena.
+//! 3. A staged record that is replaced is kept until the end: the record that replaces it may
+//!    share its run.
+//!
+//! Thread: the shard that owns the store.
+
+use std::collections::BTreeMap;
+
+use nigh_shm::{RecordRef, WriteError, Writer};
+
+use crate::store::{Store, Turn};
+
+/// The overlay of one transaction.
+#[derive(Default)]
+pub(crate) struct Transaction {
+    keys: BTreeMap<Box<[u8]>, Staged>,
+    /// The keyspace was emptied: nothing of the arena is seen any more.
+    cleared: bool,
+    /// Staged records that others have replaced.
+    replaced: Vec<RecordRef>,
+    /// Keys that there will be more (or less) than in the arena, or than none if cleared.
+    growth: i64,
+}
+
+struct Staged {
+    hash: u32,
+    /// The new version, or that the key is deleted.
+    record: Option<RecordRef>,
+    /// The arena has a version, which the commit replaces or deletes.
+    in_arena: bool,
+}
+
+impl Transaction {
+    /// What is staged for a key: nothing, a record, or its deletion.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Option<RecordRef>> {
+        self.keys.get(key).map(|staged| staged.record)
+    }
+
+    /// Was the keyspace emptied?
+    pub(crate) fn is_cleared(&self) -> bool {
+        self.cleared
+    }
+
+    /// Keys seen from inside, `in_arena` being what the arena has.
+    pub(crate) fn keys(&self, in_arena: u64) -> u64 {
+        let seen = if self.cleared { 0 } else { in_arena };
+        seen.saturating_add_signed(self.growth)
+    }
+
+    /// Staged records, in order of their keys.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (&[u8], RecordRef, bool)> {
+        self.keys.iter().filter_map(|(key, staged)| Some((&**key, staged.record?, staged.in_arena)))
+    }
+
+    /// Forgets what is staged, and everything in the arena.
+    pub(crate) fn clear(&mut self, data: &mut Writer) {
+        let staged: Vec<RecordRef> = std::mem::take(self).into_records().collect();
+        data.abandon(&staged);
+        self.cleared = true;
+    }
+
+    fn insert(&mut self, hash: u32, key: &[u8], record: Option<RecordRef>, in_arena: bool) {
+        let is = record.is_some();
+        let was = match self.keys.get_mut(key) {
+            Some(staged) => {
+                let replaced = std::mem::replace(&mut staged.record, record);
+                self.replaced.extend(replaced);
+                replaced.is_some()
+            }
+            None => {
+                self.keys.insert(key.into(), Staged { hash, record, in_arena });
+                in_arena
+            }
+        };
+        self.growth += i64::from(is) - i64::from(was);
+    }
+
+    fn into_records(self) -> impl Iterator<Item = RecordRef> {
+        self.replaced.into_iter().chain(self.keys.into_values().filter_map(|staged| staged.record))
+    }
+}
+
+impl Store {
+    /// Starts a transaction: from now on writes are staged.
+    ///
+    /// # Panics
+    ///
+    /// In a transaction.
+    pub fn begin(&mut self) {
+        assert!(self.transaction.is_none(), "a transaction inside a transaction");
+        self.transaction = Some(Box::default());
+    }
+
+    /// True between [`Store::begin`] and [`Store::commit`] or [`Store::rollback`].
+    #[inline]
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Publishes all that is staged, or nothing, and ends the transaction.
+    ///
+    /// # Errors
+    ///
+    /// No memory for tombstones and intent, or no place in the index: nothing has changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a transaction.
+    pub fn commit(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
+        let transaction = *self.transaction.take().expect("a transaction to commit");
+        let mut publish = Vec::with_capacity(transaction.keys.len());
+        let mut deleted = Vec::new();
+        for (key, staged) in &transaction.keys {
+            match staged.record {
+                Some(record) => {
+                    self.touch(staged.hash);
+                    publish.push(record);
+                }
+                None if staged.in_arena && !transaction.cleared => {
+                    deleted.push((staged.hash, &**key));
+                }
+                None => {}
+            }
+        }
+        let outcome = if publish.is_empty() {
+            if transaction.cleared {
+                self.data.clear();
+            }
+            self.delete_all(&deleted, turn);
+            Ok(())
+        } else {
+            self.publish(transaction.cleared, publish, &deleted, turn)
+        };
+        // After the commit, so that a run which they share with published records has its owner.
+        let unused: Vec<RecordRef> = match outcome {
+            Ok(()) => transaction.replaced,
+            Err(_) => transaction.into_records().collect(),
+        };
+        self.data.abandon(&unused);
+        outcome.inspect_err(|error| self.note_busy(error))
+    }
+
+    /// Drops all that is staged and ends the transaction, if there is one.
+    pub fn rollback(&mut self) {
+        if let Some(transaction) = self.transaction.take() {
+            let staged: Vec<RecordRef> = transaction.into_records().collect();
+            self.data.abandon(&staged);
+        }
+    }
+
+    /// Inside a transaction: what is staged, by key; `None` is a deletion. A function called there
+    /// must see it before the arena. See [`Store::overlay_cleared`].
+    pub fn overlay(&self) -> Option<impl Iterator<Item = (&[u8], Option<RecordRef>)>> {
+        let transaction = self.transaction.as_ref()?;
+        Some(transaction.keys.iter().map(|(key, staged)| (&**key, staged.record)))
+    }
+
+    /// Inside a transaction: was the keyspace emptied in it, so that nothing of the arena is seen?
+    #[must_use]
+    pub fn overlay_cleared(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.cleared)
+    }
+
+    /// Inside a transaction: notes the key's new version, or its deletion.
+    pub(crate) fn install(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        record: Option<RecordRef>,
+        turn: &Turn<'_>,
+    ) {
+        let transaction = self.transaction.as_mut().expect("called inside of transactions");
+        let in_arena = !transaction.cleared
+            && !transaction.keys.contains_key(key)
+            && self.reader.get(turn.pin, hash, key).is_some();
+        transaction.insert(hash, key, record, in_arena);
+    }
+
+    /// One commit of staged records and of deletions; on failure the tombstones are dropped, the
+    /// records are the caller's to abandon.
+    pub(crate) fn publish(
+        &mut self,
+        clear_first: bool,
+        mut records: Vec<RecordRef>,
+        deleted: &[(u32, &[u8])],
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        let staged = records.len();
+        let outcome = deleted
+            .iter()
+            .try_for_each(|&(hash, key)| {
+                records.push(self.data.stage_delete(hash, key)?);
+                Ok(())
+            })
+            .and_then(|()| self.data.commit(turn.pin, clear_first, &records));
+        if outcome.is_err() {
+            self.data.abandon(&records[staged..]);
+        }
+        outcome
+    }
+
+    /// Deletes keys that are there; as one commit if there is memory for its tombstones, else one
+    /// by one, so that it works when the arena is full.
+    pub(crate) fn delete_all(&mut self, keys: &[(u32, &[u8])], turn: &Turn<'_>) {
+        if keys.len() > 1 && self.publish(false, Vec::new(), keys, turn).is_ok() {
+            return;
+        }
+        for &(hash, key) in keys {
+            self.data.delete(turn.pin, hash, key);
+        }
+    }
+}

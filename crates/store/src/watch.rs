@@ -1,0 +1,116 @@
+//! WATCH: which keys somebody waits for, and whether they were touched.
+//!
+//! Each watched key has a number that every write of the key replaces; a token remembers the
+//! number it saw. A key that existed when it was watched and whose time is over since is dirty
+//! too, whether or not anybody has met and deleted it (Redis: `isWatchedKeyExpired`).
+//!
+//! 1. Nothing is looked up for a write while nobody watches.
+//! 2. A key is here as long as somebody holds a token of it: as many keys as connections watch.
+//!
+//! Thread: the shard that owns the store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::store::{Store, Turn, is_over};
+
+/// A key that a connection watches, and how it was then. Give it back with [`Store::unwatch`].
+#[derive(Debug)]
+#[must_use = "a token that isn't given back keeps its key watched"]
+pub struct WatchToken {
+    key: Arc<[u8]>,
+    version: u64,
+    existed: bool,
+}
+
+impl WatchToken {
+    /// The key, for instance to find out that it is already watched.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+/// The watched keys of a store.
+#[derive(Default)]
+pub(crate) struct Watches {
+    keys: BTreeMap<Arc<[u8]>, Watched>,
+    /// Counts touches; a number is never used twice.
+    clock: u64,
+}
+
+struct Watched {
+    tokens: u64,
+    version: u64,
+}
+
+impl Watches {
+    /// Tells everybody who watches `key` that it was written.
+    #[inline]
+    pub(crate) fn touch(&mut self, key: &[u8]) {
+        if !self.keys.is_empty() {
+            self.touch_watched(key);
+        }
+    }
+
+    #[cold]
+    fn touch_watched(&mut self, key: &[u8]) {
+        if let Some(watched) = self.keys.get_mut(key) {
+            self.clock += 1;
+            watched.version = self.clock;
+        }
+    }
+
+    /// The watched keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+        self.keys.keys()
+    }
+
+    /// How many keys are watched.
+    pub(crate) fn len(&self) -> u64 {
+        self.keys.len() as u64
+    }
+}
+
+impl Store {
+    /// Watches a key from now on. A key whose time is over counts as missing.
+    pub fn watch(&mut self, key: &[u8], turn: &Turn<'_>) -> WatchToken {
+        let existed = self.find(self.reader.hash(key), key, turn).is_some();
+        let watches = &mut self.watches;
+        if let Some((known, watched)) = watches.keys.get_key_value(key) {
+            let (known, version) = (Arc::clone(known), watched.version);
+            watches.keys.entry(Arc::clone(&known)).and_modify(|watched| watched.tokens += 1);
+            return WatchToken { key: known, version, existed };
+        }
+        let key: Arc<[u8]> = key.into();
+        watches.clock += 1;
+        let version = watches.clock;
+        watches.keys.insert(Arc::clone(&key), Watched { tokens: 1, version });
+        WatchToken { key, version, existed }
+    }
+
+    /// Stops watching.
+    ///
+    /// # Panics
+    ///
+    /// If the token is of another store.
+    pub fn unwatch(&mut self, token: WatchToken) {
+        let watched = self.watches.keys.get_mut(&token.key).expect("a token of this store");
+        watched.tokens -= 1;
+        if watched.tokens == 0 {
+            self.watches.keys.remove(&token.key);
+        }
+    }
+
+    /// True if the key was written, or its time came, since it was watched.
+    #[must_use]
+    pub fn watch_dirty(&self, token: &WatchToken, turn: &Turn<'_>) -> bool {
+        if self.watches.keys.get(&token.key).is_none_or(|now| now.version != token.version) {
+            return true;
+        }
+        token.existed
+            && self
+                .look(self.reader.hash(&token.key), &token.key, turn)
+                .is_none_or(|record| is_over(record.expiry_ms(), turn.now_ms))
+    }
+}

@@ -1,0 +1,201 @@
+//! Several writes as one: MSET, RENAME and the write sets of functions.
+//!
+//! All new versions are staged before the first is installed, so that a failure half-way leaves
+//! nothing. Outside of a transaction they are then committed as one, inside they go into its
+//! overlay.
+//!
+//! Thread: the shard that owns the store.
+
+use std::collections::HashMap;
+
+use nigh_shm::{RecordRef, WriteError};
+use smallvec::SmallVec;
+
+use crate::store::{Store, Turn};
+
+/// One write of a function's write set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write<'a> {
+    /// Store a value.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+        /// Unix ms, 0 for none.
+        expiry_ms: u64,
+    },
+    /// Delete the key, if it is there.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Give the key another expiry, if it is there. One that is over deletes it.
+    Expire {
+        /// The key.
+        key: &'a [u8],
+        /// Unix ms, 0 for none.
+        expiry_ms: u64,
+    },
+}
+
+/// A write whose new version is staged; `None` deletes a key that may be there.
+pub(crate) struct Change<'k> {
+    pub(crate) hash: u32,
+    pub(crate) key: &'k [u8],
+    pub(crate) record: Option<RecordRef>,
+}
+
+/// Changes of one command; as many as fit a stack buffer of about 1 KiB.
+pub(crate) type Changes<'k> = SmallVec<[Change<'k>; 24]>;
+
+impl Store {
+    /// Applies the write set of one function call, in order: all of it or nothing. Inside a
+    /// transaction it becomes a part of it.
+    ///
+    /// # Errors
+    ///
+    /// A key or value too long, or no memory: nothing has changed.
+    pub fn commit_writes(
+        &mut self,
+        writes: &[Write<'_>],
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let put_bytes = |write: &Write<'_>| match write {
+            Write::Put { key, value, .. } => key.len() + value.len(),
+            _ => 0,
+        };
+        let bytes = writes.iter().map(put_bytes).sum();
+        let outcome = self.with_room(bytes, turn, |store| store.commit_in_room(writes, turn));
+        outcome.inspect_err(|error| self.note_busy(error))
+    }
+
+    fn commit_in_room(&mut self, writes: &[Write<'_>], turn: &Turn<'_>) -> Result<(), WriteError> {
+        match *writes {
+            [] => Ok(()),
+            [Write::Put { key, value, expiry_ms }] => {
+                self.put(self.reader.hash(key), key, &[value], expiry_ms, turn)
+            }
+            [Write::Delete { key }] => {
+                let hash = self.reader.hash(key);
+                if self.find(hash, key, turn).is_some() {
+                    self.remove(hash, key, turn);
+                }
+                Ok(())
+            }
+            _ => {
+                let mut changes = Changes::new();
+                let staged = self.stage_writes(writes, &mut changes, turn);
+                self.finish(staged, &changes, turn)
+            }
+        }
+    }
+
+    fn stage_writes<'k>(
+        &mut self,
+        writes: &[Write<'k>],
+        changes: &mut Changes<'k>,
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        // What earlier writes of the same set have staged, for those that depend on it.
+        let mut latest: HashMap<&[u8], Option<RecordRef>> = HashMap::new();
+        let dependent = writes.iter().any(|write| !matches!(write, Write::Put { .. }));
+        for &write in writes {
+            let (hash, key, record) = match write {
+                Write::Put { key, value, expiry_ms } => {
+                    let hash = self.reader.hash(key);
+                    (hash, key, Some(self.data.stage(hash, key, &[value], expiry_ms)?))
+                }
+                Write::Delete { key } | Write::Expire { key, .. } => {
+                    let hash = self.reader.hash(key);
+                    let from = match latest.get(key) {
+                        Some(staged) => *staged,
+                        None => self.find(hash, key, turn).map(|record| record.reference()),
+                    };
+                    let Some(from) = from else { continue };
+                    let record = match write {
+                        Write::Expire { expiry_ms, .. }
+                            if expiry_ms == 0 || expiry_ms > turn.now_ms =>
+                        {
+                            let data = &mut self.data;
+                            Some(data.stage_moved_run(turn.pin, from, hash, key, expiry_ms)?)
+                        }
+                        _ => None,
+                    };
+                    (hash, key, record)
+                }
+            };
+            if dependent {
+                latest.insert(key, record);
+            }
+            changes.push(Change { hash, key, record });
+        }
+        Ok(())
+    }
+
+    /// Commits staged changes if staging them went well, else drops them.
+    pub(crate) fn finish(
+        &mut self,
+        staged: Result<(), WriteError>,
+        changes: &Changes<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        let outcome = staged.and_then(|()| self.install_or_commit(changes, turn));
+        match outcome {
+            Ok(()) => {
+                for change in changes {
+                    if change.record.is_some() {
+                        self.touch(change.hash);
+                    }
+                    self.watches.touch(change.key);
+                }
+            }
+            Err(_) => {
+                let unused: Vec<RecordRef> =
+                    changes.iter().filter_map(|change| change.record).collect();
+                self.data.abandon(&unused);
+            }
+        }
+        outcome
+    }
+
+    fn install_or_commit(
+        &mut self,
+        changes: &Changes<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        if self.transaction.is_some() {
+            for change in changes {
+                self.install(change.hash, change.key, change.record, turn);
+            }
+            return Ok(());
+        }
+        let mut records: SmallVec<[RecordRef; 24]> = SmallVec::new();
+        let mut tombstones: SmallVec<[RecordRef; 4]> = SmallVec::new();
+        let mut outcome = Ok(());
+        for change in changes {
+            let record = match change.record {
+                Some(record) => record,
+                None => match self.data.stage_delete(change.hash, change.key) {
+                    Ok(tombstone) => {
+                        tombstones.push(tombstone);
+                        tombstone
+                    }
+                    Err(error) => {
+                        outcome = Err(error);
+                        break;
+                    }
+                },
+            };
+            records.push(record);
+        }
+        let outcome = outcome.and_then(|()| self.data.commit(turn.pin, false, &records));
+        if outcome.is_err() {
+            self.data.abandon(&tombstones);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,401 @@
+//! Eviction: what goes when memory is full, what stays, and that writes go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nigh_store::{Policy, Store};
+
+use crate::support::{Fixture, Resp2, op};
+
+const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+/// The least arena: segments of 64 KiB.
+const SMALL_BYTES: u64 = 8 << 20;
+/// Keys that are sampled unless a test wants another number: the default of the setting.
+const SAMPLES: u32 = 5;
+
+fn fixture(policy: Policy) -> Fixture {
+    let mut fixture = Fixture::with_capacity(SMALL_BYTES);
+    set(&mut fixture, policy);
+    fixture
+}
+
+fn set(fixture: &mut Fixture, policy: Policy) {
+    fixture.turn(|store, _| store.set_eviction(policy, SAMPLES));
+}
+
+fn put(fixture: &mut Fixture, key: &str, value_bytes: usize) -> String {
+    let reply = fixture.bytes(&[b"SET", key.as_bytes(), &vec![b'v'; value_bytes]]);
+    String::from_utf8(reply).expect("text").trim_end().to_owned()
+}
+
+fn stats(fixture: &mut Fixture) -> nigh_store::StoreStats {
+    fixture.turn(|store, _| store.stats())
+}
+
+/// Numbers from a seed: a linear congruential generator (Knuth, MMIX), upper half.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 32
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Twenty times the capacity is written, in values of many sizes; every write is taken.
+#[test]
+fn a_full_arena_takes_writes_for_ever() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    let mut numbers = Numbers(1);
+    let (mut written, mut n) = (0, 0);
+    let mut least_used = u64::MAX;
+    while written < 20 * SMALL_BYTES {
+        let bytes = 1000 + numbers.below(5000);
+        let reply = put(&mut fixture, &format!("key{n}"), usize::try_from(bytes).expect("small"));
+        assert_eq!(reply, "+OK", "after {written} bytes: {:?}", stats(&mut fixture));
+        written += bytes;
+        n += 1;
+        if written > 2 * SMALL_BYTES {
+            least_used = least_used.min(stats(&mut fixture).data.used_bytes);
+        }
+    }
+    let stats = stats(&mut fixture);
+    assert!(stats.evicted_keys > 0 && stats.evicted_keys + stats.keys == n, "{stats:?}");
+    assert!(least_used * 100 >= SMALL_BYTES * 80, "{least_used} of {SMALL_BYTES} bytes are used");
+}
+
+/// The same with values that lie in runs, and with small ones among them.
+#[test]
+fn values_of_all_sizes_make_room_for_each_other() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    let mut numbers = Numbers(2);
+    let (mut refused, mut n) = (0, 0);
+    let mut written = 0;
+    while written < 20 * SMALL_BYTES {
+        let bytes = match numbers.below(10) {
+            0 => 40_000 + numbers.below(100_000),
+            _ => 500 + numbers.below(1000),
+        };
+        let key = format!("key{}", numbers.below(3000));
+        let reply = put(&mut fixture, &key, usize::try_from(bytes).expect("small"));
+        refused += u32::from(reply != "+OK");
+        written += bytes;
+        n += 1;
+    }
+    assert_eq!(refused, 0, "of {n} writes: {:?}", stats(&mut fixture));
+}
+
+/// What isn't evicted is right, what was evicted is gone, and nothing else is: against a map.
+#[test]
+fn what_stays_is_right_and_what_goes_is_counted() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    let mut numbers = Numbers(3);
+    let mut known: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let mut gone: BTreeSet<u64> = BTreeSet::new();
+    for step in 0..40_000_u64 {
+        let key = numbers.below(6000);
+        let name = format!("key{key}");
+        match numbers.below(10) {
+            0..5 => {
+                let byte = u8::try_from(step % 251).expect("a byte");
+                let value = vec![byte; usize::try_from(numbers.below(4000)).expect("small")];
+                assert_eq!(fixture.bytes(&[b"SET", name.as_bytes(), &value]), b"+OK\r\n");
+                known.insert(key, value);
+                gone.remove(&key);
+            }
+            5 => {
+                let deleted = fixture.run(&format!("DEL {name}"));
+                let there = known.remove(&key).is_some();
+                assert!(there || deleted == ":0", "{key} was never there");
+                if there && deleted == ":0" {
+                    // Evicted before: it stays counted as that.
+                    gone.insert(u64::MAX - step);
+                }
+            }
+            _ => match (fixture.bytes(&[b"GET", name.as_bytes()]), known.get(&key)) {
+                (reply, Some(value)) if reply != b"$-1\r\n" => {
+                    assert!(!gone.contains(&key), "{key} has come back");
+                    let head = format!("${}\r\n", value.len()).into_bytes();
+                    assert!(reply == [&head[..], value, b"\r\n"].concat(), "{key} at {step}");
+                }
+                (reply, there) => {
+                    assert_eq!(reply, b"$-1\r\n");
+                    if there.is_some() {
+                        gone.insert(key);
+                    }
+                }
+            },
+        }
+    }
+    let evicted = stats(&mut fixture).evicted_keys;
+    let present = (0..6000).filter(|key| fixture.run(&format!("EXISTS key{key}")) == ":1");
+    let present: BTreeSet<u64> = present.collect();
+    assert!(present.iter().all(|key| known.contains_key(key) && !gone.contains(key)));
+    assert_eq!(fixture.run("DBSIZE"), format!(":{}", present.len()));
+    assert!(evicted >= gone.len() as u64 && evicted > 1000, "{evicted} of {}", gone.len());
+}
+
+/// Keys drawn as in a cache (zipf, 0.99), read and on a miss written: hits are within a point of an
+/// exact LRU that holds as many keys.
+#[test]
+fn hits_are_close_to_those_of_an_exact_lru() {
+    const KEYS: u64 = 30_000;
+    let mut fixture = fixture(Policy::AllKeysLru);
+    let mut numbers = Numbers(4);
+    let mut draw = zipf(KEYS);
+    let value = vec![b'v'; 700];
+    let trace: Vec<u64> = (0..200_000).map(|_| draw(&mut numbers)).collect();
+    let (warm_up, measured) = trace.split_at(trace.len() / 2);
+    let mut run = |part: &[u64]| {
+        let mut hits = 0_u64;
+        for key in part {
+            let name = format!("key{key}");
+            if fixture.bytes(&[b"GET", name.as_bytes()]) != b"$-1\r\n" {
+                hits += 1;
+            } else {
+                assert_eq!(fixture.bytes(&[b"SET", name.as_bytes(), &value]), b"+OK\r\n");
+            }
+        }
+        (hits, fixture.run("DBSIZE")[1..].parse::<usize>().expect("a number"))
+    };
+    run(warm_up);
+    let (hits, held) = run(measured);
+    let mut exact = ExactLru::new(held);
+    warm_up.iter().for_each(|key| {
+        exact.uses(*key);
+    });
+    let exact_hits = measured.iter().filter(|key| exact.uses(**key)).count() as u64;
+    let points = |hits: u64| hits * 10_000 / measured.len() as u64;
+    let (ours, theirs) = (points(hits), points(exact_hits));
+    assert!(held > 5000 && held < 12_000, "{held} keys are held");
+    assert!(ours + 100 >= theirs, "{held} keys: {ours} of 10000 hit, an exact LRU has {theirs}");
+}
+
+/// Keys by rank, each as likely as 1 / rank^0.99.
+fn zipf(keys: u64) -> impl FnMut(&mut Numbers) -> u64 {
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=keys)
+        .map(|rank| {
+            sum += f64::powf(f64::from(u32::try_from(rank).expect("few")), -0.99);
+            sum
+        })
+        .collect();
+    move |numbers| {
+        let at = f64::from(u32::try_from(numbers.below(1 << 31)).expect("31 bits")) / 2f64.powi(31);
+        sums.partition_point(|below| *below < at * sum) as u64
+    }
+}
+
+/// Holds so many keys and lets the one go that was used longest ago.
+struct ExactLru {
+    capacity: usize,
+    clock: u64,
+    used: BTreeMap<u64, u64>,
+    order: BTreeMap<u64, u64>,
+}
+
+impl ExactLru {
+    fn new(capacity: usize) -> ExactLru {
+        ExactLru { capacity, clock: 0, used: BTreeMap::new(), order: BTreeMap::new() }
+    }
+
+    /// Whether the key was there; now it is.
+    fn uses(&mut self, key: u64) -> bool {
+        self.clock += 1;
+        let before = self.used.insert(key, self.clock);
+        if let Some(before) = before {
+            self.order.remove(&before);
+        }
+        self.order.insert(self.clock, key);
+        if self.used.len() > self.capacity
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.used.remove(&oldest);
+        }
+        before.is_some()
+    }
+}
+
+/// Only keys with an expiry go, those that nobody uses first; when none is left, writes are refused.
+#[test]
+fn volatile_lru_takes_keys_with_an_expiry_only() {
+    let mut fixture = fixture(Policy::VolatileLru);
+    for n in 0..300 {
+        assert_eq!(put(&mut fixture, &format!("lasting{n}"), 1000), "+OK");
+    }
+    for n in 0..200 {
+        fixture.run(&format!("SET hot{n} {} EX 10000", "h".repeat(1000)));
+    }
+    for n in 0..20_000 {
+        assert_eq!(
+            fixture.run(&format!("SET cold{n} {} EX 10000", "c".repeat(1000))),
+            "+OK",
+            "{:?}",
+            stats(&mut fixture)
+        );
+        fixture.run(&format!("GET hot{}", n % 200));
+    }
+    let count = |fixture: &mut Fixture, name: &str, of: usize| {
+        (0..of).filter(|n| fixture.run(&format!("EXISTS {name}{n}")) == ":1").count()
+    };
+    assert_eq!(count(&mut fixture, "lasting", 300), 300);
+    let hot = count(&mut fixture, "hot", 200);
+    assert!(hot >= 195, "{hot} of 200 keys that are used all the time are left");
+    let mut n = 0;
+    while put(&mut fixture, &format!("more{n}"), 1000) == "+OK" {
+        n += 1;
+    }
+    assert_eq!(put(&mut fixture, "more", 100_000), OOM);
+    assert_eq!(stats(&mut fixture).expires, 0, "first all went that may");
+    assert_eq!(count(&mut fixture, "lasting", 300), 300);
+    assert_eq!(count(&mut fixture, "more", n), n);
+}
+
+/// Of keys with an expiry, those whose time is over soonest go, used or not.
+#[test]
+fn volatile_ttl_takes_the_soonest() {
+    let mut fixture = fixture(Policy::VolatileTtl);
+    assert_eq!(stats(&mut fixture).recency_bytes, 0, "nobody asks when keys were used");
+    let value = "v".repeat(1000);
+    for n in 0..3000 {
+        let seconds = if n % 2 == 0 { 1000 + n } else { 1_000_000 + n };
+        assert_eq!(fixture.run(&format!("SET key{n} {value} EX {seconds}")), "+OK");
+    }
+    let mut n = 0;
+    while stats(&mut fixture).evicted_keys < 1000 {
+        assert_eq!(put(&mut fixture, &format!("lasting{n}"), 1000), "+OK");
+        n += 1;
+    }
+    let left = |fixture: &mut Fixture, odd: u32| {
+        let keys = (0..1500).map(|n| 2 * n + odd);
+        keys.filter(|n| fixture.run(&format!("EXISTS key{n}")) == ":1").count()
+    };
+    let (soon, late) = (left(&mut fixture, 0), left(&mut fixture, 1));
+    assert!(late >= 1480 && soon < 530, "{soon} soon, {late} late");
+}
+
+/// A key that somebody watches may go; then EXEC is refused. What happens to others touches nobody.
+#[test]
+fn an_eviction_touches_those_who_watch_the_key() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    put(&mut fixture, "hot", 1000);
+    put(&mut fixture, "cold", 1000);
+    let hot = fixture.turn(|store, turn| store.watch(b"hot", turn));
+    let cold = fixture.turn(|store, turn| store.watch(b"cold", turn));
+    for n in 0..30_000 {
+        assert_eq!(put(&mut fixture, &format!("key{n}"), 1000), "+OK");
+        fixture.run("GET hot");
+    }
+    assert_eq!(fixture.run("EXISTS cold"), ":0");
+    fixture.turn(|store, turn| {
+        assert!(store.watch_dirty(&cold, turn));
+        assert!(!store.watch_dirty(&hot, turn));
+        store.unwatch(hot);
+        store.unwatch(cold);
+    });
+}
+
+/// In a transaction nothing goes, so it sees one keyspace; its writes are all or nothing as ever.
+#[test]
+fn a_transaction_loses_no_key() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    for n in 0..10_000 {
+        put(&mut fixture, &format!("key{n}"), 1000);
+    }
+    let before = stats(&mut fixture).evicted_keys;
+    assert!(before > 0);
+    fixture.turn(|store, turn| {
+        store.prepare_writes(turn);
+        store.begin();
+    });
+    let after_room = stats(&mut fixture).evicted_keys;
+    for n in 0..100 {
+        assert_eq!(put(&mut fixture, &format!("staged{n}"), 1000), "+OK");
+    }
+    assert_eq!(stats(&mut fixture).evicted_keys, after_room);
+    fixture.turn(|store, turn| store.commit(turn)).expect("room");
+    for n in 0..100 {
+        assert_eq!(fixture.run(&format!("EXISTS staged{n}")), ":1");
+    }
+}
+
+/// The policy changes while the store is full: writes are refused, taken, and refused again.
+#[test]
+fn the_policy_can_be_changed_at_any_time() {
+    let mut fixture = fixture(Policy::NoEviction);
+    let fill = |fixture: &mut Fixture, name: &str| {
+        (0..20_000).take_while(|n| put(fixture, &format!("{name}{n}"), 1000) == "+OK").count()
+    };
+    let filled = fill(&mut fixture, "a");
+    assert!(filled < 20_000);
+    assert_eq!(stats(&mut fixture).recency_bytes, 0);
+    set(&mut fixture, Policy::AllKeysLru);
+    assert_eq!(fill(&mut fixture, "b"), 20_000);
+    assert!(stats(&mut fixture).recency_bytes > 0);
+    set(&mut fixture, Policy::VolatileLru);
+    assert!(fill(&mut fixture, "c") < 20_000);
+    set(&mut fixture, Policy::AllKeysLru);
+    assert_eq!(fill(&mut fixture, "d"), 20_000);
+    set(&mut fixture, Policy::NoEviction);
+    assert!(fill(&mut fixture, "e") < 20_000);
+    assert_eq!(stats(&mut fixture).recency_bytes, 0);
+    let held = stats(&mut fixture).keys;
+    assert!(held * 100 > filled as u64 * 80, "{held} of {filled} keys");
+}
+
+/// Keys that only a view reads stay; those that nobody reads go.
+#[test]
+fn what_views_read_stays() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    let views = fixture.turn(|store, _| store.views());
+    let mut view = Store::view(views);
+    view.set_eviction(Policy::AllKeysLru, SAMPLES);
+    for n in 0..200 {
+        put(&mut fixture, &format!("hot{n}"), 1000);
+        put(&mut fixture, &format!("cold{n}"), 1000);
+    }
+    for n in 0..20_000 {
+        assert_eq!(put(&mut fixture, &format!("key{n}"), 1000), "+OK");
+        fixture.turn(|_, turn| {
+            let mut out = Resp2::default();
+            for read in 0..4 {
+                let name = format!("hot{}", (n * 4 + read) % 200);
+                view.apply(op(b"GET"), &[b"GET", name.as_bytes()], turn, &mut out);
+            }
+            view.maintain(turn);
+        });
+    }
+    let left = |fixture: &mut Fixture, name: &str| {
+        (0..200).filter(|n| fixture.run(&format!("EXISTS {name}{n}")) == ":1").count()
+    };
+    let (hot, cold) = (left(&mut fixture, "hot"), left(&mut fixture, "cold"));
+    assert!(hot >= 195 && cold == 0, "{hot} hot, {cold} cold");
+}
+
+/// OBJECT IDLETIME tells how long a key was not used, by reads and writes but not by looking at it.
+#[test]
+fn idle_time_is_told() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    put(&mut fixture, "a", 10);
+    put(&mut fixture, "b", 10);
+    for _ in 0..100 {
+        fixture.now_ms += 1000;
+        fixture.script(&[
+            ("TTL a", ":-1"),
+            ("EXISTS a", ":1"),
+            ("TYPE a", "+string"),
+            ("TOUCH b", ":1"),
+        ]);
+    }
+    let idle = |fixture: &mut Fixture, key: &str| {
+        fixture.run(&format!("OBJECT IDLETIME {key}"))[1..].parse::<u32>().expect("a number")
+    };
+    assert!((98..=101).contains(&idle(&mut fixture, "a")));
+    assert!(idle(&mut fixture, "b") <= 1);
+    fixture.run("GET a");
+    assert!(idle(&mut fixture, "a") <= 1);
+}

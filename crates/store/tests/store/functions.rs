@@ -1,0 +1,153 @@
+//! What functions need of the store: write sets, and libraries that survive.
+
+use nigh_shm::WriteError;
+use nigh_store::Write;
+
+use crate::support::{Fixture, START_MS};
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Write<'a> {
+    Write::Put { key, value, expiry_ms: 0 }
+}
+
+fn commit(fixture: &mut Fixture, writes: &[Write<'_>]) -> Result<(), WriteError> {
+    let outcome = fixture.turn(|store, turn| store.commit_writes(writes, turn));
+    fixture.end_turn();
+    outcome
+}
+
+/// A write set is applied in order, later writes seeing earlier ones.
+#[test]
+fn a_write_set_is_applied_in_order() {
+    let mut fixture = Fixture::new();
+    fixture.run("MSET old 1 gone 1 dies 1");
+    let later = START_MS + 5000;
+    let writes = [
+        put(b"a", b"1"),
+        put(b"a", b"2"),
+        Write::Expire { key: b"a", expiry_ms: later },
+        put(b"b", b"1"),
+        Write::Delete { key: b"b" },
+        Write::Expire { key: b"b", expiry_ms: later },
+        Write::Delete { key: b"gone" },
+        put(b"gone", b"back"),
+        Write::Expire { key: b"old", expiry_ms: later },
+        Write::Expire { key: b"dies", expiry_ms: START_MS },
+        Write::Expire { key: b"nothing", expiry_ms: later },
+        Write::Delete { key: b"nothing" },
+        Write::Put { key: b"c", value: b"3", expiry_ms: later },
+        Write::Expire { key: b"c", expiry_ms: 0 },
+    ];
+    commit(&mut fixture, &writes).expect("room");
+    fixture.script(&[
+        ("MGET a b gone old dies nothing c", "*7 $1 2 $-1 $4 back $1 1 $-1 $-1 $1 3"),
+        ("PTTL a", ":5000"),
+        ("PTTL old", ":5000"),
+        ("PTTL c", ":-1"),
+        ("DBSIZE", ":4"),
+    ]);
+}
+
+/// Single writes take the short way to the same end.
+#[test]
+fn single_writes_do_the_same() {
+    let mut fixture = Fixture::new();
+    commit(&mut fixture, &[]).expect("nothing to do");
+    commit(&mut fixture, &[put(b"a", b"1")]).expect("room");
+    commit(&mut fixture, &[Write::Expire { key: b"a", expiry_ms: START_MS + 10 }]).expect("room");
+    assert_eq!(fixture.run("PTTL a"), ":10");
+    commit(&mut fixture, &[Write::Delete { key: b"a" }]).expect("no memory needed");
+    commit(&mut fixture, &[Write::Delete { key: b"a" }]).expect("nothing to do");
+    assert_eq!(fixture.run("DBSIZE"), ":0");
+}
+
+/// One bad write, and nothing of the set is done; inside a transaction the rest of it goes on.
+#[test]
+fn a_write_set_is_all_or_nothing() {
+    let long = vec![b'k'; 70_000];
+    for inside in [false, true] {
+        let mut fixture = Fixture::new();
+        fixture.run("MSET a 1 b 1");
+        if inside {
+            fixture.turn(|store, _| store.begin());
+            fixture.run("SET kept 1");
+        }
+        let writes = [put(b"a", b"2"), Write::Delete { key: b"b" }, put(&long, b"x")];
+        let refused = commit(&mut fixture, &writes);
+        assert_eq!(refused, Err(WriteError::KeyTooLong { len: 70_000 }));
+        assert_eq!(fixture.run("MGET a b"), "*2 $1 1 $1 1");
+        if inside {
+            commit(&mut fixture, &writes[..2]).expect("room");
+            assert_eq!(fixture.run("MGET a b"), "*2 $1 2 $-1");
+            fixture.turn(|store, turn| store.commit(turn)).expect("room");
+            assert_eq!(fixture.run("MGET a b kept"), "*3 $1 2 $-1 $1 1");
+        }
+    }
+}
+
+/// A write set touches what it writes.
+#[test]
+fn write_sets_touch_watched_keys() {
+    let mut fixture = Fixture::new();
+    fixture.run("SET a 1");
+    let tokens = fixture.turn(|store, turn| [b"a", b"b", b"c"].map(|key| store.watch(key, turn)));
+    let writes = [put(b"a", b"1"), Write::Delete { key: b"b" }, put(b"d", b"1")];
+    commit(&mut fixture, &writes).expect("room");
+    let dirty = fixture.turn(|store, turn| {
+        let dirty: Vec<bool> = tokens.iter().map(|token| store.watch_dirty(token, turn)).collect();
+        tokens.into_iter().for_each(|token| store.unwatch(token));
+        dirty
+    });
+    assert_eq!(dirty, [true, false, false], "b wasn't there to delete");
+}
+
+fn libraries(fixture: &mut Fixture) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    fixture.turn(|store, turn| {
+        let found = store.libraries(turn);
+        found.into_iter().map(|(name, source)| (text(name), text(source))).collect()
+    })
+}
+
+/// Libraries are apart from the data: FLUSHALL leaves them, and a crash too.
+#[test]
+fn libraries_survive() {
+    let mut fixture = Fixture::new();
+    fixture.run("SET library:x data");
+    fixture.turn(|store, turn| {
+        store.put_library(b"graph", b"v1", turn).expect("room");
+        store.put_library(b"count", b"c", turn).expect("room");
+        store.put_library(b"graph", b"v2", turn).expect("room");
+    });
+    fixture.run("FLUSHALL");
+    let wanted = [("count".into(), "c".into()), ("graph".into(), "v2".into())];
+    assert_eq!(libraries(&mut fixture), wanted);
+    assert_eq!(fixture.crash().libraries, 2);
+    assert_eq!(libraries(&mut fixture), wanted);
+    fixture.turn(|store, turn| {
+        assert!(store.delete_library(b"count", turn));
+        assert!(!store.delete_library(b"count", turn));
+    });
+    assert_eq!(libraries(&mut fixture), wanted[1..]);
+    fixture.turn(|store, turn| store.clear_libraries(turn));
+    assert_eq!(libraries(&mut fixture), []);
+    assert_eq!(fixture.run("DBSIZE"), ":0");
+}
+
+/// Restoring several libraries is all or nothing, beside the others or instead of them.
+#[test]
+fn several_libraries_at_once() {
+    let mut fixture = Fixture::new();
+    let long = vec![b'n'; 70_000];
+    fixture.turn(|store, turn| {
+        store.put_libraries(&[(b"a", b"1"), (b"b", b"1")], false, turn).expect("room");
+        let refused = store.put_libraries(&[(b"a", b"2"), (&long, b"x")], true, turn);
+        assert!(refused.is_err());
+    });
+    assert_eq!(libraries(&mut fixture).len(), 2);
+    assert_eq!(libraries(&mut fixture)[0].1, "1");
+    fixture.turn(|store, turn| {
+        store.put_libraries(&[(b"b", b"2"), (b"c", b"1")], true, turn).expect("room");
+    });
+    let wanted = [("b".into(), "2".into()), ("c".into(), "1".into())];
+    assert_eq!(libraries(&mut fixture), wanted);
+}

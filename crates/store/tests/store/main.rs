@@ -1,0 +1,13 @@
+//! The store over real arenas in /dev/shm, with a clock that the tests move.
+
+mod adoption;
+mod commands;
+mod eviction;
+mod full;
+mod functions;
+mod keyspace;
+mod model;
+mod scan;
+mod support;
+mod transactions;
+mod watch;

@@ -1,0 +1,176 @@
+//! SCAN, KEYS and RANDOMKEY.
+
+use std::collections::BTreeSet;
+
+use crate::support::Fixture;
+
+/// Cursor and keys of a SCAN reply, or of KEYS (cursor 0).
+fn page(fixture: &mut Fixture, command: &str) -> (u64, Vec<String>) {
+    let reply = fixture.run(command);
+    let mut words = reply.split(' ');
+    let cursor = if command.starts_with("SCAN") {
+        assert_eq!((words.next(), words.next().is_some()), (Some("*2"), true), "{reply}");
+        words.next().expect("a cursor").parse().expect("a number")
+    } else {
+        0
+    };
+    let count: usize = words.next().expect("a count")[1..].parse().expect("a number");
+    let keys: Vec<String> = words.skip(1).step_by(2).map(str::to_owned).collect();
+    assert_eq!(keys.len(), count, "{reply}");
+    (cursor, keys)
+}
+
+fn scan_all(fixture: &mut Fixture, options: &str) -> Vec<String> {
+    let (mut cursor, mut all) = (0, Vec::new());
+    loop {
+        let (next, keys) = page(fixture, format!("SCAN {cursor}{options}").as_str());
+        all.extend(keys);
+        cursor = next;
+        if cursor == 0 {
+            return all;
+        }
+    }
+}
+
+/// Every key that is there from beginning to end is shown, though the index grows tenfold and
+/// other keys come and go in between.
+#[test]
+fn scan_shows_every_lasting_key_while_the_index_grows() {
+    let mut fixture = Fixture::new();
+    for n in 0..500 {
+        fixture.run(&format!("SET lasting{n} v"));
+    }
+    let (mut cursor, mut seen, mut n) = (0, BTreeSet::new(), 0);
+    loop {
+        let (next, keys) = page(&mut fixture, &format!("SCAN {cursor} COUNT 5"));
+        seen.extend(keys);
+        for _ in 0..40 {
+            fixture.run(&format!("SET passing{n} v"));
+            if n % 3 == 0 {
+                fixture.run(&format!("DEL passing{}", n / 2));
+            }
+            n += 1;
+        }
+        // Written again, a key is still the same key.
+        fixture.run(&format!("APPEND lasting{} x", n % 500));
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert!(n > 2000, "the index had to grow meanwhile: {n}");
+    for n in 0..500 {
+        assert!(seen.contains(&format!("lasting{n}")), "lasting{n} was not shown");
+    }
+}
+
+/// Options filter; COUNT is how much is looked at, not how much is shown.
+#[test]
+fn scan_filters_by_pattern_and_type() {
+    let mut fixture = Fixture::new();
+    for n in 0..200 {
+        fixture.run(&format!("SET user:{n} v"));
+        fixture.run(&format!("SET item:{n} v"));
+    }
+    assert_eq!(scan_all(&mut fixture, "").len(), 400);
+    assert_eq!(scan_all(&mut fixture, " COUNT 1").len(), 400);
+    assert_eq!(scan_all(&mut fixture, " MATCH user:* COUNT 7").len(), 200);
+    assert_eq!(scan_all(&mut fixture, " MATCH *").len(), 400);
+    assert_eq!(scan_all(&mut fixture, " match item:[0-9] type STRING").len(), 10);
+    assert_eq!(scan_all(&mut fixture, " TYPE hash").len(), 0);
+    assert_eq!(scan_all(&mut fixture, " TYPE nonsense").len(), 0);
+    let (cursor, keys) = page(&mut fixture, "SCAN 0 COUNT 9223372036854775807");
+    assert_eq!((cursor, keys.len()), (0, 400));
+    let (cursor, keys) = page(&mut fixture, "SCAN 0 COUNT 20 MATCH none");
+    assert!(cursor != 0 && keys.is_empty(), "COUNT bounds the work, not the result");
+}
+
+/// What isn't a cursor or an option is refused.
+#[test]
+fn scan_refuses_nonsense() {
+    Fixture::new().script(&[
+        ("SCAN x", "-ERR invalid cursor"),
+        ("SCAN 1x", "-ERR invalid cursor"),
+        ("SCAN 18446744073709551616", "-ERR invalid cursor"),
+        ("SCAN x COUNT y", "-ERR invalid cursor"),
+        ("SCAN 0 COUNT 0", "-ERR syntax error"),
+        ("SCAN 0 COUNT -1", "-ERR syntax error"),
+        ("SCAN 0 COUNT x", "-ERR value is not an integer or out of range"),
+        ("SCAN 0 COUNT", "-ERR syntax error"),
+        ("SCAN 0 FOO 1", "-ERR syntax error"),
+        ("SCAN 0", "*2 $1 0 *0"),
+        ("SCAN ''", "*2 $1 0 *0"),
+        ("SCAN 18446744073709551615", "*2 $1 0 *0"),
+    ]);
+}
+
+/// KEYS shows each matching key once.
+#[test]
+fn keys_shows_each_match_once() {
+    let mut fixture = Fixture::new();
+    for n in 0..1000 {
+        fixture.run(&format!("SET k{n} v"));
+    }
+    fixture.run("SET dead v PX 1");
+    fixture.now_ms += 10;
+    for (pattern, count) in [("*", 1000), ("k*", 1000), ("k?", 10), ("k[12]5", 2), ("K*", 0)] {
+        let (_, keys) = page(&mut fixture, &format!("KEYS {pattern}"));
+        let unique: BTreeSet<&String> = keys.iter().collect();
+        assert_eq!((keys.len(), unique.len()), (count, count), "{pattern}");
+    }
+}
+
+/// RANDOMKEY knows every live key, none that is dead, and says when there is none.
+#[test]
+fn random_keys_are_live_and_all_come() {
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.run("RANDOMKEY"), "$-1");
+    for n in 0..20 {
+        fixture.run(&format!("SET live{n} v"));
+        fixture.run(&format!("SET dead{n} v PX 1"));
+    }
+    fixture.now_ms += 10;
+    let mut seen = BTreeSet::new();
+    for _ in 0..2000 {
+        let reply = fixture.run("RANDOMKEY");
+        assert!(reply.contains("live"), "{reply}");
+        seen.insert(reply);
+    }
+    assert_eq!(seen.len(), 20);
+    fixture.run("FLUSHALL");
+    assert_eq!(fixture.run("RANDOMKEY"), "$-1");
+}
+
+/// Functions walk by prefix with the same guarantee, and see a transaction's keys.
+#[test]
+fn functions_walk_by_prefix() {
+    let mut fixture = Fixture::new();
+    for n in 0..300 {
+        fixture.run(&format!("SET user:{n} v"));
+        fixture.run(&format!("SET item:{n} v"));
+    }
+    let walk = |fixture: &mut Fixture| {
+        fixture.turn(|store, turn| {
+            let (mut cursor, mut steps, mut keys) = (0, 0, BTreeSet::new());
+            loop {
+                cursor = store.scan_keys(b"user:", cursor, 10, turn, &mut |key| {
+                    keys.insert(key.to_vec());
+                });
+                steps += 1;
+                if cursor == 0 {
+                    return (steps, keys);
+                }
+            }
+        })
+    };
+    let (steps, keys) = walk(&mut fixture);
+    assert_eq!(keys.len(), 300);
+    assert!(steps > 10, "about ten keys at a time: {steps} steps");
+    fixture.turn(|store, _| store.begin());
+    fixture.run("SET user:new v");
+    fixture.run("DEL user:7");
+    let (_, keys) = walk(&mut fixture);
+    assert_eq!(keys.len(), 300);
+    assert!(keys.contains(&b"user:new"[..]) && !keys.contains(&b"user:7"[..]));
+    fixture.turn(|store, _| store.rollback());
+}

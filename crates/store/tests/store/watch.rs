@@ -1,0 +1,135 @@
+//! WATCH: what makes a watched key dirty, and what doesn't.
+
+use crate::support::Fixture;
+
+/// Watches a key, runs commands, and says whether it is dirty then.
+fn dirty_after(prepare: &[&str], key: &str, commands: &[&str]) -> bool {
+    let mut fixture = Fixture::new();
+    for command in prepare {
+        fixture.run(command);
+    }
+    let token = fixture.turn(|store, turn| store.watch(key.as_bytes(), turn));
+    for command in commands {
+        match *command {
+            "wait" => fixture.now_ms += 1000,
+            "sweep" => {
+                for _ in 0..200 {
+                    fixture.now_ms += 100;
+                    fixture.end_turn();
+                }
+            }
+            "begin" => fixture.turn(|store, _| store.begin()),
+            "commit" => fixture.turn(|store, turn| store.commit(turn)).expect("room"),
+            command => assert!(!fixture.run(command).starts_with('-'), "{command}"),
+        }
+    }
+    let dirty = fixture.turn(|store, turn| store.watch_dirty(&token, turn));
+    fixture.turn(|store, _| {
+        store.unwatch(token);
+        assert_eq!(store.stats().watched_keys, 0);
+    });
+    dirty
+}
+
+/// Every write of a key touches it, also one that changes nothing in the end.
+#[test]
+fn writes_touch() {
+    for command in [
+        "SET a 1",
+        "SET a 1 XX",
+        "SETEX a 10 1",
+        "GETSET a 1",
+        "GETDEL a",
+        "GETEX a EX 10",
+        "INCR a",
+        "INCRBYFLOAT a 0",
+        "APPEND a x",
+        "APPEND a ''",
+        "SETRANGE a 0 1",
+        "MSET b 1 a 1",
+        "DEL a",
+        "DEL b a",
+        "UNLINK a",
+        "EXPIRE a 10",
+        "EXPIRE a -1",
+        "RENAME a b",
+        "RENAME s a",
+        "COPY s a REPLACE",
+        "FLUSHALL",
+        "FLUSHDB",
+    ] {
+        assert!(dirty_after(&["SET a 1", "SET s 1"], "a", &[command]), "{command}");
+        let inside = ["begin", command, "commit"];
+        assert!(dirty_after(&["SET a 1", "SET s 1"], "a", &inside), "{command} in a transaction");
+    }
+    assert!(dirty_after(&["SET a 1 EX 10"], "a", &["PERSIST a"]));
+    assert!(dirty_after(&["SET a 1 EX 10"], "a", &["GETEX a PERSIST"]));
+    assert!(dirty_after(&[], "a", &["SET a 1"]));
+    assert!(dirty_after(&[], "a", &["SET a 1", "DEL a"]), "created and deleted");
+    assert!(dirty_after(&[], "a", &["MSETNX b 1 a 1"]));
+}
+
+/// What leaves a key alone leaves its watchers alone.
+#[test]
+fn what_writes_nothing_touches_nothing() {
+    for command in [
+        "GET a",
+        "SET b 1",
+        "SET a 2 NX",
+        "SETNX a 2",
+        "MSETNX b 1 a 2",
+        "EXPIRE a 10 XX",
+        "PERSIST a",
+        "GETEX a",
+        "GETEX a PERSIST",
+        "RENAME a a",
+        "RENAMENX s a",
+        "COPY s a",
+        "COPY a b",
+        "SETRANGE a 0 ''",
+        "TOUCH a",
+        "DEL b",
+    ] {
+        assert!(!dirty_after(&["SET a 1", "SET s 1"], "a", &[command]), "{command}");
+    }
+    for command in ["GET a", "DEL a", "EXPIRE a 1", "GETDEL a", "FLUSHALL", "PERSIST a"] {
+        assert!(!dirty_after(&[], "a", &[command]), "{command} on a missing key");
+    }
+}
+
+/// A key that dies while it is watched is dirty, met or not; one that was dead before is missing.
+#[test]
+fn death_touches_the_living_only() {
+    assert!(!dirty_after(&["SET a 1 PX 5000"], "a", &["wait"]));
+    assert!(dirty_after(&["SET a 1 PX 500"], "a", &["wait"]), "dead, but nobody met it");
+    assert!(dirty_after(&["SET a 1 PX 500"], "a", &["wait", "GET a"]));
+    assert!(dirty_after(&["SET a 1 PX 500"], "a", &["sweep"]));
+    assert!(dirty_after(&["SET a 1 PX 500"], "a", &["wait", "SET a 1"]));
+    let mut fixture = Fixture::new();
+    fixture.run("SET a 1 PX 5");
+    fixture.now_ms += 6;
+    let token = fixture.turn(|store, turn| store.watch(b"a", turn));
+    fixture.run("GET a");
+    assert!(!fixture.turn(|store, turn| store.watch_dirty(&token, turn)));
+    fixture.run("SET a 1");
+    assert!(fixture.turn(|store, turn| store.watch_dirty(&token, turn)));
+    fixture.turn(|store, _| store.unwatch(token));
+}
+
+/// Several connections watch one key; each sees what came after it began to.
+#[test]
+fn tokens_are_independent() {
+    let mut fixture = Fixture::new();
+    let early = fixture.turn(|store, turn| store.watch(b"a", turn));
+    fixture.run("SET a 1");
+    let late = fixture.turn(|store, turn| store.watch(b"a", turn));
+    fixture.turn(|store, turn| {
+        assert!(store.watch_dirty(&early, turn));
+        assert!(!store.watch_dirty(&late, turn));
+        assert_eq!(store.stats().watched_keys, 1);
+        store.unwatch(early);
+        assert!(!store.watch_dirty(&late, turn));
+        store.unwatch(late);
+        assert_eq!(store.stats().watched_keys, 0);
+    });
+}

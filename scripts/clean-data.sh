@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Removes arenas that stopped servers left in tmpfs: /dev/shm/nigh-*, of this user only.
+# A folder whose files some process still has open or mapped is left alone and named.
+set -euo pipefail
+
+in_use() {
+    # Both kinds of use: a mapping outlives its descriptor, and a lock is a descriptor.
+    grep -qsF "$1/" /proc/[0-9]*/maps && return 0
+    find /proc/[0-9]*/fd -lname "$1/*" -print -quit 2>/dev/null | grep -q .
+}
+
+shopt -s nullglob
+for folder in /dev/shm/nigh-*; do
+    [[ -d $folder && ! -L $folder && -O $folder ]] || continue
+    if in_use "$folder"; then
+        printf 'in use, kept: %s\n' "$folder"
+    else
+        rm -rf -- "$folder"
+        printf 'removed: %s\n' "$folder"
+    fi
+done

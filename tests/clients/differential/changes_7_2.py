@@ -1,0 +1,86 @@
+"""What Redis changed between 7.0.15, which Debian has, and 7.2.4, which Nigh says it is.
+
+Each row names its source in the Redis repository at tag 7.2.4. `CHANGED` holds commands whose 7.0
+reply differs: the rule says what must still hold. `NEW` holds commands that 7.0 doesn't have, with
+the reply that 7.2's source gives. What is in neither must be the same bytes as in 7.0.
+"""
+
+from wire import Error, Typed
+
+
+def shape(ours, theirs):
+    """The same kinds of values, nested the same way."""
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(ours, list):
+        return len(ours) == len(theirs) and all(map(shape, ours, theirs))
+    if isinstance(ours, Typed):
+        return ours[0] == theirs[0] and (not isinstance(ours[1], list) or shape(ours[1], theirs[1]))
+    return not isinstance(ours, Error) or ours == theirs
+
+
+def pairs(tree):
+    """A map reply of either protocol as a dict."""
+    items = tree[1] if isinstance(tree, Typed) and tree[0] == "%" else tree
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def hello(ours, theirs):
+    """Redis's map, but for identity and version; the same fields in the same order."""
+    if not shape(ours, theirs):
+        return False
+    ours, theirs = pairs(ours), pairs(theirs)
+    free = (b"version", b"id")
+    return list(ours) == list(theirs) and all(
+        ours[name] == theirs[name] for name in theirs if name not in free
+    )
+
+
+def client_line_fields(text):
+    return [field.split(b"=")[0] for field in text.split(b"\n")[0].split(b" ")]
+
+
+def client_info(ours, theirs):
+    """All fields that Redis 7.0 reports, in its order; 7.2 adds lib-name and lib-ver."""
+    ours = ours[1] if isinstance(ours, Typed) else ours
+    theirs = theirs[1] if isinstance(theirs, Typed) else theirs
+    if type(ours) is not bytes or type(theirs) is not bytes:
+        return False
+    added = (b"lib-name", b"lib-ver")
+    return [f for f in client_line_fields(ours) if f not in added] == client_line_fields(theirs)
+
+
+CHANGED = {
+    "HELLO": (hello, "the version; src/version.h"),
+    "CLIENT INFO": (
+        client_info,
+        "lib-name and lib-ver are new; src/networking.c catClientInfoString",
+    ),
+    "CLIENT LIST": (
+        client_info,
+        "lib-name and lib-ver are new; src/networking.c catClientInfoString",
+    ),
+}
+
+SETINFO = "src/networking.c clientSetinfoCommand"
+NO_TOUCH = "src/networking.c clientCommand, no-touch"
+
+NEW = [
+    (["CLIENT", "SETINFO", "LIB-NAME", "some-lib"], b"+OK\r\n", SETINFO),
+    (["CLIENT", "SETINFO", "lib-ver", "1.2.3"], b"+OK\r\n", SETINFO),
+    (["CLIENT", "SETINFO", "LIB-NAME", ""], b"+OK\r\n", SETINFO),
+    (
+        ["CLIENT", "SETINFO", "LIB-NAME", "two words"],
+        b"-ERR LIB-NAME cannot contain spaces, newlines or special characters.\r\n",
+        SETINFO,
+    ),
+    (["CLIENT", "SETINFO", "FOO", "x"], b"-ERR Unrecognized option 'FOO'\r\n", SETINFO),
+    (
+        ["CLIENT", "SETINFO", "LIB-NAME"],
+        b"-ERR wrong number of arguments for 'client|setinfo' command\r\n",
+        "src/commands/client-setinfo.json, arity 4",
+    ),
+    (["CLIENT", "NO-TOUCH", "ON"], b"+OK\r\n", NO_TOUCH),
+    (["CLIENT", "NO-TOUCH", "off"], b"+OK\r\n", NO_TOUCH),
+    (["CLIENT", "NO-TOUCH", "maybe"], b"-ERR syntax error\r\n", NO_TOUCH),
+]
