@@ -115,6 +115,7 @@ impl Work {
             bytes.extend_from_slice(reply);
         });
         let is_busy = self.state.store.take_busy() && self.may_wait();
+        self.state.store.take_met_expired(); // a function deletes nothing that it finds expired on a view
         let each_ns = began.elapsed().as_nanos() / calls.len().max(1) as u128;
         let mut ranges = ranges.into_iter();
         let place = |error: Option<&'static str>| {

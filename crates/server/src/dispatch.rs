@@ -307,27 +307,35 @@ pub(crate) fn call(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row) -> b
     true
 }
 
-/// Runs a data command. A view that reads several keys does it again if several were being written at
-/// once meanwhile, so that it never answers half of a commit; false if that happened too often.
+/// Runs a data command; false, without a reply, if only the owner can answer it: a view has met a key whose
+/// time is over, or has read several keys and found each time that several were being written at once, so
+/// that its answer could be half of a commit.
 fn apply(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) -> bool {
     let mark = context.out.mark();
     let store = &mut context.state.store;
-    if store.is_owner() || !op.reads_several() {
+    if store.is_owner() {
         let mut out = Writer::new(context.out, context.client.protocol);
         store.apply(op, args, context.turn, &mut out);
         return true;
     }
     for _ in 0..TRIES_TOGETHER {
-        let Some(token) = store.reader().begin_several() else {
+        let token = store.reader().begin_several();
+        if op.reads_several() && token.is_none() {
             std::hint::spin_loop();
             continue;
-        };
+        }
         let mut out = Writer::new(context.out, context.client.protocol);
         store.apply(op, args, context.turn, &mut out);
-        if store.reader().end_several(token) {
+        let is_whole =
+            !op.reads_several() || token.is_some_and(|token| store.reader().end_several(token));
+        let met_expired = store.take_met_expired();
+        if is_whole && !met_expired {
             return true;
         }
         context.out.cut(mark);
+        if met_expired {
+            return false;
+        }
     }
     false
 }

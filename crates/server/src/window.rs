@@ -153,6 +153,11 @@ impl Work {
             self.wait_for_memory(prepared.connection);
             return true;
         }
+        if self.state.store.take_met_expired() {
+            self.active[prepared.connection].out.cut(mark);
+            self.send(prepared.connection, prepared.index, row, false);
+            return true;
+        }
         let connection = &mut *self.active[prepared.connection];
         connection.input.next = prepared.index + 1;
         connection.client.last_row = Some(row);

@@ -7,6 +7,7 @@ mod common;
 
 use common::{Client, TestServer, request};
 use nigh_resp::frame::Frame;
+use std::time::Duration;
 
 /// Connections of a story.
 const MANY: usize = 24;
@@ -99,6 +100,21 @@ fn what_is_acknowledged_is_seen_by_all() {
         }
         clients[round].says("DEL k", ":1\r\n");
         clients.iter_mut().for_each(|client| client.says("GET k", "$-1\r\n"));
+    }
+}
+
+/// Who reads a key whose time is over has it deleted, whatever the shard: a GET once found it missing where
+/// only the owner could delete it, and the DBSIZE behind it still counted it.
+#[test]
+fn a_key_that_was_read_as_missing_is_not_counted() {
+    let server = server();
+    for client in &mut connect(&server) {
+        for (read, nothing) in [("GET k", "$-1\r\n"), ("EXISTS k k", ":0\r\n")] {
+            client.says("SET k v PX 1", "+OK\r\n");
+            std::thread::sleep(Duration::from_millis(3));
+            client.send(format!("{read}\r\nDBSIZE\r\n"));
+            client.expect(format!("{nothing}:0\r\n"));
+        }
     }
 }
 

@@ -10,7 +10,8 @@
 //! 3. Every write touches the key's watchers, also one that stores what was there.
 //! 4. Time and randomness come with the turn: the same turns give the same state and replies.
 //! 5. A store is the owner's, or a *view*: another shard's eyes on the same arenas, which runs only what
-//!    [`Op::only_reads`] says, and deletes nothing that it finds expired.
+//!    [`Op::only_reads`] says. What it finds expired only the owner can delete: it says so, and the command
+//!    is applied again there, lest a key be missing for GET and counted by the DBSIZE after it.
 //!
 //! Thread: the shard that owns the store, or the view.
 
@@ -80,6 +81,8 @@ pub(crate) struct Counters {
     pub(crate) evicted: u64,
     /// A command was refused for want of memory that comes back after this turn.
     pub(crate) busy: bool,
+    /// A view has met a key whose time is over.
+    pub(crate) met_expired: bool,
 }
 
 impl Store {
@@ -153,7 +156,7 @@ impl Store {
         let record = self.find(hash, key, turn);
         if record.is_some() {
             self.counters.hits += 1;
-        } else {
+        } else if !self.counters.met_expired {
             self.counters.misses += 1;
         }
         record
@@ -176,6 +179,7 @@ impl Store {
     #[cold]
     fn drop_expired(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
         if !self.data.is_here() {
+            self.counters.met_expired = true;
             return;
         }
         // A staged record stays until the transaction ends; it is as missing anyway.
@@ -317,6 +321,13 @@ impl Store {
     #[inline]
     pub fn take_busy(&mut self) -> bool {
         std::mem::take(&mut self.counters.busy)
+    }
+
+    /// Whether a command since the last call met a key whose time is over, on a view: the owner is to apply
+    /// it again, and to delete the key.
+    #[inline]
+    pub fn take_met_expired(&mut self) -> bool {
+        std::mem::take(&mut self.counters.met_expired)
     }
 
     /// Counters and sizes. Of a view only what it has counted itself.
