@@ -32,6 +32,7 @@ const ObjectDefineProperty = Object.defineProperty;
 const ObjectFreeze = Object.freeze;
 const ObjectGetPrototypeOf = Object.getPrototypeOf;
 const ObjectPrototype = Object.prototype;
+const ObjectSetPrototypeOf = Object.setPrototypeOf;
 const RangeErrorConstructor = RangeError;
 const StringCharCodeAt = uncurry(String.prototype.charCodeAt);
 const StringFromCharCode = String.fromCharCode;

@@ -1,13 +1,17 @@
-// Where things lie: the arena (docs/formats/arena.md) and the io memory (src/io.rs), and the typed arrays
+// Where things lie: the arenas (docs/formats/arena.md) and the io memory (src/io.rs), and the typed arrays
 // over both.
 //
-// From here on the files are the body of attach(ioBuffer, arenaBuffer, numbersBuffer), run once per
-// context, so that the typed arrays are constants to the optimizing compiler. What the hottest
+// From here on the files are the body of attach(ioBuffer, arenaBuffers, foreign, numbersBuffer), run once
+// per context, so that the typed arrays are constants to the optimizing compiler. What the hottest
 // code changes stands in words of them too, else in a `var`: a variable costs a check of its type at each
 // use, and a `let` one of its initialisation.
 //
+// A tenant has one arena, or one for each of its partitions. SEVERAL says which: a constant too, so that
+// what stands behind it costs a tenant with one arena nothing once it is compiled.
+//
 // A reference is an int32 here (the top bit may be set), 0 for "not found". References are found in
-// windows of 4 GiB: window = ref >>> 28. Nothing crosses a window. Window 0 has its own constants.
+// windows of 4 GiB: ref >>> 28 within its arena, and I[PLACE] + (ref >>> 28) among those of all arenas.
+// Nothing crosses a window. Window 0 has its own constants.
 
 removeGlobals();
 
@@ -37,6 +41,8 @@ const PROMISES = 1;
 const KILL = 3;
 const KEY_LENGTH = 5;
 const PENDING = 6; // see 04_db.js; 0 between calls
+const PLACE = 7; // first window of the arena of the key that was looked for last; 0 if there is one arena
+const CALL_PLACE = 8; // the same of the partition that the call runs for
 const IN_NOW_LOW = 16;
 const IN_NOW_HIGH = 17;
 const IN_SEED_LOW = 18;
@@ -74,41 +80,84 @@ const IU16 = new Uint16(ioBuffer);
 const IF32 = new Float32(ioBuffer);
 const IF64 = new Float64(ioBuffer);
 
-// The windows of the arena. `far` holds those after the first: {u8, u16, i32, f32, f64}.
+const arenaBuffer = arenaBuffers[0];
+const PARTITIONS = arenaBuffers.length;
+const SEVERAL = PARTITIONS > 1;
+const WINDOWS_SHIFT = 4; // log2 of the windows of an arena: a reference has 32 bits
+
+// The first window of the first arena.
 const arenaBytes = ArrayBufferGetByteLength(arenaBuffer);
-const firstBytes = arenaBytes < WINDOW_BYTES ? arenaBytes - (arenaBytes % 8) : WINDOW_BYTES;
+const firstBytes = windowBytes(arenaBytes, 0);
 const A = new Int32(arenaBuffer, 0, firstBytes / 4);
 const A8 = new Uint8(arenaBuffer, 0, firstBytes);
 const A16 = new Uint16(arenaBuffer, 0, firstBytes / 2);
 const AF32 = new Float32(arenaBuffer, 0, firstBytes / 4);
 const AF64 = new Float64(arenaBuffer, 0, firstBytes / 8);
-const far = new SafeMap();
+
+function windowBytes(bytes, start) {
+  const left = bytes - start;
+  return left < WINDOW_BYTES ? left - (left % 8) : WINDOW_BYTES;
+}
+
+// All windows: typed arrays over the same bytes. Nothing is looked up in a prototype.
+class Window {
+  constructor(u8, u16, i32, f32, f64) {
+    this.u8 = u8;
+    this.u16 = u16;
+    this.i32 = i32;
+    this.f32 = f32;
+    this.f64 = f64;
+  }
+}
+ObjectSetPrototypeOf(Window.prototype, null);
+const ioWindow = new Window(B, IU16, I, IF32, IF64);
+const windows = []; // by number + 1, made when first used; -1 is the io memory
+for (let i = 0; i <= PARTITIONS << WINDOWS_SHIFT; i++) windows[i] = undefined;
+windows[0] = ioWindow;
+windows[1] = new Window(A8, A16, A, AF32, AF64);
 
 function windowOf(number) {
-  if (number === -1) return ioWindow;
-  let made = far.get(number);
-  if (made === undefined) {
-    const start = number * WINDOW_BYTES;
-    const left = arenaBytes - start;
-    const bytes = left < WINDOW_BYTES ? left - (left % 8) : WINDOW_BYTES;
-    made = {
-      __proto__: null,
-      u8: new Uint8(arenaBuffer, start, bytes),
-      u16: new Uint16(arenaBuffer, start, bytes / 2),
-      i32: new Int32(arenaBuffer, start, bytes / 4),
-      f32: new Float32(arenaBuffer, start, bytes / 4),
-      f64: new Float64(arenaBuffer, start, bytes / 8),
-    };
-    far.set(number, made);
-  }
-  return made;
+  const made = windows[number + 1];
+  return made !== undefined ? made : openWindow(number);
 }
-const ioWindow = { __proto__: null, u8: B, u16: IU16, i32: I, f32: IF32, f64: IF64 };
-far.set(0, { __proto__: null, u8: A8, u16: A16, i32: A, f32: AF32, f64: AF64 });
 
-const SEED = A[SEED_WORD];
+function openWindow(number) {
+  const buffer = arenaBuffers[number >> WINDOWS_SHIFT];
+  const start = (number & (1 << WINDOWS_SHIFT) - 1) * WINDOW_BYTES;
+  const bytes = windowBytes(ArrayBufferGetByteLength(buffer), start);
+  return windows[number + 1] = new Window(
+    new Uint8(buffer, start, bytes), new Uint16(buffer, start, bytes / 2),
+    new Int32(buffer, start, bytes / 4), new Float32(buffer, start, bytes / 4),
+    new Float64(buffer, start, bytes / 8));
+}
+
+const SEED = A[SEED_WORD]; // the same in all arenas of a tenant
 const SLOT_SHIFT = A[SLOT_SHIFT_WORD];
-const SLOT_WORDS_SHIFT = SLOT_SHIFT - 2;
-const SLOT_WINDOW_SHIFT = 32 - SLOT_SHIFT;
-// (table word - 1) >>> this is 0 if there is a table and it lies in the first window.
-const NEAR_TABLE_SHIFT = 6 + SLOT_WINDOW_SHIFT;
+
+// One arena: what is known of it, and of its index as 02_find.js saw it last.
+class Arena {
+  constructor(partition, isForeign) {
+    this.place = partition << WINDOWS_SHIFT;
+    this.words = windowOf(this.place).i32;
+    this.foreign = isForeign;
+    this.slotShift = this.words[SLOT_SHIFT_WORD];
+    this.epoch = -1; // of the tables
+    this.table = this.words;
+    this.tableBase = 0; // first word
+    this.tableMask = -1; // lines - 1; -1: none
+    this.oldTable = this.words;
+    this.oldBase = 0;
+    this.oldMask = -1;
+    this.reader = 0; // state of the call that has looked into it, and the commit sequence it found then
+    this.sequence = 0;
+  }
+}
+ObjectSetPrototypeOf(Arena.prototype, null);
+const arenas = [];
+for (let i = 0; i < PARTITIONS; i++) arenas[i] = new Arena(i, foreign[i]);
+const onlyArena = arenas[0]; // if not SEVERAL
+
+// The arena of the key that was looked for last.
+function placedArena() {
+  return SEVERAL ? arenas[I[PLACE] >> WINDOWS_SHIFT] : onlyArena;
+}

@@ -4,6 +4,9 @@
 // while the index does not grow. What that does not decide goes the far way, which knows all: both
 // tables, all lines, all windows.
 //
+// If there are several arenas, I[PLACE] is set to the key's, before it is looked for. What a find has
+// returned is a reference in that arena until the next key is loaded.
+//
 // Invariants, with writers at work on other threads:
 // 1. A tag is loaded before its reference, and the key in the record is always compared: so a torn pair
 //    either mismatches or is the new record.
@@ -86,32 +89,39 @@ function hashLong(length) {
   return hashTail(h, I[at], left);
 }
 
-// --- the index ---
-var epoch = -1; // of the table words below
-var table = A;
-var tableBase = 0; // first word
-var tableMask = -1; // lines - 1; -1: none
-var oldTable = A;
-var oldBase = 0;
-var oldMask = -1;
+// --- the partition of a key ---
 
-function openTables() {
+// First window of the arena in which keys of this hash are: (hash as u64 * PARTITIONS) >> 32, by halves.
+function placeOf(hash) {
+  const low = imul(hash & 0xffff, PARTITIONS) >>> 16;
+  return (imul(hash >>> 16, PARTITIONS) + low) >>> 16 << WINDOWS_SHIFT;
+}
+
+// Is one of the eight bytes a '{'? All are below 128.
+function hasBrace(low, high) {
+  return (((low ^ 0x7b7b7b7b) - 0x01010101 | (high ^ 0x7b7b7b7b) - 0x01010101) & 0x80808080) !== 0;
+}
+
+// --- the index ---
+function openTables(arena) {
+  const words = arena.words;
+  const shift = arena.slotShift;
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-    const seen = A[EPOCH_WORD];
-    const current = A[CURRENT_WORD];
-    const old = A[OLD_WORD];
-    if (A[EPOCH_WORD] !== seen) continue;
+    const seen = words[EPOCH_WORD];
+    const current = words[CURRENT_WORD];
+    const old = words[OLD_WORD];
+    if (words[EPOCH_WORD] !== seen) continue;
     const slot = current >>> 6;
-    table = windowOf(slot >>> SLOT_WINDOW_SHIFT).i32;
-    tableBase = (slot << SLOT_WORDS_SHIFT) & 0x3fffffff;
-    tableMask = current === 0 ? -1 : (1 << (current & 63)) - 1;
+    arena.table = windowOf(arena.place + (slot >>> 32 - shift)).i32;
+    arena.tableBase = (slot << shift - 2) & 0x3fffffff;
+    arena.tableMask = current === 0 ? -1 : (1 << (current & 63)) - 1;
     // While the epoch is even, the old table's word means nothing.
     const growing = (seen & 1) !== 0 && old !== 0;
     const oldSlot = old >>> 6;
-    oldTable = windowOf(oldSlot >>> SLOT_WINDOW_SHIFT).i32;
-    oldBase = (oldSlot << SLOT_WORDS_SHIFT) & 0x3fffffff;
-    oldMask = growing ? (1 << (old & 63)) - 1 : -1;
-    epoch = seen;
+    arena.oldTable = growing ? windowOf(arena.place + (oldSlot >>> 32 - shift)).i32 : words;
+    arena.oldBase = (oldSlot << shift - 2) & 0x3fffffff;
+    arena.oldMask = growing ? (1 << (old & 63)) - 1 : -1;
+    arena.epoch = seen;
     return;
   }
   throw new ErrorConstructor("TRYAGAIN the index is changing too fast");
@@ -123,9 +133,15 @@ function hasEmpty(words, start) {
   return false;
 }
 
+// The words of the window in which record `ref` of the arena at I[PLACE] lies.
+function wordsOf(ref) {
+  const window = SEVERAL ? I[PLACE] + (ref >>> 28) : ref >>> 28;
+  return window === 0 ? A : windowOf(window).i32;
+}
+
 // Is the key of record `ref` the one at KEY_AT?
 function sameKey(ref, length) {
-  const words = ref >>> 28 === 0 ? A : windowOf(ref >>> 28).i32;
+  const words = wordsOf(ref);
   const at = (ref & 0xfffffff) << 2;
   if ((words[at + REC_META] & 0xffff) !== length) return false;
   const count = (length + 3) >> 2;
@@ -161,7 +177,7 @@ function expired(low, high) {
 
 // ref, or 0 if the record has expired.
 function alive(ref) {
-  const words = ref >>> 28 === 0 ? A : windowOf(ref >>> 28).i32;
+  const words = wordsOf(ref);
   const at = (ref & 0xfffffff) << 2;
   const low = words[at + REC_EXPIRY_LOW];
   const high = words[at + REC_EXPIRY_HIGH];
@@ -169,21 +185,31 @@ function alive(ref) {
   return ref;
 }
 
+// The first window of the arena at I[PLACE], which the call from now on has looked into.
+function enterWords() {
+  const arena = placedArena();
+  if (arena.reader !== I[STATE]) beginReading(arena);
+  return arena.words;
+}
+
 // The reference in the first entry of the home line that has this tag; 0 if surely no record has it;
 // -1 if only the far way can tell.
 function nearRef(hash) {
-  const seen = A[EPOCH_WORD];
-  const current = A[CURRENT_WORD];
-  if ((seen & 1 | (current - 1) >>> NEAR_TABLE_SHIFT) !== 0) return -1;
-  const home = ((current >>> 6 << SLOT_WORDS_SHIFT) & 0x3fffffff) +
+  const words = SEVERAL ? enterWords() : A;
+  const shift = SEVERAL ? placedArena().slotShift : SLOT_SHIFT;
+  const seen = words[EPOCH_WORD];
+  const current = words[CURRENT_WORD];
+  // The second is 0 if there is a table and it lies in the first window.
+  if ((seen & 1 | (current - 1) >>> 38 - shift) !== 0) return -1;
+  const home = ((current >>> 6 << shift - 2) & 0x3fffffff) +
     ((hash & (1 << current) - 1) << LINE_WORDS_SHIFT); // the low 5 bits shift: log2 of the lines
   let at = home;
-  if (A[at] !== hash && A[at += 2] !== hash && A[at += 2] !== hash && A[at += 2] !== hash &&
-    A[at += 2] !== hash && A[at += 2] !== hash && A[at += 2] !== hash && A[at += 2] !== hash) {
+  if (words[at] !== hash && words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash &&
+    words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash) {
     // The last entry is the last to be filled. While it is EMPTY, no key was pushed past the line.
-    return A[home + LINE_WORDS - 1] === 0 && A[EPOCH_WORD] === seen ? 0 : -1;
+    return words[home + LINE_WORDS - 1] === 0 && words[EPOCH_WORD] === seen ? 0 : -1;
   }
-  const ref = A[at + 1];
+  const ref = words[at + 1];
   return (ref - LAST_RESERVED_REF - 1) >>> 0 < NEAR_REFS ? ref : -1;
 }
 
@@ -191,10 +217,11 @@ function nearRef(hash) {
 function findShort(hash, low, high, length) {
   const ref = nearRef(hash);
   if (ref > 0) {
+    const words = SEVERAL ? placedArena().words : A;
     const at = ref << 2;
-    if ((A[at + REC_META] & 0xffff) === length && A[at + REC_KEY] === low &&
-      A[at + REC_KEY + 1] === high) {
-      return (A[at + REC_EXPIRY_LOW] | A[at + REC_EXPIRY_HIGH]) === 0 ? ref : alive(ref) | 0;
+    if ((words[at + REC_META] & 0xffff) === length && words[at + REC_KEY] === low &&
+      words[at + REC_KEY + 1] === high) {
+      return (words[at + REC_EXPIRY_LOW] | words[at + REC_EXPIRY_HIGH]) === 0 ? ref : alive(ref) | 0;
     }
   } else if (ref === 0) return 0;
   I[KEY_AT >> 2] = low;
@@ -206,31 +233,35 @@ function findShort(hash, low, high, length) {
 function findLong(length, hash) {
   const ref = nearRef(hash);
   if (ref > 0) {
+    const words = SEVERAL ? placedArena().words : A;
     const at = ref << 2;
-    if ((A[at + REC_META] & 0xffff) === length && sameWords(at + REC_KEY, (length + 3) >> 2)) {
-      return (A[at + REC_EXPIRY_LOW] | A[at + REC_EXPIRY_HIGH]) === 0 ? ref : alive(ref) | 0;
+    if ((words[at + REC_META] & 0xffff) === length && sameWords(words, at + REC_KEY, (length + 3) >> 2)) {
+      return (words[at + REC_EXPIRY_LOW] | words[at + REC_EXPIRY_HIGH]) === 0 ? ref : alive(ref) | 0;
     }
   } else if (ref === 0) return 0;
   return findFar(length, hash) | 0;
 }
 
-function sameWords(at, count) {
-  for (let i = 0; i < count; i++) if (A[at + i] !== I[(KEY_AT >> 2) + i]) return false;
+function sameWords(words, at, count) {
+  for (let i = 0; i < count; i++) if (words[at + i] !== I[(KEY_AT >> 2) + i]) return false;
   return true;
 }
 
 // The same by the far way.
 function findFar(length, hash) {
+  const arena = placedArena();
+  const words = arena.words;
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-    if (A[EPOCH_WORD] !== epoch) openTables();
-    const seen = epoch;
-    if (oldMask !== -1) {
-      const ref = probe(oldTable, oldBase, oldMask, hash, length);
+    if (words[EPOCH_WORD] !== arena.epoch) openTables(arena);
+    const seen = arena.epoch;
+    if (arena.oldMask !== -1) {
+      const ref = probe(arena.oldTable, arena.oldBase, arena.oldMask, hash, length);
       if (ref !== 0) return alive(ref);
     }
-    const ref = tableMask === -1 ? 0 : probe(table, tableBase, tableMask, hash, length);
+    const ref = arena.tableMask === -1 ? 0
+      : probe(arena.table, arena.tableBase, arena.tableMask, hash, length);
     if (ref !== 0) return alive(ref);
-    if (A[EPOCH_WORD] === seen) return 0;
+    if (words[EPOCH_WORD] === seen) return 0;
   }
   throw new ErrorConstructor("TRYAGAIN the index is changing too fast");
 }
@@ -239,7 +270,8 @@ function findFar(length, hash) {
 
 var keyHash = 0; // of the key at KEY_AT
 
-// Puts the bytes of any key at KEY_AT, zero-padded to 4, and their hash in keyHash; their number.
+// Puts the bytes of any key at KEY_AT, zero-padded to 4, and their hash in keyHash; their number. If there
+// are several arenas, I[PLACE] is the key's.
 function loadKey(key) {
   if (typeof key === "string") {
     keyHash = native.key(key);
@@ -252,6 +284,7 @@ function loadKey(key) {
     if (length >= 0) {
       for (let i = 0; i < 4; i++) B[KEY_AT + length + i] = 0;
       keyHash = hashLong(length);
+      if (SEVERAL) native.place(length, keyHash);
     }
   } else {
     throw badKey(key);
@@ -302,6 +335,7 @@ function findNumber(n) {
     : n < 1000000 ? n < 100000 ? 5 : 6 : n < 10000000 ? 7 : 8;
   const at = (n & NUMBERS_MASK) << 2;
   if (N[at] !== n + 1) keepNumber(n, at, length);
+  if (SEVERAL) I[PLACE] = placeOf(N[at + 1]); // no tag is in digits
   return findShort(N[at + 1], N[at + 2], N[at + 3], length);
 }
 
@@ -334,10 +368,13 @@ function findText(key, length) {
     else high |= unit << (i << 3); // the shift counts modulo 32
   }
   if (all > 127) return findLong(loadKey(key), keyHash) | 0;
-  return findShort(hashShort(low, high, length), low, high, length);
+  if (SEVERAL && hasBrace(low, high)) return findLong(loadKey(key), keyHash) | 0;
+  const hash = hashShort(low, high, length);
+  if (SEVERAL) I[PLACE] = placeOf(hash);
+  return findShort(hash, low, high, length);
 }
 
-// The record of any key in the arena, or 0.
+// The record of any key in its arena, or 0.
 function find(key) {
   if (typeof key === "number") {
     if ((key | 0) === key && key >= 0 && key < NUMBER_END) return findNumber(key | 0);

@@ -1,4 +1,4 @@
-// What user code holds of a record: a cursor over its value where it lies, in the arena or, for what the
+// What user code holds of a record: a cursor over its value where it lies, in an arena or, for what the
 // call itself has written, in the io memory.
 //
 // Invariant: I[STATE] is the number of the call that runs, 0 outside. A db or Record of another call throws.
@@ -43,7 +43,7 @@ function outside(index, count, kind) {
 // A cursor over a value where it lies.
 class Record {
   #call;
-  #window; // 0: the arena's first window; -1: the io memory
+  #window; // 0: the first arena's first window; -1: the io memory
   #at; // offset in the window / 8
   #length;
   constructor(call, window, at, length) {
@@ -134,15 +134,17 @@ delete Record.prototype.constructor;
 ObjectFreeze(Record.prototype);
 ObjectFreeze(Record);
 
-// Where the value of record `ref` lies.
+// Where the value of record `ref` of the arena at I[PLACE] lies.
 function recordAt(ref) {
-  const words = ref >>> 28 === 0 ? A : windowOf(ref >>> 28).i32;
+  const window = SEVERAL ? I[PLACE] + (ref >>> 28) : ref >>> 28;
+  const words = window === 0 ? A : windowOf(window).i32;
   const at = (ref & 0xfffffff) << 2;
   const meta = words[at + REC_META];
   const value = ((ref & 0xfffffff) << 1) + 4 + (((meta & 0xffff) + 7) >>> 3);
   const length = words[at + REC_VALUE_LENGTH];
-  if ((meta >>> 24 & FLAG_RUN) === 0) return new Record(I[STATE], ref >>> 28, value, length);
+  if ((meta >>> 24 & FLAG_RUN) === 0) return new Record(I[STATE], window, value, length);
   const slot = words[value << 1];
-  const run = (slot << (SLOT_SHIFT - 3)) & 0x1fffffff;
-  return new Record(I[STATE], slot >>> SLOT_WINDOW_SHIFT, run, length);
+  const shift = SEVERAL ? placedArena().slotShift : SLOT_SHIFT;
+  const run = (slot << (shift - 3)) & 0x1fffffff;
+  return new Record(I[STATE], window - (ref >>> 28) + (slot >>> 32 - shift), run, length);
 }

@@ -11,15 +11,16 @@
 // a string, a number, a BigInt, bytes, or a Record.
 //
 // Invariants, beside the one of 03_record.js:
-// 1. Reads see the call's own writes first, then the transaction's overlay, then the arena.
+// 1. Reads see the call's own writes first, then the transaction's overlay, then the key's arena.
 // 2. Nothing is written before the call ends: the write set lies in the io memory.
+// 3. The write set has keys of the call's partition only, unless the function may write to all.
 
 // --- the write set: a table of entries at WRITES_AT, then the bytes they name ---
 const ENTRY_WORDS_SHIFT = 3;
 const W_OP = 0;
 const W_KEY = 1;
 const W_KEY_LENGTH = 2;
-const W_VALUE = 3; // io offset; with EXPIRE: unused
+const W_VALUE = 3; // io offset; with EXPIRE: the place of W_REF's arena
 const W_VALUE_LENGTH = 4;
 const W_EXPIRY_LOW = 5;
 const W_EXPIRY_HIGH = 6;
@@ -35,11 +36,12 @@ const PENDING_WRITES = 1;
 const PENDING_OVERLAY = 2;
 const PENDING_CLEARED = 4;
 const writes = new SafeMap(); // canonical key -> entry
-const overlay = new SafeMap(); // canonical key -> reference, 0: deleted
+const overlay = new SafeMap(); // canonical key -> reference in the call's arena, 0: deleted
 var writeCount = 0;
 var writeEnd = WRITE_BYTES_AT;
 var wanted = ""; // canonical key of the last locate()
 var wantedLength = 0; // and its bytes at KEY_AT
+var crossSlot = false; // may the function write to other partitions than the call's?
 
 // First word of the write-set entry of a key, or 0; loads the key.
 function ownWrite(key) {
@@ -54,7 +56,10 @@ function ownWrite(key) {
 function stored() {
   if (I[PENDING] & PENDING_OVERLAY) {
     const ref = overlay.get(wanted);
-    if (ref !== undefined) return ref === 0 ? 0 : alive(ref);
+    if (ref !== undefined) {
+      if (SEVERAL) I[PLACE] = I[CALL_PLACE];
+      return ref === 0 ? 0 : alive(ref);
+    }
     if (I[PENDING] & PENDING_CLEARED) return 0;
   }
   return findLong(wantedLength, keyHash);
@@ -65,6 +70,7 @@ function ownRecord(entry) {
     case OP_PUT:
       return new Record(I[STATE], -1, I[entry + W_VALUE] >>> 3, I[entry + W_VALUE_LENGTH]);
     case OP_EXPIRE:
+      if (SEVERAL) I[PLACE] = I[entry + W_VALUE];
       return recordAt(I[entry + W_REF]);
     default:
       return undefined;
@@ -72,7 +78,10 @@ function ownRecord(entry) {
 }
 
 function getPending(key) {
-  const entry = ownWrite(key);
+  return pendingRecord(ownWrite(key));
+}
+
+function pendingRecord(entry) {
   if (entry !== 0) return ownRecord(entry);
   const ref = stored();
   return ref === 0 ? undefined : recordAt(ref);
@@ -88,6 +97,21 @@ function mayWrite(method) {
   if (!writable) {
     throw new ErrorConstructor(`db.${method}: a function with the flag no-writes cannot write`);
   }
+}
+
+// As ownWrite(), for a key that is to be written.
+function ownWriteBy(method, key) {
+  const entry = ownWrite(key);
+  if (SEVERAL && I[PLACE] !== I[CALL_PLACE] && !crossSlot) throw crossed(method);
+  return entry;
+}
+
+function crossed(method) {
+  const key = StringSlice(native.text(-1, KEY_AT >> 3, wantedLength), 0, 64);
+  return new ErrorConstructor(
+    `CROSSSLOT db.${method}: the key '${key}' is in another partition. A function's call runs at the partition ` +
+    "of its first declared key and writes there: give its keys a common {tag}, or the function the flag " +
+    "allow-cross-slot-keys");
 }
 
 function tooMuch(what, limit, setting) {
@@ -160,7 +184,7 @@ function put(length, expiryLow, expiryHigh) {
 function set(key, value) {
   mayWrite("set");
   const length = stageValue(value); // first, since a Record may be of the key that is loaded next
-  ownWrite(key);
+  ownWriteBy("set", key);
   put(length, 0, 0);
 }
 
@@ -170,13 +194,16 @@ function exists(key) {
 }
 
 function existsPending(key) {
-  const entry = ownWrite(key);
+  return isThere(ownWrite(key));
+}
+
+function isThere(entry) {
   return entry !== 0 ? I[entry + W_OP] !== OP_DELETE : stored() !== 0;
 }
 
 function remove(key) {
   mayWrite("delete");
-  if (!existsPending(key)) return false;
+  if (!isThere(ownWriteBy("delete", key))) return false;
   I[ownEntry() + W_OP] = OP_DELETE;
   return true;
 }
@@ -189,7 +216,7 @@ function setExpiry(key, ms) {
     throw new TypeErrorConstructor("db.expire(key, ms): ms is a number");
   }
   const when = IF64[IN_NOW_F64] + floor(ms);
-  const entry = ownWrite(key);
+  const entry = ownWriteBy("expire", key);
   const ref = entry === 0 ? stored() : I[entry + W_OP] === OP_EXPIRE ? I[entry + W_REF] : 0;
   if (entry === 0 ? ref === 0 : I[entry + W_OP] === OP_DELETE) return false;
   const own = ownEntry();
@@ -200,6 +227,7 @@ function setExpiry(key, ms) {
   if (entry === 0) {
     I[own + W_OP] = OP_EXPIRE;
     I[own + W_REF] = ref;
+    I[own + W_VALUE] = I[PLACE];
   }
   I[own + W_EXPIRY_LOW] = (when % WORD) | 0;
   I[own + W_EXPIRY_HIGH] = floor(when / WORD) | 0;
@@ -219,7 +247,7 @@ function readExpiry(key) {
   }
   const ref = stored();
   if (ref === 0) return false;
-  const words = windowOf(ref >>> 28).i32;
+  const words = wordsOf(ref);
   const at = (ref & 0xfffffff) << 2;
   expiryLow = words[at + REC_EXPIRY_LOW];
   expiryHigh = words[at + REC_EXPIRY_HIGH];
@@ -247,7 +275,8 @@ function incr(key, by) {
   if (!NumberIsSafeInteger(by)) {
     throw new TypeErrorConstructor("db.incr(key, by): by is a safe integer");
   }
-  const record = getPending(key);
+  const entry = ownWriteBy("incr", key);
+  const record = pendingRecord(entry);
   const sum = by + (record === undefined ? 0 : integerOf(record.text()));
   if (!NumberIsSafeInteger(sum)) {
     throw new ErrorConstructor("ERR increment or decrement would overflow");

@@ -11,12 +11,14 @@ const C_KEYS = 2;
 const C_ARGS = 3;
 const C_OVERLAY = 4;
 const C_NEXT = 5; // word of the next call
+const C_PLACE = 6; // as I[PLACE]
 const C_LISTS = 8; // pairs (offset, kind << 30 | length): keys, then args; then overlay triples
 const CALL_RESP3 = 1;
 const CALL_NO_WRITES = 2;
 const CALL_OVERLAY = 4;
 const CALL_CLEARED = 8;
 const CALL_STABLE = 16;
+const CALL_CROSS_SLOT = 32;
 const ARG_BYTES = 2; // kind: not UTF-8
 const ARG_LENGTH = 0x3fffffff;
 
@@ -127,6 +129,10 @@ function callOne(at, start) {
   const flags = I[at + C_FLAGS];
   resp3 = (flags & CALL_RESP3) !== 0;
   writable = (flags & CALL_NO_WRITES) === 0;
+  if (SEVERAL) {
+    crossSlot = (flags & CALL_CROSS_SLOT) !== 0;
+    I[CALL_PLACE] = I[at + C_PLACE];
+  }
   const keyCount = I[at + C_KEYS];
   const argCount = I[at + C_ARGS];
   const lists = at + C_LISTS;
@@ -147,19 +153,42 @@ function callOne(at, start) {
 const STABLE_ATTEMPTS = 8; // runs of one call before its owner is asked
 const SEQUENCE_LOADS = 10000; // while a commit goes on, which takes some microseconds
 
-// The arena's commit sequence: even, unless a commit takes unusually long.
-function commitSequence() {
-  let sequence = A[COMMIT_SEQUENCE_WORD];
-  for (let i = 0; (sequence & 1) !== 0 && i < SEQUENCE_LOADS; i++) sequence = A[COMMIT_SEQUENCE_WORD];
+// An arena's commit sequence: even, unless a commit takes unusually long.
+function commitSequence(arena) {
+  const words = arena.words;
+  let sequence = words[COMMIT_SEQUENCE_WORD];
+  for (let i = 0; (sequence & 1) !== 0 && i < SEQUENCE_LOADS; i++) sequence = words[COMMIT_SEQUENCE_WORD];
   return sequence;
 }
 
-// A call whose reads are to belong to one moment, while the arena's writer is another thread: it runs
+// Notes the commit sequence of an arena before a call looks into it for the first time.
+function beginReading(arena) {
+  arena.reader = I[STATE];
+  if (arena.foreign) arena.sequence = commitSequence(arena); // SYNC(commit-sequence)
+}
+
+function beginAttempt() {
+  if (!SEVERAL) return beginReading(onlyArena);
+  for (let i = 0; i < PARTITIONS; i++) arenas[i].reader = 0;
+}
+
+// Does all that the call has read of each arena belong to one moment of it?
+function isWhole() {
+  for (let i = 0; i < PARTITIONS; i++) {
+    const arena = arenas[i];
+    if (arena.reader !== I[STATE] || !arena.foreign) continue;
+    const sequence = arena.sequence;
+    if ((sequence & 1) !== 0 || arena.words[COMMIT_SEQUENCE_WORD] !== sequence) return false; // SYNC(commit-sequence)
+  }
+  return true;
+}
+
+// A call whose reads of an arena are to belong to one moment, while its writer is another thread: it runs
 // again if several keys were committed meanwhile. What it threw counts no more than what it returned.
 function callStable(at, start) {
   for (let attempt = 0; attempt < STABLE_ATTEMPTS; attempt++) {
-    const sequence = commitSequence(); // SYNC(commit-sequence)
-    if ((sequence & 1) !== 0) continue;
+    beginAttempt();
+    if (!SEVERAL && (onlyArena.sequence & 1) !== 0) continue;
     let failed = false;
     let thrown;
     try {
@@ -168,7 +197,7 @@ function callStable(at, start) {
       failed = true;
       thrown = caught;
     }
-    if (A[COMMIT_SEQUENCE_WORD] === sequence) { // SYNC(commit-sequence)
+    if (isWhole()) {
       if (failed) throw thrown;
       return;
     }

@@ -9,7 +9,7 @@ namespace {
 
 // The value of a key and its length, or null.
 const uint8_t* Locate(NighIsolate* owner, const uint8_t* key, size_t length, size_t* bytes) {
-  const uint8_t* arena = owner->current->arena;
+  const uint8_t* arena = owner->current->arenas[0].base;
   auto word = [arena](size_t offset) {
     uint32_t value;
     memcpy(&value, arena + offset, 4);

@@ -65,11 +65,32 @@ void Throw(Isolate* isolate, const char* text) {
 
 // --- callbacks of the prelude; their arguments come from trusted JavaScript ---
 
-// Where a (window, offset / 8) pair of the prelude points: window -1 is the io memory.
+// Where a (window, offset / 8) pair of the prelude points: window -1 is the io memory; the others are
+// numbered through all arenas.
 const uint8_t* Place(NighIsolate* owner, int32_t window, uint32_t eighths) {
   size_t offset = size_t{eighths} * 8;
   if (window < 0) return owner->io + offset;
-  return owner->current->arena + (size_t{static_cast<uint32_t>(window)} << 32) + offset;
+  const NighArena* arenas = owner->current->arenas.data();
+  size_t within = size_t{static_cast<uint32_t>(window)} & ((1 << kWindowsShift) - 1);
+  return arenas[window >> kWindowsShift].base + (within << 32) + offset;
+}
+
+// Notes the first window of the arena in which a key belongs: that of its {tag}'s hash, by Redis Cluster's
+// rule, else of its own.
+void PlaceKey(NighIsolate* owner, const uint8_t* key, size_t length, uint32_t hash) {
+  const uint8_t* end = key + length;
+  const void* open = memchr(key, '{', length);
+  if (open != nullptr) {
+    const uint8_t* tag = static_cast<const uint8_t*>(open) + 1;
+    const void* close = memchr(tag, '}', static_cast<size_t>(end - tag));
+    if (close != nullptr && close != tag) {
+      size_t bytes = static_cast<size_t>(static_cast<const uint8_t*>(close) - tag);
+      hash = HashKey(tag, bytes, owner->current->seed);
+    }
+  }
+  uint64_t partition = (uint64_t{hash} * owner->current->arenas.size()) >> 32;
+  owner->word(kPlaceWord)->store(static_cast<int32_t>(partition << kWindowsShift),
+                                 std::memory_order_relaxed);
 }
 
 void MakeText(const FunctionCallbackInfo<Value>& info, const uint8_t* data, uint32_t length) {
@@ -144,7 +165,8 @@ void Utf8(const FunctionCallbackInfo<Value>& info) {
 }
 
 // key(string): puts the key's bytes at kKeyAt, zero-padded to 4, and their number in a word; its hash. The
-// number is -1 if the key is too long. One crossing for what a find needs of a string.
+// number is -1 if the key is too long. One crossing for what a find needs of a string, its place among
+// several arenas too.
 void Key(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
   NighIsolate* owner = Owner(isolate);
@@ -154,7 +176,15 @@ void Key(const FunctionCallbackInfo<Value>& info) {
   if (length < 0) return info.GetReturnValue().Set(0);
   memset(out + length, 0, 4);
   uint32_t hash = HashKey(out, static_cast<size_t>(length), owner->current->seed);
+  if (owner->current->arenas.size() > 1) PlaceKey(owner, out, static_cast<size_t>(length), hash);
   info.GetReturnValue().Set(static_cast<int32_t>(hash));
+}
+
+// place(length, hash): the place of the key of so many bytes at kKeyAt.
+void KeyPlace(const FunctionCallbackInfo<Value>& info) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  uint32_t hash = static_cast<uint32_t>(info[1].As<v8::Int32>()->Value());
+  PlaceKey(owner, owner->io + kKeyAt, Word(info, 0), hash);
 }
 
 // late(k): the call has ended while the watchdog wanted to stop it. True if it may go on; false if a
@@ -267,8 +297,8 @@ struct Callback {
 constexpr Callback kCallbacks[] = {
     {"text", Text},     {"utf8", Utf8},           {"copyIn", CopyIn}, {"copyWithin", CopyWithin},
     {"bytes", Bytes},   {"settle", Settle},       {"commit", Commit}, {"isPromise", IsPromise},
-    {"scan", Scan},     {"log", Log},             
-    {"byteLength", ByteLength}, {"key", Key}, {"late", Late},
+    {"scan", Scan},     {"log", Log},             {"byteLength", ByteLength},
+    {"key", Key},       {"place", KeyPlace},      {"late", Late},
 #ifdef NIGH_BENCH
     {"benchGet", BenchGet}, {"benchU32", BenchU32},
 #endif

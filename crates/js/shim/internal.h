@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "shim.h"
 #include "v8.h"
@@ -19,6 +20,7 @@ constexpr uint32_t kHeapHitWord = 2;
 constexpr uint32_t kKillWord = 3;
 constexpr uint32_t kIssuedWord = 4;
 constexpr uint32_t kKeyLengthWord = 5;
+constexpr uint32_t kPlaceWord = 7;
 constexpr uint32_t kKeyAt = 4096;
 constexpr uint32_t kKeyBytesMax = 65535;
 // Memory of a context for hashes of numbers (prelude/02_find.js): 4,096 numbers, 16 bytes each, so that
@@ -26,6 +28,8 @@ constexpr uint32_t kKeyBytesMax = 65535;
 constexpr size_t kNumbersBytes = 64 << 10;
 // Word of the arena's header: seed of the hash (docs/formats/arena.md).
 constexpr uint32_t kSeedWord = 12;
+// log2 of the windows that an arena has (prelude/01_layout.js).
+constexpr int kWindowsShift = 4;
 
 // Zeroed memory up to a limit; beyond it JavaScript gets a RangeError.
 class Allocator final : public v8::ArrayBuffer::Allocator {
@@ -109,8 +113,7 @@ struct NighIsolate {
 
 struct NighContext {
   NighIsolate* owner;
-  const uint8_t* arena;
-  size_t arena_length;
+  std::vector<NighArena> arenas;  // by partition
   uint32_t seed;
   std::unique_ptr<v8::MicrotaskQueue> microtasks;
   std::unique_ptr<uint64_t[]> numbers;  // zeroed; V8 has let go of it when this struct is deleted

@@ -101,11 +101,12 @@ bool Settle(NighIsolate* owner, int32_t k) {
 
 extern "C" {
 
-void nigh_sizes(size_t out[4]) {
+void nigh_sizes(size_t out[5]) {
   out[0] = sizeof(NighSlice);
   out[1] = sizeof(NighFault);
   out[2] = sizeof(NighIsolateParams);
   out[3] = sizeof(NighHeap);
+  out[4] = sizeof(NighArena);
 }
 
 NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
@@ -197,15 +198,14 @@ void nigh_isolate_recover(NighIsolate* owner) {
   isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
 }
 
-NighContext* nigh_context_new(NighIsolate* owner, const uint8_t* base, size_t length) {
+NighContext* nigh_context_new(NighIsolate* owner, const NighArena* arenas, size_t count) {
   Isolate* isolate = owner->isolate;
   nigh::Entered entered(owner);
   HandleScope handles(isolate);
   auto made = std::make_unique<NighContext>();
   made->owner = owner;
-  made->arena = base;
-  made->arena_length = length;
-  memcpy(&made->seed, base + 4 * nigh::kSeedWord, sizeof(made->seed));
+  made->arenas.assign(arenas, arenas + count);
+  memcpy(&made->seed, arenas[0].base + 4 * nigh::kSeedWord, sizeof(made->seed));
   made->microtasks = v8::MicrotaskQueue::New(isolate, v8::MicrotasksPolicy::kExplicit);
   Local<Context> context =
       Context::New(isolate, nullptr, MaybeLocal<v8::ObjectTemplate>(), MaybeLocal<Value>(),
@@ -219,11 +219,17 @@ NighContext* nigh_context_new(NighIsolate* owner, const uint8_t* base, size_t le
     return nullptr;
   }
   made->numbers = std::make_unique<uint64_t[]>(nigh::kNumbersBytes / sizeof(uint64_t));
+  std::vector<Local<Value>> buffers, foreign;
+  for (const NighArena& arena : made->arenas) {
+    buffers.push_back(Over(isolate, arena.base, arena.length));
+    foreign.push_back(v8::Boolean::New(isolate, arena.foreign));
+  }
   Local<Value> arguments[] = {
-      Over(isolate, owner->io, owner->io_length), Over(isolate, base, length),
+      Over(isolate, owner->io, owner->io_length), v8::Array::New(isolate, buffers.data(), count),
+      v8::Array::New(isolate, foreign.data(), count),
       Over(isolate, reinterpret_cast<uint8_t*>(made->numbers.get()), nigh::kNumbersBytes)};
   Local<Value> parts;
-  if (!attach->Call(context, v8::Undefined(isolate), 3, arguments).ToLocal(&parts)) {
+  if (!attach->Call(context, v8::Undefined(isolate), 4, arguments).ToLocal(&parts)) {
     return nullptr;
   }
   made->dispatch.Reset(isolate, Member(context, parts.As<Object>(), "dispatch"));

@@ -56,6 +56,13 @@ struct NighIsolateParams {
   size_t stack_bytes;
 };
 
+// The arena of one partition.
+struct NighArena {
+  const uint8_t* base;
+  size_t length;
+  bool foreign;  // another thread writes it
+};
+
 struct NighHeap {
   size_t used_bytes;
   size_t total_bytes;
@@ -69,7 +76,7 @@ struct NighContext;
 enum NighOutcome : int32_t { kNighDone = 0, kNighStopped = 1, kNighBroken = 2 };
 
 // Sizes of the structs above, to be compared on the other side.
-void nigh_sizes(size_t out[4]);
+void nigh_sizes(size_t out[5]);
 const char* nigh_v8_version();
 // Once per process, before all else; flags as for V8's command line.
 void nigh_start(int32_t worker_threads, const char* flags);
@@ -91,8 +98,9 @@ bool nigh_settle(NighIsolate* isolate, int32_t k);
 // Takes back a termination, and what the heap took beyond its limit.
 void nigh_isolate_recover(NighIsolate* isolate);
 
-// A context whose prelude reads the arena at `base`. Null if V8 could not make one.
-NighContext* nigh_context_new(NighIsolate* isolate, const uint8_t* base, size_t length);
+// A context whose prelude reads these arenas, by partition, all with one seed of the hash. Null if V8 could
+// not make one.
+NighContext* nigh_context_new(NighIsolate* isolate, const NighArena* arenas, size_t count);
 void nigh_context_free(NighContext* context);
 // Compiles and evaluates a module and numbers its exported functions from `first_id` on. The prelude
 // writes what it found into the io memory.

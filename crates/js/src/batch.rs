@@ -13,6 +13,7 @@ use crate::io;
 use crate::quota::Speaker;
 use crate::request::How;
 use crate::runtime::{Runtime, erase};
+use crate::tenant::TenantState;
 use crate::{fault, tenant};
 
 const R_HEAD: usize = 16; // as in 05_encode.js
@@ -51,7 +52,7 @@ impl Runtime {
     ) {
         self.turn += 1;
         self.set_inputs(turn);
-        let mut last: Option<(&[u8], u32, bool)> = None; // calls of a batch are often of one function
+        let mut last: Option<(&[u8], u32, How)> = None; // calls of a batch are often of one function
         self.request.clear();
         let bridge = self.isolate.bridge();
         bridge.ids.clear();
@@ -59,13 +60,15 @@ impl Runtime {
         let mut entered = std::mem::take(&mut self.entered);
         entered.clear();
         let mut flight = Flight { tenant, now_ms: turn.now_ms, entered, host, reply };
-        let stable = self.state(tenant).mapping.foreign;
+        let partitions = self.state(tenant).keyspace.partitions();
         for (index, call) in calls.iter().enumerate() {
-            let known = last.filter(|last| last.0 == call.function && (last.2 || !call.read_only));
-            match known.map_or_else(|| self.admit(tenant, call), |last| Ok((last.1, last.2))) {
-                Ok((id, no_writes)) => {
-                    last = Some((call.function, id, no_writes));
-                    let how = How { no_writes, stable };
+            assert!(call.partition < partitions, "partition {} of {partitions}", call.partition);
+            let known = last.filter(|(name, _, how)| {
+                *name == call.function && (how.no_writes || !call.read_only)
+            });
+            match known.map_or_else(|| self.admit(tenant, call), |(_, id, how)| Ok((id, how))) {
+                Ok((id, how)) => {
+                    last = Some((call.function, id, how));
                     if !self.request.push(&self.isolate.io, call, id, how) {
                         self.fly(&mut flight);
                         if !self.request.push(&self.isolate.io, call, id, how) {
@@ -98,8 +101,7 @@ impl Runtime {
         self.set_inputs(turn);
         self.request.clear();
         for call in calls {
-            let (id, no_writes) = self.admit(tenant, call).expect("an installed function");
-            let how = How { no_writes, stable: false };
+            let (id, how) = self.admit(tenant, call).expect("an installed function");
             assert!(self.request.push(&self.isolate.io, call, id, how));
         }
         let context = self.ensure_context(tenant).expect("a context");
@@ -118,9 +120,9 @@ impl Runtime {
         self.request.clear();
     }
 
-    /// The function's number and whether it must not write; or the error reply.
-    fn admit(&mut self, tenant: Tenant, call: &Call<'_>) -> Result<(u32, bool), Vec<u8>> {
-        let functions = &self.tenants[tenant.0 as usize].functions;
+    /// The function's number and how it runs; or the error reply.
+    fn admit(&mut self, tenant: Tenant, call: &Call<'_>) -> Result<(u32, How), Vec<u8>> {
+        let TenantState { functions, keyspace, .. } = &self.tenants[tenant.0 as usize];
         let id = functions.id(call.function);
         let Some((id, callable)) = id.and_then(|id| Some((id, functions.by_id(id)?))) else {
             return Err(fault::reply("ERR Function not found"));
@@ -130,7 +132,8 @@ impl Runtime {
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
         }
-        Ok((id, callable.no_writes))
+        let (no_writes, cross_slot) = (callable.no_writes, callable.cross_slot);
+        Ok((id, How { no_writes, cross_slot, stable: keyspace.is_foreign() }))
     }
 
     fn set_inputs(&mut self, turn: RunTurn) {

@@ -5,8 +5,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tenant(pub(crate) u32);
 
-/// The reply to a call over a [foreign](crate::Mapping::foreign) arena that found no moment without commits:
-/// the arena's owner can run it. No function can make this reply: errors that it throws name the function.
+/// The reply to a call that read a [foreign](crate::Mapping::foreign) arena and found no moment without commits
+/// to it: the arena's owner can run it. No function can make this reply: errors that it throws name the function.
 pub const UNSTABLE: &[u8] =
     b"-TRYAGAIN keys were committed each time while the function read them\r\n";
 
@@ -21,6 +21,9 @@ pub struct Call<'a> {
     pub args: &'a [&'a [u8]],
     /// The reply is to be RESP3, else RESP2.
     pub resp3: bool,
+    /// The partition that it runs for: that of its first declared key. It writes there alone, unless the
+    /// function has the flag `allow-cross-slot-keys`.
+    pub partition: u32,
     /// FCALL_RO: a function without the flag `no-writes` is refused.
     pub read_only: bool,
     /// What the surrounding MULTI has staged; default outside.
@@ -32,7 +35,8 @@ pub struct Call<'a> {
 pub struct Overlay<'a> {
     /// The transaction emptied the keyspace first: what is not in `entries` does not exist.
     pub cleared: bool,
-    /// Key, and the reference (offset / 16) of its staged record in the same arena; `None`: deleted.
+    /// Key, and the reference (offset / 16) of its staged record in the arena of the call's partition;
+    /// `None`: deleted.
     pub entries: &'a [(&'a [u8], Option<u32>)],
 }
 

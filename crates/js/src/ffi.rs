@@ -84,6 +84,13 @@ pub(crate) struct IsolateParams {
 }
 
 #[repr(C)]
+pub(crate) struct Arena {
+    pub(crate) base: *const u8,
+    pub(crate) length: usize,
+    pub(crate) foreign: bool,
+}
+
+#[repr(C)]
 #[derive(Default)]
 pub(crate) struct Heap {
     pub(crate) used_bytes: usize,
@@ -93,8 +100,13 @@ pub(crate) struct Heap {
 }
 
 /// Sizes of the structs above, in the order in which `nigh_sizes` gives them.
-pub(crate) const SIZES: [usize; 4] =
-    [size_of::<Slice>(), size_of::<Fault>(), size_of::<IsolateParams>(), size_of::<Heap>()];
+pub(crate) const SIZES: [usize; 5] = [
+    size_of::<Slice>(),
+    size_of::<Fault>(),
+    size_of::<IsolateParams>(),
+    size_of::<Heap>(),
+    size_of::<Arena>(),
+];
 
 /// `NighIsolate` of the shim.
 #[repr(C)]
@@ -128,8 +140,8 @@ unsafe extern "C" {
     pub(crate) fn nigh_isolate_recover(isolate: *mut RawIsolate);
     pub(crate) fn nigh_context_new(
         isolate: *mut RawIsolate,
-        base: *const u8,
-        length: usize,
+        arenas: *const Arena,
+        count: usize,
     ) -> *mut RawContext;
     pub(crate) fn nigh_context_free(context: *mut RawContext);
     pub(crate) fn nigh_module_install(

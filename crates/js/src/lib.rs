@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A [`Runtime`] belongs to one thread and holds one V8 isolate. Each [`Tenant`] has one V8 context, made
-//! on first use from a startup snapshot and kept in an LRU. The arena of a tenant is seen through a
-//! [`Mapping`]; its bytes are those of `docs/formats/arena.md`.
+//! on first use from a startup snapshot and kept in an LRU. The arenas of a tenant, one for each of its
+//! partitions, are seen as a [`Keyspace`] of [`Mapping`]s; their bytes are those of `docs/formats/arena.md`.
 //!
 //! # What a package with a binary, test, bench or example that links this crate needs
 //!
@@ -51,6 +51,6 @@ pub use call::{Call, Overlay, RunTurn, Tenant, UNSTABLE};
 pub use host::{Host, Level, Write};
 pub use library::{Function, Library, LoadError};
 pub use limits::Limits;
-pub use mapping::Mapping;
+pub use mapping::{Keyspace, Mapping, PARTITIONS_MAX};
 pub use runtime::{Runtime, StartError};
 pub use stats::{Handle, Reason, Running, RuntimeStats};

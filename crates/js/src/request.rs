@@ -14,6 +14,9 @@ const CALL_NO_WRITES: i32 = 2;
 const CALL_OVERLAY: i32 = 4;
 const CALL_CLEARED: i32 = 8;
 const CALL_STABLE: i32 = 16;
+const CALL_CROSS_SLOT: i32 = 32;
+/// log2 of the windows that an arena has: a partition is named by the first of its arena's.
+pub(crate) const WINDOWS_SHIFT: u32 = 4;
 const ARG_TEXT: u32 = 0;
 const ARG_BYTES: u32 = 2;
 const ARG_KIND_SHIFT: u32 = 30;
@@ -22,7 +25,9 @@ const ARG_KIND_SHIFT: u32 = 30;
 #[derive(Clone, Copy)]
 pub(crate) struct How {
     pub(crate) no_writes: bool,
-    /// What it reads must belong to one moment.
+    /// It may write to other partitions than its own.
+    pub(crate) cross_slot: bool,
+    /// What it reads of an arena must belong to one moment.
     pub(crate) stable: bool,
 }
 
@@ -70,6 +75,7 @@ impl Request {
             (overlay.cleared || !overlay.entries.is_empty(), CALL_OVERLAY),
             (overlay.cleared, CALL_CLEARED),
             (how.stable, CALL_STABLE),
+            (how.cross_slot, CALL_CROSS_SLOT),
         ] {
             flags |= if set { bit } else { 0 };
         }
@@ -98,6 +104,7 @@ impl Request {
             word(call.args.len()),
             word(overlay.entries.len()),
             word(data / 4),
+            (call.partition << WINDOWS_SHIFT).cast_signed(),
         ];
         io.set_words(head, &head_words);
         self.heads.push(word(head));

@@ -13,7 +13,7 @@ use crate::host::{Host, Level, Write};
 use crate::isolate::Isolate;
 use crate::library::{Function, Library, LoadError};
 use crate::limits::Limits;
-use crate::mapping::Mapping;
+use crate::mapping::Keyspace;
 use crate::request::Request;
 use crate::stats::{Handle, RuntimeStats};
 use crate::tenant::{Installed, TenantState, number};
@@ -108,9 +108,9 @@ impl Runtime {
         self.isolate.set_limits(&self.limits);
     }
 
-    /// Adds a tenant whose functions read `mapping`.
-    pub fn open_tenant(&mut self, mapping: Mapping) -> Tenant {
-        self.tenants.push(TenantState::new(mapping));
+    /// Adds a tenant whose functions read `keyspace`: a [`Mapping`](crate::Mapping), or one for each partition.
+    pub fn open_tenant(&mut self, keyspace: impl Into<Keyspace>) -> Tenant {
+        self.tenants.push(TenantState::new(keyspace.into()));
         Tenant(number(self.tenants.len() - 1))
     }
 
@@ -131,8 +131,9 @@ impl Runtime {
         let text = std::str::from_utf8(source).map_err(|error| {
             bad(format!("the source is not UTF-8 at byte {}", error.valid_up_to()))
         })?;
-        let arena: *const u8 = NO_ARENA.as_ptr().cast();
-        let context = self.new_context(arena, size_of_val(&NO_ARENA));
+        let base: *const u8 = NO_ARENA.as_ptr().cast();
+        let arena = ffi::Arena { base, length: size_of_val(&NO_ARENA), foreign: false };
+        let context = self.new_context(&[arena]);
         let compile = |reason| LoadError::Compile { library: name.clone(), reason };
         let context = context.map_err(compile)?;
         let found = self.evaluate(context, &name, source, 0);
@@ -236,9 +237,10 @@ impl Runtime {
         &mut self.tenants[tenant.0 as usize]
     }
 
-    fn new_context(&mut self, base: *const u8, len: usize) -> Result<*mut ffi::RawContext, String> {
-        // SAFETY: our isolate; `base..base + len` stays readable as long as the context, by Mapping's contract.
-        let context = unsafe { ffi::nigh_context_new(self.isolate.raw(), base, len) };
+    fn new_context(&mut self, arenas: &[ffi::Arena]) -> Result<*mut ffi::RawContext, String> {
+        // SAFETY: our isolate; the arenas stay readable as long as the context, by Mapping's contract.
+        let context =
+            unsafe { ffi::nigh_context_new(self.isolate.raw(), arenas.as_ptr(), arenas.len()) };
         if context.is_null() {
             return Err("V8 could not make a context".to_owned());
         }
@@ -279,11 +281,11 @@ impl Runtime {
         let state = self.state(tenant);
         state.degraded = false;
         state.libraries.values_mut().for_each(|library| library.broken = None);
-        let (base, len) = (state.mapping.base, state.mapping.len);
+        let arenas = state.keyspace.arenas()?;
         let names: Vec<String> = state.libraries.keys().cloned().collect();
         let mut reason = String::new();
         for stops in 0..=STOPS_MAX {
-            let context = self.new_context(base, len)?;
+            let context = self.new_context(&arenas)?;
             let Some((at, stop)) = self.start_each(tenant, context, &names) else {
                 self.adopt_context(tenant, context);
                 return Ok(context);

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! 00 captures what the prelude needs of JavaScript and removes globals; `builtins` replaces what cannot be
-//! interrupted; 01 to 06 run once per context, over its own arena.
+//! interrupted; 01 to 06 run once per context, over its own arenas.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -40,7 +40,7 @@ const WORKER_THREADS_MAX: usize = 4;
 /// there costs a walk over all contexts. Larger inlining budgets, since the prelude's find is to melt into
 /// the user's loop.
 const FLAGS: &CStr = c"--no-harmony-sharedarraybuffer --no-harmony-atomics --no-expose-wasm \
-    --max-inlined-bytecode-size=1500 --max-inlined-bytecode-size-cumulative=3000";
+    --max-inlined-bytecode-size=1500 --max-inlined-bytecode-size-cumulative=4000";
 
 struct Snapshot(*const c_void);
 
@@ -71,13 +71,13 @@ pub(crate) fn prelude() -> String {
     );
     format!(
         "(function (native) {{ \"use strict\";\n{PRIMORDIALS}\n{builtins}\
-         return function attach(ioBuffer, arenaBuffer, numbersBuffer) {{\n{attached}\n}}; }})"
+         return function attach(ioBuffer, arenaBuffers, foreign, numbersBuffer) {{\n{attached}\n}}; }})"
     )
 }
 
 fn make() -> Result<Snapshot, String> {
-    let mut sizes = [0usize; 4];
-    // SAFETY: room for the four numbers it writes.
+    let mut sizes = [0usize; 5];
+    // SAFETY: room for the numbers that it writes.
     unsafe { ffi::nigh_sizes(sizes.as_mut_ptr()) };
     assert_eq!(sizes, ffi::SIZES, "shim.h and ffi.rs differ");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -112,7 +112,7 @@ mod tests {
     use nigh_shm::layout;
 
     use super::*;
-    use crate::io;
+    use crate::{io, request};
 
     /// The number in `const NAME = …;` of the prelude (or `constexpr … NAME = …;` of the shim).
     fn constant(source: &str, name: &str) -> i64 {
@@ -147,6 +147,7 @@ mod tests {
         check("FLAG_RUN", u64::from(layout::record::FLAG_RUN));
         check("KEY_BYTES_MAX", layout::KEY_BYTES_MAX as u64);
         check("WINDOW_BYTES", layout::WINDOW_BYTES);
+        check("WINDOWS_SHIFT", u64::from((layout::CAPACITY_MAX / layout::WINDOW_BYTES).ilog2()));
         assert_eq!(layout::record::UNIT, 16, "references count in units of 16 bytes");
         assert_eq!(
             layout::record::FLAGS,
@@ -186,6 +187,7 @@ mod tests {
         check("OUT_WRITE_HIGH", io::OUT_WRITE_HIGH);
         check("REQUEST_AT", io::REQUEST_AT);
         check("RESPONSE_ROOM", io::RESPONSE_ROOM);
+        check("WINDOWS_SHIFT", request::WINDOWS_SHIFT as usize);
         check("RESPONSE_FLUSH", io::RESPONSE_FLUSH);
         check("WRITES_ROOM", io::WRITES_ROOM);
         check("WRITES_TABLE", io::WRITES_TABLE);
@@ -193,9 +195,13 @@ mod tests {
         assert!(layout_file.contains(&response));
         assert!(layout_file.contains("const WRITES_AT = RESPONSE_AT + RESPONSE_ROOM;"));
         let shim = include_str!("../shim/internal.h");
-        for (name, prelude) in
-            [("kPromisesWord", "PROMISES"), ("kKeyLengthWord", "KEY_LENGTH"), ("kKeyAt", "KEY_AT")]
-        {
+        for (name, prelude) in [
+            ("kPromisesWord", "PROMISES"),
+            ("kKeyLengthWord", "KEY_LENGTH"),
+            ("kKeyAt", "KEY_AT"),
+            ("kPlaceWord", "PLACE"),
+            ("kWindowsShift", "WINDOWS_SHIFT"),
+        ] {
             assert_eq!(constant(shim, name), constant(layout_file, prelude), "{name}");
         }
         for (name, value) in [

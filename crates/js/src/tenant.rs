@@ -1,4 +1,4 @@
-//! A tenant of one runtime: its arena, its libraries, and the context that holds them while in use.
+//! A tenant of one runtime: its arenas, its libraries, and the context that holds them while in use.
 //! Belongs to the runtime's thread, but for [`Functions`], which the watchdog reads too.
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::ffi;
 use crate::library::{Function, Library};
-use crate::mapping::Mapping;
+use crate::mapping::Keyspace;
 
 /// A callable function.
 #[derive(Clone, Debug)]
@@ -16,6 +16,7 @@ pub(crate) struct Callable {
     pub(crate) library: Arc<str>,
     pub(crate) name: String,
     pub(crate) no_writes: bool,
+    pub(crate) cross_slot: bool,
 }
 
 /// FNV-1a: names are short and looked up for each call, and a tenant that makes them collide slows down
@@ -69,7 +70,7 @@ pub(crate) struct Installed {
 
 /// State of one tenant.
 pub(crate) struct TenantState {
-    pub(crate) mapping: Mapping,
+    pub(crate) keyspace: Keyspace,
     pub(crate) libraries: BTreeMap<String, Installed>,
     pub(crate) functions: Arc<Functions>,
     /// Null while it has none.
@@ -81,9 +82,9 @@ pub(crate) struct TenantState {
 }
 
 impl TenantState {
-    pub(crate) fn new(mapping: Mapping) -> TenantState {
+    pub(crate) fn new(keyspace: Keyspace) -> TenantState {
         TenantState {
-            mapping,
+            keyspace,
             libraries: BTreeMap::new(),
             functions: Arc::default(),
             context: std::ptr::null_mut(),
@@ -144,6 +145,7 @@ impl TenantState {
                     library: Arc::clone(&label),
                     name: function.name.clone(),
                     no_writes: function.no_writes,
+                    cross_slot: function.allow_cross_slot_keys,
                 });
                 functions.ids.insert(function.name.clone().into_bytes(), id);
             }

@@ -76,8 +76,8 @@ fn keys_that_look_alike_are_told_apart() {
     for key in ["7", "4103", "100007", "10000007", "99999999", "a", "a\0\0", "é", "ab€"] {
         bench.put(key, format!("<{}>", key.len()));
     }
-    bench.world.arena.put(b"8199", b"expires later", common::NOW_MS + 1);
-    bench.world.arena.put(b"longer than eight", b"has expired", common::NOW_MS - 1);
+    bench.world.arenas[0].put(b"8199", b"expires later", common::NOW_MS + 1);
+    bench.world.arenas[0].put(b"longer than eight", b"has expired", common::NOW_MS - 1);
     let found = "<1> 1 <4> 1 expires later 1 <6> 1 <8> 1 <8> 1 <1> 1 <1> 1 - 0 <3> 1 <2> 1 <5> 1 - 0 - 0 - 0";
     assert_eq!(bench.call("all", &[]), format!("${}\r\n{found}\r\n", found.len()));
 }

@@ -310,11 +310,11 @@ fn async_functions_are_awaited_within_their_call() {
          let p; export const keep = () => { p = Promise.resolve(5); }; export const old = () => p;",
     );
     assert_eq!(bench.call("good", &[]), "$1\r\n1\r\n");
-    assert_eq!(bench.world.arena.text("k").as_deref(), Some("1"));
+    assert_eq!(bench.world.arenas[0].text("k").as_deref(), Some("1"));
     assert!(bench.call("bad", &[]).starts_with("-GONE late (function bad, line 3, column"));
     assert!(bench.call("never", &[]).contains("a promise that is still pending"));
     assert_eq!(bench.call("side", &[]), "$3\r\nnow\r\n");
-    assert_eq!(bench.world.arena.text("side").as_deref(), Some("1"));
+    assert_eq!(bench.world.arenas[0].text("side").as_deref(), Some("1"));
     bench.call("leak", &[]);
     assert_eq!(bench.call("count", &[]), ":1\r\n");
     let replies = bench.run(&[call("keep"), call("old")]);

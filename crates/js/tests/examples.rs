@@ -63,10 +63,10 @@ fn graph_counts_paths_and_finds_friends_of_friends() {
     assert_eq!(fcall_ro(&mut bench, "friendsOfFriends 0 1"), "*1\r\n*2\r\n:4\r\n:2\r\n");
 
     assert_eq!(fcall(&mut bench, "addFriends 1 4 9 1 9"), ":2\r\n");
-    assert_eq!(bench.world.arena.get(b"4").unwrap().0, ids(&[1, 9]));
+    assert_eq!(bench.world.arenas[0].get(b"4").unwrap().0, ids(&[1, 9]));
     let refused = fcall(&mut bench, "addFriends 1 4 7 x");
     assert_eq!(error(&refused), "BADID 'x' is not the id of a node");
-    assert_eq!(bench.world.arena.get(b"4").unwrap().0, ids(&[1, 9]));
+    assert_eq!(bench.world.arenas[0].get(b"4").unwrap().0, ids(&[1, 9]));
     let refused = fcall_ro(&mut bench, "addFriends 1 4 7");
     assert!(refused.starts_with("-ERR Can not execute a script with write flag"), "{refused}");
 }
@@ -83,7 +83,7 @@ fn counters_count_bound_and_limit() {
 
     assert_eq!(fcall(&mut bench, "take 1 tickets 2 5"), ":3\r\n");
     assert_eq!(error(&fcall(&mut bench, "take 1 tickets 4 5")), "SOLDOUT 3 left");
-    assert_eq!(bench.world.arena.text("tickets").unwrap(), "2");
+    assert_eq!(bench.world.arenas[0].text("tickets").unwrap(), "2");
     assert_eq!(fcall(&mut bench, "take 1 tickets 3 5"), ":0\r\n");
 
     assert_eq!(fcall(&mut bench, "allow 1 api:a 2 60000"), "*3\r\n:1\r\n:1\r\n:60000\r\n");
@@ -125,10 +125,10 @@ fn inference_classifies_by_weights_in_a_record() {
     // The same seed gives the same net; three probabilities add up to one.
     let mut bench = example(INFERENCE);
     assert_eq!(fcall(&mut bench, "loadWeights 1 wine:net 42"), ":88\r\n");
-    assert_eq!(bench.world.arena.get(b"wine:net").unwrap().0.len(), 88 * 4);
+    assert_eq!(bench.world.arenas[0].get(b"wine:net").unwrap().0.len(), 88 * 4);
     let wine = "13.2 1.78 2.14 11.2 100 2.65 2.76 0.26 1.28 4.38 1.05 3.4 1050";
     assert_eq!(fcall(&mut bench, &format!("storeWine 1 wine:1 {wine}")), "$-1\r\n");
-    assert_eq!(bench.world.arena.get(b"wine:1").unwrap().0.len(), 13 * 8);
+    assert_eq!(bench.world.arenas[0].get(b"wine:1").unwrap().0.len(), 13 * 8);
 
     let classes = fcall_ro(&mut bench, "classify 3 wine:net wine:1 wine:2");
     assert_eq!(classes, fcall_ro(&mut bench, "classify 3 wine:net wine:1 wine:2"));
@@ -152,7 +152,7 @@ fn shop_sells_a_basket_whole_or_not_at_all() {
     assert_eq!(fcall(&mut bench, "restock 0 cake 1 450"), ":1\r\n");
     let bought = fcall(&mut bench, "buy 0 ada apple 3 cake 1");
     assert!(bought.contains("Enjoy it, ada!"), "{bought}");
-    assert_eq!(bench.world.arena.text("shop:till").unwrap(), "540");
+    assert_eq!(bench.world.arenas[0].text("shop:till").unwrap(), "540");
     assert_eq!(bench.world.log.last().unwrap().3, "receipt 1: ada paid 540");
 
     let before = bench.world.commits;
@@ -163,7 +163,7 @@ fn shop_sells_a_basket_whole_or_not_at_all() {
     let unknown = fcall(&mut bench, "buy 0 bob apple 1 pear 1");
     assert!(unknown.starts_with("-NOITEM we have never sold 'pear'"), "{unknown}");
     assert_eq!(bench.world.commits, before);
-    assert_eq!(bench.world.arena.text("shop:till").unwrap(), "540");
+    assert_eq!(bench.world.arenas[0].text("shop:till").unwrap(), "540");
 
     assert_eq!(
         fcall_as(&mut bench, "shelf 0", true, true),

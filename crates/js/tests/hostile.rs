@@ -156,15 +156,15 @@ fn what_is_kept_does_not_reach_into_another_call() {
     );
     assert_eq!(bench.call("keep", &[]), ":1\r\n");
     all_fail(&mut bench, &["next", "write", "inResult", "inError", "never"]);
-    assert_eq!(bench.world.arena.text("k"), None);
-    assert_eq!(bench.world.arena.text("n"), None);
+    assert_eq!(bench.world.arenas[0].text("k"), None);
+    assert_eq!(bench.world.arenas[0].text("n"), None);
     // Microtasks of a call belong to it, also when it did not wait for them.
     assert_eq!(bench.call("later", &[]), ":1\r\n");
-    assert_eq!(bench.world.arena.text("late").as_deref(), Some("1"));
+    assert_eq!(bench.world.arenas[0].text("late").as_deref(), Some("1"));
     let replies = bench.run(&[call("never"), call("fine"), call("keep"), call("fine")]);
     assert!(replies[0].starts_with('-'), "{replies:?}");
     assert_eq!(replies[1..], [":1\r\n", ":1\r\n", ":1\r\n"]);
-    assert_eq!(bench.world.arena.text("k"), None);
+    assert_eq!(bench.world.arenas[0].text("k"), None);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_stopped_call_in_a_batch_costs_itself_alone() {
         bench.run(&[put(&[b"a"]), call("stuck"), put(&[b"b"]), call("stuck"), put(&[b"c"])]);
     let stopped = format!("-ERR function 'stuck' {TIMEOUT}\r\n");
     assert_eq!(replies, ["$1\r\na\r\n", &stopped, "$1\r\nb\r\n", &stopped, "$1\r\nc\r\n"]);
-    let text = |key| bench.world.arena.text(key);
+    let text = |key| bench.world.arenas[0].text(key);
     assert_eq!([text("a"), text("b"), text("c")].map(Option::unwrap), ["1", "1", "1"]);
     assert_eq!(text("stuck"), None);
 }
@@ -88,11 +88,11 @@ fn a_late_termination_never_hits_another_call() {
         assert_eq!(replies[1..], [":1\r\n", ":1\r\n"]);
         if replies[0].starts_with('$') {
             ended += 1;
-            assert_eq!(bench.world.arena.text("n").as_ref(), Some(step));
+            assert_eq!(bench.world.arenas[0].text("n").as_ref(), Some(step));
         } else {
             stopped += 1;
             assert!(replies[0].contains("ran longer than 1 ms"), "{}", replies[0]);
-            assert_ne!(bench.world.arena.text("n").as_ref(), Some(step));
+            assert_ne!(bench.world.arenas[0].text("n").as_ref(), Some(step));
         }
     }
     assert!(ended > 0 && stopped > 0, "{ended} ended, {stopped} stopped");

@@ -43,7 +43,7 @@ fn function_kill_ends_the_call_that_runs() {
     let killed = "-ERR Script killed by user with FUNCTION KILL.\r\n";
     assert_eq!(killer.join().unwrap(), "stuck");
     assert_eq!(replies, [killed, ":1\r\n"]);
-    assert_eq!(bench.world.arena.text("k"), None);
+    assert_eq!(bench.world.arenas[0].text("k"), None);
     assert_eq!(bench.runtime.stats().kills, 1);
     assert_eq!(bench.call("ok", &[]), ":1\r\n");
 }

@@ -88,7 +88,7 @@ fn pollution_of_prototypes_does_not_reach_the_prelude() {
     let reply = bench.call("fail", &[]);
     assert!(reply.starts_with("-NOPE here (function fail"), "{reply}");
     assert_eq!(bench.call("leaked", &[]), ":0\r\n");
-    assert_eq!(bench.world.arena.text("n").as_deref(), Some("6"));
+    assert_eq!(bench.world.arenas[0].text("n").as_deref(), Some("6"));
 }
 
 #[test]
@@ -160,12 +160,12 @@ fn functions_read_while_the_index_grows() {
         let number = count.to_string();
         let expected = format!(":{}\r\n", count * 2);
         assert_eq!(bench.call("all", &[&number]), expected);
-        bench.world.arena.grow();
+        bench.world.arenas[0].grow();
         assert_eq!(bench.call("all", &[&number]), expected);
-        while !bench.world.arena.move_some(3) {
+        while !bench.world.arenas[0].move_some(3) {
             assert_eq!(bench.call("all", &[&number]), expected);
         }
-        bench.world.arena.finish_growth();
+        bench.world.arenas[0].finish_growth();
         assert_eq!(bench.call("all", &[&number]), expected);
     }
 }

@@ -23,7 +23,7 @@ fn a_call_sees_its_own_writes_and_commits_them_once() {
         "*9\r\n$3\r\ntwo\r\n$2\r\n42\r\n:2\r\n:118\r\n#f\r\n#t\r\n:2\r\n$5\r\nvalue\r\n#f\r\n"
     );
     assert_eq!(bench.world.commits, 1);
-    let arena = &bench.world.arena;
+    let arena = &bench.world.arenas[0];
     assert_eq!(arena.text("a").as_deref(), Some("two"));
     assert_eq!(arena.text("7").as_deref(), Some("42"));
     assert_eq!(arena.text("big").as_deref(), Some("10"));
@@ -69,9 +69,9 @@ fn a_call_that_throws_half_way_writes_nothing() {
     assert!(replies[1].starts_with("-ERR no (function bad, line 3, column"), "{}", replies[1]);
     assert!(replies[2].starts_with("-ERR a function's result"), "{}", replies[2]);
     assert_eq!(bench.world.commits, 2);
-    assert_eq!(bench.world.arena.text("bad"), None);
-    assert_eq!(bench.world.arena.text("good").as_deref(), Some("1"));
-    assert_eq!(bench.world.arena.text("late").as_deref(), Some("1"));
+    assert_eq!(bench.world.arenas[0].text("bad"), None);
+    assert_eq!(bench.world.arenas[0].text("good").as_deref(), Some("1"));
+    assert_eq!(bench.world.arenas[0].text("late").as_deref(), Some("1"));
 }
 
 #[test]
@@ -117,16 +117,16 @@ fn expiry_is_seen_and_set() {
     );
     bench.put("plain", "1");
     bench.put("gone", "1");
-    bench.world.arena.put(b"dies", b"1", NOW_MS + 1234);
-    bench.world.arena.put(b"edge", b"1", NOW_MS);
-    bench.world.arena.put(b"dead", b"1", NOW_MS - 1);
-    bench.world.arena.put(b"reset", b"1", NOW_MS + 1234);
+    bench.world.arenas[0].put(b"dies", b"1", NOW_MS + 1234);
+    bench.world.arenas[0].put(b"edge", b"1", NOW_MS);
+    bench.world.arenas[0].put(b"dead", b"1", NOW_MS - 1);
+    bench.world.arenas[0].put(b"reset", b"1", NOW_MS + 1234);
     assert_eq!(bench.call3("f", &[]), "*6\r\n_\r\n,inf\r\n:1234\r\n_\r\n#f\r\n_\r\n");
     assert_eq!(
         bench.call3("g", &[]),
         "*7\r\n:5000\r\n:1234\r\n,inf\r\n#f\r\n$1\r\n1\r\n#t\r\n#f\r\n"
     );
-    let arena = &bench.world.arena;
+    let arena = &bench.world.arenas[0];
     assert_eq!(arena.get(b"plain"), Some((b"1".to_vec(), NOW_MS + 5000)));
     assert_eq!(arena.get(b"dies"), Some((b"2".to_vec(), NOW_MS + 1234)));
     assert_eq!(arena.get(b"reset"), Some((b"2".to_vec(), 0)));
@@ -189,7 +189,7 @@ fn a_call_in_a_transaction_sees_what_is_staged() {
     bench.put("a", "old");
     bench.put("b", "old");
     bench.put("c", "old");
-    let staged = bench.world.arena.append(b"a", b"new", 0);
+    let staged = bench.world.arenas[0].append(b"a", b"new", 0);
     let entries: [(&[u8], Option<u32>); 2] = [(b"a", Some(staged)), (b"b", None)];
     let call = |cleared| Call {
         function: b"f",
@@ -218,7 +218,7 @@ fn scan_pages_through_a_prefix_and_own_writes() {
         bench.put(&format!("user:{n}"), "x");
         bench.put(&format!("thing:{n}"), "x");
     }
-    bench.world.arena.put(b"\xff\xfe", b"x", 0);
+    bench.world.arenas[0].put(b"\xff\xfe", b"x", 0);
     assert_eq!(bench.call3("f", &[]), "*5\r\n#t\r\n:250\r\n:250\r\n#f\r\n#t\r\n");
     assert_eq!(bench.call("bytes", &[]), ":2\r\n");
 }

@@ -411,6 +411,7 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
         resp3: context.client.protocol == Protocol::Resp3,
         read_only: is(args[0], "fcall_ro"),
         overlay: Overlay { cleared: state.store.overlay_cleared(), entries: &entries },
+        ..Call::default()
     };
     let mut reply = Vec::new();
     let mut host = StoreHost { store: &mut state.store, turn: context.turn };

@@ -75,7 +75,7 @@ fn tenants(c: &mut Criterion<CpuTime>) {
     });
     group.bench_function("first-call", |b| {
         b.iter(|| {
-            world.tenant = world.another(&library, SMALL);
+            world.tenant = world.another(&library, SMALL, 1);
             world.reply("f", &[b"107"])
         });
     });
@@ -93,6 +93,17 @@ fn reads(c: &mut Criterion<CpuTime>) {
             world.runtime.idle();
         });
     }
+    let only = world.tenant;
+    let library = world.runtime.load(only, SOURCE.as_bytes()).unwrap();
+    world.tenant = world.another(&library, SOURCE, 4);
+    for function in ["numbers", "texts"] {
+        let call = Call { function: function.as_bytes(), args: &[b"0"], ..Call::default() };
+        group.bench_function(format!("function-of-4-partitions/{function}"), |b| {
+            b.iter(|| black_box(world.run(&[call])));
+            world.runtime.idle();
+        });
+    }
+    world.tenant = only;
     let keys: Vec<String> = (0..1000).map(|n| format!("key:{n:012}")).collect();
     group.bench_function("rust/texts", |b| {
         b.iter(|| {

@@ -66,13 +66,16 @@ impl World {
         World { runtime, tenant, reader, participant, writer, _dir: dir }
     }
 
-    /// A tenant more on the same arena, with the library installed.
-    pub(crate) fn another(&mut self, library: &Library, source: &str) -> Tenant {
-        let region = Arc::clone(self.writer.region());
-        let (base, len) = (region.base(), region.address_bytes());
-        // SAFETY: as in `new`.
-        let mapping = unsafe { Mapping::new(base, len, region) };
-        let tenant = self.runtime.open_tenant(mapping);
+    /// A tenant more, with the library installed, whose partitions are all the same arena: it has every key.
+    pub(crate) fn another(&mut self, library: &Library, source: &str, partitions: usize) -> Tenant {
+        let mapping = |_| {
+            let region = Arc::clone(self.writer.region());
+            let (base, len) = (region.base(), region.address_bytes());
+            // SAFETY: as in `new`.
+            unsafe { Mapping::new(base, len, region) }
+        };
+        let mappings: Vec<Mapping> = (0..partitions).map(mapping).collect();
+        let tenant = self.runtime.open_tenant(mappings);
         self.runtime.install(tenant, library, source.as_bytes()).unwrap();
         tenant
     }

@@ -11,7 +11,7 @@ use xxhash_rust::xxh32::xxh32;
 const SLOT_SHIFT: u32 = 16;
 const SLOT: usize = 1 << SLOT_SHIFT;
 const SLOTS: usize = 1024;
-const SEED: u32 = 0x1234_5678;
+pub(crate) const SEED: u32 = 0x1234_5678;
 const LINE: usize = 64;
 const MOVED: u32 = 2;
 
@@ -124,6 +124,19 @@ impl Arena {
         let growing = u32::from(self.old.is_some());
         let next = self.r32(256) + 1;
         self.w32(256, next + u32::from(next % 2 != growing));
+    }
+
+    /// Makes the commit sequence odd, as a writer does that publishes several keys.
+    pub(crate) fn begin_commit(&self) {
+        self.w32(268, self.r32(268) | 1);
+    }
+
+    pub(crate) fn end_commit(&self) {
+        self.w32(268, self.r32(268) + 1);
+    }
+
+    pub(crate) fn set_seed(&self, seed: u32) {
+        self.w32(48, seed);
     }
 
     pub(crate) fn hash(key: &[u8]) -> u32 {

@@ -1,22 +1,57 @@
-//! What the tests of this crate run functions on: a runtime, a tenant, and a host that writes to a
-//! hand-made arena.
+//! What the tests of this crate run functions on: a runtime, a tenant, and a host that writes to
+//! hand-made arenas.
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers in tests")]
 
 mod arena;
 
-pub(crate) use arena::Arena;
+pub(crate) use arena::{Arena, SEED};
 use nigh_js::{Call, Host, Level, Library, Limits, LoadError, RunTurn, Runtime, Tenant, Write};
+use xxhash_rust::xxh32::xxh32;
 
 /// Unix ms at which all tests run.
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 
-/// Host over an [`Arena`], which notes what it is told.
+/// Host over an [`Arena`] for each partition, which notes what it is told.
+#[derive(Default)]
 pub(crate) struct World {
-    pub(crate) arena: Arena,
+    pub(crate) arenas: Vec<Arena>,
     pub(crate) commits: usize,
+    /// Keys of all commits.
+    pub(crate) written: Vec<String>,
     pub(crate) refuse: Option<String>,
     pub(crate) log: Vec<(Level, String, String, String)>,
+}
+
+/// The bytes that place a key: between the first '{' and the first '}' after it, unless there are none.
+fn tag(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
+    match key[open..].iter().position(|&byte| byte == b'}') {
+        Some(length) if length > 1 => &key[open + 1..open + length],
+        _ => key,
+    }
+}
+
+/// Partition of a key, of so many in arenas with this seed.
+pub(crate) fn partition(seed: u32, key: &[u8], partitions: usize) -> usize {
+    let hash = u64::from(xxh32(tag(key), seed));
+    ((hash * partitions as u64) >> 32) as usize
+}
+
+impl World {
+    fn of(&mut self, key: &[u8]) -> &mut Arena {
+        let at = partition(SEED, key, self.arenas.len());
+        &mut self.arenas[at]
+    }
+
+    /// Value and expiry of a key.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
+        self.of(key).get(key)
+    }
+
+    pub(crate) fn text(&mut self, key: &str) -> Option<String> {
+        self.of(key.as_bytes()).text(key)
+    }
 }
 
 impl Host for World {
@@ -27,14 +62,18 @@ impl Host for World {
         }
         self.commits += 1;
         for write in writes {
+            let (Write::Put { key, .. } | Write::Delete { key } | Write::Expire { key, .. }) =
+                *write;
+            self.written.push(String::from_utf8_lossy(key).into_owned());
+            let arena = self.of(key);
             match *write {
-                Write::Put { key, value, expiry_ms } => self.arena.put(key, value, expiry_ms),
+                Write::Put { key, value, expiry_ms } => arena.put(key, value, expiry_ms),
                 Write::Delete { key } => {
-                    self.arena.delete(key);
+                    arena.delete(key);
                 }
                 Write::Expire { key, expiry_ms } => {
-                    let (value, _) = self.arena.get(key).expect("expires what is there");
-                    self.arena.put(key, &value, expiry_ms);
+                    let (value, _) = arena.get(key).expect("expires what is there");
+                    arena.put(key, &value, expiry_ms);
                 }
             }
         }
@@ -48,8 +87,12 @@ impl Host for World {
         count: u32,
         found: &mut dyn FnMut(&[u8]),
     ) -> u64 {
-        let keys: Vec<Vec<u8>> =
-            self.arena.keys().into_iter().filter(|key| key.starts_with(prefix)).collect();
+        let keys: Vec<Vec<u8>> = self
+            .arenas
+            .iter()
+            .flat_map(Arena::keys)
+            .filter(|key| key.starts_with(prefix))
+            .collect();
         let end = (cursor as usize + count as usize).min(keys.len());
         keys[cursor as usize..end].iter().for_each(|key| found(key));
         if end == keys.len() { 0 } else { end as u64 }
@@ -60,7 +103,7 @@ impl Host for World {
     }
 }
 
-/// A runtime with one tenant on one arena.
+/// A runtime with one tenant, on one arena unless a test changes that.
 pub(crate) struct Bench {
     pub(crate) runtime: Runtime,
     pub(crate) tenant: Tenant,
@@ -75,8 +118,8 @@ impl Bench {
 
     pub(crate) fn with(limits: Limits) -> Bench {
         let mut runtime = Runtime::new(limits).unwrap();
-        let world = World { arena: Arena::new(), commits: 0, refuse: None, log: Vec::new() };
-        let tenant = runtime.open_tenant(world.arena.mapping());
+        let world = World { arenas: vec![Arena::new()], ..World::default() };
+        let tenant = runtime.open_tenant(world.arenas[0].mapping());
         Bench { runtime, tenant, world, now_ms: NOW_MS }
     }
 
@@ -125,7 +168,7 @@ impl Bench {
     }
 
     pub(crate) fn put(&mut self, key: &str, value: impl AsRef<[u8]>) {
-        self.world.arena.put(key.as_bytes(), value.as_ref(), 0);
+        self.world.of(key.as_bytes()).put(key.as_bytes(), value.as_ref(), 0);
     }
 }
 
