@@ -10,9 +10,6 @@ use nigh_js::{Call, Keyspace, Limits, Mapping, Overlay, RunTurn, Runtime, UNSTAB
 use nigh_shm::{ArenaSpec, Domain, Participant, Region, Writer};
 use xxhash_rust::xxh32::xxh32;
 
-/// Byte of an arena's header: the seed of its hash.
-const SEED_AT: u64 = 48;
-
 /// The arenas of a tenant, by nigh-shm, with one seed.
 struct Arenas {
     writers: Vec<Writer>,
@@ -33,12 +30,9 @@ impl Arenas {
                 partitions,
                 // Their slots differ in size.
                 capacity_bytes: (16 << 20) << (partition % 3 * 2),
+                seed: Some(seed),
             };
-            drop(Writer::create(&spec, &domain).unwrap());
-            // It is empty, so that nothing depends on the seed that it drew.
-            let file = std::fs::OpenOptions::new().write(true).open(&spec.path).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&file, &seed.to_le_bytes(), SEED_AT).unwrap();
-            Writer::adopt(&spec, &domain).unwrap().0
+            Writer::create(&spec, &domain).unwrap()
         };
         let writers: Vec<Writer> = (0..partitions).map(writer).collect();
         assert!(writers.iter().all(|writer| writer.hash(b"k") == xxh32(b"k", seed)));

@@ -36,6 +36,7 @@ impl Owner {
             tenant: "t".into(),
             partition: 0,
             partitions: 1,
+            seed: None,
             capacity_bytes: 16 << 20,
         };
         let writer = Writer::create(&spec, &domain).unwrap();

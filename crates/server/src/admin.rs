@@ -50,7 +50,7 @@ pub(crate) fn config_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 /// A setting as CONFIG GET shows it: what holds, where the setting leaves it to the server.
 fn setting_text(state: &State, name: &str) -> String {
     match name {
-        "maxmemory" => state.store.capacity_bytes().to_string(),
+        "maxmemory" => state.keyspace.capacity_bytes().to_string(),
         "maxclients" => state.max_clients().to_string(),
         "port" => state.shared.port.to_string(),
         "shm-dir" => state.config.shm_dir(state.shared.port).display().to_string(),

@@ -5,15 +5,18 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::client::ReplyMode;
 use crate::connection::{Connection, Pending};
-use crate::dispatch;
+use crate::dispatch::{self, UNSTABLE_KEYS};
 use crate::functions::{self, StoreHost};
+use crate::later::Join;
 use crate::output::Mark;
+use crate::route;
 use crate::state::State;
 use crate::work::{Waiting, Work};
 use nigh_js::{Call, UNSTABLE};
 use nigh_resp::Protocol;
-use nigh_store::{BUSY, Store, Turn};
+use nigh_store::{BUSY, Keyspace, Turn};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -30,6 +33,8 @@ struct Answers {
     each_ns: u64,
     /// Some found that memory is still to come back for their writes, and have changed nothing.
     is_busy: bool,
+    /// Writes of the only call for partitions of other shards.
+    mail: Vec<(usize, Vec<u8>)>,
 }
 
 impl Answers {
@@ -39,40 +44,92 @@ impl Answers {
 }
 
 impl Work {
-    /// Runs all FCALLs that wait as one batch, and gives each connection its replies.
+    /// Runs all FCALLs that wait, and gives each connection its replies. One batch does for all, but for those
+    /// that may write to several partitions: each of them is a batch of its own, to tell whose writes they are.
     pub(crate) fn run_functions(&mut self, turn: &Turn<'_>) {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let answers = self.call_all(&waiting, turn);
+        let mut rest = &waiting[..];
+        while !rest.is_empty() {
+            let together = rest.iter().take_while(|call| !self.crosses(call)).count().max(1);
+            let (batch, others) = rest.split_at(together);
+            self.run_batch(batch, turn);
+            rest = others;
+        }
         self.state.ran_functions = true;
-        for (call, place) in waiting.iter().zip(&answers.places) {
+        waiting.clear();
+        self.waiting = waiting;
+    }
+
+    /// Whether a call may write to several partitions.
+    fn crosses(&self, call: &Waiting) -> bool {
+        let input = &self.active[call.connection].input;
+        let name = input.batch.args(call.index).get(input.bytes(), 1);
+        self.state.keyspace.partitions() > 1 && self.state.libraries.crosses(name)
+    }
+
+    /// Runs calls as one batch.
+    fn run_batch(&mut self, calls: &[Waiting], turn: &Turn<'_>) {
+        let mut answers = self.call_all(calls, turn);
+        for (call, place) in calls.iter().zip(&answers.places) {
             let connection = &mut *self.active[call.connection];
             connection.calls -= 1;
             let mark = connection.out.mark();
             if connection.input.next <= call.index {
                 continue; // one before it waits, so this one ran too early: it runs again
             }
-            if place.as_ref().is_ok_and(|place| answers.bytes[place.clone()] == *UNSTABLE) {
-                connection.input.next = call.index;
-                connection.pending = Pending::Unstable;
+            if place.as_ref().is_ok_and(|place| answers.bytes[place.clone()] == *UNSTABLE)
+                && self.is_repeated(call)
+            {
                 continue;
             }
             if answers.is_busy && place.as_ref().is_ok_and(|place| answers.says_busy(place)) {
-                connection.input.next = call.index;
+                self.active[call.connection].input.next = call.index;
                 self.wait_for_memory(call.connection);
                 continue;
             }
+            let connection = &mut *self.active[call.connection];
             match place {
+                Ok(range) if answers.bytes[range.clone()] == *UNSTABLE => {
+                    nigh_resp::encode::error(connection.out.bytes(), UNSTABLE_KEYS);
+                }
                 Ok(range) => {
                     connection.out.bytes().extend_from_slice(&answers.bytes[range.clone()]);
                 }
                 Err(text) => nigh_resp::encode::error(connection.out.bytes(), text),
             }
+            connection.pending = Pending::Nothing;
             count_call(&mut self.state, connection, *call, mark, turn, answers.each_ns);
+            let silent = connection.client.reply_mode != ReplyMode::On;
             dispatch::finish(&mut connection.client, &mut connection.out, mark);
-            connection.answered();
+            if answers.mail.is_empty() {
+                self.defer(call.connection, mark, turn);
+            } else {
+                self.send_writes(call.connection, mark, std::mem::take(&mut answers.mail), silent);
+            }
+            self.active[call.connection].answered();
         }
-        waiting.clear();
-        self.waiting = waiting;
+    }
+
+    /// Lets a call run again that didn't find what it read at one moment: the owner of all that it reads is
+    /// asked then. If there is no such owner, it may run here once more; false if it did.
+    fn is_repeated(&mut self, call: &Waiting) -> bool {
+        let connection = &mut *self.active[call.connection];
+        if self.state.keyspace.partitions() > 1 && connection.pending == Pending::Unstable {
+            return false;
+        }
+        connection.input.next = call.index;
+        connection.pending = Pending::Unstable;
+        true
+    }
+
+    /// Sends the writes of a call for partitions of other shards. Its reply, since `mark`, waits until they
+    /// are done.
+    fn send_writes(&mut self, at: usize, mark: Mark, mail: Vec<(usize, Vec<u8>)>, silent: bool) {
+        let connection = &mut *self.active[at];
+        let reply = connection.out.cut_bytes(mark);
+        let shards: Vec<usize> = mail.iter().map(|(shard, _)| *shard).collect();
+        connection.later.expect_parts(Join::Ok, vec![reply], &shards);
+        self.send_parts(at, mail, silent);
     }
 
     /// Enters the runtime once for all calls.
@@ -94,7 +151,9 @@ impl Work {
             errors.push(key_end.err());
             if let Ok(key_end) = key_end {
                 let protocol = self.active[call.connection].protocol(call.index);
+                let partition = route::of_call(&self.state, args).unwrap_or(0);
                 calls.push(Call {
+                    partition: u32::try_from(partition).unwrap_or(0),
                     function: args[1],
                     keys: &args[3..key_end],
                     args: &args[key_end..],
@@ -104,18 +163,20 @@ impl Work {
                 });
             }
         }
-        prefetch(&mut self.state.store, &calls);
+        prefetch(&mut self.state.keyspace, &calls);
         let began = Instant::now();
         let mut bytes = Vec::new();
         let mut ranges = vec![0..0; calls.len()];
-        let mut host = StoreHost { store: &mut self.state.store, turn };
+        let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
+        let mut host = StoreHost { keyspace, turn, mail, stays: false };
         let run_turn = functions::run_turn(turn);
         self.state.runtime.run(self.state.tenant, &calls, run_turn, &mut host, &mut |at, reply| {
             ranges[at] = bytes.len()..bytes.len() + reply.len();
             bytes.extend_from_slice(reply);
         });
-        let is_busy = self.state.store.take_busy() && self.may_wait();
-        self.state.store.take_met_expired(); // a function deletes nothing that it finds expired on a view
+        let mail = host.mail;
+        let is_busy = self.state.keyspace.take_busy() && self.may_wait();
+        self.state.keyspace.take_met_expired(); // a function deletes nothing that it finds expired on a view
         let each_ns = began.elapsed().as_nanos() / calls.len().max(1) as u128;
         let mut ranges = ranges.into_iter();
         let place = |error: Option<&'static str>| {
@@ -125,18 +186,24 @@ impl Work {
             places: errors.into_iter().map(place).collect(),
             bytes,
             is_busy,
+            mail,
             each_ns: u64::try_from(each_ns).unwrap_or(u64::MAX),
         }
     }
 }
 
 /// Asks for the records of the declared keys, which the functions are about to read: so they count as used.
-fn prefetch(store: &mut Store, calls: &[Call<'_>]) {
+fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>]) {
     let keys = calls.iter().flat_map(|call| call.keys.iter().take(PREFETCHED_KEYS));
-    let hashes: Vec<u32> = keys.map(|key| store.hash(key)).collect();
-    hashes.iter().for_each(|hash| store.prefetch_line(*hash));
-    hashes.iter().for_each(|hash| store.prefetch_record(*hash));
-    hashes.iter().for_each(|hash| store.touch(*hash));
+    let places: Vec<(usize, u32)> = keys
+        .map(|key| {
+            let hash = keyspace.hash(key);
+            (keyspace.partition(key, hash), hash)
+        })
+        .collect();
+    places.iter().for_each(|(partition, hash)| keyspace.part(*partition).prefetch_line(*hash));
+    places.iter().for_each(|(partition, hash)| keyspace.part(*partition).prefetch_record(*hash));
+    places.iter().for_each(|(partition, hash)| keyspace.part_mut(*partition).touch(*hash));
 }
 
 /// Whether a word, which is FCALL or FCALL_RO, is the latter.

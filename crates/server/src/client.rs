@@ -51,7 +51,7 @@ pub(crate) struct Client {
     pub(crate) no_evict: bool,
     pub(crate) no_touch: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
-    pub(crate) watches: Vec<WatchToken>,
+    pub(crate) watches: Vec<(usize, WatchToken)>,
     pub(crate) last_row: Option<Row>,
     pub(crate) close: Close,
     pub(crate) bytes_in: u64,
@@ -100,6 +100,12 @@ impl Client {
     }
 
     /// Brings `plain` up to date.
+    /// The partition that its transaction or what it watches is bound to.
+    pub(crate) fn partition(&self) -> Option<usize> {
+        let queued = self.transaction.as_ref().and_then(|transaction| transaction.partition());
+        queued.or_else(|| self.watches.first().map(|(partition, _)| *partition))
+    }
+
     pub(crate) fn settle(&mut self) {
         self.plain = self.authenticated
             && self.transaction.is_none()

@@ -11,16 +11,18 @@
 //! Belongs to the shard's thread.
 
 use crate::client::{Buffers, Client};
-use crate::output::Output;
-use crate::peer::{FIRST_ALLOWANCE, Peer};
+use crate::later::Later;
+use crate::output::{Mark, Output, Readers};
+use crate::peer::{FIRST_ALLOWANCE, Peer, Unsent};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use nigh_resp::Protocol;
 use nigh_resp::decode::{Batch, ProtocolError, Requests};
 use nigh_resp::limits::Limits;
-use nigh_shm::{Pin, Reader};
+use nigh_shm::Pin;
 use rustix::buffer::spare_capacity;
+use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -240,8 +242,10 @@ pub(crate) struct Connection {
     /// What the decoder was told last.
     pub(crate) limits_version: u64,
     pub(crate) was_authenticated: bool,
-    /// Commands that the owner has and hasn't answered.
-    pub(crate) sent: usize,
+    /// Replies that are to come from other shards, and those behind them.
+    pub(crate) later: Later,
+    /// Parts of a command for which there was no room at their shards: they go before all else.
+    pub(crate) unsent: VecDeque<Unsent>,
     /// How many there may be: see [`crate::peer`].
     pub(crate) allowance: usize,
     /// What the connection waits for, if another shard has to do something first.
@@ -260,13 +264,13 @@ pub(crate) enum Pending {
     Room,
     /// Answers to half of what it may have at the owner at a time.
     Allowance,
-    /// To be moved to the owner.
-    Move,
+    /// To be moved to this shard.
+    Move(usize),
     /// Snapshots as new as this ticket.
     Ticket(u64),
     /// They are there: the command that asked for them runs next.
     Refreshed,
-    /// Nothing: but the next command is a function call that only the owner can answer.
+    /// Nothing: but the next command is a function call that didn't find what it read at one moment.
     Unstable,
 }
 
@@ -285,7 +289,8 @@ impl Connection {
             slot,
             limits_version: u64::MAX, // none yet: told before the first decode
             was_authenticated: false,
-            sent: 0,
+            later: Later::default(),
+            unsent: VecDeque::new(),
             allowance: FIRST_ALLOWANCE,
             pending: Pending::Nothing,
             peer: None,
@@ -319,6 +324,14 @@ impl Connection {
         }
     }
 
+    /// What was answered since `mark` comes behind what other shards have still to answer.
+    #[inline]
+    pub(crate) fn defer(&mut self, mark: Mark, readers: &Readers<'_>, pin: &Pin<'_>) {
+        if !self.later.is_empty() {
+            self.later.put(self.out.take_since(mark, readers, pin));
+        }
+    }
+
     /// Reads once, as much as there is room for.
     pub(crate) fn fill(&mut self, pool: &mut Pool) -> Fill {
         let input = &mut self.input;
@@ -349,8 +362,8 @@ impl Connection {
     }
 
     /// Writes what waits; true if nothing is left.
-    pub(crate) fn flush(&mut self, reader: &Reader, pin: &Pin<'_>) -> io::Result<bool> {
+    pub(crate) fn flush(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> io::Result<bool> {
         let stream = &mut self.stream;
-        self.out.flush(|slices| stream.write_slices(slices), reader, pin)
+        self.out.flush(|slices| stream.write_slices(slices), readers, pin)
     }
 }

@@ -14,8 +14,10 @@ use crate::client::{Client, ReplyMode};
 use crate::commands::spec::{NO_AUTH, NO_MULTI, SKIP_SLOWLOG};
 use crate::commands::{self, Builtin, Row, Run};
 use crate::connection::Connection;
+use crate::later::Later;
 use crate::output::{Mark, Output, Writer};
 use crate::place::Place;
+use crate::route::{self, Target};
 use crate::slab::Slab;
 use crate::state::State;
 use crate::{admin, functions, session, transaction, usage};
@@ -24,6 +26,9 @@ use std::time::Instant;
 
 /// How often a view reads several keys that change under it, before it asks the owner.
 const TRIES_TOGETHER: u32 = 32;
+/// The answer if that is often, and no owner has all the keys.
+pub(crate) const UNSTABLE_KEYS: &str =
+    "TRYAGAIN keys that are read together were written each time that they were read";
 /// Bytes of arguments that an unknown command's error quotes, as in Redis.
 const QUOTED_BYTES: usize = 128;
 
@@ -52,8 +57,10 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) others: Others<'a>,
     /// Bytes of input held, and their capacity.
     pub(crate) input: (usize, usize),
-    /// Commands of this connection that the owner has and hasn't answered.
-    pub(crate) sent: usize,
+    /// Replies that other shards have still to give this connection.
+    pub(crate) later: &'a Later,
+    /// Another shard sent it.
+    pub(crate) is_peer: bool,
     /// This function call read keys that changed together while it ran, each time that it was tried.
     pub(crate) unstable: bool,
     /// The other shards have told what this command wants to know.
@@ -125,12 +132,14 @@ pub(crate) enum Flow {
     Done,
     /// It is a function call for the turn's batch.
     Function(Row),
-    /// It runs at the owner.
-    Send(Row),
+    /// It runs at this shard.
+    Send(Row, usize),
+    /// Its parts run at several shards.
+    Scatter(Row, Target),
     /// It runs when what was sent before is answered.
     Await,
-    /// The connection goes to the owner, and it runs there.
-    Move,
+    /// The connection goes to this shard, and it runs there.
+    Move(usize),
     /// It runs when the other shards have told of themselves.
     Refresh,
 }
@@ -139,17 +148,15 @@ pub(crate) enum Flow {
 pub(crate) fn execute(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: Resolved) -> Flow {
     let mark = context.out.mark();
     let flow = match check(context, args, resolved) {
-        Ok(row) if queues(context.client, row) => {
-            transaction::queue(context, args, row);
+        Ok((row, target)) if queues(context.client, row) => {
+            transaction::queue(context, args, row, target);
             Flow::Done
         }
-        Ok(row) => match elsewhere(context, args, row) {
-            Flow::Done if call(context, args, row) => Flow::Done,
-            Flow::Done => return Flow::Send(row),
+        Ok((row, target)) => match elsewhere(context, args, row, target) {
+            Flow::Done if call(context, args, row, target) => Flow::Done,
+            Flow::Done => return Flow::Send(row, only_shard(context, target)),
             flow => return flow,
         },
-        // Its turn comes after the answers of what was sent before.
-        Err(_) if context.sent > 0 => return Flow::Await,
         Err(text) => {
             refuse(context, resolved, &text);
             Flow::Done
@@ -173,23 +180,67 @@ pub(crate) fn finish(client: &mut Client, out: &mut Output, mark: Mark) {
     client.settle();
 }
 
+/// The shard of a command that only the owner of its partition can answer.
+fn only_shard(context: &Context<'_, '_>, target: Target) -> usize {
+    match target {
+        Target::Part(partition) => context.state.owner(partition),
+        _ => unreachable!("what goes over several partitions is answered by nobody alone"),
+    }
+}
+
 /// Where a command runs; `Done` if right here and now.
-fn elsewhere(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> Flow {
+fn elsewhere(context: &Context<'_, '_>, args: &[&[u8]], row: Row, target: Target) -> Flow {
     let state = &*context.state;
-    let (waits, owner) = (context.sent > 0, state.is_owner);
-    match state.place(row) {
-        Place::Call if owner => Flow::Function(row),
-        Place::Call if waits || context.unstable || !state.libraries.only_reads(args[1]) => {
-            Flow::Send(row)
+    let waits = !context.later.is_empty();
+    match (state.place(row), target) {
+        (Place::Call, Target::Part(partition)) => where_called(context, args, row, partition),
+        (Place::View(_), Target::Part(partition)) => {
+            let owner = state.owner(partition);
+            let waits = owner != state.number && context.later.sent_to(owner) > 0;
+            if waits { Flow::Send(row, owner) } else { Flow::Done }
         }
-        Place::Call => Flow::Function(row),
-        Place::View(_) if waits => Flow::Send(row),
-        Place::Owner if !owner => Flow::Send(row),
-        Place::Here | Place::Move | Place::Refresh if waits => Flow::Await,
-        Place::Move if !owner => Flow::Move,
-        Place::Refresh if state.shared.shards() > 1 && !context.refreshed => Flow::Refresh,
-        Place::Move if looks_around(context) && !context.refreshed => Flow::Refresh,
-        _ => Flow::Done,
+        (Place::Owner, Target::Part(partition)) if !state.owns(partition) => {
+            Flow::Send(row, state.owner(partition))
+        }
+        (Place::Owner, Target::Part(_)) => Flow::Done,
+        (Place::Owner, Target::Owners) if context.is_peer => Flow::Done,
+        (Place::Owner, Target::Split { .. } | Target::Owners) => Flow::Scatter(row, target),
+        (_, _) if waits => Flow::Await,
+        (Place::Move, Target::Part(partition)) => where_moved(context, partition),
+        (Place::Refresh, _) if state.shared.shards() > 1 && !context.refreshed => Flow::Refresh,
+        (_, _) => Flow::Done,
+    }
+}
+
+/// Where a function call runs.
+fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: usize) -> Flow {
+    let (state, later) = (&*context.state, context.later);
+    let owner = state.owner(partition);
+    let is_undivided = state.keyspace.partitions() == 1;
+    let only_reads = state.libraries.only_reads(args[1]);
+    // It reads all that the connection has written.
+    let waits = !later.is_empty();
+    if owner == state.number {
+        return if waits { Flow::Await } else { Flow::Function(row) };
+    }
+    if only_reads && !(is_undivided && (waits || context.unstable)) {
+        return if waits { Flow::Await } else { Flow::Function(row) };
+    }
+    if !only_reads && state.libraries.crosses(args[1]) && !is_undivided {
+        // What it writes to other partitions, the shard that runs it sends.
+        return if waits { Flow::Await } else { Flow::Move(owner) };
+    }
+    if later.sent() == later.sent_to(owner) { Flow::Send(row, owner) } else { Flow::Await }
+}
+
+/// Where WATCH and EXEC take the connection.
+fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
+    let (state, client) = (&*context.state, &*context.client);
+    let owner = state.owner(client.partition().unwrap_or(partition));
+    match () {
+        () if owner != state.number => Flow::Move(owner),
+        () if looks_around(context) && !context.refreshed => Flow::Refresh,
+        () => Flow::Done,
     }
 }
 
@@ -209,8 +260,12 @@ fn queues(client: &Client, row: Row) -> bool {
         )
 }
 
-/// The row, or the error that refuses the command.
-fn check(context: &Context<'_, '_>, args: &[&[u8]], resolved: Resolved) -> Result<Row, Vec<u8>> {
+/// The row and the target, or the error that refuses the command.
+fn check(
+    context: &Context<'_, '_>,
+    args: &[&[u8]],
+    resolved: Resolved,
+) -> Result<(Row, Target), Vec<u8>> {
     let row = match resolved {
         Resolved::Row(row) => row,
         Resolved::Unknown => return Err(unknown_command(args)),
@@ -227,7 +282,7 @@ fn check(context: &Context<'_, '_>, args: &[&[u8]], resolved: Resolved) -> Resul
     if context.client.transaction.is_some() && spec.has(NO_MULTI) {
         return Err(b"ERR Command not allowed inside a transaction".to_vec());
     }
-    Ok(row)
+    Ok((row, route::target(context.state, spec, args)?))
 }
 
 /// Answers a refusal; a transaction that it happens in can't be executed any more.
@@ -293,14 +348,28 @@ pub(crate) fn wrong_subcommand(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 
 /// Runs a command that passed the checks, and counts it. False if only the owner can answer it; nothing
 /// has happened then.
-pub(crate) fn call(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row) -> bool {
+pub(crate) fn call(
+    context: &mut Context<'_, '_>,
+    args: &[&[u8]],
+    row: Row,
+    target: Target,
+) -> bool {
     let mark = context.out.mark();
     let began = Instant::now();
-    match State::spec(row).run {
-        Run::Data(op) if !apply(context, args, op) => return false,
-        Run::Data(_) => {}
-        Run::Server(builtin) => run_builtin(context, args, builtin),
-        Run::Container => unreachable!("a container has no command of its own: checked before"),
+    match (State::spec(row).run, target) {
+        (Run::Data(op), Target::Part(partition)) if !apply(context, args, op, partition) => {
+            return false;
+        }
+        (Run::Data(_), Target::Part(_)) => {}
+        (Run::Data(op), Target::Views) => apply_over_views(context, args, op),
+        (Run::Data(op), _) => {
+            let mut out = Writer::new(context.out, context.client.protocol);
+            context.state.keyspace.apply_to_owned(op, args, context.turn, &mut out);
+        }
+        (Run::Server(builtin), _) => run_builtin(context, args, builtin),
+        (Run::Container, _) => {
+            unreachable!("a container has no command of its own: checked before")
+        }
     }
     context.client.last_row = Some(row);
     account(context, args, row, mark, began);
@@ -310,9 +379,9 @@ pub(crate) fn call(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row) -> b
 /// Runs a data command; false, without a reply, if only the owner can answer it: a view has met a key whose
 /// time is over, or has read several keys and found each time that several were being written at once, so
 /// that its answer could be half of a commit.
-fn apply(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) -> bool {
+fn apply(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op, partition: usize) -> bool {
     let mark = context.out.mark();
-    let store = &mut context.state.store;
+    let store = context.state.keyspace.part_mut(partition);
     if store.is_owner() {
         let mut out = Writer::new(context.out, context.client.protocol);
         store.apply(op, args, context.turn, &mut out);
@@ -338,6 +407,29 @@ fn apply(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) -> bool {
         }
     }
     false
+}
+
+/// Runs a command that reads several partitions, or all. Of each of them it shows one moment, if it reads keys
+/// that belong together.
+fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) {
+    let mark = context.out.mark();
+    for _ in 0..TRIES_TOGETHER {
+        let keyspace = &mut context.state.keyspace;
+        let tokens: Vec<_> =
+            keyspace.parts().iter().map(|it| it.reader().begin_several()).collect();
+        let mut out = Writer::new(context.out, context.client.protocol);
+        keyspace.apply_over_views(op, args, context.turn, &mut out);
+        keyspace.take_met_expired(); // their owners meet them too
+        let is_whole = || {
+            let mut parts = keyspace.parts().iter().zip(tokens);
+            parts.all(|(it, token)| token.is_some_and(|token| it.reader().end_several(token)))
+        };
+        if !op.reads_several() || is_whole() {
+            return;
+        }
+        context.out.cut(mark);
+    }
+    context.error(UNSTABLE_KEYS);
 }
 
 /// Counts a command that ran, and logs it if it was slow.

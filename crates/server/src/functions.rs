@@ -14,12 +14,14 @@
 
 use crate::dispatch::{Context, quote, wrong_subcommand};
 use crate::payload;
+use crate::peer::WRITES;
+use crate::route::CROSS_SLOT;
 use crate::session::{integer, is};
 use crate::shared::Seat;
 use crate::state::State;
 use nigh_js::{Call, Host, Level, Library, Overlay, Reason, RunTurn, Write};
 use nigh_resp::Protocol;
-use nigh_store::{BUSY, Reply, Store, Turn, glob, write_error_text};
+use nigh_store::{BUSY, Keyspace, Reply, Turn, glob, write_error_text};
 use std::collections::{BTreeMap, HashSet};
 
 /// Name of the engine, as FUNCTION LIST and STATS show it.
@@ -33,6 +35,8 @@ pub(crate) struct Libraries {
     by_name: BTreeMap<String, Library>,
     /// Functions that may write.
     writing: HashSet<Vec<u8>>,
+    /// Functions that may write to several partitions.
+    crossing: HashSet<Vec<u8>>,
     /// Kept in the arena, but not loadable: name and reason.
     pub(crate) broken: BTreeMap<String, String>,
 }
@@ -43,6 +47,8 @@ impl Libraries {
         self.remove(&library.name.clone());
         let writing = library.functions.iter().filter(|function| !function.no_writes);
         self.writing.extend(writing.map(|function| function.name.clone().into_bytes()));
+        let crossing = library.functions.iter().filter(|function| function.allow_cross_slot_keys);
+        self.crossing.extend(crossing.map(|function| function.name.clone().into_bytes()));
         self.by_name.insert(library.name.clone(), library);
     }
 
@@ -50,6 +56,7 @@ impl Libraries {
         self.broken.remove(name);
         for function in self.by_name.remove(name).into_iter().flat_map(|old| old.functions) {
             self.writing.remove(function.name.as_bytes());
+            self.crossing.remove(function.name.as_bytes());
         }
     }
 
@@ -66,6 +73,16 @@ impl Libraries {
     /// Whether a function says that it doesn't write. One that isn't there writes nothing either.
     pub(crate) fn only_reads(&self, name: &[u8]) -> bool {
         !self.writing.contains(name)
+    }
+
+    /// Whether a function may write to several partitions.
+    pub(crate) fn crosses(&self, name: &[u8]) -> bool {
+        self.crossing.contains(name)
+    }
+
+    /// Whether a function may write, but to one partition only.
+    pub(crate) fn writes_at_home(&self, name: &[u8]) -> bool {
+        !self.only_reads(name) && !self.crosses(name)
     }
 
     fn has_function(&self, name: &[u8]) -> bool {
@@ -110,7 +127,7 @@ pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         Err(text) => return context.error(&text),
     };
     let name = library.name.clone();
-    match state.store.put_library(name.as_bytes(), source, context.turn) {
+    match state.keyspace.librarian_mut().put_library(name.as_bytes(), source, context.turn) {
         Ok(()) => {
             state.libraries.insert(library);
             state.shared.libraries_changed();
@@ -129,7 +146,7 @@ pub(crate) fn delete(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if !state.libraries.has(&name) {
         return context.error("ERR Library not found");
     }
-    state.store.delete_library(args[2], context.turn);
+    state.keyspace.librarian_mut().delete_library(args[2], context.turn);
     state.runtime.remove(state.tenant, &name);
     state.libraries.remove(&name);
     state.shared.libraries_changed();
@@ -144,7 +161,7 @@ pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         return context.error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
     }
     let state = &mut *context.state;
-    state.store.clear_libraries(context.turn);
+    state.keyspace.librarian_mut().clear_libraries(context.turn);
     state.runtime.remove_all(state.tenant);
     state.libraries = Libraries::default();
     state.shared.libraries_changed();
@@ -169,7 +186,8 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         }
     }
     let state = &*context.state;
-    let sources = if with_code { state.store.libraries(context.turn) } else { Vec::new() };
+    let librarian = state.keyspace.librarian();
+    let sources = if with_code { librarian.libraries(context.turn) } else { Vec::new() };
     let matches = |library: &&Library| match &pattern {
         Some(pattern) => glob::matches(pattern, library.name.to_ascii_lowercase().as_bytes()),
         None => true,
@@ -250,7 +268,7 @@ pub(crate) fn kill(context: &mut Context<'_, '_>) {
 }
 
 pub(crate) fn dump(context: &mut Context<'_, '_>) {
-    let libraries = context.state.store.libraries(context.turn);
+    let libraries = context.state.keyspace.librarian().libraries(context.turn);
     let payload = payload::write(&libraries);
     context.reply().bulk(&payload);
 }
@@ -311,7 +329,8 @@ fn restore_all(
         state.libraries.insert(library);
     }
     state
-        .store
+        .keyspace
+        .librarian_mut()
         .put_libraries(libraries, policy == Policy::Flush, turn)
         .map_err(|error| write_error_text(&error).to_owned())
 }
@@ -332,31 +351,52 @@ pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'
     Err(if libraries.has_function(args[1]) { error } else { "ERR Function not found" })
 }
 
-/// The store as functions see it.
+/// The keyspace as functions see it.
 pub(crate) struct StoreHost<'a, 't> {
-    pub(crate) store: &'a mut Store,
+    pub(crate) keyspace: &'a mut Keyspace,
     pub(crate) turn: &'a Turn<'t>,
+    /// Write sets for partitions of other shards, as messages, since it was emptied.
+    pub(crate) mail: Vec<(usize, Vec<u8>)>,
+    /// In a transaction, which is within its partition.
+    pub(crate) stays: bool,
+}
+
+impl StoreHost<'_, '_> {
+    /// Commits what lies in one partition, or makes a message of it for the owner.
+    fn commit_part(
+        &mut self,
+        partition: usize,
+        writes: &[nigh_store::Write<'_>],
+    ) -> Result<(), String> {
+        let store = self.keyspace.part_mut(partition);
+        if store.is_owner() {
+            let done = store.commit_writes(writes, self.turn);
+            return done.map_err(|error| write_error_text(&error).to_owned());
+        }
+        self.mail.push((self.keyspace.owner(partition), writes_message(writes)));
+        Ok(())
+    }
 }
 
 impl Host for StoreHost<'_, '_> {
     fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String> {
-        let writes: Vec<nigh_store::Write<'_>> = writes
-            .iter()
-            .map(|write| match *write {
-                Write::Put { key, value, expiry_ms } => {
-                    nigh_store::Write::Put { key, value, expiry_ms }
-                }
-                Write::Delete { key } => nigh_store::Write::Delete { key },
-                Write::Expire { key, expiry_ms } => nigh_store::Write::Expire { key, expiry_ms },
-            })
-            .collect();
-        if self.store.is_busy() {
+        if self.keyspace.is_busy() {
             // What comes after a call that will run again must not be there before it.
             return Err(BUSY.to_owned());
         }
-        self.store
-            .commit_writes(&writes, self.turn)
-            .map_err(|error| write_error_text(&error).to_owned())
+        let mut parts: BTreeMap<usize, Vec<nigh_store::Write<'_>>> = BTreeMap::new();
+        for write in writes.iter().map(store_write) {
+            let partition = self.keyspace.partition_of(write.key());
+            parts.entry(partition).or_default().push(write);
+        }
+        if self.stays && parts.len() > 1 {
+            return Err(format!("{CROSS_SLOT}: a transaction is within one partition"));
+        }
+        // The own parts first: if there is no memory for them, nothing was sent.
+        let (own, others): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|(partition, _)| self.keyspace.part(*partition).is_owner());
+        let mut all = own.iter().chain(&others);
+        all.try_for_each(|(partition, writes)| self.commit_part(*partition, writes))
     }
 
     fn scan(
@@ -366,7 +406,7 @@ impl Host for StoreHost<'_, '_> {
         count: u32,
         found: &mut dyn FnMut(&[u8]),
     ) -> u64 {
-        self.store.scan_keys(prefix, cursor, count, self.turn, found)
+        self.keyspace.scan_keys(prefix, cursor, count, self.turn, found)
     }
 
     fn log(&mut self, level: Level, library: &str, function: &str, text: &str) {
@@ -376,6 +416,64 @@ impl Host for StoreHost<'_, '_> {
             Level::Warn => tracing::warn!(target: "function", library, function, "{text}"),
             Level::Error => tracing::error!(target: "function", library, function, "{text}"),
         }
+    }
+}
+
+fn store_write<'a>(write: &Write<'a>) -> nigh_store::Write<'a> {
+    match *write {
+        Write::Put { key, value, expiry_ms } => nigh_store::Write::Put { key, value, expiry_ms },
+        Write::Delete { key } => nigh_store::Write::Delete { key },
+        Write::Expire { key, expiry_ms } => nigh_store::Write::Expire { key, expiry_ms },
+    }
+}
+
+/// A write set as a message between shards: for each write its letter, key, value and expiry.
+fn writes_message(writes: &[nigh_store::Write<'_>]) -> Vec<u8> {
+    use nigh_store::Write as W;
+    let expiries: Vec<String> = writes
+        .iter()
+        .map(|write| match write {
+            W::Put { expiry_ms, .. } | W::Expire { expiry_ms, .. } => expiry_ms.to_string(),
+            W::Delete { .. } => String::from("0"),
+        })
+        .collect();
+    let mut args: Vec<&[u8]> = vec![WRITES];
+    for (write, expiry) in writes.iter().zip(&expiries) {
+        let (letter, value): (&[u8], &[u8]) = match write {
+            W::Put { value, .. } => (b"p", value),
+            W::Delete { .. } => (b"d", b""),
+            W::Expire { .. } => (b"e", b""),
+        };
+        args.extend([letter, write.key(), value, expiry.as_bytes()]);
+    }
+    let mut message = Vec::new();
+    nigh_resp::encode::request(&mut message, args);
+    message
+}
+
+/// Commits a write set that another shard's function has left for a partition of this one.
+pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    use nigh_store::Write as W;
+    let (writes, rest) = args[1..].as_chunks::<4>();
+    debug_assert!(rest.is_empty(), "four words for each write");
+    let writes: Vec<W<'_>> = writes
+        .iter()
+        .map(|[letter, key, value, expiry]| {
+            let expiry = std::str::from_utf8(expiry).ok().and_then(|text| text.parse().ok());
+            let expiry_ms = expiry.unwrap_or(0);
+            match *letter {
+                b"p" => W::Put { key, value, expiry_ms },
+                b"e" => W::Expire { key, expiry_ms },
+                _ => W::Delete { key },
+            }
+        })
+        .collect();
+    let Some(first) = writes.first() else { return context.reply().ok() };
+    let keyspace = &mut context.state.keyspace;
+    let partition = keyspace.partition_of(first.key());
+    match keyspace.part_mut(partition).commit_writes(&writes, context.turn) {
+        Ok(()) => context.reply().ok(),
+        Err(error) => context.error(write_error_text(&error)),
     }
 }
 
@@ -391,7 +489,9 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
         Ok(end) => end,
         Err(text) => return context.error(text),
     };
-    let staged: Vec<(Vec<u8>, Option<u32>)> = match state.store.overlay() {
+    let partition = state.in_transaction.unwrap_or(0);
+    let store = state.keyspace.part(partition);
+    let staged: Vec<(Vec<u8>, Option<u32>)> = match store.overlay() {
         Some(entries) => {
             let reference = |offset: u64| u32::try_from(offset / 16).unwrap_or(0);
             entries
@@ -410,11 +510,12 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
         args: &args[end..],
         resp3: context.client.protocol == Protocol::Resp3,
         read_only: is(args[0], "fcall_ro"),
-        overlay: Overlay { cleared: state.store.overlay_cleared(), entries: &entries },
-        ..Call::default()
+        overlay: Overlay { cleared: store.overlay_cleared(), entries: &entries },
+        partition: u32::try_from(partition).unwrap_or(0),
     };
     let mut reply = Vec::new();
-    let mut host = StoreHost { store: &mut state.store, turn: context.turn };
+    let (keyspace, mail) = (&mut state.keyspace, Vec::new());
+    let mut host = StoreHost { keyspace, turn: context.turn, mail, stays: true };
     let turn = run_turn(context.turn);
     state.runtime.run(state.tenant, &[call], turn, &mut host, &mut |_, bytes| {
         reply.extend_from_slice(bytes);

@@ -272,7 +272,11 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "arena_appended_bytes", arena.appended_bytes);
     put(&mut f, "arena_segments", arena.segments);
     put(&mut f, "arena_runs", arena.runs);
-    put(&mut f, "arena_huge_pages", u8::from(state.store.data_region().has_huge_pages()));
+    put(
+        &mut f,
+        "arena_huge_pages",
+        u8::from(state.keyspace.librarian().data_region().has_huge_pages()),
+    );
     put(&mut f, "recency_bytes", all.store.recency_bytes);
     put(&mut f, "arena_index_lines", arena.index_lines);
     put(&mut f, "arena_index_growing", u8::from(arena.growing));
@@ -299,6 +303,7 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "function_errors", runtime.errors);
     put(&mut f, "function_timeouts", runtime.timeouts);
     put(&mut f, "function_heap_limit_hits", runtime.heap_limit_hits);
+    put(&mut f, "partitions", state.keyspace.partitions());
     put(&mut f, "shards", state.shared.shards());
     put(&mut f, "commands_sent_to_owner", all.stats.hops);
     put(&mut f, "loop_turns", all.stats.turns);

@@ -89,24 +89,26 @@ impl Folder {
     pub(crate) fn capacity_bytes(&self, config: &Config) -> Result<u64, ServeError> {
         let stat = rustix::fs::statvfs(&self.path)
             .map_err(|error| ServeError::Folder { path: self.path.clone(), cause: error.into() })?;
+        let partitions = config.unsigned("partitions");
         let held = self.held_bytes();
         let free = stat.f_bavail * stat.f_frsize + held;
         let usable = free.saturating_sub(SYSTEM_BYTES);
         let wanted = match config.unsigned("maxmemory") {
             0 => {
                 let available = meminfo_bytes("MemAvailable").unwrap_or(free) + held;
-                (available / 2).min(usable).min(MOST_CAPACITY_BYTES)
+                (available / 2).min(usable).min(MOST_CAPACITY_BYTES * partitions)
             }
-            bytes if bytes < LEAST_CAPACITY_BYTES => {
-                let least = LEAST_CAPACITY_BYTES >> 20;
+            bytes if bytes < LEAST_CAPACITY_BYTES * partitions => {
+                let least = (LEAST_CAPACITY_BYTES * partitions) >> 20;
                 return Err(ServeError::Setting(format!(
                     "maxmemory must be at least {least}mb, or 0 for half of what is available"
                 )));
             }
             bytes => bytes,
         };
-        if wanted < LEAST_CAPACITY_BYTES || wanted > usable {
-            let needed = wanted.max(LEAST_CAPACITY_BYTES);
+        let least = LEAST_CAPACITY_BYTES * partitions;
+        if wanted < least || wanted > usable {
+            let needed = wanted.max(least);
             return Err(ServeError::TooLittleMemory {
                 path: self.path.clone(),
                 needed,

@@ -36,7 +36,12 @@ struct Inserted {
     at: usize,
     value: ValueRef,
     len: usize,
+    /// Whose arena it lies in.
+    partition: usize,
 }
+
+/// The reader of a partition's arena.
+pub(crate) type Readers<'a> = dyn Fn(usize) -> &'a Reader + 'a;
 
 /// A place in an output to which it can be cut back.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +87,12 @@ impl Output {
         self.value_bytes = mark.value_bytes;
     }
 
+    /// Takes out the bytes since `mark`, where no values are.
+    pub(crate) fn cut_bytes(&mut self, mark: Mark) -> Vec<u8> {
+        debug_assert!(self.values.len() == mark.values, "values would be lost");
+        self.bytes.split_off(mark.bytes)
+    }
+
     /// The text of the error that was written at `mark`, if it is one.
     #[inline]
     pub(crate) fn error_at(&self, mark: Mark) -> Option<&[u8]> {
@@ -99,14 +110,16 @@ impl Output {
 
     /// Appends the value of a record as a bulk string.
     #[inline]
-    fn value(&mut self, record: Record<'_>) {
+    fn value(&mut self, reader: &Reader, record: Record<'_>) {
         let len = record.value_len() as usize;
         if len < REFERENCE_BYTES && (len < FEW_BYTES || self.bytes.len() < PLENTY_BYTES) {
             encode::bulk(&mut self.bytes, record.value());
             return;
         }
         encode::bulk_header(&mut self.bytes, len);
-        self.values.push(Inserted { at: self.bytes.len(), value: record.value_ref(), len });
+        let partition = reader.partition() as usize;
+        let (at, value) = (self.bytes.len(), record.value_ref());
+        self.values.push(Inserted { at, value, len, partition });
         self.value_bytes += len;
         self.bytes.extend_from_slice(encode::CRLF);
     }
@@ -118,21 +131,21 @@ impl Output {
     pub(crate) fn flush(
         &mut self,
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
-        reader: &Reader,
+        readers: &Readers<'_>,
         pin: &Pin<'_>,
     ) -> io::Result<bool> {
         let mut value_sent = 0; // bytes of the first value that are written
         while self.waiting() > 0 {
             let (written, offered) = {
                 let mut slices = [IoSlice::new(&[]); SLICES];
-                let count = self.slices(&mut slices, value_sent, reader, pin);
+                let count = self.slices(&mut slices, value_sent, readers, pin);
                 let offered: usize = slices[..count].iter().map(|slice| slice.len()).sum();
                 match write(&slices[..count]) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(written) => (written, offered),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.settle(value_sent, reader, pin);
+                        self.settle(value_sent, readers, pin);
                         return Ok(false);
                     }
                     Err(error) => return Err(error),
@@ -142,7 +155,7 @@ impl Output {
             value_sent = self.advance(written, value_sent);
             debug_assert!(self.waiting() + written == before, "every byte is counted once");
             if written < offered {
-                self.settle(value_sent, reader, pin); // full: asking again would only say so
+                self.settle(value_sent, readers, pin); // full: asking again would only say so
                 return Ok(false);
             }
         }
@@ -157,7 +170,7 @@ impl Output {
         &'a self,
         slices: &mut [IoSlice<'a>; SLICES],
         value_sent: usize,
-        reader: &'a Reader,
+        readers: &'a Readers<'_>,
         pin: &'a Pin<'_>,
     ) -> usize {
         let (mut count, mut from, mut skip) = (0, self.sent, value_sent);
@@ -170,7 +183,8 @@ impl Output {
                 count += 1;
                 from = inserted.at;
             }
-            slices[count] = IoSlice::new(&reader.bytes(pin, inserted.value)[skip..]);
+            slices[count] =
+                IoSlice::new(&readers(inserted.partition).bytes(pin, inserted.value)[skip..]);
             count += 1;
             skip = 0;
         }
@@ -213,7 +227,7 @@ impl Output {
 
     /// Copies what is referenced and not written, so that it stays when the arena moves on; forgets what
     /// is written.
-    fn settle(&mut self, value_sent: usize, reader: &Reader, pin: &Pin<'_>) {
+    fn settle(&mut self, value_sent: usize, readers: &Readers<'_>, pin: &Pin<'_>) {
         if self.values.is_empty() {
             self.forget_sent();
             return;
@@ -222,7 +236,8 @@ impl Output {
         let (mut from, mut skip) = (self.sent, value_sent);
         for inserted in &self.values {
             settled.extend_from_slice(&self.bytes[from..inserted.at]);
-            settled.extend_from_slice(&reader.bytes(pin, inserted.value)[skip..]);
+            let value = readers(inserted.partition).bytes(pin, inserted.value);
+            settled.extend_from_slice(&value[skip..]);
             from = inserted.at;
             skip = 0;
         }
@@ -234,10 +249,29 @@ impl Output {
     }
 
     /// Copies all that is referenced.
-    pub(crate) fn settle_all(&mut self, reader: &Reader, pin: &Pin<'_>) {
+    pub(crate) fn settle_all(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) {
         if !self.values.is_empty() {
-            self.settle(0, reader, pin);
+            self.settle(0, readers, pin);
         }
+    }
+
+    /// Takes out what was written since `mark`, with the values copied.
+    pub(crate) fn take_since(
+        &mut self,
+        mark: Mark,
+        readers: &Readers<'_>,
+        pin: &Pin<'_>,
+    ) -> Vec<u8> {
+        let mut taken = Vec::with_capacity(self.bytes.len() - mark.bytes);
+        let mut from = mark.bytes;
+        for inserted in &self.values[mark.values..] {
+            taken.extend_from_slice(&self.bytes[from..inserted.at]);
+            taken.extend_from_slice(readers(inserted.partition).bytes(pin, inserted.value));
+            from = inserted.at;
+        }
+        taken.extend_from_slice(&self.bytes[from..]);
+        self.cut(mark);
+        taken
     }
 
     /// Drops the bytes that are written once they are as many as those that wait: a client that reads
@@ -317,8 +351,8 @@ impl Reply for Writer<'_> {
         encode::bulk(&mut self.out.bytes, bytes);
     }
     #[inline]
-    fn value(&mut self, _reader: &Reader, record: Record<'_>) {
-        self.out.value(record);
+    fn value(&mut self, reader: &Reader, record: Record<'_>) {
+        self.out.value(reader, record);
     }
     #[inline]
     fn null(&mut self) {
@@ -355,6 +389,7 @@ mod tests {
             tenant: "default".to_owned(),
             partition: 0,
             partitions: 1,
+            seed: None,
             capacity_bytes: 16 << 20,
         };
         nigh_shm::Writer::create(&spec, domain).expect("an arena")
@@ -373,7 +408,7 @@ mod tests {
         let mut out = Output::default();
         let reader = writer.reader();
         for _ in 0..100_000 {
-            out.value(reader.get(&pin, hash, b"k").expect("it is there"));
+            out.value(&reader, reader.get(&pin, hash, b"k").expect("it is there"));
         }
         assert!(out.waiting() > 700 << 20);
         assert!(out.capacity() < 16 << 20, "{} bytes are held", out.capacity());
@@ -391,7 +426,7 @@ mod tests {
         out.bytes().resize(512 << 10, b'x');
         for _ in 0..4096 {
             out.bytes().extend_from_slice(&[b'x'; 16 << 10]);
-            let all = out.flush(|_| Ok(16 << 10), &reader, &pin).expect("nothing fails");
+            let all = out.flush(|_| Ok(16 << 10), &|_| &reader, &pin).expect("nothing fails");
             assert!(!all && out.waiting() == 512 << 10);
         }
         assert!(out.capacity() <= 4 << 20, "{} bytes are held", out.capacity());

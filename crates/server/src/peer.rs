@@ -6,11 +6,10 @@
 //!     └────── Work::take_answers <── mailbox <── Work::answer_peer ◂──────────────────────────┘
 //! ```
 //!
-//! 1. One message is one command, one answer its reply, and the answers of an owner come in the order of
-//!    the commands sent to it. Since data has one owner, a connection's replies stay in order as long as
-//!    nothing runs here while something is sent: reads are sent after the writes then, all else waits.
-//! 2. A connection sees its own writes: a read that is sent comes after them, and one that runs here finds
-//!    that all are answered, so published.
+//! 1. One message is one command, one answer its reply, and the answers of a shard come in the order of
+//!    the commands sent to it. The connection puts the answers of several shards in order ([`crate::later`]).
+//! 2. A connection sees its own writes: a read is sent after those that its partition's owner still has,
+//!    and runs here only if none is. What reads more than one partition waits until all are answered.
 //! 3. What a connection may have at the owner at a time is its allowance, which grows with each answer and shrinks
 //!    when answers are large: as much as `output-buffer-pause` of replies may be under way, so that who doesn't
 //!    read can't make the owner copy without end. (The idea is TCP's: RFC 5681.)
@@ -23,6 +22,7 @@
 use crate::client::{Client, Close};
 use crate::commands::Row;
 use crate::connection::{Connection, Pending, Stream};
+use crate::mailbox::Mailbox;
 use crate::slowlog::Origin;
 use crate::work::{MOST_COMMANDS, Work};
 use nigh_resp::limits::Limits;
@@ -30,8 +30,10 @@ use nigh_resp::{Protocol, encode};
 use nigh_store::Turn;
 use std::time::Instant;
 
-/// The shard that owns the data of the default tenant.
-pub(crate) const OWNER: usize = 0;
+/// The shard that has the libraries, and the first partition.
+pub(crate) const LIBRARIAN: usize = 0;
+/// Name of a write set, which isn't a command: only shards send it.
+pub(crate) const WRITES: &[u8] = b"\0writes";
 /// Commands that a new connection may have at the owner: before it is known how large its replies are.
 pub(crate) const FIRST_ALLOWANCE: usize = 8;
 /// The most: as many as a mailbox has credits with two shards.
@@ -40,6 +42,14 @@ const MOST_ALLOWANCE: usize = 512;
 const SILENT: u64 = 1 << 31;
 /// Bits of a token that hold the connection's number.
 const ID_BITS: u64 = SILENT - 1;
+
+/// A message for which there was no room.
+pub(crate) struct Unsent {
+    shard: usize,
+    token: u64,
+    kind: u16,
+    message: Vec<u8>,
+}
 
 /// A shard as a client of this one.
 pub(crate) struct Peer {
@@ -85,33 +95,50 @@ fn token(connection: &Connection, silent: bool) -> u64 {
     (connection.slot as u64) << 32 | if silent { SILENT } else { 0 } | id
 }
 
+/// Sends what a connection has to send; false if there is no room for some of it.
+fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) -> bool {
+    while let Some(Unsent { shard, token, kind, message }) = connection.unsent.front() {
+        if mailbox.send(*shard, *token, *kind, &[message]).is_err() {
+            connection.pending = Pending::Room;
+            return false;
+        }
+        connection.unsent.pop_front();
+    }
+    true
+}
+
 /// What kind of message a command in this protocol is.
 fn kind(protocol: Protocol) -> u16 {
     if protocol == Protocol::Resp3 { 3 } else { 2 }
 }
 
 impl Work {
-    /// Sends a command of an active connection to the owner; false if its allowance is used up or the
+    /// Sends a command of an active connection to a shard; false if its allowance is used up or the
     /// mailbox is full: the connection waits then.
-    pub(crate) fn send(&mut self, at: usize, index: usize, row: Row, silent: bool) -> bool {
-        let connection = &mut *self.active[at];
-        if connection.sent >= connection.allowance {
-            connection.stopped = true;
-            connection.pending = Pending::Allowance;
+    pub(crate) fn send(
+        &mut self,
+        at: usize,
+        index: usize,
+        row: Row,
+        shard: usize,
+        silent: bool,
+    ) -> bool {
+        if !self.has_allowance(at) {
             return false;
         }
+        let connection = &mut *self.active[at];
         let args = connection.input.batch.args(index);
         self.message.clear();
         encode::request(&mut self.message, args.iter(connection.input.bytes()));
         let token = token(connection, silent);
         let kind = kind(connection.client.protocol);
-        if self.mailbox.send(OWNER, token, kind, &[&self.message]).is_err() {
+        if self.mailbox.send(shard, token, kind, &[&self.message]).is_err() {
             connection.stopped = true;
             connection.pending = Pending::Room;
             self.held.push(connection.slot);
             return false;
         }
-        connection.sent += 1;
+        connection.later.expect(shard);
         connection.pending = Pending::Nothing;
         connection.client.last_row = Some(row);
         connection.input.next = index + 1;
@@ -119,11 +146,42 @@ impl Work {
         true
     }
 
+    /// Whether a connection may have more at other shards; else it waits.
+    pub(crate) fn has_allowance(&mut self, at: usize) -> bool {
+        let connection = &mut *self.active[at];
+        let has = connection.later.sent() < connection.allowance
+            && !connection.later.is_full(self.state.hot.output_pause);
+        if !has {
+            connection.stopped = true;
+            connection.pending = Pending::Allowance;
+        }
+        has
+    }
+
+    /// Sends parts of what an active connection wants, each to its shard; what finds no room goes when there
+    /// is some, before all else of the connection.
+    pub(crate) fn send_parts(&mut self, at: usize, parts: Vec<(usize, Vec<u8>)>, silent: bool) {
+        let connection = &mut *self.active[at];
+        let (token, kind) = (token(connection, silent), kind(connection.client.protocol));
+        self.state.stats.hops += parts.len() as u64;
+        for (shard, message) in parts {
+            connection.unsent.push_back(Unsent { shard, token, kind, message });
+        }
+        if !send_unsent(&mut self.mailbox, connection) {
+            connection.stopped = true;
+            self.held.push(connection.slot);
+        }
+    }
+
+    /// Sends what found no room before.
+    pub(crate) fn retry_unsent(&mut self, connection: &mut Connection) {
+        if connection.pending == Pending::Nothing && !send_unsent(&mut self.mailbox, connection) {
+            self.held.push(connection.slot);
+        }
+    }
+
     /// Gives the connections the answers that have come.
     pub(crate) fn take_answers(&mut self) {
-        if self.state.is_owner {
-            return;
-        }
         let mut answer = std::mem::take(&mut self.message);
         let mut came = false;
         while let Some(reply) = self.mailbox.next_reply(&mut answer) {
@@ -138,15 +196,13 @@ impl Work {
                 let origin = Origin { shard: self.state.number, token };
                 self.state.shared.slowlog().name_sender(origin, &connection.client);
             }
-            if token & SILENT == 0 {
-                connection.out.bytes().extend_from_slice(&answer);
-            }
-            connection.sent -= 1;
+            let wanted = (token & SILENT == 0).then_some(&answer[..]);
+            connection.later.came(reply.from, wanted, connection.out.bytes());
             let most = self.state.hot.output_pause / answer.len().max(1);
             connection.allowance = (connection.allowance + 1).min(most.clamp(1, MOST_ALLOWANCE));
             let is_over = match connection.pending {
-                Pending::Answers => connection.sent == 0,
-                Pending::Allowance => connection.sent <= connection.allowance / 2,
+                Pending::Answers => connection.later.is_empty(),
+                Pending::Allowance => connection.later.sent() <= connection.allowance / 2,
                 _ => false,
             };
             if is_over {
@@ -213,7 +269,8 @@ impl Work {
 
     /// Sends a shard the replies of what ran.
     pub(crate) fn answer_peer(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
-        connection.out.settle_all(self.state.store.reader(), turn.pin);
+        let keyspace = &self.state.keyspace;
+        connection.out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
         let Some(peer) = &mut connection.peer else { return };
         let mut from = 0;
         let replies = connection.out.bytes();

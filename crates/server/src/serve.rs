@@ -8,13 +8,12 @@ use crate::listener::Listeners;
 use crate::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
 use crate::memory::Folder;
 use crate::metrics::{Exporter, Gauges};
-use crate::peer::OWNER;
 use crate::shard::Shard;
 use crate::shared::{Seat, Shared};
 use crate::signals::Watcher;
 use crate::state::{State, Stop};
 use nigh_shm::Domain;
-use nigh_store::{Opened, Store, StoreOptions, Views};
+use nigh_store::{Keyspace, Opened, StoreOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -144,6 +143,8 @@ struct Berth {
     shared: Arc<Shared>,
     domain: Arc<Domain>,
     gauges: Option<Arc<Gauges>>,
+    keyspace: Keyspace,
+    folder: Arc<Folder>,
 }
 
 impl Server {
@@ -171,34 +172,38 @@ impl Server {
         };
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
-        let mut options = StoreOptions::new(&folder.path, capacity_bytes);
-        options.fresh = config.flag("fresh");
-        let mut source = Some(Source::Folder(folder, options));
-        let mut views = None;
-        let parts = polls.into_iter().zip(listeners).zip(mailboxes);
-        for (number, ((poll, listeners), mailbox)) in parts.enumerate() {
-            // The first shard owns the data and shows all the numbers.
-            let gauges = exporter.as_ref().filter(|_| number == OWNER).map(Exporter::gauges);
+        let keyspaces = open_keyspace(&config, &folder, capacity_bytes, &domain)?.divide(shards);
+        let folder = Arc::new(folder);
+        let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(keyspaces);
+        for (number, (((poll, listeners), mailbox), keyspace)) in parts.enumerate() {
+            // The first shard shows all the numbers.
+            let gauges = exporter.as_ref().filter(|_| number == 0).map(Exporter::gauges);
             let (shared, domain) = (Arc::clone(&shared), Arc::clone(&domain));
-            let berth = Berth { number, poll, listeners, mailbox, shared, domain, gauges };
-            let source = match (source.take(), &views) {
-                (Some(folder), _) => folder,
-                (None, Some(views)) => Source::Views(Views::clone(views)),
-                (None, None) => return Err(ServeError::Broken),
+            let folder = Arc::clone(&folder);
+            let berth = Berth {
+                number,
+                poll,
+                listeners,
+                mailbox,
+                shared,
+                domain,
+                gauges,
+                keyspace,
+                folder,
             };
             // A server that is dropped half started stops the shards that run.
-            views = Some(server.launch(berth, source)?);
+            server.launch(berth)?;
         }
         server._exporter = exporter;
         Ok(server)
     }
 
     /// Starts a shard's thread and waits until it serves.
-    fn launch(&mut self, berth: Berth, source: Source) -> Result<Views, ServeError> {
+    fn launch(&mut self, berth: Berth) -> Result<(), ServeError> {
         let (ready, started) = mpsc::sync_channel(1);
         let name = format!("nigh-shard-{}", berth.number);
         let thread = std::thread::Builder::new().name(name).stack_size(SHARD_STACK_BYTES);
-        self.shards.push(thread.spawn(move || run_shard(berth, source, &ready))?);
+        self.shards.push(thread.spawn(move || run_shard(berth, &ready))?);
         started.recv().map_err(|_| ServeError::Broken)?
     }
 
@@ -257,27 +262,19 @@ pub fn run(config: Config) -> Result<(), ServeError> {
     server.wait()
 }
 
-/// Where a shard's store comes from.
-enum Source {
-    /// The arenas of a folder: for their owner.
-    Folder(Folder, StoreOptions),
-    /// What another shard owns.
-    Views(Views),
-}
-
-/// A shard's thread. V8 and the store belong to the thread that makes them.
-fn run_shard(berth: Berth, source: Source, ready: &mpsc::SyncSender<Result<Views, ServeError>>) {
-    let shared = Arc::clone(&berth.shared);
-    let mut folder = None;
-    match open(berth, source, &mut folder) {
-        Ok((mut shard, views)) => {
-            let _ = ready.send(Ok(views));
+/// A shard's thread. V8 belongs to the thread that makes it.
+fn run_shard(berth: Berth, ready: &mpsc::SyncSender<Result<(), ServeError>>) {
+    let (shared, folder) = (Arc::clone(&berth.shared), Arc::clone(&berth.folder));
+    match open(berth) {
+        Ok(mut shard) => {
+            let _ = ready.send(Ok(()));
             // A shard that panics takes the others with it: they can't serve without it.
             let ending = StopOnDrop(shared);
             let stop = shard.run();
             shard.close(stop);
             drop(ending);
-            if let Some(folder) = folder.filter(|_| stop == Stop::Remove) {
+            // The last one to end locks up.
+            if let Some(folder) = Arc::into_inner(folder).filter(|_| stop == Stop::Remove) {
                 folder.remove();
             }
         }
@@ -295,29 +292,32 @@ impl Drop for StopOnDrop {
     }
 }
 
-fn open(
-    berth: Berth,
-    source: Source,
-    held: &mut Option<Folder>,
-) -> Result<(Shard, Views), ServeError> {
-    let Berth { number, poll, listeners, mailbox, shared, domain, gauges } = berth;
+fn open(berth: Berth) -> Result<Shard, ServeError> {
+    let Berth { number, poll, listeners, mailbox, shared, domain, gauges, keyspace, folder } =
+        berth;
+    drop(folder); // the thread holds it to its end
     pin_to_core(&shared.config(), number, shared.shards())?;
-    let (store, views) = match source {
-        Source::Views(views) => (Store::view(views.clone()), views),
-        Source::Folder(folder, options) => {
-            let (store, opened) = Store::open(&options, &domain)
-                .map_err(|error| ServeError::Store(error.to_string()))?;
-            *held = Some(folder);
-            log_opened(&opened);
-            if store.data_region().has_huge_pages() {
-                tracing::info!("the arenas ask for huge pages, which the system offers");
-            }
-            let views = store.views();
-            (store, views)
-        }
-    };
-    let state = State::new(store, shared, number)?;
-    Ok((Shard::new(state, poll, listeners, mailbox, &domain, gauges)?, views))
+    let state = State::new(keyspace, shared, number)?;
+    Shard::new(state, poll, listeners, mailbox, &domain, gauges)
+}
+
+/// Opens the default tenant's keyspace.
+fn open_keyspace(
+    config: &Config,
+    folder: &Folder,
+    capacity_bytes: u64,
+    domain: &Arc<Domain>,
+) -> Result<Keyspace, ServeError> {
+    let mut options = StoreOptions::new(&folder.path, capacity_bytes);
+    options.fresh = config.flag("fresh");
+    options.partitions = config.size("partitions");
+    let (keyspace, opened) =
+        Keyspace::open(&options, domain).map_err(|error| ServeError::Store(error.to_string()))?;
+    log_opened(&opened, keyspace.partitions());
+    if keyspace.librarian().data_region().has_huge_pages() {
+        tracing::info!("the arenas ask for huge pages, which the system offers");
+    }
+    Ok(keyspace)
 }
 
 /// How many shards there are to be.
@@ -367,9 +367,10 @@ fn shared_of(
     Ok((Arc::new(shared), Polls { polls, wakers }))
 }
 
-fn log_opened(opened: &Opened) {
+fn log_opened(opened: &Opened, partitions: usize) {
     match &opened.data {
         Some(adoption) => tracing::info!(
+            partitions,
             keys = adoption.keys,
             expires = adoption.expires,
             redone_commit = adoption.redone_intent,
@@ -377,7 +378,7 @@ fn log_opened(opened: &Opened) {
             libraries = opened.libraries,
             "adopted the arenas of an earlier server"
         ),
-        None => tracing::info!("created new arenas"),
+        None => tracing::info!(partitions, "created new arenas"),
     }
 }
 

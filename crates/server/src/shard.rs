@@ -188,9 +188,9 @@ impl Shard {
         drop(listeners);
         let Work { state, slab, .. } = work;
         drop(slab);
-        let State { store, runtime, .. } = state;
-        drop(runtime); // it maps the arena: first
-        store.close(stop == Stop::Remove);
+        let State { keyspace, runtime, .. } = state;
+        drop(runtime); // it maps the arenas: first
+        keyspace.close(stop == Stop::Remove);
     }
 
     fn sleep_time(&self, now: Instant) -> Duration {
@@ -240,8 +240,8 @@ impl Shard {
             self.work.turn(&turn, now);
             self.work.mailbox.flush();
             self.work.state.mail = self.work.mailbox.stats();
-            let began = self.work.state.is_owner.then(Instant::now);
-            let maintenance = self.work.state.store.maintain(&turn);
+            let began = self.work.state.keyspace.owns_some().then(Instant::now);
+            let maintenance = self.work.state.keyspace.maintain(&turn);
             self.more = maintenance.more;
             self.soon = maintenance.waiting;
             ended = Instant::now();
@@ -358,7 +358,7 @@ impl Shard {
         }
         let state = &mut self.work.state;
         // A view's arena is counted by its owner.
-        let used = state.store.stats().data.used_bytes;
+        let used = state.keyspace.stats().data.used_bytes;
         state.stats.peak_used_bytes = state.stats.peak_used_bytes.max(used);
         state.stats.tick(now);
         self.ticks_to_age -= 1;

@@ -102,7 +102,7 @@ impl Snapshot {
     pub(crate) fn of(state: &State, connections: usize) -> Self {
         Self {
             stats: state.stats.clone(),
-            store: state.store.stats(),
+            store: state.keyspace.stats(),
             runtime: state.runtime.stats(),
             parts: vec![Part::of(state, connections)],
             hot_keys: state.hot_keys.clone(),
@@ -135,14 +135,7 @@ impl Snapshot {
         self.hot_keys.add(&other.hot_keys);
         self.buffer_bytes += other.buffer_bytes;
         self.clients.extend(other.clients.iter().cloned());
-        let hits = self.store.keyspace_hits + other.store.keyspace_hits;
-        let misses = self.store.keyspace_misses + other.store.keyspace_misses;
-        // Only the owner's snapshot says anything of the arenas.
-        if other.store.data.capacity_bytes != 0 {
-            self.store = other.store;
-        }
-        self.store.keyspace_hits = hits;
-        self.store.keyspace_misses = misses;
+        self.store.add(&other.store);
         let (sum, part) = (&mut self.runtime, &other.runtime);
         sum.contexts += part.contexts;
         sum.contexts_created += part.contexts_created;

@@ -13,11 +13,12 @@ use crate::functions::Libraries;
 use crate::histogram::Histogram;
 use crate::hotkeys::HotKeys;
 use crate::mailbox::MailStats;
+use crate::peer::LIBRARIAN;
 use crate::place::{self, Place};
 use crate::shared::{Shared, Versions};
 use nigh_js::{Runtime, Tenant};
 use nigh_resp::limits::Limits;
-use nigh_store::{Policy, Store, Turn};
+use nigh_store::{Keyspace, Policy, Turn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -227,7 +228,7 @@ pub(crate) enum Stop {
 
 /// A shard, but for its connections.
 pub(crate) struct State {
-    pub(crate) store: Store,
+    pub(crate) keyspace: Keyspace,
     pub(crate) runtime: Runtime,
     pub(crate) tenant: Tenant,
     pub(crate) libraries: Libraries,
@@ -242,14 +243,14 @@ pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
     /// The shard's number.
     pub(crate) number: usize,
-    /// Whether data lies in this shard's arena, and it alone writes it.
-    pub(crate) is_owner: bool,
     /// Where each row's command runs.
     places: Vec<Place>,
     /// What of the shared state has been taken over.
     pub(crate) seen: Versions,
     /// Functions ran since the runtime last had time for itself.
     pub(crate) ran_functions: bool,
+    /// The partition of the transaction that runs.
+    pub(crate) in_transaction: Option<usize>,
     /// Connections that CLIENT KILL ended, to be closed in this turn.
     pub(crate) killed: Vec<u64>,
     /// Changes when what clients may send does: connections have to be told.
@@ -257,9 +258,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of shard `number`, which owns its store or has a view of it.
+    /// The state of shard `number`, with its keyspace.
     pub(crate) fn new(
-        mut store: Store,
+        mut keyspace: Keyspace,
         shared: Arc<Shared>,
         number: usize,
     ) -> Result<Self, ServeError> {
@@ -267,12 +268,14 @@ impl State {
         let mut runtime = Runtime::new(function_limits(&config))
             .map_err(|error| ServeError::Functions(error.to_string()))?;
         shared.seats[number].show_functions(runtime.running());
-        set_eviction(&mut store, &config);
-        let arena = bridge::mapping(store.data_region());
-        let tenant = runtime.open_tenant(if store.is_owner() { arena } else { arena.foreign() });
+        set_eviction(&mut keyspace, &config);
+        let arenas = keyspace.parts().iter().map(|store| {
+            let arena = bridge::mapping(store.data_region());
+            if store.is_owner() { arena } else { arena.foreign() }
+        });
+        let tenant = runtime.open_tenant(arenas.collect::<Vec<_>>());
         Ok(Self {
-            is_owner: store.is_owner(),
-            store,
+            keyspace,
             runtime,
             tenant,
             libraries: Libraries::default(),
@@ -288,9 +291,22 @@ impl State {
             seen: Versions::default(),
             shared,
             ran_functions: false,
+            in_transaction: None,
             killed: Vec::new(),
             limits_version: 0,
         })
+    }
+
+    /// The shard that owns a partition.
+    #[inline]
+    pub(crate) fn owner(&self, partition: usize) -> usize {
+        self.keyspace.owner(partition)
+    }
+
+    /// Whether this shard does.
+    #[inline]
+    pub(crate) fn owns(&self, partition: usize) -> bool {
+        self.owner(partition) == self.number
     }
 
     /// Where a row's command runs.
@@ -316,7 +332,7 @@ impl State {
         self.config = self.shared.config();
         self.hot = Hot::new(&self.config);
         self.runtime.set_limits(function_limits(&self.config));
-        set_eviction(&mut self.store, &self.config);
+        set_eviction(&mut self.keyspace, &self.config);
         self.limits_version += 1;
     }
 
@@ -335,7 +351,7 @@ impl State {
         if now.resets != seen.resets {
             self.reset_stats();
         }
-        if now.libraries != seen.libraries && !self.is_owner {
+        if now.libraries != seen.libraries && self.number != LIBRARIAN {
             self.runtime.remove_all(self.tenant);
             self.libraries = Libraries::default();
             self.reload_libraries(turn);
@@ -346,7 +362,7 @@ impl State {
     pub(crate) fn reset_stats(&mut self) {
         self.stats = Stats::new();
         self.mail_at_reset = self.mail;
-        self.store.reset_stats();
+        self.keyspace.reset_stats();
     }
 
     /// What the mailbox has done since the statistics were set to zero.
@@ -363,7 +379,8 @@ impl State {
     /// Loads the libraries that the system arena holds. One that no longer compiles is reported.
     pub(crate) fn reload_libraries(&mut self, turn: &Turn<'_>) {
         let found: Vec<(Vec<u8>, Vec<u8>)> = self
-            .store
+            .keyspace
+            .librarian()
             .libraries(turn)
             .into_iter()
             .map(|(name, source)| (name.to_vec(), source.to_vec()))
@@ -389,10 +406,11 @@ impl State {
 }
 
 /// Tells the store what happens when memory is full.
-fn set_eviction(store: &mut Store, config: &Config) {
+fn set_eviction(keyspace: &mut Keyspace, config: &Config) {
     let policy = Policy::of_name(&config.text("maxmemory-policy"));
     let samples = u32::try_from(config.number("maxmemory-samples")).unwrap_or(1);
-    store.set_eviction(policy.expect("the table of settings lists the store's policies"), samples);
+    keyspace
+        .set_eviction(policy.expect("the table of settings lists the store's policies"), samples);
 }
 
 /// The limits of functions, from their settings.

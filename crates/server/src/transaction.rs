@@ -13,6 +13,8 @@ use crate::client::Close;
 use crate::commands::Row;
 use crate::dispatch::{Context, call};
 use crate::place::Place;
+use crate::route::{self, CROSS_SLOT, Target};
+use crate::state::State;
 use nigh_resp::decode::Batch;
 use nigh_shm::WriteError;
 use nigh_store::{Reply, WatchToken, write_error_text};
@@ -29,6 +31,8 @@ pub(crate) struct Transaction {
     queued: Batch,
     rows: Vec<Row>,
     bytes: usize,
+    /// Where its keys lie, once it has some.
+    partition: Option<usize>,
     aborted: bool,
     /// One of them looks at all shards' clients.
     looks_around: bool,
@@ -43,6 +47,11 @@ impl Transaction {
     /// Bytes of their arguments.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Where its keys lie, if it has some.
+    pub(crate) fn partition(&self) -> Option<usize> {
+        self.partition
     }
 
     /// Whether EXEC needs to know of all shards' clients.
@@ -71,8 +80,16 @@ pub(crate) fn multi(context: &mut Context<'_, '_>) {
 }
 
 /// A command inside MULTI.
-pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row) {
+pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Target) {
     let limit = context.state.hot.query_limit;
+    let wanted = match partition_wanted(context.state, args, row, target) {
+        Ok(wanted) => wanted,
+        Err(text) => return refuse(context, text),
+    };
+    let bound = context.client.partition();
+    if wanted.is_some() && bound.is_some() && wanted != bound {
+        return refuse(context, CROSS_SLOT);
+    }
     let Some(transaction) = &mut context.client.transaction else { return };
     if transaction.aborted {
         // It can't be executed any more: nothing is kept, as in Redis.
@@ -87,9 +104,40 @@ pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row) {
         );
     }
     transaction.bytes += bytes;
+    transaction.partition = transaction.partition.or(wanted);
     transaction.looks_around |= context.state.place(row) == Place::Refresh;
     transaction.rows.push(row);
     context.reply().simple("QUEUED");
+}
+
+/// Refuses a command, and with it the transaction.
+fn refuse(context: &mut Context<'_, '_>, text: &str) {
+    if let Some(transaction) = &mut context.client.transaction {
+        transaction.abort();
+    }
+    context.error(text);
+}
+
+/// The partition in which a command of a transaction has to run, if it needs a certain one.
+fn partition_wanted(
+    state: &State,
+    args: &[&[u8]],
+    row: Row,
+    target: Target,
+) -> Result<Option<usize>, &'static str> {
+    if state.keyspace.partitions() == 1 {
+        return Ok(None);
+    }
+    let spec = State::spec(row);
+    match (state.place(row), target) {
+        (Place::View(_) | Place::Owner | Place::Call, Target::Part(partition)) => {
+            let has_keys = route::keys(spec, args).len() > 0;
+            // Libraries are with the first partition; a function without keys goes where the others are.
+            Ok((has_keys || state.place(row) == Place::Owner).then_some(partition))
+        }
+        (_, Target::Part(_)) => Ok(None),
+        (_, _) => Err(CROSS_SLOT),
+    }
 }
 
 /// DISCARD.
@@ -112,16 +160,19 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
     let Some(transaction) = context.client.transaction.take() else {
         return context.error("ERR EXEC without MULTI");
     };
+    let partition = transaction.partition.or(context.client.partition()).unwrap_or(0);
     let state = &mut *context.state;
-    let is_touched = |token: &WatchToken| state.store.watch_dirty(token, context.turn);
+    let is_touched = |(partition, token): &(usize, WatchToken)| {
+        state.keyspace.part_mut(*partition).watch_dirty(token, context.turn)
+    };
     let touched = context.client.watches.iter().any(is_touched);
     if transaction.aborted {
         context.error("EXECABORT Transaction discarded because of previous errors.");
     } else if touched {
         context.reply().null_array();
     } else {
-        run_queued(context, &transaction);
-        if context.state.store.is_busy() {
+        run_queued(context, &transaction, partition);
+        if context.state.keyspace.is_busy() {
             // As if EXEC had not come yet: it comes again in the next turn.
             context.client.transaction = Some(transaction);
             return;
@@ -132,17 +183,19 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
 
 /// Runs what was queued, as one. If memory is still to come back for it, nothing has happened, and the store
 /// says that it is busy.
-fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction) {
+fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction, partition: usize) {
     let mark = context.out.mark();
     let limit = context.state.hot.output_limit;
-    context.state.store.prepare_writes(context.turn);
-    context.state.store.begin();
+    let store = context.state.keyspace.part_mut(partition);
+    store.prepare_writes(context.turn);
+    store.begin();
+    context.state.in_transaction = Some(partition);
     context.reply().array(transaction.len());
     for (index, row) in transaction.rows.iter().enumerate() {
         let args: Vec<&[u8]> = transaction.queued.args(index).iter(&[]).collect();
-        let done = call(context, &args, *row);
+        let done = call(context, &args, *row, Target::Part(partition));
         debug_assert!(done, "a transaction runs at the owner, which asks nobody");
-        if context.state.store.is_busy() {
+        if context.state.keyspace.is_busy() {
             // The others must not be committed without it.
             break;
         }
@@ -152,17 +205,20 @@ fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction) {
             context.client.end(Close::Now);
         }
     }
-    let outcome = if context.state.store.is_busy() {
-        context.state.store.rollback();
+    context.state.in_transaction = None;
+    let is_busy = context.state.keyspace.is_busy();
+    let store = context.state.keyspace.part_mut(partition);
+    let outcome = if is_busy {
+        store.rollback();
         Err(WriteError::Busy)
     } else {
-        context.state.store.commit(context.turn)
+        store.commit(context.turn)
     };
     let Err(error) = outcome else { return };
     // Nothing was written, so no reply of the commands may stand.
     context.out.cut(mark);
     if !context.may_wait {
-        context.state.store.take_busy();
+        context.state.keyspace.take_busy();
     }
     let text = write_error_text(&error);
     context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
@@ -176,9 +232,14 @@ pub(crate) fn watch(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if context.client.watches.len() + args.len() > MOST_WATCHED {
         return context.error("ERR too many watched keys: at most 1048576 on a connection");
     }
+    let keyspace = &mut context.state.keyspace;
+    let wanted = keyspace.partition_of(args[1]);
+    if context.client.partition().is_some_and(|bound| bound != wanted) {
+        return context.error(CROSS_SLOT);
+    }
     for key in &args[1..] {
-        let token = context.state.store.watch(key, context.turn);
-        context.client.watches.push(token);
+        let token = keyspace.part_mut(wanted).watch(key, context.turn);
+        context.client.watches.push((wanted, token));
     }
     context.reply().ok();
 }
@@ -191,7 +252,7 @@ pub(crate) fn unwatch(context: &mut Context<'_, '_>) {
 
 /// Forgets the watched keys.
 pub(crate) fn forget_watches(context: &mut Context<'_, '_>) {
-    for token in context.client.watches.drain(..) {
-        context.state.store.unwatch(token);
+    for (partition, token) in context.client.watches.drain(..) {
+        context.state.keyspace.part_mut(partition).unwatch(token);
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! pass 1  prefetch the index lines
 //! pass 2  prefetch the records
-//! pass 3  execute in order: quickly │ sent to the owner │ put aside for the batch of functions │ with all checks
+//! pass 3  execute in order: quickly │ sent to its owner │ put aside for the batch of functions │ with all checks
 //! ```
 //!
 //! 1. Quick commands are measured a window at a time and share its time; others, and all if the slow log
@@ -16,8 +16,11 @@ use crate::client::{Close, ReplyMode};
 use crate::commands;
 use crate::connection::Pending;
 use crate::dispatch::{self, Context, Flow, Others, Resolved};
-use crate::output::Writer;
+use crate::functions;
+use crate::output::{Mark, Writer};
+use crate::peer::WRITES;
 use crate::place::Place;
+use crate::route::{self, Target};
 use crate::state::State;
 use crate::work::{CALLS_AT_ONCE, MOST_WAIT, Waiting, Work};
 use nigh_store::{Op, Turn};
@@ -39,6 +42,8 @@ pub(crate) struct Prepared {
     /// Hash of the first key, if the command is quick.
     pub(crate) hash: u32,
     pub(crate) quick: Option<Op>,
+    /// The partition of that key.
+    pub(crate) partition: usize,
     /// A function call with enough arguments.
     pub(crate) is_call: bool,
     /// Ran quickly: its time is a share of the window's.
@@ -54,8 +59,9 @@ impl Work {
         // Loops of their own, as short as can be: the core then works on several misses of the TLB at
         // once, which take longer than those of the cache.
         let keyed = || self.prepared.iter().filter(|prepared| prepared.quick.is_some());
-        keyed().for_each(|prepared| self.state.store.prefetch_line(prepared.hash));
-        keyed().for_each(|prepared| self.state.store.prefetch_record(prepared.hash));
+        let store = |prepared: &Prepared| self.state.keyspace.part(prepared.partition);
+        keyed().for_each(|prepared| store(prepared).prefetch_line(prepared.hash));
+        keyed().for_each(|prepared| store(prepared).prefetch_record(prepared.hash));
         self.windows += 1;
         if let Some(at) = self.sampler.pick(self.prepared.len()) {
             self.sample(self.prepared[at]);
@@ -104,7 +110,7 @@ impl Work {
         // Of many, each has its chance.
         let turns = usize::try_from(self.windows).unwrap_or(usize::MAX);
         if let Some((at, _)) = turns.checked_rem(keys.len()).and_then(|at| keys.get(at)) {
-            let hash = self.state.store.hash(args[*at]);
+            let hash = self.state.keyspace.hash(args[*at]);
             self.state.hot_keys.sample(args[*at], hash);
         }
     }
@@ -116,15 +122,17 @@ impl Work {
         let (Some(op), Resolved::Row(row)) = (prepared.quick, prepared.resolved) else {
             return false;
         };
+        let owner = self.state.owner(prepared.partition);
+        let store = self.state.keyspace.part_mut(prepared.partition);
         let input = &mut connection.input;
         let looks = !connection.client.plain
             || connection.stopped
             || connection.calls > 0
             || self.state.hot.time_each
             || input.bytes().len() > LARGE_INPUT_BYTES
-            || self.state.store.wants_turn();
-        let is_elsewhere =
-            !self.state.is_owner && (connection.sent > 0 || !op.only_reads() || op.reads_several());
+            || store.wants_turn();
+        let is_elsewhere = !store.is_owner()
+            && (connection.later.sent_to(owner) > 0 || !op.only_reads() || op.reads_several());
         if looks || is_elsewhere {
             return false;
         }
@@ -146,16 +154,17 @@ impl Work {
             many = args.iter(input.bytes()).collect();
             &many[..]
         };
-        self.state.store.apply_hashed(op, args, prepared.hash, turn, &mut out);
-        if self.state.store.take_busy() && self.may_wait() {
+        store.apply_hashed(op, args, prepared.hash, turn, &mut out);
+        let (is_busy, met_expired) = (store.take_busy(), store.take_met_expired());
+        if is_busy && self.may_wait() {
             // It has changed nothing; it runs again when this turn has given memory back.
             self.active[prepared.connection].out.cut(mark);
             self.wait_for_memory(prepared.connection);
             return true;
         }
-        if self.state.store.take_met_expired() {
+        if met_expired {
             self.active[prepared.connection].out.cut(mark);
-            self.send(prepared.connection, prepared.index, row, false);
+            self.send(prepared.connection, prepared.index, row, owner, false);
             return true;
         }
         let connection = &mut *self.active[prepared.connection];
@@ -169,14 +178,29 @@ impl Work {
         if connection.out.waiting() > self.state.hot.output_pause {
             connection.stopped = true;
         }
-        connection.answered();
+        if !connection.later.is_empty() {
+            self.defer(prepared.connection, mark, turn);
+        }
+        self.active[prepared.connection].answered();
         true
     }
 
-    /// Sends a command that needs no further look to the owner; false if it does, or runs here.
+    /// Puts what was answered since `mark` behind what other shards have still to answer.
+    pub(crate) fn defer(&mut self, at: usize, mark: Mark, turn: &Turn<'_>) {
+        let keyspace = &self.state.keyspace;
+        let connection = &mut *self.active[at];
+        connection.defer(mark, &|partition| keyspace.reader(partition), turn.pin);
+        if connection.later.is_full(self.state.hot.output_pause) {
+            connection.stopped = true;
+            connection.pending = Pending::Allowance;
+        }
+    }
+
+    /// Sends a command that needs no further look to its owner; false if it does, or runs here.
     #[inline]
     fn send_away(&mut self, prepared: &Prepared) -> bool {
-        if self.state.is_owner || (prepared.quick.is_none() && !prepared.is_call) {
+        let owner = self.state.owner(prepared.partition);
+        if owner == self.state.number || (prepared.quick.is_none() && !prepared.is_call) {
             return false;
         }
         let Resolved::Row(row) = prepared.resolved else { return false };
@@ -184,17 +208,22 @@ impl Work {
         if !connection.client.plain || connection.stopped || connection.calls > 0 {
             return false;
         }
-        let waits = connection.sent > 0 || connection.pending == Pending::Unstable;
+        let waits = connection.later.sent_to(owner) > 0 || connection.pending == Pending::Unstable;
         let is_sent = match self.state.place(row) {
             Place::View(_) => waits,
             Place::Owner => true,
-            Place::Call => waits || self.writes(prepared),
+            Place::Call => self.is_undivided() && (waits || self.writes(prepared)),
             Place::Here | Place::Move | Place::Refresh => false,
         };
         is_sent && {
-            self.send(prepared.connection, prepared.index, row, false);
+            self.send(prepared.connection, prepared.index, row, owner, false);
             true
         }
+    }
+
+    /// Whether there is one partition: the first shard's, as all that functions read and write.
+    fn is_undivided(&self) -> bool {
+        self.state.keyspace.partitions() == 1
     }
 
     /// Whether a function call may write.
@@ -204,20 +233,36 @@ impl Work {
         !self.state.libraries.only_reads(name)
     }
 
+    /// Whether a function call may run here.
+    fn may_run_call(&self, prepared: &Prepared) -> bool {
+        if !self.writes(prepared) {
+            return true;
+        }
+        let Resolved::Row(row) = prepared.resolved else { return false };
+        let input = &self.active[prepared.connection].input;
+        let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
+        let target = route::target(&self.state, State::spec(row), &args);
+        matches!(target, Ok(Target::Part(partition)) if self.state.owns(partition))
+    }
+
     /// Puts a call that needs no further look aside for the batch; false if it does.
     #[inline]
     fn put_aside(&mut self, prepared: &Prepared) -> bool {
         let Resolved::Row(row) = prepared.resolved else { return false };
         let connection = &*self.active[prepared.connection];
         let plain = prepared.is_call && connection.client.plain && !connection.stopped;
-        if !plain || self.state.store.wants_turn() || self.waiting.len() >= 2 * CALLS_AT_ONCE {
+        if !plain
+            || !self.is_undivided()
+            || self.state.keyspace.wants_turn()
+            || self.waiting.len() >= 2 * CALLS_AT_ONCE
+        {
             return false;
         }
-        if !self.state.is_owner && self.writes(prepared) {
+        if !self.state.owns(0) && self.writes(prepared) {
             return false; // behind calls that only read: it is sent when they have run
         }
         let connection = &mut *self.active[prepared.connection];
-        debug_assert!(connection.sent == 0, "a call after what was sent is sent too");
+        debug_assert!(connection.later.is_empty(), "a call after what was sent is sent too");
         let (connection_at, index) = (prepared.connection, prepared.index);
         self.waiting.push(Waiting { connection: connection_at, index, row });
         connection.calls += 1;
@@ -227,13 +272,13 @@ impl Work {
 
     /// Executes a command with all checks, or puts it aside.
     fn run_other(&mut self, prepared: Prepared, turn: &Turn<'_>) {
-        let is_local_call = prepared.is_call && (self.state.is_owner || !self.writes(&prepared));
+        let is_local_call = prepared.is_call && self.may_run_call(&prepared);
         let (before, rest) = self.active.split_at_mut(prepared.connection);
         let Some((connection, after)) = rest.split_first_mut() else { return };
         if connection.stopped || connection.client.close != Close::No {
             return;
         }
-        if self.state.store.wants_turn() {
+        if self.state.keyspace.wants_turn() {
             // Segments wait for the end of this turn, and few are left.
             connection.stopped = true;
             return;
@@ -265,52 +310,75 @@ impl Work {
             out: &mut connection.out,
             others: Others { slab: &mut self.slab, before, after },
             input: (connection.input.bytes().len(), connection.input.buf.capacity()),
-            sent: connection.sent,
+            later: &connection.later,
+            is_peer: connection.peer.is_some(),
             unstable: connection.pending == Pending::Unstable,
             refreshed: connection.pending == Pending::Refreshed,
             may_wait,
         };
-        let flow = if is_attack(&args) {
+        let flow = if context.is_peer && args[0] == WRITES {
+            functions::commit_for_peer(&mut context, &args);
+            Flow::Done
+        } else if is_attack(&args) {
             tracing::warn!(address = %context.client.address, "HTTP request: client disconnected");
             context.client.end(Close::Now);
             Flow::Done
         } else {
             dispatch::execute(&mut context, &args, prepared.resolved)
         };
-        if self.state.store.take_busy() && may_wait {
+        if self.state.keyspace.take_busy() && may_wait {
             connection.out.cut(mark);
             connection.client.reply_mode = reply_mode;
             connection.client.settle();
             return self.wait_for_memory(prepared.connection);
         }
-        self.follow(flow, prepared, silent);
+        self.follow(flow, prepared, silent, mark, turn);
     }
 
     /// Does what became of a command.
-    fn follow(&mut self, flow: Flow, prepared: Prepared, silent: bool) {
+    fn follow(
+        &mut self,
+        flow: Flow,
+        prepared: Prepared,
+        silent: bool,
+        mark: Mark,
+        turn: &Turn<'_>,
+    ) {
         let (at, index) = (prepared.connection, prepared.index);
         let connection = &mut *self.active[at];
         match flow {
             Flow::Done => {
                 connection.pending = Pending::Nothing;
-                connection.answered();
+                connection.input.next = index + 1;
+                connection.stopped = connection.client.close != Close::No
+                    || connection.out.waiting() > self.state.hot.output_pause;
+                self.defer(at, mark, turn);
+                return self.active[at].answered();
             }
             Flow::Function(row) => {
                 self.waiting.push(Waiting { connection: at, index, row });
                 connection.calls += 1;
             }
-            Flow::Send(row) => {
-                if self.send(at, index, row, silent) {
+            Flow::Send(row, shard) => {
+                if self.send(at, index, row, shard, silent) {
                     let connection = &mut *self.active[at];
                     let mark = connection.out.mark();
                     dispatch::finish(&mut connection.client, &mut connection.out, mark);
                 }
                 return;
             }
-            Flow::Await | Flow::Move | Flow::Refresh => {
+            Flow::Scatter(row, target) => {
+                if self.scatter(at, index, row, target, silent, turn) {
+                    let connection = &mut *self.active[at];
+                    let mark = connection.out.mark();
+                    dispatch::finish(&mut connection.client, &mut connection.out, mark);
+                }
+                return;
+            }
+            Flow::Await | Flow::Move(_) | Flow::Refresh => {
                 connection.pending = match flow {
                     Flow::Await => Pending::Answers,
-                    Flow::Move => Pending::Move,
+                    Flow::Move(shard) => Pending::Move(shard),
                     _ => {
                         self.asking.push((connection.slot, self.now));
                         Pending::Ticket(self.state.shared.refresh(self.state.number))

@@ -75,9 +75,8 @@ pub(crate) struct Work {
     pub(crate) held: Vec<usize>,
     /// Slots of connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(usize, Instant)>,
-    /// Connections that go to the owner.
-    #[expect(clippy::vec_box, reason = "they come from the slab and go to another, boxed")]
-    pub(crate) moving: Vec<Box<Connection>>,
+    /// Connections that go to another shard.
+    pub(crate) moving: Vec<(usize, Box<Connection>)>,
     /// Since when writes have been waiting for memory, turn after turn.
     pub(crate) waits_since: Option<Instant>,
     /// One did in this turn.
@@ -206,6 +205,7 @@ impl Work {
     fn receive(&mut self, connection: &mut Connection) {
         let is_open = connection.client.close == Close::No;
         let is_paused = connection.out.waiting() > self.state.hot.output_pause;
+        self.retry_unsent(connection);
         connection.stopped = !is_open || is_paused || !connection.pending.lets_go_on();
         connection.parked = false;
         // Of a client that reads no replies, requests are read on all the same: many write a whole pipeline
@@ -273,6 +273,7 @@ impl Work {
                 resolved,
                 hash: 0,
                 quick: None,
+                partition: 0,
                 is_call: false,
                 shares: false,
             };
@@ -281,8 +282,14 @@ impl Work {
             {
                 prepared.is_call = is_call(row);
                 prepared.quick = self.quick[usize::from(row)];
-                if prepared.quick.is_some() {
-                    prepared.hash = self.state.store.hash(args.get(input.bytes(), 1));
+                let keyspace = &self.state.keyspace;
+                if let Some(op) = prepared.quick {
+                    let key = args.get(input.bytes(), 1);
+                    prepared.hash = keyspace.hash(key);
+                    prepared.partition = keyspace.partition(key, prepared.hash);
+                    if keyspace.partitions() > 1 && op.takes_several_keys() && args.len() > 2 {
+                        prepared.quick = None; // they may lie apart
+                    }
                 }
             }
             self.prepared.push(prepared);
@@ -308,7 +315,7 @@ impl Work {
     /// Answers a protocol error, writes what waits, and puts the connection back or ends it.
     fn finish(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
         let has_commands = connection.input.has_commands();
-        let rests = !has_commands && connection.sent == 0;
+        let rests = !has_commands && connection.later.is_empty();
         if rests && let Some(error) = connection.input.error.take() {
             connection.input.failed = true;
             if connection.client.close == Close::No {
@@ -333,9 +340,9 @@ impl Work {
             _ => {}
         }
         let paused = connection.out.waiting() > self.state.hot.output_pause;
-        if connection.pending == Pending::Move {
+        if let Pending::Move(shard) = connection.pending {
             self.slab.release(connection.slot);
-            return self.moving.push(connection);
+            return self.moving.push((shard, connection));
         }
         let is_open = connection.client.close == Close::No;
         let goes_on = is_open
@@ -358,7 +365,8 @@ impl Work {
             self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
             return;
         }
-        let outcome = connection.flush(self.state.store.reader(), turn.pin);
+        let keyspace = &self.state.keyspace;
+        let outcome = connection.flush(&|partition| keyspace.reader(partition), turn.pin);
         let written = before - connection.out.waiting();
         self.state.stats.bytes_out += written as u64;
         if written > 0 {
@@ -384,8 +392,8 @@ impl Work {
     pub(crate) fn close(&mut self, connection: Box<Connection>) {
         self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
         let mut connection = connection;
-        for token in connection.client.watches.drain(..) {
-            self.state.store.unwatch(token);
+        for (partition, token) in connection.client.watches.drain(..) {
+            self.state.keyspace.part_mut(partition).unwatch(token);
         }
         self.slab.release(connection.slot);
     }

@@ -141,7 +141,9 @@ fn what_all_clients_see_fits_into_one_order() {
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut histories, mut operations, mut story) = (0, 0, 0);
     while Instant::now() < end {
-        let server = TestServer::with(&[("shards", "3")]);
+        // One partition and several, in turn.
+        let partitions = if histories % 100 == 0 { "1" } else { "5" };
+        let server = TestServer::with(&[("shards", "3"), ("partitions", partitions)]);
         for _ in 0..10 {
             let start = Instant::now();
             story += 1;

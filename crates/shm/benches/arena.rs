@@ -36,6 +36,7 @@ fn arena(keys: u64) -> Arena {
         tenant: "bench".into(),
         partition: 0,
         partitions: 1,
+        seed: None,
         capacity_bytes: 8 << 30,
     };
     let domain = Domain::new(1);

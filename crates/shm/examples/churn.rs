@@ -58,6 +58,7 @@ impl Arena {
             tenant: "churn".into(),
             partition: 0,
             partitions: 1,
+            seed: None,
             capacity_bytes,
         };
         let domain = Domain::new(1);

@@ -157,6 +157,14 @@ impl Writer {
     }
 }
 
+/// How many partitions the tenant of an arena has, by its header.
+///
+/// # Errors
+/// If the file can't be read or is no arena.
+pub fn partitions_of(path: &Path) -> Result<u32, ArenaError> {
+    Ok(header_of(path)?.partitions)
+}
+
 /// Reads and checks the header of a file.
 pub(crate) fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
     let failed =

@@ -63,6 +63,20 @@ pub struct CleanerStats {
     pub longest_step_ns: u64,
 }
 
+impl CleanerStats {
+    /// Adds another arena's: sums, and the longer of the longest steps.
+    pub(crate) fn add(&mut self, other: &CleanerStats) {
+        self.segments += other.segments;
+        self.relocated_bytes += other.relocated_bytes;
+        self.relocated_records += other.relocated_records;
+        self.dead_records += other.dead_records;
+        self.expired_keys += other.expired_keys;
+        self.steps += other.steps;
+        self.longest_step_bytes = self.longest_step_bytes.max(other.longest_step_bytes);
+        self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
+    }
+}
+
 /// The cleaner's own state.
 #[derive(Default)]
 pub(crate) struct Cleaner {

@@ -27,6 +27,9 @@ pub struct ArenaSpec {
     pub partitions: u32,
     /// Bytes of memory that it may use, 2 MiB to 64 GiB.
     pub capacity_bytes: u64,
+    /// Seed of the hash, which all partitions of a tenant share; drawn if it is `None`. An adopted arena has
+    /// its own: [`Reader::seed`](crate::Reader::seed).
+    pub seed: Option<u32>,
 }
 
 impl Writer {
@@ -60,7 +63,7 @@ impl Writer {
         let four = |at, value: u64| {
             words.store32(at, u32::try_from(value).expect("fits, as the geometry is"), Relaxed);
         };
-        let seed = random_seed(&spec.path)?;
+        let seed = spec.seed.map_or_else(|| random_seed(&spec.path), Ok)?;
         four(header::VERSION, VERSION.into());
         four(header::SLOT_SHIFT, g.slot_shift.into());
         words.store64(header::CAPACITY, g.capacity_bytes, Relaxed);

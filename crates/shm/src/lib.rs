@@ -48,7 +48,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use adopt::Adoption;
+pub use adopt::{Adoption, partitions_of};
 pub use cleaner::CleanerStats;
 pub use create::ArenaSpec;
 pub use error::{ArenaError, WriteError};

@@ -90,6 +90,31 @@ pub struct ArenaStats {
     pub cleaner: CleanerStats,
 }
 
+impl ArenaStats {
+    /// Adds another arena's: sums, but the latest of the log sequence numbers and incarnations.
+    pub fn add(&mut self, other: &ArenaStats) {
+        self.capacity_bytes += other.capacity_bytes;
+        self.used_bytes += other.used_bytes;
+        self.backed_bytes += other.backed_bytes;
+        self.dead_bytes += other.dead_bytes;
+        self.appended_bytes += other.appended_bytes;
+        self.segments += other.segments;
+        self.runs += other.runs;
+        self.retired += other.retired;
+        self.keys += other.keys;
+        self.expires += other.expires;
+        self.index_lines += other.index_lines;
+        self.growing |= other.growing;
+        self.lsn = self.lsn.max(other.lsn);
+        self.incarnation = self.incarnation.max(other.incarnation);
+        self.available_bytes += other.available_bytes;
+        self.rebuilds.larger += other.rebuilds.larger;
+        self.rebuilds.same += other.rebuilds.same;
+        self.rebuilds.smaller += other.rebuilds.smaller;
+        self.cleaner.add(&other.cleaner);
+    }
+}
+
 impl Writer {
     /// What is to be done once per loop turn: moves index lines, reclaims what nobody reads any more, cleans, gives
     /// memory back that is not wanted, and asks for memory ahead of need.

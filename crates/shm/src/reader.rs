@@ -30,12 +30,15 @@ pub struct Reader {
     pub(crate) words: MappedWords,
     slot_shift: u32,
     seed: u32,
+    partition: u32,
 }
 
 impl Reader {
     pub(crate) fn new(region: &Arc<Region>, seed: u32) -> Reader {
+        let words = region.words();
         Reader {
-            words: region.words(),
+            partition: words.load32(header::PARTITION, Relaxed),
+            words,
             slot_shift: region.geometry().slot_shift,
             region: Arc::clone(region),
             seed,
@@ -179,6 +182,18 @@ impl Reader {
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.words.load64(header::KEYS, Relaxed)
+    }
+
+    /// Seed of the hash of keys.
+    #[must_use]
+    pub fn seed(&self) -> u32 {
+        self.seed
+    }
+
+    /// Which partition of the tenant the arena is.
+    #[must_use]
+    pub fn partition(&self) -> u32 {
+        self.partition
     }
 
     /// Before reading several keys that must belong together: a token, or `None` while several keys are being

@@ -15,6 +15,8 @@ mod scan;
 mod set;
 mod strings;
 
+pub(crate) use keys::check_flush_mode;
+
 use nigh_shm::WriteError;
 
 use crate::command::Op;
@@ -241,6 +243,6 @@ impl Store {
 }
 
 /// A length as the integer of a reply.
-fn length(bytes: usize) -> i64 {
+pub(crate) fn length(bytes: usize) -> i64 {
     i64::try_from(bytes).expect("lengths in memory fit")
 }

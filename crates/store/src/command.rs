@@ -6,6 +6,22 @@
 //!
 //! Thread: any; it is plain data.
 
+/// How a command goes over several partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// Not at all: it is within one, or refused.
+    Never,
+    /// A shard reads them all: see [`crate::Keyspace::apply_over_views`].
+    Views,
+    /// Each partition gets the part with its keys, which with what belongs to each is `step` arguments.
+    Split {
+        /// 1, or 2 if a value follows each key.
+        step: usize,
+    },
+    /// Each owner does it to its own: see [`crate::Keyspace::apply_to_owned`].
+    Owners,
+}
+
 macro_rules! ops {
     ($($(#[doc = $doc:literal])+ $op:ident = $name:literal key $key:literal;)+) => {
         /// A data command.
@@ -65,6 +81,38 @@ macro_rules! ops {
             #[inline]
             pub const fn reads_several(self) -> bool {
                 matches!(self, Op::MGet | Op::Exists | Op::Touch)
+            }
+
+            /// Whether it may have several keys.
+            #[must_use]
+            pub const fn takes_several_keys(self) -> bool {
+                matches!(
+                    self,
+                    Op::MGet
+                        | Op::MSet
+                        | Op::MSetNx
+                        | Op::Del
+                        | Op::Unlink
+                        | Op::Exists
+                        | Op::Touch
+                        | Op::Rename
+                        | Op::RenameNx
+                        | Op::Copy
+                )
+            }
+
+            /// How it goes over several partitions, if its keys lie in more than one or it has none.
+            #[must_use]
+            pub const fn span(self) -> Span {
+                match self {
+                    Op::MGet | Op::Exists | Op::Touch | Op::Keys | Op::Scan | Op::RandomKey => {
+                        Span::Views
+                    }
+                    Op::MSet => Span::Split { step: 2 },
+                    Op::Del | Op::Unlink => Span::Split { step: 1 },
+                    Op::DbSize | Op::FlushDb | Op::FlushAll => Span::Owners,
+                    _ => Span::Never,
+                }
             }
 
             /// Position of the first key in the arguments, 0 if the command has none.

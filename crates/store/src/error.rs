@@ -54,6 +54,45 @@ pub enum StoreError {
     /// An arena can't be created or adopted.
     #[error(transparent)]
     Arena(#[from] ArenaError),
+    /// There can't be so many partitions.
+    #[error("{wanted} partitions are not possible: 1 to {} are", crate::MOST_PARTITIONS)]
+    PartitionCount {
+        /// How many were asked for.
+        wanted: usize,
+    },
+    /// The directory holds another number of partitions.
+    #[error(
+        "{} holds data in {found} partition(s), and {wanted} were asked for: start with --partitions {found}, \
+         or convert the data first with `nigh convert --shm-dir {} --partitions {wanted}`",
+        dir.display(), dir.display()
+    )]
+    Partitions {
+        /// The directory.
+        dir: PathBuf,
+        /// How many it holds.
+        found: usize,
+        /// How many were asked for.
+        wanted: usize,
+    },
+    /// An arena is gone, and others have keys.
+    #[error(
+        "the arena {} is missing, while other partitions have keys: put it back, or start anew with --fresh",
+        path.display()
+    )]
+    Missing {
+        /// The arena's file.
+        path: PathBuf,
+    },
+    /// An arena isn't of the same keyspace as the others.
+    #[error(
+        "the arena {} is of another keyspace than those beside it (its hash has another seed): put the right \
+         one back, or start anew with --fresh",
+        path.display()
+    )]
+    Foreign {
+        /// The arena's file.
+        path: PathBuf,
+    },
     /// The tenant's name can't be the name of a file.
     #[error(
         "tenant name {name:?} is not usable: 1 to 128 of a-z, A-Z, 0-9, '.', '_' and '-', not starting with '.' or '_'"

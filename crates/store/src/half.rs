@@ -9,6 +9,8 @@ use std::ops::{Deref, DerefMut};
 
 use nigh_shm::{Reader, Writer};
 
+use crate::stats::StoreStats;
+
 const ELSEWHERE: &str = "a view of a store doesn't write: writes are sent to the owner";
 
 /// The writer of an arena, if it is here.
@@ -52,4 +54,15 @@ impl DerefMut for WriterHalf {
 pub(crate) struct Libraries {
     pub(crate) writer: WriterHalf,
     pub(crate) reader: Reader,
+}
+
+impl Libraries {
+    /// Adds what is known of them, if this is the owner's.
+    pub(crate) fn count(&self, counted: StoreStats) -> StoreStats {
+        if !self.writer.is_here() {
+            return counted;
+        }
+        let (libraries, system) = (self.writer.keys(), self.writer.stats());
+        StoreStats { libraries, system, ..counted }
+    }
 }

@@ -23,6 +23,8 @@ pub struct StoreOptions {
     pub system_capacity_bytes: u64,
     /// Name of the tenant; part of the data arena's file name.
     pub tenant: String,
+    /// Partitions of the tenant's keyspace, which share the capacity; 1 to [`crate::MOST_PARTITIONS`].
+    pub partitions: usize,
     /// Throw away what an earlier server left, instead of adopting it.
     pub fresh: bool,
 }
@@ -36,6 +38,7 @@ impl StoreOptions {
             capacity_bytes,
             system_capacity_bytes: SYSTEM_CAPACITY_BYTES,
             tenant: DEFAULT_TENANT.to_owned(),
+            partitions: 1,
             fresh: false,
         }
     }
@@ -45,7 +48,7 @@ impl StoreOptions {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Opened {
-    /// How the data arena was adopted; `None` if it was created.
+    /// How the data arenas were adopted, summed up; `None` if they were created.
     pub data: Option<Adoption>,
     /// How the system arena was adopted; `None` if it was created.
     pub system: Option<Adoption>,

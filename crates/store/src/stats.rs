@@ -32,6 +32,23 @@ pub struct StoreStats {
     pub system: ArenaStats,
 }
 
+impl StoreStats {
+    /// Adds what another partition counts, or another shard of the same one.
+    pub fn add(&mut self, other: &StoreStats) {
+        self.keyspace_hits += other.keyspace_hits;
+        self.keyspace_misses += other.keyspace_misses;
+        self.expired_keys += other.expired_keys;
+        self.evicted_keys += other.evicted_keys;
+        self.keys += other.keys;
+        self.expires += other.expires;
+        self.watched_keys += other.watched_keys;
+        self.recency_bytes += other.recency_bytes;
+        self.libraries += other.libraries;
+        self.data.add(&other.data);
+        self.system.add(&other.system);
+    }
+}
+
 /// What [`crate::Store::maintain`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintenance {

@@ -22,6 +22,7 @@ use nigh_shm::{Budget, Pin, Reader, Record, Region, WriteError};
 use crate::eviction::Eviction;
 use crate::half::{Libraries, WriterHalf};
 use crate::hits::{HitLog, NewRings};
+use crate::keyspace::Place;
 use crate::open::Files;
 use crate::stats::{Maintenance, StoreStats};
 use crate::sweep::Sweep;
@@ -56,6 +57,8 @@ pub struct Store {
     pub(crate) new_rings: Arc<NewRings>,
     pub(crate) libraries: Libraries,
     pub(crate) files: Option<Files>,
+    /// Where it stands in its keyspace.
+    pub(crate) place: Place,
 }
 
 /// What a view of a store is made from, on whatever thread.
@@ -64,6 +67,7 @@ pub struct Views {
     pub(crate) data: Reader,
     pub(crate) system: Reader,
     pub(crate) new_rings: Arc<NewRings>,
+    pub(crate) place: Place,
 }
 
 // A shard is made on one thread and runs on another.
@@ -279,7 +283,10 @@ impl Store {
         }
         let data = self.data.maintain(Budget { now_ms: turn.now_ms, ..Budget::default() });
         self.counters.expired += u64::from(data.expired);
-        let system = self.libraries.writer.maintain(Budget::default());
+        let system = match self.libraries.writer.is_here() {
+            true => self.libraries.writer.maintain(Budget::default()),
+            false => nigh_shm::Maintenance::default(),
+        };
         let mut expired = 0;
         if self.data.expires() != 0 {
             let lines = self.sweep.step(turn.now_ms, self.data.stats().index_lines);
@@ -347,11 +354,9 @@ impl Store {
             keys: self.data.keys(),
             expires: self.data.expires(),
             watched_keys: self.watches.len(),
-            libraries: self.libraries.writer.keys(),
             recency_bytes: self.recency_bytes(),
             data: self.data.stats(),
-            system: self.libraries.writer.stats(),
-            ..counted
+            ..self.libraries.count(counted)
         }
     }
 
@@ -379,6 +384,7 @@ impl Store {
             data: self.reader.clone(),
             system: self.libraries.reader.clone(),
             new_rings: Arc::clone(&self.new_rings),
+            place: self.place,
         }
     }
 
@@ -398,6 +404,7 @@ impl Store {
             new_rings: views.new_rings,
             libraries: Libraries { writer: WriterHalf::elsewhere(), reader: views.system },
             files: None,
+            place: views.place,
         }
     }
 

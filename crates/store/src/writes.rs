@@ -39,6 +39,16 @@ pub enum Write<'a> {
     },
 }
 
+impl<'a> Write<'a> {
+    /// The key that is written.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        match *self {
+            Write::Put { key, .. } | Write::Delete { key } | Write::Expire { key, .. } => key,
+        }
+    }
+}
+
 /// A write whose new version is staged; `None` deletes a key that may be there.
 pub(crate) struct Change<'k> {
     pub(crate) hash: u32,

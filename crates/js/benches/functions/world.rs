@@ -40,6 +40,7 @@ impl World {
             tenant: "bench".into(),
             partition: 0,
             partitions: 1,
+            seed: None,
             capacity_bytes: 1 << 30,
         };
         let mut writer = Writer::create(&spec, &domain).unwrap();

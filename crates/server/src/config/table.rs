@@ -263,6 +263,14 @@ static SETTINGS: &[Setting] = &[
         "Threads that serve, each on a core of its own; 0 for one on each core.",
     ),
     row(
+        "partitions",
+        number(1, 64, Unit::Count),
+        "1",
+        FIXED,
+        "Partitions of the keyspace, divided among the shards: more than one lets several shards write at \
+         once, with Redis Cluster's rules for commands of several keys.",
+    ),
+    row(
         "pin-core",
         number(-1, 1023, Unit::Count),
         "-1",

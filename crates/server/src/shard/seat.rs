@@ -10,7 +10,6 @@
 use super::{Shard, millis, unix_time};
 use crate::client::Close;
 use crate::connection::Pending;
-use crate::peer::OWNER;
 use crate::shared::Arrival;
 use crate::snapshot::Snapshot;
 use nigh_store::Turn;
@@ -108,15 +107,15 @@ impl Shard {
         snapshot
     }
 
-    /// Gives the connections that move to the owner.
+    /// Gives the connections that move to their shards.
     pub(super) fn hand_over(&mut self) {
-        for mut connection in std::mem::take(&mut self.work.moving) {
+        for (shard, mut connection) in std::mem::take(&mut self.work.moving) {
             if let Err(error) = connection.stream.deregister(self.poll.registry()) {
                 tracing::warn!(%error, "a connection can't be moved: it is closed");
                 self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            self.shared.seats[OWNER].arrive(Arrival::Moved(connection));
+            self.shared.seats[shard].arrive(Arrival::Moved(connection));
         }
     }
 }

@@ -33,7 +33,14 @@ pub(crate) struct Arena {
 }
 
 pub(crate) fn spec(path: PathBuf, capacity_bytes: u64) -> ArenaSpec {
-    ArenaSpec { path, tenant: "test".into(), partition: 0, partitions: 1, capacity_bytes }
+    ArenaSpec {
+        path,
+        tenant: "test".into(),
+        partition: 0,
+        partitions: 1,
+        capacity_bytes,
+        seed: None,
+    }
 }
 
 impl Arena {

@@ -9,7 +9,7 @@ use crate::args::{integer, is_option};
 use crate::command::Op;
 use crate::error::{NO_SUCH_KEY, NOT_AN_INTEGER, SYNTAX};
 use crate::reply::Reply;
-use crate::store::Store;
+use crate::store::{Store, Turn};
 use crate::writes::{Change, Changes};
 
 const SAME_OBJECT: &str = "ERR source and destination objects are the same";
@@ -49,16 +49,23 @@ impl Store {
         for chunk in call.args[1..].chunks(AHEAD) {
             let hashes = self.hashes(call, chunk.iter().copied());
             for (key, hash) in chunk.iter().zip(hashes) {
-                let record = if call.op == Op::Touch {
-                    self.read(hash, key, call.turn)
-                } else {
-                    self.peek(hash, key, call.turn)
-                };
-                count += i64::from(record.is_some());
+                count += i64::from(self.is_there(call.op, hash, key, call.turn));
             }
         }
         out.int(count);
         Ok(())
+    }
+
+    /// Whether EXISTS or TOUCH counts a key.
+    pub(crate) fn counts(&mut self, op: Op, key: &[u8], turn: &Turn<'_>) -> bool {
+        self.is_there(op, self.hash(key), key, turn)
+    }
+
+    fn is_there(&mut self, op: Op, hash: u32, key: &[u8], turn: &Turn<'_>) -> bool {
+        match op {
+            Op::Touch => self.read(hash, key, turn).is_some(),
+            _ => self.peek(hash, key, turn).is_some(),
+        }
     }
 
     pub(super) fn type_of<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
@@ -115,14 +122,19 @@ impl Store {
     }
 
     pub(super) fn flush_all<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        match call.args {
-            [_] => {}
-            [_, how] if is_option(how, "SYNC") || is_option(how, "ASYNC") => {}
-            _ => return Err(SYNTAX.into()),
-        }
+        check_flush_mode(call.args)?;
         self.flush(call.turn);
         out.ok();
         Ok(())
+    }
+}
+
+/// Refuses what isn't an option of FLUSHALL or FLUSHDB. Both ways are one here.
+pub(crate) fn check_flush_mode(args: &[&[u8]]) -> Result<(), &'static str> {
+    match args {
+        [_] => Ok(()),
+        [_, how] if is_option(how, "SYNC") || is_option(how, "ASYNC") => Ok(()),
+        _ => Err(SYNTAX),
     }
 }
 

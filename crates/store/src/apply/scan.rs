@@ -57,7 +57,8 @@ impl<'a> Options<'a> {
 
 impl Store {
     pub(super) fn scan<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let mut cursor = cursor(call.arg(1)).ok_or(INVALID_CURSOR)?;
+        let cursor = cursor(call.arg(1)).ok_or(INVALID_CURSOR)?;
+        let mut cursor = self.place.inward(cursor);
         let options = Options::parse(&call.args[2..])?;
         let (mut met, mut dead) = (Vec::new(), Vec::new());
         let mut lines = options.count.saturating_mul(LINES_PER_KEY);
@@ -81,7 +82,7 @@ impl Store {
             self.find(record.hash(), record.key(), call.turn);
         }
         out.array(2);
-        out.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+        out.bulk(itoa::Buffer::new().format(self.place.outward(cursor)).as_bytes());
         out.array(met.len());
         for record in met {
             out.bulk(record.key());
@@ -94,19 +95,28 @@ impl Store {
         call: Call<'_, '_, '_>,
         out: &mut R,
     ) -> Outcome {
-        let pattern = call.arg(1);
-        let all = pattern == b"*";
         let mut keys = Vec::new();
-        self.walk_all(call.turn, &mut |record| {
-            if all || glob::matches(pattern, record.key()) {
-                keys.push(record.key());
-            }
-        });
+        self.collect_keys(call.arg(1), call.turn, &mut keys);
         out.array(keys.len());
         for key in keys {
             out.bulk(key);
         }
         Ok(())
+    }
+
+    /// Adds the live keys that match a pattern.
+    pub(crate) fn collect_keys<'p>(
+        &self,
+        pattern: &[u8],
+        turn: &Turn<'p>,
+        keys: &mut Vec<&'p [u8]>,
+    ) {
+        let all = pattern == b"*";
+        self.walk_all(turn, &mut |record| {
+            if all || glob::matches(pattern, record.key()) {
+                keys.push(record.key());
+            }
+        });
     }
 
     pub(super) fn random_key<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
@@ -152,11 +162,12 @@ impl Store {
     pub fn scan_keys(
         &self,
         prefix: &[u8],
-        mut cursor: u64,
+        cursor: u64,
         count: u32,
         turn: &Turn<'_>,
         found: &mut dyn FnMut(&[u8]),
     ) -> u64 {
+        let mut cursor = self.place.inward(cursor);
         let mut met = 0;
         let mut lines = u64::from(count.max(1)) * LINES_PER_KEY;
         loop {
@@ -168,7 +179,7 @@ impl Store {
             });
             lines -= 1;
             if cursor == 0 || lines == 0 || met >= count {
-                return cursor;
+                return self.place.outward(cursor);
             }
         }
     }

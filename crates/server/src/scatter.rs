@@ -1,0 +1,134 @@
+//! Commands that go over several partitions by parts: MSET, DEL, UNLINK, DBSIZE, FLUSHALL, FLUSHDB.
+//!
+//! ```text
+//! DEL a b c d ──> own partitions: here and now        :1 ┐
+//!             ──> DEL a c   to the owner of theirs    :2 ┼─ joined (`later`) ──> :3
+//!             ──> DEL d     to the owner of its       :0 ┘
+//! ```
+//!
+//! 1. Each part is atomic, all of them together aren't: another client may see one before the other.
+//! 2. The own parts come first: if memory is still to come for them, nothing is sent yet, and the whole command
+//!    comes again.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::{Row, Run};
+use crate::later::Join;
+use crate::output::{Output, Writer};
+use crate::route::Target;
+use crate::state::State;
+use crate::work::Work;
+use nigh_resp::encode;
+use nigh_store::{Op, Turn};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+impl Work {
+    /// Does a command by parts; false if its connection has to wait, and nothing was sent.
+    pub(crate) fn scatter(
+        &mut self,
+        at: usize,
+        index: usize,
+        row: Row,
+        target: Target,
+        silent: bool,
+        turn: &Turn<'_>,
+    ) -> bool {
+        let Run::Data(op) = State::spec(row).run else { unreachable!("only data has partitions") };
+        if !self.has_allowance(at) {
+            return false;
+        }
+        let began = Instant::now();
+        let connection = &mut *self.active[at];
+        let (input, out) = (&connection.input, &mut connection.out);
+        let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
+        let (mut came, parts) = match target {
+            Target::Split { step } => split(&mut self.state, out, op, &args, step, turn),
+            _ => to_owners(&mut self.state, out, op, &args, turn),
+        };
+        if self.state.keyspace.take_busy() && self.may_wait() {
+            self.wait_for_memory(at);
+            return false;
+        }
+        if silent {
+            came.iter_mut().for_each(Vec::clear);
+        }
+        let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.state.stats.count_calls(row, 1, elapsed_ns);
+        let shards: Vec<usize> = parts.iter().map(|(shard, _)| *shard).collect();
+        let connection = &mut *self.active[at];
+        connection.input.next = index + 1;
+        connection.client.last_row = Some(row);
+        let join = if op == Op::DbSize || matches!(op, Op::Del | Op::Unlink) {
+            Join::Sum
+        } else {
+            Join::Ok
+        };
+        connection.later.expect_parts(join, came, &shards);
+        connection.later.write_complete(connection.out.bytes());
+        self.send_parts(at, parts, silent);
+        true
+    }
+}
+
+/// Replies of the own parts, and the others as messages with the shards that they go to.
+type Parts = (Vec<Vec<u8>>, Vec<(usize, Vec<u8>)>);
+
+/// Does the own parts of a command of several keys.
+fn split(
+    state: &mut State,
+    out: &mut Output,
+    op: Op,
+    args: &[&[u8]],
+    step: usize,
+    turn: &Turn<'_>,
+) -> Parts {
+    let mut by_partition: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
+    for belongs in args[1..].chunks(step) {
+        let partition = state.keyspace.partition_of(belongs[0]);
+        by_partition.entry(partition).or_insert_with(|| vec![args[0]]).extend(belongs);
+    }
+    let (mut came, mut parts) = (Vec::new(), Vec::new());
+    for (partition, args) in by_partition {
+        if state.owns(partition) {
+            let store = state.keyspace.part_mut(partition);
+            came.push(reply_of(out, |out| store.apply(op, &args, turn, out)));
+        } else {
+            let mut message = Vec::new();
+            encode::request(&mut message, args);
+            parts.push((state.owner(partition), message));
+        }
+    }
+    (came, parts)
+}
+
+/// Does a command about all keys to the own partitions.
+fn to_owners(
+    state: &mut State,
+    out: &mut Output,
+    op: Op,
+    args: &[&[u8]],
+    turn: &Turn<'_>,
+) -> Parts {
+    let mut owners: Vec<usize> =
+        (0..state.keyspace.partitions()).map(|partition| state.owner(partition)).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let mut came = Vec::new();
+    if state.keyspace.owns_some() {
+        let keyspace = &mut state.keyspace;
+        came.push(reply_of(out, |out| keyspace.apply_to_owned(op, args, turn, out)));
+    }
+    owners.retain(|owner| *owner != state.number);
+    let mut message = Vec::new();
+    encode::request(&mut message, args.iter().copied());
+    (came, owners.into_iter().map(|owner| (owner, message.clone())).collect())
+}
+
+/// The reply that `apply` writes. Those of commands done by parts have no values, and are the same in all
+/// protocols.
+fn reply_of(out: &mut Output, apply: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mark = out.mark();
+    apply(&mut Writer::new(out, nigh_resp::Protocol::Resp2));
+    out.cut_bytes(mark)
+}

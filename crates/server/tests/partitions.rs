@@ -1,0 +1,227 @@
+//! Three shards over seven partitions: each writes its own.
+
+mod common;
+mod stories;
+
+const SETTINGS: &[(&str, &str)] = &[("shards", "3"), ("partitions", "7")];
+
+use common::{Client, TestServer};
+use nigh_resp::frame::Frame;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+
+/// A random number below `end`, the next of a seed's.
+fn below(seed: &mut u64, end: u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 33) % end
+}
+
+/// What the keyspace must be, and the reply to a random command on it.
+fn step(model: &mut BTreeMap<String, String>, seed: &mut u64) -> (String, String) {
+    let bulk = |value: Option<&String>| match value {
+        Some(value) => format!("${}\r\n{value}\r\n", value.len()),
+        None => "$-1\r\n".to_owned(),
+    };
+    let key = |seed: &mut u64| format!("k{}", below(seed, 40));
+    let keys: Vec<String> = (0..1 + below(seed, 6)).map(|_| key(seed)).collect();
+    let words = keys.join(" ");
+    match below(seed, 9) {
+        0 | 1 => {
+            let value = format!("v{}", below(seed, 1000));
+            model.insert(keys[0].clone(), value.clone());
+            (format!("SET {} {value}", keys[0]), "+OK\r\n".to_owned())
+        }
+        2 => (format!("GET {}", keys[0]), bulk(model.get(&keys[0]))),
+        3 | 4 => {
+            let mut command = "MSET".to_owned();
+            for key in &keys {
+                let value = format!("m{}", below(seed, 1000));
+                write!(command, " {key} {value}").expect("fits");
+                model.insert(key.clone(), value);
+            }
+            (command, "+OK\r\n".to_owned())
+        }
+        5 => {
+            let values: String = keys.iter().map(|key| bulk(model.get(key))).collect();
+            (format!("MGET {words}"), format!("*{}\r\n{values}", keys.len()))
+        }
+        6 => {
+            let there = keys.iter().filter(|key| model.contains_key(*key)).count();
+            let name = if below(seed, 2) == 0 { "EXISTS" } else { "TOUCH" };
+            (format!("{name} {words}"), format!(":{there}\r\n"))
+        }
+        7 => {
+            let there = keys.iter().filter(|key| model.remove(*key).is_some()).count();
+            let name = if below(seed, 2) == 0 { "DEL" } else { "UNLINK" };
+            (format!("{name} {words}"), format!(":{there}\r\n"))
+        }
+        _ => ("DBSIZE".to_owned(), format!(":{}\r\n", model.len())),
+    }
+}
+
+/// Random pipelines of one connection after the other: every reply is a map's, in its place.
+#[test]
+fn pipelines_over_all_partitions_answer_as_a_map_does() {
+    let server = TestServer::with(SETTINGS);
+    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    let (mut model, mut seed) = (BTreeMap::new(), 0x5EED);
+    for round in 0..200 {
+        let (mut pipeline, mut expected) = (String::new(), String::new());
+        for _ in 0..below(&mut seed, 120) {
+            let (command, reply) = step(&mut model, &mut seed);
+            pipeline += &format!("{command}\r\n");
+            expected += &reply;
+        }
+        let client = &mut clients[round % 8];
+        client.send(&pipeline);
+        client.expect(&expected);
+    }
+    let client = &mut clients[0];
+    let Frame::Array(keys) = client.ask(&[b"KEYS", b"*"]) else { panic!("an array") };
+    assert_eq!(sorted(keys), model.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(scanned(client), model.keys().cloned().collect::<Vec<_>>());
+    let mut picked = std::collections::BTreeSet::new();
+    for _ in 0..40 * model.len() {
+        picked.insert(client.text("RANDOMKEY"));
+    }
+    assert_eq!(picked.len(), model.len(), "each key is found some time");
+    client.says("FLUSHALL WRONG", "-ERR syntax error\r\n");
+    client.says("FLUSHALL", "+OK\r\n");
+    clients.iter_mut().for_each(|client| client.says("DBSIZE", ":0\r\n"));
+    clients[1].says("RANDOMKEY", "$-1\r\n");
+}
+
+fn text(frame: Frame) -> String {
+    let Frame::Bulk(bytes) = frame else { panic!("{frame:?} is no bulk string") };
+    String::from_utf8(bytes).expect("text")
+}
+
+fn sorted(keys: Vec<Frame>) -> Vec<String> {
+    let mut keys: Vec<String> = keys.into_iter().map(text).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// All keys of a whole SCAN, which here shows none twice.
+fn scanned(client: &mut Client) -> Vec<String> {
+    let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
+    loop {
+        let Frame::Array(mut reply) = client.ask(&[b"SCAN", cursor.as_bytes(), b"COUNT", b"3"])
+        else {
+            panic!("an array")
+        };
+        let Some(Frame::Array(found)) = reply.pop() else { panic!("keys") };
+        keys.extend(found);
+        cursor = text(reply.remove(0));
+        if cursor == "0" {
+            return sorted(keys);
+        }
+    }
+}
+
+/// What can't be atomic over partitions is refused, and keys with one tag are together.
+#[test]
+fn what_spans_partitions_is_refused_where_it_is_one() {
+    let server = TestServer::with(SETTINGS);
+    for _ in 0..8 {
+        let mut client = server.connect();
+        client.says("MSET a 1 b 2 c 3", "+OK\r\n");
+        for refused in
+            ["MSETNX x 1 y 2 z 3", "RENAME a b", "RENAMENX a zz", "COPY a b", "WATCH a b c"]
+        {
+            client.says(refused, CROSS_SLOT);
+        }
+        client.send("MULTI\r\nSET a 5\r\nINCR b\r\nEXEC\r\n");
+        let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+        client.expect(format!("+OK\r\n+QUEUED\r\n{CROSS_SLOT}{aborted}"));
+        client.send("MULTI\r\nDBSIZE\r\nEXEC\r\n");
+        client.expect(format!("+OK\r\n{CROSS_SLOT}{aborted}"));
+        client.says("WATCH a", "+OK\r\n");
+        client.says("WATCH b", CROSS_SLOT);
+        client.says("UNWATCH", "+OK\r\n");
+        client.says("MGET a b c", "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n");
+        client.says("MSETNX {t}x 1 {t}y 2", ":1\r\n");
+        client.says("RENAME {t}x {t}z", "+OK\r\n");
+        client.says("COPY {t}z {t}w", ":1\r\n");
+        client.send("WATCH {t}y\r\nMULTI\r\nINCR {t}y\r\nPING\r\nMGET {t}y {t}w\r\nEXEC\r\n");
+        let replies = "*3\r\n:3\r\n+PONG\r\n*2\r\n$1\r\n3\r\n$1\r\n1\r\n";
+        client.expect(format!("+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n{replies}"));
+        client.says("DEL {t}y {t}z {t}w", ":3\r\n");
+    }
+}
+
+/// Functions read all partitions, and write where their first key lies, or everywhere if they say so.
+#[test]
+fn functions_read_everywhere_and_write_at_home() {
+    let server = TestServer::with(SETTINGS);
+    let mut client = server.connect();
+    let source = "#!js name=f\n\
+        export function sum(db, args, keys) {\n\
+          return keys.reduce((all, key) => all + Number(db.text(key) ?? 0), 0);\n\
+        }\n\
+        sum.flags = ['no-writes'];\n\
+        export function put(db, [value], keys) { for (const key of keys) db.set(key, value); }\n\
+        export function spread(db, [value], keys) {\n\
+          for (const key of keys) db.set(key, value);\n\
+          return keys.length;\n\
+        }\n\
+        spread.flags = ['allow-cross-slot-keys'];\n\
+        export function stray(db, [key]) { db.set(key, '1'); }\n\
+        export function count(db) { let n = 0, at = 0;\n\
+          do { const step = db.scan('', at); n += step.keys.length; at = step.cursor; } while (at !== 0);\n\
+          return n; }\n\
+        count.flags = ['no-writes'];";
+    assert_eq!(client.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]), Frame::Bulk(b"f".to_vec()));
+    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    let keys: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
+    let words = keys.join(" ");
+    for (value, client) in (1..).zip(&mut clients) {
+        client.says(&format!("FCALL spread 20 {words} {value}"), ":20\r\n");
+        for key in &keys {
+            client.says(&format!("GET {key}"), &format!("$1\r\n{value}\r\n"));
+        }
+        client.says(&format!("FCALL sum 20 {words}"), &format!(":{}\r\n", 20 * value));
+        client.says("FCALL count 0", ":20\r\n");
+        client.says(&format!("FCALL put 20 {words} 9"), CROSS_SLOT);
+        client.says("FCALL put 2 {k0}a {k0}b 9", "$-1\r\n");
+        client.says("DEL {k0}a {k0}b", ":2\r\n");
+        // In one pipeline each call sees what came before, whichever shard writes it.
+        client.send(format!(
+            "SET k3 100\r\nFCALL sum 20 {words}\r\nFCALL spread 2 k3 k4 7\r\nMGET k3 k4\r\n"
+        ));
+        client.expect(format!(":{}\r\n", 19 * value + 100).replacen(':', "+OK\r\n:", 1));
+        client.expect(":2\r\n*2\r\n$1\r\n7\r\n$1\r\n7\r\n");
+        let is_refused = |n: &i32| {
+            let reply = client.ask(&[b"FCALL", b"stray", b"0", format!("k{n}").as_bytes()]);
+            reply.error().is_some_and(|text| text.starts_with(b"CROSSSLOT"))
+        };
+        let strays = (0..20).filter(is_refused);
+        assert!(strays.count() > 5, "most keys lie elsewhere than a function without keys");
+    }
+}
+
+/// A server with another number of partitions refuses the arenas, and says what to do; with the same number it
+/// adopts all of them.
+#[test]
+fn another_number_of_partitions_is_refused() {
+    let mut server = TestServer::with(SETTINGS);
+    let dir = server.dir.clone();
+    let mut client = server.connect();
+    (0..100).for_each(|number| client.says(&format!("SET k{number} v"), "+OK\r\n"));
+    server.stop_and_keep();
+    let text = dir.to_str().expect("text").to_owned();
+    for wanted in ["1", "3", "8"] {
+        let config = common::config(&[("shm-dir", &text), ("partitions", wanted)]);
+        let Err(error) = nigh_server::Server::start(config) else {
+            panic!("it has other partitions")
+        };
+        let error = error.to_string();
+        assert!(error.contains("7 partition") && error.contains("nigh convert"), "{error}");
+    }
+    let again = TestServer::with(&[("shm-dir", &text), ("shards", "2"), ("partitions", "7")]);
+    let mut client = again.connect();
+    client.says("DBSIZE", ":100\r\n");
+    assert_eq!(scanned(&mut client).len(), 100);
+}
