@@ -94,7 +94,7 @@ pub(crate) struct Cleaner {
     pub(crate) expired: u32,
     pub(crate) wants_turn: bool,
     /// The last step found no room for what is alive.
-    stuck: bool,
+    pub(crate) stuck: bool,
     pub(crate) clock: Option<fn() -> u64>,
     pub(crate) stats: CleanerStats,
 }
@@ -213,7 +213,8 @@ impl Writer {
         walked > 0 && wanted && self.space.has_victim(need)
     }
 
-    /// Why a write was refused: for good, or until memory has come back.
+    /// Why a write was refused: for good, or until memory has come back. It is for good only if nothing is
+    /// under way, and no cleaning can be begun, that would bring some.
     #[cold]
     pub(crate) fn refused(&mut self, error: WriteError) -> WriteError {
         if error != WriteError::Oom {
@@ -222,7 +223,7 @@ impl Writer {
         self.cleaner.due = self.appended;
         // The old table comes back when the growth ends.
         let grows = self.index.growing() && !self.index.stuck();
-        if self.space.has_hope(grows, !self.cleaner.stuck) {
+        if self.space.has_hope(grows, self.cleaner.stuck) {
             self.cleaner.wants_turn = true;
             return WriteError::Busy;
         }

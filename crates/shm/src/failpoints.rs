@@ -1,4 +1,5 @@
-//! Dying on purpose between two stores to shared memory: for tests of adoption.
+//! Dying on purpose between two stores to shared memory: for tests of adoption. And holding up the thread
+//! that moves memory: for tests of what must not depend on how soon it runs.
 //!
 //! Compiled to nothing without the feature `failpoints` (or this crate's own tests). Any thread may
 //! arm it; the process dies by SIGKILL before its N-th store from then on.
@@ -45,3 +46,48 @@ pub(crate) use armed::step;
 #[cfg(not(any(test, feature = "failpoints")))]
 #[inline(always)]
 pub(crate) fn step() {}
+
+/// Pauses before and behind each job of a domain's memory thread. All clones share one length.
+#[cfg(test)]
+#[derive(Clone)]
+pub(crate) struct SlowJobs(std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+/// Names the length of the pauses, microseconds, for all domains of a process.
+#[cfg(test)]
+pub(crate) const SLOW_JOBS_VARIABLE: &str = "NIGH_SHM_SLOW_JOBS_US";
+
+#[cfg(test)]
+pub(crate) fn slow_jobs() -> SlowJobs {
+    let us = std::env::var(SLOW_JOBS_VARIABLE).map_or(0, |us| us.parse().expect("a number"));
+    SlowJobs(std::sync::Arc::new(us.into()))
+}
+
+#[cfg(test)]
+impl SlowJobs {
+    /// From now on each pause takes so many microseconds.
+    pub(crate) fn set(&self, us: u64) {
+        self.0.store(us, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    pub(crate) fn pause(&self) {
+        let us = self.0.load(std::sync::atomic::Ordering::SeqCst);
+        if us > 0 {
+            std::thread::sleep(std::time::Duration::from_micros(us));
+        }
+    }
+}
+
+#[cfg(not(test))]
+#[derive(Clone)]
+pub(crate) struct SlowJobs;
+
+#[cfg(not(test))]
+pub(crate) fn slow_jobs() -> SlowJobs {
+    SlowJobs
+}
+
+#[cfg(not(test))]
+impl SlowJobs {
+    #[inline(always)]
+    pub(crate) fn pause(&self) {}
+}

@@ -8,8 +8,10 @@
 //! 2. A job holds its region, so memory is mapped as long as somebody works on it.
 //! 3. What a slot is for is decided by its writer alone; the provisioner only moves memory.
 //!
-//! The thread starts with the first job and ends with its domain.
+//! The thread starts with the first job and ends with its domain. Tests hold it up, so that nothing depends on
+//! how soon it runs.
 
+use crate::failpoints::{SlowJobs, slow_jobs};
 use crate::region::Region;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -30,10 +32,12 @@ pub(crate) enum Task {
 /// A job, and what the writer calls it.
 pub(crate) struct Job {
     pub(crate) task: Task,
-    pub(crate) region: Arc<Region>,
     pub(crate) slot: u32,
     pub(crate) slots: u32,
     pub(crate) bytes: u64,
+    pub(crate) region: Arc<Region>,
+    /// SYNC(job-over): dropped behind the region. While the writer is not alone with its mail, a job may
+    /// have the mapping in its hands.
     pub(crate) mail: Arc<Mail>,
 }
 
@@ -90,18 +94,19 @@ impl Mail {
 /// The handle to the thread.
 pub(crate) struct Provisioner {
     queue: Mutex<Option<SyncSender<Job>>>,
+    pub(crate) slow: SlowJobs,
 }
 
 impl Provisioner {
     pub(crate) fn new() -> Provisioner {
-        Provisioner { queue: Mutex::new(None) }
+        Provisioner { queue: Mutex::new(None), slow: slow_jobs() }
     }
 
     /// Gives a job away; `Err` with the job if the queue is full or there is no thread to be had.
     pub(crate) fn send(&self, job: Job) -> Result<(), Job> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.is_none() {
-            *queue = start();
+            *queue = start(self.slow.clone());
         }
         match &*queue {
             Some(sender) => sender.try_send(job).map_err(|e| match e {
@@ -113,15 +118,18 @@ impl Provisioner {
     }
 }
 
-fn start() -> Option<SyncSender<Job>> {
+fn start(slow: SlowJobs) -> Option<SyncSender<Job>> {
     let (sender, receiver) = sync_channel(QUEUE_JOBS);
-    std::thread::Builder::new().name("nigh-memory".into()).spawn(move || work(&receiver)).ok()?;
+    let thread = std::thread::Builder::new().name("nigh-memory".into());
+    thread.spawn(move || work(&receiver, &slow)).ok()?;
     Some(sender)
 }
 
-fn work(jobs: &Receiver<Job>) {
+fn work(jobs: &Receiver<Job>, slow: &SlowJobs) {
     while let Ok(job) = jobs.recv() {
+        slow.pause();
         let done = job.run();
         job.mail.push(done);
+        slow.pause();
     }
 }

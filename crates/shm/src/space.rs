@@ -23,6 +23,7 @@ mod lists;
 mod reclaim;
 mod runs;
 
+use self::cold::Lack;
 pub(crate) use self::cold::{Need, Victim};
 use self::lists::{Lists, UNLISTED};
 #[cfg(test)]
@@ -34,8 +35,9 @@ use crate::region::Region;
 use crate::words::{MappedWords, Words};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
+use std::time::Duration;
 
 /// Segments kept for what must work when the arena is full: one for urgent writes, one for the cleaner.
 pub(crate) const RESERVE_SEGMENTS: usize = 2;
@@ -54,8 +56,6 @@ const AHEAD_SLOTS_MAX: usize = 64;
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Between two looks while waiting.
 const WAIT_STEP: Duration = Duration::from_micros(50);
-/// How long a dropped writer waits for its jobs; they hold the mapping.
-const DROP_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Retired things that an append reclaims at most, in front of a request.
 const RECLAIM_STEP: u32 = 8;
 
@@ -141,10 +141,13 @@ pub(crate) struct Space {
     backed: u64,
     /// Bytes that are retired or being punched: they come back after a grace period.
     coming: u64,
-    /// Slots that a refused request lacked: cleaned beyond the target until they are there.
+    /// Slots that a refused request lacked: cleaned beyond the target until they are there, and nothing is
+    /// made ready ahead that would take them.
     hunger: u32,
-    /// What the last refused request lacked, slots.
-    lacked: u32,
+    /// What the last refused request lacked.
+    lacked: Lack,
+    /// A request was refused since the last turn.
+    refused: bool,
     /// Bytes of staged records and of their runs.
     held_bytes: u64,
     live_bytes: u64,
@@ -186,7 +189,8 @@ impl Space {
             backed: tables,
             coming: 0,
             hunger: 0,
-            lacked: 0,
+            lacked: Lack::Bytes(0),
+            refused: false,
             held_bytes: 0,
             live_bytes: 0,
             record_bytes: 0,
@@ -276,10 +280,10 @@ impl Space {
         let wanted = (head.next + bytes).max(head.backed_end + FIRST_STEP_BYTES);
         let to = round_up(wanted, FIRST_STEP_BYTES).min(head.end);
         let more = to - head.backed_end;
-        if self.backed + more > self.g.capacity_bytes {
-            return Err(WriteError::Oom);
+        let fits = self.backed + more <= self.g.capacity_bytes;
+        if !fits || self.region.back(head.backed_end, more).is_err() {
+            return Err(self.lacks(Lack::Bytes(more)));
         }
-        self.region.back(head.backed_end, more).map_err(|_| WriteError::Oom)?;
         self.backed += more;
         self.head = Some(HeadSegment { backed_end: to, ..head });
         Ok(())
@@ -350,9 +354,10 @@ impl Space {
 
     /// A slot of which only the first step is backed.
     fn first_segment(&mut self) -> Result<u32, WriteError> {
-        let slot = self.find_free(1).ok_or(WriteError::Oom)?;
-        let at = self.g.slot_offset(slot);
-        self.region.back(at, FIRST_STEP_BYTES).map_err(|_| WriteError::Oom)?;
+        let Some(slot) = self.find_free(1) else { return Err(self.lacks(Lack::Place)) };
+        if self.region.back(self.g.slot_offset(slot), FIRST_STEP_BYTES).is_err() {
+            return Err(self.lacks(Lack::Bytes(FIRST_STEP_BYTES)));
+        }
         self.backed += FIRST_STEP_BYTES;
         Ok(slot)
     }
@@ -361,12 +366,11 @@ impl Space {
     fn take_ready(&mut self, urgent: bool) -> Result<u32, WriteError> {
         self.collect(RECLAIM_STEP);
         if !urgent {
-            self.keep_reserve().inspect_err(|_| self.is_hungry(1))?;
+            self.keep_reserve()?;
         } else if !self.has_ready(CLEANER_SEGMENTS) {
-            self.is_hungry(1);
-            return Err(WriteError::Oom);
+            return Err(self.lacks(Lack::Bytes(self.g.slot_bytes())));
         }
-        self.ready.pop_first().ok_or(WriteError::Oom)
+        Ok(self.ready.pop_first().expect("more slots are ready than are kept"))
     }
 
     /// Whether there are more ready slots than `keep`; backs some if it may.
@@ -388,21 +392,21 @@ impl Space {
             self.wait(&mut |s| fits(s) || s.backing == 0);
         }
         if !fits(self) {
-            return Err(WriteError::Oom);
+            return Err(self.lacks(Lack::Bytes(self.g.slot_bytes())));
         }
         let keep = if self.segments >= RESERVE_BACKED_FROM { RESERVE_SEGMENTS } else { 0 };
         while self.ready.len() <= keep {
-            self.back_slot_now()?;
+            self.back_slot_now().map_err(|lack| self.lacks(lack))?;
         }
         Ok(())
     }
 
-    fn back_slot_now(&mut self) -> Result<(), WriteError> {
-        let slot = self.find_free(1).ok_or(WriteError::Oom)?;
+    fn back_slot_now(&mut self) -> Result<(), Lack> {
+        let slot = self.find_free(1).ok_or(Lack::Place)?;
         let bytes = self.g.slot_bytes();
         if self.region.back(self.g.slot_offset(slot), bytes).is_err() {
             self.no_memory = true;
-            return Err(WriteError::Oom);
+            return Err(Lack::Bytes(bytes));
         }
         self.backed += bytes;
         self.slot(slot).state = State::Ready;
@@ -421,14 +425,12 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         // Jobs under way hold the mapping; without this wait, adopting again at once would find the
-        // arena in use.
-        let end = Instant::now() + DROP_WAIT_MAX;
-        while self.pending > 0 && Instant::now() < end {
-            let done = self.mail.take();
-            self.pending -= u32::try_from(done.len()).expect("bounded by the queue");
-            if self.pending > 0 {
-                std::thread::sleep(WAIT_STEP);
-            }
+        // arena in use. That a job was told of is not enough: it lets go of the region first, of the mail
+        // last (so does a thread that dies). There are few, and each is some calls to the system.
+        while Arc::strong_count(&self.mail) > 1 {
+            std::thread::sleep(WAIT_STEP);
         }
+        // SYNC(job-over): with the job's own decrement, so that ours of the region's count comes later.
+        fence(Acquire);
     }
 }

@@ -8,6 +8,7 @@
 
 use super::lists::{LISTS, UNFIT, UNLISTED};
 use super::{RECLAIM_STEP, RESERVE_SEGMENTS, Space};
+use crate::error::WriteError;
 use crate::layout::record as r;
 use crate::words::Words;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,8 +28,14 @@ const CLEAN_SHARE: u32 = 128;
 /// a shard append (16 MiB at the largest slot).
 const CLEAN_SEGMENTS: (u32, u32) = (2, 16);
 
-/// Lacked slots when there is memory, but no room for it in one piece: cleaning doesn't make that.
-pub(super) const NO_PLACE: u32 = u32::MAX;
+/// What a refused request lacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Bytes of memory.
+    Bytes(u64),
+    /// Free slots in a row, though there is memory: cleaning doesn't make that.
+    Place,
+}
 
 /// The segment that is being emptied.
 #[derive(Clone, Copy, Debug)]
@@ -82,16 +89,18 @@ impl Space {
         self.coming > 0 && self.usable_bytes() < least
     }
 
-    /// A request lacked so many slots. What it has staged before it will give back now and want again, and
+    /// Notes what a request lacked. What it has staged before it will give back now and want again, and
     /// nobody knows how much more: twice as much is a guess that is soon right.
-    pub(super) fn is_hungry(&mut self, slots: u32) {
-        self.lacked = slots;
-        if slots == NO_PLACE {
-            return;
+    #[cold]
+    pub(super) fn lacks(&mut self, lack: Lack) -> WriteError {
+        self.lacked = lack;
+        self.refused = true;
+        if let Lack::Bytes(bytes) = lack {
+            let most = self.g.slots_for(self.g.capacity_bytes);
+            let slots = self.g.slots_for(bytes) + self.g.slots_for(2 * self.held_bytes);
+            self.hunger = self.hunger.max(slots.min(most));
         }
-        let most = self.g.slots_for(self.g.capacity_bytes);
-        let again = self.g.slots_for(2 * self.held_bytes);
-        self.hunger = self.hunger.max((slots + again).min(most));
+        WriteError::Oom
     }
 
     /// Whether a request was refused of late.
@@ -99,19 +108,26 @@ impl Space {
         self.hunger > 0
     }
 
-    /// Whether what was lacked last may come: dead bytes are many enough, and some come back by themselves,
-    /// as the caller knows, or by cleaning if that goes on.
-    pub(crate) fn has_hope(&self, more_comes: bool, goes_on: bool) -> bool {
-        let wanted = (u64::from(self.lacked) + RESERVE_SEGMENTS as u64) * self.g.slot_bytes();
-        let room = self.live_bytes + wanted <= self.g.capacity_bytes;
-        // What the provisioner has under way gives room to something, if maybe not to this.
-        let comes = more_comes || self.coming > 0 || self.pending > 0;
-        room && (comes || goes_on && self.has_victim(Need::Pressure))
+    /// Whether what was lacked last may come: live data leaves room for it, and something comes back by itself
+    /// (the caller knows of more) or by cleaning, unless that has stopped for lack of room. It ends: what
+    /// is under way gets done, hunger keeps anything new from being begun, and victims get fewer.
+    pub(crate) fn has_hope(&self, more_comes: bool, stopped: bool) -> bool {
+        let comes = more_comes || self.busy();
+        match self.lacked {
+            Lack::Place => comes,
+            Lack::Bytes(bytes) => {
+                let room = self.live_bytes + bytes <= self.g.capacity_bytes;
+                let cleans = self.has_victim(Need::Pressure) && (!stopped || self.can_open_cold());
+                room && (comes || cleans)
+            }
+        }
     }
 
-    /// What nobody has taken since is no longer cleaned for.
+    /// What nobody has taken since, or cleaning can't give any more, is no longer cleaned for.
     pub(crate) fn calm(&mut self) {
-        if !self.is_short() {
+        let refused = std::mem::take(&mut self.refused);
+        let wants_more = self.is_short() && self.has_victim(Need::Pressure);
+        if !refused && !wants_more {
             self.hunger /= 2;
         }
     }
@@ -185,8 +201,7 @@ impl Space {
     #[cold]
     fn open_cold(&mut self) -> Option<()> {
         self.collect(RECLAIM_STEP);
-        let keep = usize::from(self.coming > 0);
-        if !self.has_ready(keep) {
+        if !self.has_ready(self.kept_from_cold()) {
             return None;
         }
         let slot = self.ready.pop_first()?;
@@ -195,6 +210,17 @@ impl Space {
         }
         self.cold = Some(self.head_at(slot));
         Some(())
+    }
+
+    /// Ready slots that the cold head leaves (invariant 2).
+    fn kept_from_cold(&self) -> usize {
+        usize::from(self.coming > 0)
+    }
+
+    /// Whether there is a slot for another cold head.
+    fn can_open_cold(&self) -> bool {
+        let unbacked = !self.no_memory && self.budget(true) >= self.g.slot_bytes();
+        unbacked || self.ready.len() > self.kept_from_cold()
     }
 
     /// The cold head's used part ends behind what was reserved: to be stored before it is published.

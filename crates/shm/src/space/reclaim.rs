@@ -144,7 +144,7 @@ impl Space {
     }
 
     /// Waits a short while for jobs under way, at the brink of being full.
-    pub(super) fn wait(&mut self, until: &mut dyn FnMut(&Space) -> bool) {
+    pub(super) fn wait(&mut self, until: &mut dyn FnMut(&mut Space) -> bool) {
         let end = Instant::now() + WAIT_MAX;
         loop {
             self.collect(RECLAIM_STEP);
@@ -185,9 +185,12 @@ impl Space {
         let half = self.g.slot_bytes() / 2;
         let started =
             self.head.is_some_and(|head| self.segments > 1 || head.end - head.next < half);
+        // While a request hungers it gets what there is, but for the reserve.
+        let most = if self.hungers() { RESERVE_SEGMENTS } else { usize::MAX };
+        let wanted = self.ready_wanted().min(most);
         while started
             && !self.no_memory
-            && self.ready.len() + self.backing < self.ready_wanted()
+            && self.ready.len() + self.backing < wanted
             && self.backed + self.g.slot_bytes() <= self.g.capacity_bytes
             && let Some(slot) = self.find_free(1)
         {

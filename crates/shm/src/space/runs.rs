@@ -5,7 +5,7 @@
 //!
 //! The arena's writer only.
 
-use super::cold::NO_PLACE;
+use super::cold::Lack;
 use super::{CLEANER_SEGMENTS, RECLAIM_STEP, Slot, Space, State, ValueRun, What};
 use crate::error::WriteError;
 use crate::layout::{PAGE_BYTES, round_up};
@@ -16,37 +16,48 @@ use crate::words::Words;
 impl Space {
     /// A zeroed run; who takes it for a value names it by [`Self::name_run`].
     pub(crate) fn take_run(&mut self, bytes: u64, urgent: bool) -> Result<u32, WriteError> {
-        let pages = round_up(bytes, PAGE_BYTES);
+        let (pages, slots) = (round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes));
         self.collect(RECLAIM_STEP);
+        let mut taken = self.try_run(pages, slots, urgent);
+        if taken.is_err() {
+            // Slots that are ready ahead give way, those too that the provisioner is about to bring.
+            self.wait(&mut |s| {
+                s.shrink_ready();
+                s.place_of_run(pages, slots, urgent).is_ok()
+            });
+            taken = self.try_run(pages, slots, urgent);
+        }
+        match taken {
+            Ok(slot) => Ok(slot),
+            Err(_) if urgent && bytes <= self.g.slot_bytes() => self.run_of_reserve(bytes),
+            Err(lack) => Err(self.lacks(lack)),
+        }
+    }
+
+    fn place_of_run(&mut self, pages: u64, slots: u32, urgent: bool) -> Result<u32, Lack> {
         if pages > self.budget(urgent) {
-            self.shrink_ready();
-            self.wait(&mut |s| pages <= s.budget(urgent));
+            return Err(Lack::Bytes(pages));
         }
-        let slots = self.g.slots_for(bytes);
-        let room = if pages <= self.budget(urgent) { self.find_free(slots) } else { None };
-        if let Some(slot) = room
-            && self.region.back(self.g.slot_offset(slot), pages).is_ok()
-        {
-            self.backed += pages;
-            self.occupy(slot, slots);
-            return Ok(slot);
+        self.find_free(slots).ok_or(Lack::Place)
+    }
+
+    fn try_run(&mut self, pages: u64, slots: u32, urgent: bool) -> Result<u32, Lack> {
+        let slot = self.place_of_run(pages, slots, urgent)?;
+        if self.region.back(self.g.slot_offset(slot), pages).is_err() {
+            self.no_memory = true;
+            return Err(Lack::Bytes(pages));
         }
-        if urgent && bytes <= self.g.slot_bytes() {
-            self.run_of_reserve(bytes)
-        } else {
-            let fits = pages <= self.budget(urgent);
-            self.is_hungry(if fits { NO_PLACE } else { slots });
-            Err(WriteError::Oom)
-        }
+        self.backed += pages;
+        self.occupy(slot, slots);
+        Ok(slot)
     }
 
     /// A run made of a slot of the reserve.
     pub(super) fn run_of_reserve(&mut self, bytes: u64) -> Result<u32, WriteError> {
         if !self.has_ready(CLEANER_SEGMENTS) {
-            self.is_hungry(1);
-            return Err(WriteError::Oom);
+            return Err(self.lacks(Lack::Bytes(self.g.slot_bytes())));
         }
-        let slot = self.ready.pop_first().ok_or(WriteError::Oom)?;
+        let slot = self.ready.pop_first().expect("more slots are ready than are kept");
         let (at, zeros) = (self.g.slot_offset(slot), [0u8; 4096]);
         for page in 0..bytes.div_ceil(PAGE_BYTES) {
             self.words.copy_in(at + page * PAGE_BYTES, &zeros);

@@ -99,7 +99,7 @@ fn a_really_full_arena_says_so_and_deleting_makes_room() {
     assert_eq!(a.put_soon(&key(n), &value(n, 0, 1000)), Err(WriteError::Oom));
     assert!((0..n).all(|i| a.get(&key(i)).is_some()));
     let hash = a.writer.hash(&key(3));
-    assert!(a.writer.set_expiry(&a.me.pin(), hash, &key(3), 77).unwrap());
+    assert!(a.soon(|a| a.writer.set_expiry(&a.me.pin(), hash, &key(3), 77)).unwrap());
     for i in (0..n).step_by(10) {
         assert!(a.delete(&key(i)));
     }
@@ -360,4 +360,29 @@ fn leftovers_that_are_no_records_are_left_alone() {
     let generations = (0..slots).map(|s| a.writer.words.load32(generation_offset(s), Relaxed));
     assert!(generations.sum::<u32>() > 0 && shift == 17);
     assert!(verify(&a.spec.path).unwrap().findings.is_empty());
+}
+
+#[test]
+fn a_cleaner_that_had_to_stop_is_counted_on_again_when_there_is_room() {
+    // A reader holds all that was retired, until the cleaner has nowhere to move anything. The reader lets go.
+    // Before the cleaner has tried again, a large value comes: it is told to wait, not that the arena were full.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let n = fill(&mut a, 74);
+    let mut reader = a.domain.join();
+    let mut next = numbers(n);
+    while !a.writer.cleaner.stuck {
+        let i = next();
+        let _ = a.put(&key(i), &value(i, 1, 100), 0);
+        a.turn();
+    }
+    reader.offline();
+    a.me.quiescent();
+    while a.writer.space.busy() {
+        a.writer.space.collect(100);
+        std::thread::yield_now();
+    }
+    assert!(a.writer.cleaner.stuck && a.put(b"large", &vec![1; 900_000], 0).is_err());
+    a.put_soon(b"large", &vec![1; 900_000]).unwrap();
+    assert!((0..n).all(|i| a.get(&key(i)).is_some()));
 }

@@ -47,7 +47,7 @@ fn a_reader_on_another_thread_always_finds_a_key_that_is_overwritten() {
         let reads = scope.spawn(|| {
             let hash = reader.hash(b"steady");
             let mut reads = 0u64;
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            while reads == 0 || !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 {
                     let pin = other.pin();
                     let record =
@@ -96,7 +96,7 @@ fn a_foreign_reader_copies_what_the_index_names() {
     std::thread::scope(|scope| {
         let reads = scope.spawn(move || {
             let mut found = 0u64;
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            while found == 0 || !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 match foreign.get(b"small", &mut out) {
                     Ok(expiry) => {
                         assert_eq!(expiry, Some(9));
