@@ -45,6 +45,8 @@ pub(crate) struct Watch {
     pub(crate) call_ms: AtomicU64,
     pub(crate) grace_ms: AtomicU64,
     sleeping: AtomicBool,
+    /// Somebody has called [`Watchdog::wake`] since it slept.
+    woken: AtomicBool,
     stop: AtomicBool,
     names: Mutex<Names>,
     seen: Mutex<Seen>,
@@ -106,6 +108,7 @@ impl Watchdog {
             call_ms: AtomicU64::new(50),
             grace_ms: AtomicU64::new(5_000),
             sleeping: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             names: Mutex::default(),
             seen: Mutex::new(Seen { call: 0, cpu_ns: 0, since: Instant::now() }),
@@ -129,6 +132,7 @@ impl Watchdog {
         if self.watch.sleeping.load(Ordering::Relaxed)
             && let Some(thread) = &self.thread
         {
+            self.watch.woken.store(true, Ordering::SeqCst);
             thread.thread().unpark();
         }
     }
@@ -226,7 +230,10 @@ impl Watch {
                         std::thread::park_timeout(SLEEP);
                     }
                     self.sleeping.store(false, Ordering::SeqCst);
-                    idle = 0;
+                    // Who woke it runs a call soon. By itself it only looks whether that was missed.
+                    if self.woken.swap(false, Ordering::SeqCst) {
+                        idle = 0;
+                    }
                     continue;
                 }
             } else {
