@@ -40,6 +40,7 @@
 mod apply;
 mod args;
 mod command;
+mod convert;
 mod error;
 mod eviction;
 mod extended;
@@ -61,6 +62,7 @@ mod watch;
 mod writes;
 
 pub use command::{Op, Span};
+pub use convert::{Copied, Copying, Left, Refused, copy_bytes, left_in};
 pub use error::{BUSY, KEY_TOO_LONG, ONE_HASH, OOM, StoreError, VALUE_TOO_LONG, write_error_text};
 pub use eviction::Policy;
 pub use keyspace::{Keyspace, MOST_PARTITIONS, partition_of_hash, tag};

@@ -94,12 +94,12 @@ pub(crate) fn open_all(
 }
 
 /// The file of a partition.
-fn path_of(options: &StoreOptions, partition: usize) -> PathBuf {
+pub(crate) fn path_of(options: &StoreOptions, partition: usize) -> PathBuf {
     options.dir.join(format!("{}.{partition}.arena", options.tenant))
 }
 
 /// The partitions whose arenas are in the directory, in order.
-fn partitions_there(options: &StoreOptions) -> Result<Vec<usize>, StoreError> {
+pub(crate) fn partitions_there(options: &StoreOptions) -> Result<Vec<usize>, StoreError> {
     let failed = |source| StoreError::Directory { path: options.dir.clone(), source };
     let mut found = Vec::new();
     for entry in fs::read_dir(&options.dir).map_err(failed)? {
@@ -114,20 +114,27 @@ fn partitions_there(options: &StoreOptions) -> Result<Vec<usize>, StoreError> {
     Ok(found)
 }
 
+/// How many partitions the tenant's data in the directory has; `None` if there is none.
+pub(crate) fn partitions_left(options: &StoreOptions) -> Result<Option<usize>, StoreError> {
+    check_tenant(&options.tenant)?;
+    let there = partitions_there(options)?;
+    let (Some(first), Some(last)) = (there.first(), there.last()) else { return Ok(None) };
+    let of_header = nigh_shm::partitions_of(&path_of(options, *first))?;
+    Ok(Some(usize::try_from(of_header).unwrap_or(usize::MAX).max(last + 1)))
+}
+
 /// Refuses a directory with another number of partitions: keys would lie where nobody looks for them.
 fn check_partitions(options: &StoreOptions) -> Result<(), StoreError> {
     let wanted = options.partitions;
     if !(1..=MOST_PARTITIONS).contains(&wanted) {
         return Err(StoreError::PartitionCount { wanted });
     }
-    let there = partitions_there(options)?;
-    let (Some(first), Some(last)) = (there.first(), there.last()) else { return Ok(()) };
-    let of_header = nigh_shm::partitions_of(&path_of(options, *first))?;
-    let found = usize::try_from(of_header).unwrap_or(usize::MAX).max(last + 1);
-    if found == wanted {
-        return Ok(());
+    match partitions_left(options)? {
+        Some(found) if found != wanted => {
+            Err(StoreError::Partitions { dir: options.dir.clone(), found, wanted })
+        }
+        _ => Ok(()),
     }
-    Err(StoreError::Partitions { dir: options.dir.clone(), found, wanted })
 }
 
 type OpenArena = (PathBuf, Writer, Option<Adoption>);

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod commands;
+mod convert;
 mod eviction;
 mod full;
 mod functions;
