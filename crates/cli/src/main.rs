@@ -7,6 +7,7 @@
 //!      ├─ fn         load, list and delete function libraries
 //!      ├─ top        what the shards of a running server do, live
 //!      ├─ check      what stopped servers left in tmpfs, and whether it is whole
+//!      ├─ convert    other partitions for the data that a stopped server left
 //!      ├─ demo       graph traversals from the client side and in the store
 //!      └─ bench      load generator, and the comparison with peers
 //! ```
@@ -20,6 +21,7 @@
 mod bench;
 mod call;
 mod check;
+mod convert;
 mod demo;
 mod functions;
 mod render;
@@ -54,6 +56,8 @@ enum Command {
     Top(top::Args),
     /// List and verify the arenas that lie in tmpfs
     Check(check::Args),
+    /// Give the data that a stopped server left another number of partitions
+    Convert(convert::Args),
     /// Count friends in a social graph, from the client side and in the store
     Demo(demo::Args),
     /// Measure a server under load
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::Fn(args) => functions::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
     };

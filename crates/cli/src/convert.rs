@@ -1,0 +1,412 @@
+//! `nigh convert`: other partitions for the data that a stopped server left.
+//!
+//! ```text
+//! DIR           lock, arenas ──copy──┐        DIR           lock, new arenas
+//! DIR.convert   lock, new arenas <───┘  swap  DIR.convert   lock, old arenas ──> removed
+//! ```
+//!
+//! Invariants:
+//! 1. Both folders are held, as a server holds its folder, from the first change to the end.
+//! 2. At every moment one whole set of arenas lies at DIR: the folders are swapped by one call, and only
+//!    then anything goes. So DIR.convert, if it is left over, holds nothing that is needed.
+//! 3. Nothing is removed but what a server or a conversion makes, and links to what stays at DIR.
+
+use crate::bench::thousands;
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use nigh_shm::{Domain, Participant, WriteError};
+use nigh_store::{
+    Copied, Copying, DEFAULT_TENANT, Keyspace, Left, MOST_PARTITIONS, Refused, StoreError,
+    StoreOptions, copy_bytes, left_in,
+};
+use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
+use std::fs::{DirBuilder, DirEntry, File, Metadata, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The file that who uses a folder holds locked.
+const LOCK: &str = "lock";
+/// What is appended to the folder's name for the copy's.
+const SUFFIX: &str = ".convert";
+/// How the names of arenas end, and of those that were not made to the end.
+const ARENAS: [&str; 2] = [".arena", ".arena.new"];
+/// The file of the libraries, which all tenants share.
+const SYSTEM: &str = "_system.0.arena";
+/// Least memory of a partition: the least with which a server starts.
+const LEAST_PARTITION_BYTES: u64 = 8 << 20;
+/// Memory that is on its way comes within milliseconds; after so long without any it won't.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries while memory is on its way.
+const PAUSE: Duration = Duration::from_micros(200);
+/// A file system with less than this left is full: a partition asks for up to 64 slots of 1 MiB ahead.
+const FULL_BYTES: u64 = 8 << 20;
+
+/// Options of `nigh convert`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Folder of the arenas: the --shm-dir of the server, which is stopped
+    #[arg(long, value_name = "DIR")]
+    shm_dir: PathBuf,
+    /// Partitions that the data is to have, 1 to 64
+    #[arg(long, value_name = "N")]
+    partitions: usize,
+    /// Whose data
+    #[arg(long, default_value = DEFAULT_TENANT, value_name = "NAME")]
+    tenant: String,
+}
+
+/// Converts.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let begin = Instant::now();
+    let wanted = args.partitions;
+    if !(1..=MOST_PARTITIONS).contains(&wanted) {
+        return Err(StoreError::PartitionCount { wanted }.into());
+    }
+    let dir = match args.shm_dir.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("there is no folder {}: nothing to convert", args.shm_dir.display())
+        }
+        dir => dir.with_context(|| format!("can't use {}", args.shm_dir.display()))?,
+    };
+    let name = dir.display();
+    let nothing =
+        || format!("{name} holds no arenas of tenant {}: nothing to convert", args.tenant);
+    // Looked at before it is locked, so that no lock is left where no server was.
+    left_in(&dir, &args.tenant)?.with_context(nothing)?;
+    let _held = hold(&dir)?;
+    let beside = beside(&dir)?;
+    Folder::remove_left_over(&beside, &dir)?;
+    let left = left_in(&dir, &args.tenant)?.with_context(nothing)?;
+    if left.partitions == wanted {
+        println!("{name}: nothing to do, the data has {wanted} partition(s) already");
+        return Ok(());
+    }
+    let copied = convert(args, &dir, &beside, &left)?;
+    println!("{name}: {} partition(s) before, {wanted} now", left.partitions);
+    let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
+    line("keys", copied.keys);
+    if copied.expired > 0 {
+        line("expired", copied.expired);
+    }
+    line("libraries", copied.libraries);
+    println!("{:<12} {:>15.2}", "seconds", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Copies into the folder `beside`, and swaps it for `dir`.
+fn convert(args: &Args, dir: &Path, beside: &Path, left: &Left) -> Result<Copied> {
+    let domain = Domain::new(1);
+    let mut options = StoreOptions::new(dir, left.capacity_bytes);
+    options.tenant.clone_from(&args.tenant);
+    options.partitions = left.partitions;
+    let links = to_take_along(dir, &args.tenant)?;
+    let (from, _) = Keyspace::open(&options, &domain)?;
+    options.partitions = args.partitions;
+    options.capacity_bytes =
+        left.capacity_bytes.max(LEAST_PARTITION_BYTES * args.partitions as u64);
+    let needed = copy_bytes(&from, options.partitions, options.capacity_bytes);
+    let free = free_bytes(dir)?;
+    ensure!(
+        free >= needed,
+        "the copy needs about {needed} bytes beside the data, but {} has only {free} free: enlarge the \
+         file system, or delete keys first",
+        dir.display()
+    );
+    let copy = Folder::make(beside, dir)?;
+    beside.clone_into(&mut options.dir);
+    let (mut to, _) = Keyspace::open(&options, &domain)?;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    let copying = Copying::new(&from, &mut to, u64::try_from(now_ms)?);
+    let copied = match copy_all(copying, &mut domain.join(), from.stats().keys) {
+        Ok(copied) => copied,
+        Err(Stopped::Interrupted) => bail!("interrupted; {} is as it was", dir.display()),
+        Err(Stopped::Refused(refused)) => {
+            let free = free_bytes(beside)?;
+            bail!("{}; {} is as it was", why(refused, needed, free, &options), dir.display())
+        }
+    };
+    drop((to, from));
+    copy.make_like(dir, &links)?;
+    copy.swap_with(dir)?;
+    if let Err(error) = copy.remove() {
+        eprintln!("nigh: the data is converted, but what it was before is still there: {error:#}");
+    }
+    Ok(copied)
+}
+
+/// Why a copy ended early.
+enum Stopped {
+    Interrupted,
+    Refused(Refused),
+}
+
+impl From<Refused> for Stopped {
+    fn from(refused: Refused) -> Stopped {
+        Stopped::Refused(refused)
+    }
+}
+
+/// Copies step by step, showing how far it is.
+fn copy_all(
+    mut copying: Copying<'_>,
+    participant: &mut Participant,
+    keys: u64,
+) -> Result<Copied, Stopped> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // Without it a signal ends the process, which loses nothing but leaves the copy behind.
+        let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
+    }
+    let bar = ProgressBar::new(keys);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  copying keys")
+    {
+        bar.set_style(style);
+    }
+    let mut moved = Instant::now();
+    loop {
+        let before = copying.copied();
+        let outcome = copying.step(&participant.pin());
+        participant.quiescent();
+        let copied = copying.copied();
+        bar.set_position(copied.keys + copied.expired);
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(Stopped::Interrupted);
+        }
+        if outcome.is_ok() || copied != before {
+            moved = Instant::now();
+        }
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => {
+                bar.finish_and_clear();
+                return Ok(copied);
+            }
+            Err(Refused { error: WriteError::Busy, .. }) if moved.elapsed() < PATIENCE => {
+                std::thread::sleep(PAUSE);
+            }
+            Err(refused) => return Err(refused.into()),
+        }
+    }
+}
+
+/// A refusal in words, and what helps.
+fn why(refused: Refused, needed: u64, free: u64, options: &StoreOptions) -> String {
+    let Refused { partition, error } = refused;
+    if matches!(error, WriteError::Oom | WriteError::Busy) && free < FULL_BYTES {
+        return format!(
+            "no memory for the copy: it needs about {needed} bytes beside the data, and of its file system \
+             only {free} are left: enlarge that, or delete keys first"
+        );
+    }
+    let capacity = options.capacity_bytes / options.partitions as u64;
+    match (partition, error) {
+        // Busy: what the cleaner can still win of it suffices for nothing.
+        (Some(partition), WriteError::Oom | WriteError::Busy) => format!(
+            "partition {partition} of {} has no room for its keys with {capacity} bytes, its share ({free} bytes \
+             of the file system are free): start the server once more as it was, with a higher --maxmemory, \
+             and convert then",
+            options.partitions
+        ),
+        (Some(partition), error) => {
+            format!("a key can't be copied to partition {partition}: {error}")
+        }
+        (None, error) => {
+            format!("a library can't be copied ({free} bytes of the file system are free): {error}")
+        }
+    }
+}
+
+/// The copy's folder: in the same folder as the data's, since both are to be swapped.
+fn beside(dir: &Path) -> Result<PathBuf> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+        bail!("{} can't be converted: it has no parent folder for the copy", dir.display());
+    };
+    ensure!(
+        dir.metadata()?.dev() == parent.metadata()?.dev(),
+        "{} is a mount point, and a copy can't be swapped in for it: convert it by another path, whose parent \
+         folder is on the same file system (for a container's volume, from outside)",
+        dir.display()
+    );
+    let mut name = name.to_owned();
+    name.push(SUFFIX);
+    Ok(parent.join(name))
+}
+
+/// Locks a folder as a server does.
+fn hold(path: &Path) -> Result<File> {
+    let file = path.join(LOCK);
+    let failed = || format!("can't lock {}", file.display());
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let lock = File::from(rustix::fs::open(&file, flags, 0o600.into()).with_context(failed)?);
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            bail!("a server, or another nigh convert, uses {}: stop it first", path.display())
+        }
+        Err(error) => return Err(error).with_context(failed),
+    }
+    // Who held it before may have put another folder in its place.
+    ensure!(
+        is_same(&lock.metadata()?, &file.metadata().with_context(failed)?),
+        "{} was replaced just now: try again",
+        path.display()
+    );
+    Ok(lock)
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Bytes that the file system of a folder has left.
+fn free_bytes(path: &Path) -> Result<u64> {
+    let stat = rustix::fs::statvfs(path)
+        .with_context(|| format!("can't ask for the free space of {}", path.display()))?;
+    Ok(stat.f_bavail * stat.f_frsize)
+}
+
+fn entries(path: &Path) -> Result<Vec<DirEntry>> {
+    let read = std::fs::read_dir(path).and_then(Iterator::collect);
+    read.with_context(|| format!("can't look into {}", path.display()))
+}
+
+/// Whether this is the name of a file that servers make in their folder.
+fn is_ours(name: &str) -> bool {
+    name == LOCK || ARENAS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// The files at `dir` that are not copied: they are linked, so that they are there after the swap.
+fn to_take_along(dir: &Path, tenant: &str) -> Result<Vec<PathBuf>> {
+    let mut links = Vec::new();
+    for entry in entries(dir)? {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let number = name.strip_prefix(tenant).and_then(|rest| rest.strip_prefix('.'));
+        let number = number.and_then(|rest| rest.strip_suffix(ARENAS[0]));
+        let is_copied = number.is_some_and(|text| text.parse::<usize>().is_ok())
+            || name == SYSTEM
+            || name == LOCK
+            || name.ends_with(ARENAS[1]);
+        if is_copied {
+            continue;
+        }
+        ensure!(
+            !entry.file_type()?.is_dir(),
+            "{} is a folder and can't be taken along: move it elsewhere first",
+            entry.path().display()
+        );
+        links.push(entry.path());
+    }
+    Ok(links)
+}
+
+/// The folder beside the data's. Dropping it removes it, whichever of the two it is by then.
+struct Folder<'a> {
+    path: &'a Path,
+    /// The data's folder.
+    dir: &'a Path,
+    _lock: File,
+    is_gone: bool,
+}
+
+impl<'a> Folder<'a> {
+    fn make(path: &'a Path, dir: &'a Path) -> Result<Folder<'a>> {
+        DirBuilder::new()
+            .mode(0o700)
+            .create(path)
+            .with_context(|| format!("can't make the copy's folder {}", path.display()))?;
+        Ok(Folder { path, dir, _lock: hold(path)?, is_gone: false })
+    }
+
+    /// Removes what a conversion left that was cut off.
+    fn remove_left_over(path: &'a Path, dir: &'a Path) -> Result<()> {
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Ok(found) if found.is_dir() => {}
+            _ => bail!("{} is in the way of the copy: move it elsewhere first", path.display()),
+        }
+        removable(path, dir)?;
+        Folder { path, dir, _lock: hold(path)?, is_gone: false }.remove()
+    }
+
+    fn remove(mut self) -> Result<()> {
+        self.is_gone = true;
+        self.empty()
+    }
+
+    fn empty(&self) -> Result<()> {
+        let failed = || format!("can't remove {}", self.path.display());
+        let (lock, rest): (Vec<_>, Vec<_>) = removable(self.path, self.dir)?
+            .into_iter()
+            .partition(|path| path.file_name().is_some_and(|name| name == LOCK));
+        // The lock last, so that nobody takes the folder before it is empty.
+        for path in rest.into_iter().chain(lock) {
+            std::fs::remove_file(path).with_context(failed)?;
+        }
+        std::fs::remove_dir(self.path).with_context(failed)
+    }
+
+    /// Gives the copy mode and owner of the data's folder and the files that weren't copied, and has all of it
+    /// on disk, if it is on one.
+    fn make_like(&self, dir: &Path, links: &[PathBuf]) -> Result<()> {
+        let failed = || format!("can't make {} like {}", self.path.display(), dir.display());
+        let owner = dir.metadata()?;
+        std::fs::set_permissions(self.path, Permissions::from_mode(0o700)).with_context(failed)?;
+        let own: Result<Vec<_>> = Ok(entries(self.path)?.iter().map(DirEntry::path).collect());
+        for path in own?.iter().map(PathBuf::as_path).chain([self.path]) {
+            let found = path.metadata()?;
+            if (found.uid(), found.gid()) != (owner.uid(), owner.gid()) {
+                chown(path, Some(owner.uid()), Some(owner.gid())).with_context(failed)?;
+            }
+            File::open(path)?.sync_all().with_context(failed)?;
+        }
+        for link in links {
+            let name = link.file_name().unwrap_or_default();
+            std::fs::hard_link(link, self.path.join(name))
+                .with_context(|| format!("can't take {} along", link.display()))?;
+        }
+        Ok(())
+    }
+
+    fn swap_with(&self, dir: &Path) -> Result<()> {
+        renameat_with(CWD, self.path, CWD, dir, RenameFlags::EXCHANGE).with_context(|| {
+            let (copy, dir) = (self.path.display(), dir.display());
+            format!("can't swap {copy} and {dir}, which is as it was")
+        })?;
+        // The swap is to be on disk before what it replaced goes; a file system in memory has nothing to do.
+        let parent = dir.parent().context("a folder that was swapped has a parent")?;
+        File::open(parent)?.sync_all().context("the data is converted, but not yet on disk")
+    }
+}
+
+impl Drop for Folder<'_> {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            // What stays is removed by the next conversion.
+            let _ = self.empty();
+        }
+    }
+}
+
+/// The files of a folder that is to go: only what servers and conversions make, and second links to what the
+/// data's folder holds.
+fn removable(path: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in entries(path)? {
+        let there = dir.join(entry.file_name()).symlink_metadata();
+        let is_link = there.is_ok_and(|there| {
+            entry.metadata().is_ok_and(|here| !here.is_dir() && is_same(&here, &there))
+        });
+        ensure!(
+            is_link || entry.file_name().to_str().is_some_and(is_ours),
+            "{} is in the way of the copy, and is nothing that a conversion leaves: move it elsewhere first",
+            entry.path().display()
+        );
+        files.push(entry.path());
+    }
+    Ok(files)
+}

@@ -1,0 +1,134 @@
+//! Conversions that are interrupted or killed at whatever moment.
+
+use crate::support::{NIGH, assert_one_sentence, folder};
+use crate::{
+    arguments, assert_converts, assert_whole, beside, compare, fill, oracle, partitions_at, start,
+};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Kills without `NIGH_KILLS`.
+const KILLS: u64 = 10;
+/// How often a signal is sent to a conversion until it comes while keys are copied.
+const TRIES: u32 = 20;
+/// A conversion of a debug build on a busy machine is done after this.
+const END: Duration = Duration::from_secs(60);
+
+/// SIGINT while keys are copied ends it with one sentence: the data is as it was, and the copy is gone.
+#[test]
+fn an_interrupt_leaves_all_as_it_was() {
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    let oracle = oracle();
+    fill(folder.path(), 1, &oracle);
+    let inode = || dir.metadata().expect("it is there").ino();
+    // On a busy machine the signal may come when all is copied.
+    for _ in 0..TRIES {
+        let (before, there) = (inode(), partitions_at(&dir));
+        let output = convert_and_interrupt(&dir, there % 5 + 1);
+        assert!(!beside(&dir).exists());
+        if output.status.success() {
+            continue;
+        }
+        assert_one_sentence(&output, &["interrupted", "as it was"]);
+        assert_eq!((inode(), partitions_at(&dir)), (before, there));
+        return compare(&start(folder.path(), there), &oracle);
+    }
+    panic!("{TRIES} signals came too late");
+}
+
+fn convert_and_interrupt(dir: &Path, partitions: usize) -> std::process::Output {
+    let mut child = Command::new(NIGH)
+        .args(arguments(dir, partitions))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    // The signals are caught by the time that more than the first step is copied.
+    let copy = beside(dir).join("default.0.arena");
+    let begin = Instant::now();
+    while !copy.metadata().is_ok_and(|found| found.blocks() * 512 > 128 << 10)
+        && child.try_wait().expect("it is our child").is_none()
+    {
+        assert!(begin.elapsed() < END, "no copy begins");
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    // Until it was waited for, its number is nobody else's.
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    child.wait_with_output().expect("it is our child")
+}
+
+/// When a conversion is killed.
+#[derive(Debug)]
+enum Moment {
+    /// After so long.
+    After(Duration),
+    /// When the folders are swapped, while the old data goes.
+    Swapped,
+}
+
+/// Runs a conversion and kills it at the moment; whether it was killed.
+fn convert_and_kill(dir: &Path, partitions: usize, moment: &Moment) -> bool {
+    let inode = || dir.metadata().map(|found| found.ino()).expect("there is always a folder");
+    let before = inode();
+    let begin = Instant::now();
+    let mut child = Command::new(NIGH)
+        .args(arguments(dir, partitions))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary was built");
+    let is_time = || match moment {
+        Moment::After(time) => begin.elapsed() >= *time,
+        Moment::Swapped => inode() != before,
+    };
+    while !is_time() && child.try_wait().expect("it is our child").is_none() {
+        assert!(begin.elapsed() < END, "{moment:?} never comes");
+    }
+    let _ = child.kill();
+    !child.wait().expect("it is our child").success()
+}
+
+/// Conversion after conversion is killed, at any moment: what lies there is the old data or the new, whole,
+/// and the next conversion goes on from it as if nothing had been.
+#[test]
+fn killed_conversions_leave_old_or_new_data_whole() {
+    let kills = std::env::var("NIGH_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    let oracle = oracle();
+    fill(folder.path(), 1, &oracle);
+    let begin = Instant::now();
+    assert_converts(&dir, 2);
+    let whole = begin.elapsed();
+    let (mut killed, mut old, mut new, mut random) = (0, 0, 0, 7u64);
+    for round in 0..kills {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let before = partitions_at(&dir);
+        let wanted = before % 5 + 1;
+        let share = f64::from(u32::try_from(random >> 40).expect("24 bits")) / f64::from(1 << 24);
+        let moment = match round % 3 {
+            2 => Moment::Swapped,
+            _ => Moment::After(whole.mul_f64(share)),
+        };
+        killed += u64::from(convert_and_kill(&dir, wanted, &moment));
+        assert_whole(&dir);
+        let found = partitions_at(&dir);
+        assert!(found == before || found == wanted, "{found} partitions, neither of both");
+        (old, new) = if found == before { (old + 1, new) } else { (old, new + 1) };
+        compare(&start(folder.path(), found), &oracle);
+    }
+    eprintln!("{killed} of {kills} killed: {old} left the old data, {new} the new");
+    assert!(
+        kills < KILLS || killed > 0 && old > 0 && new > 0,
+        "{killed} killed, {old} old, {new} new"
+    );
+    // What the last one may have left goes.
+    let wanted = partitions_at(&dir) % 5 + 1;
+    assert_converts(&dir, wanted);
+    assert!(!beside(&dir).exists());
+    compare(&start(folder.path(), wanted), &oracle);
+}
