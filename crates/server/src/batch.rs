@@ -8,7 +8,8 @@
 use crate::client::ReplyMode;
 use crate::connection::{Connection, Pending};
 use crate::dispatch::{self, UNSTABLE_KEYS};
-use crate::functions::{self, StoreHost};
+use crate::functions;
+use crate::host::StoreHost;
 use crate::later::Join;
 use crate::output::Mark;
 use crate::route;

@@ -16,7 +16,6 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::connection::Connection;
 use crate::later::Later;
 use crate::output::{Mark, Output, Writer};
-use crate::place::Place;
 use crate::route::{self, Target};
 use crate::slab::Slab;
 use crate::state::State;
@@ -152,9 +151,9 @@ pub(crate) fn execute(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: R
             transaction::queue(context, args, row, target);
             Flow::Done
         }
-        Ok((row, target)) => match elsewhere(context, args, row, target) {
+        Ok((row, target)) => match route::elsewhere(context, args, row, target) {
             Flow::Done if call(context, args, row, target) => Flow::Done,
-            Flow::Done => return Flow::Send(row, only_shard(context, target)),
+            Flow::Done => return Flow::Send(row, route::only_shard(context, target)),
             flow => return flow,
         },
         Err(text) => {
@@ -178,76 +177,6 @@ pub(crate) fn finish(client: &mut Client, out: &mut Output, mark: Mark) {
         }
     }
     client.settle();
-}
-
-/// The shard of a command that only the owner of its partition can answer.
-fn only_shard(context: &Context<'_, '_>, target: Target) -> usize {
-    match target {
-        Target::Part(partition) => context.state.owner(partition),
-        _ => unreachable!("what goes over several partitions is answered by nobody alone"),
-    }
-}
-
-/// Where a command runs; `Done` if right here and now.
-fn elsewhere(context: &Context<'_, '_>, args: &[&[u8]], row: Row, target: Target) -> Flow {
-    let state = &*context.state;
-    let waits = !context.later.is_empty();
-    match (state.place(row), target) {
-        (Place::Call, Target::Part(partition)) => where_called(context, args, row, partition),
-        (Place::View(_), Target::Part(partition)) => {
-            let owner = state.owner(partition);
-            let waits = owner != state.number && context.later.sent_to(owner) > 0;
-            if waits { Flow::Send(row, owner) } else { Flow::Done }
-        }
-        (Place::Owner, Target::Part(partition)) if !state.owns(partition) => {
-            Flow::Send(row, state.owner(partition))
-        }
-        (Place::Owner, Target::Part(_)) => Flow::Done,
-        (Place::Owner, Target::Owners) if context.is_peer => Flow::Done,
-        (Place::Owner, Target::Split { .. } | Target::Owners) => Flow::Scatter(row, target),
-        (_, _) if waits => Flow::Await,
-        (Place::Move, Target::Part(partition)) => where_moved(context, partition),
-        (Place::Refresh, _) if state.shared.shards() > 1 && !context.refreshed => Flow::Refresh,
-        (_, _) => Flow::Done,
-    }
-}
-
-/// Where a function call runs.
-fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: usize) -> Flow {
-    let (state, later) = (&*context.state, context.later);
-    let owner = state.owner(partition);
-    let is_undivided = state.keyspace.partitions() == 1;
-    let only_reads = state.libraries.only_reads(args[1]);
-    // It reads all that the connection has written.
-    let waits = !later.is_empty();
-    if owner == state.number {
-        return if waits { Flow::Await } else { Flow::Function(row) };
-    }
-    if only_reads && !(is_undivided && (waits || context.unstable)) {
-        return if waits { Flow::Await } else { Flow::Function(row) };
-    }
-    if !only_reads && state.libraries.crosses(args[1]) && !is_undivided {
-        // What it writes to other partitions, the shard that runs it sends.
-        return if waits { Flow::Await } else { Flow::Move(owner) };
-    }
-    if later.sent() == later.sent_to(owner) { Flow::Send(row, owner) } else { Flow::Await }
-}
-
-/// Where WATCH and EXEC take the connection.
-fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
-    let (state, client) = (&*context.state, &*context.client);
-    let owner = state.owner(client.partition().unwrap_or(partition));
-    match () {
-        () if owner != state.number => Flow::Move(owner),
-        () if looks_around(context) && !context.refreshed => Flow::Refresh,
-        () => Flow::Done,
-    }
-}
-
-/// Whether a command of the transaction, if this is EXEC, wants to know what other shards have to tell.
-fn looks_around(context: &Context<'_, '_>) -> bool {
-    let transaction = context.client.transaction.as_ref();
-    context.state.shared.shards() > 1 && transaction.is_some_and(|it| it.looks_around())
 }
 
 /// In MULTI, whether a command waits for EXEC.

@@ -13,15 +13,14 @@
 //! Belongs to the shard's thread.
 
 use crate::dispatch::{Context, quote, wrong_subcommand};
+use crate::host::StoreHost;
 use crate::payload;
-use crate::peer::WRITES;
-use crate::route::CROSS_SLOT;
 use crate::session::{integer, is};
 use crate::shared::Seat;
 use crate::state::State;
-use nigh_js::{Call, Host, Level, Library, Overlay, Reason, RunTurn, Write};
+use nigh_js::{Call, Library, Overlay, Reason, RunTurn};
 use nigh_resp::Protocol;
-use nigh_store::{BUSY, Keyspace, Reply, Turn, glob, write_error_text};
+use nigh_store::{Reply, Turn, glob, write_error_text};
 use std::collections::{BTreeMap, HashSet};
 
 /// Name of the engine, as FUNCTION LIST and STATS show it.
@@ -349,132 +348,6 @@ pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'
         },
     };
     Err(if libraries.has_function(args[1]) { error } else { "ERR Function not found" })
-}
-
-/// The keyspace as functions see it.
-pub(crate) struct StoreHost<'a, 't> {
-    pub(crate) keyspace: &'a mut Keyspace,
-    pub(crate) turn: &'a Turn<'t>,
-    /// Write sets for partitions of other shards, as messages, since it was emptied.
-    pub(crate) mail: Vec<(usize, Vec<u8>)>,
-    /// In a transaction, which is within its partition.
-    pub(crate) stays: bool,
-}
-
-impl StoreHost<'_, '_> {
-    /// Commits what lies in one partition, or makes a message of it for the owner.
-    fn commit_part(
-        &mut self,
-        partition: usize,
-        writes: &[nigh_store::Write<'_>],
-    ) -> Result<(), String> {
-        let store = self.keyspace.part_mut(partition);
-        if store.is_owner() {
-            let done = store.commit_writes(writes, self.turn);
-            return done.map_err(|error| write_error_text(&error).to_owned());
-        }
-        self.mail.push((self.keyspace.owner(partition), writes_message(writes)));
-        Ok(())
-    }
-}
-
-impl Host for StoreHost<'_, '_> {
-    fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String> {
-        if self.keyspace.is_busy() {
-            // What comes after a call that will run again must not be there before it.
-            return Err(BUSY.to_owned());
-        }
-        let mut parts: BTreeMap<usize, Vec<nigh_store::Write<'_>>> = BTreeMap::new();
-        for write in writes.iter().map(store_write) {
-            let partition = self.keyspace.partition_of(write.key());
-            parts.entry(partition).or_default().push(write);
-        }
-        if self.stays && parts.len() > 1 {
-            return Err(format!("{CROSS_SLOT}: a transaction is within one partition"));
-        }
-        // The own parts first: if there is no memory for them, nothing was sent.
-        let (own, others): (Vec<_>, Vec<_>) =
-            parts.into_iter().partition(|(partition, _)| self.keyspace.part(*partition).is_owner());
-        let mut all = own.iter().chain(&others);
-        all.try_for_each(|(partition, writes)| self.commit_part(*partition, writes))
-    }
-
-    fn scan(
-        &mut self,
-        prefix: &[u8],
-        cursor: u64,
-        count: u32,
-        found: &mut dyn FnMut(&[u8]),
-    ) -> u64 {
-        self.keyspace.scan_keys(prefix, cursor, count, self.turn, found)
-    }
-
-    fn log(&mut self, level: Level, library: &str, function: &str, text: &str) {
-        match level {
-            Level::Debug => tracing::debug!(target: "function", library, function, "{text}"),
-            Level::Info => tracing::info!(target: "function", library, function, "{text}"),
-            Level::Warn => tracing::warn!(target: "function", library, function, "{text}"),
-            Level::Error => tracing::error!(target: "function", library, function, "{text}"),
-        }
-    }
-}
-
-fn store_write<'a>(write: &Write<'a>) -> nigh_store::Write<'a> {
-    match *write {
-        Write::Put { key, value, expiry_ms } => nigh_store::Write::Put { key, value, expiry_ms },
-        Write::Delete { key } => nigh_store::Write::Delete { key },
-        Write::Expire { key, expiry_ms } => nigh_store::Write::Expire { key, expiry_ms },
-    }
-}
-
-/// A write set as a message between shards: for each write its letter, key, value and expiry.
-fn writes_message(writes: &[nigh_store::Write<'_>]) -> Vec<u8> {
-    use nigh_store::Write as W;
-    let expiries: Vec<String> = writes
-        .iter()
-        .map(|write| match write {
-            W::Put { expiry_ms, .. } | W::Expire { expiry_ms, .. } => expiry_ms.to_string(),
-            W::Delete { .. } => String::from("0"),
-        })
-        .collect();
-    let mut args: Vec<&[u8]> = vec![WRITES];
-    for (write, expiry) in writes.iter().zip(&expiries) {
-        let (letter, value): (&[u8], &[u8]) = match write {
-            W::Put { value, .. } => (b"p", value),
-            W::Delete { .. } => (b"d", b""),
-            W::Expire { .. } => (b"e", b""),
-        };
-        args.extend([letter, write.key(), value, expiry.as_bytes()]);
-    }
-    let mut message = Vec::new();
-    nigh_resp::encode::request(&mut message, args);
-    message
-}
-
-/// Commits a write set that another shard's function has left for a partition of this one.
-pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    use nigh_store::Write as W;
-    let (writes, rest) = args[1..].as_chunks::<4>();
-    debug_assert!(rest.is_empty(), "four words for each write");
-    let writes: Vec<W<'_>> = writes
-        .iter()
-        .map(|[letter, key, value, expiry]| {
-            let expiry = std::str::from_utf8(expiry).ok().and_then(|text| text.parse().ok());
-            let expiry_ms = expiry.unwrap_or(0);
-            match *letter {
-                b"p" => W::Put { key, value, expiry_ms },
-                b"e" => W::Expire { key, expiry_ms },
-                _ => W::Delete { key },
-            }
-        })
-        .collect();
-    let Some(first) = writes.first() else { return context.reply().ok() };
-    let keyspace = &mut context.state.keyspace;
-    let partition = keyspace.partition_of(first.key());
-    match keyspace.part_mut(partition).commit_writes(&writes, context.turn) {
-        Ok(()) => context.reply().ok(),
-        Err(error) => context.error(write_error_text(&error)),
-    }
 }
 
 /// The clock and randomness of a batch in this turn.

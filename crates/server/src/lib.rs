@@ -1,7 +1,7 @@
 //! Threads and sockets around the shards.
 //!
 //! ```text
-//! start ── binds sockets, locks the folder, then spawns the shard
+//! start ── binds sockets, locks the folder, opens the keyspace, then spawns the shards
 //!   │
 //!   ├─ shard     sockets, commands, store, functions: the loop of `shard`
 //!   ├─ signals   SIGTERM and SIGINT (only `run`)
@@ -11,7 +11,7 @@
 //! A request's way: `connection` (reads, decodes) → `commands` (finds the row) → `dispatch` (checks, runs) →
 //! store or a command of the server → `output` → written once per turn.
 //!
-//! 1. One thread owns everything of a shard. Others reach it by a stop flag and a waker only.
+//! 1. One thread owns everything of a shard. Others reach it by its seat, its mailbox and a waker only.
 //! 2. A fault of the world at the start is a [`ServeError`]: one sentence. Afterwards nothing that a client
 //!    sends ends the server.
 #![deny(unsafe_code)]
@@ -26,6 +26,7 @@ mod connection;
 mod dispatch;
 mod functions;
 mod histogram;
+mod host;
 mod hotkeys;
 mod info;
 mod inside;

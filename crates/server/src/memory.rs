@@ -45,8 +45,11 @@ impl Folder {
         let lock = rustix::fs::open(path.join(LOCK_FILE), flags, 0o600.into())
             .map_err(|error| folder_error(error.into()))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
+            // `nigh convert` may have put another folder here since the file was opened.
+            Ok(()) if is_file_at(&lock, &path.join(LOCK_FILE)) => {
+                Ok(Self { path: path.to_owned(), _lock: lock })
+            }
+            Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => {
                 Err(ServeError::FolderInUse { path: path.to_owned() })
             }
             Err(error) => Err(folder_error(error.into())),
@@ -124,6 +127,13 @@ impl Folder {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
     }
+}
+
+/// Whether an open file is still the one at a path.
+fn is_file_at(file: &OwnedFd, path: &Path) -> bool {
+    let same =
+        |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+    rustix::fs::fstat(file).is_ok_and(|a| rustix::fs::lstat(path).is_ok_and(|b| same(a, b)))
 }
 
 /// A line of /proc/meminfo, in bytes.

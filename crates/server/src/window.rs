@@ -16,7 +16,7 @@ use crate::client::{Close, ReplyMode};
 use crate::commands;
 use crate::connection::Pending;
 use crate::dispatch::{self, Context, Flow, Others, Resolved};
-use crate::functions;
+use crate::host;
 use crate::output::{Mark, Writer};
 use crate::peer::WRITES;
 use crate::place::Place;
@@ -317,7 +317,7 @@ impl Work {
             may_wait,
         };
         let flow = if context.is_peer && args[0] == WRITES {
-            functions::commit_for_peer(&mut context, &args);
+            host::commit_for_peer(&mut context, &args);
             Flow::Done
         } else if is_attack(&args) {
             tracing::warn!(address = %context.client.address, "HTTP request: client disconnected");

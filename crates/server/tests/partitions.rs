@@ -121,27 +121,51 @@ fn scanned(client: &mut Client) -> Vec<String> {
     }
 }
 
+/// Three keys of which no two lie in one partition. (The seed is drawn, so any two may.)
+fn apart(client: &mut Client) -> [String; 3] {
+    let mut found: Vec<String> = Vec::new();
+    for key in (0..).map(|number| format!("a{number}")) {
+        let is_apart = |other: &String| {
+            let reply = client.ask(&[b"COPY", key.as_bytes(), other.as_bytes()]);
+            reply.error().is_some_and(|text| text.starts_with(b"CROSSSLOT"))
+        };
+        if found.iter().all(is_apart) {
+            found.push(key);
+        }
+        if found.len() == 3 {
+            break;
+        }
+    }
+    found.try_into().expect("three")
+}
+
 /// What can't be atomic over partitions is refused, and keys with one tag are together.
 #[test]
 fn what_spans_partitions_is_refused_where_it_is_one() {
     let server = TestServer::with(SETTINGS);
+    let [a, b, c] = &apart(&mut server.connect());
     for _ in 0..8 {
         let mut client = server.connect();
-        client.says("MSET a 1 b 2 c 3", "+OK\r\n");
-        for refused in
-            ["MSETNX x 1 y 2 z 3", "RENAME a b", "RENAMENX a zz", "COPY a b", "WATCH a b c"]
-        {
-            client.says(refused, CROSS_SLOT);
+        client.says(&format!("MSET {a} 1 {b} 2 {c} 3"), "+OK\r\n");
+        for refused in [
+            format!("MSETNX {a} 1 {b} 2"),
+            format!("RENAME {a} {b}"),
+            format!("RENAMENX {b} {c}"),
+            format!("COPY {a} {c}"),
+            format!("WATCH {a} {b} {c}"),
+        ] {
+            client.says(&refused, CROSS_SLOT);
         }
-        client.send("MULTI\r\nSET a 5\r\nINCR b\r\nEXEC\r\n");
+        client.send(format!("MULTI\r\nSET {a} 5\r\nINCR {b}\r\nEXEC\r\n"));
         let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
         client.expect(format!("+OK\r\n+QUEUED\r\n{CROSS_SLOT}{aborted}"));
         client.send("MULTI\r\nDBSIZE\r\nEXEC\r\n");
         client.expect(format!("+OK\r\n{CROSS_SLOT}{aborted}"));
-        client.says("WATCH a", "+OK\r\n");
-        client.says("WATCH b", CROSS_SLOT);
+        client.says(&format!("WATCH {a}"), "+OK\r\n");
+        client.says(&format!("WATCH {b}"), CROSS_SLOT);
         client.says("UNWATCH", "+OK\r\n");
-        client.says("MGET a b c", "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n");
+        let values = "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n";
+        client.says(&format!("MGET {a} {b} {c}"), values);
         client.says("MSETNX {t}x 1 {t}y 2", ":1\r\n");
         client.says("RENAME {t}x {t}z", "+OK\r\n");
         client.says("COPY {t}z {t}w", ":1\r\n");

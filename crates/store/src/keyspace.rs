@@ -306,18 +306,21 @@ impl Keyspace {
                 self.parts[at].apply(op, args, turn, out);
             }
             Op::RandomKey => {
-                let partition = self.pick(turn);
-                self.parts[partition].apply(op, args, turn, out);
+                let mut random = Random(turn.random);
+                let partition = self.pick(&mut random);
+                // Numbers of its own: by those that chose the partition, only some of its keys could be met.
+                let turn = Turn { random: random.next(), ..*turn };
+                self.parts[partition].apply(op, args, &turn, out);
             }
             _ => unreachable!("{} reads one partition", op.name()),
         }
     }
 
     /// A partition, each as likely as it has keys.
-    fn pick(&self, turn: &Turn<'_>) -> usize {
+    fn pick(&self, random: &mut Random) -> usize {
         let keys = |store: &Store| store.reader().keys();
         let all: u64 = self.parts.iter().map(keys).sum();
-        let mut left = Random(turn.random).below(all.max(1));
+        let mut left = random.below(all.max(1));
         let found = self.parts.iter().position(|store| {
             let is_here = left < keys(store);
             left = left.saturating_sub(keys(store));
