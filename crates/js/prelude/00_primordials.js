@@ -28,11 +28,11 @@ const SetForEach = uncurry(Set.prototype.forEach);
 const SetGetSize = uncurry(Object.getOwnPropertyDescriptor(Set.prototype, "size").get);
 const NumberIsFinite = Number.isFinite;
 const NumberIsSafeInteger = Number.isSafeInteger;
+const ObjectConstructor = Object;
 const ObjectDefineProperty = Object.defineProperty;
 const ObjectFreeze = Object.freeze;
 const ObjectGetPrototypeOf = Object.getPrototypeOf;
 const ObjectPrototype = Object.prototype;
-const ObjectSetPrototypeOf = Object.setPrototypeOf;
 const RangeErrorConstructor = RangeError;
 const StringCharCodeAt = uncurry(String.prototype.charCodeAt);
 const StringFromCharCode = String.fromCharCode;
@@ -59,6 +59,41 @@ for (const name of ["add", "has"]) {
 Object.setPrototypeOf(SafeSet.prototype, null);
 ObjectFreeze(SafeSet.prototype);
 ObjectFreeze(SafeSet);
+
+// Classes of 01_layout.js. They are here, in the snapshot, since setting a prototype costs a walk over all
+// contexts. Nothing of them is looked up in a prototype.
+
+// A window of memory: typed arrays over the same bytes.
+class Window {
+  constructor(u8, u16, i32, f32, f64) {
+    this.u8 = u8;
+    this.u16 = u16;
+    this.i32 = i32;
+    this.f32 = f32;
+    this.f64 = f64;
+  }
+}
+Object.setPrototypeOf(Window.prototype, null);
+
+// An arena: what is known of it, and of its index as 02_find.js saw it last.
+class Arena {
+  constructor(words, place, slotShift, isForeign) {
+    this.words = words; // of its first window
+    this.place = place; // number of that
+    this.slotShift = slotShift;
+    this.foreign = isForeign;
+    this.epoch = -1; // of the tables
+    this.table = words;
+    this.tableBase = 0; // first word
+    this.tableMask = -1; // lines - 1; -1: none
+    this.oldTable = words;
+    this.oldBase = 0;
+    this.oldMask = -1;
+    this.reader = 0; // state of the call that has looked into it, and the commit sequence it found then
+    this.sequence = 0;
+  }
+}
+Object.setPrototypeOf(Arena.prototype, null);
 
 // The globals that a function may use. What is not listed does not exist: no eval, no shared memory
 // or waiting, no WebAssembly that would bypass the memory limit, nothing that observes the collector.

@@ -99,17 +99,7 @@ function windowBytes(bytes, start) {
   return left < WINDOW_BYTES ? left - (left % 8) : WINDOW_BYTES;
 }
 
-// All windows: typed arrays over the same bytes. Nothing is looked up in a prototype.
-class Window {
-  constructor(u8, u16, i32, f32, f64) {
-    this.u8 = u8;
-    this.u16 = u16;
-    this.i32 = i32;
-    this.f32 = f32;
-    this.f64 = f64;
-  }
-}
-ObjectSetPrototypeOf(Window.prototype, null);
+// All windows.
 const ioWindow = new Window(B, IU16, I, IF32, IF64);
 const windows = []; // by number + 1, made when first used; -1 is the io memory
 for (let i = 0; i <= PARTITIONS << WINDOWS_SHIFT; i++) windows[i] = undefined;
@@ -134,27 +124,11 @@ function openWindow(number) {
 const SEED = A[SEED_WORD]; // the same in all arenas of a tenant
 const SLOT_SHIFT = A[SLOT_SHIFT_WORD];
 
-// One arena: what is known of it, and of its index as 02_find.js saw it last.
-class Arena {
-  constructor(partition, isForeign) {
-    this.place = partition << WINDOWS_SHIFT;
-    this.words = windowOf(this.place).i32;
-    this.foreign = isForeign;
-    this.slotShift = this.words[SLOT_SHIFT_WORD];
-    this.epoch = -1; // of the tables
-    this.table = this.words;
-    this.tableBase = 0; // first word
-    this.tableMask = -1; // lines - 1; -1: none
-    this.oldTable = this.words;
-    this.oldBase = 0;
-    this.oldMask = -1;
-    this.reader = 0; // state of the call that has looked into it, and the commit sequence it found then
-    this.sequence = 0;
-  }
+const arenas = []; // by partition
+for (let i = 0; i < PARTITIONS; i++) {
+  const words = windowOf(i << WINDOWS_SHIFT).i32;
+  arenas[i] = new Arena(words, i << WINDOWS_SHIFT, words[SLOT_SHIFT_WORD], foreign[i]);
 }
-ObjectSetPrototypeOf(Arena.prototype, null);
-const arenas = [];
-for (let i = 0; i < PARTITIONS; i++) arenas[i] = new Arena(i, foreign[i]);
 const onlyArena = arenas[0]; // if not SEVERAL
 
 // The arena of the key that was looked for last.

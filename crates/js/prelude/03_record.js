@@ -40,8 +40,12 @@ function outside(index, count, kind) {
   return new RangeErrorConstructor(`${kind}(${index}) is outside of a value with ${count} of them`);
 }
 
-// A cursor over a value where it lies.
+// A cursor over a value where it lies. Users have its instances and its prototype, but never the class: what
+// `constructor` shows is hidden as the class is made, since deleting it would cost a walk over all contexts.
 class Record {
+  get ["constructor"]() {
+    return ObjectConstructor;
+  }
   #call;
   #window; // 0: the first arena's first window; -1: the io memory
   #at; // offset in the window / 8
@@ -127,12 +131,7 @@ class Record {
 const recordIs = Record.is;
 const recordCopy = Record.copy;
 const recordLength = Record.size;
-delete Record.is;
-delete Record.size;
-delete Record.copy;
-delete Record.prototype.constructor;
 ObjectFreeze(Record.prototype);
-ObjectFreeze(Record);
 
 // Where the value of record `ref` of the arena at I[PLACE] lies.
 function recordAt(ref) {

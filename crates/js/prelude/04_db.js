@@ -355,6 +355,9 @@ function addOwnKeys(keys, start) {
 }
 
 class Db {
+  get ["constructor"]() {
+    return ObjectConstructor; // as with Record
+  }
   #call;
   constructor(call) {
     this.#call = call;
@@ -406,6 +409,4 @@ class Db {
     return IF64[IN_NOW_F64];
   }
 }
-delete Db.prototype.constructor;
 ObjectFreeze(Db.prototype);
-ObjectFreeze(Db);

@@ -61,6 +61,7 @@ fn entry(c: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
+const SHOP: &str = include_str!("../../../../examples/functions/shop.js");
 const SMALL: &str = "#!js name=small\nexport const f = (db, [key]) => db.text(key);";
 
 fn tenants(c: &mut Criterion<CpuTime>) {
@@ -70,8 +71,13 @@ fn tenants(c: &mut Criterion<CpuTime>) {
     group.bench_function("load-a-library", |b| {
         b.iter(|| world.runtime.load(world.tenant, SMALL.as_bytes()).unwrap());
     });
+    world.reply("nop", &[]); // the tenant has a context from here on
     group.bench_function("install-in-a-context", |b| {
         b.iter(|| world.runtime.install(world.tenant, &library, SMALL.as_bytes()).unwrap());
+    });
+    let library_of_many = world.runtime.load(world.tenant, SHOP.as_bytes()).unwrap();
+    group.bench_function("install-shop-in-a-context", |b| {
+        b.iter(|| world.runtime.install(world.tenant, &library_of_many, SHOP.as_bytes()).unwrap());
     });
     group.bench_function("first-call", |b| {
         b.iter(|| {
