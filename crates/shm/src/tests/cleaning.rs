@@ -386,3 +386,20 @@ fn a_cleaner_that_had_to_stop_is_counted_on_again_when_there_is_room() {
     a.put_soon(b"large", &vec![1; 900_000]).unwrap();
     assert!((0..n).all(|i| a.get(&key(i)).is_some()));
 }
+
+#[test]
+fn no_write_backs_more_than_one_slot_itself_when_the_memory_thread_is_late() {
+    // Three slots of 1 MiB in front of one write were a step of nearly two milliseconds.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 256 * MIB));
+    a.domain.provisioner().slow.set(100_000);
+    let mut most = 0;
+    for i in 0..60 {
+        let before = a.writer.space.backed_here;
+        a.put(&key(i), &value(i, 0, 400_000), 0).unwrap();
+        most = most.max(a.writer.space.backed_here - before);
+        a.turn();
+    }
+    a.domain.provisioner().slow.set(0);
+    assert!(most <= 1, "{most} slots: {:?}", a.writer.stats());
+}
