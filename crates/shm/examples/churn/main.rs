@@ -2,12 +2,20 @@
 //!
 //! `cargo run --release -p nigh-shm --example churn -- [keys] [per cent of use] [overwrites] [value bytes] [records]`
 //!
+//! `cargo run --release -p nigh-shm --example churn -- --seconds N --svg FILE [keys] [per cent of use]`
+//!
+//! The second form goes on for so long, prints a table and draws it. The arena that is never cleaned is made
+//! anew, untimed, before it would have to be.
+//!
 //! Use is what lives, records and index, in per cent of the capacity; with the word `records`, records alone.
 //! Both arenas take the same overwrites in turns of a second's fraction, so that a noisy machine slows both.
 //! Time is CPU time of the thread that writes. One run prints: the ratio of the two rates, write
 //! amplification, the longest step, and the most blocks that the file system ever counted.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
+
+mod chart;
+mod long;
 
 use nigh_shm::{ArenaSpec, ArenaStats, Budget, Domain, Participant, WriteError, Writer};
 use std::os::unix::fs::MetadataExt;
@@ -121,7 +129,7 @@ impl Arena {
         }
     }
 
-    /// Overwrites, timing each write that may be long by itself in every eighth turn.
+    /// Overwrites, timing each write by itself in every eighth turn.
     fn overwrite(&mut self, writes: u64, keys: u64, value: &[u8]) {
         let began = thread_ns();
         for n in 0..writes {
@@ -187,6 +195,10 @@ fn main() {
     let number = |at: usize, or: u64| {
         std::env::args().nth(at).map_or(or, |a| a.parse().expect("a number as argument"))
     };
+    if std::env::args().nth(1).is_some_and(|word| word == "--seconds") {
+        let svg = std::env::args().nth(4).expect("--seconds N --svg FILE");
+        return long::run(number(2, 600), Path::new(&svg), number(5, 1_000_000), number(6, 85));
+    }
     let (keys, percent) = (number(1, 200_000), number(2, 85));
     let (writes, value_bytes) = (number(3, 2_000_000), number(4, 100));
     let value = vec![7; usize::try_from(value_bytes).expect("a length")];
