@@ -87,6 +87,12 @@ struct Handles {
   v8::HandleScope scope;
 };
 
+// A context from the snapshot, of nobody yet.
+struct BareContext {
+  std::unique_ptr<v8::MicrotaskQueue> microtasks;  // outlives the context
+  v8::Global<v8::Context> context;
+};
+
 struct NighIsolate {
   v8::Isolate* isolate;
   std::unique_ptr<Handles> handles;  // freed before the isolate
@@ -103,6 +109,8 @@ struct NighIsolate {
   // Contexts that nobody uses any more but the collector has not taken yet: V8 keeps a pointer to the
   // microtask queue of each.
   std::set<NighContext*> dying;
+  // Made ahead, since making one takes longer than most calls.
+  std::vector<BareContext> bare;
   std::string message;
   std::string stack;
 

@@ -149,9 +149,24 @@ NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
   return owner;
 }
 
+// Empty if V8 could not make one.
+static BareContext MakeBare(NighIsolate* owner) {
+  Isolate* isolate = owner->isolate;
+  BareContext bare;
+  bare.microtasks = v8::MicrotaskQueue::New(isolate, v8::MicrotasksPolicy::kExplicit);
+  Local<Context> context =
+      Context::New(isolate, nullptr, MaybeLocal<v8::ObjectTemplate>(), MaybeLocal<Value>(),
+                   v8::DeserializeInternalFieldsCallback(), bare.microtasks.get());
+  if (context.IsEmpty()) return bare;
+  context->AllowCodeGenerationFromStrings(false);
+  bare.context.Reset(isolate, context);
+  return bare;
+}
+
 void nigh_isolate_free(NighIsolate* owner) {
   owner->handles.reset();
   for (NighContext* context : owner->dying) delete context;
+  owner->bare.clear();
   if (owner->resident) owner->isolate->Exit();
   owner->isolate->Dispose();
   delete owner;
@@ -183,6 +198,20 @@ void nigh_isolate_pump(NighIsolate* owner, uint32_t max) {
   nigh::Pump(owner->isolate, max);
 }
 
+void nigh_isolate_prepare(NighIsolate* owner, size_t count) {
+  nigh::Entered entered(owner);
+  HandleScope handles(owner->isolate);
+  v8::HeapStatistics statistics;
+  owner->isolate->GetHeapStatistics(&statistics);
+  // Near the limit V8 would stop whoever runs next.
+  if (statistics.used_heap_size() > owner->heap_bytes / 2) return;
+  while (owner->bare.size() < count) {
+    BareContext bare = MakeBare(owner);
+    if (bare.context.IsEmpty()) return;
+    owner->bare.push_back(std::move(bare));
+  }
+}
+
 bool nigh_settle(NighIsolate* owner, int32_t k) { return nigh::Settle(owner, k); }
 
 void nigh_terminate(NighIsolate* owner) { owner->isolate->TerminateExecution(); }
@@ -206,12 +235,12 @@ NighContext* nigh_context_new(NighIsolate* owner, const NighArena* arenas, size_
   made->owner = owner;
   made->arenas.assign(arenas, arenas + count);
   memcpy(&made->seed, arenas[0].base + 4 * nigh::kSeedWord, sizeof(made->seed));
-  made->microtasks = v8::MicrotaskQueue::New(isolate, v8::MicrotasksPolicy::kExplicit);
-  Local<Context> context =
-      Context::New(isolate, nullptr, MaybeLocal<v8::ObjectTemplate>(), MaybeLocal<Value>(),
-                   v8::DeserializeInternalFieldsCallback(), made->microtasks.get());
-  if (context.IsEmpty()) return nullptr;
-  context->AllowCodeGenerationFromStrings(false);
+  if (owner->bare.empty()) owner->bare.push_back(MakeBare(owner));
+  BareContext bare = std::move(owner->bare.back());
+  owner->bare.pop_back();
+  if (bare.context.IsEmpty()) return nullptr;
+  made->microtasks = std::move(bare.microtasks);
+  Local<Context> context = bare.context.Get(isolate);
   Context::Scope inside(context);
   v8::TryCatch caught(isolate);
   Local<Function> attach;

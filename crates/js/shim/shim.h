@@ -90,6 +90,8 @@ void nigh_isolate_limits(NighIsolate* isolate, size_t heap_bytes, size_t array_b
 void nigh_isolate_heap(const NighIsolate* isolate, NighHeap* out);
 // Runs V8's foreground tasks, at most `max` of them.
 void nigh_isolate_pump(NighIsolate* isolate, uint32_t max);
+// Makes bare contexts ahead, so that `nigh_context_new` finds `count`; none while the heap is half full.
+void nigh_isolate_prepare(NighIsolate* isolate, size_t count);
 // Any thread: stops the JavaScript that runs in the isolate now (or next).
 void nigh_terminate(NighIsolate* isolate);
 // After the user code of call `k` has ended and the state word was cleared: true if nothing stops it any

@@ -21,6 +21,8 @@ use crate::{Tenant, fault, io, snapshot, source};
 
 /// Foreground tasks of V8 that one [`Runtime::idle`] runs.
 const IDLE_TASKS_MAX: u32 = 16;
+/// Contexts that one [`Runtime::idle`] leaves ready: for a new tenant, and for a library that is loaded then.
+const CONTEXTS_AHEAD: usize = 2;
 /// CPU time, ms, that compiling a library and its top level get even if calls get less: it happens again
 /// whenever a tenant's context is made anew.
 const LOAD_MS_MIN: u64 = 50;
@@ -209,10 +211,12 @@ impl Runtime {
         state.index();
     }
 
-    /// To be called between batches: collects garbage out of request time.
+    /// To be called between batches: collects garbage and makes contexts out of request time.
     pub fn idle(&mut self) {
         // SAFETY: our isolate, on its thread.
         unsafe { ffi::nigh_isolate_pump(self.isolate.raw(), IDLE_TASKS_MAX) };
+        // SAFETY: as above.
+        unsafe { ffi::nigh_isolate_prepare(self.isolate.raw(), CONTEXTS_AHEAD) };
     }
 
     /// Counters and gauges.

@@ -290,7 +290,7 @@ impl State {
             // The first shards serve while the last one starts: what they noted is still to be seen.
             seen: Versions::default(),
             shared,
-            ran_functions: false,
+            ran_functions: true, // so that it gets ready for the first ones
             in_transaction: None,
             killed: Vec::new(),
             limits_version: 0,

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::io::Read;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use nigh_js::Call;
 use world::World;
 use world::cpu_time::CpuTime;
@@ -79,11 +79,16 @@ fn tenants(c: &mut Criterion<CpuTime>) {
     group.bench_function("install-shop-in-a-context", |b| {
         b.iter(|| world.runtime.install(world.tenant, &library_of_many, SHOP.as_bytes()).unwrap());
     });
-    group.bench_function("first-call", |b| {
-        b.iter(|| {
-            world.tenant = world.another(&library, SMALL, 1);
-            world.reply("f", &[b"107"])
-        });
+    let world = std::cell::RefCell::new(world);
+    let first_call = || {
+        let world = &mut *world.borrow_mut();
+        world.tenant = world.another(&library, SMALL, 1);
+        world.reply("f", &[b"107"])
+    };
+    group.bench_function("first-call", |b| b.iter(first_call));
+    group.bench_function("first-call-after-idle", |b| {
+        let idle = || world.borrow_mut().runtime.idle();
+        b.iter_batched(idle, |()| first_call(), BatchSize::PerIteration);
     });
     group.finish();
 }
