@@ -231,6 +231,11 @@ impl Runtime {
         }
     }
 
+    /// Sets the counters to 0; gauges stay what they are.
+    pub fn reset_stats(&mut self) {
+        self.stats = RuntimeStats::default();
+    }
+
     /// What other threads use to see what runs.
     #[must_use]
     pub fn running(&self) -> Handle {

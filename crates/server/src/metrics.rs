@@ -74,12 +74,14 @@ impl Gauges {
         let (store, runtime, stats) = (&all.store, &all.runtime, &all.stats);
         self.gauge("nigh_connections", state.shared.open_connections.load(Relaxed) as u64);
         self.gauge("nigh_shards", state.shared.shards() as u64);
+        self.gauge("nigh_partitions", state.keyspace.partitions() as u64);
         self.gauge("nigh_keys", store.keys);
         self.gauge("nigh_keys_with_expiry", store.expires);
         self.gauge("nigh_arena_capacity_bytes", store.data.capacity_bytes);
         self.gauge("nigh_arena_used_bytes", store.data.used_bytes);
         self.gauge("nigh_arena_backed_bytes", store.data.backed_bytes);
         self.gauge("nigh_arena_dead_bytes", store.data.dead_bytes);
+        self.gauge("nigh_recency_bytes", store.recency_bytes);
         self.gauge("nigh_function_libraries", state.libraries.len() as u64);
         self.gauge("nigh_function_heap_bytes", runtime.heap_bytes as u64);
         self.counter("nigh_connections_total", stats.connections);
@@ -91,7 +93,10 @@ impl Gauges {
         self.counter("nigh_keyspace_hits_total", store.keyspace_hits);
         self.counter("nigh_keyspace_misses_total", store.keyspace_misses);
         self.counter("nigh_expired_keys_total", store.expired_keys);
+        self.counter("nigh_evicted_keys_total", store.evicted_keys);
         self.counter("nigh_arena_appended_bytes_total", store.data.appended_bytes);
+        self.counter("nigh_cleaner_relocated_bytes_total", store.data.cleaner.relocated_bytes);
+        self.counter("nigh_cleaner_segments_total", store.data.cleaner.segments);
         self.counter("nigh_function_calls_total", runtime.calls);
         self.counter("nigh_function_errors_total", runtime.errors);
         self.counter("nigh_function_timeouts_total", runtime.timeouts);

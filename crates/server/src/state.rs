@@ -363,6 +363,7 @@ impl State {
         self.stats = Stats::new();
         self.mail_at_reset = self.mail;
         self.keyspace.reset_stats();
+        self.runtime.reset_stats();
     }
 
     /// What the mailbox has done since the statistics were set to zero.

@@ -69,6 +69,19 @@ fn shards_tell_their_parts_of_the_work() {
     assert_eq!(sum(&all, "connections"), MANY as f64, "connections aren't statistics");
 }
 
+/// What functions did is a statistic too. (CONFIG RESETSTAT once left it.)
+#[test]
+fn counts_of_functions_end_with_resetstat() {
+    let server = TestServer::with(&[("shards", "2")]);
+    let mut client = server.connect();
+    let source = b"#!js name=n\nexport function f() { return 1; }";
+    client.ask(&[b"FUNCTION", b"LOAD", source]);
+    (0..5).for_each(|_| client.says("FCALL f 0", ":1\r\n"));
+    assert!(client.text("INFO nigh").contains("function_calls:5\r\n"));
+    client.says("CONFIG RESETSTAT", "+OK\r\n");
+    assert!(client.text("INFO nigh").contains("function_calls:0\r\n"));
+}
+
 /// LATENCY HISTOGRAM answers maps of maps, flat in RESP2; names may repeat, and unknown ones don't matter.
 #[test]
 fn histograms_have_redis_shape_in_both_protocols() {
