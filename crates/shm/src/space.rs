@@ -81,15 +81,22 @@ pub(crate) enum State {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     state: State,
-    /// The list of segments that it stands in, by live bytes.
+    /// The list of segments that it stands in.
     list: u8,
     live: u32,
+    /// Bytes at the end of a closed segment that no record took.
+    unused: u32,
     held: u32,
 }
 
 impl Slot {
+    /// Bytes that emptying the segment wouldn't win.
+    const fn kept(&self) -> u32 {
+        self.live + self.unused
+    }
+
     const fn new(state: State) -> Slot {
-        Slot { state, list: UNLISTED, live: 0, held: 0 }
+        Slot { state, list: UNLISTED, live: 0, unused: 0, held: 0 }
     }
 }
 

@@ -33,9 +33,9 @@ impl Space {
         let units = u32::try_from(bytes).expect("shorter than a slot");
         let s = self.slot(slot);
         s.live = s.live.checked_sub(units).expect("a record dies once");
-        let (live, list) = (s.live, s.list);
-        let dead = live == 0 && s.held == 0;
-        if self.lists.is_other(list, live) {
+        let (kept, list) = (s.kept(), s.list);
+        let dead = s.live == 0 && s.held == 0;
+        if self.lists.is_other(list, kept) {
             self.list(slot);
         }
         self.live_bytes -= bytes;

@@ -159,8 +159,8 @@ impl Space {
     pub(crate) fn gain(&self) -> (u64, u64) {
         let slot = self.victim.map(|victim| victim.slot);
         let slot = slot.or_else(|| self.lists.lowest().map(|(_, slot)| slot));
-        let live = slot.map_or(0, |slot| u64::from(self.slots[slot as usize].live));
-        (self.g.slot_bytes().saturating_sub(live), self.g.slot_bytes())
+        let kept = slot.map_or(0, |slot| u64::from(self.slots[slot as usize].kept()));
+        (self.g.slot_bytes().saturating_sub(kept), self.g.slot_bytes())
     }
 
     /// The cleaner has come so far. A victim from which everything is gone is none any more.

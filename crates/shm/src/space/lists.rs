@@ -1,18 +1,23 @@
-//! Closed segments in lists by their live bytes, so that the emptiest is found by a look at one word.
+//! Closed segments in lists by the bytes that emptying them wouldn't win, so that the best is found by a look at
+//! one word.
 //!
 //! ```text
 //! filled   ...0 0 1 0 1 1     a bit per list
-//! list 0   segments with less than 1/64 of their bytes alive: s <-> s <-> s
+//! list 0   segments with less than 1/64 of their bytes kept: s <-> s <-> s
 //! ```
 //!
-//! 1. A segment stands in the list of its live bytes, or in none: a head, one with staged records, the
+//! 1. Kept are live bytes, and those at the end that no record took: the copies may leave as many. So a segment
+//!    without dead records is nobody's victim, and cleaning comes to an end.
+//! 2. A segment stands in the list of its kept bytes, or in none: a head, one with staged records, the
 //!    cleaner's victim, and one that can't be walked.
-//! 2. Every step costs the same, however many segments there are.
+//! 3. Every step costs the same, however many segments there are.
 //!
 //! The arena's writer only.
 
 use super::{Space, State};
-use crate::layout::Geometry;
+use crate::layout::{Geometry, record as r};
+use crate::words::Words;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// log2 of the number of lists: as many as bits of a word.
 const LISTS_SHIFT: u32 = 6;
@@ -52,17 +57,17 @@ impl Lists {
         }
     }
 
-    /// The list for so many live bytes.
+    /// The list for so many kept bytes.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
-    fn of(&self, live: u32) -> u8 {
-        ((live >> self.shift) as u8).min(LISTS - 1)
+    fn of(&self, kept: u32) -> u8 {
+        ((kept >> self.shift) as u8).min(LISTS - 1)
     }
 
     /// Whether a segment that stands in a list belongs to another.
     #[inline]
-    pub(super) fn is_other(&self, list: u8, live: u32) -> bool {
-        list < LISTS && list != self.of(live)
+    pub(super) fn is_other(&self, list: u8, kept: u32) -> bool {
+        list < LISTS && list != self.of(kept)
     }
 
     /// The lowest list that has a segment, and that segment.
@@ -108,7 +113,10 @@ impl Space {
             return;
         }
         self.unlist(slot);
-        let list = self.lists.of(s.live);
+        let used = u64::from(self.words.load32(self.g.tail_offset(slot), Relaxed)) * r::UNIT;
+        let unused = u32::try_from(self.g.slot_bytes().saturating_sub(used)).unwrap_or(0);
+        self.slot(slot).unused = unused;
+        let list = self.lists.of(self.slots[slot as usize].kept());
         self.slot(slot).list = list;
         self.lists.insert(slot, list);
     }

@@ -403,3 +403,21 @@ fn no_write_backs_more_than_one_slot_itself_when_the_memory_thread_is_late() {
     a.domain.provisioner().slow.set(0);
     assert!(most <= 1, "{most} slots: {:?}", a.writer.stats());
 }
+
+#[test]
+fn room_that_no_record_fits_is_not_cleaned_for() {
+    // Six records of 20 kB take nearly all of a segment of 128 KiB; copied, they leave as much at its end. The
+    // cleaner once took that for something to win, and writes were told to wait for ever.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let (mut stored, mut waits) = (0u32, 0);
+    loop {
+        match a.put(&stored.to_le_bytes(), &[b'v'; 20_000], 0) {
+            Ok(()) => stored += 1,
+            Err(WriteError::Busy) if waits < 1000 => waits += 1,
+            Err(error) => break assert_eq!(error, WriteError::Oom, "after {waits} waits"),
+        }
+        a.turn();
+    }
+    assert!(stored > 300, "{stored} values of 20 kB in 8 MiB");
+}
