@@ -211,7 +211,11 @@ fn check(
     if context.client.transaction.is_some() && spec.has(NO_MULTI) {
         return Err(b"ERR Command not allowed inside a transaction".to_vec());
     }
-    Ok((row, route::target(context.state, spec, args)?))
+    let target = route::target(context.state, spec, args)?;
+    if route::leaves_watches(context, args, row, target) {
+        return Err(route::CROSS_SLOT.into());
+    }
+    Ok((row, target))
 }
 
 /// Answers a refusal; a transaction that it happens in can't be executed any more.

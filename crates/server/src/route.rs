@@ -177,6 +177,21 @@ fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: 
     if later.sent() == later.sent_to(owner) { Flow::Send(row, owner) } else { Flow::Await }
 }
 
+/// Whether a function call would take the connection away from what it watches, which only the owner of that can tell.
+pub(crate) fn leaves_watches(
+    context: &Context<'_, '_>,
+    args: &[&[u8]],
+    row: Row,
+    target: Target,
+) -> bool {
+    let (state, client) = (&*context.state, &*context.client);
+    let bound = client.watches.first().map(|(partition, _)| Target::Part(*partition));
+    bound.is_some_and(|bound| bound != target)
+        && client.transaction.is_none()
+        && state.place(row) == Place::Call
+        && state.libraries.crosses(args[1])
+}
+
 /// Where WATCH and EXEC take the connection.
 fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
     let (state, client) = (&*context.state, &*context.client);

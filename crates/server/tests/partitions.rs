@@ -226,6 +226,63 @@ fn functions_read_everywhere_and_write_at_home() {
     }
 }
 
+/// What functions do to keys of several partitions.
+const CROSSING: &str = "#!js name=f\n\
+    export function all(db, args, keys) { return keys.map((key) => db.incr(key, 1)); }\n\
+    all.flags = ['allow-cross-slot-keys'];\n\
+    export function big(db, [bytes], keys) {\n\
+      for (const key of keys) db.set(key, 'x'.repeat(Number(bytes)));\n\
+      return keys.length;\n\
+    }\n\
+    big.flags = ['allow-cross-slot-keys'];\n\
+    export function stray(db, [key]) { db.set(key, '1'); }\n\
+    stray.flags = ['allow-cross-slot-keys'];\n\
+    export function inc(db, args, [key]) { return db.incr(key, 1); }\n\
+    export function sum(db, [rounds], keys) {\n\
+      let all = 0;\n\
+      for (let n = 0; n < Number(rounds); n++) {\n\
+        all = keys.reduce((all, key) => all + Number(db.text(key) ?? 0), 0);\n\
+      }\n\
+      return all;\n\
+    }\n\
+    sum.flags = ['no-writes'];";
+
+/// A server whose functions write to several partitions, and keys with [`apart`]'s places.
+fn crossing(settings: &[(&str, &str)]) -> (TestServer, [String; 3]) {
+    let server = TestServer::with(&[SETTINGS, settings].concat());
+    let mut client = server.connect();
+    let loaded = client.ask(&[b"FUNCTION", b"LOAD", CROSSING.as_bytes()]);
+    assert_eq!(loaded, Frame::Bulk(b"f".to_vec()));
+    let keys = apart(&mut client);
+    (server, keys)
+}
+
+/// Who watches a key is with its owner. A call that would take the connection elsewhere is refused, as a second
+/// watch is; so the watch holds, and ends with the client.
+#[test]
+fn a_call_does_not_take_a_client_from_what_it_watches() {
+    let (server, [a, b, c]) = crossing(&[]);
+    for _ in 0..8 {
+        let mut client = server.connect();
+        client.says(&format!("WATCH {a}"), "+OK\r\n");
+        client.says(&format!("FCALL all 2 {b} {c}"), CROSS_SLOT);
+        client.says(
+            "FCALL inc 1 {t}n",
+            &format!(":{}\r\n", server.connect().number("INCR {t}n") + 1),
+        );
+        server.connect().says(&format!("SET {a} 1"), "+OK\r\n");
+        client.says(&format!("FCALL stray 1 {a} {b}"), "$-1\r\n");
+        client.send(format!("MULTI\r\nSET {a} 2\r\nEXEC\r\n"));
+        client.expect("+OK\r\n+QUEUED\r\n*-1\r\n");
+        client.says(&format!("WATCH {a}"), "+OK\r\n");
+        client.says(&format!("FCALL all 2 {b} {c}"), CROSS_SLOT);
+        client.says("UNWATCH", "+OK\r\n");
+        client.says(&format!("WATCH {c}"), "+OK\r\n");
+        client.says(&format!("FCALL all 1 {b}"), CROSS_SLOT);
+    }
+    server.connect().says("PING", "+PONG\r\n");
+}
+
 /// A server with another number of partitions refuses the arenas, and says what to do; with the same number it
 /// adopts all of them.
 #[test]
