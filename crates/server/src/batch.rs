@@ -49,20 +49,26 @@ impl Work {
     /// that may write to several partitions: each of them is a batch of its own, to tell whose writes they are.
     pub(crate) fn run_functions(&mut self, turn: &Turn<'_>) {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let mut rest = &waiting[..];
-        while !rest.is_empty() {
-            let together = rest.iter().take_while(|call| !self.crosses(call)).count().max(1);
-            let (batch, others) = rest.split_at(together);
-            self.run_batch(batch, turn);
-            rest = others;
+        while !waiting.is_empty() {
+            let together = waiting.iter().take_while(|call| !self.crosses(call)).count().max(1);
+            self.run_batch(&waiting[..together], turn);
+            waiting.drain(..together);
+            waiting.retain(|call| self.is_still_to_run(call));
         }
         self.state.ran_functions = true;
-        waiting.clear();
         self.waiting = waiting;
     }
 
+    /// Whether nothing before a call waits; else it comes again, behind that.
+    fn is_still_to_run(&mut self, call: &Waiting) -> bool {
+        let connection = &mut *self.active[call.connection];
+        let runs = connection.input.next > call.index;
+        connection.calls -= usize::from(!runs);
+        runs
+    }
+
     /// Whether a call may write to several partitions.
-    fn crosses(&self, call: &Waiting) -> bool {
+    pub(crate) fn crosses(&self, call: &Waiting) -> bool {
         let input = &self.active[call.connection].input;
         let name = input.batch.args(call.index).get(input.bytes(), 1);
         self.state.keyspace.partitions() > 1 && self.state.libraries.crosses(name)
@@ -71,15 +77,17 @@ impl Work {
     /// Runs calls as one batch.
     fn run_batch(&mut self, calls: &[Waiting], turn: &Turn<'_>) {
         let mut answers = self.call_all(calls, turn);
-        for (call, place) in calls.iter().zip(&answers.places) {
+        for (number, (call, place)) in calls.iter().zip(&answers.places).enumerate() {
             let connection = &mut *self.active[call.connection];
             connection.calls -= 1;
             let mark = connection.out.mark();
             if connection.input.next <= call.index {
-                continue; // one before it waits, so this one ran too early: it runs again
+                // One before it waits, so this one ran too early: it runs again. It has written nothing, as it
+                // only reads, or found the store busy.
+                continue;
             }
             if place.as_ref().is_ok_and(|place| answers.bytes[place.clone()] == *UNSTABLE)
-                && self.is_repeated(call)
+                && self.is_repeated(call, &calls[number + 1..])
             {
                 continue;
             }
@@ -112,8 +120,19 @@ impl Work {
     }
 
     /// Lets a call run again that didn't find what it read at one moment: the owner of all that it reads is
-    /// asked then. If there is no such owner, it may run here once more; false if it did.
-    fn is_repeated(&mut self, call: &Waiting) -> bool {
+    /// asked then. If there is no such owner, it may run here once more; false if it did, or if one behind it has
+    /// written and can't run again with it.
+    fn is_repeated(&mut self, call: &Waiting, behind: &[Waiting]) -> bool {
+        let may_have_written = |other: &Waiting| {
+            other.connection == call.connection && {
+                let input = &self.active[other.connection].input;
+                let name = input.batch.args(other.index).get(input.bytes(), 1);
+                !self.state.libraries.only_reads(name)
+            }
+        };
+        if behind.iter().any(may_have_written) {
+            return false;
+        }
         let connection = &mut *self.active[call.connection];
         if self.state.keyspace.partitions() > 1 && connection.pending == Pending::Unstable {
             return false;
@@ -169,7 +188,10 @@ impl Work {
         let mut bytes = Vec::new();
         let mut ranges = vec![0..0; calls.len()];
         let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
-        let mut host = StoreHost { keyspace, turn, mail, stays: false };
+        // Whose writes they are is told by there being one call; and a shard that is asked asks nobody.
+        let is_clients = |call: &Waiting| self.active[call.connection].peer.is_none();
+        let sends = matches!(waiting, [call] if is_clients(call));
+        let mut host = StoreHost { keyspace, turn, mail, sends, stays: None };
         let run_turn = functions::run_turn(turn);
         self.state.runtime.run(self.state.tenant, &calls, run_turn, &mut host, &mut |at, reply| {
             ranges[at] = bytes.len()..bytes.len() + reply.len();

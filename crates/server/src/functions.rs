@@ -388,7 +388,8 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
     };
     let mut reply = Vec::new();
     let (keyspace, mail) = (&mut state.keyspace, Vec::new());
-    let mut host = StoreHost { keyspace, turn: context.turn, mail, stays: true };
+    let mut host =
+        StoreHost { keyspace, turn: context.turn, mail, sends: false, stays: Some(partition) };
     let turn = run_turn(context.turn);
     state.runtime.run(state.tenant, &[call], turn, &mut host, &mut |_, bytes| {
         reply.extend_from_slice(bytes);

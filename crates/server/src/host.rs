@@ -6,7 +6,9 @@
 //! ```
 //!
 //! 1. A write set within one partition is all or nothing; one that spans several is so in each.
-//! 2. The own parts come first: if there is no memory for them, nothing was sent.
+//! 2. The own parts come first: if there is no memory for them, nothing was sent. If memory is still to come for
+//!    the first one, the call runs again; for a later one the reply says so, as nothing is to be done twice.
+//! 3. Only a call that a client of this shard sent, in a batch of its own, leaves anything for other shards.
 //!
 //! Belongs to the shard's thread.
 
@@ -17,14 +19,19 @@ use nigh_js::{Host, Level, Write};
 use nigh_store::{BUSY, Keyspace, Reply, Turn, write_error_text};
 use std::collections::BTreeMap;
 
+/// The answer to a call whose function was another one when it was sent here.
+const LIBRARY_CHANGED: &str = "TRYAGAIN the library was replaced while the call was on its way";
+
 /// The keyspace as functions see it.
 pub(crate) struct StoreHost<'a, 't> {
     pub(crate) keyspace: &'a mut Keyspace,
     pub(crate) turn: &'a Turn<'t>,
     /// Write sets for partitions of other shards, as messages, since it was emptied.
     pub(crate) mail: Vec<(usize, Vec<u8>)>,
-    /// In a transaction, which is within its partition.
-    pub(crate) stays: bool,
+    /// Other shards can be sent what lies there.
+    pub(crate) sends: bool,
+    /// The partition of the transaction, which is within it.
+    pub(crate) stays: Option<usize>,
 }
 
 impl StoreHost<'_, '_> {
@@ -55,13 +62,24 @@ impl Host for StoreHost<'_, '_> {
             let partition = self.keyspace.partition_of(write.key());
             parts.entry(partition).or_default().push(write);
         }
-        if self.stays && parts.len() > 1 {
+        if self.stays.is_some_and(|home| parts.keys().any(|partition| *partition != home)) {
             return Err(format!("{CROSS_SLOT}: a transaction is within one partition"));
         }
         let (own, others): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|(partition, _)| self.keyspace.part(*partition).is_owner());
-        let mut all = own.iter().chain(&others);
-        all.try_for_each(|(partition, writes)| self.commit_part(*partition, writes))
+        if !self.sends && !others.is_empty() {
+            return Err(LIBRARY_CHANGED.to_owned());
+        }
+        for (number, (partition, writes)) in own.iter().chain(&others).enumerate() {
+            if let Err(text) = self.commit_part(*partition, writes) {
+                if number > 0 {
+                    // Others are done: the call can't wait for memory and run again.
+                    self.keyspace.take_busy();
+                }
+                return Err(text);
+            }
+        }
+        Ok(())
     }
 
     fn scan(

@@ -143,6 +143,11 @@ impl Work {
         connection.client.last_row = Some(row);
         connection.input.next = index + 1;
         self.state.stats.hops += 1;
+        if self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
+            // What functions there are says where a call goes.
+            connection.stopped = true;
+            connection.pending = Pending::Answers;
+        }
         true
     }
 
@@ -233,6 +238,12 @@ impl Work {
         if !std::mem::take(&mut self.peers_have_work) {
             self.read_mail();
         }
+        if !self.state.knows_libraries() && !std::mem::replace(&mut self.postponed_peers, true) {
+            // They may have been changed before the mail was sent: first this shard looks at that.
+            self.peers_have_work = true;
+            return;
+        }
+        self.postponed_peers = false;
         for number in 0..self.peers.len() {
             let has_work = self.peers[number]
                 .as_ref()

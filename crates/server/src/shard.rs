@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! poll (zero timeout while there is work, and for `spin-us` after it; else offline and asleep)
-//!   └─> look at the seat ─> accept, mark connections ── pin ── answers of the owner, Work::turn,
+//!   └─> answers of other shards, look at the seat ─> accept, mark connections ── pin ── Work::turn,
 //!   ^                       mail to the other shards, Store::maintain ── unpin, quiescent ──┐
 //!   └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
@@ -225,6 +225,8 @@ impl Shard {
     /// A turn that begins `now`; returns when it ended.
     fn turn(&mut self, now: Instant, is_tick: bool) -> Instant {
         self.take_events();
+        // First the answers: who is told that something changed finds the note of it.
+        self.work.take_answers();
         self.look_at_seat(now);
         if self.accepting.iter().any(|accepting| *accepting) {
             self.accept(now);
@@ -236,7 +238,6 @@ impl Shard {
             let pin = self.participant.pin();
             let unix = self.wall.1 + now.saturating_duration_since(self.wall.0);
             let turn = Turn { now_ms: millis(unix), pin: &pin, random: self.random };
-            self.work.take_answers();
             self.work.turn(&turn, now);
             self.work.mailbox.flush();
             self.work.state.mail = self.work.mailbox.stats();

@@ -7,7 +7,7 @@
 
 use crate::ServeError;
 use crate::bridge;
-use crate::commands::{self, CommandSpec, Row};
+use crate::commands::{self, CommandSpec, Row, Run};
 use crate::config::Config;
 use crate::functions::Libraries;
 use crate::histogram::Histogram;
@@ -313,6 +313,16 @@ impl State {
     #[inline]
     pub(crate) fn place(&self, row: Row) -> Place {
         self.places[usize::from(row)]
+    }
+
+    /// Whether this shard has the libraries that there are.
+    pub(crate) fn knows_libraries(&self) -> bool {
+        self.number == LIBRARIAN || self.seen.libraries == self.shared.versions().libraries
+    }
+
+    /// Whether a row's command looks at the libraries or changes them.
+    pub(crate) fn is_about_libraries(&self, row: Row) -> bool {
+        self.place(row) == Place::Owner && matches!(Self::spec(row).run, Run::Server(_))
     }
 
     /// The row's specification.

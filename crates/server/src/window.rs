@@ -356,8 +356,16 @@ impl Work {
                 return self.active[at].answered();
             }
             Flow::Function(row) => {
-                self.waiting.push(Waiting { connection: at, index, row });
+                let call = Waiting { connection: at, index, row };
+                self.waiting.push(call);
                 connection.calls += 1;
+                if self.crosses(&call) {
+                    // What it writes elsewhere is under way when it has run: whatever follows looks at that.
+                    let connection = &mut *self.active[at];
+                    connection.input.next = index + 1;
+                    (connection.stopped, connection.parked) = (true, true);
+                    return;
+                }
             }
             Flow::Send(row, shard) => {
                 if self.send(at, index, row, shard, silent) {
@@ -388,6 +396,7 @@ impl Work {
                 return;
             }
         }
+        let connection = &mut *self.active[at];
         connection.input.next = index + 1;
         connection.stopped = connection.client.close != Close::No
             || connection.out.waiting() > self.state.hot.output_pause;

@@ -71,6 +71,8 @@ pub(crate) struct Work {
     pub(crate) peers: Vec<Option<Box<Connection>>>,
     /// Some of their commands are left for the next turn.
     pub(crate) peers_have_work: bool,
+    /// All of them were, as the libraries have changed.
+    pub(crate) postponed_peers: bool,
     /// Slots of connections that wait for room in the mailbox.
     pub(crate) held: Vec<usize>,
     /// Slots of connections that wait for snapshots, and since when.
@@ -117,6 +119,7 @@ impl Work {
             mailbox,
             peers,
             peers_have_work: false,
+            postponed_peers: false,
             held: Vec::new(),
             asking: Vec::new(),
             moving: Vec::new(),
@@ -181,7 +184,8 @@ impl Work {
             for at in 0..self.active.len() {
                 if self.active[at].parked {
                     self.active[at].parked = false;
-                    self.active[at].stopped = false;
+                    // What its function left for other shards goes before all else.
+                    self.active[at].stopped = !self.active[at].pending.lets_go_on();
                     self.prepare(at, turn);
                 }
             }

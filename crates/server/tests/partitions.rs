@@ -257,6 +257,66 @@ fn crossing(settings: &[(&str, &str)]) -> (TestServer, [String; 3]) {
     (server, keys)
 }
 
+/// Calls in one pipeline: each sees what the one before wrote to other partitions, so no increment is lost.
+#[test]
+fn a_call_sees_what_the_one_before_wrote_elsewhere() {
+    let (server, [a, b, c]) = crossing(&[]);
+    let mut last = 0;
+    for _ in 0..8 {
+        let mut client = server.connect();
+        let calls = format!("FCALL all 3 {a} {b} {c}\r\nFCALL sum 3 {a} {b} {c} 1\r\n");
+        client.send(calls.repeat(20));
+        for _ in 0..20 {
+            last += 1;
+            client.expect(format!("*3\r\n:{last}\r\n:{last}\r\n:{last}\r\n:{}\r\n", 3 * last));
+        }
+    }
+}
+
+/// A call leaves more for other shards than their mailboxes take at once: what follows in the pipeline doesn't
+/// overtake it, so each command has its own reply.
+#[test]
+fn nothing_overtakes_what_a_call_has_left() {
+    let (server, _) = crossing(&[("maxmemory", "512mb")]);
+    let keys: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
+    for round in 1..=8 {
+        let mut client = server.connect();
+        client.send(format!("FCALL big 20 {} 1500000\r\n", keys.join(" ")));
+        client.send((0..20).map(|n| format!("INCR n{n}\r\nPING\r\n")).collect::<String>());
+        client.expect(format!(":20\r\n{}", format!(":{round}\r\n+PONG\r\n").repeat(20)));
+    }
+}
+
+/// While keys are read together and change all the time, a call that reads is asked to try again; the one behind
+/// it, which writes, runs once all the same.
+#[test]
+fn a_call_behind_one_that_is_repeated_runs_once() {
+    let (server, _) = crossing(&[]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for tag in 0..12 {
+            let (mut client, is_over) = (server.connect(), &is_over);
+            scope.spawn(move || {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    client.send(format!("MSET {{t{tag}}}a 1 {{t{tag}}}b 1\r\n").repeat(50));
+                    client.expect("+OK\r\n".repeat(50));
+                }
+            });
+        }
+        let keys: Vec<String> = (0..12).map(|tag| format!("{{t{tag}}}a")).collect();
+        let sum = format!("FCALL sum 12 {} 300\r\n", keys.join(" "));
+        for number in 0..60 {
+            let mut client = server.connect();
+            client.send(format!("{sum}FCALL inc 1 n{number}\r\n").repeat(10));
+            for round in 1..=10 {
+                client.reply();
+                assert_eq!(client.reply().integer(), Some(round), "of n{number}");
+            }
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
 /// Who watches a key is with its owner. A call that would take the connection elsewhere is refused, as a second
 /// watch is; so the watch holds, and ends with the client.
 #[test]
@@ -281,6 +341,45 @@ fn a_call_does_not_take_a_client_from_what_it_watches() {
         client.says(&format!("FCALL all 1 {b}"), CROSS_SLOT);
     }
     server.connect().says("PING", "+PONG\r\n");
+}
+
+/// In a transaction a call with that flag writes in the transaction's partition, or is refused.
+#[test]
+fn a_call_in_a_transaction_stays_in_its_partition() {
+    let (server, [a, b, _]) = crossing(&[]);
+    for _ in 0..8 {
+        let mut client = server.connect();
+        client.send(format!(
+            "MULTI\r\nSET {a} 5\r\nFCALL stray 0 {b}\r\nFCALL all 1 {a}\r\nEXEC\r\n"
+        ));
+        client.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n-CROSSSLOT");
+        client.expect(" Keys in request don't hash to the same slot: a transaction is within one partition\r\n");
+        client.expect("*1\r\n:6\r\n");
+        client.says(&format!("EXISTS {b}"), ":0\r\n");
+    }
+}
+
+/// In one pipeline a library is replaced and called: the call goes where the new function has to run.
+#[test]
+fn a_call_goes_where_the_new_function_runs() {
+    let server = TestServer::with(SETTINGS);
+    let mut client = server.connect();
+    let [a, b, c] = apart(&mut client);
+    for round in 0..48 {
+        let (mut client, key) = (server.connect(), [&a, &b, &c][round % 3]);
+        for writes in ["db.incr(key, 1)", "['A', 'B', 'C'].map((k) => db.incr(k, 1))"] {
+            let writes = writes.replace('A', &a).replace('B', &b).replace('C', &c);
+            let flags =
+                if writes.contains("map") { "f.flags = ['allow-cross-slot-keys'];" } else { "" };
+            let source = format!(
+                "#!js name=f\nexport function f(db, args, [key]) {{ {writes}; return {round}; }}\n{flags}"
+            );
+            client.send(common::request(&[b"FUNCTION", b"LOAD", b"REPLACE", source.as_bytes()]));
+            client.send(format!("FCALL f 1 {key}\r\nPING\r\n"));
+            client.expect(format!("$1\r\nf\r\n:{round}\r\n+PONG\r\n"));
+        }
+    }
+    client.says(&format!("GET {a}"), "$2\r\n64\r\n");
 }
 
 /// A server with another number of partitions refuses the arenas, and says what to do; with the same number it
