@@ -46,7 +46,8 @@ fn client_that_doesnt_read_is_held_back() {
             omem.parse::<usize>().ok().filter(|bytes| *bytes > 0)
         });
         if let Some(waiting) = waiting {
-            assert!(waiting < 64 * 1024 + 2 * value.len(), "{waiting}");
+            // A buffer has up to twice the room of what it holds.
+            assert!(waiting <= 2 * (64 * 1024 + 2 * value.len()), "{waiting}");
             break;
         }
         assert!(Instant::now() < deadline, "the sockets take it all");
