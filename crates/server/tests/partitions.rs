@@ -405,3 +405,30 @@ fn another_number_of_partitions_is_refused() {
     client.says("DBSIZE", ":100\r\n");
     assert_eq!(scanned(&mut client).len(), 100);
 }
+
+/// Only what a server would name so is a partition: another file neither takes its place nor counts as one more.
+#[test]
+fn a_file_of_another_name_is_no_partition() {
+    let mut server = TestServer::with(SETTINGS);
+    let dir = server.dir.clone();
+    let mut client = server.connect();
+    (0..100).for_each(|number| client.says(&format!("SET k{number} v"), "+OK\r\n"));
+    server.stop_and_keep();
+    let text = dir.to_str().expect("text").to_owned();
+    let path = |number: &str| dir.join(format!("default.{number}.arena"));
+    for odd in ["99", "18446744073709551615", "", "x", "-1"] {
+        std::fs::write(path(odd), "junk").expect("a file");
+    }
+    for odd in ["03", "+3"] {
+        std::fs::rename(path("3"), path(odd)).expect("it is there");
+        let config = common::config(&[("shm-dir", &text), ("partitions", "7")]);
+        let Err(error) = nigh_server::Server::start(config) else {
+            panic!("of {odd}: one is missing")
+        };
+        assert!(error.to_string().contains("default.3.arena is missing"), "{error}");
+        assert!(!path("3").exists(), "nothing is put in its place");
+        std::fs::rename(path(odd), path("3")).expect("it is there");
+    }
+    let again = TestServer::with(&[("shm-dir", &text), ("shards", "3"), ("partitions", "7")]);
+    again.connect().says("DBSIZE", ":100\r\n");
+}

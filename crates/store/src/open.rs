@@ -105,10 +105,11 @@ pub(crate) fn partitions_there(options: &StoreOptions) -> Result<Vec<usize>, Sto
     for entry in fs::read_dir(&options.dir).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         let name = name.to_string_lossy();
-        let number: Option<usize> = name
+        let number = name
             .strip_prefix(options.tenant.as_str())
-            .and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".arena")?.parse().ok());
-        found.extend(number);
+            .and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".arena"));
+        // No other names than those that `path_of` gives: 03 or +3 isn't partition 3.
+        found.extend((0..MOST_PARTITIONS).find(|it| number == Some(it.to_string().as_str())));
     }
     found.sort_unstable();
     Ok(found)
