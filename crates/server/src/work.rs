@@ -392,8 +392,12 @@ impl Work {
         connection.client.end(Close::Now);
     }
 
-    /// Ends a connection that has been taken out.
+    /// Ends a connection that has been taken out; if parts of its last command wait for room at their shards, when
+    /// they are sent: others of it may be done. It is one of [`Self::held`] then.
     pub(crate) fn close(&mut self, connection: Box<Connection>) {
+        if !connection.unsent.is_empty() {
+            return self.slab.put(connection);
+        }
         self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
         let mut connection = connection;
         for (partition, token) in connection.client.watches.drain(..) {

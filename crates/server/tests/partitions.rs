@@ -9,6 +9,7 @@ use common::{Client, TestServer};
 use nigh_resp::frame::Frame;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
 
@@ -284,6 +285,29 @@ fn nothing_overtakes_what_a_call_has_left() {
         client.send(format!("FCALL big 20 {} 1500000\r\n", keys.join(" ")));
         client.send((0..20).map(|n| format!("INCR n{n}\r\nPING\r\n")).collect::<String>());
         client.expect(format!(":20\r\n{}", format!(":{round}\r\n+PONG\r\n").repeat(20)));
+    }
+}
+
+/// A client is ended while parts of what its call wrote wait for room in the mailboxes: all are written.
+#[test]
+fn a_call_whose_client_is_ended_is_done_everywhere() {
+    let (server, _) = crossing(&[("maxmemory", "1gb")]);
+    let mut other = server.connect();
+    for round in 0..16 {
+        let mut client = server.connect();
+        let id = client.number("CLIENT ID");
+        let keys: Vec<String> = (0..20).map(|number| format!("k{round}:{number}")).collect();
+        let keys = keys.join(" ");
+        client.send(format!("FCALL big 20 {keys} 1500000\r\n"));
+        std::thread::sleep(Duration::from_millis(10 + 3 * round));
+        other.number(&format!("CLIENT KILL ID {id}"));
+        let began = Instant::now();
+        // None, if it was ended before its call ran.
+        while !matches!(other.number(&format!("EXISTS {keys}")), 0 | 20) {
+            assert!(began.elapsed() < Duration::from_secs(5), "some keys aren't written");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        other.number(&format!("DEL {keys}"));
     }
 }
 
