@@ -321,7 +321,7 @@ fn a_value_of_many_slots_gets_room_by_cleaning() {
     // Dead bytes are spread over all segments; a value larger than all that is clean comes.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
-    let n = fill(&mut a, 85);
+    let n = fill(&mut a, 80);
     for i in (0..n).filter(|i| i % 3 != 0) {
         assert!(a.delete(&key(i)));
     }
