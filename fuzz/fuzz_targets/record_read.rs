@@ -23,7 +23,14 @@ struct Sound {
 }
 
 fn spec(path: PathBuf) -> ArenaSpec {
-    ArenaSpec { path, tenant: "t".into(), partition: 0, partitions: 1, capacity_bytes: CAPACITY_BYTES }
+    ArenaSpec {
+        path,
+        tenant: "t".into(),
+        partition: 0,
+        partitions: 1,
+        capacity_bytes: CAPACITY_BYTES,
+        seed: None,
+    }
 }
 
 fn sound() -> &'static Sound {
@@ -89,7 +96,9 @@ fn exercise(path: PathBuf) {
     for i in 0..40u32 {
         let key = (i * 13).to_le_bytes();
         let (pin, hash) = (me.pin(), writer.hash(&key));
-        let found = reader.get(&pin, hash, &key).map(|r| r.value().iter().map(|&b| u64::from(b)).sum::<u64>());
+        let found = reader
+            .get(&pin, hash, &key)
+            .map(|r| r.value().iter().map(|&b| u64::from(b)).sum::<u64>());
         std::hint::black_box(found);
         let _ = writer.put(&pin, hash, &key, &[&[1; 50]], 5);
         let _ = writer.set_expiry(&pin, hash, &key, 6);

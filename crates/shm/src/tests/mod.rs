@@ -42,7 +42,9 @@ pub(crate) fn spec(path: PathBuf, capacity_bytes: u64) -> ArenaSpec {
         partition: 0,
         partitions: 1,
         capacity_bytes,
-        seed: None,
+        // Given, so that what fits in doesn't hang on it: near its limit an index may want to grow at one
+        // key more or less, and memory for that may be there or not.
+        seed: Some(1),
     }
 }
 
