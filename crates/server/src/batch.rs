@@ -69,9 +69,11 @@ impl Work {
 
     /// Whether a call may write to several partitions.
     pub(crate) fn crosses(&self, call: &Waiting) -> bool {
-        let input = &self.active[call.connection].input;
-        let name = input.batch.args(call.index).get(input.bytes(), 1);
-        self.state.keyspace.partitions() > 1 && self.state.libraries.crosses(name)
+        self.state.keyspace.partitions() > 1 && {
+            let input = &self.active[call.connection].input;
+            let name = input.batch.args(call.index).get(input.bytes(), 1);
+            self.state.libraries.crosses(name)
+        }
     }
 
     /// Runs calls as one batch.
@@ -107,13 +109,13 @@ impl Work {
                 Err(text) => nigh_resp::encode::error(connection.out.bytes(), text),
             }
             connection.pending = Pending::Nothing;
-            count_call(&mut self.state, connection, *call, mark, turn, answers.each_ns);
+            count_call(&mut self.state, connection, *call, &mark, turn, answers.each_ns);
             let silent = connection.client.reply_mode != ReplyMode::On;
             dispatch::finish(&mut connection.client, &mut connection.out, mark);
-            if answers.mail.is_empty() {
-                self.defer(call.connection, mark, turn);
-            } else {
+            if !answers.mail.is_empty() {
                 self.send_writes(call.connection, mark, std::mem::take(&mut answers.mail), silent);
+            } else if !connection.later.is_empty() {
+                self.defer(call.connection, mark, turn);
             }
             self.active[call.connection].answered();
         }
@@ -239,13 +241,13 @@ fn count_call(
     state: &mut State,
     connection: &mut Connection,
     call: Waiting,
-    mark: Mark,
+    mark: &Mark,
     turn: &Turn<'_>,
     elapsed_ns: u64,
 ) {
     connection.client.last_row = Some(call.row);
     state.stats.count_calls(call.row, 1, elapsed_ns);
-    if let Some(text) = connection.out.error_at(mark) {
+    if let Some(text) = connection.out.error_at(*mark) {
         state.stats.rows[usize::from(call.row)].failed += 1;
         state.stats.count_error(text);
     }

@@ -78,10 +78,12 @@ fn of_data(
 }
 
 /// The partition of a function call: that of its keys.
+#[inline]
 pub(crate) fn of_call(state: &State, args: &[&[u8]]) -> Result<usize, &'static str> {
-    if state.keyspace.partitions() == 1 {
-        return Ok(0);
-    }
+    if state.keyspace.partitions() == 1 { Ok(0) } else { of_call_among_several(state, args) }
+}
+
+fn of_call_among_several(state: &State, args: &[&[u8]]) -> Result<usize, &'static str> {
     // Wrong numbers are answered where the call runs.
     let Ok(end) = functions::key_end(&state.libraries, args) else { return Ok(0) };
     let keys = &args[3..end];

@@ -23,7 +23,7 @@ use crate::command::Op;
 use crate::error::write_error_text;
 use crate::eviction::Refused;
 use crate::reply::Reply;
-use crate::store::{Store, Turn};
+use crate::store::{Store, Turn, is_over};
 
 /// Keys whose index lines and records a command of many keys asks for ahead of using them: enough
 /// to overlap cache misses, few enough to be still cached when their turn comes.
@@ -119,10 +119,22 @@ impl Store {
         out: &mut R,
     ) {
         match (op, args) {
-            (Op::Get, [_, key, ..]) => match self.read(hash, key, turn) {
-                Some(record) => out.value(&self.reader, record),
-                None => out.null(),
-            },
+            (Op::Get, [_, key, ..]) if self.transaction.is_none() => {
+                // Straight from the reader: a record that several paths bring goes through memory, which costs
+                // a GET some 5 %.
+                match self.reader.get(turn.pin, hash, key) {
+                    Some(record) if !is_over(record.expiry_ms(), turn.now_ms) => {
+                        self.counters.hits += 1;
+                        self.touch(hash);
+                        out.value(&self.reader, record);
+                    }
+                    Some(_) => self.apply_other(Call { op, args, hash, turn }, out),
+                    None => {
+                        self.counters.misses += 1;
+                        out.null();
+                    }
+                }
+            }
             (Op::Set, [_, key, value]) => match self.set_plainly(hash, key, value, turn) {
                 Ok(()) => out.ok(),
                 Err(error) => {
@@ -183,7 +195,13 @@ impl Store {
 
     fn apply_op<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         match call.op {
-            Op::Get => unreachable!("GET without a key passed the command table"),
+            Op::Get => {
+                match self.read(call.hash, call.key(), call.turn) {
+                    Some(record) => out.value(&self.reader, record),
+                    None => out.null(),
+                }
+                Ok(())
+            }
             Op::Set => self.set(call, out),
             Op::SetNx => self.set_nx(call, out),
             Op::SetEx | Op::PSetEx => self.set_ex(call, out),
