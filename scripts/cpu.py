@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """CPU time of the server per operation, over sockets: one shard, several, and several with partitions.
 
-    cpu.py NIGH [--shards N] [--pairs N] [--requests N]
+    cpu.py NIGH [--shards N] [--pairs N] [--requests N] [--spin-us N]
 
 Each round starts no server anew: all of them run, and take the same load in turn (A B C A B C ...). What counts is
-user and system time of the whole process, from /proc, so a busy machine disturbs less than with wall time.
+user and system time of the whole process, from /proc, so a busy machine disturbs less than with wall time. Servers
+don't spin unless told, since spinning isn't work: two shards wait for the same load twice as much as one.
 """
 
 import argparse
@@ -66,6 +67,7 @@ def main():
     parser.add_argument("--shards", default="2")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--requests", type=int, default=2_000_000)
+    parser.add_argument("--spin-us", default="0")
     options = parser.parse_args()
     kinds = {
         "1 shard": ["--shards", "1"],
@@ -73,7 +75,7 @@ def main():
         f"{options.shards} shards, as many partitions": [
             "--shards", options.shards, "--partitions", options.shards],
     }
-    servers = [Server(options.nigh, name, settings) for name, settings in kinds.items()]
+    servers = [Server(options.nigh, name, ["--spin-us", options.spin_us, *settings]) for name, settings in kinds.items()]
     try:
         for server in servers:
             load(options.nigh, server, ["--command", "set", "--preload"], 100_000)
