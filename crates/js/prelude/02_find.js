@@ -324,19 +324,39 @@ function fourDigits(n) {
 }
 
 // Numbers come again and again, in graphs for one. N keeps of the last one of each residue: n + 1, the
-// hash of its digits, their two words.
+// hash of its digits, their two words; and what db.get found, with the moment at which it did.
 const N = new Int32(numbersBuffer);
-const NUMBERS_MASK = (ArrayBufferGetByteLength(numbersBuffer) >> 4) - 1;
+const NUMBERS_MASK = 4095;
+const KEPT_WORDS_SHIFT = 3;
+const K_HASH = 1;
+const K_LOW = 2;
+const K_HIGH = 3;
+const K_MOMENT = 4; // 0: none
+const K_VALUE = 5; // offset of the value in the first window / 8
+const K_LENGTH = 6; // of the value; -1: there is no record
+const MOMENT = NUMBERS_MASK + 1 << KEPT_WORDS_SHIFT; // the word of the moment that it is
 const NUMBER_END = 100000000; // eight digits
+
+// Nobody but this thread writes to an arena that isn't foreign, and not while functions run: between two
+// commits, and within one batch, whose clock stands, what was found is found again.
+const REMEMBERS = !SEVERAL && !foreign[0];
+
+function beginMoment() {
+  if (!REMEMBERS) return;
+  N[MOMENT] = N[MOMENT] + 1 & 0x7fffffff;
+  if (N[MOMENT] !== 0) return;
+  for (let at = K_MOMENT; at < MOMENT; at += 1 << KEPT_WORDS_SHIFT) N[at] = 0;
+  N[MOMENT] = 1;
+}
 
 // The record of the decimal string of 0 <= n < NUMBER_END, or 0.
 function findNumber(n) {
   const length = n < 10000 ? n < 100 ? n < 10 ? 1 : 2 : n < 1000 ? 3 : 4
     : n < 1000000 ? n < 100000 ? 5 : 6 : n < 10000000 ? 7 : 8;
-  const at = (n & NUMBERS_MASK) << 2;
+  const at = (n & NUMBERS_MASK) << KEPT_WORDS_SHIFT;
   if (N[at] !== n + 1) keepNumber(n, at, length);
-  if (SEVERAL) I[PLACE] = placeOf(N[at + 1]); // no tag is in digits
-  return findShort(N[at + 1], N[at + 2], N[at + 3], length);
+  if (SEVERAL) I[PLACE] = placeOf(N[at + K_HASH]); // no tag is in digits
+  return findShort(N[at + K_HASH], N[at + K_LOW], N[at + K_HIGH], length);
 }
 
 function keepNumber(n, at, length) {
@@ -350,9 +370,15 @@ function keepNumber(n, at, length) {
     high = last >>> shift;
   }
   N[at] = n + 1;
-  N[at + 1] = hashShort(low, high, length);
-  N[at + 2] = low;
-  N[at + 3] = high;
+  N[at + K_HASH] = hashShort(low, high, length);
+  N[at + K_LOW] = low;
+  N[at + K_HIGH] = high;
+  N[at + K_MOMENT] = 0;
+}
+
+// Is `key` a number whose record is found by findNumber()?
+function isShortNumber(key) {
+  return (key | 0) === key && key >= 0 && key < NUMBER_END;
 }
 
 // The record of a string of 1 to 8 characters, or 0. Reading so few is cheaper than crossing into C++;
@@ -377,7 +403,7 @@ function findText(key, length) {
 // The record of any key in its arena, or 0.
 function find(key) {
   if (typeof key === "number") {
-    if ((key | 0) === key && key >= 0 && key < NUMBER_END) return findNumber(key | 0);
+    if (isShortNumber(key)) return findNumber(key | 0);
   } else if (typeof key === "string") {
     const length = key.length;
     if (length <= 8 && length > 0) return findText(key, length);

@@ -133,13 +133,18 @@ const recordCopy = Record.copy;
 const recordLength = Record.size;
 ObjectFreeze(Record.prototype);
 
+// Offset / 8 in its window of what stands behind the key of record `ref`: the value, or a run's name.
+function valueAt(ref, meta) {
+  return ((ref & 0xfffffff) << 1) + 4 + (((meta & 0xffff) + 7) >>> 3);
+}
+
 // Where the value of record `ref` of the arena at I[PLACE] lies.
 function recordAt(ref) {
   const window = SEVERAL ? I[PLACE] + (ref >>> 28) : ref >>> 28;
   const words = window === 0 ? A : windowOf(window).i32;
   const at = (ref & 0xfffffff) << 2;
   const meta = words[at + REC_META];
-  const value = ((ref & 0xfffffff) << 1) + 4 + (((meta & 0xffff) + 7) >>> 3);
+  const value = valueAt(ref, meta);
   const length = words[at + REC_VALUE_LENGTH];
   if ((meta >>> 24 & FLAG_RUN) === 0) return new Record(I[STATE], window, value, length);
   const slot = words[value << 1];

@@ -87,8 +87,32 @@ function pendingRecord(entry) {
   return ref === 0 ? undefined : recordAt(ref);
 }
 
+// The Record of 0 <= n < NUMBER_END, if this thread alone writes.
+function getNumber(n) {
+  const at = (n & NUMBERS_MASK) << KEPT_WORDS_SHIFT;
+  if (N[at] !== n + 1 || N[at + K_MOMENT] !== N[MOMENT]) return getAndKeep(n, at);
+  const length = N[at + K_LENGTH];
+  return length < 0 ? undefined : new Record(I[STATE], 0, N[at + K_VALUE], length);
+}
+
+function getAndKeep(n, at) {
+  const ref = findNumber(n);
+  const start = ref << 2;
+  if (ref === 0) {
+    N[at + K_LENGTH] = -1;
+  } else if (ref >>> 28 === 0 && (A[start + REC_META] >>> 24 & FLAG_RUN) === 0) {
+    N[at + K_VALUE] = valueAt(ref, A[start + REC_META]);
+    N[at + K_LENGTH] = A[start + REC_VALUE_LENGTH];
+  } else {
+    return recordAt(ref);
+  }
+  N[at + K_MOMENT] = N[MOMENT];
+  return ref === 0 ? undefined : new Record(I[STATE], 0, N[at + K_VALUE], N[at + K_LENGTH]);
+}
+
 function get(key) {
   if (I[PENDING] !== 0) return getPending(key);
+  if (REMEMBERS && typeof key === "number" && isShortNumber(key)) return getNumber(key | 0);
   const ref = find(key);
   return ref === 0 ? undefined : recordAt(ref);
 }

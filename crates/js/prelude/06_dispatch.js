@@ -212,6 +212,7 @@ function callStable(at, start) {
 function dispatch() {
   const count = I[IN_COUNT];
   I[PENDING] = 0; // a call that was stopped left it
+  beginMoment();
   nowLow = I[IN_NOW_LOW];
   nowHigh = I[IN_NOW_HIGH];
   let state = I[IN_FIRST_STATE];
@@ -234,6 +235,7 @@ function dispatch() {
         I[OUT_WRITES] = writeCount;
         I[OUT_DONE] = done;
         native.commit();
+        beginMoment();
       }
       closeCall();
     }

@@ -23,9 +23,9 @@ constexpr uint32_t kKeyLengthWord = 5;
 constexpr uint32_t kPlaceWord = 7;
 constexpr uint32_t kKeyAt = 4096;
 constexpr uint32_t kKeyBytesMax = 65535;
-// Memory of a context for hashes of numbers (prelude/02_find.js): 4,096 numbers, 16 bytes each, so that
-// it stays in a core's own cache. A power of 2.
-constexpr size_t kNumbersBytes = 64 << 10;
+// Memory of a context for numbers that are keys (prelude/02_find.js): 4,096 of them, 32 bytes each, so that
+// it stays in a core's own cache; and a line for the moment.
+constexpr size_t kNumbersBytes = (128 << 10) + 64;
 // Word of the arena's header: seed of the hash (docs/formats/arena.md).
 constexpr uint32_t kSeedWord = 12;
 // log2 of the windows that an arena has (prelude/01_layout.js).
@@ -119,12 +119,16 @@ struct NighIsolate {
   }
 };
 
+struct Free {
+  void operator()(void* memory) const { free(memory); }
+};
+
 struct NighContext {
   NighIsolate* owner;
   std::vector<NighArena> arenas;  // by partition
   uint32_t seed;
   std::unique_ptr<v8::MicrotaskQueue> microtasks;
-  std::unique_ptr<uint64_t[]> numbers;  // zeroed; V8 has let go of it when this struct is deleted
+  std::unique_ptr<void, Free> numbers;  // zeroed; V8 has let go of it when this struct is deleted
   v8::Global<v8::Context> context;
   v8::Global<v8::Function> dispatch;
   v8::Global<v8::Function> install;

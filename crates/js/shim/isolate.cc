@@ -247,7 +247,8 @@ NighContext* nigh_context_new(NighIsolate* owner, const NighArena* arenas, size_
   if (!context->GetDataFromSnapshotOnce<Function>(owner->attach_index).ToLocal(&attach)) {
     return nullptr;
   }
-  made->numbers = std::make_unique<uint64_t[]>(nigh::kNumbersBytes / sizeof(uint64_t));
+  made->numbers.reset(calloc(1, nigh::kNumbersBytes));  // what isn't used takes no memory
+  if (made->numbers == nullptr) return nullptr;
   std::vector<Local<Value>> buffers, foreign;
   for (const NighArena& arena : made->arenas) {
     buffers.push_back(Over(isolate, arena.base, arena.length));
@@ -256,7 +257,7 @@ NighContext* nigh_context_new(NighIsolate* owner, const NighArena* arenas, size_
   Local<Value> arguments[] = {
       Over(isolate, owner->io, owner->io_length), v8::Array::New(isolate, buffers.data(), count),
       v8::Array::New(isolate, foreign.data(), count),
-      Over(isolate, reinterpret_cast<uint8_t*>(made->numbers.get()), nigh::kNumbersBytes)};
+      Over(isolate, static_cast<uint8_t*>(made->numbers.get()), nigh::kNumbersBytes)};
   Local<Value> parts;
   if (!attach->Call(context, v8::Undefined(isolate), 4, arguments).ToLocal(&parts)) {
     return nullptr;

@@ -20,7 +20,9 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// `base..base + len` is the whole reserved address space of the arena.
+    /// `base..base + len` is the whole reserved address space of the arena. Unless it is [`Self::foreign`], nothing
+    /// is written to it while functions run, but by [`Host::commit`](crate::Host::commit): what a call has read
+    /// counts on that.
     ///
     /// # Safety
     /// All of it must be readable as long as `keep` (or a clone) lives, and hold an arena whose published
