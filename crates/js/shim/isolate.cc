@@ -66,7 +66,8 @@ void SetStack(Isolate* isolate, size_t stack_bytes) {
     pthread_attr_getstack(&attributes, &low, &size);
     pthread_attr_destroy(&attributes);
   }
-  uintptr_t here = reinterpret_cast<uintptr_t>(&attributes);
+  // Not a variable's address: AddressSanitizer lays those on the heap.
+  uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   uintptr_t floor = reinterpret_cast<uintptr_t>(low) + kStackReserveBytes;
   uintptr_t limit = here - stack_bytes;
   isolate->SetStackLimit(low != nullptr && limit < floor ? floor : limit);

@@ -367,12 +367,11 @@ fn a_commit_in_one_foreign_arena_is_seen_by_those_who_read_it() {
     for key in &keys {
         bench.put(key, "old");
     }
-    let read =
-        |p: usize| at(0, "read", std::slice::from_ref(Box::leak(Box::new(keys[p].as_bytes()))));
+    let all: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    let read = |p: usize| at(0, "read", &all[p..=p]);
     let expected = "*1\r\n$3\r\nold\r\n".to_owned();
     let unstable = String::from_utf8_lossy(UNSTABLE).into_owned();
     bench.world.arenas[1].begin_commit();
-    let all: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
     let calls = [
         read(0),
         read(1),
