@@ -10,6 +10,7 @@ source scripts/debian.sh
 
 readonly CARGO_FUZZ_VERSION=0.13.2
 readonly RSS_LIMIT_MIB=2048 # a target that needs more has lost a bound
+readonly INPUT_SECONDS=60 # an input that takes longer has no end; the slowest need a part of a second
 
 # cargo-fuzz passes unstable compiler flags (sanitizer, coverage); this allows them on stable Rust.
 export RUSTC_BOOTSTRAP=1
@@ -37,7 +38,7 @@ main() {
     for target in "${targets[@]}"; do
         say "$target for $seconds s"
         cargo fuzz run "$target" -- -max_total_time="$seconds" -rss_limit_mb="$RSS_LIMIT_MIB" \
-            -print_final_stats=1 >"$log" 2>&1 ||
+            -timeout="$INPUT_SECONDS" -print_final_stats=1 >"$log" 2>&1 ||
             { tail -n 60 "$log" >&2; die "$target failed: see above"; }
         grep '^stat::' "$log"
     done

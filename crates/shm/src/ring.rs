@@ -29,6 +29,8 @@
 
 mod bell;
 mod consumer;
+#[cfg(any(test, fuzzing))]
+mod exposed;
 mod link;
 mod memory;
 #[cfg(test)]
@@ -39,6 +41,8 @@ mod tests;
 
 pub use bell::Bell;
 pub use consumer::{Consumer, Header};
+#[cfg(any(test, fuzzing))]
+pub use exposed::{Exposed, Peer, exposed_bell, exposed_link, exposed_pair};
 pub use link::{LinkSpec, REPLY_BYTES, Request, Requester, Responder, link};
 pub use memory::Memory;
 pub use producer::{Producer, PushError};

@@ -25,7 +25,7 @@ pub(crate) trait Words: Clone {
     fn load64(&self, offset: u64, order: Ordering) -> u64;
     /// Stores 8 bytes.
     fn store64(&self, offset: u64, value: u64, order: Ordering);
-    /// Adds to 8 bytes and returns the sum.
+    /// Adds to 8 bytes and returns the sum; goes round where it overflows.
     fn add64(&self, offset: u64, n: u64, order: Ordering) -> u64;
     /// A fence between accesses to these words.
     fn fence(&self, order: Ordering);
@@ -159,7 +159,7 @@ impl Words for MappedWords {
     }
     #[inline]
     fn add64(&self, offset: u64, n: u64, order: Ordering) -> u64 {
-        self.word64(offset).fetch_add(n, order) + n
+        self.word64(offset).fetch_add(n, order).wrapping_add(n)
     }
     #[inline]
     fn fence(&self, order: Ordering) {
@@ -274,7 +274,7 @@ impl Words for HeapWords {
     }
     #[inline]
     fn add64(&self, offset: u64, n: u64, order: Ordering) -> u64 {
-        self.word(offset).fetch_add(n, order) + n
+        self.word(offset).fetch_add(n, order).wrapping_add(n)
     }
     #[inline]
     fn fence(&self, order: Ordering) {

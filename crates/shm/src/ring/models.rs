@@ -78,7 +78,7 @@ impl Words for LoomWords {
         word.access.with_mut(|_| word.value.store(value, Ordering::Relaxed));
     }
     fn add64(&self, offset: u64, n: u64, order: Ordering) -> u64 {
-        self.side(offset).expect("a shared word").fetch_add(n, order) + n
+        self.side(offset).expect("a shared word").fetch_add(n, order).wrapping_add(n)
     }
     fn fence(&self, order: Ordering) {
         fence(order);

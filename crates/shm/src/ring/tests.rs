@@ -3,13 +3,14 @@
 
 use super::{
     BIGGEST_PART, Bell, Broken, Consumer, DATA, HEAD, LEAST_BYTES, LinkSpec, MOST_BYTES, Memory,
-    Producer, PushError, Ring, TAIL, ends, link, link::link_over, message_bytes, pair,
+    Producer, PushError, Ring, TAIL, ends, exposed_bell, link, link::link_over, message_bytes,
+    pair,
 };
 use crate::words::Words;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// Longer than any wait that ends by itself, on a machine whose threads starve too.
@@ -321,6 +322,21 @@ fn only_a_sleeper_is_woken() {
     assert!(bell.prepare_sleep(|| false));
     bell.woken();
     assert!(!ring(), "it woke by itself");
+}
+
+#[test]
+fn a_bell_whose_word_anybody_writes_does_no_harm() {
+    // Between any two looks the word becomes another, the greatest too: its owner decides within a bound
+    // whether it sleeps, and nothing overflows.
+    let words = [u64::MAX, 0, u64::MAX - 1, 1 << 16, u64::MAX << 16, 0xFFFF];
+    let mut next = words.into_iter().cycle();
+    let bell = exposed_bell(Arc::new(Mutex::new(move |_, _| next.next().expect("no end"))));
+    for turn in 0..4 * words.len() {
+        bell.prepare_sleep(|| turn % 2 == 0);
+        bell.woken();
+        bell.fence();
+        bell.ring(|| ());
+    }
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl Words for LoomWords {
     }
     fn add64(&self, offset: u64, n: u64, order: Ordering) -> u64 {
         match self.cell(offset).expect("a hot word") {
-            Cell::Wide(wide) => wide.fetch_add(n, order) + n,
+            Cell::Wide(wide) => wide.fetch_add(n, order).wrapping_add(n),
             Cell::Narrow(..) => panic!("8 bytes of two words at {offset}"),
         }
     }
