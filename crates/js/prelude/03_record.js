@@ -3,7 +3,7 @@
 //
 // Invariant: I[STATE] is the number of the call that runs, 0 outside. A db or Record of another call throws.
 
-// The interruptible one, which builtins/data.js has put in the native one's place.
+// The interruptible one, which builtins/json.js has put in the native one's place.
 const JSONParse = JSON.parse;
 
 let writable = true;

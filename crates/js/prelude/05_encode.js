@@ -14,7 +14,7 @@ const KIND_UNSTABLE = 2;
 const ERROR_TEXT_MAX = 2048; // characters of a message
 const STACK_TEXT_MAX = 4096;
 
-// The one of builtins/data.js, which refuses what has millions of indices.
+// The one of builtins/keys.js, which refuses what has millions of indices.
 const ObjectKeys = Object.keys;
 
 const functions = []; // by id; undefined where there is none

@@ -19,10 +19,17 @@ use std::sync::OnceLock;
 use crate::ffi;
 
 const PRIMORDIALS: &str = include_str!("../prelude/00_primordials.js");
-const BUILTINS: [&str; 3] = [
+/// Each takes what it needs of those before it; the first says how they are made.
+const BUILTINS: [&str; 9] = [
+    include_str!("../prelude/builtins/operations.js"),
     include_str!("../prelude/builtins/arrays.js"),
+    include_str!("../prelude/builtins/join.js"),
+    include_str!("../prelude/builtins/search.js"),
     include_str!("../prelude/builtins/text.js"),
-    include_str!("../prelude/builtins/data.js"),
+    include_str!("../prelude/builtins/keys.js"),
+    include_str!("../prelude/builtins/json.js"),
+    include_str!("../prelude/builtins/iterables.js"),
+    include_str!("../prelude/builtins/views.js"),
 ];
 const ATTACHED: [&str; 6] = [
     include_str!("../prelude/01_layout.js"),

@@ -1,0 +1,263 @@
+// Builtins that V8 cannot interrupt, written so that it can: what the other files here are made of.
+//
+// V8 looks for a pending TerminateExecution when a JavaScript function is entered and when a JavaScript
+// loop turns. A builtin that loops in machine code does neither: over `{length: 2 ** 53 - 1}`, or over a
+// sparse array, it runs for ever and the call's time limit means nothing.
+//
+// Each method here has two ways:
+//
+//   fast   the receiver is an Array, no Proxy, and short: the native method does it
+//   slow   anything else: the algorithm of ECMAScript 2022, step by step, in an interruptible loop
+//
+// Invariants
+// 1. Semantics are those of the standard: order of observable steps, holes, generic receivers, species,
+//    property attributes, `name` and `length`. Methods are no constructors.
+// 2. Everything used after user code has run was captured at the top. No spread, no `for…of` over
+//    arrays, no descriptor with a prototype.
+// 3. Runs once, while the snapshot is made, after 00_primordials.js captured the native methods.
+//
+// What stays native, and what bounds it (measured on V8 10.2 with the default limits):
+//   reading a string of 2^28 characters for the first time (V8 joins its parts then), number and date
+//     parsing, comparison, trim: 0.1 to 1 s; bounded by V8's longest string, 2^29, and the heap limit
+//   spread and for…in over an object with 500,000 keys: 1 s; bounded by the heap limit
+//   the same over a long string or typed array: 0.1 µs an index and more, so over 2^25 of them for longer
+//     than any grace period; bounded by V8's longest string and the limit of ArrayBuffers
+//   `new Uint8Array({length: 6e7})`: 3 s; bounded by the limit of ArrayBuffers
+//   `new RegExp(pattern)` with a pattern of megabytes, and RegExp.prototype[Symbol.replace] called by its
+//     symbol on a text of that size; bounded by V8's longest string
+// Syntax and constructors cannot be replaced without making all code slower. A call that is not back within
+// the grace period after its time limit ends the process; the arenas survive.
+
+"use strict";
+
+(() => {
+  // Longest Array (elements) that goes to the native method. Measured on V8 10.2, the slowest layout
+  // (sparse): scanning, moving and filling 2^17 elements take below 10 ms.
+  const SHORT = 2 ** 17;
+  // The same for methods that spend up to 1 µs an element on making strings.
+  const SHORT_TEXT = 2 ** 13;
+  const MAX_LENGTH = 2 ** 53 - 1;
+  const MAX_ARRAY = 2 ** 32 - 1; // elements of an Array
+  const MAX_STRING = 2 ** 29 - 24; // UTF-16 units, V8's String::kMaxLength
+  // Most arguments that a call can have: more overflow any stack that Nigh allows.
+  const MAX_ARGUMENTS = 2 ** 17;
+
+  const { apply, construct, defineProperty, getOwnPropertyDescriptor, ownKeys } = Reflect;
+  const { isArray, prototype: ArrayPrototype } = Array;
+  const { trunc, max, min } = Math;
+  const NativeArray = Array;
+  const NativeProxy = Proxy;
+  const NativeTypeError = TypeError;
+  const NativeRangeError = RangeError;
+  const ToObject = Object;
+  const { species } = Symbol;
+  const bind = Function.prototype.bind;
+  const uncurry = (f) => apply(bind, Function.prototype.call, [f]);
+
+  // --- Which objects are proxies: only these can answer `length` differently each time. ---
+
+  function Self(o) {
+    return o;
+  }
+  class Mark extends Self {
+    #proxy;
+    static isProxy(o) {
+      return #proxy in o;
+    }
+  }
+  const isProxy = Mark.isProxy;
+
+  function MarkingProxy(target, handler) {
+    if (new.target === undefined) throw new NativeTypeError("Constructor Proxy requires 'new'");
+    const proxy = new NativeProxy(target, handler);
+    new Mark(proxy);
+    return proxy;
+  }
+  const nativeRevocable = NativeProxy.revocable;
+
+  // --- Installing ---
+
+  // Puts each own method of `methods` in the place of the native one of that name, with its attributes
+  // and `length`. Returns the native ones.
+  function replace(owner, methods) {
+    const natives = { __proto__: null };
+    const keys = ownKeys(methods);
+    for (let i = 0; i < keys.length; i++) {
+      const key = keys[i];
+      const method = methods[key];
+      const native = getOwnPropertyDescriptor(owner, key);
+      if (native === undefined) throw new NativeTypeError(`no builtin ${ToString(key)}`);
+      natives[key] = native.value;
+      defineProperty(method, "length", {
+        __proto__: null,
+        value: native.value.length,
+        configurable: true,
+      });
+      native.value = method;
+      native.__proto__ = null;
+      defineProperty(owner, key, native);
+    }
+    return natives;
+  }
+
+  // --- Abstract operations of the standard ---
+
+  const ToString = (v) => (typeof v === "string" ? v : `${v}`);
+  const toInteger = (v) => {
+    const n = trunc(+v);
+    return n !== n ? 0 : n + 0;
+  };
+  const toLength = (v) => {
+    const n = toInteger(v);
+    return n <= 0 ? 0 : n > MAX_LENGTH ? MAX_LENGTH : n;
+  };
+  const clamp = (n, length) => (n < 0 ? max(length + n, 0) : min(n, length));
+  const relative = (v, length) => clamp(toInteger(v), length);
+  const relativeEnd = (v, length) => (v === undefined ? length : clamp(toInteger(v), length));
+  const toObject = (v, name) => {
+    if (v === undefined || v === null) {
+      throw new NativeTypeError(`Array.prototype.${name} called on null or undefined`);
+    }
+    return ToObject(v);
+  };
+  const toCallable = (f) => {
+    if (typeof f !== "function") throw new NativeTypeError(`${describe(f)} is not a function`);
+    return f;
+  };
+  const describe = (v) => {
+    if (typeof v === "object" && v !== null) return "#<Object>";
+    if (typeof v === "symbol") return "Symbol()";
+    return typeof v === "string" ? `"${v.length > 100 ? "…" : v}"` : `${v}`;
+  };
+
+  // The native method may have it: an Array, no Proxy, of at most `limit` elements.
+  const isShort = (o, limit) => isArray(o) && !isProxy(o) && o.length <= limit;
+
+  function define(o, key, value) {
+    const done = defineProperty(o, key, {
+      __proto__: null,
+      value,
+      writable: true,
+      enumerable: true,
+      configurable: true,
+    });
+    if (!done)
+      throw new NativeTypeError(`Cannot add property ${ToString(key)}, object is not extensible`);
+  }
+
+  // CreateDataPropertyOrThrow on an object of which nobody else knows if it is `fresh`: assigning is the
+  // same and faster, unless a prototype has that index.
+  function put(o, key, value, fresh) {
+    if (fresh && key < MAX_ARRAY && !(key in ArrayPrototype)) o[key] = value;
+    else define(o, key, value);
+  }
+
+  function arrayCreate(length) {
+    if (length > MAX_ARRAY) throw new NativeRangeError("Invalid array length");
+    const a = [];
+    if (length > 0) a.length = length;
+    return a;
+  }
+
+  // Returns undefined where the standard makes a plain Array.
+  function speciesOf(o) {
+    if (!isArray(o)) return undefined;
+    let c = o.constructor;
+    if ((typeof c === "object" && c !== null) || typeof c === "function") {
+      c = c[species];
+      if (c === null) c = undefined;
+    }
+    return c === NativeArray ? undefined : c;
+  }
+  const speciesCreate = (c, length) =>
+    c === undefined ? arrayCreate(length) : construct(toConstructor(c), [length]);
+  const toConstructor = (c) => {
+    if (typeof c !== "function")
+      throw new NativeTypeError("object.constructor[Symbol.species] is not a constructor");
+    return c;
+  };
+
+  // Moves the property `from` of `o`, or its absence, to `to`.
+  function move(o, from, to) {
+    if (from in o) o[to] = o[from];
+    else delete o[to];
+  }
+
+  // CreateListFromArrayLike, for a call.
+  function toArguments(list) {
+    if ((typeof list !== "object" || list === null) && typeof list !== "function") {
+      throw new NativeTypeError("CreateListFromArrayLike called on non-object");
+    }
+    const length = toLength(list.length);
+    if (length > MAX_ARGUMENTS) throw new NativeRangeError("Maximum call stack size exceeded");
+    const copy = [];
+    for (let k = 0; k < length; k++) put(copy, k, list[k], true);
+    return copy;
+  }
+  const callArguments = (list) => (isShort(list, MAX_ARGUMENTS) ? list : toArguments(list));
+
+  // --- Proxy, calls with an array-like of arguments ---
+
+  replace(NativeProxy, {
+    revocable(target, handler) {
+      const pair = nativeRevocable(target, handler);
+      new Mark(pair.proxy);
+      return pair;
+    },
+  });
+  const BoundProxy = apply(bind, MarkingProxy, [undefined]);
+  defineProperty(BoundProxy, "name", { __proto__: null, value: "Proxy", configurable: true });
+  defineProperty(BoundProxy, "length", { __proto__: null, value: 2, configurable: true });
+  defineProperty(BoundProxy, "revocable", getOwnPropertyDescriptor(NativeProxy, "revocable"));
+  defineProperty(globalThis, "Proxy", {
+    __proto__: null,
+    value: BoundProxy,
+    writable: true,
+    enumerable: false,
+    configurable: true,
+  });
+
+  replace(Function.prototype, {
+    apply(self, list) {
+      if (typeof this !== "function") {
+        throw new NativeTypeError("Function.prototype.apply was called on what is not a function");
+      }
+      return apply(this, self, list === undefined || list === null ? [] : callArguments(list));
+    },
+  });
+  replace(Reflect, {
+    apply(f, self, list) {
+      return apply(toCallable(f), self, callArguments(list));
+    },
+    construct(f, list, target) {
+      if (arguments.length < 3) return construct(f, callArguments(list));
+      return construct(f, callArguments(list), target);
+    },
+  });
+
+  globalThis.nighBuiltins = {
+    __proto__: null,
+    replace,
+    uncurry,
+    isShort,
+    isProxy,
+    put,
+    define,
+    ToString,
+    toInteger,
+    toLength,
+    relative,
+    relativeEnd,
+    toObject,
+    toCallable,
+    speciesOf,
+    speciesCreate,
+    move,
+    construct,
+    apply,
+    SHORT,
+    SHORT_TEXT,
+    MAX_LENGTH,
+    MAX_STRING,
+  };
+})();
