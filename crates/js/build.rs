@@ -44,7 +44,11 @@ fn main() {
 fn v8_dir() -> PathBuf {
     match std::env::var_os("NIGH_V8_DIR") {
         Some(dir) if !dir.is_empty() => PathBuf::from(dir),
-        _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.v8"),
+        // Read as it runs: two checkouts may share a target directory.
+        _ => {
+            let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says where this lies");
+            Path::new(&here).join("../../.v8")
+        }
     }
 }
 
