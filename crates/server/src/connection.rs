@@ -22,7 +22,7 @@ use nigh_resp::decode::{Batch, ProtocolError, Requests};
 use nigh_resp::limits::Limits;
 use nigh_shm::Pin;
 use rustix::buffer::spare_capacity;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -246,6 +246,9 @@ pub(crate) struct Connection {
     pub(crate) later: Later,
     /// Parts of a command for which there was no room at their shards: they go before all else.
     pub(crate) unsent: VecDeque<Unsent>,
+    /// Own parts of the command at hand that are done while another waits for memory, and their replies, by
+    /// partition: see [`crate::scatter`].
+    pub(crate) done_parts: BTreeMap<usize, Vec<u8>>,
     /// How many there may be: see [`crate::peer`].
     pub(crate) allowance: usize,
     /// What the connection waits for, if another shard has to do something first.
@@ -291,6 +294,7 @@ impl Connection {
             was_authenticated: false,
             later: Later::default(),
             unsent: VecDeque::new(),
+            done_parts: BTreeMap::new(),
             allowance: FIRST_ALLOWANCE,
             pending: Pending::Nothing,
             peer: None,

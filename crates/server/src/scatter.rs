@@ -7,8 +7,9 @@
 //! ```
 //!
 //! 1. Each part is atomic, all of them together aren't: another client may see one before the other.
-//! 2. The own parts come first: if memory is still to come for them, nothing is sent yet, and the whole command
-//!    comes again.
+//! 2. The own parts come first: if memory is still to come for one, nothing is sent yet, and the command comes
+//!    again. Those that are done stand on the connection with their replies, and aren't done again: what another
+//!    client has written in between stays.
 //!
 //! Belongs to the shard's thread.
 
@@ -39,17 +40,22 @@ impl Work {
             return false;
         }
         let began = Instant::now();
+        let may_wait = self.may_wait();
         let connection = &mut *self.active[at];
         let (input, out) = (&connection.input, &mut connection.out);
         let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
         let (mut came, parts) = match target {
-            Target::Split { step } => split(&mut self.state, out, op, &args, step, turn),
+            Target::Split { step } => {
+                let (own, others) = split(&self.state, &args, step);
+                let done = &mut connection.done_parts;
+                if !do_own(&mut self.state, out, op, &own, done, may_wait, turn) {
+                    self.wait_for_memory(at);
+                    return false;
+                }
+                (std::mem::take(done).into_values().collect(), others)
+            }
             _ => to_owners(&mut self.state, out, op, &args, turn),
         };
-        if self.state.keyspace.take_busy() && self.may_wait() {
-            self.wait_for_memory(at);
-            return false;
-        }
         if silent {
             came.iter_mut().for_each(Vec::clear);
         }
@@ -74,32 +80,49 @@ impl Work {
 /// Replies of the own parts, and the others as messages with the shards that they go to.
 type Parts = (Vec<Vec<u8>>, Vec<(usize, Vec<u8>)>);
 
-/// Does the own parts of a command of several keys.
-fn split(
-    state: &mut State,
-    out: &mut Output,
-    op: Op,
-    args: &[&[u8]],
-    step: usize,
-    turn: &Turn<'_>,
-) -> Parts {
-    let mut by_partition: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
+/// The words of the parts, by partition.
+type Words<'a> = BTreeMap<usize, Vec<&'a [u8]>>;
+
+/// Cuts a command of several keys by partition: the own parts, and the others as messages.
+fn split<'a>(state: &State, args: &[&'a [u8]], step: usize) -> (Words<'a>, Vec<(usize, Vec<u8>)>) {
+    let mut by_partition = Words::new();
     for belongs in args[1..].chunks(step) {
         let partition = state.keyspace.partition_of(belongs[0]);
         by_partition.entry(partition).or_insert_with(|| vec![args[0]]).extend(belongs);
     }
-    let (mut came, mut parts) = (Vec::new(), Vec::new());
-    for (partition, args) in by_partition {
-        if state.owns(partition) {
-            let store = state.keyspace.part_mut(partition);
-            came.push(reply_of(out, |out| store.apply(op, &args, turn, out)));
-        } else {
-            let mut message = Vec::new();
-            encode::request(&mut message, args);
-            parts.push((state.owner(partition), message));
+    let (own, others): (Words<'_>, Words<'_>) =
+        by_partition.into_iter().partition(|(partition, _)| state.owns(*partition));
+    let others = others.into_iter().map(|(partition, args)| {
+        let mut message = Vec::new();
+        encode::request(&mut message, args);
+        (state.owner(partition), message)
+    });
+    (own, others.collect())
+}
+
+/// Does the own parts that aren't done yet, in order. False if memory is still to come for one: that one has
+/// changed nothing, and those after it haven't begun.
+fn do_own(
+    state: &mut State,
+    out: &mut Output,
+    op: Op,
+    own: &Words<'_>,
+    done: &mut BTreeMap<usize, Vec<u8>>,
+    may_wait: bool,
+    turn: &Turn<'_>,
+) -> bool {
+    for (partition, args) in own {
+        if done.contains_key(partition) {
+            continue;
         }
+        let store = state.keyspace.part_mut(*partition);
+        let reply = reply_of(out, |out| store.apply(op, args, turn, out));
+        if store.take_busy() && may_wait {
+            return false;
+        }
+        done.insert(*partition, reply);
     }
-    (came, parts)
+    true
 }
 
 /// Does a command about all keys to the own partitions.

@@ -56,6 +56,14 @@ impl TestServer {
         Client::connect(self.port())
     }
 
+    /// A connection at the shard that owns this key: WATCH takes it there.
+    pub fn connect_to_owner(&self, key: &str) -> Client {
+        let mut client = self.connect();
+        client.says(&format!("WATCH {key}"), "+OK\r\n");
+        client.says("UNWATCH", "+OK\r\n");
+        client
+    }
+
     /// Stops it and leaves its folder, for a next one.
     pub fn stop_and_keep(&mut self) {
         if let Some(server) = self.server.take() {
@@ -158,6 +166,17 @@ impl Client {
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
         let frame = self.ask(&args);
         frame.integer().unwrap_or_else(|| panic!("no number: {frame:?}"))
+    }
+
+    /// A key in each partition, by number: a scan tells. (The seed is drawn, so only the server knows.)
+    pub fn one_of_each<const PARTITIONS: usize>(&mut self) -> [String; PARTITIONS] {
+        (0..64).for_each(|number| self.says(&format!("SET k{number} v"), "+OK\r\n"));
+        std::array::from_fn(|partition| {
+            let cursor = partition.to_string();
+            let reply = self.ask(&[b"SCAN", cursor.as_bytes(), b"COUNT", b"1000"]);
+            let found = reply.elements().and_then(|parts| parts[1].elements()).expect("keys");
+            String::from_utf8_lossy(found[0].bytes().expect("a key")).into_owned()
+        })
     }
 
     /// Whether the server closes the connection, after whatever it still says.
