@@ -238,8 +238,8 @@ impl Work {
         if !std::mem::take(&mut self.peers_have_work) {
             self.read_mail();
         }
-        if !self.state.knows_libraries() && !std::mem::replace(&mut self.postponed_peers, true) {
-            // They may have been changed before the mail was sent: first this shard looks at that.
+        if self.state.has_notes() && !std::mem::replace(&mut self.postponed_peers, true) {
+            // Something was changed, maybe before the mail was sent: first this shard looks at that.
             self.peers_have_work = true;
             return;
         }

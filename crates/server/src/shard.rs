@@ -12,7 +12,8 @@
 //!
 //! 1. No pin outlives a turn: `quiescent` takes the participant mutably, so the compiler proves it.
 //! 2. The loop never sleeps longer than a tick, since expiry, idle clients and metrics need one.
-//! 3. What other threads leave at the seat is looked at before a socket is read (see `shared`).
+//! 3. What other threads leave at the seat is looked at before a socket is read, and what is left there until a read
+//!    before what was read runs (see `shared`, and [`Work::receive`]).
 //!
 //! Whether it worked, span or slept is told by the clock that the loop reads anyway: a turn with work counts from
 //! the poll that found it, if that didn't wait, to the look after the store.
@@ -78,8 +79,6 @@ pub(crate) struct Shard {
     quiet_ticks: u32,
     work: Work,
     shared: Arc<Shared>,
-    /// Notes at the seat that have been looked at.
-    notes: u64,
     gauges: Option<Arc<Gauges>>,
     random: u64,
     /// The store has more to look after.
@@ -118,7 +117,6 @@ impl Shard {
             quiet_ticks: 0,
             listeners,
             work: Work::new(state, mailbox),
-            notes: 0,
             shared,
             gauges,
             random: u64::from_le_bytes(seed),
@@ -149,7 +147,7 @@ impl Shard {
                 || !self.work.ready.is_empty()
                 || self.work.peers_have_work
                 || self.work.mailbox.has_mail()
-                || self.has_notes()
+                || self.work.state.has_notes()
                 || self.accepting.iter().any(|accepting| *accepting);
             let spins = busy || clock.duration_since(last_work) < spin;
             let timeout = if spins { Duration::ZERO } else { self.sleep_time(clock) };
@@ -175,11 +173,6 @@ impl Shard {
                 return stop;
             }
         }
-    }
-
-    /// Whether other threads left something at the seat.
-    fn has_notes(&self) -> bool {
-        self.shared.seats[self.work.state.number].notes() != self.notes
     }
 
     /// Lets go of everything; arenas stay or are removed.

@@ -5,8 +5,11 @@
 //! ```
 //!
 //! 1. A change is made before it is noted, so a shard that sees the note sees the change.
-//! 2. A shard looks at its note before it reads a socket: what a client does after it was told of a change,
-//!    on whatever connection, meets the change.
+//! 2. What a client does after it was told of a change, on whatever connection, meets the change. The change was
+//!    noted before the client was told, and the client was told before it sent the command; so whoever has read
+//!    the command, from a socket or a mailbox, finds the note if it looks after the read. A shard runs what it
+//!    has read only if it has looked at all notes since: if there is a new one after the read, the command is
+//!    left for the next turn, which begins with the notes.
 //! 3. Nobody holds two of these locks at once, but for a seat's arrivals and after that its snapshot, or one
 //!    of them while it waits.
 //!

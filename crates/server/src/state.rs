@@ -245,6 +245,8 @@ pub(crate) struct State {
     pub(crate) number: usize,
     /// Where each row's command runs.
     places: Vec<Place>,
+    /// Notes at the shard's seat that have been looked at.
+    pub(crate) notes: u64,
     /// What of the shared state has been taken over.
     pub(crate) seen: Versions,
     /// Functions ran since the runtime last had time for itself.
@@ -288,6 +290,7 @@ impl State {
             number,
             places: commands::table().iter().map(place::of).collect(),
             // The first shards serve while the last one starts: what they noted is still to be seen.
+            notes: 0,
             seen: Versions::default(),
             shared,
             ran_functions: true, // so that it gets ready for the first ones
@@ -315,9 +318,10 @@ impl State {
         self.places[usize::from(row)]
     }
 
-    /// Whether this shard has the libraries that there are.
-    pub(crate) fn knows_libraries(&self) -> bool {
-        self.number == LIBRARIAN || self.seen.libraries == self.shared.versions().libraries
+    /// Whether other threads left something at the shard's seat that it hasn't looked at.
+    #[inline]
+    pub(crate) fn has_notes(&self) -> bool {
+        self.shared.seats[self.number].notes() != self.notes
     }
 
     /// Whether a row's command looks at the libraries or changes them.

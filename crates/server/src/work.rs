@@ -71,7 +71,7 @@ pub(crate) struct Work {
     pub(crate) peers: Vec<Option<Box<Connection>>>,
     /// Some of their commands are left for the next turn.
     pub(crate) peers_have_work: bool,
-    /// All of them were, as the libraries have changed.
+    /// All of them were, as there was a note: what has waited for a look at the seat waits for no other.
     pub(crate) postponed_peers: bool,
     /// Slots of connections that wait for room in the mailbox.
     pub(crate) held: Vec<usize>,
@@ -214,12 +214,13 @@ impl Work {
         connection.parked = false;
         // Of a client that reads no replies, requests are read on all the same: many write a whole pipeline
         // first. They wait undecoded, within the limit of the query buffer.
-        let reads_ahead = is_open && is_paused;
+        let mut reads_ahead = is_open && is_paused;
         if !reads_ahead && (connection.stopped || connection.input.has_commands()) {
             return;
         }
-        if connection.input.readable && (reads_ahead || !connection.input.is_capped) {
-            connection.input.is_ahead |= reads_ahead;
+        // What was read before this turn has waited for the look at the seat: it runs before more is read.
+        let has_waited = connection.input.is_capped || connection.input.is_ahead;
+        if connection.input.readable && (reads_ahead || !has_waited) {
             let before = connection.client.bytes_in;
             if connection.fill(&mut self.pool) == Fill::Broken {
                 connection.client.end(Close::Now);
@@ -228,6 +229,10 @@ impl Work {
             }
             self.state.stats.bytes_in += connection.client.bytes_in - before;
             connection.client.active = self.now;
+            // Another shard has changed something since this one looked at its seat: maybe the client knows, and
+            // means that with what it has just sent. (`shared`, 2)
+            reads_ahead |= self.state.has_notes();
+            connection.input.is_ahead |= reads_ahead;
         }
         if connection.input.bytes().len() > self.state.hot.query_limit {
             tracing::warn!(

@@ -23,12 +23,12 @@ const MOST_ASKING: Duration = Duration::from_secs(1);
 impl Shard {
     /// Takes what other threads left: connections, changes, clients to end, questions.
     pub(super) fn look_at_seat(&mut self, now: Instant) {
-        if !self.has_notes() {
+        if !self.work.state.has_notes() {
             return;
         }
         let shared = Arc::clone(&self.shared);
         let seat = &shared.seats[self.work.state.number];
-        self.notes = seat.notes();
+        self.work.state.notes = seat.notes();
         for arrival in seat.take_arrivals() {
             match arrival {
                 Arrival::Accepted(accepted) => self.admit(accepted, now),
