@@ -130,3 +130,40 @@ fn metrics_are_served() {
     assert!(text.contains("nigh_keys 1"), "{text}");
     assert!(text.contains("nigh_commands_total{command=\"set\"} 1"), "{text}");
 }
+
+/// A file with the number of a partition that there isn't, whatever is in it: the server doesn't start, whichever
+/// number of partitions is asked for, and says which file is too many, by which other one, and what to do. Without
+/// that file all is as it was.
+#[test]
+fn a_partition_too_many_is_named() {
+    let mut server = TestServer::with(&[("shards", "3"), ("partitions", "7")]);
+    let dir = server.dir.clone();
+    let mut client = server.connect();
+    (0..100).for_each(|number| client.says(&format!("SET k{number} v"), "+OK\r\n"));
+    server.stop_and_keep();
+    let other = TestServer::with(&[("shards", "1"), ("partitions", "8")]);
+    let text = dir.to_str().expect("text").to_owned();
+    let stray = dir.join("default.7.arena");
+    let of_eight = std::fs::read(other.dir.join("default.7.arena")).expect("it is there");
+    for (content, says) in
+        [(&of_eight[..], "one of 8 partition(s)"), (b"junk", "is damaged"), (b"", "is damaged")]
+    {
+        std::fs::write(&stray, content).expect("a file");
+        for wanted in ["7", "8", "1"] {
+            let config = common::config(&[("shm-dir", &text), ("partitions", wanted)]);
+            let Err(error) = nigh_server::Server::start(config) else { panic!("one too many") };
+            let error = error.to_string();
+            let found = format!(
+                "{} is none of the 7 partition(s), 0 to 6, that {} says there are",
+                stray.display(),
+                dir.join("default.0.arena").display()
+            );
+            let told = [&*found, says, "move it to another directory", "--fresh"];
+            assert!(told.iter().all(|part| error.contains(part)), "{error}");
+            assert!(!error.contains("--partitions"), "{error}");
+        }
+    }
+    std::fs::remove_file(&stray).expect("it is there");
+    let again = TestServer::with(&[("shm-dir", &text), ("shards", "3"), ("partitions", "7")]);
+    again.connect().says("DBSIZE", ":100\r\n");
+}

@@ -74,6 +74,22 @@ pub enum StoreError {
         /// How many were asked for.
         wanted: usize,
     },
+    /// An arena has a number that the others, by their header, don't go up to.
+    #[error(
+        "the arena {} is none of the {partitions} partition(s), 0 to {}, that {} says there are ({says}): move \
+         it to another directory, or start anew with --fresh",
+        path.display(), partitions.saturating_sub(1), first.display()
+    )]
+    Stray {
+        /// The arena's file.
+        path: PathBuf,
+        /// What its header tells, or why it can't.
+        says: String,
+        /// The arena with the lowest number, which the others are measured by.
+        first: PathBuf,
+        /// How many partitions that one says there are.
+        partitions: usize,
+    },
     /// An arena is gone, and others have keys.
     #[error(
         "the arena {} is missing, while other partitions have keys: put it back, or start anew with --fresh",

@@ -115,13 +115,24 @@ pub(crate) fn partitions_there(options: &StoreOptions) -> Result<Vec<usize>, Sto
     Ok(found)
 }
 
-/// How many partitions the tenant's data in the directory has; `None` if there is none.
+/// How many partitions the tenant's data in the directory has; `None` if there is none. The first arena says
+/// so; one whose number is none of theirs is nobody's, and refused.
 pub(crate) fn partitions_left(options: &StoreOptions) -> Result<Option<usize>, StoreError> {
     check_tenant(&options.tenant)?;
     let there = partitions_there(options)?;
-    let (Some(first), Some(last)) = (there.first(), there.last()) else { return Ok(None) };
-    let of_header = nigh_shm::partitions_of(&path_of(options, *first))?;
-    Ok(Some(usize::try_from(of_header).unwrap_or(usize::MAX).max(last + 1)))
+    let Some(first) = there.first() else { return Ok(None) };
+    let first = path_of(options, *first);
+    let of_header = nigh_shm::partitions_of(&first)?;
+    let partitions = usize::try_from(of_header).unwrap_or(usize::MAX);
+    let Some(stray) = there.into_iter().find(|partition| *partition >= partitions) else {
+        return Ok(Some(partitions));
+    };
+    let path = path_of(options, stray);
+    let says = match nigh_shm::partitions_of(&path) {
+        Ok(other) => format!("it says that it is one of {other} partition(s)"),
+        Err(error) => error.to_string(),
+    };
+    Err(StoreError::Stray { path, says, first, partitions })
 }
 
 /// Refuses a directory with another number of partitions: keys would lie where nobody looks for them.
