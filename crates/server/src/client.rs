@@ -15,8 +15,6 @@ use crate::slowlog::Origin;
 pub(crate) enum ReplyMode {
     On,
     Off,
-    /// The next command isn't answered; this one neither.
-    SkipNext,
     /// This command isn't answered.
     Skip,
 }
@@ -48,6 +46,8 @@ pub(crate) struct Client {
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
     pub(crate) reply_mode: ReplyMode,
+    /// The command after this one isn't answered.
+    pub(crate) skip_next: bool,
     pub(crate) no_evict: bool,
     pub(crate) no_touch: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
@@ -81,6 +81,7 @@ impl Client {
             protocol: Protocol::Resp2,
             authenticated: true,
             reply_mode: ReplyMode::On,
+            skip_next: false,
             no_evict: false,
             no_touch: false,
             transaction: None,

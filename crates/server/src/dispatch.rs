@@ -66,6 +66,8 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) refreshed: bool,
     /// A write for which memory is still to come back may wait for the next turn.
     pub(crate) may_wait: bool,
+    /// What lies before it was answered as CLIENT REPLY said then: EXEC does so for each of its commands.
+    pub(crate) settled: Option<Mark>,
 }
 
 impl Context<'_, '_> {
@@ -161,22 +163,27 @@ pub(crate) fn execute(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: R
             Flow::Done
         }
     };
-    finish(context.client, context.out, mark);
+    finish(context.client, context.out, context.settled.take().unwrap_or(mark));
     flow
 }
 
 /// Applies CLIENT REPLY to what was written since `mark`, and notes what changed for the next command.
 pub(crate) fn finish(client: &mut Client, out: &mut Output, mark: Mark) {
-    match client.reply_mode {
-        ReplyMode::On => {}
-        ReplyMode::Off => out.cut(mark),
-        ReplyMode::SkipNext => client.reply_mode = ReplyMode::Skip,
-        ReplyMode::Skip => {
-            out.cut(mark);
-            client.reply_mode = ReplyMode::On;
-        }
+    mute(client, out, mark);
+    if client.reply_mode == ReplyMode::Skip {
+        client.reply_mode = ReplyMode::On;
+    }
+    if std::mem::take(&mut client.skip_next) && client.reply_mode == ReplyMode::On {
+        client.reply_mode = ReplyMode::Skip;
     }
     client.settle();
+}
+
+/// Takes back what was written since `mark`, unless replies are wanted.
+pub(crate) fn mute(client: &Client, out: &mut Output, mark: Mark) {
+    if client.reply_mode != ReplyMode::On {
+        out.cut(mark);
+    }
 }
 
 /// In MULTI, whether a command waits for EXEC.

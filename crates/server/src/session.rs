@@ -71,6 +71,7 @@ pub(crate) fn reset(context: &mut Context<'_, '_>) {
     if client.reply_mode != ReplyMode::Skip {
         client.reply_mode = ReplyMode::On; // as in Redis: what SKIP silences stays silent
     }
+    client.skip_next = false;
     client.no_evict = false;
     client.no_touch = false;
     client.authenticated = authenticated;
@@ -257,9 +258,7 @@ fn reply_mode(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         }
         word if is(word, "off") => context.client.reply_mode = ReplyMode::Off,
         word if is(word, "skip") => {
-            if context.client.reply_mode != ReplyMode::Off {
-                context.client.reply_mode = ReplyMode::SkipNext;
-            }
+            context.client.skip_next |= context.client.reply_mode != ReplyMode::Off;
         }
         _ => context.error(SYNTAX),
     }

@@ -5,13 +5,14 @@
 //! ```
 //!
 //! 1. The store shows nothing of a transaction before its commit, and all of it after.
-//! 2. A queue holds at most `client-query-buffer-limit` bytes.
+//! 2. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in Redis.
+//! 3. A queue holds at most `client-query-buffer-limit` bytes.
 //!
 //! Belongs to the shard's thread.
 
 use crate::client::Close;
 use crate::commands::Row;
-use crate::dispatch::{Context, call};
+use crate::dispatch::{Context, call, mute};
 use crate::place::Place;
 use crate::route::{self, CROSS_SLOT, Target};
 use crate::state::State;
@@ -185,16 +186,20 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
 /// says that it is busy.
 fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction, partition: usize) {
     let mark = context.out.mark();
+    let replies = (context.client.reply_mode, context.client.skip_next);
     let limit = context.state.hot.output_limit;
     let store = context.state.keyspace.part_mut(partition);
     store.prepare_writes(context.turn);
     store.begin();
     context.state.in_transaction = Some(partition);
     context.reply().array(transaction.len());
+    mute(context.client, context.out, mark);
     for (index, row) in transaction.rows.iter().enumerate() {
         let args: Vec<&[u8]> = transaction.queued.args(index).iter(&[]).collect();
+        let own = context.out.mark();
         let done = call(context, &args, *row, Target::Part(partition));
         debug_assert!(done, "a transaction runs at the owner, which asks nobody");
+        mute(context.client, context.out, own);
         if context.state.keyspace.is_busy() {
             // The others must not be committed without it.
             break;
@@ -214,9 +219,13 @@ fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction, partitio
     } else {
         store.commit(context.turn)
     };
-    let Err(error) = outcome else { return };
+    let Err(error) = outcome else {
+        context.settled = Some(context.out.mark());
+        return;
+    };
     // Nothing was written, so no reply of the commands may stand.
     context.out.cut(mark);
+    (context.client.reply_mode, context.client.skip_next) = replies;
     if !context.may_wait {
         context.state.keyspace.take_busy();
     }

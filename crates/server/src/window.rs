@@ -315,6 +315,7 @@ impl Work {
             unstable: connection.pending == Pending::Unstable,
             refreshed: connection.pending == Pending::Refreshed,
             may_wait,
+            settled: None,
         };
         let flow = if context.is_peer && args[0] == WRITES {
             host::commit_for_peer(&mut context, &args);
@@ -329,6 +330,7 @@ impl Work {
         if self.state.keyspace.take_busy() && may_wait {
             connection.out.cut(mark);
             connection.client.reply_mode = reply_mode;
+            connection.client.skip_next = false;
             connection.client.settle();
             return self.wait_for_memory(prepared.connection);
         }

@@ -93,3 +93,45 @@ fn vanished_client_leaves_no_writes() {
     b.says("EXISTS k", ":0\r\n");
     b.says("SET k 2", "+OK\r\n");
 }
+
+/// CLIENT REPLY in a transaction holds from its place on: what EXEC wrote before stays, its head too, and SKIP skips
+/// what follows EXEC. (As Redis 7.0.15 answers.)
+#[test]
+fn client_reply_in_a_transaction_holds_from_its_place_on() {
+    let server = TestServer::start();
+    let queued = |n: usize| "+QUEUED\r\n".repeat(n);
+    for (commands, expected) in [
+        (
+            "MULTI SET|a|1 CLIENT|REPLY|OFF GET|a EXEC PING",
+            format!("+OK\r\n{}*3\r\n+OK\r\n", queued(3)),
+        ),
+        (
+            "MULTI SET|a|1 CLIENT|REPLY|SKIP GET|a EXEC PING PING",
+            format!("+OK\r\n{}*3\r\n+OK\r\n$1\r\n1\r\n+PONG\r\n", queued(3)),
+        ),
+        (
+            "CLIENT|REPLY|OFF MULTI SET|a|1 CLIENT|REPLY|ON GET|a EXEC PING",
+            "+OK\r\n$1\r\n1\r\n+PONG\r\n".to_owned(),
+        ),
+        (
+            "MULTI CLIENT|REPLY|OFF GET|a CLIENT|REPLY|ON GET|a EXEC PING",
+            format!("+OK\r\n{}*4\r\n+OK\r\n$1\r\n1\r\n+PONG\r\n", queued(4)),
+        ),
+        (
+            "MULTI CLIENT|REPLY|SKIP CLIENT|REPLY|ON EXEC PING PING",
+            format!("+OK\r\n{}*2\r\n+OK\r\n+PONG\r\n", queued(2)),
+        ),
+        (
+            "MULTI CLIENT|REPLY|OFF CLIENT|REPLY|SKIP EXEC PING",
+            format!("+OK\r\n{}*2\r\n", queued(2)),
+        ),
+        ("CLIENT|REPLY|SKIP CLIENT|REPLY|SKIP PING PING", "+PONG\r\n".to_owned()),
+        ("CLIENT|REPLY|OFF MULTI NOSUCH EXEC CLIENT|REPLY|ON PING", "+OK\r\n+PONG\r\n".to_owned()),
+    ] {
+        let mut client = server.connect();
+        client.send(commands.replace(' ', "\r\n").replace('|', " ") + "\r\n");
+        client.expect(&expected);
+        client.send("CLIENT REPLY ON\r\nECHO end\r\n");
+        client.expect("+OK\r\n$3\r\nend\r\n");
+    }
+}
