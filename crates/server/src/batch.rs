@@ -165,6 +165,7 @@ impl Work {
         }
         let mut calls = Vec::with_capacity(waiting.len());
         let mut errors = Vec::with_capacity(waiting.len());
+        let mut touches = Vec::with_capacity(waiting.len());
         let mut start = 0;
         for (call, end) in waiting.iter().zip(ends) {
             let args = &words[start..end];
@@ -172,7 +173,9 @@ impl Work {
             let key_end = functions::key_end(&self.state.libraries, args);
             errors.push(key_end.err());
             if let Ok(key_end) = key_end {
-                let protocol = self.active[call.connection].protocol(call.index);
+                let connection = &self.active[call.connection];
+                let protocol = connection.protocol(call.index);
+                touches.push(!connection.keeps_ages(call.index));
                 let partition = route::of_call(&self.state, args).unwrap_or(0);
                 calls.push(Call {
                     partition: u32::try_from(partition).unwrap_or(0),
@@ -185,7 +188,7 @@ impl Work {
                 });
             }
         }
-        prefetch(&mut self.state.keyspace, &calls);
+        prefetch(&mut self.state.keyspace, &calls, &touches);
         let began = Instant::now();
         let mut bytes = Vec::new();
         let mut ranges = vec![0..0; calls.len()];
@@ -217,18 +220,22 @@ impl Work {
     }
 }
 
-/// Asks for the records of the declared keys, which the functions are about to read: so they count as used.
-fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>]) {
-    let keys = calls.iter().flat_map(|call| call.keys.iter().take(PREFETCHED_KEYS));
-    let places: Vec<(usize, u32)> = keys
-        .map(|key| {
+/// Asks for the records of the declared keys, which the functions are about to read: so they count as used, but
+/// for those of calls that say otherwise.
+fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
+    let keys = calls.iter().zip(touches).flat_map(|(call, touches)| {
+        call.keys.iter().take(PREFETCHED_KEYS).map(move |key| (key, *touches))
+    });
+    let places: Vec<(usize, u32, bool)> = keys
+        .map(|(key, touches)| {
             let hash = keyspace.hash(key);
-            (keyspace.partition(key, hash), hash)
+            (keyspace.partition(key, hash), hash, touches)
         })
         .collect();
-    places.iter().for_each(|(partition, hash)| keyspace.part(*partition).prefetch_line(*hash));
-    places.iter().for_each(|(partition, hash)| keyspace.part(*partition).prefetch_record(*hash));
-    places.iter().for_each(|(partition, hash)| keyspace.part_mut(*partition).touch(*hash));
+    places.iter().for_each(|(partition, hash, _)| keyspace.part(*partition).prefetch_line(*hash));
+    places.iter().for_each(|(partition, hash, _)| keyspace.part(*partition).prefetch_record(*hash));
+    let used = places.iter().filter(|(_, _, touches)| *touches);
+    used.for_each(|(partition, hash, _)| keyspace.part_mut(*partition).touch(*hash));
 }
 
 /// Whether a word, which is FCALL or FCALL_RO, is the latter.

@@ -49,6 +49,7 @@ pub(crate) struct Client {
     /// The command after this one isn't answered.
     pub(crate) skip_next: bool,
     pub(crate) no_evict: bool,
+    /// Its reads leave keys as old as they are. Of a shard: those of some of its clients do.
     pub(crate) no_touch: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) watches: Vec<(usize, WatchToken)>,
@@ -59,7 +60,7 @@ pub(crate) struct Client {
     pub(crate) origin: Option<Origin>,
     /// That command is in the slow log: its reply tells who sent it.
     pub(crate) is_logged: bool,
-    /// Authenticated, not in MULTI, and answered: data commands need no further look.
+    /// Authenticated, not in MULTI, answered, and its reads make keys young: data commands need no further look.
     pub(crate) plain: bool,
 }
 
@@ -100,17 +101,18 @@ impl Client {
         self.close = self.close.max(close);
     }
 
-    /// Brings `plain` up to date.
     /// The partition that its transaction or what it watches is bound to.
     pub(crate) fn partition(&self) -> Option<usize> {
         let queued = self.transaction.as_ref().and_then(|transaction| transaction.partition());
         queued.or_else(|| self.watches.first().map(|(partition, _)| *partition))
     }
 
+    /// Brings `plain` up to date.
     pub(crate) fn settle(&mut self) {
         self.plain = self.authenticated
             && self.transaction.is_none()
             && self.reply_mode == ReplyMode::On
+            && !self.no_touch
             && self.close == Close::No;
     }
 }

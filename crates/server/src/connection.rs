@@ -320,6 +320,14 @@ impl Connection {
         }
     }
 
+    /// Whether what command `index` of the batch reads stays as old as it is (CLIENT NO-TOUCH).
+    pub(crate) fn keeps_ages(&self, index: usize) -> bool {
+        match &self.peer {
+            None => self.client.no_touch,
+            Some(peer) => peer.keeps_ages(index),
+        }
+    }
+
     /// A command has its reply.
     #[inline]
     pub(crate) fn answered(&mut self) {

@@ -40,6 +40,8 @@ pub(crate) const FIRST_ALLOWANCE: usize = 8;
 const MOST_ALLOWANCE: usize = 512;
 /// Bit of a token: the reply isn't wanted (CLIENT REPLY).
 const SILENT: u64 = 1 << 31;
+/// Bit of a message's kind: what it reads stays as old as it is (CLIENT NO-TOUCH).
+const KEEPS_AGES: u16 = 1 << 8;
 /// Bits of a token that hold the connection's number.
 const ID_BITS: u64 = SILENT - 1;
 
@@ -54,12 +56,19 @@ pub(crate) struct Unsent {
 /// A shard as a client of this one.
 pub(crate) struct Peer {
     number: usize,
-    /// Token and protocol of each command in the batch.
-    requests: Vec<(u64, Protocol)>,
+    /// The commands in the batch.
+    requests: Vec<Request>,
     /// Where the reply of each ends in the output, and whether it was logged as slow.
     ends: Vec<(usize, bool)>,
     /// Commands of the batch whose replies are sent.
     sent: usize,
+}
+
+/// What is known of a command that a shard has sent.
+struct Request {
+    token: u64,
+    protocol: Protocol,
+    keeps_ages: bool,
 }
 
 impl Peer {
@@ -76,12 +85,16 @@ impl Peer {
     }
 
     pub(crate) fn protocol(&self, index: usize) -> Protocol {
-        self.requests[index].1
+        self.requests[index].protocol
     }
 
     /// Who sent a command of the batch.
     pub(crate) fn origin(&self, index: usize) -> Origin {
-        Origin { shard: self.number, token: self.requests[index].0 }
+        Origin { shard: self.number, token: self.requests[index].token }
+    }
+
+    pub(crate) fn keeps_ages(&self, index: usize) -> bool {
+        self.requests[index].keeps_ages
     }
 
     pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {
@@ -107,9 +120,10 @@ fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) -> bool {
     true
 }
 
-/// What kind of message a command in this protocol is.
-fn kind(protocol: Protocol) -> u16 {
-    if protocol == Protocol::Resp3 { 3 } else { 2 }
+/// What kind of message a client's command is.
+fn kind(client: &Client) -> u16 {
+    let protocol = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    if client.no_touch { protocol | KEEPS_AGES } else { protocol }
 }
 
 impl Work {
@@ -131,7 +145,7 @@ impl Work {
         self.message.clear();
         encode::request(&mut self.message, args.iter(connection.input.bytes()));
         let token = token(connection, silent);
-        let kind = kind(connection.client.protocol);
+        let kind = kind(&connection.client);
         if self.mailbox.send(shard, token, kind, &[&self.message]).is_err() {
             connection.stopped = true;
             connection.pending = Pending::Room;
@@ -167,7 +181,7 @@ impl Work {
     /// is some, before all else of the connection.
     pub(crate) fn send_parts(&mut self, at: usize, parts: Vec<(usize, Vec<u8>)>, silent: bool) {
         let connection = &mut *self.active[at];
-        let (token, kind) = (token(connection, silent), kind(connection.client.protocol));
+        let (token, kind) = (token(connection, silent), kind(&connection.client));
         self.state.stats.hops += parts.len() as u64;
         for (shard, message) in parts {
             connection.unsent.push_back(Unsent { shard, token, kind, message });
@@ -272,8 +286,15 @@ impl Work {
             let connection = self.peers[request.from].as_mut().expect("nobody writes to itself");
             connection.input.buf.extend_from_slice(&message);
             let peer = connection.peer.as_mut().expect("peers are made with it");
-            let protocol = if request.kind == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
-            peer.requests.push((request.token, protocol));
+            let keeps_ages = request.kind & KEEPS_AGES != 0;
+            let is_resp3 = request.kind & !KEEPS_AGES == 3;
+            let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+            peer.requests.push(Request { token: request.token, protocol, keeps_ages });
+            if keeps_ages {
+                // Until these commands are done, each of the shard's is looked at.
+                connection.client.no_touch = true;
+                connection.client.settle();
+            }
         }
         self.message = message;
     }
@@ -285,8 +306,8 @@ impl Work {
         let Some(peer) = &mut connection.peer else { return };
         let mut from = 0;
         let replies = connection.out.bytes();
-        for ((end, is_logged), (token, _)) in peer.ends.drain(..).zip(&peer.requests[peer.sent..]) {
-            self.mailbox.reply(peer.number, *token, is_logged, &[&replies[from..end]]);
+        for ((end, is_logged), request) in peer.ends.drain(..).zip(&peer.requests[peer.sent..]) {
+            self.mailbox.reply(peer.number, request.token, is_logged, &[&replies[from..end]]);
             from = end;
             peer.sent += 1;
         }
@@ -298,6 +319,8 @@ impl Work {
         } else {
             peer.requests.clear();
             peer.sent = 0;
+            connection.client.no_touch = false;
+            connection.client.settle();
         }
         connection.input.consume(&mut self.pool);
         debug_assert!(connection.client.close == Close::No, "nobody closes a mailbox");

@@ -208,7 +208,11 @@ pub(crate) fn client(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bui
             };
             match builtin {
                 Builtin::ClientNoEvict => context.client.no_evict = on,
-                _ => context.client.no_touch = on,
+                _ => {
+                    context.client.no_touch = on;
+                    // What follows in the same transaction has heard it too.
+                    context.state.keyspace.keep_ages(on);
+                }
             }
             context.reply().ok();
         }

@@ -299,6 +299,10 @@ impl Work {
             connection.client.protocol = peer.protocol(prepared.index);
             connection.client.origin = Some(peer.origin(prepared.index));
         }
+        let keeps_ages = connection.keeps_ages(prepared.index);
+        if keeps_ages {
+            self.state.keyspace.keep_ages(true);
+        }
         let reply_mode = connection.client.reply_mode;
         let silent = reply_mode != ReplyMode::On;
         let mark = connection.out.mark();
@@ -327,6 +331,9 @@ impl Work {
         } else {
             dispatch::execute(&mut context, &args, prepared.resolved)
         };
+        if keeps_ages || connection.client.no_touch {
+            self.state.keyspace.keep_ages(false);
+        }
         if self.state.keyspace.take_busy() && may_wait {
             connection.out.cut(mark);
             connection.client.reply_mode = reply_mode;

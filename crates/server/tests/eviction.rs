@@ -152,3 +152,63 @@ fn memory_tells_what_is_used() {
         client.says("OBJECT IDLETIME large", ":0\r\n");
     }
 }
+
+/// How long ago keys were used, seconds, when `wanted` of all of them or after some time.
+fn idle(client: &mut Client, keys: &[String; 2], wanted: impl Fn(i64) -> bool) -> [i64; 2] {
+    let began = std::time::Instant::now();
+    loop {
+        let idle = [0, 1].map(|at| client.number(&format!("OBJECT IDLETIME {}", keys[at])));
+        if idle.into_iter().all(&wanted) || began.elapsed().as_millis() > 500 {
+            return idle;
+        }
+    }
+}
+
+/// A client that says so reads keys at its shard, at another one's, behind its own writes there, in a transaction and
+/// in functions, and they stay as old as they are. Its writes make them young, and so does TOUCH; when it takes
+/// that back, its reads do again.
+#[test]
+fn reads_of_a_client_that_says_so_keep_the_age_of_keys() {
+    let settings = [("maxmemory-policy", "allkeys-lru"), ("shards", "2"), ("partitions", "2")];
+    let server = TestServer::with(&settings);
+    let mut other = server.connect();
+    let keys: [String; 2] = other.one_of_each();
+    let [a, b] = &keys;
+    let source = "#!js name=f\n\
+        export function read(db, args, keys) { return keys.map((key) => db.text(key)); }\n\
+        read.flags = ['no-writes'];\n\
+        export function write(db, args, [key]) { db.set('{' + key + '}f', db.text(key)); }";
+    assert_eq!(other.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]), Frame::Bulk(b"f".to_vec()));
+    let mut client = server.connect_to_owner(a);
+    client.says("CLIENT NO-TOUCH ON", "+OK\r\n");
+    let old = || std::thread::sleep(std::time::Duration::from_millis(2200));
+    old();
+    for _ in 0..40 {
+        for key in [a, b] {
+            client.send(format!("GET {key}\r\nSTRLEN {key}\r\nGETRANGE {key} 0 -1\r\n"));
+            client.expect("$1\r\nv\r\n:1\r\n$1\r\nv\r\n");
+            client.send(format!("SET {{{key}}}w 1\r\nGET {key}\r\nFCALL read 1 {key}\r\n"));
+            client.expect("+OK\r\n$1\r\nv\r\n*1\r\n$1\r\nv\r\n");
+            client.says(&format!("FCALL write 1 {key}"), "$-1\r\n");
+        }
+        client.says(&format!("MGET {a} {b}"), "*2\r\n$1\r\nv\r\n$1\r\nv\r\n");
+    }
+    let mut late = server.connect();
+    for key in [a, b] {
+        late.send(format!("MULTI\r\nCLIENT NO-TOUCH ON\r\nGET {key}\r\nEXEC\r\n"));
+        late.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n$1\r\nv\r\n");
+    }
+    let seen = idle(&mut other, &keys, |idle| idle == 0);
+    assert!(seen.into_iter().all(|idle| idle >= 1), "{seen:?}");
+
+    let touch = |client: &mut Client| client.says(&format!("TOUCH {a} {b}"), ":2\r\n");
+    (0..40).for_each(|_| touch(&mut client));
+    assert_eq!(idle(&mut other, &keys, |idle| idle == 0), [0, 0], "TOUCH is for that");
+    old();
+    client.says(&format!("MSET {a} v {b} v"), "+OK\r\n");
+    assert_eq!(idle(&mut other, &keys, |idle| idle == 0), [0, 0], "what is written is young");
+    old();
+    client.says("CLIENT NO-TOUCH OFF", "+OK\r\n");
+    (0..40).for_each(|_| client.says(&format!("MGET {a} {b}"), "*2\r\n$1\r\nv\r\n$1\r\nv\r\n"));
+    assert_eq!(idle(&mut other, &keys, |idle| idle == 0), [0, 0], "its reads count again");
+}

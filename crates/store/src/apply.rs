@@ -125,7 +125,7 @@ impl Store {
                 match self.reader.get(turn.pin, hash, key) {
                     Some(record) if !is_over(record.expiry_ms(), turn.now_ms) => {
                         self.counters.hits += 1;
-                        self.touch(hash);
+                        self.touch_read(hash);
                         out.value(&self.reader, record);
                     }
                     Some(_) => self.apply_other(Call { op, args, hash, turn }, out),

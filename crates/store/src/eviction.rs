@@ -260,6 +260,7 @@ impl Store {
     /// whether hits are told to the owner.
     pub fn set_eviction(&mut self, policy: Policy, samples: u32) {
         self.tracks = policy.is_lru();
+        self.tracks_reads = self.tracks;
         if !self.is_owner() {
             if self.tracks && self.hit_log.is_none() {
                 self.hit_log = Some(Box::new(HitLog::new(&self.new_rings)));
@@ -295,6 +296,19 @@ impl Store {
         if self.tracks {
             self.touch_tracked(hash);
         }
+    }
+
+    /// A key is read.
+    #[inline]
+    pub(crate) fn touch_read(&mut self, hash: u32) {
+        if self.tracks_reads {
+            self.touch_tracked(hash);
+        }
+    }
+
+    /// From now on reads leave keys as old as they are, or make them young again. Writes, and TOUCH, always do.
+    pub fn keep_ages(&mut self, keep: bool) {
+        self.tracks_reads = self.tracks && !keep;
     }
 
     #[inline]

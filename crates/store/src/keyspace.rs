@@ -231,6 +231,11 @@ impl Keyspace {
         self.parts.iter_mut().for_each(|store| store.set_eviction(policy, samples));
     }
 
+    /// [`Store::keep_ages`] of all partitions.
+    pub fn keep_ages(&mut self, keep: bool) {
+        self.parts.iter_mut().for_each(|store| store.keep_ages(keep));
+    }
+
     /// [`Store::wants_turn`] of some partition.
     #[must_use]
     pub fn wants_turn(&self) -> bool {

@@ -79,6 +79,7 @@ pub(crate) fn open_all(
             counters: Counters::default(),
             sweep: Sweep::default(),
             tracks: false,
+            tracks_reads: false,
             eviction: None,
             hit_log: None,
             new_rings: Arc::default(),

@@ -50,6 +50,8 @@ pub struct Store {
     pub(crate) sweep: Sweep,
     /// Somebody wants to know when keys are used.
     pub(crate) tracks: bool,
+    /// And that they are read: not while a client's commands run that doesn't want to make them young.
+    pub(crate) tracks_reads: bool,
     /// The owner's, if a policy evicts.
     pub(crate) eviction: Option<Box<Eviction>>,
     /// A view's, once the owner has wanted to know.
@@ -144,7 +146,7 @@ impl Store {
     ) -> Option<Record<'p>> {
         let record = self.peek(hash, key, turn);
         if record.is_some() {
-            self.touch(hash);
+            self.touch_read(hash);
         }
         record
     }
@@ -399,6 +401,7 @@ impl Store {
             counters: Counters::default(),
             sweep: Sweep::default(),
             tracks: false,
+            tracks_reads: false,
             eviction: None,
             hit_log: None,
             new_rings: views.new_rings,
