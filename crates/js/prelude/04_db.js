@@ -37,6 +37,7 @@ const PENDING_OVERLAY = 2;
 const PENDING_CLEARED = 4;
 const writes = new SafeMap(); // canonical key -> entry
 const overlay = new SafeMap(); // canonical key -> reference in the call's arena, 0: deleted
+var overlaid = false; // the call before had an overlay, and it is still there
 var writeCount = 0;
 var writeEnd = WRITE_BYTES_AT;
 var wanted = ""; // canonical key of the last locate()

@@ -19,6 +19,7 @@ const CALL_OVERLAY = 4;
 const CALL_CLEARED = 8;
 const CALL_STABLE = 16;
 const CALL_CROSS_SLOT = 32;
+const CALL_CONTINUES = 64; // the overlay's entries come on top of those of the call before
 const ARG_BYTES = 2; // kind: not UTF-8
 const ARG_LENGTH = 0x3fffffff;
 
@@ -106,7 +107,11 @@ function list(word, count) {
   }
 }
 
+// What a transaction has staged. It stays for its next call, which gets only what is new, and goes with the first
+// call without one.
 function openOverlay(word, count, flags) {
+  if ((flags & CALL_CONTINUES) === 0) overlay.clear();
+  overlaid = true;
   I[PENDING] |= PENDING_OVERLAY | (flags & CALL_CLEARED ? PENDING_CLEARED : 0);
   for (let i = 0; i < count; i++) {
     overlay.set(binaryString(I[word], I[word + 1]), I[word + 2]);
@@ -121,7 +126,6 @@ function closeCall() {
     if (writeEnd > I[OUT_WRITE_HIGH]) I[OUT_WRITE_HIGH] = writeEnd;
     writeEnd = WRITE_BYTES_AT;
   }
-  if (I[PENDING] & PENDING_OVERLAY) overlay.clear();
   I[PENDING] = 0;
 }
 
@@ -138,6 +142,9 @@ function callOne(at, start) {
   const lists = at + C_LISTS;
   if ((flags & CALL_OVERLAY) !== 0) {
     openOverlay(lists + 2 * (keyCount + argCount), I[at + C_OVERLAY], flags);
+  } else if (overlaid) {
+    overlaid = false;
+    overlay.clear();
   }
   outEnd = start + R_HEAD;
   outLimit = start + R_HEAD + I[IN_RESULT_BYTES];

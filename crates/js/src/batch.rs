@@ -29,6 +29,8 @@ struct Flight<'f> {
     now_ms: u64,
     /// Index in the batch of each call in the request.
     entered: Vec<usize>,
+    /// Overlays that haven't come to the context.
+    overlays: usize,
     host: &'f mut dyn Host,
     reply: Reply<'f>,
 }
@@ -59,10 +61,15 @@ impl Runtime {
         bridge.begin(tenant.0, turn.now_ms, host);
         let mut entered = std::mem::take(&mut self.entered);
         entered.clear();
-        let mut flight = Flight { tenant, now_ms: turn.now_ms, entered, host, reply };
+        let overlays = calls.iter().filter(|call| call.overlay.is_there()).count();
+        let mut flight = Flight { tenant, now_ms: turn.now_ms, entered, overlays, host, reply };
         let partitions = self.state(tenant).keyspace.partitions();
         for (index, call) in calls.iter().enumerate() {
             assert!(call.partition < partitions, "partition {} of {partitions}", call.partition);
+            assert!(
+                !call.overlay.continues || self.state(tenant).holds_overlay,
+                "an overlay continues one that is there"
+            );
             let known = last.filter(|(name, _, how)| {
                 *name == call.function && (how.no_writes || !call.read_only)
             });
@@ -88,10 +95,26 @@ impl Runtime {
             }
         }
         self.fly(&mut flight);
+        if flight.overlays > 0 {
+            self.state(tenant).holds_overlay = false; // it lacks what a call that was refused brought
+        }
         self.entered = flight.entered;
         self.isolate.bridge().now_ms = None;
         let response_end = usize::try_from(self.isolate.io.word(io::OUT_END)).unwrap_or(0);
         self.isolate.io.trim(self.request.end(), response_end);
+    }
+
+    /// Whether the tenant's context still has the overlay of the last call, so that the next one of the same
+    /// transaction needs to bring only what is new.
+    #[must_use]
+    pub fn holds_overlay(&self, tenant: Tenant) -> bool {
+        self.tenants[tenant.0 as usize].holds_overlay
+    }
+
+    /// Whether there is such a function, and it may be called so; else [`Runtime::run`] answers why not.
+    #[must_use]
+    pub fn admits(&self, tenant: Tenant, call: &Call<'_>) -> bool {
+        self.admit(tenant, call).is_ok()
     }
 
     /// Fills the request with `calls` once and enters V8 for it `times` times, without handing out the
@@ -121,7 +144,7 @@ impl Runtime {
     }
 
     /// The function's number and how it runs; or the error reply.
-    fn admit(&mut self, tenant: Tenant, call: &Call<'_>) -> Result<(u32, How), Vec<u8>> {
+    fn admit(&self, tenant: Tenant, call: &Call<'_>) -> Result<(u32, How), Vec<u8>> {
         let TenantState { functions, keyspace, .. } = &self.tenants[tenant.0 as usize];
         let id = functions.id(call.function);
         let Some((id, callable)) = id.and_then(|id| Some((id, functions.by_id(id)?))) else {
@@ -257,6 +280,7 @@ impl Runtime {
 
         let done = usize::try_from(io.word(io::OUT_DONE)).unwrap_or(0).min(count);
         self.deliver(flight, first, done);
+        self.note_overlays(flight, first..first + done);
         self.stats.calls += done as u64;
         if outcome == ffi::OUTCOME_DONE {
             self.isolate.relieve();
@@ -267,6 +291,14 @@ impl Runtime {
         let stopped = self.stopped(flight, first + done, state, done, outcome);
         (flight.reply)(flight.entered[first + done], &stopped);
         done + 1
+    }
+
+    /// Notes what became of the overlays when these calls have run.
+    fn note_overlays(&mut self, flight: &mut Flight<'_>, calls: std::ops::Range<usize>) {
+        let overlays = &self.request.overlays[calls];
+        let Some(last) = overlays.last().copied() else { return };
+        flight.overlays -= overlays.iter().filter(|has| **has).count();
+        self.state(flight.tenant).holds_overlay = last;
     }
 
     /// The error reply of the call that ended an entry; its context is gone after this.

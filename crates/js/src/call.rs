@@ -33,11 +33,21 @@ pub struct Call<'a> {
 /// What an open transaction has staged: seen by a call before the arena.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overlay<'a> {
-    /// The transaction emptied the keyspace first: what is not in `entries` does not exist.
+    /// The entries come on top of those of the call before, in the same transaction: only if
+    /// [`Runtime::holds_overlay`](crate::Runtime::holds_overlay) says that they are still there.
+    pub continues: bool,
+    /// The transaction emptied the keyspace first: what is in no entry does not exist.
     pub cleared: bool,
     /// Key, and the reference (offset / 16) of its staged record in the arena of the call's partition;
     /// `None`: deleted.
-    pub entries: &'a [(&'a [u8], Option<u32>)],
+    pub entries: &'a [(Box<[u8]>, Option<u32>)],
+}
+
+impl Overlay<'_> {
+    /// Whether there is one.
+    pub(crate) fn is_there(&self) -> bool {
+        self.cleared || self.continues || !self.entries.is_empty()
+    }
 }
 
 /// The clock and the randomness of one batch; the same for all of its calls.

@@ -15,6 +15,7 @@ const CALL_OVERLAY: i32 = 4;
 const CALL_CLEARED: i32 = 8;
 const CALL_STABLE: i32 = 16;
 const CALL_CROSS_SLOT: i32 = 32;
+const CALL_CONTINUES: i32 = 64;
 /// log2 of the windows that an arena has: a partition is named by the first of its arena's.
 pub(crate) const WINDOWS_SHIFT: u32 = 4;
 const ARG_TEXT: u32 = 0;
@@ -38,12 +39,15 @@ pub(crate) struct Request {
     end: usize,
     /// Word where each call begins.
     pub(crate) heads: Vec<i32>,
+    /// Whether each call has an overlay.
+    pub(crate) overlays: Vec<bool>,
 }
 
 impl Request {
     pub(crate) fn clear(&mut self) {
         self.end = io::REQUEST_AT;
         self.heads.clear();
+        self.overlays.clear();
     }
 
     pub(crate) fn end(&self) -> usize {
@@ -55,7 +59,7 @@ impl Request {
         let list = |list: &[&[u8]]| -> usize {
             list.iter().map(|bytes| bytes.len().saturating_add(4 * PAIR_WORDS + 8)).sum()
         };
-        let entry = |(key, _): &(&[u8], Option<u32>)| key.len() + 4 * TRIPLE_WORDS + 8;
+        let entry = |(key, _): &(Box<[u8]>, Option<u32>)| key.len() + 4 * TRIPLE_WORDS + 8;
         let overlay: usize = call.overlay.entries.iter().map(entry).sum();
         list(call.keys) + list(call.args) + overlay + 4 * HEAD_WORDS + 16
     }
@@ -72,10 +76,11 @@ impl Request {
         for (set, bit) in [
             (call.resp3, CALL_RESP3),
             (how.no_writes, CALL_NO_WRITES),
-            (overlay.cleared || !overlay.entries.is_empty(), CALL_OVERLAY),
+            (overlay.is_there(), CALL_OVERLAY),
             (overlay.cleared, CALL_CLEARED),
             (how.stable, CALL_STABLE),
             (how.cross_slot, CALL_CROSS_SLOT),
+            (overlay.continues, CALL_CONTINUES),
         ] {
             flags |= if set { bit } else { 0 };
         }
@@ -108,6 +113,7 @@ impl Request {
         ];
         io.set_words(head, &head_words);
         self.heads.push(word(head));
+        self.overlays.push(overlay.is_there());
         self.end = data;
         true
     }

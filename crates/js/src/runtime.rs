@@ -270,7 +270,9 @@ impl Runtime {
             let stuck = |library: &Installed| {
                 library.broken.as_ref().is_some_and(|(_, since)| since.elapsed() > RETRY_AFTER)
             };
-            if !state.degraded || !state.libraries.values().any(stuck) {
+            // With an overlay in it, on which the next call may build, it stays as it is.
+            let stays = !state.degraded || state.holds_overlay;
+            if stays || !state.libraries.values().any(stuck) {
                 return Ok(state.context);
             }
             self.drop_context(tenant);
@@ -351,6 +353,7 @@ impl Runtime {
 
     pub(crate) fn drop_context(&mut self, tenant: Tenant) {
         let state = self.state(tenant);
+        state.holds_overlay = false;
         let context = std::mem::replace(&mut state.context, std::ptr::null_mut());
         if !context.is_null() {
             self.alive.retain(|&id| id != tenant.0);

@@ -77,6 +77,8 @@ pub(crate) struct TenantState {
     pub(crate) context: *mut ffi::RawContext,
     /// Some library is broken.
     pub(crate) degraded: bool,
+    /// The context has the overlay of the last call.
+    pub(crate) holds_overlay: bool,
     /// Turn of the runtime in which the context was last used.
     pub(crate) used: u64,
 }
@@ -89,6 +91,7 @@ impl TenantState {
             functions: Arc::default(),
             context: std::ptr::null_mut(),
             degraded: false,
+            holds_overlay: false,
             used: 0,
         }
     }

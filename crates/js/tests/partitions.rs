@@ -335,8 +335,9 @@ fn an_overlay_belongs_to_the_partition_of_its_call() {
         bench.put(key, "old");
     }
     let reference = bench.world.arenas[1].append(staged.as_bytes(), b"new", NOW_MS + 5);
-    let entries = [(staged.as_bytes(), Some(reference)), (gone.as_bytes(), None)];
-    let overlay = Overlay { cleared: false, entries: &entries };
+    let key = |key: &str| Box::from(key.as_bytes());
+    let entries = [(key(&staged), Some(reference)), (key(&gone), None)];
+    let overlay = Overlay { entries: &entries, ..Overlay::default() };
     let args: [&[u8]; 3] = [staged.as_bytes(), gone.as_bytes(), other.as_bytes()];
     let read = Call { overlay, ..at(1, "read", &args) };
     assert_eq!(bench.run(&[read]), ["*3\r\n$3\r\nnew\r\n$-1\r\n$3\r\nold\r\n"]);
@@ -345,8 +346,8 @@ fn an_overlay_belongs_to_the_partition_of_its_call() {
     assert_eq!(bench.world.written, [staged.as_str()]);
     // Whatever key a reference is staged for, it is one of the call's partition.
     let reference = bench.world.arenas[1].append(other.as_bytes(), b"away", 0);
-    let entries = [(other.as_bytes(), Some(reference))];
-    let overlay = Overlay { cleared: false, entries: &entries };
+    let entries = [(key(&other), Some(reference))];
+    let overlay = Overlay { entries: &entries, ..Overlay::default() };
     bench.add(
         "more",
         "export const keep = (db, [k]) => [db.text(k), db.ttl(k), db.expire(k, 7), db.text(k), db.ttl(k)];\n\

@@ -190,16 +190,59 @@ fn a_call_in_a_transaction_sees_what_is_staged() {
     bench.put("b", "old");
     bench.put("c", "old");
     let staged = bench.world.arenas[0].append(b"a", b"new", 0);
-    let entries: [(&[u8], Option<u32>); 2] = [(b"a", Some(staged)), (b"b", None)];
+    let entries = [(Box::from(*b"a"), Some(staged)), (Box::from(*b"b"), None)];
     let call = |cleared| Call {
         function: b"f",
-        overlay: Overlay { cleared, entries: &entries },
+        overlay: Overlay { cleared, entries: &entries, ..Overlay::default() },
         ..Call::default()
     };
     let replies = bench.run(&[call(false), call(true), common::call("f")]);
     assert_eq!(replies[0], "*4\r\n$3\r\nnew\r\n$-1\r\n$3\r\nold\r\n$-1\r\n");
     assert_eq!(replies[1], "*4\r\n$3\r\nnew\r\n$-1\r\n$-1\r\n$-1\r\n");
     assert_eq!(replies[2], "*4\r\n$3\r\nold\r\n$3\r\nold\r\n$3\r\nold\r\n$-1\r\n");
+}
+
+#[test]
+fn the_next_call_of_a_transaction_is_told_what_is_new() {
+    // On top of that it sees what the calls before were told, as long as the runtime says that it has it: a call
+    // that was refused, one that was stopped and one outside of the transaction end that.
+    let mut bench = Bench::with(Limits { call_ms: 20, ..Limits::default() });
+    bench.add(
+        "f",
+        "export const f = (db) => [db.text('a'), db.text('b'), db.text('c')];\n\
+         export const bad = () => { throw new Error('no'); };\n\
+         export const spin = () => { for (;;); };",
+    );
+    ["a", "b", "c"].into_iter().for_each(|key| bench.put(key, "old"));
+    let stage = |bench: &mut Bench, key: &str, value: &str| {
+        let reference = bench.world.arenas[0].append(key.as_bytes(), value.as_bytes(), 0);
+        (Box::<[u8]>::from(key.as_bytes()), Some(reference))
+    };
+    let all = [stage(&mut bench, "a", "new"), (Box::from(*b"b"), None)];
+    let more = [stage(&mut bench, "b", "back"), (Box::from(*b"a"), None)];
+    let run = |bench: &mut Bench, name: &str, continues, entries: &[(Box<[u8]>, Option<u32>)]| {
+        let overlay = Overlay { continues, entries, ..Overlay::default() };
+        let reply = bench.run(&[Call { overlay, ..common::call(name) }]).remove(0);
+        (reply, bench.runtime.holds_overlay(bench.tenant))
+    };
+    let first = "*3\r\n$3\r\nnew\r\n$-1\r\n$3\r\nold\r\n".to_owned();
+    let then = "*3\r\n$-1\r\n$4\r\nback\r\n$3\r\nold\r\n".to_owned();
+    let outside = "*3\r\n$3\r\nold\r\n$3\r\nold\r\n$3\r\nold\r\n".to_owned();
+    assert!(!bench.runtime.holds_overlay(bench.tenant));
+    assert_eq!(run(&mut bench, "f", false, &all), (first.clone(), true));
+    assert_eq!(run(&mut bench, "f", true, &more), (then.clone(), true));
+    assert_eq!(run(&mut bench, "f", true, &[]), (then, true));
+    assert_eq!(run(&mut bench, "f", false, &all), (first.clone(), true), "another transaction");
+    assert!(run(&mut bench, "bad", true, &[]).1, "what a function throws changes nothing");
+    assert_eq!(run(&mut bench, "f", true, &[]), (first.clone(), true));
+
+    assert!(!bench.runtime.admits(bench.tenant, &common::call("nothing")));
+    assert!(!run(&mut bench, "nothing", true, &more).1, "it was told nothing");
+    assert_eq!(run(&mut bench, "f", false, &all), (first.clone(), true));
+    assert!(!run(&mut bench, "spin", true, &[]).1, "its context is gone");
+    assert_eq!(run(&mut bench, "f", false, &all), (first, true));
+    assert_eq!(run(&mut bench, "f", false, &[]), (outside.clone(), false));
+    assert_eq!(run(&mut bench, "f", false, &[]), (outside, false));
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::shared::Seat;
 use crate::state::State;
 use nigh_js::{Call, Library, Overlay, Reason, RunTurn};
 use nigh_resp::Protocol;
+use nigh_shm::RecordRef;
 use nigh_store::{Reply, Turn, glob, write_error_text};
 use std::collections::{BTreeMap, HashSet};
 
@@ -355,7 +356,9 @@ pub(crate) fn run_turn(turn: &Turn<'_>) -> RunTurn {
     RunTurn { now_ms: turn.now_ms, random_seed: turn.random }
 }
 
-/// FCALL inside a transaction: runs in place, and sees what the transaction has staged.
+/// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime keeps what it
+/// was told of that from one call to the next, so each call costs what is new since the last one. If it has lost it,
+/// such as by a call that was stopped, it is told all again.
 pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let state = &mut *context.state;
     let end = match key_end(&state.libraries, args) {
@@ -363,29 +366,26 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
         Err(text) => return context.error(text),
     };
     let partition = state.in_transaction.unwrap_or(0);
-    let store = state.keyspace.part(partition);
-    let staged: Vec<(Vec<u8>, Option<u32>)> = match store.overlay() {
-        Some(entries) => {
-            let reference = |offset: u64| u32::try_from(offset / 16).unwrap_or(0);
-            entries
-                .map(|(key, record)| {
-                    (key.to_vec(), record.map(|record| reference(record.offset())))
-                })
-                .collect()
-        }
-        None => Vec::new(),
-    };
-    let entries: Vec<(&[u8], Option<u32>)> =
-        staged.iter().map(|(key, record)| (key.as_slice(), *record)).collect();
-    let call = Call {
+    let mut call = Call {
         function: args[1],
         keys: &args[3..end],
         args: &args[end..],
         resp3: context.client.protocol == Protocol::Resp3,
         read_only: is(args[0], "fcall_ro"),
-        overlay: Overlay { cleared: store.overlay_cleared(), entries: &entries },
         partition: u32::try_from(partition).unwrap_or(0),
+        ..Call::default()
     };
+    let store = state.keyspace.part_mut(partition);
+    let entries: Vec<(Box<[u8]>, Option<u32>)>;
+    // One that is refused is told nothing.
+    if state.runtime.admits(state.tenant, &call) {
+        let staged = store.take_overlay(!state.runtime.holds_overlay(state.tenant));
+        let reference = |record: RecordRef| u32::try_from(record.offset() / 16).unwrap_or(0);
+        let told = staged.entries.into_iter().map(|(key, record)| (key, record.map(reference)));
+        entries = told.collect();
+        let (continues, cleared) = (!staged.is_whole, store.overlay_cleared());
+        call.overlay = Overlay { continues, cleared, entries: &entries };
+    }
     let mut reply = Vec::new();
     let (keyspace, mail) = (&mut state.keyspace, Vec::new());
     let mut host =

@@ -91,6 +91,88 @@ fn function_in_a_transaction_is_part_of_it() {
     other.says("GET n", "$1\r\n6\r\n");
 }
 
+/// Each call of a transaction sees all that was staged before it: by commands, by other calls, before and after one
+/// that isn't there, one that throws, one that is stopped, and a FLUSHALL. The next transaction begins anew.
+#[test]
+fn each_call_of_a_transaction_sees_what_is_staged() {
+    let server = TestServer::start();
+    let mut client = counter(&server);
+    let more = "#!js name=more\nexport function spin() { for (;;); }\n\
+        export function three(db, args, keys) { return keys.map((key) => db.text(key)).join(); }";
+    assert_eq!(load(&mut client, more), Frame::Bulk(b"more".to_vec()));
+    client.says("MSET a old b old c old", "+OK\r\n");
+    let mut transaction = |commands: &[(&str, &str)]| {
+        client.send(format!(
+            "MULTI\r\n{}EXEC\r\n",
+            commands.iter().map(|it| format!("{}\r\n", it.0)).collect::<String>()
+        ));
+        client.expect(format!(
+            "+OK\r\n{}*{}\r\n",
+            "+QUEUED\r\n".repeat(commands.len()),
+            commands.len()
+        ));
+        for (command, expected) in commands {
+            let reply = client.reply();
+            let text = match &reply {
+                Frame::Integer(number) => number.to_string(),
+                other => String::from_utf8_lossy(other.bytes().or(other.error()).expect("text"))
+                    .into_owned(),
+            };
+            assert!(text.starts_with(expected), "{command}: {text}");
+        }
+    };
+    let three = "FCALL three 3 a b c";
+    transaction(&[
+        (three, "old,old,old"),
+        ("SET a 1", "OK"),
+        ("DEL b", "1"),
+        (three, "1,,old"),
+        ("FCALL nothing 0", "ERR Function not found"),
+        ("INCR a", "2"),
+        ("FCALL put 1 c new", "OK"),
+        ("FCALL fail 1 b", "ERR"),
+        (three, "2,,new"),
+        ("FCALL spin 0", "ERR"),
+        (three, "2,,new"),
+        ("FCALL_RO put 1 a x", "ERR"),
+        ("SET b 3", "OK"),
+        (three, "2,3,new"),
+        ("FLUSHALL", "OK"),
+        (three, ",,"),
+        ("SET b 4", "OK"),
+        (three, ",4,"),
+    ]);
+    transaction(&[("SET c 5", "OK"), (three, ",4,5")]);
+    transaction(&[(three, ",4,5")]);
+    let mut other = server.connect();
+    other.says(three, "$4\r\n,4,5\r\n");
+}
+
+/// How long a transaction takes that stages so many keys and then makes so many calls.
+fn time_of(client: &mut Client, keys: usize, calls: usize) -> std::time::Duration {
+    let sets = (0..keys).map(|n| format!("SET k{n} v\r\n")).collect::<String>();
+    let call = "FCALL add 1 n 1\r\n";
+    client.send(format!("DEL n\r\nMULTI\r\n{sets}{}", call.repeat(calls)));
+    (0..2 + keys + calls).for_each(|_| drop(client.reply()));
+    let began = std::time::Instant::now();
+    let Frame::Array(replies) = client.ask(&[b"EXEC"]) else { panic!("an array") };
+    assert_eq!(replies.last().and_then(Frame::integer), i64::try_from(calls).ok());
+    began.elapsed()
+}
+
+/// What a call in a transaction costs is no matter of how much was staged before: a thousand calls behind ten thousand
+/// writes take about as long as the writes and the calls apart.
+#[test]
+fn calls_behind_many_writes_take_as_long_as_others() {
+    let server = TestServer::start();
+    let mut client = counter(&server);
+    let apart = time_of(&mut client, 10_000, 1) + time_of(&mut client, 1, 1000);
+    // Others may use the machine too: the best of three tells.
+    let times: Vec<_> = (0..3).map(|_| time_of(&mut client, 10_000, 1000)).collect();
+    let together = times.iter().min().expect("three");
+    assert!(*together < 4 * apart, "{times:?} together, {apart:?} apart");
+}
+
 /// Libraries are listed, replaced, deleted, dumped and restored as in Redis.
 #[test]
 fn libraries_are_managed() {

@@ -70,6 +70,7 @@ pub use options::{DEFAULT_TENANT, Opened, SYSTEM_CAPACITY_BYTES, StoreOptions};
 pub use reply::Reply;
 pub use stats::{Maintenance, StoreStats};
 pub use store::{Store, Turn, Views};
+pub use transaction::StagedKeys;
 pub use watch::WatchToken;
 pub use writes::Write;
 

@@ -7,7 +7,8 @@
 //!    or nothing, also across a SIGKILL (the arena's intent).
 //! 2. Deletes are noted, and get their tombstones at the commit: noting needs no memory of the
 //!    arena.
-//! 3. A staged record that is replaced is kept until the end: the record that replaces it may
+//! 3. A function that is called inside is told of all that is staged, and the next one of what is new since.
+//! 4. A staged record that is replaced is kept until the end: the record that replaces it may
 //!    share its run.
 //!
 //! Thread: the shard that owns the store.
@@ -26,8 +27,19 @@ pub(crate) struct Transaction {
     cleared: bool,
     /// Staged records that others have replaced.
     replaced: Vec<RecordRef>,
+    /// What was staged since a function was told of the rest; nothing is noted before the first one.
+    untold: Option<BTreeMap<Box<[u8]>, Option<RecordRef>>>,
     /// Keys that there will be more (or less) than in the arena, or than none if cleared.
     growth: i64,
+}
+
+/// What a function is told that is called inside a transaction.
+#[derive(Debug)]
+pub struct StagedKeys {
+    /// This is all that is staged; else it comes on top of what was told before.
+    pub is_whole: bool,
+    /// Key, and its record; `None`: deleted.
+    pub entries: Vec<(Box<[u8]>, Option<RecordRef>)>,
 }
 
 struct Staged {
@@ -81,6 +93,9 @@ impl Transaction {
             }
         };
         self.growth += i64::from(is) - i64::from(was);
+        if let Some(untold) = &mut self.untold {
+            untold.insert(key.into(), record);
+        }
     }
 
     fn into_records(self) -> impl Iterator<Item = RecordRef> {
@@ -157,11 +172,22 @@ impl Store {
         }
     }
 
-    /// Inside a transaction: what is staged, by key; `None` is a deletion. A function called there
-    /// must see it before the arena. See [`Store::overlay_cleared`].
-    pub fn overlay(&self) -> Option<impl Iterator<Item = (&[u8], Option<RecordRef>)>> {
-        let transaction = self.transaction.as_ref()?;
-        Some(transaction.keys.iter().map(|(key, staged)| (&**key, staged.record)))
+    /// Inside a transaction: what is staged, for a function that is called there and must see it before the
+    /// arena (see also [`Store::overlay_cleared`]). After the first time only what is new since, unless `whole`.
+    /// Nothing, outside of transactions.
+    pub fn take_overlay(&mut self, whole: bool) -> StagedKeys {
+        let Some(transaction) = &mut self.transaction else {
+            return StagedKeys { is_whole: true, entries: Vec::new() };
+        };
+        match transaction.untold.replace(BTreeMap::new()) {
+            Some(untold) if !whole => {
+                StagedKeys { is_whole: false, entries: untold.into_iter().collect() }
+            }
+            _ => {
+                let all = transaction.keys.iter().map(|(key, it)| (key.clone(), it.record));
+                StagedKeys { is_whole: true, entries: all.collect() }
+            }
+        }
     }
 
     /// Inside a transaction: was the keyspace emptied in it, so that nothing of the arena is seen?

@@ -226,24 +226,46 @@ fn large_values_survive_being_moved_around() {
     assert_eq!(used, 0, "nothing is left of the values");
 }
 
-/// What a function inside MULTI must see before the arena.
+/// What a function inside MULTI must see before the arena: all that is staged; the next one, what is new since.
 #[test]
 fn the_overlay_tells_what_is_staged() {
     let mut fixture = Fixture::new();
     prepare(&mut fixture);
-    assert!(fixture.turn(|store, _| store.overlay().is_none()));
+    let told = |fixture: &mut Fixture, whole| {
+        fixture.turn(|store, turn| {
+            let staged = store.take_overlay(whole);
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let value = |record| {
+                let record = store.reader().record(turn.pin, record).expect("a staged record");
+                text(record.value())
+            };
+            let entries = staged.entries.iter();
+            let entries: Vec<(String, Option<String>)> =
+                entries.map(|(key, record)| (text(key), record.map(value))).collect();
+            (staged.is_whole, entries)
+        })
+    };
+    let is = |key: &str, value: Option<&str>| (key.to_owned(), value.map(str::to_owned));
+    assert_eq!(told(&mut fixture, false), (true, vec![]), "there is no transaction");
     begin(&mut fixture);
     fixture.script(&[("SET a new", "+OK"), ("DEL b", ":1")]);
-    fixture.turn(|store, turn| {
-        let staged: Vec<_> = store
-            .overlay()
-            .expect("in a transaction")
-            .map(|(key, record)| {
-                let value = record.and_then(|record| store.reader().record(turn.pin, record));
-                (key.to_vec(), value.map(|record| record.value().to_vec()))
-            })
-            .collect();
-        assert_eq!(staged, [(b"a".to_vec(), Some(b"new".to_vec())), (b"b".to_vec(), None)]);
-    });
+    assert_eq!(told(&mut fixture, false), (true, vec![is("a", Some("new")), is("b", None)]));
+    assert_eq!(told(&mut fixture, false), (false, vec![]));
+    fixture.script(&[
+        ("SET b 1", "+OK"),
+        ("APPEND b 2", ":2"),
+        ("SET c 3", "+OK"),
+        ("DEL c", ":1"),
+    ]);
+    assert_eq!(told(&mut fixture, false), (false, vec![is("b", Some("12")), is("c", None)]));
+    fixture.script(&[("SET d 4", "+OK")]);
+    let all = [is("a", Some("new")), is("b", Some("12")), is("c", None), is("d", Some("4"))];
+    assert_eq!(told(&mut fixture, true), (true, all.to_vec()), "whoever has lost it is told again");
+    fixture.script(&[("FLUSHALL", "+OK"), ("SET e 5", "+OK")]);
+    assert_eq!(told(&mut fixture, false), (true, vec![is("e", Some("5"))]), "the rest is gone");
+    rollback(&mut fixture);
+    begin(&mut fixture);
+    fixture.run("SET f 6");
+    assert_eq!(told(&mut fixture, false), (true, vec![is("f", Some("6"))]), "of this transaction");
     rollback(&mut fixture);
 }
