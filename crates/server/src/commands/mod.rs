@@ -8,12 +8,14 @@
 //! 1. A command exists if and only if it has a row; COMMAND, HELP and the shell derive from the rows.
 //! 2. The lookup is made once, on first use, and never changes. Any thread may call anything here.
 
+mod command;
 mod connection;
 mod generic;
 mod getkeys;
 mod help;
 mod introspect;
 mod keys;
+mod observe;
 mod scripting;
 mod server;
 pub mod spec;
@@ -121,6 +123,8 @@ impl Lookup {
         let tables = [
             connection::CONNECTION,
             server::SERVER,
+            observe::OBSERVE,
+            command::COMMAND,
             string::STRING,
             generic::GENERIC,
             scripting::SCRIPTING,
