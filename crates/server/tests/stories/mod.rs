@@ -164,7 +164,8 @@ fn a_function_reads_together_what_was_written_together() {
         readers.iter_mut().for_each(|reader| reader.send("FCALL pair 2 {p}a {p}b\r\n".repeat(20)));
         for reader in &mut readers {
             for _ in 0..20 {
-                let Frame::Array(pair) = reader.reply() else { panic!("an array") };
+                let reply = reader.reply();
+                let Frame::Array(pair) = &reply else { panic!("no array: {reply:?}") };
                 assert_eq!(pair[0], pair[1]);
             }
         }
