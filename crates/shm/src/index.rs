@@ -7,13 +7,15 @@
 //!
 //! 1. An entry is published by one Release store; readers take whole lines relaxed and fence before
 //!    they follow a reference.
-//! 2. A line that holds an EMPTY entry has never been full since it held none.
+//! 2. Past a line that holds an EMPTY entry no key was pushed, so a search ends there.
 //! 3. While the epoch is odd, an entry stands in the old table, or in the current one, or for a moment
 //!    in both with the same reference. Nothing else changes tables.
 //! 4. Each function leaves the shared words valid after each single store.
 //!
 //! Readers: any thread. [`Index`]: the arena's writer. Both are generic over the shared words, so that
 //! models run them.
+
+mod deleted;
 
 use crate::layout::{
     LINE_BYTES, LINE_ENTRIES, PROBE_LINES, REF_DELETED, REF_MOVED, entry, entry_reference,
@@ -329,12 +331,18 @@ impl Index {
 
     /// Deletes an entry.
     pub(crate) fn remove<W: Words>(&mut self, words: &W, place: &Place) {
-        let line = words.line(place.at & !(LINE_BYTES - 1));
-        // EMPTY only if the line was never full (invariant 2): else a search must look on behind it.
+        let line_at = place.at & !(LINE_BYTES - 1);
+        let hash = entry_tag(words.load64(place.at, Relaxed));
+        let line = words.line(line_at);
+        // EMPTY at once only if the line has another (invariant 2): else a search may have to look on behind it.
         let empty = line.contains(&0);
         words.store64(place.at, if empty { 0 } else { DELETED }, Release);
         self.load -= u64::from(empty && !place.in_old);
         self.live -= 1;
+        let is_at_home = line_at == self.current.line_offset(self.current.home(hash));
+        if !(place.in_old || empty && is_at_home) {
+            self.free_deleted(words, hash, line_at);
+        }
     }
 
     /// Starts to empty the current table into a zeroed one.
