@@ -306,26 +306,28 @@ impl Writer {
         }
         for _ in 0..TABLE_TRIES {
             self.migrate_chains(references);
-            let (new, placed) = self.promise_places(references);
+            let (new, unplaced) = self.promise_places(references);
+            let placed = unplaced.is_none();
             let entries = self.index.current().entries();
             let full = (self.index.load() + new) * 100 > entries * GROW_PERCENT;
             if placed && (!full || self.index.growing()) {
                 return Ok(None);
             }
             if self.index.growing() {
-                self.finish_growth();
-                if self.index.growing() {
-                    break;
-                }
+                self.finish_growth()?;
                 continue;
             }
             if !placed && !full && self.index.load() + new <= entries / 2 {
                 break;
             }
-            match self.begin_growth(new, true) {
+            self.prepare_table();
+            match self.begin_growth(new, !placed) {
                 Ok(()) => {}
                 Err(_) if placed => return Ok(None),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.crowded = unplaced;
+                    return Err(error);
+                }
             }
         }
         Err(WriteError::TooManyKeysWithOneHash)
@@ -343,11 +345,11 @@ impl Writer {
     }
 
     /// Promises each new key the place that publishing in order would give it, deletions apart: they only make more
-    /// room. Returns the number of new keys, and whether all have a place.
-    fn promise_places(&mut self, references: &[u32]) -> (u64, bool) {
+    /// room. Returns the number of new keys, and the hash of one that has no place.
+    fn promise_places(&mut self, references: &[u32]) -> (u64, Option<u32>) {
         let mut promised = std::mem::take(&mut self.promised);
         promised.clear();
-        let (mut new, mut placed) = (0, true);
+        let (mut new, mut unplaced) = (0, None);
         for &reference in references {
             let offset = u64::from(reference) * r::UNIT;
             let head = Head::load(&self.words, offset);
@@ -357,10 +359,12 @@ impl Writer {
                 continue;
             }
             new += 1;
-            placed &= self.promise(&mut promised, head.hash);
+            if !self.promise(&mut promised, head.hash) {
+                unplaced = Some(head.hash);
+            }
         }
         self.promised = promised;
-        (new, placed)
+        (new, unplaced)
     }
 
     fn promise(&self, promised: &mut HashMap<u64, u32>, hash: u32) -> bool {

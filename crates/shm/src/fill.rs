@@ -30,7 +30,7 @@ pub struct Fill {
     pub room_bytes: u64,
     /// Keys.
     pub keys: u64,
-    /// Entries of the index's current table; `u64::MAX` while it moves to another one.
+    /// Entries of the index's current table, if there is no memory for a larger one; else `u64::MAX`.
     pub entries: u64,
     /// Bytes of the index's current table.
     pub index_bytes: u64,
@@ -50,7 +50,7 @@ impl Writer {
             record_bytes: space.live_segment_bytes(),
             room_bytes: room.saturating_sub(KEPT_SEGMENTS * segment_bytes),
             keys: self.index.live(),
-            entries: if self.index.growing() { u64::MAX } else { table.entries() },
+            entries: if self.cannot_grow() { table.entries() } else { u64::MAX },
             index_bytes: table.bytes(),
             segment_bytes,
         }
@@ -64,18 +64,38 @@ impl Reader {
     /// If the pin is another domain's.
     pub fn visit_line(&self, pin: &Pin<'_>, random: u64, visit: &mut dyn FnMut(u32)) {
         self.check_pin(pin);
-        let (current, old) = self.tables();
-        let mut line = random % (current.lines + old.map_or(0, |table| table.lines));
-        let table = match old {
-            Some(old) if line >= current.lines => {
-                line -= current.lines;
-                old
-            }
-            _ => current,
-        };
-        let entries = self.words.line(table.line_offset(line));
+        let entries = self.words.line(self.any_line(random));
         for entry in entries.into_iter().filter(|&entry| entry_reference(entry) > REF_MOVED) {
             visit(entry_tag(entry));
+        }
+    }
+
+    /// Asks for the line that [`Reader::visit_line`] will visit for this number.
+    pub fn prefetch_any_line(&self, random: u64) {
+        self.words.prefetch(self.any_line(random));
+    }
+
+    /// Where the line of the index lies that `random` chooses.
+    fn any_line(&self, random: u64) -> u64 {
+        let (current, old) = self.tables();
+        let line = random % (current.lines + old.map_or(0, |table| table.lines));
+        match old {
+            Some(old) if line >= current.lines => old.line_offset(line - current.lines),
+            _ => current.line_offset(line),
+        }
+    }
+
+    /// Visits the entries among which a key of this hash would find its place: the hash of each.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn visit_probe(&self, pin: &Pin<'_>, hash: u32, visit: &mut dyn FnMut(u32)) {
+        self.check_pin(pin);
+        for at in self.current().probe(hash) {
+            let entries = self.words.line(at);
+            for entry in entries.into_iter().filter(|&entry| entry_reference(entry) > REF_MOVED) {
+                visit(entry_tag(entry));
+            }
         }
     }
 

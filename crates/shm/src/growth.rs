@@ -1,15 +1,16 @@
 //! When the index changes its table, and where the next table comes from.
 //!
 //! ```text
-//! load   0 ......... 65 %: ask for a zeroed table ......... 80 %: use it ......... no place: must have one
+//! load   0 ......... 65 %: ask for a zeroed table ......... 80 %: use it ......... no place: wait for one
 //! live   0 ... 12 %: move to half as many lines .......................................................
 //! ```
 //!
 //! A table that is full of deleted entries is rebuilt at its size, or at half of it.
 //!
-//! 1. A table is zeroed off the request path; only small ones, or a writer that outruns the
-//!    provisioner, take memory in front of a request.
+//! 1. A table is zeroed off the request path; only small ones are taken in front of a request. Who finds no place, and
+//!    needs a large one, is refused ([`WriteError::Busy`]) until the next table is there, or for good if it can't be had.
 //! 2. A table that can't be had is no error as long as the key finds a place in the present one.
+//! 3. No step moves more than [`FINISH_LINES`] lines.
 //!
 //! The arena's writer only.
 
@@ -22,8 +23,6 @@ use crate::writer::{FIRST_TABLE_LINES, Writer};
 const PREPARE_PERCENT: u64 = 65;
 /// Load at which the index moves to the next table, per cent. Above it, chains of full lines get long.
 pub(crate) const GROW_PERCENT: u64 = 80;
-/// Load at which a writer that still has no next table takes it itself, per cent.
-const LATE_PERCENT: u64 = 90;
 /// Load that a new table has at most when all entries have moved, per cent.
 const NEW_PERCENT: u64 = 50;
 /// Live entries below which the index moves to half as many lines, per cent: the smaller table is a
@@ -31,6 +30,13 @@ const NEW_PERCENT: u64 = 50;
 const SHRINK_PERCENT: u64 = 12;
 /// Tables up to this many bytes are taken in front of a request: some 50 microseconds.
 const SMALL_TABLE_BYTES: u64 = 64 << 10;
+
+/// Tables up to this many bytes are taken in front of a request that finds no place without one: some 500
+/// microseconds, as for a slot.
+const TABLE_NOW_BYTES: u64 = 1 << 20;
+/// Lines that are moved at once for a key that finds no place in the new table: some 500 microseconds when memory
+/// is cold.
+pub(crate) const FINISH_LINES: u32 = 1024;
 
 /// The next table.
 #[derive(Clone, Copy, Debug)]
@@ -109,10 +115,7 @@ impl Writer {
             if load <= entries / 2 {
                 return Err(WriteError::TooManyKeysWithOneHash);
             }
-            self.finish_growth();
-            if self.index.growing() {
-                return Err(WriteError::TooManyKeysWithOneHash);
-            }
+            self.finish_growth()?;
             return self.begin_growth(0, true).map(|()| true);
         }
         if !has_room && load <= entries / 2 {
@@ -122,19 +125,45 @@ impl Writer {
         if has_room && load < share(entries, GROW_PERCENT) {
             return Ok(false);
         }
-        let must = !has_room || load >= share(entries, LATE_PERCENT);
-        match self.begin_growth(0, must) {
+        match self.begin_growth(0, !has_room) {
             Ok(()) => Ok(true),
             Err(_) if has_room => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => {
+                self.crowded = Some(hash);
+                Err(error)
+            }
         }
     }
 
-    /// Moves all that is left, in one go, or once around if some entries are stuck.
-    pub(crate) fn finish_growth(&mut self) {
-        let lines = self.index.old().map_or(0, |old| old.lines);
-        let lines = u32::try_from(lines).unwrap_or(u32::MAX).saturating_mul(2);
-        self.migrate(lines);
+    /// The hash of a key that was refused since the last call because its lines of the index are full of live keys,
+    /// and no larger table could be had: one of them has to go.
+    #[inline]
+    pub fn take_crowded(&mut self) -> Option<u32> {
+        let crowded = self.crowded.take();
+        if crowded.is_some() {
+            // Who asks makes a place; memory for a table isn't wanted then.
+            self.space.sate();
+        }
+        crowded
+    }
+
+    /// Moves much of what is left. Refuses if that wasn't all: the upkeep goes on with it, unless entries are stuck.
+    pub(crate) fn finish_growth(&mut self) -> Result<(), WriteError> {
+        self.migrate(FINISH_LINES);
+        match (self.index.growing(), self.index.stuck()) {
+            (false, _) => Ok(()),
+            (true, true) => Err(WriteError::TooManyKeysWithOneHash),
+            (true, false) => Err(self.space.lacks_place()),
+        }
+    }
+
+    /// Once per turn: asks for the next table, and sees to memory for one that is late.
+    pub(crate) fn prepare_table_in_turn(&mut self) {
+        self.prepare_table();
+        let fills = self.index.load() >= share(self.index.current().entries(), PREPARE_PERCENT);
+        if fills && !self.is_about_to_grow() {
+            self.space.clean_for_table(self.lines_wanted(0) * LINE_BYTES);
+        }
     }
 
     /// Asks for the next table if the present one fills up.
@@ -146,7 +175,8 @@ impl Writer {
         // What is live will have grown as much as the load until the table is needed.
         let more = share(table.entries(), GROW_PERCENT).saturating_sub(self.index.load());
         let lines = self.lines_wanted(more);
-        if lines * LINE_BYTES > SMALL_TABLE_BYTES {
+        let is_there = self.prepared.is_some_and(|prepared| prepared.table.lines >= lines);
+        if lines * LINE_BYTES > SMALL_TABLE_BYTES && !is_there {
             self.ask_for_lines(lines);
         }
     }
@@ -154,7 +184,7 @@ impl Writer {
     /// Asks for a table of so many lines, unless it is under way.
     fn ask_for_lines(&mut self, lines: u64) {
         if let Some(prepared) = self.prepared {
-            if prepared.table.lines == lines || !self.is_prepared(false) {
+            if prepared.table.lines == lines || !self.is_prepared() {
                 return;
             }
             self.drop_prepared();
@@ -164,15 +194,16 @@ impl Writer {
             let table = Table::new(slot, lines, shift);
             Prepared { table, ready: false }
         });
+        self.lacks_table = self.prepared.is_none();
     }
 
     /// Whether the next table is there. Forgets one that can't be had.
-    fn is_prepared(&mut self, wait: bool) -> bool {
+    fn is_prepared(&mut self) -> bool {
         let Some(prepared) = &mut self.prepared else { return false };
         if prepared.ready {
             return true;
         }
-        match self.space.table_done(prepared.table.slot, wait) {
+        match self.space.table_done(prepared.table.slot) {
             Some(true) => prepared.ready = true,
             Some(false) => {
                 self.prepared = None;
@@ -189,19 +220,31 @@ impl Writer {
         }
     }
 
-    /// Starts to grow into a table with room for so many keys more. Takes memory here and now only if it
-    /// must or the table is small.
+    /// Whether the next table is under way or there, or the index is moving to one.
+    fn is_about_to_grow(&self) -> bool {
+        self.index.growing() || self.prepared.is_some()
+    }
+
+    /// Whether the index would move to another table, but there is no memory for one.
+    #[inline]
+    pub(crate) fn cannot_grow(&self) -> bool {
+        self.lacks_table && !self.is_about_to_grow()
+    }
+
+    /// Starts to grow into a table with room for so many keys more. Takes memory here and now only if the
+    /// table is small; if it `must`, notes what is lacking.
     pub(crate) fn begin_growth(&mut self, more: u64, must: bool) -> Result<(), WriteError> {
         let lines = self.lines_wanted(more);
-        let table =
-            if self.is_prepared(must) && self.prepared.is_some_and(|p| p.table.lines >= lines) {
-                self.prepared.take().map(|p| p.table).ok_or(WriteError::Oom)?
-            } else {
-                if !must && lines * LINE_BYTES > SMALL_TABLE_BYTES {
-                    return Err(WriteError::Oom);
-                }
-                self.take_table(lines, false)?
-            };
+        let prepared = self.is_prepared().then_some(self.prepared).flatten();
+        let table = match prepared.filter(|prepared| prepared.table.lines >= lines) {
+            Some(prepared) => {
+                self.prepared = None;
+                prepared.table
+            }
+            None if must => self.table_now(lines)?,
+            None => self.small_table_now(lines)?,
+        };
+        self.lacks_table = false;
         let count = match table.lines.cmp(&self.index.current().lines) {
             std::cmp::Ordering::Greater => &mut self.rebuilds.larger,
             std::cmp::Ordering::Equal => &mut self.rebuilds.same,
@@ -212,6 +255,34 @@ impl Writer {
         Ok(())
     }
 
+    /// A table that is taken here and now, if it is small and memory is there.
+    fn small_table_now(&mut self, lines: u64) -> Result<Table, WriteError> {
+        if lines * LINE_BYTES > SMALL_TABLE_BYTES {
+            return Err(WriteError::Oom);
+        }
+        let slot = self.space.take_run_now(lines * LINE_BYTES);
+        self.lacks_table = slot.is_none();
+        let shift = self.space.geometry().slot_shift;
+        slot.map(|slot| Table::new(slot, lines, shift)).ok_or(WriteError::Oom)
+    }
+
+    /// A table that a write must have: at once if that is quick, else it is asked for. The refusal is for good only if
+    /// none can come.
+    #[cold]
+    fn table_now(&mut self, lines: u64) -> Result<Table, WriteError> {
+        let bytes = lines * LINE_BYTES;
+        if bytes <= TABLE_NOW_BYTES
+            && let Some(slot) = self.space.take_run_now(bytes)
+        {
+            return Ok(Table::new(slot, lines, self.space.geometry().slot_shift));
+        }
+        self.ask_for_lines(lines);
+        Err(match self.prepared {
+            Some(_) => self.space.lacks_place(),
+            None => self.space.lacks_table(bytes),
+        })
+    }
+
     /// Moves to half as many lines if nearly all entries are gone: in upkeep, never in front of a write.
     pub(crate) fn shrink_table(&mut self) {
         let table = self.index.current();
@@ -219,7 +290,7 @@ impl Writer {
         if self.index.growing() || !sparse || self.lines_wanted(0) >= table.lines {
             return;
         }
-        if self.lines_wanted(0) * LINE_BYTES > SMALL_TABLE_BYTES && !self.is_prepared(false) {
+        if self.lines_wanted(0) * LINE_BYTES > SMALL_TABLE_BYTES && !self.is_prepared() {
             return self.ask_for_lines(self.lines_wanted(0));
         }
         // If it can't be had now, the next upkeep tries again.

@@ -128,7 +128,7 @@ impl Writer {
         let cleans = self.clean_in_turn(budget.clean_bytes);
         let gives = self.space.give_back();
         self.space.provision();
-        self.prepare_table();
+        self.prepare_table_in_turn();
         self.shrink_table();
         self.store_counters();
         done.expired = std::mem::take(&mut self.cleaner.expired);

@@ -52,8 +52,9 @@ const FIRST_STEP_BYTES: u64 = 64 << 10;
 const AHEAD_SHARE: usize = 32;
 /// Most slots that are made ready ahead: 64 MiB at the largest slot.
 const AHEAD_SLOTS_MAX: usize = 64;
-/// How long an append waits for memory that is under way, at the brink of being full.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+/// How long an append waits for memory that is under way, at the brink of being full. What takes longer is waited
+/// for between turns.
+const WAIT_MAX: Duration = Duration::from_millis(2);
 /// Between two looks while waiting.
 const WAIT_STEP: Duration = Duration::from_micros(50);
 /// Retired things that an append reclaims at most, in front of a request.

@@ -52,6 +52,10 @@ pub struct Writer {
     pub(crate) promised: std::collections::HashMap<u64, u32>,
     pub(crate) cleaner: Cleaner,
     pub(crate) rebuilds: Rebuilds,
+    /// The next table was wanted, but there was no memory for it.
+    pub(crate) lacks_table: bool,
+    /// See [`Writer::take_crowded`].
+    pub(crate) crowded: Option<u32>,
     pub(crate) not_sync: PhantomData<Cell<()>>,
 }
 
@@ -98,6 +102,8 @@ impl Writer {
             promised: std::collections::HashMap::new(),
             cleaner: Cleaner::default(),
             rebuilds: Rebuilds::default(),
+            lacks_table: false,
+            crowded: None,
             not_sync: PhantomData,
         }
     }

@@ -19,6 +19,9 @@ const WORTHWHILE_LISTS: u8 = LISTS - 2;
 /// Lists from which a victim is worth being packed in idle time: less than half alive, so that it gives
 /// more than it costs.
 const PACKED_LISTS: u8 = LISTS / 2;
+/// Live bytes up to which memory is cleaned for a table ahead of need, per cent of the capacity with the table: beyond,
+/// the cleaner would copy some six bytes for each that it wins.
+const TABLE_PERCENT: u64 = 85;
 /// Below so many segments, packing would not give a segment back.
 const PACK_FROM_SEGMENTS: u32 = 4;
 /// Segments kept clean beyond the reserve, per segment in use: 1/128, which costs less than one per cent
@@ -101,6 +104,36 @@ impl Space {
             self.hunger = self.hunger.max(slots.min(most));
         }
         WriteError::Oom
+    }
+
+    /// Notes that a request lacked a place that is under way.
+    #[cold]
+    pub(crate) fn lacks_place(&mut self) -> WriteError {
+        self.lacks(Lack::Place)
+    }
+
+    /// Notes that a request lacked memory for a table.
+    #[cold]
+    pub(crate) fn lacks_table(&mut self, bytes: u64) -> WriteError {
+        self.lacks(Lack::Bytes(bytes))
+    }
+
+    /// Nothing is lacking any more: who was refused has found another way.
+    #[cold]
+    pub(crate) fn sate(&mut self) {
+        (self.hunger, self.refused) = (0, false);
+    }
+
+    /// Has memory made for a table: cleaned, if live data leaves so much that it costs little, and ready slots beyond the
+    /// reserve given back.
+    pub(crate) fn clean_for_table(&mut self, bytes: u64) {
+        if self.live_bytes + bytes <= self.g.capacity_bytes / 100 * TABLE_PERCENT {
+            self.refused = true;
+            self.hunger = self.hunger.max(self.g.slots_for(bytes));
+        }
+        if self.hungers() && bytes > self.budget(false) {
+            self.shrink_ready();
+        }
     }
 
     /// Whether a request was refused of late.

@@ -34,6 +34,12 @@ impl Space {
         }
     }
 
+    /// The same, only if it is to be had without waiting.
+    pub(crate) fn take_run_now(&mut self, bytes: u64) -> Option<u32> {
+        self.collect(RECLAIM_STEP);
+        self.try_run(round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes), false).ok()
+    }
+
     fn place_of_run(&mut self, pages: u64, slots: u32, urgent: bool) -> Result<u32, Lack> {
         if pages > self.budget(urgent) {
             return Err(Lack::Bytes(pages));
@@ -104,12 +110,8 @@ impl Space {
 
     /// Whether the table at this slot is there (true) or can't be had (false); `None` while it is
     /// under way.
-    pub(crate) fn table_done(&mut self, slot: u32, wait: bool) -> Option<bool> {
-        let known = |s: &Space| s.tables_done.iter().any(|t| t.0 == slot);
+    pub(crate) fn table_done(&mut self, slot: u32) -> Option<bool> {
         self.collect(0);
-        if wait && !known(self) {
-            self.wait(&mut |s| known(s));
-        }
         let i = self.tables_done.iter().position(|t| t.0 == slot)?;
         Some(self.tables_done.swap_remove(i).1)
     }

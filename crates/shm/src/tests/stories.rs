@@ -99,7 +99,7 @@ fn a_full_arena_refuses_and_loses_nothing() {
     assert_eq!((a.writer.keys(), a.get(&[0; 4])), (0, None));
     a.settle();
     for i in 0..n / 2 {
-        a.put(&i.to_le_bytes(), &[1; 100], 0).unwrap();
+        a.put_soon(&i.to_le_bytes(), &[1; 100]).unwrap();
     }
 }
 
@@ -250,6 +250,27 @@ fn many_keys_survive_growth_and_adoption() {
     let report = verify(&a.spec.path).unwrap();
     assert_eq!((report.findings.len(), report.keys), (0, u64::from(n)));
     assert_eq!(report.live_bytes, a.writer.stats().used_bytes);
+}
+
+#[test]
+fn an_index_that_must_finish_its_growth_does_so_in_steps() {
+    // A key that finds no place in the table to which the index moves needs the move to end. It isn't made to wait for all
+    // of it: each try moves so many lines, and the turns between go on with it. (Once, one write moved them all.)
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 256 * MIB));
+    let mut n = 0u32;
+    while !(a.writer.index.growing() && a.writer.stats().index_lines >= 1 << 16) {
+        a.put_soon(&n.to_le_bytes(), b"v").unwrap();
+        n += 1;
+    }
+    let old = a.writer.index.old().expect("it grows").lines;
+    let mut tries = 1;
+    while a.writer.finish_growth().is_err() {
+        tries += 1;
+    }
+    let most = u64::from(crate::growth::FINISH_LINES);
+    assert!(tries >= old / most, "{tries} tries for {old} lines");
+    assert!((0..n).all(|i| a.get(&i.to_le_bytes()).is_some()));
 }
 
 #[test]
