@@ -56,6 +56,10 @@ impl Refused for Refusal {
         matches!(self, Refusal::Write(WriteError::Oom))
     }
 
+    fn lacks_room(&self) -> bool {
+        matches!(self, Refusal::Write(error) if error.lacks_room())
+    }
+
     fn try_again(self) -> Refusal {
         match self {
             Refusal::Write(error) => Refusal::Write(error.try_again()),

@@ -1,55 +1,56 @@
 //! Making room: which keys go when memory is full, and how full it gets.
 //!
 //! ```text
-//! write ── more than HIGH_WATER_PERCENT alive? ── sample some keys ──> pool of the 16 best ──> delete the best
+//! write ── more than HIGH_WATER_PERCENT alive? ── sample some keys ──> pool of the best ──> delete the best
+//!     ├── its lines of the index are full: the best of the keys that stand there goes
 //!     └── refused all the same: more at once, and again
 //! ```
 //!
 //! 1. Nothing is evicted inside a transaction, so it sees one keyspace; its begin makes room for it.
-//! 2. Each write evicts so many keys at most; then it is tried as it is. If it finds no room, more go, and it is
-//!    tried again in the next turn; it is refused when nothing is left that may go.
+//! 2. Keys go in batches, for some writes ahead. What is too much goes a little faster than writes bring new data, never
+//!    all at once; so many keys at most go before a write, then it is tried as it is. If it finds no room, more go,
+//!    once in a turn, and it is tried again in the next; it is refused when nothing is left that may go.
 //! 3. An evicted key is deleted like any other: watchers are told, its memory is the cleaner's.
 //! 4. What is counted is what lives. Overwritten records are no reason to evict: the cleaner wins them back.
 //!
-//! The sampling, and the pool that outlives a write, are those of Redis (`evictionPoolPopulate`).
-//!
 //! Thread: the shard that owns the store; a view only knows whether hits are wanted.
 
-use nigh_shm::{Reader, Record, WriteError};
+mod candidates;
 
+use std::ops::Range;
+
+use nigh_shm::{Record, WriteError};
+
+use self::candidates::BATCH_KEYS;
+pub(crate) use self::candidates::Eviction;
 use crate::half::WriterHalf;
 use crate::hits::{HitLog, Inbox};
-use crate::random::Random;
 use crate::recency::{Recency, UNKNOWN};
 use crate::store::{Counters, Store, Turn, is_over};
 use crate::watch::Watches;
 
-/// Share of the room for records that may be alive, per cent. The rest is the cleaner's play: at 90 % it copies 2.3
+/// Share of the room for records that may be alive, per cent. The rest is the cleaner's play: at 90 % it copies 1.1
 /// bytes for each that is appended (new keys of 100 bytes, 64 MiB). By design 6 that grows with 1 / (1 - share), while
 /// 5 % more keys are hardly one hit more in a hundred.
 const HIGH_WATER_PERCENT: u64 = 90;
-/// Share of the index's entries that may be taken when it doesn't move to a larger table, per cent. It would
-/// have from 80 % on, if there had been room for one; from 95 % on keys find no place.
-const INDEX_HIGH_WATER_PERCENT: u64 = 88;
-/// Keys that a write evicts before it, at most: some 100 µs.
+/// Share of the index's entries that may be taken when it can't move to a larger table, per cent: a search for a key
+/// that isn't there looks at some six lines then, at ten from 80 % on.
+const INDEX_HIGH_WATER_PERCENT: u64 = 75;
+/// Keys that a write evicts before it, at most: some 10 µs.
 const EVICTIONS_PER_WRITE: u32 = 32;
-/// Keys that a write evicts when it was refused, at most: some 500 µs.
+/// Keys that go when a write was refused, at most, once in a turn: some 100 µs.
 const EVICTIONS_WHEN_FULL: u32 = 256;
+/// Writes that room is made for ahead: a batch of the size that samples best.
+const WRITES_AHEAD: u64 = BATCH_KEYS as u64;
+/// Room that is made ahead is at most one part of so many of all room.
+const AHEAD_SHARE: u64 = 1024;
+/// Bytes that go for each that is written, as long as too much is there: a keyspace that has to shrink, since the index
+/// or large values want its room, does so within some thousand writes, and each pays for it alike.
+const CATCH_UP: u64 = 4;
 /// Keys that a turn's upkeep evicts, at most: some 100 µs. It catches up with writes of large values.
 const EVICTIONS_PER_TURN: u32 = 64;
 /// Bytes of a record beside key and value, about.
 const RECORD_OVERHEAD_BYTES: u64 = 64;
-/// Keys in the pool, as in Redis (`EVPOOL_SIZE`).
-const POOL_KEYS: usize = 16;
-/// Random keys that are looked at for each that is wanted, if only those with an expiry count.
-const VOLATILE_TRIES: u32 = 8;
-/// Random lines that are looked at for the samples of a key, at most: a line of a table that was just doubled has
-/// some three keys.
-const LINE_TRIES: u32 = 16;
-/// Lines of the index that are looked at in turn if chance finds no key with an expiry: some 20 µs.
-const WALK_LINES: u32 = 16;
-/// Rounds of sampling without a result after which there is no candidate.
-const ROUNDS: u32 = 4;
 
 /// What happens when memory is full. Names and meanings are Redis's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,167 +92,6 @@ impl Policy {
     #[must_use]
     pub const fn is_lru(self) -> bool {
         matches!(self, Policy::AllKeysLru | Policy::VolatileLru)
-    }
-}
-
-/// A key that may go. Its hash is enough to find it again: which of two keys with one hash goes makes no
-/// difference, as both are of one age, and that it may go is looked at again.
-#[derive(Clone, Copy)]
-struct Candidate {
-    /// The higher, the sooner it goes.
-    score: u64,
-    hash: u32,
-}
-
-/// What an owner with a policy knows.
-pub(crate) struct Eviction {
-    policy: Policy,
-    samples: u32,
-    /// In the order of their scores, the best last.
-    pool: Vec<Candidate>,
-    random: u64,
-    /// Where the walk over the index goes on.
-    walk: u64,
-    /// Bytes that may be written before it is looked again whether there is room.
-    slack: u64,
-    pub(crate) recency: Option<Recency>,
-    inbox: Inbox,
-}
-
-impl Eviction {
-    fn new(policy: Policy, samples: u32, inbox: Inbox) -> Eviction {
-        Eviction {
-            policy,
-            samples,
-            pool: Vec::with_capacity(POOL_KEYS + 1),
-            random: 0,
-            walk: 0,
-            slack: 0,
-            recency: policy.is_lru().then(Recency::new),
-            inbox,
-        }
-    }
-
-    fn set(&mut self, policy: Policy, samples: u32) {
-        self.samples = samples;
-        if policy == self.policy {
-            return;
-        }
-        self.policy = policy;
-        self.pool.clear();
-        if !policy.is_lru() {
-            self.recency = None;
-        } else if self.recency.is_none() {
-            self.recency = Some(Recency::new());
-        }
-    }
-
-    /// How much a record deserves to go; `None` if it may not.
-    fn score(&self, record: &Record<'_>, now_ms: u64) -> Option<u64> {
-        let expiry_ms = record.expiry_ms();
-        if is_over(expiry_ms, now_ms) {
-            return Some(u64::MAX);
-        }
-        if expiry_ms == 0 && self.policy != Policy::AllKeysLru {
-            return None;
-        }
-        Some(match &self.recency {
-            Some(recency) => u64::from(recency.age(record.hash())),
-            // Sooner is better, and nothing is better than what is over.
-            None => u64::MAX - 1 - expiry_ms,
-        })
-    }
-
-    /// Takes a record into the pool if it may go and is better than the worst there. False if it may not.
-    fn consider(&mut self, record: &Record<'_>, now_ms: u64) -> bool {
-        let score = self.score(record, now_ms);
-        if let Some(score) = score {
-            self.offer(score, record.hash());
-        }
-        score.is_some()
-    }
-
-    /// Takes a candidate into the pool if it is better than the worst there.
-    fn offer(&mut self, score: u64, hash: u32) {
-        let is_full = self.pool.len() >= POOL_KEYS;
-        if is_full && self.pool[0].score >= score {
-            return;
-        }
-        if self.pool.iter().any(|known| known.hash == hash) {
-            return;
-        }
-        if is_full {
-            self.pool.remove(0);
-        }
-        let at = self.pool.partition_point(|known| known.score < score);
-        self.pool.insert(at, Candidate { score, hash });
-    }
-
-    /// Looks at some keys at random.
-    fn sample(&mut self, reader: &Reader, turn: &Turn<'_>) {
-        let mut random = Random(self.random ^ turn.random);
-        if self.policy == Policy::AllKeysLru {
-            self.sample_lines(reader, &mut random, turn);
-        } else {
-            self.sample_volatile(reader, &mut random, turn);
-        }
-        self.random = random.0 ^ turn.random;
-    }
-
-    /// All keys of some lines of the index. Keys of a line have nothing in common but bits of their hash, which also
-    /// lead to the same bucket of clocks: so they are compared without a look at their records.
-    fn sample_lines(&mut self, reader: &Reader, random: &mut Random, turn: &Turn<'_>) {
-        let mut wanted = self.samples;
-        for _ in 0..LINE_TRIES {
-            reader.visit_line(turn.pin, random.next(), &mut |hash| {
-                wanted = wanted.saturating_sub(1);
-                let age = self.recency.as_ref().map_or(UNKNOWN, |recency| recency.age(hash));
-                self.offer(u64::from(age), hash);
-            });
-            if wanted == 0 {
-                return;
-            }
-        }
-        if self.pool.is_empty()
-            && let Some(record) = reader.random(turn.pin, &mut || random.next())
-        {
-            self.consider(&record, turn.now_ms);
-        }
-    }
-
-    fn sample_volatile(&mut self, reader: &Reader, random: &mut Random, turn: &Turn<'_>) {
-        let mut wanted = self.samples;
-        for _ in 0..self.samples * VOLATILE_TRIES {
-            let Some(record) = reader.random(turn.pin, &mut || random.next()) else { break };
-            wanted -= u32::from(self.consider(&record, turn.now_ms));
-            if wanted == 0 {
-                break;
-            }
-        }
-        if self.pool.is_empty() {
-            let mut met = Vec::new();
-            self.walk =
-                reader.scan(turn.pin, self.walk, WALK_LINES, &mut |record| met.push(record));
-            met.iter().for_each(|record| {
-                self.consider(record, turn.now_ms);
-            });
-        }
-    }
-
-    /// The next key to go: the best of the pool that is still there, and as good as it was.
-    fn choose<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
-        for _ in 0..ROUNDS {
-            self.sample(reader, turn);
-            while let Some(best) = self.pool.pop() {
-                let record = reader.any_of_hash(turn.pin, best.hash);
-                if let Some(record) = record
-                    && self.score(&record, turn.now_ms).is_some_and(|score| score >= best.score)
-                {
-                    return Some(record);
-                }
-            }
-        }
-        None
     }
 }
 
@@ -359,25 +199,33 @@ impl Store {
         let takes = bytes as u64 + RECORD_OVERHEAD_BYTES;
         match eviction.slack.checked_sub(takes) {
             Some(left) => eviction.slack = left,
-            None => self.look_for_room(bytes as u64, turn),
+            None => self.look_for_room(takes, turn),
         }
     }
 
-    fn look_for_room(&mut self, bytes: u64, turn: &Turn<'_>) {
-        if self.transaction.is_none() && self.is_short(bytes) {
-            self.evict(bytes, 0, EVICTIONS_PER_WRITE, turn);
+    #[cold]
+    fn look_for_room(&mut self, takes: u64, turn: &Turn<'_>) {
+        let ahead = (takes * WRITES_AHEAD).min(self.data.fill().room_bytes / AHEAD_SHARE);
+        let mut gone = 0;
+        if self.transaction.is_none() && self.is_short(takes) {
+            let most_bytes = CATCH_UP * (takes + ahead);
+            gone = self.evict(takes + ahead, 0..most_bytes, EVICTIONS_PER_WRITE, turn).bytes;
         }
-        self.note_slack();
+        self.note_slack(gone);
     }
 
-    /// Notes how much may be written unseen: half of what is free, since the index may take of it too.
-    fn note_slack(&mut self) {
+    /// Notes how much may be written unseen: half of what is free, since the index may take of it too; what was made free
+    /// just now; or a part of it, if there is too much all the same. No more than new keys that the index may take.
+    fn note_slack(&mut self, gone: u64) {
         let is_short = self.is_short(0);
         let fill = self.data.fill();
         let mark = fill.room_bytes / 100 * HIGH_WATER_PERCENT;
         if let Some(eviction) = &mut self.eviction {
             let free = mark.saturating_sub(fill.record_bytes);
-            eviction.slack = if is_short { 0 } else { free / 2 };
+            let unseen = if is_short { gone / CATCH_UP } else { (free / 2).max(free.min(gone)) };
+            let entries = (fill.entries / 100).saturating_mul(INDEX_HIGH_WATER_PERCENT);
+            let keys = entries.saturating_sub(fill.keys).max(WRITES_AHEAD);
+            eviction.slack = unseen.min(keys.saturating_mul(RECORD_OVERHEAD_BYTES));
         }
     }
 
@@ -396,45 +244,84 @@ impl Store {
     ) -> Result<(), E> {
         self.make_room(bytes, turn);
         match attempt(self) {
-            Err(error) if error.is_oom() && self.make_room_after(bytes, turn) => {
+            Err(error) if error.lacks_room() && self.make_room_after(bytes, &error, turn) => {
                 attempt(self).map_err(Refused::try_again)
             }
             outcome => outcome,
         }
     }
 
-    /// After a write was refused: true if something went.
+    /// After a write was refused: true if something went, so that another attempt may find room, if not now.
     #[cold]
-    fn make_room_after(&mut self, bytes: usize, turn: &Turn<'_>) -> bool {
-        if self.eviction.is_none() || self.transaction.is_some() {
-            return false;
+    fn make_room_after(&mut self, bytes: usize, error: &impl Refused, turn: &Turn<'_>) -> bool {
+        let crowded = if self.evicts() { self.data.take_crowded() } else { None };
+        let may_go = self.transaction.is_none();
+        let Some(eviction) = self.eviction.as_mut().filter(|_| may_go) else { return false };
+        if let Some(hash) = crowded {
+            eviction.sample_probe(hash, &self.reader, turn);
+            let found = eviction.take_best(&self.reader, turn);
+            found.iter().for_each(|record| self.evict_one(record, turn));
+            return found.is_some();
+        }
+        if !error.is_oom() || eviction.has_gone {
+            return error.is_oom();
         }
         // Below the mark, memory is there, but in pieces: as much as is wanted goes, and more the next time.
         let least = self.data.fill().segment_bytes.max(bytes as u64);
-        self.evict(bytes as u64, least, EVICTIONS_WHEN_FULL, turn) > 0
+        let keys = self.evict(bytes as u64, least..u64::MAX, EVICTIONS_WHEN_FULL, turn).keys;
+        self.eviction.iter_mut().for_each(|eviction| eviction.has_gone = keys > 0);
+        keys > 0
     }
 
-    /// Evicts keys until there is room for `bytes` below the mark and `least` bytes are gone, but `most` keys at
-    /// most.
+    /// Evicts keys until there is room for `room_bytes` below the mark and the least of `bytes` is gone, or the most, or
+    /// `most` keys.
     #[cold]
-    fn evict(&mut self, bytes: u64, least: u64, most: u32, turn: &Turn<'_>) -> u32 {
-        let Some(mut eviction) = self.eviction.take() else { return 0 };
-        let (mut evicted, mut gone) = (0, 0);
-        while evicted < most && (gone < least || self.is_short(bytes)) {
+    fn evict(&mut self, room_bytes: u64, bytes: Range<u64>, most: u32, turn: &Turn<'_>) -> Evicted {
+        let Some(mut eviction) = self.eviction.take() else { return Evicted::default() };
+        let mut gone = Evicted::default();
+        let mut batch = 0;
+        while gone.keys < most
+            && gone.bytes < bytes.end
+            && (gone.bytes < bytes.start || self.is_short(room_bytes))
+        {
             if eviction.policy != Policy::AllKeysLru && self.data.expires() == 0 {
                 break;
             }
-            let Some(record) = eviction.choose(&self.reader, turn) else { break };
-            let (data, watches, counters) = (&mut self.data, &mut self.watches, &mut self.counters);
-            remove(&record, data, watches, counters, turn);
-            if let Some(recency) = &mut eviction.recency {
-                recency.forget(record.hash());
+            if batch == 0 {
+                batch = self.batch_for(room_bytes, bytes.start - gone.bytes.min(bytes.start));
+                eviction.sample(batch, &self.reader, turn);
+                eviction.prefetch_best(batch, &self.reader);
             }
-            evicted += 1;
-            gone += self.reader.footprint(&record).0;
+            batch -= 1;
+            let Some(record) = eviction.choose(&self.reader, turn) else { break };
+            gone.keys += 1;
+            gone.bytes += self.reader.footprint(&record).0;
+            eviction.recency.iter_mut().for_each(|recency| recency.forget(record.hash()));
+            self.delete_evicted(&record, turn);
         }
         self.eviction = Some(eviction);
-        evicted
+        gone
+    }
+
+    /// How many keys of average size have to go for so much room, or at least so many bytes: one at least, a batch at most.
+    fn batch_for(&self, room_bytes: u64, least_bytes: u64) -> u32 {
+        let fill = self.data.fill();
+        let mark = fill.room_bytes.saturating_sub(room_bytes) / 100 * HIGH_WATER_PERCENT;
+        let excess = fill.record_bytes.saturating_sub(mark).max(least_bytes);
+        let key_bytes = (fill.record_bytes / fill.keys.max(1)).max(1);
+        let keys = (excess / key_bytes + 1).min(u64::from(BATCH_KEYS));
+        u32::try_from(keys).unwrap_or(BATCH_KEYS)
+    }
+
+    fn evict_one(&mut self, record: &Record<'_>, turn: &Turn<'_>) {
+        let recency = self.eviction.as_mut().and_then(|eviction| eviction.recency.as_mut());
+        recency.into_iter().for_each(|recency| recency.forget(record.hash()));
+        self.delete_evicted(record, turn);
+    }
+
+    fn delete_evicted(&mut self, record: &Record<'_>, turn: &Turn<'_>) {
+        let (data, watches, counters) = (&mut self.data, &mut self.watches, &mut self.counters);
+        remove(record, data, watches, counters, turn);
     }
 
     /// Once per turn: clocks, hits of views, and what writes have left to evict.
@@ -446,18 +333,28 @@ impl Store {
         eviction.inbox.drain(eviction.recency.as_mut());
         let keys = self.data.keys();
         let more = eviction.recency.as_mut().is_some_and(|r| r.maintain(turn.now_ms, keys));
+        eviction.has_gone = false;
         if self.is_short(0) {
-            self.evict(0, 0, EVICTIONS_PER_TURN, turn);
+            self.evict(0, 0..u64::MAX, EVICTIONS_PER_TURN, turn);
         }
-        self.note_slack();
+        self.note_slack(0);
         more
     }
+}
+
+/// What was evicted.
+#[derive(Default)]
+struct Evicted {
+    keys: u32,
+    bytes: u64,
 }
 
 /// The error of a write.
 pub(crate) trait Refused {
     /// Whether memory is full.
     fn is_oom(&self) -> bool;
+    /// Whether it is, or a write waits for memory.
+    fn lacks_room(&self) -> bool;
     /// What to say instead of that when something was evicted for it.
     fn try_again(self) -> Self;
 }
@@ -465,6 +362,10 @@ pub(crate) trait Refused {
 impl Refused for WriteError {
     fn is_oom(&self) -> bool {
         *self == WriteError::Oom
+    }
+
+    fn lacks_room(&self) -> bool {
+        matches!(self, WriteError::Oom | WriteError::Busy)
     }
 
     fn try_again(self) -> WriteError {

@@ -68,6 +68,47 @@ fn a_full_arena_takes_writes_for_ever() {
     assert!(least_used * 100 >= SMALL_BYTES * 80, "{least_used} of {SMALL_BYTES} bytes are used");
 }
 
+/// New small keys come into a full arena for ever, many in a turn, and there is no room for a larger index. No write evicts more
+/// than a few keys, a turn hardly more than it writes, hardly any write waits for the next turn, and the cleaner copies hardly
+/// more than is written. (Once, it copied fifteen times as much, to make room for a larger index.)
+#[test]
+fn no_write_into_a_full_arena_costs_more_than_a_few_keys() {
+    const TURN_WRITES: u64 = 64;
+    let mut fixture = Fixture::new();
+    set(&mut fixture, Policy::AllKeysLru);
+    let (mut n, mut most, mut busy) = (0, 0, 0);
+    let mut after_fill = 0;
+    while n < 1_800_000 {
+        let before = stats(&mut fixture).evicted_keys;
+        fixture.turn(|store, turn| {
+            for _ in 0..TURN_WRITES {
+                let (key, mut out) = (format!("key:{n:012}"), Resp2::default());
+                let before = store.stats().evicted_keys;
+                store.apply(op(b"SET"), &[b"SET", key.as_bytes(), &[b'v'; 100]], turn, &mut out);
+                most = most.max(store.stats().evicted_keys - before);
+                if store.take_busy() || store.wants_turn() {
+                    busy += 1;
+                    return;
+                }
+                assert_eq!(out.0, b"+OK\r\n", "key {n}");
+                n += 1;
+            }
+        });
+        fixture.end_turn();
+        let evicted = stats(&mut fixture).evicted_keys - before;
+        if n > 600_000 {
+            after_fill = after_fill.max(evicted);
+        }
+    }
+    let stats = stats(&mut fixture);
+    let (copied, written) = (stats.data.cleaner.relocated_bytes, stats.data.appended_bytes);
+    assert!(copied < 2 * written, "{copied} bytes were copied for {written}: {stats:?}");
+    assert!(most <= 33, "a write evicted {most} keys: {stats:?}");
+    assert!(after_fill <= 3 * TURN_WRITES, "a turn evicted {after_fill} keys: {stats:?}");
+    assert!(busy < n / 100, "{busy} turns ended early: {stats:?}");
+    assert!(stats.keys > 340_000, "{stats:?}");
+}
+
 /// The same with values that lie in runs, and with small ones among them.
 #[test]
 fn values_of_all_sizes_make_room_for_each_other() {

@@ -1,0 +1,241 @@
+//! Which keys may go: random samples, and a pool of the best of them that outlives the write.
+//!
+//! 1. Samples of a batch are asked for before the first is looked at, and so are the records of those that will go: a
+//!    batch waits for memory a few times, not a few times for each key.
+//! 2. Each search is bounded; it may find nothing.
+//!
+//! The sampling, and the pool, are those of Redis (`evictionPoolPopulate`).
+//!
+//! Thread: the shard that owns the store.
+
+use nigh_shm::{Reader, Record};
+use smallvec::SmallVec;
+
+use super::Policy;
+use crate::hits::Inbox;
+use crate::random::Random;
+use crate::recency::{Recency, UNKNOWN};
+use crate::store::{Turn, is_over};
+
+/// Keys that are sampled for together, at most: as many cache misses as a core has under way.
+pub(super) const BATCH_KEYS: u32 = 16;
+/// Keys in the pool: those of a batch, and three times as many that stay for the next. Redis, which evicts one key at a
+/// time, has 16 (`EVPOOL_SIZE`).
+const POOL_KEYS: usize = 64;
+/// Random keys that are looked at for each that is wanted, if only those with an expiry count.
+const VOLATILE_TRIES: u32 = 8;
+/// Random lines that are looked at for the samples of a key, at most: a line of a table that was just doubled has
+/// some three keys.
+const LINE_TRIES: u32 = 16;
+/// Lines of the index that are looked at in turn if chance finds no key with an expiry: some 20 µs.
+const WALK_LINES: u32 = 16;
+/// Rounds of sampling without a result after which there is no candidate.
+const ROUNDS: u32 = 4;
+
+/// A key that may go. Its hash is enough to find it again: which of two keys with one hash goes makes no
+/// difference, as both are of one age, and that it may go is looked at again.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    /// The higher, the sooner it goes.
+    score: u64,
+    hash: u32,
+}
+
+/// What an owner with a policy knows.
+pub(crate) struct Eviction {
+    pub(super) policy: Policy,
+    samples: u32,
+    /// In the order of their scores, the best last.
+    pool: Vec<Candidate>,
+    random: u64,
+    /// Where the walk over the index goes on.
+    walk: u64,
+    /// Bytes that may be written before it is looked again whether there is room.
+    pub(super) slack: u64,
+    /// A write of this turn was refused, and keys went for it: the others wait too.
+    pub(super) has_gone: bool,
+    pub(super) recency: Option<Recency>,
+    pub(super) inbox: Inbox,
+}
+
+impl Eviction {
+    pub(super) fn new(policy: Policy, samples: u32, inbox: Inbox) -> Eviction {
+        Eviction {
+            policy,
+            samples,
+            pool: Vec::with_capacity(POOL_KEYS + 1),
+            random: 0,
+            walk: 0,
+            slack: 0,
+            has_gone: false,
+            recency: policy.is_lru().then(Recency::new),
+            inbox,
+        }
+    }
+
+    pub(super) fn set(&mut self, policy: Policy, samples: u32) {
+        self.samples = samples;
+        if policy == self.policy {
+            return;
+        }
+        self.policy = policy;
+        self.pool.clear();
+        if !policy.is_lru() {
+            self.recency = None;
+        } else if self.recency.is_none() {
+            self.recency = Some(Recency::new());
+        }
+    }
+
+    /// How much a record deserves to go; `None` if it may not.
+    pub(super) fn score(&self, record: &Record<'_>, now_ms: u64) -> Option<u64> {
+        let expiry_ms = record.expiry_ms();
+        if is_over(expiry_ms, now_ms) {
+            return Some(u64::MAX);
+        }
+        if expiry_ms == 0 && self.policy != Policy::AllKeysLru {
+            return None;
+        }
+        Some(match &self.recency {
+            Some(recency) => u64::from(recency.age(record.hash())),
+            // Sooner is better, and nothing is better than what is over.
+            None => u64::MAX - 1 - expiry_ms,
+        })
+    }
+
+    /// Takes a record into the pool if it may go and is better than the worst there. False if it may not.
+    fn consider(&mut self, record: &Record<'_>, now_ms: u64) -> bool {
+        let score = self.score(record, now_ms);
+        if let Some(score) = score {
+            self.offer(score, record.hash());
+        }
+        score.is_some()
+    }
+
+    /// Takes a candidate into the pool if it is better than the worst there.
+    fn offer(&mut self, score: u64, hash: u32) {
+        let is_full = self.pool.len() >= POOL_KEYS;
+        if is_full && self.pool[0].score >= score {
+            return;
+        }
+        if self.pool.iter().any(|known| known.hash == hash) {
+            return;
+        }
+        if is_full {
+            self.pool.remove(0);
+        }
+        let at = self.pool.partition_point(|known| known.score < score);
+        self.pool.insert(at, Candidate { score, hash });
+    }
+
+    /// Looks at some keys at random, so that so many of them may go.
+    pub(super) fn sample(&mut self, keys: u32, reader: &Reader, turn: &Turn<'_>) {
+        let mut random = Random(self.random ^ turn.random);
+        if self.policy == Policy::AllKeysLru {
+            self.sample_lines(keys, reader, &mut random, turn);
+        } else {
+            (0..keys).for_each(|_| self.sample_volatile(reader, &mut random, turn));
+        }
+        self.random = random.0 ^ turn.random;
+    }
+
+    /// All keys of some lines of the index. Keys of a line have nothing in common but bits of their hash, which also
+    /// lead to the same bucket of clocks: so they are compared without a look at their records.
+    fn sample_lines(&mut self, keys: u32, reader: &Reader, random: &mut Random, turn: &Turn<'_>) {
+        let wanted = (self.samples * keys) as usize;
+        let lines: SmallVec<[u64; BATCH_KEYS as usize]> =
+            (0..keys.min(BATCH_KEYS)).map(|_| random.next()).collect();
+        lines.iter().for_each(|line| reader.prefetch_any_line(*line));
+        let mut hashes: SmallVec<[u32; 256]> = SmallVec::new();
+        let recency = self.recency.as_ref();
+        let mut visit = |line| {
+            reader.visit_line(turn.pin, line, &mut |hash| {
+                recency.inspect(|recency| recency.prefetch(hash));
+                hashes.push(hash);
+            });
+            hashes.len() < wanted
+        };
+        let is_short = lines.into_iter().fold(true, |_, line| visit(line));
+        if is_short {
+            let _ = (0..keys * LINE_TRIES).try_for_each(|_| visit(random.next()).then_some(()));
+        }
+        for hash in hashes {
+            self.offer_aged(hash);
+        }
+        if self.pool.is_empty()
+            && let Some(record) = reader.random(turn.pin, &mut || random.next())
+        {
+            self.consider(&record, turn.now_ms);
+        }
+    }
+
+    /// Takes a key into the pool if it was used longer ago than the worst there.
+    fn offer_aged(&mut self, hash: u32) {
+        let age = self.recency.as_ref().map_or(UNKNOWN, |recency| recency.age(hash));
+        self.offer(u64::from(age), hash);
+    }
+
+    /// Looks at the keys among which one of this hash would stand, and at nothing else.
+    pub(super) fn sample_probe(&mut self, hash: u32, reader: &Reader, turn: &Turn<'_>) {
+        self.pool.clear();
+        let mut near: SmallVec<[u32; 128]> = SmallVec::new();
+        reader.visit_probe(turn.pin, hash, &mut |hash| near.push(hash));
+        for hash in near {
+            if self.policy == Policy::AllKeysLru {
+                self.offer_aged(hash);
+            } else if let Some(record) = reader.any_of_hash(turn.pin, hash) {
+                self.consider(&record, turn.now_ms);
+            }
+        }
+    }
+
+    /// Asks for what deleting the best of the pool will need.
+    pub(super) fn prefetch_best(&self, keys: u32, reader: &Reader) {
+        let best = || self.pool.iter().rev().take(keys as usize);
+        best().for_each(|candidate| reader.prefetch_line(candidate.hash));
+        best().for_each(|candidate| reader.prefetch_record(candidate.hash));
+    }
+
+    fn sample_volatile(&mut self, reader: &Reader, random: &mut Random, turn: &Turn<'_>) {
+        let mut wanted = self.samples;
+        for _ in 0..self.samples * VOLATILE_TRIES {
+            let Some(record) = reader.random(turn.pin, &mut || random.next()) else { break };
+            wanted -= u32::from(self.consider(&record, turn.now_ms));
+            if wanted == 0 {
+                break;
+            }
+        }
+        if self.pool.is_empty() {
+            let mut met = Vec::new();
+            self.walk =
+                reader.scan(turn.pin, self.walk, WALK_LINES, &mut |record| met.push(record));
+            met.iter().for_each(|record| {
+                self.consider(record, turn.now_ms);
+            });
+        }
+    }
+
+    /// The next key to go: the best of the pool that is still there, and as good as it was.
+    pub(super) fn take_best<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
+        while let Some(best) = self.pool.pop() {
+            let record = reader.any_of_hash(turn.pin, best.hash);
+            if let Some(record) = record
+                && self.score(&record, turn.now_ms).is_some_and(|score| score >= best.score)
+            {
+                return Some(record);
+            }
+        }
+        None
+    }
+
+    /// The same, sampling again if none is left.
+    pub(super) fn choose<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
+        for _ in 0..ROUNDS {
+            if let Some(record) = self.take_best(reader, turn) {
+                return Some(record);
+            }
+            self.sample(1, reader, turn);
+        }
+        self.take_best(reader, turn)
+    }
+}
