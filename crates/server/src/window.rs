@@ -13,7 +13,8 @@
 //! Belongs to the shard's thread.
 
 use crate::client::{Close, ReplyMode};
-use crate::commands;
+use crate::commands::spec::WRITE;
+use crate::commands::{self, Builtin, Run};
 use crate::connection::Pending;
 use crate::dispatch::{self, Context, Flow, Others, Resolved};
 use crate::host;
@@ -270,16 +271,30 @@ impl Work {
         true
     }
 
+    /// Whether a command may take memory of an arena. Of what other shards send, nearly all does.
+    fn takes_memory(&self, prepared: &Prepared) -> bool {
+        let is_peers = self.active[prepared.connection].peer.is_some();
+        let writes = |row| {
+            let spec = State::spec(row);
+            let calls =
+                matches!(spec.run, Run::Server(Builtin::Exec | Builtin::Fcall | Builtin::FcallRo));
+            spec.has(WRITE) || calls
+        };
+        is_peers || matches!(prepared.resolved, Resolved::Row(row) if writes(row))
+    }
+
     /// Executes a command with all checks, or puts it aside.
     fn run_other(&mut self, prepared: Prepared, turn: &Turn<'_>) {
         let is_local_call = prepared.is_call && self.may_run_call(&prepared);
+        let takes_memory = self.takes_memory(&prepared);
         let (before, rest) = self.active.split_at_mut(prepared.connection);
         let Some((connection, after)) = rest.split_first_mut() else { return };
         if connection.stopped || connection.client.close != Close::No {
             return;
         }
-        if self.state.keyspace.wants_turn() {
-            // Segments wait for the end of this turn, and few are left.
+        if takes_memory && self.state.keyspace.wants_turn() {
+            // Segments wait for the end of this turn, and few are left. What takes none goes on: one may be what ends
+            // the function that holds them.
             connection.stopped = true;
             return;
         }

@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 const READ_BYTES: usize = 256 << 10;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
-/// How long to poll without sleeping: longer than a reply of a busy server takes.
-const SPIN: Duration = Duration::from_micros(200);
+/// How long to poll without sleeping: longer than a pipeline of functions takes. Who sleeps is woken late, and finds the
+/// server asleep.
+const SPIN: Duration = Duration::from_millis(1);
 /// A server that says nothing for so long is taken for dead.
 const SILENCE: Duration = Duration::from_secs(20);
 /// Largest latency that is told apart, in ns: a minute.

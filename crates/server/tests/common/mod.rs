@@ -179,6 +179,14 @@ impl Client {
         })
     }
 
+    /// Whether the server has said nothing that wasn't read.
+    pub fn is_silent(&mut self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let seen = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a socket");
+        self.buf.is_empty() && seen.is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// Whether the server closes the connection, after whatever it still says.
     pub fn is_closed(&mut self) -> bool {
         let mut chunk = [0; 65536];
