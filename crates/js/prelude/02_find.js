@@ -127,7 +127,7 @@ function openTables(arena) {
   throw new ErrorConstructor("TRYAGAIN the index is changing too fast");
 }
 
-// Has the line been never full, so that no key was pushed past it? Asked after a miss only.
+// Has the line an EMPTY entry, so that no key that is there was pushed past it? Asked after a miss only.
 function hasEmpty(words, start) {
   for (let at = start + 1; at < start + LINE_WORDS; at += 2) if (words[at] === 0) return true;
   return false;
@@ -206,7 +206,7 @@ function nearRef(hash) {
   let at = home;
   if (words[at] !== hash && words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash &&
     words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash) {
-    // The last entry is the last to be filled. While it is EMPTY, no key was pushed past the line.
+    // While the last entry is EMPTY, no key that is there was pushed past the line. Mostly it is the last to be filled.
     return words[home + LINE_WORDS - 1] === 0 && words[EPOCH_WORD] === seen ? 0 : -1;
   }
   const ref = words[at + 1];
