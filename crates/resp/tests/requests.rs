@@ -28,9 +28,12 @@ fn feed(
         loop {
             batch.clear();
             let result = decoder.decode(&buf, &mut batch, max_commands);
-            commands.extend((0..batch.len()).map(|index| {
-                batch.args(index).iter(&buf).map(<[u8]>::to_vec).collect::<Command>()
-            }));
+            for index in 0..batch.len() {
+                let args = batch.args(index);
+                let command: Command = args.iter(&buf).map(<[u8]>::to_vec).collect();
+                args.raw(&buf).into_iter().for_each(|raw| assert_is(raw, &command));
+                commands.push(command);
+            }
             if let Err(error) = result {
                 return (commands, Some(error));
             }
@@ -41,6 +44,14 @@ fn feed(
         }
     }
     (commands, None)
+}
+
+/// Checks that bytes are a command, and nothing more.
+fn assert_is(raw: &[u8], command: &Command) {
+    let (mut decoder, mut batch) = (Requests::new(Limits::requests()), Batch::new());
+    decoder.decode(raw, &mut batch, usize::MAX).expect("a whole command");
+    assert_eq!((batch.len(), decoder.consume()), (1, raw.len()));
+    assert!(batch.args(0).iter(raw).eq(command.iter().map(Vec::as_slice)));
 }
 
 fn one_shot(input: &[u8]) -> (Vec<Command>, Option<ProtocolError>) {
@@ -89,6 +100,26 @@ proptest! {
     ) {
         let decoder = Requests::new(Limits::requests());
         prop_assert_eq!(feed(&input, &pieces, max_commands, decoder), one_shot(&input));
+    }
+}
+
+/// A command that came as the encoder writes it is there as it came; of others nobody is told that it is.
+#[test]
+fn a_command_is_passed_on_as_it_came() {
+    let raw = |input: &[u8], index| {
+        let mut batch = Batch::new();
+        Requests::new(Limits::requests()).decode(input, &mut batch, 9).expect("commands");
+        batch.args(index).raw(input).map(<[u8]>::to_vec)
+    };
+    let mut input = b"PING\r\n".to_vec();
+    encode::request(&mut input, ["SET", "k", &"v".repeat(100)]);
+    encode::request(&mut input, ["", "$1"]);
+    let first = input.len() - b"*2\r\n$0\r\n\r\n$2\r\n$1\r\n".len();
+    assert_eq!(raw(&input, 0), None);
+    assert_eq!(raw(&input, 1).as_deref(), Some(&input[6..first]));
+    assert_eq!(raw(&input, 2).as_deref(), Some(&input[first..]));
+    for odd in ["GET \"a\"\r\n", "GET a\r\n"] {
+        assert_eq!(raw(odd.as_bytes(), 0), None, "{odd:?}");
     }
 }
 

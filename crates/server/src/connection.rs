@@ -10,7 +10,7 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::client::{Buffers, Client};
+use crate::client::{Buffers, Client, Close};
 use crate::later::Later;
 use crate::output::{Mark, Output, Readers};
 use crate::peer::{FIRST_ALLOWANCE, Peer, Unsent};
@@ -30,6 +30,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 const READ_BYTES: usize = 16 << 10;
 /// Memory that an input buffer keeps while its connection goes on.
 const KEEP_BYTES: usize = 64 << 10;
+/// Replies that are written although some behind them are still to come from other shards.
+pub(crate) const GATHERED_BYTES: usize = 16 << 10;
 /// Input buffers that wait in the pool: some turns' worth of busy connections.
 const POOLED: usize = 256;
 
@@ -159,6 +161,11 @@ impl Input {
         self.next < self.batch.len()
     }
 
+    /// Commands that are decoded and not executed.
+    pub(crate) fn commands(&self) -> usize {
+        self.batch.len() - self.next
+    }
+
     /// Changes what the client may send.
     pub(crate) fn set_limits(&mut self, limits: Limits, authenticated: bool) {
         self.requests.set_limits(limits);
@@ -253,6 +260,8 @@ pub(crate) struct Connection {
     pub(crate) allowance: usize,
     /// What the connection waits for, if another shard has to do something first.
     pub(crate) pending: Pending,
+    /// Stands in the list of connections that wait for room.
+    pub(crate) is_held: bool,
     /// Another shard is the client.
     pub(crate) peer: Option<Box<Peer>>,
 }
@@ -263,8 +272,11 @@ pub(crate) enum Pending {
     Nothing,
     /// Answers of the owner.
     Answers,
-    /// Room in the mailbox.
-    Room,
+    /// Room for so many bytes in the mailbox of a shard.
+    Room {
+        shard: usize,
+        bytes: usize,
+    },
     /// Answers to half of what it may have at the owner at a time.
     Allowance,
     /// To be moved to this shard.
@@ -297,6 +309,7 @@ impl Connection {
             done_parts: BTreeMap::new(),
             allowance: FIRST_ALLOWANCE,
             pending: Pending::Nothing,
+            is_held: false,
             peer: None,
         }
     }
@@ -371,6 +384,17 @@ impl Connection {
             Err(_) => return Fill::Broken,
         }
         Fill::Open
+    }
+
+    /// Whether replies wait for those that other shards will give soon, to be written together: until then, they are
+    /// kept as they are.
+    pub(crate) fn gathers(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> bool {
+        let is_open = self.client.close == Close::No;
+        let gathers = is_open && !self.later.is_empty() && self.out.waiting() < GATHERED_BYTES;
+        if gathers {
+            self.out.settle_all(readers, pin);
+        }
+        gathers
     }
 
     /// Writes what waits; true if nothing is left.

@@ -13,10 +13,14 @@
 //!
 //! Belongs to the shard's thread.
 
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Commands behind one that is still to be answered, at most.
 const MOST_COMMANDS: usize = 1024;
+
+/// A reply that waits. Most are as short as `+OK`, and lie where they stand.
+pub(crate) type Deferred = SmallVec<[u8; 24]>;
 
 /// How the replies to the parts of a command become its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +38,7 @@ enum Part {
     /// A shard has still to answer.
     Waits(usize),
     /// Nothing, if the reply isn't wanted.
-    Came(Vec<u8>),
+    Came(Deferred),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +94,7 @@ impl Later {
         let parts = came.len() + shards.len();
         for reply in came {
             self.bytes += reply.len();
-            self.parts.push_back(Part::Came(reply));
+            self.parts.push_back(Part::Came(Deferred::from_vec(reply)));
         }
         shards.iter().for_each(|shard| self.expect_part(*shard));
         self.commands.push_back(Command { join, parts });
@@ -106,9 +110,11 @@ impl Later {
     }
 
     /// A command was answered here, behind what is to come.
-    pub(crate) fn put(&mut self, reply: Vec<u8>) {
+    pub(crate) fn put(&mut self, reply: Deferred) {
         debug_assert!(!self.is_empty(), "a reply that waits for nothing goes to the output");
-        self.expect_parts(Join::Only, vec![reply], &[]);
+        self.bytes += reply.len();
+        self.parts.push_back(Part::Came(reply));
+        self.commands.push_back(Command { join: Join::Only, parts: 1 });
     }
 
     /// A shard has answered what it was sent first; writes what can go now. No reply is wanted if it is `None`.
@@ -127,7 +133,7 @@ impl Later {
         } else {
             let waits = |part: &&mut Part| matches!(part, Part::Waits(other) if *other == shard);
             let part = self.parts.iter_mut().find(waits);
-            *part.expect("who answers was asked") = Part::Came(reply.to_vec());
+            *part.expect("who answers was asked") = Part::Came(Deferred::from_slice(reply));
             self.bytes += reply.len();
         }
         self.write_complete(out);
@@ -136,27 +142,33 @@ impl Later {
     /// Writes the replies at the front that are complete.
     pub(crate) fn write_complete(&mut self, out: &mut Vec<u8>) {
         while let Some(Command { join, parts }) = self.commands.front().copied() {
-            let complete = self.parts.iter().take(parts).all(|part| matches!(part, Part::Came(_)));
-            if !complete {
+            let came = |part: &Part| matches!(part, Part::Came(_));
+            if !self.parts.iter().take(parts).all(came) {
                 return;
             }
             self.commands.pop_front();
-            let replies: Vec<Vec<u8>> = self
-                .parts
-                .drain(..parts)
-                .map(|part| match part {
-                    Part::Came(reply) => reply,
-                    Part::Waits(_) => unreachable!("all have come"),
-                })
-                .collect();
-            self.bytes -= replies.iter().map(Vec::len).sum::<usize>();
-            write_joined(join, &replies, out);
+            let replies = self.parts.drain(..parts).map(|part| match part {
+                Part::Came(reply) => reply,
+                Part::Waits(_) => unreachable!("all have come"),
+            });
+            let before = out.len();
+            self.bytes -= match join {
+                Join::Only => {
+                    replies.for_each(|reply| out.extend_from_slice(&reply));
+                    out.len() - before
+                }
+                Join::Sum | Join::Ok => {
+                    let replies: Vec<Deferred> = replies.collect();
+                    write_joined(join, &replies, out);
+                    replies.iter().map(SmallVec::len).sum()
+                }
+            };
         }
     }
 }
 
 /// Writes the reply that the parts' replies are; the first error if there is one.
-fn write_joined(join: Join, replies: &[Vec<u8>], out: &mut Vec<u8>) {
+fn write_joined(join: Join, replies: &[Deferred], out: &mut Vec<u8>) {
     let error = replies.iter().find(|reply| reply.first() == Some(&b'-'));
     match (join, error, replies) {
         (_, Some(error), _) => out.extend_from_slice(error),
@@ -189,7 +201,7 @@ mod tests {
         let (mut later, mut out) = (Later::default(), Vec::new());
         later.expect(1);
         later.expect(2);
-        later.put(b"own".to_vec());
+        later.put(Deferred::from_slice(b"own"));
         later.expect(1);
         assert_eq!(
             (later.sent(), later.sent_to(1), later.sent_to(2), later.sent_to(9)),
@@ -233,9 +245,9 @@ mod tests {
     fn what_waits_is_bounded() {
         let mut later = Later::default();
         later.expect(1);
-        later.put(vec![0; 100]);
+        later.put(Deferred::from_vec(vec![0; 100]));
         assert!(later.is_full(99) && !later.is_full(100));
-        (0..MOST_COMMANDS).for_each(|_| later.put(Vec::new()));
+        (0..MOST_COMMANDS).for_each(|_| later.put(Deferred::new()));
         assert!(later.is_full(usize::MAX));
     }
 }

@@ -231,13 +231,21 @@ impl Mailbox {
 
     /// Whether a request with a body of so many bytes would be taken now.
     pub(crate) fn can_send(&mut self, to: usize, bytes: usize) -> bool {
-        let shared = Arc::clone(&self.shared);
         let outbox = self.outbox(to);
         let is_short = bytes as u64 <= outbox.most_payload();
         let inside = if is_short { bytes as u64 } else { size_of::<u64>() as u64 };
-        outbox.can_send(inside).expect(OUR_RULES)
-            && (is_short
-                || shared.pair(self.me, to).requests.has_room(bytes, shared.settings.body_bytes))
+        if !outbox.can_send(inside).expect(OUR_RULES) {
+            return false;
+        }
+        let most = self.shared.settings.body_bytes;
+        is_short || self.shared.pair(self.me, to).requests.has_room(bytes, most)
+    }
+
+    /// Requests that a shard would take now, if they are short.
+    pub(crate) fn credits(&self, to: usize) -> usize {
+        let all = self.shared.settings.credits;
+        let outbox = self.outboxes[to].as_ref();
+        outbox.map_or(all, |outbox| all - outbox.outstanding()) as usize
     }
 
     /// Stages a request whose body is the joined `parts`. The token comes back with the reply.

@@ -11,6 +11,7 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::later::Deferred;
 use nigh_resp::{Protocol, encode};
 use nigh_shm::{Pin, Reader, Record, ValueRef};
 use nigh_store::Reply;
@@ -261,8 +262,8 @@ impl Output {
         mark: Mark,
         readers: &Readers<'_>,
         pin: &Pin<'_>,
-    ) -> Vec<u8> {
-        let mut taken = Vec::with_capacity(self.bytes.len() - mark.bytes);
+    ) -> Deferred {
+        let mut taken = Deferred::with_capacity(self.bytes.len() - mark.bytes);
         let mut from = mark.bytes;
         for inserted in &self.values[mark.values..] {
             taken.extend_from_slice(&self.bytes[from..inserted.at]);

@@ -21,7 +21,7 @@
 
 use crate::client::{Client, Close};
 use crate::commands::Row;
-use crate::connection::{Connection, Pending, Stream};
+use crate::connection::{Connection, GATHERED_BYTES, Pending, Stream};
 use crate::mailbox::Mailbox;
 use crate::slowlog::Origin;
 use crate::work::{MOST_COMMANDS, Work};
@@ -112,12 +112,20 @@ fn token(connection: &Connection, silent: bool) -> u64 {
 fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) -> bool {
     while let Some(Unsent { shard, token, kind, message }) = connection.unsent.front() {
         if mailbox.send(*shard, *token, *kind, &[message]).is_err() {
-            connection.pending = Pending::Room;
+            connection.pending = Pending::Room { shard: *shard, bytes: message.len() };
             return false;
         }
         connection.unsent.pop_front();
     }
     true
+}
+
+/// Lists a connection as one that waits for room, and lets it run no further.
+fn hold(held: &mut Vec<usize>, connection: &mut Connection) {
+    connection.stopped = true;
+    if !std::mem::replace(&mut connection.is_held, true) {
+        held.push(connection.slot);
+    }
 }
 
 /// What kind of message a client's command is.
@@ -141,15 +149,16 @@ impl Work {
             return false;
         }
         let connection = &mut *self.active[at];
-        let args = connection.input.batch.args(index);
-        self.message.clear();
-        encode::request(&mut self.message, args.iter(connection.input.bytes()));
-        let token = token(connection, silent);
-        let kind = kind(&connection.client);
-        if self.mailbox.send(shard, token, kind, &[&self.message]).is_err() {
-            connection.stopped = true;
-            connection.pending = Pending::Room;
-            self.held.push(connection.slot);
+        let (args, input) = (connection.input.batch.args(index), connection.input.bytes());
+        let message = args.raw(input).unwrap_or_else(|| {
+            self.message.clear();
+            encode::request(&mut self.message, args.iter(input));
+            &self.message
+        });
+        let (token, kind) = (token(connection, silent), kind(&connection.client));
+        if self.mailbox.send(shard, token, kind, &[message]).is_err() {
+            connection.pending = Pending::Room { shard, bytes: message.len() };
+            hold(&mut self.held, connection);
             return false;
         }
         connection.later.expect(shard);
@@ -187,25 +196,32 @@ impl Work {
             connection.unsent.push_back(Unsent { shard, token, kind, message });
         }
         if !send_unsent(&mut self.mailbox, connection) {
-            connection.stopped = true;
-            self.held.push(connection.slot);
+            hold(&mut self.held, connection);
         }
     }
 
-    /// Sends what found no room before.
-    pub(crate) fn retry_unsent(&mut self, connection: &mut Connection) {
-        if connection.pending == Pending::Nothing && !send_unsent(&mut self.mailbox, connection) {
-            self.held.push(connection.slot);
+    /// Looks whether there is room for what found none before, and sends what waits to be sent.
+    pub(crate) fn retry(&mut self, connection: &mut Connection) {
+        if connection.is_held {
+            return; // its turn comes
+        }
+        if let Pending::Room { shard, bytes } = connection.pending
+            && self.mailbox.can_send(shard, bytes)
+        {
+            connection.pending = Pending::Nothing;
+        }
+        let waits = matches!(connection.pending, Pending::Room { .. });
+        let sends = connection.pending == Pending::Nothing;
+        if waits || sends && !send_unsent(&mut self.mailbox, connection) {
+            hold(&mut self.held, connection);
         }
     }
 
     /// Gives the connections the answers that have come.
     pub(crate) fn take_answers(&mut self) {
         let mut answer = std::mem::take(&mut self.message);
-        let mut came = false;
         while let Some(reply) = self.mailbox.next_reply(&mut answer) {
             let token = reply.token;
-            came = true;
             let slot = usize::try_from(token >> 32).unwrap_or(usize::MAX);
             let Some(connection) = self.slab.get_mut(slot) else { continue };
             if connection.client.id & ID_BITS != token & ID_BITS {
@@ -227,24 +243,48 @@ impl Work {
             if is_over {
                 connection.pending = Pending::Nothing;
             }
-            self.queue(slot);
+            // Else more is to come: it has nothing to do before that.
+            if is_over || connection.later.is_empty() || connection.out.waiting() >= GATHERED_BYTES
+            {
+                self.queue(slot);
+            }
         }
         self.message = answer;
-        if came {
+        if !self.held.is_empty() {
             self.resume_held();
         }
     }
 
-    /// Lets the connections that waited for room try again.
+    /// Lets connections that wait for room try again: as many as the credits are for, since each that tries in
+    /// vain costs a look at its whole pipeline.
     fn resume_held(&mut self) {
-        for slot in std::mem::take(&mut self.held) {
-            if let Some(connection) = self.slab.get_mut(slot)
-                && connection.pending == Pending::Room
-            {
-                connection.pending = Pending::Nothing;
-                self.queue(slot);
+        self.promised.clear();
+        self.promised.resize(self.mailbox.shards(), 0);
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|&slot| {
+            let Some(connection) = self.slab.get_mut(slot) else { return false };
+            if let Pending::Room { shard, bytes } = connection.pending {
+                let promised = &mut self.promised[shard];
+                if *promised >= self.mailbox.credits(shard) || !self.mailbox.can_send(shard, bytes)
+                {
+                    return true;
+                }
+                *promised += connection.input.commands().max(1);
             }
-        }
+            connection.is_held = false;
+            self.queue(slot);
+            false
+        });
+        self.held = held;
+    }
+
+    /// Whether there is room for a connection that waits for some.
+    pub(crate) fn may_resume(&mut self) -> bool {
+        let Self { held, slab, mailbox, .. } = self;
+        held.iter().any(|&slot| match slab.get_mut(slot).map(|connection| connection.pending) {
+            Some(Pending::Room { shard, bytes }) => mailbox.can_send(shard, bytes),
+            _ => true,
+        })
     }
 
     /// Takes what the other shards have sent into the turn; first, what is left of the last turn's.

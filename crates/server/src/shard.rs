@@ -147,6 +147,7 @@ impl Shard {
                 || !self.work.ready.is_empty()
                 || self.work.peers_have_work
                 || self.work.mailbox.has_mail()
+                || self.work.may_resume()
                 || self.work.state.has_notes()
                 || self.accepting.iter().any(|accepting| *accepting);
             let spins = busy || clock.duration_since(last_work) < spin;

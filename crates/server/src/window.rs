@@ -45,6 +45,8 @@ pub(crate) struct Prepared {
     pub(crate) quick: Option<Op>,
     /// The partition of that key.
     pub(crate) partition: usize,
+    /// One that would be quick at the shard of its partition, which is another.
+    pub(crate) is_away: bool,
     /// A function call with enough arguments.
     pub(crate) is_call: bool,
     /// Ran quickly: its time is a share of the window's.
@@ -72,6 +74,9 @@ impl Work {
         let mut quick = 0;
         let mut window = std::mem::take(&mut self.prepared);
         for prepared in &mut window {
+            if self.active[prepared.connection].stopped {
+                continue; // each that follows too: see 2
+            }
             if self.run_quick(prepared, turn) {
                 quick += 1;
             } else if !self.send_away(prepared) && !self.put_aside(prepared) {
@@ -127,13 +132,12 @@ impl Work {
         let store = self.state.keyspace.part_mut(prepared.partition);
         let input = &mut connection.input;
         let looks = !connection.client.plain
-            || connection.stopped
             || connection.calls > 0
             || self.state.hot.time_each
             || input.bytes().len() > LARGE_INPUT_BYTES
             || store.wants_turn();
-        let is_elsewhere = !store.is_owner()
-            && (connection.later.sent_to(owner) > 0 || !op.only_reads() || op.reads_several());
+        let is_elsewhere =
+            !store.is_owner() && (connection.later.sent_to(owner) > 0 || op.reads_several());
         if looks || is_elsewhere {
             return false;
         }
@@ -201,12 +205,13 @@ impl Work {
     #[inline]
     fn send_away(&mut self, prepared: &Prepared) -> bool {
         let owner = self.state.owner(prepared.partition);
-        if owner == self.state.number || (prepared.quick.is_none() && !prepared.is_call) {
+        let is_known = prepared.is_away || prepared.is_call || prepared.quick.is_some();
+        if owner == self.state.number || !is_known {
             return false;
         }
         let Resolved::Row(row) = prepared.resolved else { return false };
         let connection = &*self.active[prepared.connection];
-        if !connection.client.plain || connection.stopped || connection.calls > 0 {
+        if !connection.client.plain || connection.calls > 0 {
             return false;
         }
         let waits = connection.later.sent_to(owner) > 0 || connection.pending == Pending::Unstable;
@@ -251,7 +256,7 @@ impl Work {
     fn put_aside(&mut self, prepared: &Prepared) -> bool {
         let Resolved::Row(row) = prepared.resolved else { return false };
         let connection = &*self.active[prepared.connection];
-        let plain = prepared.is_call && connection.client.plain && !connection.stopped;
+        let plain = prepared.is_call && connection.client.plain;
         if !plain
             || !self.is_undivided()
             || self.state.keyspace.wants_turn()
@@ -289,7 +294,7 @@ impl Work {
         let takes_memory = self.takes_memory(&prepared);
         let (before, rest) = self.active.split_at_mut(prepared.connection);
         let Some((connection, after)) = rest.split_first_mut() else { return };
-        if connection.stopped || connection.client.close != Close::No {
+        if connection.client.close != Close::No {
             return;
         }
         if takes_memory && self.state.keyspace.wants_turn() {

@@ -75,6 +75,8 @@ pub(crate) struct Work {
     pub(crate) postponed_peers: bool,
     /// Slots of connections that wait for room in the mailbox.
     pub(crate) held: Vec<usize>,
+    /// By shard, kept for its memory: room that those have been promised that try again.
+    pub(crate) promised: Vec<usize>,
     /// Slots of connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(usize, Instant)>,
     /// Connections that go to another shard.
@@ -121,6 +123,7 @@ impl Work {
             peers_have_work: false,
             postponed_peers: false,
             held: Vec::new(),
+            promised: Vec::new(),
             asking: Vec::new(),
             moving: Vec::new(),
             waits_since: None,
@@ -209,7 +212,7 @@ impl Work {
     fn receive(&mut self, connection: &mut Connection) {
         let is_open = connection.client.close == Close::No;
         let is_paused = connection.out.waiting() > self.state.hot.output_pause;
-        self.retry_unsent(connection);
+        self.retry(connection);
         connection.stopped = !is_open || is_paused || !connection.pending.lets_go_on();
         connection.parked = false;
         // Of a client that reads no replies, requests are read on all the same: many write a whole pipeline
@@ -283,6 +286,7 @@ impl Work {
                 hash: 0,
                 quick: None,
                 partition: 0,
+                is_away: false,
                 is_call: false,
                 shares: false,
             };
@@ -298,6 +302,9 @@ impl Work {
                     prepared.partition = keyspace.partition(key, prepared.hash);
                     if keyspace.partitions() > 1 && op.takes_several_keys() && args.len() > 2 {
                         prepared.quick = None; // they may lie apart
+                    } else if !op.only_reads() && !self.state.owns(prepared.partition) {
+                        // Its lines are the owner's to ask for.
+                        (prepared.quick, prepared.is_away) = (None, true);
                     }
                 }
             }
@@ -337,7 +344,9 @@ impl Work {
         if connection.input.ended && rests && !connection.input.has_undecoded() {
             connection.client.end(Close::AfterReplies);
         }
-        if connection.out.waiting() > 0 && connection.client.close != Close::Now {
+        let keyspace = &self.state.keyspace;
+        let gathers = connection.gathers(&|partition| keyspace.reader(partition), turn.pin);
+        if connection.out.waiting() > 0 && connection.client.close != Close::Now && !gathers {
             self.write(&mut connection, turn);
         } else {
             connection.client.drained = self.now;

@@ -4,7 +4,7 @@
 //! 2. Everything is checked before anything is changed; a contradiction is an error with its offset.
 //! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on.
 
-use crate::check::{Checker, Fault, HeaderInfo, Whole, read_header};
+use crate::check::{Checker, Counts, Fault, HeaderInfo, Whole, read_header};
 use crate::create::{ArenaSpec, capacity_error, check_tenant};
 use crate::error::ArenaError;
 use crate::index::{Index, Table, each_entry, split_state};
@@ -50,6 +50,7 @@ struct Found {
     /// Entries of the current table that are not EMPTY.
     load: u64,
     intent: Option<Intent>,
+    counts: Counts,
 }
 
 struct Intent {
@@ -103,9 +104,9 @@ impl Writer {
         if found.old.is_none() && words.load32(header::OLD, Relaxed) != 0 {
             words.store32(header::OLD, 0, Release);
         }
-        writer.lsn = found.newest_lsn.max(words.load64(header::COMMITTED_LSN, Relaxed));
-        writer.appended = words.load64(header::APPENDED_BYTES, Relaxed);
-        writer.cleaner.resume(&words, writer.appended);
+        writer.lsn = found.newest_lsn.max(found.counts.committed_lsn);
+        writer.appended = found.counts.appended_bytes;
+        writer.cleaner.resume(&found.counts);
         writer.expires = found.expires;
         writer.drop_twins();
         let redone_intent = writer.redo(spec, found)?;
@@ -205,7 +206,9 @@ fn walk(region: &Region, g: &Geometry, seed: u32, space: &mut Space) -> Result<F
         space.adopt_run(table.slot, table.bytes(), false).map_err(taken)?;
     }
     let (entries, expires, newest_lsn, load) = (0, 0, 0, 0);
-    let mut found = Found { current, old, entries, expires, newest_lsn, load, intent: None };
+    let counts = checker.counts()?;
+    let mut found =
+        Found { current, old, entries, expires, newest_lsn, load, intent: None, counts };
     for table in old.into_iter().chain([current]) {
         walk_table(&words, &mut checker, table, &mut found, space, g)?;
     }

@@ -7,8 +7,9 @@
 use crate::error::ArenaError;
 use crate::index::Table;
 use crate::layout::{
-    ADDRESS_BYTES_MAX, CAPACITY_MIN, Geometry, LINE_BYTES, MAGIC, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN,
-    TABLE_LINES_MIN, TABLE_SHIFT_MAX, TENANT_BYTES_MAX, VERSION, header, record as r, round_up,
+    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, Geometry, LINE_BYTES, MAGIC, SLOT_SHIFT_MAX,
+    SLOT_SHIFT_MIN, TABLE_LINES_MIN, TABLE_SHIFT_MAX, TENANT_BYTES_MAX, VERSION, header,
+    record as r, round_up,
 };
 use crate::record::{Head, RunName};
 use crate::words::Words;
@@ -138,7 +139,16 @@ pub(crate) struct Whole {
     pub(crate) run: Option<RunName>,
 }
 
-/// Checks what lies behind the header.
+/// Counts of a header that go on with the next writer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) committed_lsn: u64,
+    pub(crate) appended_bytes: u64,
+    pub(crate) relocated_bytes: u64,
+    pub(crate) cleaned_segments: u64,
+}
+
+/// Checks what lies behind the fixed part of the header.
 pub(crate) struct Checker<'a, W> {
     words: &'a W,
     g: &'a Geometry,
@@ -167,6 +177,21 @@ impl<'a, W: Words> Checker<'a, W> {
             Fault::new(at, "place of a table", format!("a run below {}", self.end), table.offset)
         })?;
         Ok(table)
+    }
+
+    /// What has been counted since the arena was made.
+    pub(crate) fn counts(&self) -> Result<Counts, Fault> {
+        let count = |at, what| {
+            let found = self.words.load64(at, Acquire);
+            ensure(found < COUNT_END, || Fault::new(at, what, "less than 2^62", found))?;
+            Ok(found)
+        };
+        Ok(Counts {
+            committed_lsn: count(header::COMMITTED_LSN, "committed LSN")?,
+            appended_bytes: count(header::APPENDED_BYTES, "bytes appended")?,
+            relocated_bytes: count(header::RELOCATED_BYTES, "bytes moved to clean segments")?,
+            cleaned_segments: count(header::CLEANED_SEGMENTS, "segments emptied")?,
+        })
     }
 
     /// The record at a reference that stands at `from`. With a tag it must be a published one's.

@@ -14,14 +14,14 @@
 //!
 //! The arena's writer only; moving a record is generic over the shared words.
 
+use crate::check::Counts;
 use crate::error::WriteError;
 use crate::index::{Index, Place};
-use crate::layout::{entry, header, record as r};
+use crate::layout::{entry, record as r};
 use crate::record::{Head, reference_of};
 use crate::space::{Need, Victim};
 use crate::words::Words;
 use crate::writer::Writer;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Records whose index lines are asked for together: more than a core fetches at once, few enough that
 /// the first line is still cached when its turn comes.
@@ -38,6 +38,9 @@ const LOOKS_PER_SEGMENT: u64 = 16;
 /// Index lines that a turn's upkeep searches for expired keys if memory is short and no segment is worth
 /// its cleaning: some 50 microseconds.
 const EXPIRE_LINES: u32 = 64;
+/// Time without an append after which segments are packed that nobody needs yet. A busy shard has turns without
+/// writes of its own, such as those in which it takes answers.
+const IDLE_MS: u64 = 50;
 /// Most bytes that are owed: what could not be paid in a few steps is the upkeep's.
 const OWED_BYTES_MAX: u64 = 8 * STEP_BYTES;
 
@@ -86,8 +89,9 @@ pub(crate) struct Cleaner {
     paid: u64,
     /// Bytes to walk over that are not yet.
     owed: u64,
-    /// Appended bytes at the last upkeep.
+    /// Appended bytes at the last upkeep, and the time of the one that found them changed.
     seen: u64,
+    seen_ms: u64,
     /// Unix milliseconds, as the last upkeep said; 0: not known, nothing has expired.
     pub(crate) now_ms: u64,
     /// Expired keys deleted since the last upkeep.
@@ -142,10 +146,10 @@ enum Met {
 
 impl Cleaner {
     /// Goes on where another writer has stopped.
-    pub(crate) fn resume<W: Words>(&mut self, words: &W, appended: u64) {
-        (self.paid, self.seen) = (appended, appended);
-        self.stats.relocated_bytes = words.load64(header::RELOCATED_BYTES, Relaxed);
-        self.stats.segments = words.load64(header::CLEANED_SEGMENTS, Relaxed);
+    pub(crate) fn resume(&mut self, counts: &Counts) {
+        (self.paid, self.seen) = (counts.appended_bytes, counts.appended_bytes);
+        self.stats.relocated_bytes = counts.relocated_bytes;
+        self.stats.segments = counts.cleaned_segments;
     }
 }
 
@@ -187,11 +191,20 @@ impl Writer {
         self.cleaner.wants_turn |= self.space.waits_for_turn();
     }
 
-    /// A turn's share: more if memory is short, packing if nothing was written. Returns whether there is
+    /// Whether nothing has been appended for a while, as far as the upkeep tells the time.
+    fn is_idle(&mut self) -> bool {
+        let cleaner = &mut self.cleaner;
+        if cleaner.seen != self.appended {
+            (cleaner.seen, cleaner.seen_ms) = (self.appended, cleaner.now_ms);
+            return false;
+        }
+        cleaner.now_ms == 0 || cleaner.now_ms.abs_diff(cleaner.seen_ms) >= IDLE_MS
+    }
+
+    /// A turn's share: more if memory is short, packing if nothing was written lately. Returns whether there is
     /// more to do at once.
     pub(crate) fn clean_in_turn(&mut self, bytes: u64) -> bool {
-        let idle = self.cleaner.seen == self.appended;
-        self.cleaner.seen = self.appended;
+        let idle = self.is_idle();
         self.cleaner.wants_turn = false;
         self.space.calm();
         let need = match self.space.is_short() {

@@ -121,6 +121,8 @@ pub mod record {
 pub const KEY_BYTES_MAX: usize = 65_535;
 /// Longest value, bytes: as Redis's `proto-max-bulk-len`.
 pub const VALUE_BYTES_MAX: usize = 512 << 20;
+/// LSNs and the header's counts since creation stay below: nobody counts so far, so more is damage.
+pub const COUNT_END: u64 = 1 << 62;
 /// Longest tenant name, bytes: its place in the header.
 pub const TENANT_BYTES_MAX: usize = 128;
 

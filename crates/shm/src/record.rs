@@ -8,8 +8,8 @@
 //! Writing: the arena's writer. Reading: any thread with a pin.
 
 use crate::layout::{
-    Geometry, KEY_BYTES_MAX, VALUE_BYTES_MAX, generation_offset, inline_record_bytes, record as r,
-    round_up, run_record_bytes, slot_of,
+    COUNT_END, Geometry, KEY_BYTES_MAX, VALUE_BYTES_MAX, generation_offset, inline_record_bytes,
+    record as r, round_up, run_record_bytes, slot_of,
 };
 use crate::words::{MappedWords, Words};
 use std::marker::PhantomData;
@@ -119,6 +119,8 @@ impl Head {
             Some("value of a tombstone")
         } else if self.value_len as usize > VALUE_BYTES_MAX {
             Some("value length of a record")
+        } else if self.lsn >= COUNT_END {
+            Some("LSN of a record")
         } else if self.bytes() != expected {
             Some("length of a record")
         } else if g.slot_of(offset) != g.slot_of(offset + expected - 1) {

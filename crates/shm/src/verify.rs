@@ -110,6 +110,9 @@ pub fn verify(path: &Path) -> Result<Report, ArenaError> {
     let before = words.load64(header::COMMITTED_LSN, Acquire);
     let state = words.load64(header::INDEX_STATE, Acquire);
     let mut checker = Checker::new(&words, &info.g, usable, info.seed);
+    if let Err(fault) = checker.counts() {
+        report.note(&fault);
+    }
     check_index(&words, &mut checker, state, &mut report);
     words.fence(Acquire);
     report.changed_meanwhile = words.load64(header::COMMITTED_LSN, Acquire) != before

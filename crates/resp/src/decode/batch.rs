@@ -43,6 +43,12 @@ impl Range {
     }
 }
 
+/// Bytes of a header with such a number: its kind, the digits, CR and LF.
+#[inline]
+fn header_bytes(number: usize) -> usize {
+    4 + number.checked_ilog10().unwrap_or(0) as usize
+}
+
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "buffers are bounded by 2^31 bytes")]
 fn narrow(number: usize) -> u32 {
@@ -186,6 +192,23 @@ impl<'a> Args<'a> {
     {
         let args = *self;
         self.ranges.iter().map(move |range| args.bytes(buf, *range))
+    }
+
+    /// The whole command as it lies in the buffer that was decoded, if it came as [`crate::encode::request`] writes
+    /// it: an array of bulk strings, no number with a digit too many.
+    pub fn raw<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
+        let (first, last) = (self.ranges.first()?, self.ranges.last()?);
+        if self.ranges.iter().any(|range| range.start & SIDE != 0) {
+            return None;
+        }
+        let bulk = |range: &Range| header_bytes(range.len as usize) + range.len as usize + 2;
+        let count = header_bytes(self.ranges.len());
+        let bytes = count + self.ranges.iter().map(bulk).sum::<usize>();
+        let end = last.start as usize + last.len as usize + 2;
+        let start = end.checked_sub(bytes)?;
+        let begins = start + count + header_bytes(first.len as usize) == first.start as usize;
+        let raw = buf.get(start..end)?;
+        (begins && raw.first() == Some(&b'*') && raw.get(count) == Some(&b'$')).then_some(raw)
     }
 
     /// The arguments from `index` on; none if there are fewer.

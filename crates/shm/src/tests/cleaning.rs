@@ -2,10 +2,10 @@
 
 use super::{Arena, directory, spec};
 use crate::cleaner::STEP_BYTES;
-use crate::layout::{generation_offset, record as r};
+use crate::layout::{generation_offset, header, record as r};
 use crate::words::Words;
-use crate::{Budget, WriteError, verify};
-use std::os::unix::fs::MetadataExt;
+use crate::{Budget, Domain, WriteError, Writer, verify};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering::Relaxed;
 
 const MIB: u64 = 1 << 20;
@@ -361,6 +361,56 @@ fn leftovers_that_are_no_records_are_left_alone() {
     let generations = (0..slots).map(|s| a.writer.words.load32(generation_offset(s), Relaxed));
     assert!(generations.sum::<u32>() > 0 && shift == 17);
     assert!(verify(&a.spec.path).unwrap().findings.is_empty());
+}
+
+#[test]
+fn counts_that_nobody_has_counted_are_damage() {
+    // An LSN or a count near 2^64 was adopted, and the first write after it overflowed.
+    let dir = directory();
+    for at in 0..5 {
+        let mut a = Arena::create(&spec(dir.path().join("a"), 2 * MIB));
+        a.put(b"k", b"v", 0).unwrap();
+        let lsn = {
+            let pin = a.me.pin();
+            a.reader.get(&pin, a.writer.hash(b"k"), b"k").unwrap().reference().offset() + r::LSN
+        };
+        let (h, spec) = (header::COMMITTED_LSN, a.spec.clone());
+        let counts =
+            [h, header::APPENDED_BYTES, header::RELOCATED_BYTES, header::CLEANED_SEGMENTS, lsn];
+        let file = std::fs::OpenOptions::new().write(true).open(&spec.path).unwrap();
+        drop(a);
+        file.write_all_at(&u64::MAX.to_le_bytes(), counts[at]).unwrap();
+        let error = Writer::adopt(&spec, &Domain::new(1)).err().expect("it is damaged").to_string();
+        let what = if counts[at] == lsn { "LSN of a record" } else { "less than 2^62" };
+        assert!(error.contains(what), "{at}: {error}");
+        assert_eq!(verify(&spec.path).unwrap().findings.len(), 1);
+        std::fs::remove_file(&spec.path).unwrap();
+    }
+}
+
+#[test]
+fn a_busy_arena_is_not_packed() {
+    // Half of the keys are deleted, and nobody needs the memory. In turns without a write between writes, the
+    // cleaner has nothing to do; once nothing was written for a while it packs what is left.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    let n = fill(&mut a, 40);
+    for i in (0..n).filter(|i| i % 4 != 0) {
+        assert!(a.delete(&key(i)));
+    }
+    let turn_at = |a: &mut Arena, now_ms| {
+        a.me.quiescent();
+        a.writer.maintain(Budget { now_ms, ..Budget::default() })
+    };
+    for now_ms in 1..200 {
+        a.put(&key(0), &value(0, 1, 100), 0).unwrap();
+        for _ in 0..5 {
+            turn_at(&mut a, now_ms);
+        }
+    }
+    assert_eq!(a.writer.stats().cleaner.steps, 0);
+    while turn_at(&mut a, 300).more {}
+    assert!(a.writer.stats().cleaner.segments > 0);
 }
 
 #[test]
