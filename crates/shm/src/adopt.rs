@@ -82,7 +82,8 @@ impl Writer {
         }
         let mut space = Space::new(&region);
         let found = walk(&region, &g, info.seed, &mut space).map_err(damaged)?;
-        space.adopt_rest().map_err(|e| io(&spec.path, "taking memory", e))?;
+        let tables: Vec<Table> = found.old.into_iter().chain([found.current]).collect();
+        space.adopt_rest(&tables).map_err(|e| io(&spec.path, "taking memory", e))?;
         Writer::resume(spec, &info, region, space, &found)
     }
 

@@ -1,11 +1,12 @@
 //! Finding out, from what the index names, which slot is what.
 //!
 //! 1. A slot is one thing: whoever claims it for another finds a contradiction.
-//! 2. What nobody claims is free, and is given back, so that it reads as zeros.
+//! 2. What nobody claims is free, and is given back, so that it reads as zeros; so is what lies behind a run's pages.
 //!
 //! The adopting writer only.
 
 use super::{FIRST_STEP_BYTES, HeadSegment, Space, State, ValueRun};
+use crate::index::Table;
 use crate::layout::{PAGE_BYTES, record as r, round_up};
 use crate::words::Words;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -52,8 +53,12 @@ impl Space {
 
     /// After all is marked: gives back what nobody refers to, and goes on with the segment that has the
     /// most room.
-    pub(crate) fn adopt_rest(&mut self) -> Result<(), rustix::io::Errno> {
+    pub(crate) fn adopt_rest(&mut self, tables: &[Table]) -> Result<(), rustix::io::Errno> {
         self.punch_unused()?;
+        let runs = self.runs.iter().map(|(slot, run)| (*slot, run.bytes));
+        for (slot, bytes) in runs.chain(tables.iter().map(|table| (table.slot, table.bytes()))) {
+            self.punch_behind(slot, bytes)?;
+        }
         let tail =
             |s: &Space, slot| u64::from(s.words.load32(s.g.tail_offset(slot), Relaxed)) * r::UNIT;
         let segments = (self.g.first_slot..self.g.slots)
@@ -71,6 +76,16 @@ impl Space {
         self.head = Some(HeadSegment { slot, next, backed_end: end, end });
         (self.g.first_slot..self.g.slots).for_each(|slot| self.list(slot));
         Ok(())
+    }
+
+    /// Gives back what lies behind the pages of a run in its last slot: there is nothing in an arena that nobody has
+    /// damaged, and nobody would ever look there again.
+    fn punch_behind(&self, slot: u32, bytes: u64) -> Result<(), rustix::io::Errno> {
+        let (used, slots) = (round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes));
+        match (u64::from(slots) << self.g.slot_shift) - used {
+            0 => Ok(()),
+            rest => self.region.punch(self.g.slot_offset(slot) + used, rest),
+        }
     }
 
     pub(super) fn punch_unused(&mut self) -> Result<(), rustix::io::Errno> {

@@ -389,6 +389,27 @@ fn counts_that_nobody_has_counted_are_damage() {
 }
 
 #[test]
+fn what_lies_behind_a_table_is_not_in_the_next_one() {
+    // Somebody has written into the slot of the index, behind its pages. When another table has taken its place and
+    // a larger one comes to lie in that slot, it begins empty all the same.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    a.put(b"k", b"v", 0).unwrap();
+    let (spec, table) = (a.spec.clone(), a.writer.index.current());
+    let file = std::fs::OpenOptions::new().write(true).open(&spec.path).unwrap();
+    drop(a);
+    let behind = table.offset + table.bytes().next_multiple_of(4096);
+    file.write_all_at(&vec![0xFF; 64 << 10], behind).unwrap();
+    let (mut a, _) = Arena::adopt(&spec);
+    for i in 0..20_000 {
+        a.put_soon(&key(i), b"v").unwrap();
+        a.turn();
+    }
+    assert!(a.writer.stats().rebuilds.larger > 3);
+    assert!(verify(&spec.path).unwrap().findings.is_empty());
+}
+
+#[test]
 fn a_busy_arena_is_not_packed() {
     // Half of the keys are deleted, and nobody needs the memory. In turns without a write between writes, the
     // cleaner has nothing to do; once nothing was written for a while it packs what is left.
