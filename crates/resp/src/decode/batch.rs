@@ -194,21 +194,22 @@ impl<'a> Args<'a> {
         self.ranges.iter().map(move |range| args.bytes(buf, *range))
     }
 
-    /// The whole command as it lies in the buffer that was decoded, if it came as [`crate::encode::request`] writes
-    /// it: an array of bulk strings, no number with a digit too many.
+    /// The whole command as it lies in the buffer that was decoded, if it came as an array of bulk strings that no
+    /// number is too short in or too long: the very bytes that [`crate::encode::request`] writes, but for those behind
+    /// a CR or a bulk, which may be any.
     pub fn raw<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
-        let (first, last) = (self.ranges.first()?, self.ranges.last()?);
-        if self.ranges.iter().any(|range| range.start & SIDE != 0) {
-            return None;
+        let (first, count) = (self.ranges.first()?, header_bytes(self.ranges.len()));
+        let start = (first.start as usize).checked_sub(count + header_bytes(first.len as usize))?;
+        let mut end = start + count;
+        for range in self.ranges {
+            let (at, len) = (range.start as usize, range.len as usize);
+            if range.start & SIDE != 0 || at != end + header_bytes(len) {
+                return None;
+            }
+            end = at + len + 2;
         }
-        let bulk = |range: &Range| header_bytes(range.len as usize) + range.len as usize + 2;
-        let count = header_bytes(self.ranges.len());
-        let bytes = count + self.ranges.iter().map(bulk).sum::<usize>();
-        let end = last.start as usize + last.len as usize + 2;
-        let start = end.checked_sub(bytes)?;
-        let begins = start + count + header_bytes(first.len as usize) == first.start as usize;
         let raw = buf.get(start..end)?;
-        (begins && raw.first() == Some(&b'*') && raw.get(count) == Some(&b'$')).then_some(raw)
+        (raw.first() == Some(&b'*') && raw.get(count) == Some(&b'$')).then_some(raw)
     }
 
     /// The arguments from `index` on; none if there are fewer.
