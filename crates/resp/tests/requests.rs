@@ -121,6 +121,12 @@ fn a_command_is_passed_on_as_it_came() {
     for odd in ["GET \"a\"\r\n", "GET a\r\n"] {
         assert_eq!(raw(odd.as_bytes(), 0), None, "{odd:?}");
     }
+    // A line behind a bulk that ends like a header: of three bytes that are no number, and of a number.
+    assert_eq!(raw(b"*1\r\n$7\r\n*1\r7$25\r5HELLO\r\n", 1), None);
+    assert_eq!(
+        raw(b"*1\r\n$6\r\n*1\r\n$5\r\nHELLO\r\n", 1).as_deref(),
+        Some(&b"*1\r\n$5\r\nHELLO\r\n"[..])
+    );
 }
 
 /// A pipeline of every shape at once, cut at every byte, gives the same commands as whole.

@@ -47,7 +47,7 @@ const TOTAL_BYTES: usize = 64 << 20;
 /// The smallest ring of requests, bytes: 16 credits, and 512 bytes in a message.
 const LEAST_REQUEST_BYTES: u32 = 2 << 10;
 /// Ring of requests, bytes, where [`TOTAL_BYTES`] allows: 512 credits; about 500 writes of 100 bytes.
-pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 64 << 10;
+pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 256 << 10;
 /// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone.
 pub(crate) const DEFAULT_BODY_BYTES: usize = 4 << 20;
 /// Requests received in a turn: with some µs each, a turn stays below a few milliseconds.

@@ -9,6 +9,8 @@
 //! 1. A range is valid for the buffer that it was decoded from, until its bytes are dropped.
 //! 2. Starts have 31 bits; the top bit says that the bytes lie in `side`.
 
+use super::number::short_header;
+
 /// Top bit of a start: the bytes are in the batch's side buffer.
 const SIDE: u32 = 1 << 31;
 /// Ranges that `clear` keeps room for: a batch that was once large gives its memory back.
@@ -194,22 +196,24 @@ impl<'a> Args<'a> {
         self.ranges.iter().map(move |range| args.bytes(buf, *range))
     }
 
-    /// The whole command as it lies in the buffer that was decoded, if it came as an array of bulk strings that no
-    /// number is too short in or too long: the very bytes that [`crate::encode::request`] writes, but for those behind
-    /// a CR or a bulk, which may be any.
+    /// The whole command as it lies in the buffer that was decoded, if it came as [`crate::encode::request`] writes
+    /// it, an array of bulk strings (two bytes end a bulk, whichever they are). `None` too if one is of 1,000 bytes or
+    /// more: there, writing it anew is little beside copying it.
     pub fn raw<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
-        let (first, count) = (self.ranges.first()?, header_bytes(self.ranges.len()));
-        let start = (first.start as usize).checked_sub(count + header_bytes(first.len as usize))?;
-        let mut end = start + count;
+        let (first, count) = (self.ranges.first()?, self.ranges.len());
+        let headers = header_bytes(count) + header_bytes(first.len as usize);
+        let start = (first.start as usize).checked_sub(headers)?;
+        let is_header = |at: usize, kind, number| {
+            buf.get(at..).and_then(|rest| short_header(rest, kind)).is_some_and(|it| it.0 == number)
+        };
+        let mut end = start + header_bytes(count);
+        let mut is_whole = is_header(start, b'*', narrow(count));
         for range in self.ranges {
-            let (at, len) = (range.start as usize, range.len as usize);
-            if range.start & SIDE != 0 || at != end + header_bytes(len) {
-                return None;
-            }
-            end = at + len + 2;
+            let at = end + header_bytes(range.len as usize);
+            is_whole &= range.start as usize == at && is_header(end, b'$', range.len);
+            end = at + range.len as usize + 2;
         }
-        let raw = buf.get(start..end)?;
-        (raw.first() == Some(&b'*') && raw.get(count) == Some(&b'$')).then_some(raw)
+        if is_whole { buf.get(start..end) } else { None }
     }
 
     /// The arguments from `index` on; none if there are fewer.
