@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """CPU time of the server per operation, over sockets: one shard, several, and several with partitions.
 
-    cpu.py NIGH [--shards N] [--pairs N] [--requests N] [--spin-us N]
+    cpu.py NIGH [--shards N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N] [--pipeline N]
 
 Each round starts no server anew: all of them run, and take the same load in turn (A B C A B C ...). What counts is
-user and system time of the whole process, from /proc, so a busy machine disturbs less than with wall time. Servers
-don't spin unless told, since spinning isn't work: two shards wait for the same load twice as much as one.
+user and system time of the whole process, from /proc, so a busy machine disturbs less than with wall time.
+
+Waiting isn't work: servers don't spin unless told, and as many generators run as keep all shards from sleeping. A sleep
+and the wake-up take some 15 µs of CPU time, as much as 20 commands, and of the same load two shards wait for twice as
+often as one. How many operations there were for each sleep is printed: with some hundreds, sleeping doesn't count.
 """
 
 import argparse
@@ -20,7 +23,6 @@ import time
 
 LOADS = {"GET": ["--command", "get"], "SET": ["--command", "set"]}
 KEYS = 1_000_000
-PIPELINE, CONNECTIONS = 16, 50
 
 
 def free_port():
@@ -46,19 +48,31 @@ class Server:
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def sleeps(self):
+        """How often the shards have slept."""
+        threads = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
+        shards = [thread for thread in threads if (thread / "comm").read_text().startswith("nigh-shard")]
+        lines = [line for shard in shards for line in (shard / "status").read_text().splitlines()]
+        return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
     def stop(self):
         self.process.terminate()
         self.process.wait(timeout=30)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def load(nigh, server, options, requests):
-    """One run; CPU time per operation in µs."""
-    before = server.cpu_seconds()
-    command = [nigh, "bench", "--connect", str(server.port), "--keys", str(KEYS), "--warm-up", "0"]
-    command += ["-c", str(CONNECTIONS), "-P", str(PIPELINE), "--requests", str(requests), *options]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return (server.cpu_seconds() - before) / requests * 1e6
+def load(options, server, command):
+    """One run; CPU time per operation in µs, and operations per sleep."""
+    generator = [options.nigh, "bench", "--connect", str(server.port), "--keys", str(KEYS), "--warm-up", "0"]
+    generator += ["-c", str(options.connections), "-P", str(options.pipeline)]
+    generator += ["--requests", str(options.requests // options.generators), *command]
+    cpu, sleeps = server.cpu_seconds(), server.sleeps()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    running = [subprocess.Popen(generator, **quiet) for _ in range(options.generators)]
+    if any([process.wait() for process in running]):
+        raise SystemExit(f"a load on {server.name} failed: {' '.join(generator)}")
+    taken = (server.cpu_seconds() - cpu) / options.requests * 1e6
+    return taken, options.requests / max(server.sleeps() - sleeps, 1)
 
 
 def main():
@@ -68,6 +82,9 @@ def main():
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--requests", type=int, default=2_000_000)
     parser.add_argument("--spin-us", default="0")
+    parser.add_argument("--generators", type=int, default=2)
+    parser.add_argument("--connections", type=int, default=100, help="of each generator")
+    parser.add_argument("--pipeline", type=int, default=16)
     options = parser.parse_args()
     kinds = {
         "1 shard": ["--shards", "1"],
@@ -78,18 +95,19 @@ def main():
     servers = [Server(options.nigh, name, ["--spin-us", options.spin_us, *settings]) for name, settings in kinds.items()]
     try:
         for server in servers:
-            load(options.nigh, server, ["--command", "set", "--preload"], 100_000)
+            load(options, server, ["--command", "set", "--preload"])
         for name, command in LOADS.items():
             found = {server.name: [] for server in servers}
             for _ in range(options.pairs):
                 for server in servers:
-                    found[server.name].append(load(options.nigh, server, command, options.requests))
+                    found[server.name].append(load(options, server, command))
             one = found["1 shard"]
-            for kind, times in found.items():
-                ratios = [time / base for time, base in zip(times, one)]
+            for kind, runs in found.items():
+                ratios = [time / base for (time, _), (base, _) in zip(runs, one)]
                 low, middle, high = statistics.quantiles(ratios, n=4)
-                print(f"{name} {kind:<32} {statistics.median(times):6.3f} µs an operation, "
-                      f"{middle:.2f} x one shard (quartiles {low:.2f} to {high:.2f})", flush=True)
+                time, between = (statistics.median(column) for column in zip(*runs))
+                print(f"{name} {kind:<32} {time:6.3f} µs an operation, {middle:.2f} x one shard "
+                      f"(quartiles {low:.2f} to {high:.2f}), {between:,.0f} operations a sleep", flush=True)
     finally:
         for server in servers:
             server.stop()

@@ -16,7 +16,7 @@
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Commands behind one that is still to be answered, at most.
+/// Commands behind one that is still to be answered, at most: those of other shards, and rows of own ones between them.
 const MOST_COMMANDS: usize = 1024;
 
 /// A reply that waits. Most are as short as `+OK`, and lie where they stand.
@@ -109,12 +109,20 @@ impl Later {
         self.parts.push_back(Part::Waits(shard));
     }
 
-    /// A command was answered here, behind what is to come.
+    /// A command was answered here, behind what is to come. Replies in a row stand together.
     pub(crate) fn put(&mut self, reply: Deferred) {
         debug_assert!(!self.is_empty(), "a reply that waits for nothing goes to the output");
         self.bytes += reply.len();
-        self.parts.push_back(Part::Came(reply));
-        self.commands.push_back(Command { join: Join::Only, parts: 1 });
+        let last = self.commands.back().map(|command| command.join);
+        match self.parts.back_mut() {
+            Some(Part::Came(before)) if last == Some(Join::Only) => {
+                before.extend_from_slice(&reply);
+            }
+            _ => {
+                self.parts.push_back(Part::Came(reply));
+                self.commands.push_back(Command { join: Join::Only, parts: 1 });
+            }
+        }
     }
 
     /// A shard has answered what it was sent first; writes what can go now. No reply is wanted if it is `None`.
@@ -142,27 +150,25 @@ impl Later {
     /// Writes the replies at the front that are complete.
     pub(crate) fn write_complete(&mut self, out: &mut Vec<u8>) {
         while let Some(Command { join, parts }) = self.commands.front().copied() {
-            let came = |part: &Part| matches!(part, Part::Came(_));
-            if !self.parts.iter().take(parts).all(came) {
-                return;
+            if join == Join::Only {
+                let Some(Part::Came(reply)) = self.parts.front() else { return };
+                out.extend_from_slice(reply);
+                self.bytes -= reply.len();
+                self.parts.pop_front();
+            } else {
+                let came = |part: &Part| matches!(part, Part::Came(_));
+                if !self.parts.iter().take(parts).all(came) {
+                    return;
+                }
+                let reply = |part| match part {
+                    Part::Came(reply) => reply,
+                    Part::Waits(_) => unreachable!("all have come"),
+                };
+                let replies: Vec<Deferred> = self.parts.drain(..parts).map(reply).collect();
+                self.bytes -= replies.iter().map(SmallVec::len).sum::<usize>();
+                write_joined(join, &replies, out);
             }
             self.commands.pop_front();
-            let replies = self.parts.drain(..parts).map(|part| match part {
-                Part::Came(reply) => reply,
-                Part::Waits(_) => unreachable!("all have come"),
-            });
-            let before = out.len();
-            self.bytes -= match join {
-                Join::Only => {
-                    replies.for_each(|reply| out.extend_from_slice(&reply));
-                    out.len() - before
-                }
-                Join::Sum | Join::Ok => {
-                    let replies: Vec<Deferred> = replies.collect();
-                    write_joined(join, &replies, out);
-                    replies.iter().map(SmallVec::len).sum()
-                }
-            };
         }
     }
 }
@@ -248,6 +254,8 @@ mod tests {
         later.put(Deferred::from_vec(vec![0; 100]));
         assert!(later.is_full(99) && !later.is_full(100));
         (0..MOST_COMMANDS).for_each(|_| later.put(Deferred::new()));
+        assert!(!later.is_full(usize::MAX), "replies in a row stand together");
+        (0..MOST_COMMANDS).for_each(|_| later.expect(1));
         assert!(later.is_full(usize::MAX));
     }
 }

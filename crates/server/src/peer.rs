@@ -36,7 +36,7 @@ pub(crate) const LIBRARIAN: usize = 0;
 pub(crate) const WRITES: &[u8] = b"\0writes";
 /// Commands that a new connection may have at the owner: before it is known how large its replies are.
 pub(crate) const FIRST_ALLOWANCE: usize = 8;
-/// The most: as many as a mailbox has credits with two shards.
+/// The most: a fourth of a mailbox's credits with two shards.
 const MOST_ALLOWANCE: usize = 512;
 /// Bit of a token: the reply isn't wanted (CLIENT REPLY).
 const SILENT: u64 = 1 << 31;

@@ -171,7 +171,7 @@ fn memory_is_bounded_for_any_number_of_shards() {
     // The sizes that the default gives, as the head of the module tells them.
     let total =
         |shards| MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES).total_bytes(shards);
-    assert_eq!((total(2) >> 10, total(16) >> 20, total(64) >> 20), (256, 30, 63));
+    assert_eq!((total(2) >> 10, total(16) >> 20, total(64) >> 20), (1024, 60, 63));
     for shards in 1..=MOST_SHARDS {
         let settings = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         assert!(total(shards) <= TOTAL_BYTES as u64, "{shards}: {settings:?}");
