@@ -30,8 +30,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 const READ_BYTES: usize = 16 << 10;
 /// Memory that an input buffer keeps while its connection goes on.
 const KEEP_BYTES: usize = 64 << 10;
+/// The same of one that another shard's messages come to: more than its ring.
+const KEEP_MAIL_BYTES: usize = 512 << 10;
 /// Replies that are written although some behind them are still to come from other shards.
-pub(crate) const GATHERED_BYTES: usize = 16 << 10;
+const GATHERED_BYTES: usize = 16 << 10;
 /// Input buffers that wait in the pool: some turns' worth of busy connections.
 const POOLED: usize = 256;
 
@@ -106,6 +108,8 @@ pub(crate) struct Input {
     pub(crate) batch: Batch,
     /// First command of `batch` that isn't executed.
     pub(crate) next: usize,
+    /// The buffer stays between uses: another shard's messages come in nearly every turn.
+    keeps: bool,
     /// `batch` is one of the pool's.
     pooled: bool,
     requests: Requests,
@@ -132,6 +136,7 @@ impl Input {
             done: 0,
             batch: Batch::new(),
             next: 0,
+            keeps: false,
             pooled: false,
             requests: Requests::new(Limits::requests()),
             error: None,
@@ -159,6 +164,11 @@ impl Input {
     #[inline]
     pub(crate) fn has_commands(&self) -> bool {
         self.next < self.batch.len()
+    }
+
+    /// Keeps the buffer between uses.
+    pub(crate) fn keep(&mut self) {
+        self.keeps = true;
     }
 
     /// Commands that are decoded and not executed.
@@ -206,6 +216,9 @@ impl Input {
         }
         self.buf.clear();
         self.done = 0;
+        if self.keeps && self.buf.capacity() <= KEEP_MAIL_BYTES {
+            return;
+        }
         if self.buf.capacity() <= KEEP_BYTES && pool.buffers.len() < POOLED {
             pool.buffers.push(std::mem::take(&mut self.buf));
         } else {
@@ -260,6 +273,8 @@ pub(crate) struct Connection {
     pub(crate) allowance: usize,
     /// What the connection waits for, if another shard has to do something first.
     pub(crate) pending: Pending,
+    /// Replies are kept until so many commands ever have left `later`.
+    gathers_until: Option<u64>,
     /// Stands in the list of connections that wait for room.
     pub(crate) is_held: bool,
     /// Another shard is the client.
@@ -309,6 +324,7 @@ impl Connection {
             done_parts: BTreeMap::new(),
             allowance: FIRST_ALLOWANCE,
             pending: Pending::Nothing,
+            gathers_until: None,
             is_held: false,
             peer: None,
         }
@@ -386,20 +402,69 @@ impl Connection {
         Fill::Open
     }
 
-    /// Whether replies wait for those that other shards will give soon, to be written together: until then, they are
-    /// kept as they are.
+    /// Whether replies are kept for a moment, to be written with those that other shards will give soon: until what
+    /// was to come when the first of them was kept has come. What comes later they don't wait for, or they might for ever.
     pub(crate) fn gathers(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> bool {
-        let is_open = self.client.close == Close::No;
-        let gathers = is_open && !self.later.is_empty() && self.out.waiting() < GATHERED_BYTES;
+        let has_room = self.out.waiting() < GATHERED_BYTES && !self.out.is_begun();
+        let gathers = has_room && self.client.close == Close::No && self.out.waiting() > 0 && {
+            let (first, end) = self.later.span();
+            first < *self.gathers_until.get_or_insert(end)
+        };
         if gathers {
             self.out.settle_all(readers, pin);
+        } else {
+            self.gathers_until = None;
         }
         gathers
+    }
+
+    /// Whether there are replies to be written, or to be kept from now on.
+    pub(crate) fn has_gathered(&self) -> bool {
+        let waiting = self.out.waiting();
+        match self.gathers_until {
+            None => waiting > 0,
+            Some(end) => waiting >= GATHERED_BYTES || self.later.span().0 >= end,
+        }
     }
 
     /// Writes what waits; true if nothing is left.
     pub(crate) fn flush(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> io::Result<bool> {
         let stream = &mut self.stream;
         self.out.flush(|slices| stream.write_slices(slices), readers, pin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_shm::Domain;
+    use std::time::Instant;
+
+    #[test]
+    fn kept_replies_dont_wait_for_what_was_sent_after_them() {
+        // Two commands are with another shard, whose replies are kept to leave together. Before the second has come, two
+        // more are sent, and so on for ever: the first two leave when they are there.
+        let client = Client::new(1, String::new(), String::new(), Instant::now());
+        let mut connection = Connection::new(0, Stream::Mailbox, client);
+        let me = Domain::new(1).join();
+        let readers = |_| unreachable!("no value waits in an arena");
+        let pin = me.pin();
+        let send = |connection: &mut Connection| (0..2).for_each(|_| connection.later.expect(1));
+        let answer = |connection: &mut Connection| {
+            connection.later.came(1, Some(b"+OK\r\n"), connection.out.bytes());
+        };
+        send(&mut connection);
+        assert!(!connection.gathers(&readers, &pin), "there is nothing to keep");
+        for _ in 0..3 {
+            answer(&mut connection);
+            assert!(connection.has_gathered(), "it is for `gathers` to decide");
+            assert!(connection.gathers(&readers, &pin));
+            send(&mut connection);
+            assert!(!connection.has_gathered() && connection.gathers(&readers, &pin));
+            answer(&mut connection);
+            assert!(connection.has_gathered() && !connection.gathers(&readers, &pin));
+            let outcome = connection.out.flush(|_| Ok(10), &readers, &pin);
+            assert!(outcome.expect("a socket with room"));
+        }
     }
 }

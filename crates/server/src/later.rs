@@ -54,6 +54,8 @@ pub(crate) struct Later {
     parts: VecDeque<Part>,
     /// Bytes of the parts that came.
     bytes: usize,
+    /// Commands whose replies have left, ever.
+    left: u64,
     /// Parts that wait: of all shards, and by shard.
     sent: usize,
     sent_to: Vec<usize>,
@@ -64,6 +66,12 @@ impl Later {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty()
+    }
+
+    /// Which of all commands ever is the first to leave, and which is the first that isn't here yet.
+    #[inline]
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.left, self.left + self.commands.len() as u64)
     }
 
     /// Parts that other shards have and haven't answered.
@@ -138,6 +146,7 @@ impl Later {
             out.extend_from_slice(reply);
             self.parts.pop_front();
             self.commands.pop_front();
+            self.left += 1;
         } else {
             let waits = |part: &&mut Part| matches!(part, Part::Waits(other) if *other == shard);
             let part = self.parts.iter_mut().find(waits);
@@ -169,6 +178,7 @@ impl Later {
                 write_joined(join, &replies, out);
             }
             self.commands.pop_front();
+            self.left += 1;
         }
     }
 }

@@ -70,6 +70,11 @@ impl Output {
         self.bytes.len() - self.sent + self.value_bytes
     }
 
+    /// Whether a part of it is written.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.sent > 0
+    }
+
     /// Bytes of memory held.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()

@@ -21,7 +21,7 @@
 
 use crate::client::{Client, Close};
 use crate::commands::Row;
-use crate::connection::{Connection, GATHERED_BYTES, Pending, Stream};
+use crate::connection::{Connection, Pending, Stream};
 use crate::mailbox::Mailbox;
 use crate::slowlog::Origin;
 use crate::work::{MOST_COMMANDS, Work};
@@ -79,6 +79,7 @@ impl Peer {
         let mut connection = Connection::new(usize::MAX, Stream::Mailbox, client);
         // The client's shard has checked what it may send.
         connection.input.set_limits(Limits::requests(), true);
+        connection.input.keep();
         connection.peer =
             Some(Box::new(Self { number, requests: Vec::new(), ends: Vec::new(), sent: 0 }));
         Box::new(connection)
@@ -244,8 +245,7 @@ impl Work {
                 connection.pending = Pending::Nothing;
             }
             // Else more is to come: it has nothing to do before that.
-            if is_over || connection.later.is_empty() || connection.out.waiting() >= GATHERED_BYTES
-            {
+            if is_over || connection.later.is_empty() || connection.has_gathered() {
                 self.queue(slot);
             }
         }

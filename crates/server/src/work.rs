@@ -346,10 +346,10 @@ impl Work {
         }
         let keyspace = &self.state.keyspace;
         let gathers = connection.gathers(&|partition| keyspace.reader(partition), turn.pin);
-        if connection.out.waiting() > 0 && connection.client.close != Close::Now && !gathers {
-            self.write(&mut connection, turn);
-        } else {
+        if connection.out.waiting() == 0 || connection.client.close == Close::Now {
             connection.client.drained = self.now;
+        } else if !gathers {
+            self.write(&mut connection, turn);
         }
         let empty = connection.out.waiting() == 0;
         match connection.client.close {
