@@ -16,6 +16,8 @@
 //! 4. A token names slot and number of the connection, so that an answer that comes too late finds nobody.
 //! 5. The owner, who has its words, logs a slow command under shard and token; the answer says so, and who gives
 //!    it to the client writes the client into the entry first. So a client whose command is answered is named.
+//! 6. Who finds no room in a mailbox stands in `held`, and goes on from there only, when there is room for what it
+//!    has to send. All outstanding answers bring all room back, so there will be.
 //!
 //! Belongs to the shard's thread.
 
