@@ -8,7 +8,7 @@ user and system time of the whole process, from /proc, so a busy machine disturb
 
 Waiting isn't work: servers don't spin unless told, and as many generators run as keep all shards from sleeping. A sleep
 and the wake-up take some 15 µs of CPU time, as much as 20 commands, and of the same load two shards wait for twice as
-often as one. How many operations there were for each sleep is printed: with some hundreds, sleeping doesn't count.
+often as one. How many operations there were for each sleep is printed: with a thousand, sleeping doesn't count.
 """
 
 import argparse

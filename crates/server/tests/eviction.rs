@@ -10,13 +10,6 @@ const SMALL: (&str, &str) = ("maxmemory", "8mb");
 /// Writes of one pipeline.
 const AT_ONCE: usize = 500;
 
-/// A field of INFO.
-fn info(client: &mut Client, section: &str, field: &str) -> String {
-    let text = client.text(&format!("INFO {section}"));
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("no {field} in {text}")).to_owned()
-}
-
 /// Writes keys of 1,000 bytes; returns how many were taken.
 fn write(client: &mut Client, name: &str, keys: std::ops::Range<usize>) -> usize {
     let value = "v".repeat(1000);
@@ -50,8 +43,8 @@ fn a_policy_is_set_while_the_server_is_full() {
         assert_eq!(write(client, &format!("b{number}-"), 0..5000), 5000);
     }
     let client = &mut clients[2];
-    assert_eq!(info(client, "memory", "maxmemory_policy"), "allkeys-lru");
-    assert!(info(client, "stats", "evicted_keys").parse::<u64>().expect("a number") > 30_000);
+    assert_eq!(client.info("memory", "maxmemory_policy"), "allkeys-lru");
+    assert!(client.info("stats", "evicted_keys").parse::<u64>().expect("a number") > 30_000);
     client.says("CONFIG SET maxmemory-policy volatile-ttl", "+OK\r\n");
     assert!(write(client, "c", 0..10_000) < 10_000, "no key has an expiry");
     client.says(
@@ -145,7 +138,7 @@ fn memory_tells_what_is_used() {
         let Frame::Array(database) = field("db.0") else { panic!("a map") };
         assert!(matches!(database[3], Frame::Integer(clocks) if clocks > 0), "{database:?}");
         assert!(
-            info(client, "memory", "used_memory_overhead").parse::<u64>().expect("a number") > 0
+            client.info("memory", "used_memory_overhead").parse::<u64>().expect("a number") > 0
         );
         let Frame::Array(help) = client.ask(&[b"MEMORY", b"HELP"]) else { panic!("lines") };
         assert!(help.len() > 10);

@@ -179,6 +179,13 @@ impl Client {
         })
     }
 
+    /// A field of INFO.
+    pub fn info(&mut self, section: &str, field: &str) -> String {
+        let text = self.text(&format!("INFO {section}"));
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {field} in {text}")).to_owned()
+    }
+
     /// Whether the server has said nothing that wasn't read.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_nonblocking(true).expect("a socket");
