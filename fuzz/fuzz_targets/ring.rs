@@ -95,6 +95,10 @@ fn ask(spec: &LinkSpec, steps: &[u8], lies: &[u8]) {
                 let sent = requester.send(u64::from(step), 1, 0, &payload);
                 assert!(fits != Ok(true) || sent.is_ok(), "{sent:?}");
             }
+            2 if step >= 128 => {
+                let _ = requester.extend(u64::from(step), 1, &parts(step));
+                let _ = requester.free_bytes();
+            }
             2 => _ = requester.has_reply(),
             _ => {
                 let before = requester.outstanding();
@@ -116,6 +120,7 @@ fn answer(spec: &LinkSpec, steps: &[u8], lies: &[u8]) {
             0 => _ = responder.publish(),
             1 => _ = responder.has_request(),
             2 => {
+                payload.clear();
                 if let Ok(Some(request)) = responder.receive(&mut payload) {
                     assert!(payload.len() as u32 <= spec.request_bytes / 4 - 16);
                     tokens.push_back(request.token);

@@ -147,6 +147,7 @@ fn ask(c: &mut Criterion) {
         let _other = Other::start(move || {
             while let Some(request) = responder.receive(&mut payload).expect("a fair peer") {
                 responder.reply(request.token, 0, &[&payload[..8]]).expect("room");
+                payload.clear();
             }
             if responder.publish() {
                 bell.fence();

@@ -168,6 +168,29 @@ impl<W: Words> Ring<W> {
         self.words.load64(DATA + (position & (self.capacity - 1)), Ordering::Relaxed)
     }
 
+    /// Words of a message, which may go round the end.
+    #[inline]
+    pub(crate) fn words(&self, position: u64, to: &mut [[u8; 8]]) {
+        let (head, tail) = to.split_at_mut(self.before_end(position).min(to.len()));
+        self.words.load_run(DATA + (position & (self.capacity - 1)), head);
+        self.words.load_run(DATA, tail);
+    }
+
+    /// Writes words of a message, which may go round the end.
+    #[inline]
+    pub(crate) fn set_words(&self, position: u64, from: &[[u8; 8]]) {
+        let (head, tail) = from.split_at(self.before_end(position).min(from.len()));
+        self.words.store_run(DATA + (position & (self.capacity - 1)), head);
+        self.words.store_run(DATA, tail);
+    }
+
+    /// Words from a position to the end of the ring.
+    #[inline]
+    fn before_end(&self, position: u64) -> usize {
+        let words = (self.capacity - (position & (self.capacity - 1))) / ALIGN;
+        usize::try_from(words).expect("bounded by the ring")
+    }
+
     /// Writes a word of a message.
     #[inline]
     pub(crate) fn set_word(&self, position: u64, word: u64) {

@@ -63,13 +63,12 @@ impl<W: Words> Consumer<W> {
         Ok(Some(header))
     }
 
-    /// The same, of messages with a word in front of the payload.
+    /// The same of a message with a word in front of the payload, which is added to what `payload` holds.
     #[inline]
     pub(crate) fn pop_led(
         &mut self,
         payload: &mut Vec<u8>,
     ) -> Result<Option<(Header, u64)>, Broken> {
-        payload.clear();
         let Some(header) = self.header(8)? else { return Ok(None) };
         let lead = self.ring.word(self.taken + HEADER_BYTES);
         self.copy(self.taken + HEADER_BYTES + 8, u64::from(header.length) - 8, payload);
@@ -108,16 +107,13 @@ impl<W: Words> Consumer<W> {
         Ok(Some(header))
     }
 
-    /// Copies bytes that begin at a word and may go round the end.
+    /// Adds bytes that begin at a word to a payload.
     #[inline]
-    fn copy(&self, mut at: u64, bytes: u64, payload: &mut Vec<u8>) {
-        let bytes = usize::try_from(bytes).expect("bounded by the ring");
-        payload.resize(bytes.next_multiple_of(8), 0);
-        for to in payload.as_chunks_mut::<8>().0 {
-            *to = self.ring.word(at).to_le_bytes();
-            at += 8;
-        }
-        payload.truncate(bytes);
+    fn copy(&self, at: u64, bytes: u64, payload: &mut Vec<u8>) {
+        let (before, bytes) = (payload.len(), usize::try_from(bytes).expect("bounded by the ring"));
+        payload.resize(before + bytes.next_multiple_of(8), 0);
+        self.ring.words(at, payload[before..].as_chunks_mut::<8>().0);
+        payload.truncate(before + bytes);
     }
 
     /// Looks how far the producer is.

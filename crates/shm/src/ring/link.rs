@@ -89,7 +89,8 @@ pub(crate) fn link_over<W: Words>(
     let replies = Ring::new(replies, spec.reply_ring_bytes(), u64::from(spec.reply_bytes));
     let (answer, answered) = ends(replies);
     let credits = spec.credits;
-    let requester = Requester { requests: ask, replies: answered, credits, outstanding: 0 };
+    let requester =
+        Requester { requests: ask, replies: answered, credits, outstanding: 0, open: None };
     let unanswered = VecDeque::new();
     (requester, Responder { requests: asked, replies: answer, credits, unanswered })
 }
@@ -101,6 +102,8 @@ pub struct Requester<W = Memory> {
     credits: u32,
     /// Requests staged or published whose reply was not taken.
     outstanding: u32,
+    /// Token and kind of the request that was staged last, unless it is published.
+    open: Option<(u64, u16)>,
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
@@ -145,12 +148,39 @@ impl<W: Words> Requester<W> {
         }
         self.requests.push(kind, flags, Some(token), parts)?;
         self.outstanding += 1;
+        self.open = Some((token, kind));
         Ok(())
+    }
+
+    /// Adds to the payload of the request that was staged last, from its next whole word on (what is between is 0).
+    /// False, and nothing has changed, if that one has another token or kind, is published, or there is no room.
+    ///
+    /// # Errors
+    /// [`Broken`] if the other side doesn't keep the rules.
+    #[inline]
+    pub fn extend(&mut self, token: u64, kind: u16, parts: &[&[u8]]) -> Result<bool, Broken> {
+        if self.open != Some((token, kind)) {
+            return Ok(false);
+        }
+        match self.requests.extend(parts) {
+            Ok(()) => Ok(true),
+            Err(PushError::Broken(broken)) => Err(broken),
+            Err(PushError::Full | PushError::TooLong { .. }) => Ok(false),
+        }
+    }
+
+    /// Bytes that requests may take now, their headers and tokens included.
+    ///
+    /// # Errors
+    /// [`Broken`] if the other side doesn't keep the rules.
+    pub fn free_bytes(&mut self) -> Result<u64, Broken> {
+        self.requests.free_bytes()
     }
 
     /// Makes the staged requests visible; tells whether there were any.
     #[inline]
     pub fn publish(&mut self) -> bool {
+        self.open = None;
         // First: invariant 1.
         self.replies.release();
         self.requests.publish()
@@ -162,6 +192,7 @@ impl<W: Words> Requester<W> {
     /// [`Broken`] if the other side doesn't keep the rules.
     #[inline]
     pub fn reply(&mut self, payload: &mut Vec<u8>) -> Result<Option<(u64, u16)>, Broken> {
+        payload.clear();
         let Some((header, token)) = self.replies.pop_led(payload)? else { return Ok(None) };
         self.outstanding = self.outstanding.checked_sub(1).ok_or(Broken::UnaskedReply)?;
         Ok(Some((token, header.flags)))
@@ -178,7 +209,7 @@ impl<W: Words> Requester<W> {
     }
 }
 
-/// A request that was taken; its payload is in the caller's buffer.
+/// A request that was taken; its payload is at the end of the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// To be given to [`Responder::reply`].
@@ -206,7 +237,7 @@ impl<W: Words> Responder<W> {
         self.replies.most_payload() - TOKEN_BYTES
     }
 
-    /// Takes the next request.
+    /// Takes the next request, and adds its payload to what `payload` holds.
     ///
     /// # Errors
     /// [`Broken`] if the other side doesn't keep the rules.

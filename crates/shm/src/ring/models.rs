@@ -195,6 +195,42 @@ fn ask_and_answer(credits: u32, tries: u64) {
 }
 
 #[test]
+fn model_what_was_added_before_publishing_arrives_with_it() {
+    // Requests of one and of two words, across the end of the ring: whoever takes one has all of it.
+    check(ANY, || {
+        let spec = LinkSpec { request_bytes: 128, credits: 8, reply_bytes: 16 };
+        let replies = LoomWords::new(spec.reply_ring_bytes());
+        let (mut requester, mut responder) = link_over(&spec, LoomWords::new(128), replies);
+        let thread = loom::thread::spawn(move || {
+            let mut taken = 0;
+            for _ in 0..3 {
+                let mut payload = Vec::new();
+                if let Some(request) = responder.receive(&mut payload).expect("a fair peer") {
+                    let token = request.token.to_le_bytes();
+                    let whole = if request.token == 2 { &token[..] } else { &[token; 2].concat() };
+                    assert_eq!(payload, whole, "request {}", request.token);
+                    taken += 1;
+                    assert_eq!(request.token, taken);
+                    responder.reply(taken, 0, &[]).expect("room that was promised");
+                    responder.publish();
+                }
+            }
+        });
+        for token in 1..=5u64 {
+            let word = token.to_le_bytes();
+            if requester.send(token, 0, 0, &[&word]).is_err() {
+                break;
+            }
+            if token != 2 && !requester.extend(token, 0, &[&word]).expect("a fair peer") {
+                break; // it finds no room, and is never seen
+            }
+            requester.publish();
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
 fn model_a_reply_always_finds_room_with_one_credit() {
     // The ring of replies holds one: the next request is seen only with the room of the last reply.
     check(ANY, || ask_and_answer(1, 4));

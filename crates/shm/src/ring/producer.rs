@@ -38,12 +38,14 @@ pub struct Producer<W = Memory> {
     published: u64,
     /// The head as last seen.
     head: u64,
+    /// Where the message begins that was staged last.
+    last: u64,
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
 impl<W: Words> Producer<W> {
     pub(crate) fn new(ring: Ring<W>) -> Producer<W> {
-        Producer { ring, staged: 0, published: 0, head: 0 }
+        Producer { ring, staged: 0, published: 0, head: 0, last: 0 }
     }
 
     /// Bytes of the longest payload.
@@ -61,6 +63,15 @@ impl<W: Words> Producer<W> {
             self.look()?;
         }
         Ok(self.free().saturating_sub(HEADER_BYTES).min(self.most_payload()))
+    }
+
+    /// Bytes that are free now, headers included.
+    ///
+    /// # Errors
+    /// [`Broken`] if the consumer doesn't keep the rules.
+    pub(crate) fn free_bytes(&mut self) -> Result<u64, Broken> {
+        self.look()?;
+        Ok(self.free())
     }
 
     /// Whether anything is staged and not yet published.
@@ -108,6 +119,44 @@ impl<W: Words> Producer<W> {
         if let Some(lead) = lead {
             filler.add_word(lead);
         }
+        for part in parts {
+            filler.add(part);
+        }
+        filler.end();
+        self.last = self.staged;
+        self.staged += size;
+        Ok(())
+    }
+
+    /// Adds the joined `parts` to the payload of the message that was staged last, which is not published yet. They
+    /// begin at its next whole word; the bytes between are 0.
+    ///
+    /// # Errors
+    /// [`PushError`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// If nothing is staged.
+    #[inline]
+    pub(crate) fn extend(&mut self, parts: &[&[u8]]) -> Result<(), PushError> {
+        assert!(self.has_staged(), "what is published is not changed");
+        let joined: usize = parts.iter().map(|part| part.len()).sum();
+        let at = self.staged;
+        let bytes = at - self.last - HEADER_BYTES + joined as u64;
+        let most = self.most_payload();
+        let length = match u32::try_from(bytes) {
+            Ok(length) if bytes <= most => length,
+            _ => return Err(PushError::TooLong { bytes, most }),
+        };
+        let size = message_bytes(bytes) - (at - self.last);
+        if self.free() < size {
+            self.look()?;
+            if self.free() < size {
+                return Err(PushError::Full);
+            }
+        }
+        let rest = self.ring.word(self.last) & !u64::from(u32::MAX);
+        self.ring.set_word(self.last, rest | u64::from(length));
+        let mut filler = Filler { ring: &self.ring, at, word: 0, bits: 0 };
         for part in parts {
             filler.add(part);
         }
@@ -180,8 +229,13 @@ impl<W: Words> Filler<'_, W> {
     #[inline]
     fn add(&mut self, part: &[u8]) {
         let (words, rest) = part.as_chunks::<8>();
-        for word in words {
-            self.add_word(u64::from_le_bytes(*word));
+        if self.bits == 0 {
+            self.ring.set_words(self.at, words);
+            self.at += 8 * words.len() as u64;
+        } else {
+            for word in words {
+                self.add_word(u64::from_le_bytes(*word));
+            }
         }
         for byte in rest {
             self.word |= u64::from(*byte) << self.bits;

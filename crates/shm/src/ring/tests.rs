@@ -286,6 +286,36 @@ fn credits_come_back_with_replies() {
 }
 
 #[test]
+fn what_is_added_to_a_request_comes_with_it() {
+    // A request is added to until it is published; then, and for another token or kind, it takes no more. What is too
+    // long, or finds no room, changes nothing.
+    let spec = LinkSpec { request_bytes: 256, credits: 8, reply_bytes: 64 };
+    let (mut requester, mut responder) = link(&spec);
+    let mut payload = Vec::new();
+    assert_eq!(requester.extend(1, 5, &[b"nothing to add to"]), Ok(false));
+    requester.send(1, 5, 0, &[b"on", b"e"]).unwrap();
+    assert_eq!(requester.extend(2, 5, &[b"another"]), Ok(false));
+    assert_eq!(requester.extend(1, 6, &[b"another"]), Ok(false));
+    assert_eq!(requester.extend(1, 5, &[b"two", b" and more"]), Ok(true));
+    assert_eq!(requester.extend(1, 5, &[b"three"]), Ok(true));
+    assert_eq!(requester.extend(1, 5, &[&[b'x'; 20]]), Ok(false), "longer than a message may be");
+    requester.publish();
+    assert_eq!(requester.extend(1, 5, &[b"late"]), Ok(false));
+    assert_eq!(responder.receive(&mut payload).unwrap().unwrap().token, 1);
+    assert_eq!(payload, b"one\0\0\0\0\0two and more\0\0\0\0three");
+    requester.send(2, 5, 0, &[]).unwrap();
+    for token in 3..7 {
+        requester.send(token, 5, 0, &[&[b'x'; 24]]).unwrap();
+    }
+    requester.send(7, 5, 0, &[]).unwrap();
+    assert_eq!(requester.free_bytes(), Ok(16), "the first request is still there");
+    assert_eq!(requester.extend(7, 5, &[&[b'x'; 17]]), Ok(false));
+    responder.reply(1, 0, &[]).unwrap();
+    responder.publish();
+    assert_eq!(requester.extend(7, 5, &[&[b'x'; 17]]), Ok(true), "its room is given back");
+}
+
+#[test]
 #[should_panic(expected = "in the order of the requests")]
 fn replies_out_of_order_are_our_mistake() {
     // Two requests were taken; the second is answered first.
