@@ -12,6 +12,7 @@
 
 use crate::client::{Buffers, Client, Close};
 use crate::later::Later;
+use crate::message::{self, Known};
 use crate::output::{Mark, Output, Readers};
 use crate::peer::{FIRST_ALLOWANCE, Peer, Unsent};
 use mio::event::Source;
@@ -108,8 +109,8 @@ pub(crate) struct Input {
     pub(crate) batch: Batch,
     /// First command of `batch` that isn't executed.
     pub(crate) next: usize,
-    /// The buffer stays between uses: another shard's messages come in nearly every turn.
-    keeps: bool,
+    /// Another shard's messages, which aren't decoded: buffer and batch stay, as some come in nearly every turn.
+    is_mail: bool,
     /// `batch` is one of the pool's.
     pooled: bool,
     requests: Requests,
@@ -136,7 +137,7 @@ impl Input {
             done: 0,
             batch: Batch::new(),
             next: 0,
-            keeps: false,
+            is_mail: false,
             pooled: false,
             requests: Requests::new(Limits::requests()),
             error: None,
@@ -166,14 +167,28 @@ impl Input {
         self.next < self.batch.len()
     }
 
-    /// Keeps the buffer between uses.
-    pub(crate) fn keep(&mut self) {
-        self.keeps = true;
+    /// Bytes of the commands that are decoded and not executed, about.
+    pub(crate) fn bytes_to_run(&self) -> usize {
+        let commands = self.batch.len();
+        self.bytes().len() * (commands - self.next) / commands.max(1)
     }
 
-    /// Commands that are decoded and not executed.
-    pub(crate) fn commands(&self) -> usize {
-        self.batch.len() - self.next
+    /// For what another shard sends.
+    pub(crate) fn of_mail() -> Self {
+        Self { is_mail: true, ..Self::new() }
+    }
+
+    /// Adds the commands of another shard's request, which `receive` appends to the buffer; `each` is told what is
+    /// known of them.
+    pub(crate) fn take_mail<T>(
+        &mut self,
+        receive: impl FnOnce(&mut Vec<u8>) -> T,
+        mut each: impl FnMut(&T, Known),
+    ) -> T {
+        let start = self.buf.len();
+        let request = receive(&mut self.buf);
+        message::read(&self.buf, start, &mut self.batch, |known| each(&request, known));
+        request
     }
 
     /// Changes what the client may send.
@@ -201,6 +216,13 @@ impl Input {
         }
         self.next = 0;
         self.batch.clear();
+        if self.is_mail {
+            self.buf.clear();
+            if self.buf.capacity() > KEEP_MAIL_BYTES {
+                self.buf = Vec::new();
+            }
+            return;
+        }
         if self.pooled && pool.batches.len() < POOLED {
             pool.batches.push(std::mem::take(&mut self.batch));
             self.pooled = false;
@@ -216,9 +238,6 @@ impl Input {
         }
         self.buf.clear();
         self.done = 0;
-        if self.keeps && self.buf.capacity() <= KEEP_MAIL_BYTES {
-            return;
-        }
         if self.buf.capacity() <= KEEP_BYTES && pool.buffers.len() < POOLED {
             pool.buffers.push(std::mem::take(&mut self.buf));
         } else {

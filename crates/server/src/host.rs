@@ -13,6 +13,7 @@
 //! Belongs to the shard's thread.
 
 use crate::dispatch::Context;
+use crate::message::{self, Known};
 use crate::peer::WRITES;
 use crate::route::CROSS_SLOT;
 use nigh_js::{Host, Level, Write};
@@ -130,7 +131,7 @@ fn writes_message(writes: &[nigh_store::Write<'_>]) -> Vec<u8> {
         args.extend([letter, write.key(), value, expiry.as_bytes()]);
     }
     let mut message = Vec::new();
-    nigh_resp::encode::request(&mut message, args);
+    message::write(&mut message, Known::default(), &args);
     message
 }
 

@@ -35,6 +35,7 @@ mod later;
 mod listener;
 mod mailbox;
 mod memory;
+mod message;
 mod metrics;
 mod output;
 mod payload;

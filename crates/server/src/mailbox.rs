@@ -22,7 +22,7 @@
 //!    for each sleep. Who sleeps has flushed, and has looked at all rings after it said that it sleeps.
 //! 6. A body is in its queue before its message is published, so who takes the message finds it.
 //!
-//! Rings are made when a pair first talks. With the default settings all pairs of 2 shards take 1 MiB, of 16
+//! Rings are made when a pair first talks. With the default settings the pairs of 2 shards take 2.5 MiB, of 16
 //! shards 60 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings costs a load from one
 //! cache line for each peer, which stays in the core's cache until that peer sends.
 //!
@@ -46,19 +46,19 @@ pub(crate) const MOST_SHARDS: usize = 128;
 const TOTAL_BYTES: usize = 64 << 20;
 /// The smallest ring of requests, bytes: 16 credits, and 512 bytes in a message.
 const LEAST_REQUEST_BYTES: u32 = 2 << 10;
-/// Ring of requests, bytes, where [`TOTAL_BYTES`] allows: 2,048 credits; about 1,600 writes of 100 bytes. With a
-/// fourth of that, 100 connections with pipelines of 64 wait for room, and their commands are looked at twice.
-pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 256 << 10;
+/// Ring of requests, bytes, where [`TOTAL_BYTES`] allows: some 6,000 writes of 100 bytes. With a fourth of that, 100
+/// connections with pipelines of 64 wait for room, and nearly half of their commands are looked at twice.
+pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 1 << 20;
+/// Requests of a pair that may be without a reply, at most: each has room for [`crate::message::MOST_COMMANDS`] commands.
+const MOST_CREDITS: u32 = 2048;
 /// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone.
 pub(crate) const DEFAULT_BODY_BYTES: usize = 4 << 20;
 /// Requests received in a turn: with some µs each, a turn stays below a few milliseconds.
 const MOST_IN_TURN: usize = 1024;
 /// Requests received from one shard before others have their chance.
-const MOST_FROM_ONE: usize = 64;
+const MOST_FROM_ONE: usize = 16;
 /// Flag of a message whose body is in the queue; the payload is its length.
 const BODY: u16 = 1;
-/// Flag of a reply to a request that is in the slow log.
-const LOGGED: u16 = 2;
 
 const _: () = {
     let pairs = MOST_SHARDS * (MOST_SHARDS - 1);
@@ -82,10 +82,11 @@ impl MailSettings {
     /// [`TOTAL_BYTES`] allows, else smaller.
     pub(crate) fn for_shards(shards: usize, request_bytes: u32) -> Self {
         let pairs = (shards * shards.saturating_sub(1)).max(1);
-        // The ring of replies takes as much.
+        // The ring of replies takes as much at most.
         let share = u32::try_from(TOTAL_BYTES / pairs / 2).unwrap_or(u32::MAX);
         let bytes = 1 << request_bytes.min(share).max(LEAST_REQUEST_BYTES).ilog2();
-        Self { request_bytes: bytes, credits: bytes / REPLY_BYTES, body_bytes: DEFAULT_BODY_BYTES }
+        let credits = (bytes / REPLY_BYTES).min(MOST_CREDITS);
+        Self { request_bytes: bytes, credits, body_bytes: DEFAULT_BODY_BYTES }
     }
 
     /// Bytes of all rings if all pairs talk.
@@ -105,7 +106,7 @@ impl MailSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A request that was received; its body is in the caller's buffer.
+/// A request that was received; its body is at the end of the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The shard that asks, and is to be answered.
@@ -123,8 +124,6 @@ pub(crate) struct Reply {
     pub(crate) from: usize,
     /// As given to [`Mailbox::send`].
     pub(crate) token: u64,
-    /// The request is in the slow log.
-    pub(crate) is_logged: bool,
 }
 
 /// What a mailbox has done.
@@ -171,6 +170,8 @@ pub(crate) struct Mailbox {
     outboxes: Vec<Option<Requester>>,
     /// By shard: to answer it, once it has asked.
     inboxes: Vec<Option<Responder>>,
+    /// By shard: parts of the request that was staged for it last.
+    parts: Vec<usize>,
     /// Shards with something to publish, or room to give back, at the next flush.
     touched: Vec<usize>,
     is_touched: Vec<bool>,
@@ -202,6 +203,7 @@ pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec
         shared: Arc::clone(&shared),
         outboxes: (0..shards).map(|_| None).collect(),
         inboxes: (0..shards).map(|_| None).collect(),
+        parts: vec![0; shards],
         touched: Vec::with_capacity(shards),
         is_touched: vec![false; shards],
         from: me,
@@ -242,11 +244,30 @@ impl Mailbox {
         is_short || self.shared.pair(self.me, to).requests.has_room(bytes, most)
     }
 
-    /// Requests that a shard would take now, if they are short.
-    pub(crate) fn credits(&self, to: usize) -> usize {
-        let all = self.shared.settings.credits;
-        let outbox = self.outboxes[to].as_ref();
-        outbox.map_or(all, |outbox| all - outbox.outstanding()) as usize
+    /// What requests of so many bytes together may take of the ring to a shard, if there is room for it beside what is
+    /// `promised`. More than a fourth of the ring nobody waits for.
+    pub(crate) fn room(&mut self, to: usize, bytes: usize, promised: usize) -> Option<usize> {
+        let wanted = bytes.min((self.shared.settings.request_bytes / 4) as usize);
+        let free = self.outbox(to).free_bytes().expect(OUR_RULES);
+        (free >= (promised + wanted) as u64).then_some(wanted)
+    }
+
+    /// Adds to the request to a shard that was staged last, from its body's next whole word on. False, and nothing
+    /// has changed, if that has another token or kind, has left, has `most` parts, or finds no room.
+    pub(crate) fn join(
+        &mut self,
+        to: usize,
+        token: u64,
+        kind: u16,
+        most: usize,
+        parts: &[&[u8]],
+    ) -> bool {
+        let Some(outbox) = self.outboxes[to].as_mut().filter(|_| self.parts[to] < most) else {
+            return false;
+        };
+        let is_added = outbox.extend(token, kind, parts).expect(OUR_RULES);
+        self.parts[to] += usize::from(is_added);
+        is_added
     }
 
     /// Stages a request whose body is the joined `parts`. The token comes back with the reply.
@@ -262,7 +283,8 @@ impl Mailbox {
     ) -> Result<(), Full> {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let outbox = self.outbox(to);
-        let sent = if bytes as u64 <= outbox.most_payload() {
+        let most_inside = outbox.most_payload();
+        let sent = if bytes as u64 <= most_inside {
             match outbox.send(token, kind, 0, parts) {
                 Ok(()) => true,
                 Err(PushError::Full) => false,
@@ -283,57 +305,66 @@ impl Mailbox {
             return Err(Full);
         }
         self.touch(to);
+        // To a body nothing can be added.
+        self.parts[to] = if bytes as u64 <= most_inside { 1 } else { usize::MAX };
         self.stats.sent += 1;
         self.stats.depth += 1;
         self.stats.deepest = self.stats.deepest.max(self.stats.depth);
         Ok(())
     }
 
-    /// Takes the next request, of each shard in its turn; replaces what `body` holds. In a turn (until the
-    /// next [`Self::flush`]) at most [`MOST_IN_TURN`] are handed out.
-    pub(crate) fn receive(&mut self, body: &mut Vec<u8>) -> Option<Request> {
+    /// The shard whose request is to be received next: each has its turn. In a turn of this shard (until the next
+    /// [`Self::flush`]) at most [`MOST_IN_TURN`] are.
+    pub(crate) fn next_sender(&mut self) -> Option<usize> {
         if self.left_in_turn == 0 {
             return None;
         }
         // Once round, and back to who had used up its chance.
         for _ in 0..=self.shards() {
-            if self.left_of_one > 0
-                && let Some(request) = self.receive_from(self.from, body)
-            {
-                self.left_of_one -= 1;
-                self.left_in_turn -= 1;
-                self.stats.received += 1;
-                self.touch(request.from);
-                return Some(request);
+            let from = self.from;
+            let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
+            if self.left_of_one > 0 && self.inbox(from).is_some_and(has_request) {
+                return Some(from);
             }
-            self.from = (self.from + 1) % self.shards();
+            self.from = (from + 1) % self.shards();
             self.left_of_one = MOST_FROM_ONE;
         }
         None
     }
 
-    fn receive_from(&mut self, from: usize, body: &mut Vec<u8>) -> Option<Request> {
-        let request = self.inbox(from)?.receive(body).expect(OUR_RULES)?;
+    /// Takes the next request of a shard that [`Self::next_sender`] has named, and adds its body to `body`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn receive(&mut self, from: usize, body: &mut Vec<u8>) -> Request {
+        let before = body.len();
+        let inbox = self.inbox(from).expect("it has asked");
+        let request = inbox.receive(body).expect(OUR_RULES).expect("a request that was seen");
         if request.flags == BODY {
-            *body = self.shared.pair(from, self.me).requests.pop(body);
+            let long = self.shared.pair(from, self.me).requests.pop(&body[before..]);
+            body.truncate(before);
+            body.extend_from_slice(&long);
         }
-        Some(Request { from, token: request.token, kind: request.kind })
+        self.left_of_one = self.left_of_one.saturating_sub(1);
+        self.left_in_turn = self.left_in_turn.saturating_sub(1);
+        self.stats.received += 1;
+        self.touch(from);
+        Request { from, token: request.token, kind: request.kind }
     }
 
     /// Stages the reply to the oldest unanswered request of a shard. It always fits (invariant 2).
     ///
     /// # Panics
     /// If `token` is not that request's.
-    pub(crate) fn reply(&mut self, to: usize, token: u64, is_logged: bool, parts: &[&[u8]]) {
-        let flags = if is_logged { LOGGED } else { 0 };
+    pub(crate) fn reply(&mut self, to: usize, token: u64, parts: &[&[u8]]) {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let inbox = self.inboxes[to].as_mut().expect("it has asked");
         if bytes as u64 <= inbox.most_payload() {
-            inbox.reply(token, flags, parts).expect(OUR_RULES);
+            inbox.reply(token, 0, parts).expect(OUR_RULES);
         } else {
             self.shared.pair(to, self.me).replies.push(parts.concat());
             let length = (bytes as u64).to_le_bytes();
-            inbox.reply(token, flags | BODY, &[&length]).expect(OUR_RULES);
+            inbox.reply(token, BODY, &[&length]).expect(OUR_RULES);
             self.stats.bodies += 1;
         }
         self.touch(to);
@@ -350,12 +381,12 @@ impl Mailbox {
             if let Some(outbox) = self.outboxes[from].as_mut().filter(|o| o.outstanding() > 0)
                 && let Some((token, flags)) = outbox.reply(body).expect(OUR_RULES)
             {
-                if flags & BODY != 0 {
+                if flags == BODY {
                     *body = self.shared.pair(self.me, from).replies.pop(body);
                 }
                 self.stats.replies += 1;
                 self.stats.depth -= 1;
-                return Some(Reply { from, token, is_logged: flags & LOGGED != 0 });
+                return Some(Reply { from, token });
             }
             self.replies_from = (from + 1) % self.shards();
         }

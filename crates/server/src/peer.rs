@@ -6,8 +6,9 @@
 //!     └────── Work::take_answers <── mailbox <── Work::answer_peer ◂──────────────────────────┘
 //! ```
 //!
-//! 1. One message is one command, one answer its reply, and the answers of a shard come in the order of
-//!    the commands sent to it. The connection puts the answers of several shards in order ([`crate::later`]).
+//! 1. A request is one command of a connection or some that follow each other, an answer the replies to them
+//!    ([`crate::message`]), and the answers of a shard come in the order of the commands sent to it. The connection
+//!    puts the answers of several shards in order ([`crate::later`]).
 //! 2. A connection sees its own writes: a read is sent after those that its partition's owner still has,
 //!    and runs here only if none is. What reads more than one partition waits until all are answered.
 //! 3. What a connection may have at the owner at a time is its allowance, which grows with each answer and shrinks
@@ -23,12 +24,13 @@
 
 use crate::client::{Client, Close};
 use crate::commands::Row;
-use crate::connection::{Connection, Pending, Stream};
-use crate::mailbox::Mailbox;
+use crate::connection::{Connection, Input, Pending, Stream};
+use crate::mailbox::{Mailbox, Reply};
+use crate::message::{self, Known, Replies};
 use crate::slowlog::Origin;
+use crate::window::Prepared;
 use crate::work::{MOST_COMMANDS, Work};
-use nigh_resp::limits::Limits;
-use nigh_resp::{Protocol, encode};
+use nigh_resp::Protocol;
 use nigh_store::Turn;
 use std::time::Instant;
 
@@ -40,6 +42,8 @@ pub(crate) const WRITES: &[u8] = b"\0writes";
 pub(crate) const FIRST_ALLOWANCE: usize = 8;
 /// The most: a fourth of a mailbox's credits with two shards.
 const MOST_ALLOWANCE: usize = 512;
+/// Bytes of requests after which a turn takes no more of them: a mailbox's worth, which a longer one may exceed.
+const MOST_MAIL_BYTES: usize = 1 << 20;
 /// Bit of a token: the reply isn't wanted (CLIENT REPLY).
 const SILENT: u64 = 1 << 31;
 /// Bit of a message's kind: what it reads stays as old as it is (CLIENT NO-TOUCH).
@@ -59,18 +63,20 @@ pub(crate) struct Unsent {
 pub(crate) struct Peer {
     number: usize,
     /// The commands in the batch.
-    requests: Vec<Request>,
-    /// Where the reply of each ends in the output, and whether it was logged as slow.
+    commands: Vec<Command>,
+    /// Requests that aren't answered: the token, and how many commands.
+    requests: Vec<(u64, usize)>,
+    /// Of the commands that ran and aren't answered, where the reply ends in the output, and whether it was logged
+    /// as slow.
     ends: Vec<(usize, bool)>,
-    /// Commands of the batch whose replies are sent.
-    sent: usize,
 }
 
-/// What is known of a command that a shard has sent.
-struct Request {
+/// A command that a shard has sent.
+struct Command {
     token: u64,
     protocol: Protocol,
     keeps_ages: bool,
+    known: Known,
 }
 
 impl Peer {
@@ -79,25 +85,28 @@ impl Peer {
         let address = format!("shard-{number}");
         let client = Client::new(0, address.clone(), address, Instant::now());
         let mut connection = Connection::new(usize::MAX, Stream::Mailbox, client);
-        // The client's shard has checked what it may send.
-        connection.input.set_limits(Limits::requests(), true);
-        connection.input.keep();
-        connection.peer =
-            Some(Box::new(Self { number, requests: Vec::new(), ends: Vec::new(), sent: 0 }));
+        connection.input = Input::of_mail();
+        let (commands, requests, ends) = (Vec::new(), Vec::new(), Vec::new());
+        connection.peer = Some(Box::new(Self { number, commands, requests, ends }));
         Box::new(connection)
     }
 
     pub(crate) fn protocol(&self, index: usize) -> Protocol {
-        self.requests[index].protocol
+        self.commands[index].protocol
+    }
+
+    /// What the sender knew of a command of the batch.
+    pub(crate) fn known(&self, index: usize) -> Known {
+        self.commands[index].known
     }
 
     /// Who sent a command of the batch.
     pub(crate) fn origin(&self, index: usize) -> Origin {
-        Origin { shard: self.number, token: self.requests[index].token }
+        Origin { shard: self.number, token: self.commands[index].token }
     }
 
     pub(crate) fn keeps_ages(&self, index: usize) -> bool {
-        self.requests[index].keeps_ages
+        self.commands[index].keeps_ages
     }
 
     pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {
@@ -142,25 +151,26 @@ impl Work {
     /// mailbox is full: the connection waits then.
     pub(crate) fn send(
         &mut self,
-        at: usize,
-        index: usize,
+        prepared: &Prepared,
         row: Row,
         shard: usize,
         silent: bool,
     ) -> bool {
+        let (at, index) = (prepared.connection, prepared.index);
         if !self.has_allowance(at) {
             return false;
         }
         let connection = &mut *self.active[at];
         let (args, input) = (connection.input.batch.args(index), connection.input.bytes());
-        let message = args.raw(input).unwrap_or_else(|| {
-            self.message.clear();
-            encode::request(&mut self.message, args.iter(input));
-            &self.message
-        });
+        let known = Known { row: Some(row), key: prepared.key() };
+        self.message.clear();
+        let text = message::write_args(&mut self.message, known, args, input);
+        let parts = [&self.message[..], text];
         let (token, kind) = (token(connection, silent), kind(&connection.client));
-        if self.mailbox.send(shard, token, kind, &[message]).is_err() {
-            connection.pending = Pending::Room { shard, bytes: message.len() };
+        if !self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts)
+            && self.mailbox.send(shard, token, kind, &parts).is_err()
+        {
+            connection.pending = Pending::Room { shard, bytes: self.message.len() + text.len() };
             hold(&mut self.held, connection);
             return false;
         }
@@ -224,20 +234,25 @@ impl Work {
     pub(crate) fn take_answers(&mut self) {
         let mut answer = std::mem::take(&mut self.message);
         while let Some(reply) = self.mailbox.next_reply(&mut answer) {
-            let token = reply.token;
+            let Reply { from, token } = reply;
             let slot = usize::try_from(token >> 32).unwrap_or(usize::MAX);
             let Some(connection) = self.slab.get_mut(slot) else { continue };
             if connection.client.id & ID_BITS != token & ID_BITS {
                 continue;
             }
-            if reply.is_logged {
-                let origin = Origin { shard: self.state.number, token };
-                self.state.shared.slowlog().name_sender(origin, &connection.client);
+            let replies = Replies::of(&answer);
+            let (commands, bytes) = (replies.len(), replies.bytes());
+            for (reply, is_logged) in replies {
+                if is_logged {
+                    let origin = Origin { shard: self.state.number, token };
+                    self.state.shared.slowlog().name_sender(origin, &connection.client);
+                }
+                let wanted = (token & SILENT == 0).then_some(reply);
+                connection.later.came(from, wanted, connection.out.bytes());
             }
-            let wanted = (token & SILENT == 0).then_some(&answer[..]);
-            connection.later.came(reply.from, wanted, connection.out.bytes());
-            let most = self.state.hot.output_pause / answer.len().max(1);
-            connection.allowance = (connection.allowance + 1).min(most.clamp(1, MOST_ALLOWANCE));
+            let most = self.state.hot.output_pause / (bytes / commands.max(1)).max(1);
+            let allowance = connection.allowance + commands;
+            connection.allowance = allowance.min(most.clamp(1, MOST_ALLOWANCE));
             let is_over = match connection.pending {
                 Pending::Answers => connection.later.is_empty(),
                 Pending::Allowance => connection.later.sent() <= connection.allowance / 2,
@@ -257,8 +272,8 @@ impl Work {
         }
     }
 
-    /// Lets connections that wait for room try again: as many as the credits are for, since each that tries in
-    /// vain costs a look at its whole pipeline.
+    /// Lets connections that wait for room try again: as many as there is room for, since each that tries in vain
+    /// costs a look at its whole pipeline.
     fn resume_held(&mut self) {
         self.promised.clear();
         self.promised.resize(self.mailbox.shards(), 0);
@@ -266,12 +281,12 @@ impl Work {
         held.retain(|&slot| {
             let Some(connection) = self.slab.get_mut(slot) else { return false };
             if let Pending::Room { shard, bytes } = connection.pending {
-                let promised = &mut self.promised[shard];
-                if *promised >= self.mailbox.credits(shard) || !self.mailbox.can_send(shard, bytes)
-                {
+                let (all, promised) = (connection.input.bytes_to_run(), self.promised[shard]);
+                let room = self.mailbox.room(shard, all, promised);
+                let Some(room) = room.filter(|_| self.mailbox.can_send(shard, bytes)) else {
                     return true;
-                }
-                *promised += connection.input.commands().max(1);
+                };
+                self.promised[shard] += room;
             }
             connection.is_held = false;
             self.queue(slot);
@@ -283,9 +298,11 @@ impl Work {
     /// Whether there is room for a connection that waits for some.
     pub(crate) fn may_resume(&mut self) -> bool {
         let Self { held, slab, mailbox, .. } = self;
-        held.iter().any(|&slot| match slab.get_mut(slot).map(|connection| connection.pending) {
-            Some(Pending::Room { shard, bytes }) => mailbox.can_send(shard, bytes),
-            _ => true,
+        held.iter().any(|&slot| {
+            let Some(connection) = slab.get_mut(slot) else { return true };
+            let Pending::Room { shard, bytes } = connection.pending else { return true };
+            let all = connection.input.bytes_to_run();
+            mailbox.can_send(shard, bytes) && mailbox.room(shard, all, 0).is_some()
         })
     }
 
@@ -301,21 +318,10 @@ impl Work {
         }
         self.postponed_peers = false;
         for number in 0..self.peers.len() {
-            let has_work = self.peers[number]
-                .as_ref()
-                .is_some_and(|peer| peer.input.has_commands() || !peer.input.buf.is_empty());
-            let Some(mut connection) = self.peers[number].take_if(|_| has_work) else { continue };
+            let has_work = |peer: &mut Box<Connection>| peer.input.has_commands();
+            let Some(mut connection) = self.peers[number].take_if(has_work) else { continue };
             connection.stopped = false;
             connection.parked = false;
-            if !connection.input.has_commands() {
-                connection.input.decode(MOST_COMMANDS, &mut self.pool);
-                let sent = connection.peer.as_ref().map_or(0, |peer| peer.requests.len());
-                let (input, decoded) = (&connection.input, connection.input.batch.len());
-                assert!(
-                    input.error.is_none() && decoded == sent,
-                    "a message between shards is one command"
-                );
-            }
             self.active.push(connection);
             self.prepare(self.active.len() - 1, turn);
         }
@@ -323,22 +329,32 @@ impl Work {
 
     /// Reads what the other shards have sent, as much as a turn may take.
     fn read_mail(&mut self) {
-        let mut message = std::mem::take(&mut self.message);
-        while let Some(request) = self.mailbox.receive(&mut message) {
-            let connection = self.peers[request.from].as_mut().expect("nobody writes to itself");
-            connection.input.buf.extend_from_slice(&message);
+        let (mut commands, mut bytes) = (0, 0);
+        while commands < MOST_COMMANDS
+            && bytes < MOST_MAIL_BYTES
+            && let Some(from) = self.mailbox.next_sender()
+        {
+            let connection = &mut **self.peers[from].as_mut().expect("nobody writes to itself");
             let peer = connection.peer.as_mut().expect("peers are made with it");
-            let keeps_ages = request.kind & KEEPS_AGES != 0;
-            let is_resp3 = request.kind & !KEEPS_AGES == 3;
-            let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
-            peer.requests.push(Request { token: request.token, protocol, keeps_ages });
-            if keeps_ages {
+            let (before, bytes_before) = (peer.commands.len(), connection.input.bytes().len());
+            let receive = |buf: &mut Vec<u8>| self.mailbox.receive(from, buf);
+            let request = connection.input.take_mail(receive, |request, known| {
+                let is_resp3 = request.kind & !KEEPS_AGES == 3;
+                let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+                let keeps_ages = request.kind & KEEPS_AGES != 0;
+                let token = request.token;
+                peer.commands.push(Command { token, protocol, keeps_ages, known });
+            });
+            let came = peer.commands.len() - before;
+            peer.requests.push((request.token, came));
+            commands += came;
+            bytes += connection.input.bytes().len() - bytes_before;
+            if request.kind & KEEPS_AGES != 0 {
                 // Until these commands are done, each of the shard's is looked at.
                 connection.client.no_touch = true;
                 connection.client.settle();
             }
         }
-        self.message = message;
     }
 
     /// Sends a shard the replies of what ran.
@@ -346,21 +362,31 @@ impl Work {
         let keyspace = &self.state.keyspace;
         connection.out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
         let Some(peer) = &mut connection.peer else { return };
-        let mut from = 0;
         let replies = connection.out.bytes();
-        for ((end, is_logged), request) in peer.ends.drain(..).zip(&peer.requests[peer.sent..]) {
-            self.mailbox.reply(peer.number, request.token, is_logged, &[&replies[from..end]]);
-            from = end;
-            peer.sent += 1;
+        let (mut from, mut ended, mut answered) = (0, 0, 0);
+        for (token, commands) in &peer.requests {
+            let Some(ends) = peer.ends.get(ended..ended + commands) else { break };
+            let mut start = from;
+            self.message.clear();
+            message::write_lengths(
+                &mut self.message,
+                ends.iter().map(|(end, is_logged)| {
+                    (end - std::mem::replace(&mut start, *end), *is_logged)
+                }),
+            );
+            self.mailbox.reply(peer.number, *token, &[&self.message, &replies[from..start]]);
+            (from, ended, answered) = (start, ended + commands, answered + 1);
         }
-        assert!(from == replies.len(), "every byte answers a command");
-        replies.clear();
+        peer.requests.drain(..answered);
+        peer.ends.drain(..ended);
+        peer.ends.iter_mut().for_each(|(end, _)| *end -= from);
+        replies.drain(..from);
         let number = peer.number;
         if connection.input.has_commands() {
             self.peers_have_work = true;
         } else {
-            peer.requests.clear();
-            peer.sent = 0;
+            assert!(replies.is_empty() && peer.requests.is_empty(), "every command is answered");
+            peer.commands.clear();
             connection.client.no_touch = false;
             connection.client.settle();
         }

@@ -15,11 +15,11 @@
 
 use crate::commands::{Row, Run};
 use crate::later::Join;
+use crate::message::{self, Known};
 use crate::output::{Output, Writer};
 use crate::route::Target;
 use crate::state::State;
 use crate::work::Work;
-use nigh_resp::encode;
 use nigh_store::{Op, Turn};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -46,7 +46,7 @@ impl Work {
         let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
         let (mut came, parts) = match target {
             Target::Split { step } => {
-                let (own, others) = split(&self.state, &args, step);
+                let (own, others) = split(&self.state, row, &args, step);
                 let done = &mut connection.done_parts;
                 if !do_own(&mut self.state, out, op, &own, done, may_wait, turn) {
                     self.wait_for_memory(at);
@@ -54,7 +54,7 @@ impl Work {
                 }
                 (std::mem::take(done).into_values().collect(), others)
             }
-            _ => to_owners(&mut self.state, out, op, &args, turn),
+            _ => to_owners(&mut self.state, out, row, op, &args, turn),
         };
         if silent {
             came.iter_mut().for_each(Vec::clear);
@@ -84,7 +84,12 @@ type Parts = (Vec<Vec<u8>>, Vec<(usize, Vec<u8>)>);
 type Words<'a> = BTreeMap<usize, Vec<&'a [u8]>>;
 
 /// Cuts a command of several keys by partition: the own parts, and the others as messages.
-fn split<'a>(state: &State, args: &[&'a [u8]], step: usize) -> (Words<'a>, Vec<(usize, Vec<u8>)>) {
+fn split<'a>(
+    state: &State,
+    row: Row,
+    args: &[&'a [u8]],
+    step: usize,
+) -> (Words<'a>, Vec<(usize, Vec<u8>)>) {
     let mut by_partition = Words::new();
     for belongs in args[1..].chunks(step) {
         let partition = state.keyspace.partition_of(belongs[0]);
@@ -92,12 +97,17 @@ fn split<'a>(state: &State, args: &[&'a [u8]], step: usize) -> (Words<'a>, Vec<(
     }
     let (own, others): (Words<'_>, Words<'_>) =
         by_partition.into_iter().partition(|(partition, _)| state.owns(*partition));
-    let others = others.into_iter().map(|(partition, args)| {
-        let mut message = Vec::new();
-        encode::request(&mut message, args);
-        (state.owner(partition), message)
-    });
+    let others = others
+        .into_iter()
+        .map(|(partition, args)| (state.owner(partition), whole_message(row, &args)));
     (own, others.collect())
+}
+
+/// A command with other words than the client's.
+fn whole_message(row: Row, args: &[&[u8]]) -> Vec<u8> {
+    let mut message = Vec::new();
+    message::write(&mut message, Known { row: Some(row), key: None }, args);
+    message
 }
 
 /// Does the own parts that aren't done yet, in order. False if memory is still to come for one: that one has
@@ -129,6 +139,7 @@ fn do_own(
 fn to_owners(
     state: &mut State,
     out: &mut Output,
+    row: Row,
     op: Op,
     args: &[&[u8]],
     turn: &Turn<'_>,
@@ -143,8 +154,7 @@ fn to_owners(
         came.push(reply_of(out, |out| keyspace.apply_to_owned(op, args, turn, out)));
     }
     owners.retain(|owner| *owner != state.number);
-    let mut message = Vec::new();
-    encode::request(&mut message, args.iter().copied());
+    let message = whole_message(row, args);
     (came, owners.into_iter().map(|owner| (owner, message.clone())).collect())
 }
 

@@ -53,6 +53,13 @@ pub(crate) struct Prepared {
     pub(crate) shares: bool,
 }
 
+impl Prepared {
+    /// Hash and partition of the first key, if it was looked up.
+    pub(crate) fn key(&self) -> Option<(u32, usize)> {
+        (self.is_away || self.quick.is_some()).then_some((self.hash, self.partition))
+    }
+}
+
 impl Work {
     /// The three passes over the window.
     pub(crate) fn run_window(&mut self, turn: &Turn<'_>) {
@@ -169,7 +176,7 @@ impl Work {
         }
         if met_expired {
             self.active[prepared.connection].out.cut(mark);
-            self.send(prepared.connection, prepared.index, row, owner, false);
+            self.send(prepared, row, owner, false);
             return true;
         }
         let connection = &mut *self.active[prepared.connection];
@@ -222,7 +229,7 @@ impl Work {
             Place::Here | Place::Move | Place::Refresh => false,
         };
         is_sent && {
-            self.send(prepared.connection, prepared.index, row, owner, false);
+            self.send(prepared, row, owner, false);
             true
         }
     }
@@ -397,7 +404,7 @@ impl Work {
                 }
             }
             Flow::Send(row, shard) => {
-                if self.send(at, index, row, shard, silent) {
+                if self.send(&prepared, row, shard, silent) {
                     let connection = &mut *self.active[at];
                     let mark = connection.out.mark();
                     dispatch::finish(&mut connection.client, &mut connection.out, mark);

@@ -4,7 +4,7 @@
 //! for each ready connection: read once, decode
 //!     each command: find the row, hash the first key
 //!   every WINDOW commands, across connections: execute them (`window`); FCALLs are put aside
-//! what other shards have sent (`peer`), in the same way
+//! what other shards have sent (`peer`), in the same way, but decoded, found and hashed by them
 //! the FCALLs run as one batch; connections that waited for them go on; again until nothing waits
 //! write each connection's replies once
 //! ```
@@ -274,11 +274,12 @@ impl Work {
             if self.active[at].stopped {
                 return;
             }
-            let input = &self.active[at].input;
+            let Connection { input, peer, .. } = &*self.active[at];
             let args = input.batch.args(index);
+            let known = peer.as_ref().map(|peer| peer.known(index)).unwrap_or_default();
             let name = args.get(input.bytes(), 0);
             let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));
-            let resolved = dispatch::resolve(name, second);
+            let resolved = known.row.map_or_else(|| dispatch::resolve(name, second), Resolved::Row);
             let mut prepared = Prepared {
                 connection: at,
                 index,
@@ -297,9 +298,11 @@ impl Work {
                 prepared.quick = self.quick[usize::from(row)];
                 let keyspace = &self.state.keyspace;
                 if let Some(op) = prepared.quick {
-                    let key = args.get(input.bytes(), 1);
-                    prepared.hash = keyspace.hash(key);
-                    prepared.partition = keyspace.partition(key, prepared.hash);
+                    (prepared.hash, prepared.partition) = known.key.unwrap_or_else(|| {
+                        let key = args.get(input.bytes(), 1);
+                        let hash = keyspace.hash(key);
+                        (hash, keyspace.partition(key, hash))
+                    });
                     if keyspace.partitions() > 1 && op.takes_several_keys() && args.len() > 2 {
                         prepared.quick = None; // they may lie apart
                     } else if !op.only_reads() && !self.state.owns(prepared.partition) {

@@ -9,8 +9,6 @@
 //! 1. A range is valid for the buffer that it was decoded from, until its bytes are dropped.
 //! 2. Starts have 31 bits; the top bit says that the bytes lie in `side`.
 
-use super::number::short_header;
-
 /// Top bit of a start: the bytes are in the batch's side buffer.
 const SIDE: u32 = 1 << 31;
 /// Ranges that `clear` keeps room for: a batch that was once large gives its memory back.
@@ -43,12 +41,6 @@ impl Range {
             self.start = self.start.saturating_sub(narrow(dropped));
         }
     }
-}
-
-/// Bytes of a header with such a number: its kind, the digits, CR and LF.
-#[inline]
-fn header_bytes(number: usize) -> usize {
-    4 + number.checked_ilog10().unwrap_or(0) as usize
 }
 
 #[inline(always)]
@@ -137,6 +129,22 @@ impl Batch {
         Ok(())
     }
 
+    /// Appends a command whose arguments lie in a text that begins at `start` of the input buffer: for each of them,
+    /// where in the text it begins, and its length.
+    ///
+    /// # Panics
+    /// If one would lie beyond 2 GiB of the buffer.
+    #[inline]
+    pub fn push_places(&mut self, start: usize, places: impl Iterator<Item = (u32, u32)>) {
+        let first = self.ranges.len();
+        for (at, len) in places {
+            let at = start + at as usize;
+            assert!(at + (len as usize) < SIDE as usize, "buffers are bounded by 2^31 bytes");
+            self.ranges.push(Range::input(at, len as usize));
+        }
+        self.close(first);
+    }
+
     /// Forgets the ranges of a command that turned out wrong: those after the last command, if any
     /// was added to the `commands` and `ranges` that were there before.
     pub(super) fn cut(&mut self, commands: usize, ranges: usize) {
@@ -196,24 +204,22 @@ impl<'a> Args<'a> {
         self.ranges.iter().map(move |range| args.bytes(buf, *range))
     }
 
-    /// The whole command as it lies in the buffer that was decoded, if it came as [`crate::encode::request`] writes
-    /// it, an array of bulk strings (two bytes end a bulk, whichever they are). `None` too if one is of 1,000 bytes or
-    /// more: there, writing it anew is little beside copying it.
-    pub fn raw<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
-        let (first, count) = (self.ranges.first()?, self.ranges.len());
-        let headers = header_bytes(count) + header_bytes(first.len as usize);
-        let start = (first.start as usize).checked_sub(headers)?;
-        let is_header = |at: usize, kind, number| {
-            buf.get(at..).and_then(|rest| short_header(rest, kind)).is_some_and(|it| it.0 == number)
-        };
-        let mut end = start + header_bytes(count);
-        let mut is_whole = is_header(start, b'*', narrow(count));
-        for range in self.ranges {
-            let at = end + header_bytes(range.len as usize);
-            is_whole &= range.start as usize == at && is_header(end, b'$', range.len);
-            end = at + range.len as usize + 2;
+    /// The bytes from the first argument to the last as they lie in the buffer that was decoded, with what stands
+    /// between them; [`Args::places`] says where in it each one is. `None` if one had to be unescaped or copied.
+    #[inline]
+    pub fn text<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
+        let (first, last) = (self.ranges.first()?, self.ranges.last()?);
+        if self.ranges.iter().any(|range| range.start & SIDE != 0) {
+            return None;
         }
-        if is_whole { buf.get(start..end) } else { None }
+        buf.get(first.start as usize..last.start as usize + last.len as usize)
+    }
+
+    /// For each argument, where in [`Args::text`] it begins, and its length.
+    #[inline]
+    pub fn places(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + use<'a> {
+        let start = self.ranges.first().map_or(0, |first| first.start);
+        self.ranges.iter().map(move |range| (range.start.wrapping_sub(start), range.len))
     }
 
     /// The arguments from `index` on; none if there are fewer.

@@ -35,6 +35,13 @@ fn two(settings: &MailSettings) -> (Mailbox, Mailbox, Vec<Poll>) {
     (boxes.pop().expect("two"), b, polls)
 }
 
+/// Takes the next request, if there is one, with its body.
+fn receive(mailbox: &mut Mailbox, body: &mut Vec<u8>) -> Option<Request> {
+    body.clear();
+    let from = mailbox.next_sender()?;
+    Some(mailbox.receive(from, body))
+}
+
 #[test]
 fn a_request_and_its_reply_travel_at_the_flush() {
     // A asks B; B sees nothing before A flushes, A nothing before B does. Long bodies go the same way.
@@ -42,28 +49,51 @@ fn a_request_and_its_reply_travel_at_the_flush() {
     let (mut body, long) = (Vec::new(), vec![7u8; 400]);
     a.send(1, 70, 5, &[b"SET", b" k v"]).expect("room");
     a.send(1, 71, 6, &[&long[..300], &long[300..]]).expect("room");
-    assert_eq!((b.has_mail(), b.receive(&mut body)), (false, None));
+    assert_eq!((b.has_mail(), b.next_sender()), (false, None));
     assert_eq!(a.outstanding(1), 2);
     a.flush();
     assert!(b.has_mail());
-    assert_eq!(b.receive(&mut body), Some(Request { from: 0, token: 70, kind: 5 }));
+    assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: 70, kind: 5 }));
     assert_eq!(body, b"SET k v");
-    assert_eq!(b.receive(&mut body), Some(Request { from: 0, token: 71, kind: 6 }));
+    assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: 71, kind: 6 }));
     assert_eq!(body, long);
-    assert_eq!(b.receive(&mut body), None);
-    b.reply(0, 70, false, &[b"+OK", b"\r\n"]);
-    b.reply(0, 71, true, &[&long]);
+    assert_eq!(b.next_sender(), None);
+    b.reply(0, 70, &[b"+OK", b"\r\n"]);
+    b.reply(0, 71, &[&long]);
     assert_eq!((a.has_mail(), a.next_reply(&mut body)), (false, None));
     b.flush();
     assert!(a.has_mail());
-    assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 70, is_logged: 70 == 71 }));
+    assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 70 }));
     assert_eq!(body, b"+OK\r\n");
-    assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 71, is_logged: 71 == 71 }));
+    assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 71 }));
     assert_eq!(body, long);
     assert_eq!((a.next_reply(&mut body), a.outstanding(1), a.has_mail()), (None, 0, false));
     let (mine, theirs) = (a.stats(), b.stats());
     assert_eq!((mine.sent, mine.replies, mine.bodies, mine.depth, mine.deepest), (2, 2, 1, 0, 2));
     assert_eq!((theirs.received, theirs.bodies, mine.wakes, theirs.wakes), (2, 1, 0, 0));
+}
+
+#[test]
+fn a_request_grows_until_it_leaves() {
+    // What is for the same asker joins the request that waits for the flush, up to so many parts; nothing joins a body.
+    let settings = MailSettings { request_bytes: 1024, credits: 8, body_bytes: 1024 };
+    let (mut a, mut b, _polls) = two(&settings);
+    let mut body = Vec::new();
+    assert!(!a.join(1, 70, 0, 9, &[b"first"]), "there is nothing to join");
+    a.send(1, 70, 0, &[b"one"]).expect("room");
+    assert!(!a.join(1, 71, 0, 3, &[b"other"]) && !a.join(1, 70, 1, 3, &[b"other"]));
+    assert!(a.join(1, 70, 0, 3, &[b"tw", b"o"]) && a.join(1, 70, 0, 3, &[b"three"]));
+    assert!(!a.join(1, 70, 0, 3, &[b"four"]), "as many parts as it may have");
+    a.send(1, 70, 0, &[&[7; 400]]).expect("room");
+    assert!(!a.join(1, 70, 0, 9, &[b"five"]), "a body has left the ring");
+    a.send(1, 70, 0, &[b"six"]).expect("room");
+    assert_eq!((a.stats().sent, a.outstanding(1)), (3, 3));
+    a.flush();
+    assert!(!a.join(1, 70, 0, 9, &[b"late"]));
+    for expected in [b"one\0\0\0\0\0two\0\0\0\0\0three".as_slice(), &[7; 400], b"six"] {
+        assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: 70, kind: 0 }));
+        assert_eq!(body, expected);
+    }
 }
 
 /// Fills A's way to B with such requests, and tells how many it took.
@@ -87,10 +117,10 @@ fn a_full_mailbox_says_so_until_a_reply_came() {
         let (mut a, mut b, _polls) = two(&settings);
         let mut body = Vec::new();
         assert_eq!(fill(&mut a, bytes), most, "{bytes} bytes");
-        let first = b.receive(&mut body).expect("a request");
-        b.reply(0, first.token, false, &[]);
+        let first = receive(&mut b, &mut body).expect("a request");
+        b.reply(0, first.token, &[]);
         b.flush();
-        assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 0, is_logged: 0 == 71 }));
+        assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 0 }));
         assert!(a.can_send(1, bytes), "{bytes} bytes after a reply");
         a.send(1, 99, 0, &[&vec![1; bytes]]).expect("room after a reply");
         assert_eq!(a.stats().full, 1);
@@ -111,9 +141,9 @@ fn a_turn_receives_a_bounded_number_and_everybody_has_a_chance() {
         a.flush();
     }
     let (mut body, mut from) = (Vec::new(), Vec::new());
-    while let Some(request) = c.receive(&mut body) {
+    while let Some(request) = receive(&mut c, &mut body) {
         from.push(request.from);
-        c.reply(request.from, request.token, false, &[]);
+        c.reply(request.from, request.token, &[]);
     }
     assert_eq!(from.len(), MOST_IN_TURN);
     let longest = from.chunk_by(|a, b| a == b).map(<[usize]>::len).max();
@@ -121,7 +151,7 @@ fn a_turn_receives_a_bounded_number_and_everybody_has_a_chance() {
     assert!(c.has_mail(), "it must not sleep");
     c.flush();
     assert!(!c.prepare_sleep());
-    let rest = std::iter::from_fn(|| c.receive(&mut body)).count();
+    let rest = std::iter::from_fn(|| receive(&mut c, &mut body)).count();
     assert_eq!(rest as u64, 2 * each - MOST_IN_TURN as u64);
 }
 
@@ -171,7 +201,7 @@ fn memory_is_bounded_for_any_number_of_shards() {
     // The sizes that the default gives, as the head of the module tells them.
     let total =
         |shards| MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES).total_bytes(shards);
-    assert_eq!((total(2) >> 10, total(16) >> 20, total(64) >> 20), (1024, 60, 63));
+    assert_eq!((total(2) >> 10, total(16) >> 20, total(64) >> 20), (2560, 60, 63));
     for shards in 1..=MOST_SHARDS {
         let settings = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         assert!(total(shards) <= TOTAL_BYTES as u64, "{shards}: {settings:?}");
@@ -236,7 +266,7 @@ impl Hammer {
     }
 
     fn answer(&mut self, body: &mut Vec<u8>) {
-        while let Some(request) = self.mailbox.receive(body) {
+        while let Some(request) = receive(&mut self.mailbox, body) {
             let heard = &mut self.heard[request.from];
             assert_eq!(request.token, *heard, "in the order that they were sent");
             *heard += 1;
@@ -254,7 +284,6 @@ impl Hammer {
             self.mailbox.reply(
                 request.from,
                 request.token,
-                false,
                 &[&reply[..reply.len() / 2], &reply[reply.len() / 2..]],
             );
         }

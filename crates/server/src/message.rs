@@ -1,0 +1,245 @@
+//! Commands as shards send them to each other, found and hashed already, and the replies to them.
+//!
+//! ```text
+//! request   command, command ...          of one connection, each at a whole word of the request
+//! command   arguments u32 | hash u32 | row u16 | partition u16 | text bytes u32
+//!           for each argument: start in the text u32 | length u32
+//!           text
+//! reply     commands u8 | for each: varint of (length × 2 + 1 if it is in the slow log) | the replies
+//! ```
+//!
+//! 1. The text is what lay in the sender's input buffer: copied once to the ring and once from it, not decoded again.
+//! 2. Who receives has not sent it, but is of the same process: what doesn't keep the format is our mistake.
+//!
+//! Little-endian. Any thread.
+
+use crate::commands::Row;
+use nigh_resp::decode::{Args, Batch};
+
+/// Commands in a request, at most: the replies of writes are short enough to fit a ring's reply together.
+pub(crate) const MOST_COMMANDS: usize = 16;
+/// Bytes of a command before the places of its arguments.
+const HEAD_BYTES: usize = 16;
+/// The row of what is no command, and the partition that isn't known.
+const NONE: u16 = u16::MAX;
+const OUR_FORMAT: &str = "a message between shards has the format that shards write";
+
+/// What the sender knows of a command.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The command's row, unless it is none.
+    pub(crate) row: Option<Row>,
+    /// Hash and partition of the first key, if the command was looked up.
+    pub(crate) key: Option<(u32, usize)>,
+}
+
+/// Writes a command of a client, but for the text that is returned: it belongs behind.
+pub(crate) fn write_args<'a>(
+    out: &mut Vec<u8>,
+    known: Known,
+    args: Args<'a>,
+    input: &'a [u8],
+) -> &'a [u8] {
+    let Some(text) = args.text(input) else {
+        let all: Vec<&[u8]> = args.iter(input).collect();
+        write(out, known, &all);
+        return &[];
+    };
+    write_head(out, known, args.len(), text.len());
+    for (start, length) in args.places() {
+        out.extend_from_slice(&start.to_le_bytes());
+        out.extend_from_slice(&length.to_le_bytes());
+    }
+    text
+}
+
+/// Writes a whole command.
+pub(crate) fn write(out: &mut Vec<u8>, known: Known, args: &[&[u8]]) {
+    let bytes = args.iter().map(|arg| arg.len()).sum();
+    write_head(out, known, args.len(), bytes);
+    let mut start = 0;
+    for arg in args {
+        out.extend_from_slice(&narrow(start).to_le_bytes());
+        out.extend_from_slice(&narrow(arg.len()).to_le_bytes());
+        start += arg.len();
+    }
+    args.iter().for_each(|arg| out.extend_from_slice(arg));
+}
+
+fn write_head(out: &mut Vec<u8>, known: Known, args: usize, text_bytes: usize) {
+    let (hash, partition) = known.key.map_or((0, NONE), |(hash, partition)| {
+        (hash, u16::try_from(partition).expect("a tenant has at most 64 partitions"))
+    });
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&narrow(args).to_le_bytes());
+    head[4..8].copy_from_slice(&hash.to_le_bytes());
+    head[8..10].copy_from_slice(&known.row.unwrap_or(NONE).to_le_bytes());
+    head[10..12].copy_from_slice(&partition.to_le_bytes());
+    head[12..].copy_from_slice(&narrow(text_bytes).to_le_bytes());
+    out.extend_from_slice(&head);
+}
+
+fn narrow(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("input is bounded by 2^31 bytes")
+}
+
+/// Adds the commands of a request to a batch whose input begins at the start of `input` and in which the request
+/// begins at `start`; `each` is told what is known of it.
+pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl FnMut(Known)) {
+    let mut at = start;
+    while at < input.len() {
+        let head = input[at..].first_chunk::<HEAD_BYTES>().expect(OUR_FORMAT);
+        let [a, b, c, d, hash @ .., r0, r1, p0, p1, t0, t1, t2, t3] = *head;
+        let args = u32::from_le_bytes([a, b, c, d]) as usize;
+        let (row, partition) = (u16::from_le_bytes([r0, r1]), u16::from_le_bytes([p0, p1]));
+        let text_bytes = u32::from_le_bytes([t0, t1, t2, t3]) as usize;
+        let places = at + HEAD_BYTES;
+        let text = places + 8 * args;
+        let end = text + text_bytes;
+        assert!(end <= input.len(), "{OUR_FORMAT}");
+        let words = input[places..text].as_chunks::<8>().0.iter();
+        batch.push_places(
+            text,
+            words.map(|&[a, b, c, d, length @ ..]| {
+                (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(length))
+            }),
+        );
+        let key = (partition != NONE).then(|| (u32::from_le_bytes(hash), usize::from(partition)));
+        each(Known { row: (row != NONE).then_some(row), key });
+        at = start + (end - start).next_multiple_of(8);
+    }
+}
+
+/// Writes the lengths in front of the replies to a request, and whether each is in the slow log.
+pub(crate) fn write_lengths(
+    out: &mut Vec<u8>,
+    replies: impl ExactSizeIterator<Item = (usize, bool)>,
+) {
+    out.push(u8::try_from(replies.len()).expect("a request has few commands"));
+    for (length, is_logged) in replies {
+        let mut rest = length << 1 | usize::from(is_logged);
+        while rest >= 0x80 {
+            out.push(0x80 | rest.to_le_bytes()[0]);
+            rest >>= 7;
+        }
+        out.push(rest.to_le_bytes()[0]);
+    }
+}
+
+/// The replies to a request, and whether each is in the slow log.
+pub(crate) struct Replies<'a> {
+    lengths: &'a [u8],
+    replies: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Replies<'a> {
+    /// The replies of a message.
+    pub(crate) fn of(message: &'a [u8]) -> Self {
+        let (count, rest) = message.split_first().expect(OUR_FORMAT);
+        let left = usize::from(*count);
+        // A length ends with the first byte that has no top bit.
+        let ends = rest.iter().enumerate().filter(|(_, byte)| **byte < 0x80).map(|(at, _)| at + 1);
+        let middle = ends.take(left).last().unwrap_or(0);
+        let (lengths, replies) = rest.split_at(middle);
+        Self { lengths, replies, left }
+    }
+
+    /// How many there are still.
+    pub(crate) fn len(&self) -> usize {
+        self.left
+    }
+
+    /// Bytes of them all.
+    pub(crate) fn bytes(&self) -> usize {
+        self.replies.len()
+    }
+}
+
+impl<'a> Iterator for Replies<'a> {
+    type Item = (&'a [u8], bool);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let (mut word, mut shift) = (0usize, 0);
+        loop {
+            let (byte, rest) = self.lengths.split_first().expect(OUR_FORMAT);
+            self.lengths = rest;
+            word |= usize::from(byte & 0x7F) << shift;
+            shift += 7;
+            if *byte < 0x80 {
+                break;
+            }
+        }
+        let (reply, rest) = self.replies.split_at(word >> 1);
+        self.replies = rest;
+        Some((reply, word & 1 == 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_resp::decode::Requests;
+    use nigh_resp::encode;
+    use nigh_resp::limits::Limits;
+
+    #[test]
+    fn commands_arrive_as_they_were_sent() {
+        // A client's command where it lies, one that had to be unescaped, and one that a shard has made, in one request
+        // behind other input.
+        let (mut client, mut batch) = (b"PING\r\n".to_vec(), Batch::new());
+        encode::request(&mut client, ["SET", "k", "v v"]);
+        client.extend_from_slice(b"get \"a\\x41\"\r\n");
+        Requests::new(Limits::requests()).decode(&client, &mut batch, 9).expect("commands");
+        let known = [
+            Known { row: Some(7), key: Some((0xDEAD_BEEF, 63)) },
+            Known { row: Some(8), key: None },
+            Known::default(),
+        ];
+        let start = b"in front".len();
+        let mut request = b"in front".to_vec();
+        for (index, known) in known.iter().take(2).enumerate() {
+            request.resize(request.len().next_multiple_of(8), 0);
+            let text = write_args(&mut request, *known, batch.args(index + 1), &client);
+            request.extend_from_slice(text);
+        }
+        request.resize(request.len().next_multiple_of(8), 0);
+        write(&mut request, known[2], &[b"\0writes", b"", b"x"]);
+        let (mut came, mut told) = (Batch::new(), Vec::new());
+        read(&request, start, &mut came, |known| told.push(known));
+        assert_eq!(told, known);
+        let words = |at: usize| came.args(at).iter(&request).collect::<Vec<_>>();
+        assert_eq!(words(0), [b"SET".as_slice(), b"k", b"v v"]);
+        assert_eq!(words(1), [b"get".as_slice(), b"aA"]);
+        assert_eq!(words(2), [b"\0writes".as_slice(), b"", b"x"]);
+        assert_eq!(came.len(), 3);
+    }
+
+    #[test]
+    fn replies_of_any_length_are_told_apart() {
+        // Around the lengths at which a number takes one byte more, and none at all.
+        for lengths in [&[0][..], &[5, 0, 63], &[64, 8191, 8192, 1], &[2_000_000, 5]] {
+            let replies: Vec<Vec<u8>> = lengths.iter().map(|length| vec![7; *length]).collect();
+            let logged = |at: usize| at % 2 == 1;
+            let mut message = Vec::new();
+            let each = replies.iter().enumerate().map(|(at, reply)| (reply.len(), logged(at)));
+            write_lengths(&mut message, each);
+            replies.iter().for_each(|reply| message.extend_from_slice(reply));
+            let came = Replies::of(&message);
+            assert_eq!((came.len(), came.bytes()), (lengths.len(), lengths.iter().sum()));
+            let expected = replies.iter().enumerate().map(|(at, reply)| (&reply[..], logged(at)));
+            assert!(came.eq(expected));
+        }
+    }
+
+    #[test]
+    fn as_many_replies_to_writes_as_a_request_may_have_fit_a_ring() {
+        let mut message = Vec::new();
+        write_lengths(&mut message, [(b"+OK\r\n".len(), false); MOST_COMMANDS].into_iter());
+        let header_and_token = 16;
+        let bytes = message.len() + MOST_COMMANDS * b"+OK\r\n".len() + header_and_token;
+        assert!(bytes <= nigh_shm::ring::REPLY_BYTES as usize, "{bytes} bytes");
+    }
+}
