@@ -388,7 +388,7 @@ impl Connection {
     #[inline]
     pub(crate) fn defer(&mut self, mark: Mark, readers: &Readers<'_>, pin: &Pin<'_>) {
         if !self.later.is_empty() {
-            self.later.put(self.out.take_since(mark, readers, pin));
+            self.later.put(|own| self.out.take_since(mark, own, readers, pin));
         }
     }
 
@@ -456,6 +456,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Replies;
     use nigh_shm::Domain;
     use std::time::Instant;
 
@@ -470,7 +471,10 @@ mod tests {
         let pin = me.pin();
         let send = |connection: &mut Connection| (0..2).for_each(|_| connection.later.expect(1));
         let answer = |connection: &mut Connection| {
-            connection.later.came(1, Some(b"+OK\r\n"), connection.out.bytes());
+            let mut reply = Vec::new();
+            message::write_lengths(&mut reply, [(b"+OK\r\n".len(), false)].into_iter());
+            reply.extend_from_slice(b"+OK\r\n");
+            connection.later.came(1, Replies::of(&reply), true, connection.out.bytes());
         };
         send(&mut connection);
         assert!(!connection.gathers(&readers, &pin), "there is nothing to keep");

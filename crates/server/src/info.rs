@@ -305,7 +305,7 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "function_heap_limit_hits", runtime.heap_limit_hits);
     put(&mut f, "partitions", state.keyspace.partitions());
     put(&mut f, "shards", state.shared.shards());
-    put(&mut f, "commands_sent_to_owner", all.stats.hops);
+    put(&mut f, "commands_sent_to_owner", all.stats.hops_out);
     put(&mut f, "loop_turns", all.stats.turns);
     f.extend(inside::shards(all));
     f

@@ -1,62 +1,66 @@
 //! Replies of a connection that wait for earlier ones, which other shards have still to give.
 //!
 //! ```text
-//! commands   SET a   DEL b c        GET d
-//! parts      Waits   Waits  Came    Came          each from one shard
-//!            └─ whoever is first and has come goes to the output
+//! commands  SET a  SET b   GET c      DEL d e            SET f
+//! order     Of { 1, two }  Own        Joined { 1, 2 }    Of { 2, one }
+//!           └─ leaves as shard 1 answers; what comes before its turn stands in `early`
 //! ```
 //!
 //! 1. Replies leave in the order of the commands, whichever shard answers first; those of one shard come in
-//!    the order of what was sent to it, so the first part that waits for a shard is the one it answers.
-//! 2. What waits is bounded by who sends: see [`Later::is_full`].
-//! 3. If something is here, something waits for a shard; so whoever has to wait for room will be called.
+//!    the order of what was sent to it, so the first of the order that waits for a shard gets its next reply.
+//! 2. Whoever is first never has its reply in `early`: it left when it came, or when it became the first.
+//! 3. What waits is bounded by who sends: see [`Later::is_full`].
+//! 4. If something is here, something waits for a shard; so whoever has to wait for room will be called.
 //!
 //! Belongs to the shard's thread.
 
+use crate::message::Replies;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Commands behind one that is still to be answered, at most: those of other shards, and rows of own ones between them.
-const MOST_COMMANDS: usize = 1024;
+/// Runs of commands behind one that is still to be answered, at most: a run is answered by one shard.
+const MOST_RUNS: usize = 1024;
+/// Bytes of own replies that have left before what waits is moved to their place.
+const MOST_LEFT_BYTES: usize = 4 << 10;
 
-/// A reply that waits. Most are as short as `+OK`, and lie where they stand.
-pub(crate) type Deferred = SmallVec<[u8; 24]>;
+/// A reply that came early. Most are as short as `+OK`, and lie where they stand.
+type Early = SmallVec<[u8; 24]>;
 
 /// How the replies to the parts of a command become its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Join {
-    /// There is one part, and its reply is the command's.
-    Only,
     /// Numbers, to be added.
     Sum,
     /// OK, if all say so.
     Ok,
 }
 
+/// Commands that follow each other and whose replies come from the same place.
 #[derive(Debug)]
-enum Part {
-    /// A shard has still to answer.
-    Waits(usize),
-    /// Nothing, if the reply isn't wanted.
-    Came(Deferred),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Command {
-    join: Join,
-    parts: usize,
+enum Run {
+    /// Their replies are here: so many bytes of `own`.
+    Own { commands: usize, bytes: usize },
+    /// A shard has still to answer all of them.
+    Of { shard: usize, commands: usize },
+    /// A command by parts, and the shards that have still to answer theirs; nothing, if no reply is wanted.
+    Joined { join: Join, came: Vec<Vec<u8>>, waits: Vec<usize> },
 }
 
 /// Replies in the order of their commands, from the first that is still to come.
 #[derive(Debug, Default)]
 pub(crate) struct Later {
-    commands: VecDeque<Command>,
-    parts: VecDeque<Part>,
-    /// Bytes of the parts that came.
+    order: VecDeque<Run>,
+    /// Replies of this shard's, one after the other, and how many bytes of it have left.
+    own: Vec<u8>,
+    own_left: usize,
+    /// By shard: replies that came before their turn.
+    early: Vec<VecDeque<Early>>,
+    /// Bytes of replies that are here.
     bytes: usize,
-    /// Commands whose replies have left, ever.
+    /// Commands whose replies have left, ever, and those that are still here.
     left: u64,
-    /// Parts that wait: of all shards, and by shard.
+    commands: u64,
+    /// Replies that are still to come: of all shards, and by shard.
     sent: usize,
     sent_to: Vec<usize>,
 }
@@ -65,22 +69,22 @@ impl Later {
     /// Whether no reply is to come.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.commands.is_empty()
+        self.order.is_empty()
     }
 
     /// Which of all commands ever is the first to leave, and which is the first that isn't here yet.
     #[inline]
     pub(crate) fn span(&self) -> (u64, u64) {
-        (self.left, self.left + self.commands.len() as u64)
+        (self.left, self.left + self.commands)
     }
 
-    /// Parts that other shards have and haven't answered.
+    /// Replies that other shards have still to give.
     #[inline]
     pub(crate) fn sent(&self) -> usize {
         self.sent
     }
 
-    /// Those that this one has.
+    /// Those that this one has still to give.
     #[inline]
     pub(crate) fn sent_to(&self, shard: usize) -> usize {
         self.sent_to.get(shard).copied().unwrap_or(0)
@@ -88,103 +92,157 @@ impl Later {
 
     /// Whether a connection is to wait before more replies are put here.
     pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
-        self.commands.len() >= MOST_COMMANDS || self.bytes > most_bytes
+        self.order.len() >= MOST_RUNS || self.bytes > most_bytes
     }
 
     /// A command was sent to a shard.
+    #[inline]
     pub(crate) fn expect(&mut self, shard: usize) {
-        self.expect_part(shard);
-        self.commands.push_back(Command { join: Join::Only, parts: 1 });
+        self.expect_from(shard);
+        self.commands += 1;
+        match self.order.back_mut() {
+            Some(Run::Of { shard: last, commands }) if *last == shard => *commands += 1,
+            _ => self.order.push_back(Run::Of { shard, commands: 1 }),
+        }
     }
 
     /// Parts of a command were sent to shards, and others were answered here.
     pub(crate) fn expect_parts(&mut self, join: Join, came: Vec<Vec<u8>>, shards: &[usize]) {
-        let parts = came.len() + shards.len();
-        for reply in came {
-            self.bytes += reply.len();
-            self.parts.push_back(Part::Came(Deferred::from_vec(reply)));
-        }
-        shards.iter().for_each(|shard| self.expect_part(*shard));
-        self.commands.push_back(Command { join, parts });
+        self.bytes += came.iter().map(Vec::len).sum::<usize>();
+        self.commands += 1;
+        shards.iter().for_each(|shard| self.expect_from(*shard));
+        self.order.push_back(Run::Joined { join, came, waits: shards.to_vec() });
     }
 
-    fn expect_part(&mut self, shard: usize) {
+    #[inline]
+    fn expect_from(&mut self, shard: usize) {
         if self.sent_to.len() <= shard {
             self.sent_to.resize(shard + 1, 0);
+            self.early.resize_with(shard + 1, VecDeque::new);
         }
         self.sent_to[shard] += 1;
         self.sent += 1;
-        self.parts.push_back(Part::Waits(shard));
     }
 
-    /// A command was answered here, behind what is to come. Replies in a row stand together.
-    pub(crate) fn put(&mut self, reply: Deferred) {
+    /// A command was answered here, behind what is to come: its reply is what `write` appends.
+    #[inline]
+    pub(crate) fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(!self.is_empty(), "a reply that waits for nothing goes to the output");
-        self.bytes += reply.len();
-        let last = self.commands.back().map(|command| command.join);
-        match self.parts.back_mut() {
-            Some(Part::Came(before)) if last == Some(Join::Only) => {
-                before.extend_from_slice(&reply);
+        let before = self.own.len();
+        write(&mut self.own);
+        let more = self.own.len() - before;
+        self.bytes += more;
+        self.commands += 1;
+        match self.order.back_mut() {
+            Some(Run::Own { commands, bytes }) => {
+                *commands += 1;
+                *bytes += more;
             }
-            _ => {
-                self.parts.push_back(Part::Came(reply));
-                self.commands.push_back(Command { join: Join::Only, parts: 1 });
-            }
+            _ => self.order.push_back(Run::Own { commands: 1, bytes: more }),
         }
     }
 
-    /// A shard has answered what it was sent first; writes what can go now. No reply is wanted if it is `None`.
+    /// A shard has answered what it was sent first; writes what can go now, but nothing for these replies if they
+    /// aren't wanted. Tells whether one of them is in the slow log.
     ///
     /// # Panics
     /// If the shard has nothing to answer.
-    pub(crate) fn came(&mut self, shard: usize, reply: Option<&[u8]>, out: &mut Vec<u8>) {
-        self.sent -= 1;
-        self.sent_to[shard] -= 1;
-        let reply = reply.unwrap_or_default();
-        let is_next = matches!(self.parts.front(), Some(Part::Waits(first)) if *first == shard);
-        if is_next && self.commands.front().is_some_and(|command| command.join == Join::Only) {
-            out.extend_from_slice(reply);
-            self.parts.pop_front();
-            self.commands.pop_front();
-            self.left += 1;
-        } else {
-            let waits = |part: &&mut Part| matches!(part, Part::Waits(other) if *other == shard);
-            let part = self.parts.iter_mut().find(waits);
-            *part.expect("who answers was asked") = Part::Came(Deferred::from_slice(reply));
-            self.bytes += reply.len();
+    pub(crate) fn came(
+        &mut self,
+        shard: usize,
+        replies: Replies<'_>,
+        wanted: bool,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.sent -= replies.len();
+        self.sent_to[shard] -= replies.len();
+        let mut some_logged = false;
+        for (reply, is_logged) in replies {
+            some_logged |= is_logged;
+            let reply = if wanted { reply } else { &[] };
+            match self.order.front_mut() {
+                Some(Run::Of { shard: first, commands }) if *first == shard => {
+                    out.extend_from_slice(reply);
+                    *commands -= 1;
+                    let is_over = *commands == 0;
+                    self.leave(1);
+                    if is_over {
+                        self.order.pop_front();
+                        self.write_complete(out);
+                    }
+                }
+                _ => {
+                    self.bytes += reply.len();
+                    self.early[shard].push_back(Early::from_slice(reply));
+                    self.write_complete(out);
+                }
+            }
         }
-        self.write_complete(out);
+        some_logged
+    }
+
+    fn leave(&mut self, commands: usize) {
+        self.left += commands as u64;
+        self.commands -= commands as u64;
     }
 
     /// Writes the replies at the front that are complete.
     pub(crate) fn write_complete(&mut self, out: &mut Vec<u8>) {
-        while let Some(Command { join, parts }) = self.commands.front().copied() {
-            if join == Join::Only {
-                let Some(Part::Came(reply)) = self.parts.front() else { return };
-                out.extend_from_slice(reply);
-                self.bytes -= reply.len();
-                self.parts.pop_front();
-            } else {
-                let came = |part: &Part| matches!(part, Part::Came(_));
-                if !self.parts.iter().take(parts).all(came) {
-                    return;
+        while let Some(first) = self.order.front_mut() {
+            let done = match first {
+                Run::Own { commands, bytes } => {
+                    let end = self.own_left + *bytes;
+                    out.extend_from_slice(&self.own[self.own_left..end]);
+                    self.own_left = end;
+                    self.bytes -= *bytes;
+                    *commands
                 }
-                let reply = |part| match part {
-                    Part::Came(reply) => reply,
-                    Part::Waits(_) => unreachable!("all have come"),
-                };
-                let replies: Vec<Deferred> = self.parts.drain(..parts).map(reply).collect();
-                self.bytes -= replies.iter().map(SmallVec::len).sum::<usize>();
-                write_joined(join, &replies, out);
-            }
-            self.commands.pop_front();
-            self.left += 1;
+                Run::Of { shard, commands } => {
+                    let here = self.early[*shard].len().min(*commands);
+                    for reply in self.early[*shard].drain(..here) {
+                        out.extend_from_slice(&reply);
+                        self.bytes -= reply.len();
+                    }
+                    *commands -= here;
+                    if *commands > 0 {
+                        self.leave(here);
+                        break;
+                    }
+                    here
+                }
+                Run::Joined { join, came, waits } => {
+                    waits.retain(|shard| match self.early[*shard].pop_front() {
+                        Some(reply) => {
+                            came.push(reply.into_vec());
+                            false
+                        }
+                        None => true,
+                    });
+                    if !waits.is_empty() {
+                        break;
+                    }
+                    write_joined(*join, came, out);
+                    self.bytes -= came.iter().map(Vec::len).sum::<usize>();
+                    1
+                }
+            };
+            self.leave(done);
+            self.order.pop_front();
+        }
+        if self.own_left == self.own.len() {
+            self.own.clear();
+            self.own.shrink_to(MOST_LEFT_BYTES);
+            self.own_left = 0;
+        } else if self.own_left > MOST_LEFT_BYTES.max(self.own.len() / 2) {
+            // Each byte is moved once on average.
+            self.own.drain(..self.own_left);
+            self.own_left = 0;
         }
     }
 }
 
 /// Writes the reply that the parts' replies are; the first error if there is one.
-fn write_joined(join: Join, replies: &[Deferred], out: &mut Vec<u8>) {
+fn write_joined(join: Join, replies: &[Vec<u8>], out: &mut Vec<u8>) {
     let error = replies.iter().find(|reply| reply.first() == Some(&b'-'));
     match (join, error, replies) {
         (_, Some(error), _) => out.extend_from_slice(error),
@@ -207,65 +265,106 @@ fn integer(reply: &[u8]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message;
 
     fn text(out: &mut Vec<u8>) -> String {
         String::from_utf8(std::mem::take(out)).expect("text")
+    }
+
+    impl Later {
+        /// A shard answers with such replies.
+        fn answer(&mut self, shard: usize, replies: &[&str], wanted: bool, out: &mut Vec<u8>) {
+            let mut reply = Vec::new();
+            message::write_lengths(&mut reply, replies.iter().map(|it| (it.len(), *it == "slow")));
+            replies.iter().for_each(|it| reply.extend_from_slice(it.as_bytes()));
+            let some_logged = self.came(shard, Replies::of(&reply), wanted, out);
+            assert_eq!(some_logged, replies.contains(&"slow"));
+        }
+
+        fn own(&mut self, reply: &[u8]) {
+            self.put(|own| own.extend_from_slice(reply));
+        }
+
+        fn assert_nothing_waits(&self) {
+            assert!(self.is_empty() && self.sent() == 0 && self.bytes == 0 && self.commands == 0);
+        }
     }
 
     #[test]
     fn replies_leave_in_the_order_of_commands() {
         let (mut later, mut out) = (Later::default(), Vec::new());
         later.expect(1);
-        later.expect(2);
-        later.put(Deferred::from_slice(b"own"));
         later.expect(1);
-        assert_eq!(
-            (later.sent(), later.sent_to(1), later.sent_to(2), later.sent_to(9)),
-            (3, 2, 1, 0)
-        );
-        later.came(2, Some(b"two "), &mut out);
+        later.expect(2);
+        later.own(b"own ");
+        later.own(b"too ");
+        later.expect(1);
+        let sent = [later.sent(), later.sent_to(1), later.sent_to(2), later.sent_to(9)];
+        assert_eq!((sent, later.span()), ([4, 3, 1, 0], (0, 6)));
+        later.answer(2, &["slow"], true, &mut out);
         assert_eq!(text(&mut out), "");
-        later.came(1, Some(b"one "), &mut out);
-        assert_eq!(text(&mut out), "one two own");
-        assert!(!later.is_empty());
-        later.came(1, None, &mut out);
-        assert!(out.is_empty() && later.is_empty() && later.sent() == 0 && later.bytes == 0);
+        later.answer(1, &["one "], true, &mut out);
+        assert_eq!((text(&mut out).as_str(), later.span()), ("one ", (1, 6)));
+        later.answer(1, &["again ", "last"], true, &mut out);
+        assert_eq!(text(&mut out), "again slowown too last");
+        assert_eq!(later.span(), (6, 6));
+        later.assert_nothing_waits();
     }
 
     #[test]
     fn parts_are_joined() {
+        // The second command wants two parts of shard 1; its reply, and that of the third, come before the first's.
         let (mut later, mut out) = (Later::default(), Vec::new());
         later.expect_parts(Join::Sum, vec![b":2\r\n".to_vec()], &[3, 1]);
-        later.expect_parts(Join::Ok, vec![], &[1, 3]);
+        later.expect_parts(Join::Ok, vec![], &[1, 3, 1]);
         later.expect_parts(Join::Sum, vec![b":1\r\n".to_vec()], &[2]);
-        later.came(1, Some(b":40\r\n"), &mut out);
-        later.came(2, Some(b"-OOM full\r\n"), &mut out);
-        later.came(1, Some(b"+OK\r\n"), &mut out);
+        later.answer(1, &[":40\r\n"], true, &mut out);
+        later.answer(2, &["-OOM full\r\n"], true, &mut out);
+        later.answer(1, &["+OK\r\n", "+OK\r\n"], true, &mut out);
         assert!(out.is_empty());
-        later.came(3, Some(b":0\r\n"), &mut out);
+        later.answer(3, &[":0\r\n"], true, &mut out);
         assert_eq!(text(&mut out), ":42\r\n");
-        later.came(3, Some(b"+OK\r\n"), &mut out);
+        later.answer(3, &["+OK\r\n"], true, &mut out);
         assert_eq!(text(&mut out), "+OK\r\n-OOM full\r\n");
-        assert!(later.is_empty() && later.bytes == 0);
+        later.assert_nothing_waits();
     }
 
     #[test]
     fn what_is_not_wanted_is_nothing() {
         let (mut later, mut out) = (Later::default(), Vec::new());
         later.expect_parts(Join::Sum, vec![Vec::new()], &[1]);
-        later.came(1, None, &mut out);
-        assert!(out.is_empty() && later.is_empty());
+        later.expect(1);
+        later.answer(1, &[":1\r\n", "+OK\r\n"], false, &mut out);
+        assert!(out.is_empty());
+        later.assert_nothing_waits();
     }
 
     #[test]
     fn what_waits_is_bounded() {
         let mut later = Later::default();
         later.expect(1);
-        later.put(Deferred::from_vec(vec![0; 100]));
+        later.own(&[0; 100]);
         assert!(later.is_full(99) && !later.is_full(100));
-        (0..MOST_COMMANDS).for_each(|_| later.put(Deferred::new()));
+        (0..MOST_RUNS).for_each(|_| later.own(b""));
+        (0..MOST_RUNS).for_each(|_| later.expect(1));
         assert!(!later.is_full(usize::MAX), "replies in a row stand together");
-        (0..MOST_COMMANDS).for_each(|_| later.expect(1));
+        (0..MOST_RUNS).for_each(|shard| later.expect(1 + shard % 2));
         assert!(later.is_full(usize::MAX));
+    }
+
+    #[test]
+    fn a_pipeline_without_end_holds_no_more_than_what_waits() {
+        // There is always a reply to come, and own ones behind it: those that have left give their memory back.
+        let (mut later, mut out) = (Later::default(), Vec::new());
+        later.expect(1);
+        for _ in 0..10_000 {
+            later.own(&[b'x'; 100]);
+            later.expect(1);
+            later.answer(1, &["y"], true, &mut out);
+            assert_eq!(text(&mut out).len(), 101);
+        }
+        assert!(later.own.capacity() < 64 << 10, "{} bytes are held", later.own.capacity());
+        later.answer(1, &["y"], true, &mut out);
+        later.assert_nothing_waits();
     }
 }

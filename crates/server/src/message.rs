@@ -45,38 +45,59 @@ pub(crate) fn write_args<'a>(
         write(out, known, &all);
         return &[];
     };
-    write_head(out, known, args.len(), text.len());
-    for (start, length) in args.places() {
-        out.extend_from_slice(&start.to_le_bytes());
-        out.extend_from_slice(&length.to_le_bytes());
-    }
+    write_words(out, known, args.places(), text.len());
     text
 }
 
 /// Writes a whole command.
 pub(crate) fn write(out: &mut Vec<u8>, known: Known, args: &[&[u8]]) {
     let bytes = args.iter().map(|arg| arg.len()).sum();
-    write_head(out, known, args.len(), bytes);
     let mut start = 0;
-    for arg in args {
-        out.extend_from_slice(&narrow(start).to_le_bytes());
-        out.extend_from_slice(&narrow(arg.len()).to_le_bytes());
-        start += arg.len();
-    }
+    let places = args.iter().map(|arg| {
+        let length = narrow(arg.len());
+        start += length;
+        (start - length, length)
+    });
+    write_words(out, known, places, bytes);
     args.iter().for_each(|arg| out.extend_from_slice(arg));
 }
 
-fn write_head(out: &mut Vec<u8>, known: Known, args: usize, text_bytes: usize) {
+/// Writes all of a command but the text.
+#[inline]
+fn write_words(
+    out: &mut Vec<u8>,
+    known: Known,
+    places: impl ExactSizeIterator<Item = (u32, u32)>,
+    text_bytes: usize,
+) {
+    let before = out.len();
+    out.resize(before + HEAD_BYTES + 8 * places.len(), 0);
+    let args = narrow(places.len());
+    let [first, second, rest @ ..] = out[before..].as_chunks_mut::<8>().0 else {
+        unreachable!("a head has two words")
+    };
     let (hash, partition) = known.key.map_or((0, NONE), |(hash, partition)| {
         (hash, u16::try_from(partition).expect("a tenant has at most 64 partitions"))
     });
-    let mut head = [0; HEAD_BYTES];
-    head[..4].copy_from_slice(&narrow(args).to_le_bytes());
-    head[4..8].copy_from_slice(&hash.to_le_bytes());
-    head[8..10].copy_from_slice(&known.row.unwrap_or(NONE).to_le_bytes());
-    head[10..12].copy_from_slice(&partition.to_le_bytes());
-    head[12..].copy_from_slice(&narrow(text_bytes).to_le_bytes());
-    out.extend_from_slice(&head);
+    let row = u32::from(known.row.unwrap_or(NONE));
+    *first = word(args, hash);
+    *second = word(row | u32::from(partition) << 16, narrow(text_bytes));
+    for (to, (start, length)) in rest.iter_mut().zip(places) {
+        *to = word(start, length);
+    }
+}
+
+/// Two numbers as a word.
+#[inline]
+fn word(low: u32, high: u32) -> [u8; 8] {
+    (u64::from(low) | u64::from(high) << 32).to_le_bytes()
+}
+
+/// The two numbers of a word.
+#[inline]
+fn numbers(word: [u8; 8]) -> (u32, u32) {
+    let [a, b, c, d, high @ ..] = word;
+    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(high))
 }
 
 fn narrow(bytes: usize) -> u32 {
@@ -88,23 +109,17 @@ fn narrow(bytes: usize) -> u32 {
 pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl FnMut(Known)) {
     let mut at = start;
     while at < input.len() {
-        let head = input[at..].first_chunk::<HEAD_BYTES>().expect(OUR_FORMAT);
-        let [a, b, c, d, hash @ .., r0, r1, p0, p1, t0, t1, t2, t3] = *head;
-        let args = u32::from_le_bytes([a, b, c, d]) as usize;
-        let (row, partition) = (u16::from_le_bytes([r0, r1]), u16::from_le_bytes([p0, p1]));
-        let text_bytes = u32::from_le_bytes([t0, t1, t2, t3]) as usize;
-        let places = at + HEAD_BYTES;
-        let text = places + 8 * args;
-        let end = text + text_bytes;
+        let (words, _) = input[at..].as_chunks::<8>();
+        let [first, second, rest @ ..] = words else { panic!("{OUR_FORMAT}") };
+        let ((args, hash), (what, text_bytes)) = (numbers(*first), numbers(*second));
+        let places = rest.get(..args as usize).expect(OUR_FORMAT);
+        let text = at + HEAD_BYTES + size_of_val(places);
+        let end = text + text_bytes as usize;
         assert!(end <= input.len(), "{OUR_FORMAT}");
-        let words = input[places..text].as_chunks::<8>().0.iter();
-        batch.push_places(
-            text,
-            words.map(|&[a, b, c, d, length @ ..]| {
-                (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(length))
-            }),
-        );
-        let key = (partition != NONE).then(|| (u32::from_le_bytes(hash), usize::from(partition)));
+        batch.push_places(text, places.iter().map(|place| numbers(*place)));
+        let [r0, r1, p0, p1] = what.to_le_bytes();
+        let (row, partition) = (u16::from_le_bytes([r0, r1]), u16::from_le_bytes([p0, p1]));
+        let key = (partition != NONE).then_some((hash, usize::from(partition)));
         each(Known { row: (row != NONE).then_some(row), key });
         at = start + (end - start).next_multiple_of(8);
     }

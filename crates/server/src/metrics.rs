@@ -89,7 +89,7 @@ impl Gauges {
         self.counter("nigh_input_bytes_total", stats.bytes_in);
         self.counter("nigh_output_bytes_total", stats.bytes_out);
         self.counter("nigh_loop_turns_total", stats.turns);
-        self.counter("nigh_commands_sent_to_owner_total", stats.hops);
+        self.counter("nigh_commands_sent_to_owner_total", stats.hops_out);
         self.counter("nigh_keyspace_hits_total", store.keyspace_hits);
         self.counter("nigh_keyspace_misses_total", store.keyspace_misses);
         self.counter("nigh_expired_keys_total", store.expired_keys);

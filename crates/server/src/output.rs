@@ -11,7 +11,6 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::later::Deferred;
 use nigh_resp::{Protocol, encode};
 use nigh_shm::{Pin, Reader, Record, ValueRef};
 use nigh_store::Reply;
@@ -261,14 +260,14 @@ impl Output {
         }
     }
 
-    /// Takes out what was written since `mark`, with the values copied.
+    /// Takes out what was written since `mark`, with the values copied, to the end of `taken`.
     pub(crate) fn take_since(
         &mut self,
         mark: Mark,
+        taken: &mut Vec<u8>,
         readers: &Readers<'_>,
         pin: &Pin<'_>,
-    ) -> Deferred {
-        let mut taken = Deferred::with_capacity(self.bytes.len() - mark.bytes);
+    ) {
         let mut from = mark.bytes;
         for inserted in &self.values[mark.values..] {
             taken.extend_from_slice(&self.bytes[from..inserted.at]);
@@ -277,7 +276,6 @@ impl Output {
         }
         taken.extend_from_slice(&self.bytes[from..]);
         self.cut(mark);
-        taken
     }
 
     /// Drops the bytes that are written once they are as many as those that wait: a client that reads

@@ -178,7 +178,7 @@ impl Work {
         connection.pending = Pending::Nothing;
         connection.client.last_row = Some(row);
         connection.input.next = index + 1;
-        self.state.stats.hops += 1;
+        self.state.stats.hops_out += 1;
         if self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
             // What functions there are says where a call goes.
             connection.stopped = true;
@@ -204,7 +204,7 @@ impl Work {
     pub(crate) fn send_parts(&mut self, at: usize, parts: Vec<(usize, Vec<u8>)>, silent: bool) {
         let connection = &mut *self.active[at];
         let (token, kind) = (token(connection, silent), kind(&connection.client));
-        self.state.stats.hops += parts.len() as u64;
+        self.state.stats.hops_out += parts.len() as u64;
         for (shard, message) in parts {
             connection.unsent.push_back(Unsent { shard, token, kind, message });
         }
@@ -242,13 +242,10 @@ impl Work {
             }
             let replies = Replies::of(&answer);
             let (commands, bytes) = (replies.len(), replies.bytes());
-            for (reply, is_logged) in replies {
-                if is_logged {
-                    let origin = Origin { shard: self.state.number, token };
-                    self.state.shared.slowlog().name_sender(origin, &connection.client);
-                }
-                let wanted = (token & SILENT == 0).then_some(reply);
-                connection.later.came(from, wanted, connection.out.bytes());
+            let (wanted, out) = (token & SILENT == 0, connection.out.bytes());
+            if connection.later.came(from, replies, wanted, out) {
+                let origin = Origin { shard: self.state.number, token };
+                self.state.shared.slowlog().name_sender(origin, &connection.client);
             }
             let most = self.state.hot.output_pause / (bytes / commands.max(1)).max(1);
             let allowance = connection.allowance + commands;
@@ -347,6 +344,7 @@ impl Work {
             });
             let came = peer.commands.len() - before;
             peer.requests.push((request.token, came));
+            self.state.stats.hops_in += came as u64;
             commands += came;
             bytes += connection.input.bytes().len() - bytes_before;
             if request.kind & KEEPS_AGES != 0 {

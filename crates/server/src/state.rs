@@ -48,8 +48,9 @@ pub(crate) struct Stats {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) turns: u64,
-    /// Commands that were sent to the owner.
-    pub(crate) hops: u64,
+    /// Commands that were sent to the owner, and that other shards have sent.
+    pub(crate) hops_out: u64,
+    pub(crate) hops_in: u64,
     /// Time in turns that had work, and of the longest of them.
     pub(crate) worked_ns: u64,
     pub(crate) longest_turn_ns: u64,
@@ -149,7 +150,8 @@ impl Stats {
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.turns += other.turns;
-        self.hops += other.hops;
+        self.hops_out += other.hops_out;
+        self.hops_in += other.hops_in;
         self.worked_ns += other.worked_ns;
         self.longest_turn_ns = self.longest_turn_ns.max(other.longest_turn_ns);
         self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
@@ -383,12 +385,7 @@ impl State {
     /// What the mailbox has done since the statistics were set to zero.
     pub(crate) fn mail(&self) -> MailStats {
         let (mail, before) = (self.mail, self.mail_at_reset);
-        MailStats {
-            received: mail.received - before.received,
-            full: mail.full - before.full,
-            wakes: mail.wakes - before.wakes,
-            ..mail
-        }
+        MailStats { full: mail.full - before.full, wakes: mail.wakes - before.wakes, ..mail }
     }
 
     /// Loads the libraries that the system arena holds. One that no longer compiles is reported.
