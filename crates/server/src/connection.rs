@@ -5,7 +5,7 @@
 //!                  │<── unconsumed input: commands of `batch`, then what isn't complete ──>│
 //! ```
 //!
-//! 1. `buf` isn't moved while `batch` has commands that aren't executed: their ranges point into it.
+//! 1. What `batch` has ranges of stays where it is in `buf` until all its commands are executed.
 //! 2. A connection that has nothing under way holds no buffers, so that ten thousand idle ones are cheap.
 //!
 //! Belongs to the shard's thread.
@@ -32,7 +32,7 @@ const READ_BYTES: usize = 16 << 10;
 /// Memory that an input buffer keeps while its connection goes on.
 const KEEP_BYTES: usize = 64 << 10;
 /// The same of one that another shard's messages come to: more than its ring.
-const KEEP_MAIL_BYTES: usize = 512 << 10;
+const KEEP_MAIL_BYTES: usize = 2 << 20;
 /// Replies that are written although some behind them are still to come from other shards.
 const GATHERED_BYTES: usize = 16 << 10;
 /// Input buffers that wait in the pool: some turns' worth of busy connections.
@@ -167,10 +167,10 @@ impl Input {
         self.next < self.batch.len()
     }
 
-    /// Bytes of the commands that are decoded and not executed, about.
-    pub(crate) fn bytes_to_run(&self) -> usize {
-        let commands = self.batch.len();
-        self.bytes().len() * (commands - self.next) / commands.max(1)
+    /// Commands that are decoded and not executed, and their bytes, about.
+    pub(crate) fn to_run(&self) -> (usize, usize) {
+        let (commands, all) = (self.batch.len() - self.next, self.batch.len());
+        (commands, self.bytes().len() * commands / all.max(1))
     }
 
     /// For what another shard sends.

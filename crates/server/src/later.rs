@@ -23,6 +23,10 @@ const MOST_RUNS: usize = 1024;
 /// Bytes of own replies that have left before what waits is moved to their place.
 const MOST_LEFT_BYTES: usize = 4 << 10;
 
+/// What a connection keeps without waiting for anything: that of a pipeline of 64 over two shards.
+const KEEP_RUNS: usize = 64;
+const KEEP_BYTES: usize = 512;
+
 /// A reply that came early. Most are as short as `+OK`, and lie where they stand.
 type Early = SmallVec<[u8; 24]>;
 
@@ -42,8 +46,16 @@ enum Run {
     Own { commands: usize, bytes: usize },
     /// A shard has still to answer all of them.
     Of { shard: usize, commands: usize },
-    /// A command by parts, and the shards that have still to answer theirs; nothing, if no reply is wanted.
-    Joined { join: Join, came: Vec<Vec<u8>>, waits: Vec<usize> },
+    /// A command by parts.
+    Joined(Box<Joined>),
+}
+
+/// A command by parts: replies that came (nothing, if they aren't wanted), and the shards that have still to answer.
+#[derive(Debug)]
+struct Joined {
+    join: Join,
+    came: Vec<Vec<u8>>,
+    waits: Vec<usize>,
 }
 
 /// Replies in the order of their commands, from the first that is still to come.
@@ -111,7 +123,8 @@ impl Later {
         self.bytes += came.iter().map(Vec::len).sum::<usize>();
         self.commands += 1;
         shards.iter().for_each(|shard| self.expect_from(*shard));
-        self.order.push_back(Run::Joined { join, came, waits: shards.to_vec() });
+        let joined = Joined { join, came, waits: shards.to_vec() };
+        self.order.push_back(Run::Joined(Box::new(joined)));
     }
 
     #[inline]
@@ -198,19 +211,18 @@ impl Later {
                     *commands
                 }
                 Run::Of { shard, commands } => {
-                    let here = self.early[*shard].len().min(*commands);
-                    for reply in self.early[*shard].drain(..here) {
-                        out.extend_from_slice(&reply);
-                        self.bytes -= reply.len();
-                    }
-                    *commands -= here;
+                    let Some(reply) = self.early[*shard].pop_front() else { break };
+                    out.extend_from_slice(&reply);
+                    self.bytes -= reply.len();
+                    *commands -= 1;
                     if *commands > 0 {
-                        self.leave(here);
-                        break;
+                        self.leave(1);
+                        continue;
                     }
-                    here
+                    1
                 }
-                Run::Joined { join, came, waits } => {
+                Run::Joined(joined) => {
+                    let Joined { join, came, waits } = &mut **joined;
                     waits.retain(|shard| match self.early[*shard].pop_front() {
                         Some(reply) => {
                             came.push(reply.into_vec());
@@ -229,10 +241,12 @@ impl Later {
             self.leave(done);
             self.order.pop_front();
         }
-        if self.own_left == self.own.len() {
+        if self.order.is_empty() {
             self.own.clear();
-            self.own.shrink_to(MOST_LEFT_BYTES);
             self.own_left = 0;
+            self.own.shrink_to(KEEP_BYTES);
+            self.order.shrink_to(KEEP_RUNS);
+            self.early.iter_mut().for_each(|early| early.shrink_to(KEEP_RUNS));
         } else if self.own_left > MOST_LEFT_BYTES.max(self.own.len() / 2) {
             // Each byte is moved once on average.
             self.own.drain(..self.own_left);

@@ -27,7 +27,7 @@
 //! cache line for each peer, which stays in the core's cache until that peer sends.
 //!
 //! Bodies of requests are bounded in bytes as well; those of replies only in number, since a reply can't be
-//! refused: what is asked by mailbox has to have a bounded answer.
+//! refused: who answers bounds each of them (`Work::bound_reply`).
 //!
 //! A [`Mailbox`] belongs to its shard's thread.
 
@@ -53,7 +53,7 @@ pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 1 << 20;
 const MOST_CREDITS: u32 = 2048;
 /// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone.
 pub(crate) const DEFAULT_BODY_BYTES: usize = 4 << 20;
-/// Requests received in a turn: with some µs each, a turn stays below a few milliseconds.
+/// Requests received in a turn, at most; who reads them looks how many commands they are.
 const MOST_IN_TURN: usize = 1024;
 /// Requests received from one shard before others have their chance.
 const MOST_FROM_ONE: usize = 16;
@@ -268,6 +268,18 @@ impl Mailbox {
         let is_added = outbox.extend(token, kind, parts).expect(OUR_RULES);
         self.parts[to] += usize::from(is_added);
         is_added
+    }
+
+    /// Lets nothing join the request to a shard that was staged last.
+    pub(crate) fn seal(&mut self, to: usize) {
+        self.parts[to] = usize::MAX;
+    }
+
+    /// Requests without a reply that a shard would take still.
+    pub(crate) fn credits(&self, to: usize) -> usize {
+        let all = self.shared.settings.credits;
+        let outbox = self.outboxes[to].as_ref();
+        outbox.map_or(all, |outbox| all - outbox.outstanding()) as usize
     }
 
     /// Stages a request whose body is the joined `parts`. The token comes back with the reply.

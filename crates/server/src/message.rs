@@ -8,7 +8,7 @@
 //! reply     commands u8 | for each: varint of (length × 2 + 1 if it is in the slow log) | the replies
 //! ```
 //!
-//! 1. The text is what lay in the sender's input buffer: copied once to the ring and once from it, not decoded again.
+//! 1. The text is what lay in the sender's input buffer, with what stands between the arguments; it isn't decoded again.
 //! 2. Who receives has not sent it, but is of the same process: what doesn't keep the format is our mistake.
 //!
 //! Little-endian. Any thread.

@@ -85,6 +85,12 @@ impl Output {
         Mark { bytes: self.bytes.len(), values: self.values.len(), value_bytes: self.value_bytes }
     }
 
+    /// Bytes since `mark`.
+    #[inline]
+    pub(crate) fn since(&self, mark: Mark) -> usize {
+        self.bytes.len() - mark.bytes + self.value_bytes - mark.value_bytes
+    }
+
     /// Takes back everything since `mark`.
     pub(crate) fn cut(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);

@@ -18,20 +18,26 @@
 //! 5. The owner, who has its words, logs a slow command under shard and token; the answer says so, and who gives
 //!    it to the client writes the client into the entry first. So a client whose command is answered is named.
 //! 6. Who finds no room in a mailbox stands in `held`, and goes on from there only, when there is room for what it
-//!    has to send. All outstanding answers bring all room back, so there will be.
+//!    has to send. All outstanding answers bring all room back, so there will be; and who finds none isn't overtaken
+//!    by those behind.
+//! 7. A reply that is copied is no longer than a client's output may be. The replies to a request leave together, when
+//!    the last of its commands has run; all of them are short, but for a request of one command.
 //!
 //! Belongs to the shard's thread.
 
 use crate::client::{Client, Close};
-use crate::commands::Row;
+use crate::commands::{Row, Run};
 use crate::connection::{Connection, Input, Pending, Stream};
-use crate::mailbox::{Mailbox, Reply};
+use crate::mailbox::{DEFAULT_BODY_BYTES, Mailbox, Reply};
 use crate::message::{self, Known, Replies};
+use crate::output::Mark;
 use crate::slowlog::Origin;
-use crate::window::Prepared;
+use crate::state::State;
+use crate::window::{LARGE_INPUT_BYTES, Prepared};
 use crate::work::{MOST_COMMANDS, Work};
-use nigh_resp::Protocol;
-use nigh_store::Turn;
+use nigh_resp::decode::Args;
+use nigh_resp::{Protocol, encode};
+use nigh_store::{Op, Turn};
 use std::time::Instant;
 
 /// The shard that has the libraries, and the first partition.
@@ -42,8 +48,12 @@ pub(crate) const WRITES: &[u8] = b"\0writes";
 pub(crate) const FIRST_ALLOWANCE: usize = 8;
 /// The most: a fourth of a mailbox's credits with two shards.
 const MOST_ALLOWANCE: usize = 512;
-/// Bytes of requests after which a turn takes no more of them: a mailbox's worth, which a longer one may exceed.
-const MOST_MAIL_BYTES: usize = 1 << 20;
+/// Bytes of requests after which a turn takes no more of them; one body more may be among them.
+const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
+/// Bytes that a client's command takes more in a request than in its input, about.
+const MORE_BYTES: usize = 32;
+/// Bytes that buffers of messages keep from turn to turn.
+const KEEP_BYTES: usize = 64 << 10;
 /// Bit of a token: the reply isn't wanted (CLIENT REPLY).
 const SILENT: u64 = 1 << 31;
 /// Bit of a message's kind: what it reads stays as old as it is (CLIENT NO-TOUCH).
@@ -76,6 +86,8 @@ struct Command {
     token: u64,
     protocol: Protocol,
     keeps_ages: bool,
+    /// It came in a request that takes long to copy.
+    is_large: bool,
     known: Known,
 }
 
@@ -95,6 +107,10 @@ impl Peer {
         self.commands[index].protocol
     }
 
+    pub(crate) fn is_large(&self, index: usize) -> bool {
+        self.commands[index].is_large
+    }
+
     /// What the sender knew of a command of the batch.
     pub(crate) fn known(&self, index: usize) -> Known {
         self.commands[index].known
@@ -111,6 +127,17 @@ impl Peer {
 
     pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {
         self.ends.push((end, is_logged));
+    }
+}
+
+/// Whether the reply to a command is short whatever it is about. Only such commands share a request with others, since
+/// the replies to a request leave together.
+fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
+    let gets = || args.from(3).iter(input).any(|word| word.eq_ignore_ascii_case(b"get"));
+    match State::spec(row).run {
+        Run::Data(Op::Set) => !gets(),
+        Run::Data(op) => op.answers_briefly(),
+        _ => false,
     }
 }
 
@@ -167,12 +194,16 @@ impl Work {
         let text = message::write_args(&mut self.message, known, args, input);
         let parts = [&self.message[..], text];
         let (token, kind) = (token(connection, silent), kind(&connection.client));
-        if !self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts)
+        let joins = answers_briefly(row, args, input);
+        if !(joins && self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
             connection.pending = Pending::Room { shard, bytes: self.message.len() + text.len() };
             hold(&mut self.held, connection);
             return false;
+        }
+        if !joins {
+            self.mailbox.seal(shard);
         }
         connection.later.expect(shard);
         connection.pending = Pending::Nothing;
@@ -210,6 +241,23 @@ impl Work {
         }
         if !send_unsent(&mut self.mailbox, connection) {
             hold(&mut self.held, connection);
+        }
+    }
+
+    /// Refuses a reply that is longer than a client's output may be, if it is to be copied: it goes to another shard, or
+    /// behind what others have still to answer. (What a socket takes is written from where it lies.)
+    #[inline]
+    pub(crate) fn bound_reply(&mut self, at: usize, mark: Mark) {
+        let connection = &mut *self.active[at];
+        let bytes = connection.out.since(mark);
+        let is_copied = connection.peer.is_some() || !connection.later.is_empty();
+        if is_copied && bytes > self.state.hot.output_limit {
+            connection.out.cut(mark);
+            let text = format!(
+                "ERR the reply takes {bytes} bytes, and output-buffer-limit is {}: ask for less at a time",
+                self.state.hot.output_limit
+            );
+            encode::error(connection.out.bytes(), &text);
         }
     }
 
@@ -263,44 +311,63 @@ impl Work {
                 self.queue(slot);
             }
         }
+        answer.shrink_to(KEEP_BYTES);
         self.message = answer;
         if !self.held.is_empty() {
             self.resume_held();
         }
     }
 
-    /// Lets connections that wait for room try again: as many as there is room for, since each that tries in vain
-    /// costs a look at its whole pipeline.
+    /// Lets connections that wait for room try again, in their order: as many as there is room for, since each that
+    /// tries in vain costs a look at its whole pipeline.
     fn resume_held(&mut self) {
-        self.promised.clear();
-        self.promised.resize(self.mailbox.shards(), 0);
+        self.promise_nothing();
         let mut held = std::mem::take(&mut self.held);
         held.retain(|&slot| {
-            let Some(connection) = self.slab.get_mut(slot) else { return false };
-            if let Pending::Room { shard, bytes } = connection.pending {
-                let (all, promised) = (connection.input.bytes_to_run(), self.promised[shard]);
-                let room = self.mailbox.room(shard, all, promised);
-                let Some(room) = room.filter(|_| self.mailbox.can_send(shard, bytes)) else {
-                    return true;
-                };
-                self.promised[shard] += room;
+            let is_resumed = self.resumes(slot);
+            if is_resumed && let Some(connection) = self.slab.get_mut(slot) {
+                connection.is_held = false;
+                self.queue(slot);
             }
-            connection.is_held = false;
-            self.queue(slot);
-            false
+            !is_resumed
         });
         self.held = held;
     }
 
     /// Whether there is room for a connection that waits for some.
     pub(crate) fn may_resume(&mut self) -> bool {
-        let Self { held, slab, mailbox, .. } = self;
-        held.iter().any(|&slot| {
-            let Some(connection) = slab.get_mut(slot) else { return true };
-            let Pending::Room { shard, bytes } = connection.pending else { return true };
-            let all = connection.input.bytes_to_run();
-            mailbox.can_send(shard, bytes) && mailbox.room(shard, all, 0).is_some()
-        })
+        if self.held.is_empty() {
+            return false;
+        }
+        self.promise_nothing();
+        let held = std::mem::take(&mut self.held);
+        let resumes = held.iter().any(|&slot| self.resumes(slot));
+        self.held = held;
+        resumes
+    }
+
+    fn promise_nothing(&mut self) {
+        self.promised.clear();
+        self.promised.resize(self.mailbox.shards(), Some((0, 0)));
+    }
+
+    /// Whether a held connection waits for nothing, or for room that is there beside what those before it have been
+    /// promised; if it isn't, nobody behind it is promised any.
+    fn resumes(&mut self, slot: usize) -> bool {
+        let Some(connection) = self.slab.get_mut(slot) else { return true };
+        let Pending::Room { shard, bytes } = connection.pending else { return true };
+        if !self.mailbox.can_send(shard, bytes) {
+            return false; // maybe it is the body for which there is no room: others don't wait for that
+        }
+        let (commands, bytes) = connection.input.to_run();
+        let more = |(requests, promised)| {
+            let wanted = bytes + MORE_BYTES * commands;
+            let room = self.mailbox.room(shard, wanted, promised)?;
+            let next = (requests + commands.div_ceil(message::MOST_COMMANDS), promised + room);
+            (requests < self.mailbox.credits(shard)).then_some(next)
+        };
+        self.promised[shard] = self.promised[shard].and_then(more);
+        self.promised[shard].is_some()
     }
 
     /// Takes what the other shards have sent into the turn; first, what is left of the last turn's.
@@ -339,14 +406,18 @@ impl Work {
                 let is_resp3 = request.kind & !KEEPS_AGES == 3;
                 let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
                 let keeps_ages = request.kind & KEEPS_AGES != 0;
-                let token = request.token;
-                peer.commands.push(Command { token, protocol, keeps_ages, known });
+                let (token, is_large) = (request.token, false);
+                peer.commands.push(Command { token, protocol, keeps_ages, is_large, known });
             });
             let came = peer.commands.len() - before;
+            let came_bytes = connection.input.bytes().len() - bytes_before;
+            if came_bytes > LARGE_INPUT_BYTES {
+                peer.commands[before..].iter_mut().for_each(|command| command.is_large = true);
+            }
             peer.requests.push((request.token, came));
             self.state.stats.hops_in += came as u64;
             commands += came;
-            bytes += connection.input.bytes().len() - bytes_before;
+            bytes += came_bytes;
             if request.kind & KEEPS_AGES != 0 {
                 // Until these commands are done, each of the shard's is looked at.
                 connection.client.no_touch = true;
@@ -384,6 +455,7 @@ impl Work {
             self.peers_have_work = true;
         } else {
             assert!(replies.is_empty() && peer.requests.is_empty(), "every command is answered");
+            replies.shrink_to(KEEP_BYTES);
             peer.commands.clear();
             connection.client.no_touch = false;
             connection.client.settle();

@@ -30,7 +30,7 @@ use std::time::Instant;
 /// Arguments of a quick command that are gathered without an allocation.
 const FEW_ARGS: usize = 8;
 /// Input from which a command is measured by itself: copying it may take a millisecond.
-const LARGE_INPUT_BYTES: usize = 256 << 10;
+pub(crate) const LARGE_INPUT_BYTES: usize = 256 << 10;
 
 /// A decoded command on its way to execution.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,7 @@ pub(crate) struct Prepared {
     /// Position in the connection's batch.
     pub(crate) index: usize,
     pub(crate) resolved: Resolved,
-    /// Hash of the first key, if the command is quick.
+    /// Hash of the first key, if the command is quick, or would be elsewhere.
     pub(crate) hash: u32,
     pub(crate) quick: Option<Op>,
     /// The partition of that key.
@@ -141,7 +141,10 @@ impl Work {
         let looks = !connection.client.plain
             || connection.calls > 0
             || self.state.hot.time_each
-            || input.bytes().len() > LARGE_INPUT_BYTES
+            || match &connection.peer {
+                None => input.bytes().len() > LARGE_INPUT_BYTES,
+                Some(peer) => peer.is_large(prepared.index),
+            }
             || store.wants_turn();
         let is_elsewhere =
             !store.is_owner() && (connection.later.sent_to(owner) > 0 || op.reads_several());
@@ -179,6 +182,7 @@ impl Work {
             self.send(prepared, row, owner, false);
             return true;
         }
+        self.bound_reply(prepared.connection, mark);
         let connection = &mut *self.active[prepared.connection];
         connection.input.next = prepared.index + 1;
         connection.client.last_row = Some(row);
@@ -381,9 +385,10 @@ impl Work {
         turn: &Turn<'_>,
     ) {
         let (at, index) = (prepared.connection, prepared.index);
-        let connection = &mut *self.active[at];
         match flow {
             Flow::Done => {
+                self.bound_reply(at, mark);
+                let connection = &mut *self.active[at];
                 connection.pending = Pending::Nothing;
                 connection.input.next = index + 1;
                 connection.stopped = connection.client.close != Close::No
@@ -394,7 +399,7 @@ impl Work {
             Flow::Function(row) => {
                 let call = Waiting { connection: at, index, row };
                 self.waiting.push(call);
-                connection.calls += 1;
+                self.active[at].calls += 1;
                 if self.crosses(&call) {
                     // What it writes elsewhere is under way when it has run: whatever follows looks at that.
                     let connection = &mut *self.active[at];
@@ -420,6 +425,7 @@ impl Work {
                 return;
             }
             Flow::Await | Flow::Move(_) | Flow::Refresh => {
+                let connection = &mut *self.active[at];
                 connection.pending = match flow {
                     Flow::Await => Pending::Answers,
                     Flow::Move(shard) => Pending::Move(shard),

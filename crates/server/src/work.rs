@@ -75,8 +75,9 @@ pub(crate) struct Work {
     pub(crate) postponed_peers: bool,
     /// Slots of connections that wait for room in the mailbox.
     pub(crate) held: Vec<usize>,
-    /// By shard, kept for its memory: room that those have been promised that try again.
-    pub(crate) promised: Vec<usize>,
+    /// By shard, kept for its memory: requests and bytes that those have been promised that try again; `None` if one
+    /// found no room.
+    pub(crate) promised: Vec<Option<(usize, usize)>>,
     /// Slots of connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(usize, Instant)>,
     /// Connections that go to another shard.

@@ -74,6 +74,29 @@ fn slow_reader_is_cut_off() {
     assert!(info.contains("client_output_buffer_limit_disconnections:1"), "{info}");
 }
 
+/// A reply that another shard gives, or that waits for another shard's, is copied. Beyond what a client's output may be
+/// it is refused: one value, asked for a million times behind a write, once ended the server.
+#[test]
+fn reply_by_way_of_another_shard_is_bounded() {
+    let settings = [("shards", "2"), ("partitions", "2"), ("output-buffer-limit", "1mb")];
+    let server = TestServer::with(&settings);
+    let [here, there] = &server.connect().one_of_each();
+    let mut client = server.connect_to_owner(here);
+    for key in [here, there] {
+        let value = vec![b'x'; 100_000];
+        assert_eq!(client.ask(&[b"SET", key.as_bytes(), &value]), Frame::Simple(b"OK".to_vec()));
+        let words = std::iter::once("MGET").chain(std::iter::repeat_n(key.as_str(), 60));
+        let many: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        let set = request(&[b"SET", there.as_bytes(), &value]);
+        client.send([set, request(&many)].concat());
+        assert_eq!(client.reply(), Frame::Simple(b"OK".to_vec()));
+        let reply = client.reply();
+        let text = String::from_utf8_lossy(reply.error().expect("an error")).into_owned();
+        assert!(text.starts_with("ERR the reply takes 600"), "{key}: {text}");
+        client.says("PING", "+PONG\r\n");
+    }
+}
+
 /// A request that grows beyond the limit ends the connection, before it is complete.
 #[test]
 fn endless_request_is_cut_off() {

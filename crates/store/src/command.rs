@@ -83,6 +83,25 @@ macro_rules! ops {
                 matches!(self, Op::MGet | Op::Exists | Op::Touch)
             }
 
+            /// Whether its reply is a status or a number, whatever it is about; SET's with GET isn't.
+            #[must_use]
+            pub const fn answers_briefly(self) -> bool {
+                !matches!(
+                    self,
+                    Op::Get
+                        | Op::GetSet
+                        | Op::GetDel
+                        | Op::GetEx
+                        | Op::GetRange
+                        | Op::SubStr
+                        | Op::MGet
+                        | Op::RandomKey
+                        | Op::Keys
+                        | Op::Scan
+                        | Op::Object
+                )
+            }
+
             /// Whether it may have several keys.
             #[must_use]
             pub const fn takes_several_keys(self) -> bool {
