@@ -82,7 +82,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--requests", type=int, default=2_000_000)
     parser.add_argument("--spin-us", default="0")
-    parser.add_argument("--generators", type=int, default=2)
+    parser.add_argument("--generators", type=int, default=4)
     parser.add_argument("--connections", type=int, default=100, help="of each generator")
     parser.add_argument("--pipeline", type=int, default=16)
     options = parser.parse_args()

@@ -74,7 +74,7 @@ pub(crate) struct Later {
     commands: u64,
     /// Replies that are still to come: of all shards, and by shard.
     sent: usize,
-    sent_to: Vec<usize>,
+    sent_to: SmallVec<[usize; 4]>,
 }
 
 impl Later {

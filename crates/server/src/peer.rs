@@ -30,7 +30,7 @@ use crate::commands::{Row, Run};
 use crate::connection::{Connection, Input, Pending, Stream};
 use crate::mailbox::{DEFAULT_BODY_BYTES, Mailbox, Reply};
 use crate::message::{self, Known, Replies};
-use crate::output::Mark;
+use crate::output::{Mark, Output};
 use crate::slowlog::Origin;
 use crate::state::State;
 use crate::window::{LARGE_INPUT_BYTES, Prepared};
@@ -167,6 +167,17 @@ fn hold(held: &mut Vec<usize>, connection: &mut Connection) {
     }
 }
 
+/// Writes an error in the place of the reply since `mark`.
+#[cold]
+fn refuse_reply(out: &mut Output, mark: Mark, limit: usize) {
+    let bytes = out.since(mark);
+    out.cut(mark);
+    let text = format!(
+        "ERR the reply takes {bytes} bytes, and output-buffer-limit is {limit}: ask for less at a time"
+    );
+    encode::error(out.bytes(), &text);
+}
+
 /// What kind of message a client's command is.
 fn kind(client: &Client) -> u16 {
     let protocol = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
@@ -249,15 +260,9 @@ impl Work {
     #[inline]
     pub(crate) fn bound_reply(&mut self, at: usize, mark: Mark) {
         let connection = &mut *self.active[at];
-        let bytes = connection.out.since(mark);
         let is_copied = connection.peer.is_some() || !connection.later.is_empty();
-        if is_copied && bytes > self.state.hot.output_limit {
-            connection.out.cut(mark);
-            let text = format!(
-                "ERR the reply takes {bytes} bytes, and output-buffer-limit is {}: ask for less at a time",
-                self.state.hot.output_limit
-            );
-            encode::error(connection.out.bytes(), &text);
+        if is_copied && connection.out.since(mark) > self.state.hot.output_limit {
+            refuse_reply(&mut connection.out, mark, self.state.hot.output_limit);
         }
     }
 
