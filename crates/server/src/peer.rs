@@ -50,6 +50,8 @@ pub(crate) const FIRST_ALLOWANCE: usize = 8;
 const MOST_ALLOWANCE: usize = 512;
 /// Bytes of requests after which a turn takes no more of them; one body more may be among them.
 const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
+/// Answers that are taken before their connections are looked at.
+const ANSWERS_AT_ONCE: usize = 8;
 /// Bytes that a client's command takes more in a request than in its input, about.
 const MORE_BYTES: usize = 32;
 /// Bytes that buffers of messages keep from turn to turn.
@@ -145,6 +147,11 @@ fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
 fn token(connection: &Connection, silent: bool) -> u64 {
     let id = connection.client.id & ID_BITS;
     (connection.slot as u64) << 32 | if silent { SILENT } else { 0 } | id
+}
+
+/// The slot that a token names.
+fn slot_of(token: u64) -> usize {
+    usize::try_from(token >> 32).unwrap_or(usize::MAX)
 }
 
 /// Sends what a connection has to send; false if there is no room for some of it.
@@ -283,43 +290,67 @@ impl Work {
         }
     }
 
-    /// Gives the connections the answers that have come.
+    /// Gives the connections the answers that have come: some at a time, so that the cache misses of their
+    /// connections overlap.
     pub(crate) fn take_answers(&mut self) {
-        let mut answer = std::mem::take(&mut self.message);
-        while let Some(reply) = self.mailbox.next_reply(&mut answer) {
-            let Reply { from, token } = reply;
-            let slot = usize::try_from(token >> 32).unwrap_or(usize::MAX);
-            let Some(connection) = self.slab.get_mut(slot) else { continue };
-            if connection.client.id & ID_BITS != token & ID_BITS {
-                continue;
+        let mut answers = std::mem::take(&mut self.answers);
+        loop {
+            let mut came = 0;
+            while came < ANSWERS_AT_ONCE {
+                if answers.len() == came {
+                    answers.push((Reply { from: 0, token: 0 }, Vec::new()));
+                }
+                let (reply, answer) = &mut answers[came];
+                let Some(next) = self.mailbox.next_reply(answer) else { break };
+                self.slab.prefetch(slot_of(next.token));
+                *reply = next;
+                came += 1;
             }
-            let replies = Replies::of(&answer);
-            let (commands, bytes) = (replies.len(), replies.bytes());
-            let (wanted, out) = (token & SILENT == 0, connection.out.bytes());
-            if connection.later.came(from, replies, wanted, out) {
-                let origin = Origin { shard: self.state.number, token };
-                self.state.shared.slowlog().name_sender(origin, &connection.client);
+            for (reply, answer) in &mut answers[..came] {
+                self.give(*reply, answer);
+                answer.shrink_to(KEEP_BYTES);
             }
-            let most = self.state.hot.output_pause / (bytes / commands.max(1)).max(1);
-            let allowance = connection.allowance + commands;
-            connection.allowance = allowance.min(most.clamp(1, MOST_ALLOWANCE));
-            let is_over = match connection.pending {
-                Pending::Answers => connection.later.is_empty(),
-                Pending::Allowance => connection.later.sent() <= connection.allowance / 2,
-                _ => false,
-            };
-            if is_over {
-                connection.pending = Pending::Nothing;
-            }
-            // Else more is to come: it has nothing to do before that.
-            if is_over || connection.later.is_empty() || connection.has_gathered() {
-                self.queue(slot);
+            if came < ANSWERS_AT_ONCE {
+                break;
             }
         }
-        answer.shrink_to(KEEP_BYTES);
-        self.message = answer;
+        self.answers = answers;
         if !self.held.is_empty() {
             self.resume_held();
+        }
+    }
+
+    /// Gives a connection an answer, if it is still there.
+    fn give(&mut self, reply: Reply, answer: &[u8]) {
+        let Reply { from, token } = reply;
+        let slot = slot_of(token);
+        let connection = self.slab.get_mut(slot);
+        let Some(connection) =
+            connection.filter(|connection| connection.client.id & ID_BITS == token & ID_BITS)
+        else {
+            return;
+        };
+        let replies = Replies::of(answer);
+        let (commands, bytes) = (replies.len(), replies.bytes());
+        let (wanted, out) = (token & SILENT == 0, connection.out.bytes());
+        if connection.later.came(from, replies, wanted, out) {
+            let origin = Origin { shard: self.state.number, token };
+            self.state.shared.slowlog().name_sender(origin, &connection.client);
+        }
+        let most = self.state.hot.output_pause / (bytes / commands.max(1)).max(1);
+        let allowance = connection.allowance + commands;
+        connection.allowance = allowance.min(most.clamp(1, MOST_ALLOWANCE));
+        let is_over = match connection.pending {
+            Pending::Answers => connection.later.is_empty(),
+            Pending::Allowance => connection.later.sent() <= connection.allowance / 2,
+            _ => false,
+        };
+        if is_over {
+            connection.pending = Pending::Nothing;
+        }
+        // Else more is to come: it has nothing to do before that.
+        if is_over || connection.later.is_empty() || connection.has_gathered() {
+            self.queue(slot);
         }
     }
 

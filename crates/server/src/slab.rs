@@ -40,6 +40,13 @@ impl Slab {
         self.slots.get_mut(slot)?.as_deref_mut()
     }
 
+    /// Asks for the memory of a slot's connection, which is worked on soon.
+    pub(crate) fn prefetch(&self, slot: usize) {
+        if let Some(Some(connection)) = self.slots.get(slot) {
+            nigh_shm::prefetch(&**connection);
+        }
+    }
+
     /// Takes the connection of a slot out; the slot stays its.
     pub(crate) fn take(&mut self, slot: usize) -> Option<Box<Connection>> {
         self.slots.get_mut(slot)?.take()

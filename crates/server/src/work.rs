@@ -21,7 +21,7 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::connection::{Connection, Fill, Pending, Pool};
 use crate::dispatch::{self, Resolved};
 use crate::hotkeys::Sampler;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, Reply};
 use crate::peer::Peer;
 use crate::slab::Slab;
 use crate::state::State;
@@ -73,6 +73,8 @@ pub(crate) struct Work {
     pub(crate) peers_have_work: bool,
     /// All of them were, as there was a note: what has waited for a look at the seat waits for no other.
     pub(crate) postponed_peers: bool,
+    /// Kept for its memory: answers of other shards that are given to their connections.
+    pub(crate) answers: Vec<(Reply, Vec<u8>)>,
     /// Slots of connections that wait for room in the mailbox.
     pub(crate) held: Vec<usize>,
     /// By shard, kept for its memory: requests and bytes that those have been promised that try again; `None` if one
@@ -123,6 +125,7 @@ impl Work {
             peers,
             peers_have_work: false,
             postponed_peers: false,
+            answers: Vec::new(),
             held: Vec::new(),
             promised: Vec::new(),
             asking: Vec::new(),
@@ -156,8 +159,11 @@ impl Work {
         let take = self.ready.len().min(MOST_ACTIVE);
         let mut slots = std::mem::take(&mut self.slots);
         slots.extend(self.ready.drain(..take));
-        for slot in slots.drain(..) {
-            let Some(mut connection) = self.slab.take(slot) else { continue };
+        for (at, slot) in slots.iter().enumerate() {
+            if let Some(soon) = slots.get(at + 2) {
+                self.slab.prefetch(*soon);
+            }
+            let Some(mut connection) = self.slab.take(*slot) else { continue };
             connection.queued = false;
             self.receive(&mut connection);
             self.active.push(connection);
@@ -171,6 +177,7 @@ impl Work {
                 }
             }
         }
+        slots.clear();
         self.slots = slots;
         self.receive_peers(turn);
         self.run_window(turn);

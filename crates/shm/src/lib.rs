@@ -61,4 +61,5 @@ pub use reclaim::{Domain, Participant, Pin};
 pub use record::{Record, RecordRef, ValueRef};
 pub use region::Region;
 pub use verify::{Finding, Report, verify};
+pub use words::prefetch;
 pub use writer::Writer;

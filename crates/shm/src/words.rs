@@ -232,16 +232,30 @@ impl Words for MappedWords {
     }
     #[inline]
     fn prefetch(&self, offset: u64) {
-        let at = self.pointer(offset);
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch of any address is only a hint and never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
+        prefetch_line(self.pointer(offset));
     }
+}
+
+/// Asks for the cache lines of a value that will be looked at soon.
+#[inline]
+pub fn prefetch<T>(value: &T) {
+    let start = std::ptr::from_ref(value).cast::<u8>();
+    for at in (0..size_of::<T>()).step_by(64) {
+        prefetch_line(start.wrapping_add(at));
+    }
+}
+
+/// Asks for the cache line of an address.
+#[inline]
+fn prefetch_line(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address is only a hint and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// Words on the heap: of the reclaiming domain, and of tests.
