@@ -11,10 +11,11 @@
 //! Belongs to the shard's thread.
 
 use crate::client::{Buffers, Client, Close};
+use crate::held::Unsent;
 use crate::later::Later;
 use crate::message::{self, Known};
 use crate::output::{Mark, Output, Readers};
-use crate::peer::{FIRST_ALLOWANCE, Peer, Unsent};
+use crate::peer::{FIRST_ALLOWANCE, Peer};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};

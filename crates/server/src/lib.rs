@@ -25,6 +25,7 @@ pub mod config;
 mod connection;
 mod dispatch;
 mod functions;
+mod held;
 mod histogram;
 mod host;
 mod hotkeys;

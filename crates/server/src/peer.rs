@@ -17,10 +17,7 @@
 //! 4. A token names slot and number of the connection, so that an answer that comes too late finds nobody.
 //! 5. The owner, who has its words, logs a slow command under shard and token; the answer says so, and who gives
 //!    it to the client writes the client into the entry first. So a client whose command is answered is named.
-//! 6. Who finds no room in a mailbox stands in `held`, and goes on from there only, when there is room for what it
-//!    has to send. All outstanding answers bring all room back, so there will be; and who finds none isn't overtaken
-//!    by those behind.
-//! 7. A reply that is copied is no longer than a client's output may be. The replies to a request leave together, when
+//! 6. A reply that is copied is no longer than a client's output may be. The replies to a request leave together, when
 //!    the last of its commands has run; all of them are short, but for a request of one command.
 //!
 //! Belongs to the shard's thread.
@@ -28,7 +25,8 @@
 use crate::client::{Client, Close};
 use crate::commands::{Row, Run};
 use crate::connection::{Connection, Input, Pending, Stream};
-use crate::mailbox::{DEFAULT_BODY_BYTES, Mailbox, Reply};
+use crate::held::{Unsent, hold, send_unsent};
+use crate::mailbox::{DEFAULT_BODY_BYTES, Reply};
 use crate::message::{self, Known, Replies};
 use crate::output::{Mark, Output};
 use crate::slowlog::Origin;
@@ -52,8 +50,6 @@ const MOST_ALLOWANCE: usize = 512;
 const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
 /// Answers that are taken before their connections are looked at.
 const ANSWERS_AT_ONCE: usize = 8;
-/// Bytes that a client's command takes more in a request than in its input, about.
-const MORE_BYTES: usize = 32;
 /// Bytes that buffers of messages keep from turn to turn.
 const KEEP_BYTES: usize = 64 << 10;
 /// Bit of a token: the reply isn't wanted (CLIENT REPLY).
@@ -62,14 +58,6 @@ const SILENT: u64 = 1 << 31;
 const KEEPS_AGES: u16 = 1 << 8;
 /// Bits of a token that hold the connection's number.
 const ID_BITS: u64 = SILENT - 1;
-
-/// A message for which there was no room.
-pub(crate) struct Unsent {
-    shard: usize,
-    token: u64,
-    kind: u16,
-    message: Vec<u8>,
-}
 
 /// A shard as a client of this one.
 pub(crate) struct Peer {
@@ -152,26 +140,6 @@ fn token(connection: &Connection, silent: bool) -> u64 {
 /// The slot that a token names.
 fn slot_of(token: u64) -> usize {
     usize::try_from(token >> 32).unwrap_or(usize::MAX)
-}
-
-/// Sends what a connection has to send; false if there is no room for some of it.
-fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) -> bool {
-    while let Some(Unsent { shard, token, kind, message }) = connection.unsent.front() {
-        if mailbox.send(*shard, *token, *kind, &[message]).is_err() {
-            connection.pending = Pending::Room { shard: *shard, bytes: message.len() };
-            return false;
-        }
-        connection.unsent.pop_front();
-    }
-    true
-}
-
-/// Lists a connection as one that waits for room, and lets it run no further.
-fn hold(held: &mut Vec<usize>, connection: &mut Connection) {
-    connection.stopped = true;
-    if !std::mem::replace(&mut connection.is_held, true) {
-        held.push(connection.slot);
-    }
 }
 
 /// Writes an error in the place of the reply since `mark`.
@@ -273,23 +241,6 @@ impl Work {
         }
     }
 
-    /// Looks whether there is room for what found none before, and sends what waits to be sent.
-    pub(crate) fn retry(&mut self, connection: &mut Connection) {
-        if connection.is_held {
-            return; // its turn comes
-        }
-        if let Pending::Room { shard, bytes } = connection.pending
-            && self.mailbox.can_send(shard, bytes)
-        {
-            connection.pending = Pending::Nothing;
-        }
-        let waits = matches!(connection.pending, Pending::Room { .. });
-        let sends = connection.pending == Pending::Nothing;
-        if waits || sends && !send_unsent(&mut self.mailbox, connection) {
-            hold(&mut self.held, connection);
-        }
-    }
-
     /// Gives the connections the answers that have come: some at a time, so that the cache misses of their
     /// connections overlap.
     pub(crate) fn take_answers(&mut self) {
@@ -352,58 +303,6 @@ impl Work {
         if is_over || connection.later.is_empty() || connection.has_gathered() {
             self.queue(slot);
         }
-    }
-
-    /// Lets connections that wait for room try again, in their order: as many as there is room for, since each that
-    /// tries in vain costs a look at its whole pipeline.
-    fn resume_held(&mut self) {
-        self.promise_nothing();
-        let mut held = std::mem::take(&mut self.held);
-        held.retain(|&slot| {
-            let is_resumed = self.resumes(slot);
-            if is_resumed && let Some(connection) = self.slab.get_mut(slot) {
-                connection.is_held = false;
-                self.queue(slot);
-            }
-            !is_resumed
-        });
-        self.held = held;
-    }
-
-    /// Whether there is room for a connection that waits for some.
-    pub(crate) fn may_resume(&mut self) -> bool {
-        if self.held.is_empty() {
-            return false;
-        }
-        self.promise_nothing();
-        let held = std::mem::take(&mut self.held);
-        let resumes = held.iter().any(|&slot| self.resumes(slot));
-        self.held = held;
-        resumes
-    }
-
-    fn promise_nothing(&mut self) {
-        self.promised.clear();
-        self.promised.resize(self.mailbox.shards(), Some((0, 0)));
-    }
-
-    /// Whether a held connection waits for nothing, or for room that is there beside what those before it have been
-    /// promised; if it isn't, nobody behind it is promised any.
-    fn resumes(&mut self, slot: usize) -> bool {
-        let Some(connection) = self.slab.get_mut(slot) else { return true };
-        let Pending::Room { shard, bytes } = connection.pending else { return true };
-        if !self.mailbox.can_send(shard, bytes) {
-            return false; // maybe it is the body for which there is no room: others don't wait for that
-        }
-        let (commands, bytes) = connection.input.to_run();
-        let more = |(requests, promised)| {
-            let wanted = bytes + MORE_BYTES * commands;
-            let room = self.mailbox.room(shard, wanted, promised)?;
-            let next = (requests + commands.div_ceil(message::MOST_COMMANDS), promised + room);
-            (requests < self.mailbox.credits(shard)).then_some(next)
-        };
-        self.promised[shard] = self.promised[shard].and_then(more);
-        self.promised[shard].is_some()
     }
 
     /// Takes what the other shards have sent into the turn; first, what is left of the last turn's.

@@ -192,7 +192,7 @@ static SETTINGS: &[Setting] = &[
         bytes(1 << 20, MOST_BYTES),
         "1073741824",
         MUTABLE,
-        "Bytes of replies that wait for a client to read, at most; it is disconnected beyond.",
+        "Bytes of replies that wait for a client to read, at most; it is disconnected beyond. A single reply by way of another shard is refused beyond.",
     ),
     row(
         "output-buffer-pause",
