@@ -180,17 +180,18 @@ impl Input {
         Self { is_mail: true, ..Self::new() }
     }
 
-    /// Adds the commands of another shard's request, which `receive` appends to the buffer; `each` is told what is
-    /// known of them.
+    /// Adds the commands of another shard's request, which `receive` appends to the buffer, and returns it and its
+    /// bytes; `each` is told these, and what is known of each command.
     pub(crate) fn take_mail<T>(
         &mut self,
         receive: impl FnOnce(&mut Vec<u8>) -> T,
-        mut each: impl FnMut(&T, Known),
-    ) -> T {
+        mut each: impl FnMut(&T, usize, Known),
+    ) -> (T, usize) {
         let start = self.buf.len();
         let request = receive(&mut self.buf);
-        message::read(&self.buf, start, &mut self.batch, |known| each(&request, known));
-        request
+        let bytes = self.buf.len() - start;
+        message::read(&self.buf, start, &mut self.batch, |known| each(&request, bytes, known));
+        (request, bytes)
     }
 
     /// Changes what the client may send.

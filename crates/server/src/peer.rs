@@ -335,20 +335,17 @@ impl Work {
         {
             let connection = &mut **self.peers[from].as_mut().expect("nobody writes to itself");
             let peer = connection.peer.as_mut().expect("peers are made with it");
-            let (before, bytes_before) = (peer.commands.len(), connection.input.bytes().len());
+            let before = peer.commands.len();
             let receive = |buf: &mut Vec<u8>| self.mailbox.receive(from, buf);
-            let request = connection.input.take_mail(receive, |request, known| {
-                let is_resp3 = request.kind & !KEEPS_AGES == 3;
-                let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
-                let keeps_ages = request.kind & KEEPS_AGES != 0;
-                let (token, is_large) = (request.token, false);
-                peer.commands.push(Command { token, protocol, keeps_ages, is_large, known });
-            });
+            let (request, came_bytes) =
+                connection.input.take_mail(receive, |request, bytes, known| {
+                    let is_resp3 = request.kind & !KEEPS_AGES == 3;
+                    let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+                    let keeps_ages = request.kind & KEEPS_AGES != 0;
+                    let (token, is_large) = (request.token, bytes > LARGE_INPUT_BYTES);
+                    peer.commands.push(Command { token, protocol, keeps_ages, is_large, known });
+                });
             let came = peer.commands.len() - before;
-            let came_bytes = connection.input.bytes().len() - bytes_before;
-            if came_bytes > LARGE_INPUT_BYTES {
-                peer.commands[before..].iter_mut().for_each(|command| command.is_large = true);
-            }
             peer.requests.push((request.token, came));
             self.state.stats.hops_in += came as u64;
             commands += came;
