@@ -12,6 +12,9 @@
 //! 3. What waits is bounded by who sends: see [`Later::is_full`].
 //! 4. If something is here, something waits for a shard; so whoever has to wait for room will be called.
 //!
+//! What a pipeline of 16 writes over two shards leaves here lies in the connection itself, whose memory is asked for
+//! before it is looked at: each piece of the heap would be one more cache miss for each pipeline.
+//!
 //! Belongs to the shard's thread.
 
 use crate::message::Replies;
@@ -23,12 +26,15 @@ const MOST_RUNS: usize = 1024;
 /// Bytes of own replies that have left before what waits is moved to their place.
 const MOST_LEFT_BYTES: usize = 4 << 10;
 
-/// What a connection keeps without waiting for anything: that of a pipeline of 64 over two shards.
-const KEEP_RUNS: usize = 64;
-const KEEP_BYTES: usize = 512;
+/// Places for early replies that a connection keeps for each shard without waiting for anything.
+const KEEP_EARLY: usize = 64;
+/// Runs that lie in the connection: a pipeline of 16 has no more.
+const RUNS_INSIDE: usize = 16;
 
 /// A reply that came early. Most are as short as `+OK`, and lie where they stand.
 type Early = SmallVec<[u8; 24]>;
+/// Own replies, one after the other: as many of `+OK` lie in the connection.
+pub(crate) type Own = SmallVec<[u8; RUNS_INSIDE * b"+OK\r\n".len()]>;
 
 /// How the replies to the parts of a command become its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +49,9 @@ pub(crate) enum Join {
 #[derive(Debug)]
 enum Run {
     /// Their replies are here: so many bytes of `own`.
-    Own { commands: usize, bytes: usize },
+    Own { commands: u32, bytes: usize },
     /// A shard has still to answer all of them.
-    Of { shard: usize, commands: usize },
+    Of { shard: u16, commands: u32 },
     /// A command by parts.
     Joined(Box<Joined>),
 }
@@ -58,14 +64,60 @@ struct Joined {
     waits: Vec<usize>,
 }
 
+/// Runs in their order.
+#[derive(Debug, Default)]
+struct Runs {
+    all: SmallVec<[Run; RUNS_INSIDE]>,
+    /// Those at the front of `all` that are over.
+    over: usize,
+}
+
+impl Runs {
+    fn len(&self) -> usize {
+        self.all.len() - self.over
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn front_mut(&mut self) -> Option<&mut Run> {
+        self.all.get_mut(self.over)
+    }
+
+    /// The last one, unless it is over.
+    fn back_mut(&mut self) -> Option<&mut Run> {
+        self.all[self.over..].last_mut()
+    }
+
+    fn push_back(&mut self, run: Run) {
+        self.all.push(run);
+    }
+
+    /// Forgets the first.
+    fn pop_front(&mut self) {
+        self.all[self.over] = Run::Of { shard: 0, commands: 0 }; // what it held isn't kept
+        self.over += 1;
+        if self.is_empty() {
+            self.all.clear();
+            self.over = 0;
+            self.all.shrink_to_fit(); // the next pipeline's lie in the connection again
+        } else if self.over > RUNS_INSIDE.max(self.all.len() / 2) {
+            // Each is moved once on average.
+            self.all.drain(..self.over);
+            self.over = 0;
+        }
+    }
+}
+
 /// Replies in the order of their commands, from the first that is still to come.
 #[derive(Debug, Default)]
 pub(crate) struct Later {
-    order: VecDeque<Run>,
-    /// Replies of this shard's, one after the other, and how many bytes of it have left.
-    own: Vec<u8>,
+    order: Runs,
+    /// Replies of this shard's, and how many bytes of it have left.
+    own: Own,
     own_left: usize,
-    /// By shard: replies that came before their turn.
+    /// By shard: replies that came before their turn, if ever some did.
     early: Vec<VecDeque<Early>>,
     /// Bytes of replies that are here.
     bytes: usize,
@@ -112,6 +164,7 @@ impl Later {
     pub(crate) fn expect(&mut self, shard: usize) {
         self.expect_from(shard);
         self.commands += 1;
+        let shard = narrow(shard);
         match self.order.back_mut() {
             Some(Run::Of { shard: last, commands }) if *last == shard => *commands += 1,
             _ => self.order.push_back(Run::Of { shard, commands: 1 }),
@@ -131,7 +184,6 @@ impl Later {
     fn expect_from(&mut self, shard: usize) {
         if self.sent_to.len() <= shard {
             self.sent_to.resize(shard + 1, 0);
-            self.early.resize_with(shard + 1, VecDeque::new);
         }
         self.sent_to[shard] += 1;
         self.sent += 1;
@@ -139,7 +191,7 @@ impl Later {
 
     /// A command was answered here, behind what is to come: its reply is what `write` appends.
     #[inline]
-    pub(crate) fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn put(&mut self, write: impl FnOnce(&mut Own)) {
         debug_assert!(!self.is_empty(), "a reply that waits for nothing goes to the output");
         let before = self.own.len();
         write(&mut self.own);
@@ -147,7 +199,7 @@ impl Later {
         self.bytes += more;
         self.commands += 1;
         match self.order.back_mut() {
-            Some(Run::Own { commands, bytes }) => {
+            Some(Run::Own { commands, bytes }) if *commands < u32::MAX => {
                 *commands += 1;
                 *bytes += more;
             }
@@ -174,7 +226,7 @@ impl Later {
             some_logged |= is_logged;
             let reply = if wanted { reply } else { &[] };
             match self.order.front_mut() {
-                Some(Run::Of { shard: first, commands }) if *first == shard => {
+                Some(Run::Of { shard: first, commands }) if usize::from(*first) == shard => {
                     out.extend_from_slice(reply);
                     *commands -= 1;
                     let is_over = *commands == 0;
@@ -186,6 +238,9 @@ impl Later {
                 }
                 _ => {
                     self.bytes += reply.len();
+                    if self.early.len() <= shard {
+                        self.early.resize_with(shard + 1, VecDeque::new);
+                    }
                     self.early[shard].push_back(Early::from_slice(reply));
                     self.write_complete(out);
                 }
@@ -194,9 +249,9 @@ impl Later {
         some_logged
     }
 
-    fn leave(&mut self, commands: usize) {
-        self.left += commands as u64;
-        self.commands -= commands as u64;
+    fn leave(&mut self, commands: u32) {
+        self.left += u64::from(commands);
+        self.commands -= u64::from(commands);
     }
 
     /// Writes the replies at the front that are complete.
@@ -211,7 +266,8 @@ impl Later {
                     *commands
                 }
                 Run::Of { shard, commands } => {
-                    let Some(reply) = self.early[*shard].pop_front() else { break };
+                    let early = self.early.get_mut(usize::from(*shard));
+                    let Some(reply) = early.and_then(VecDeque::pop_front) else { break };
                     out.extend_from_slice(&reply);
                     self.bytes -= reply.len();
                     *commands -= 1;
@@ -223,7 +279,10 @@ impl Later {
                 }
                 Run::Joined(joined) => {
                     let Joined { join, came, waits } = &mut **joined;
-                    waits.retain(|shard| match self.early[*shard].pop_front() {
+                    let early = &mut self.early;
+                    let mut next =
+                        |shard: usize| early.get_mut(shard).and_then(VecDeque::pop_front);
+                    waits.retain(|shard| match next(*shard) {
                         Some(reply) => {
                             came.push(reply.into_vec());
                             false
@@ -244,15 +303,18 @@ impl Later {
         if self.order.is_empty() {
             self.own.clear();
             self.own_left = 0;
-            self.own.shrink_to(KEEP_BYTES);
-            self.order.shrink_to(KEEP_RUNS);
-            self.early.iter_mut().for_each(|early| early.shrink_to(KEEP_RUNS));
+            self.own.shrink_to_fit();
+            self.early.iter_mut().for_each(|early| early.shrink_to(KEEP_EARLY));
         } else if self.own_left > MOST_LEFT_BYTES.max(self.own.len() / 2) {
             // Each byte is moved once on average.
             self.own.drain(..self.own_left);
             self.own_left = 0;
         }
     }
+}
+
+fn narrow(shard: usize) -> u16 {
+    u16::try_from(shard).expect("mailboxes are made for few shards")
 }
 
 /// Writes the reply that the parts' replies are; the first error if there is one.

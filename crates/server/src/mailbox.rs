@@ -162,19 +162,29 @@ impl Shared {
     }
 }
 
+/// What a shard knows of its links with another. All mailboxes are made by one thread, which gets memory for them in a
+/// row: no two shards' share a line, nor the pair of lines that cores fetch.
+#[derive(Default)]
+#[repr(align(128))]
+struct Side {
+    /// To ask it, once it was asked.
+    outbox: Option<Requester>,
+    /// To answer it, once it has asked.
+    inbox: Option<Responder>,
+    /// Parts of the request that was staged for it last.
+    parts: usize,
+    /// It is in the list of those that were touched.
+    is_touched: bool,
+}
+
 /// One shard's mailbox.
 pub(crate) struct Mailbox {
     me: usize,
     shared: Arc<Shared>,
-    /// By shard: to ask it, once it was asked.
-    outboxes: Vec<Option<Requester>>,
-    /// By shard: to answer it, once it has asked.
-    inboxes: Vec<Option<Responder>>,
-    /// By shard: parts of the request that was staged for it last.
-    parts: Vec<usize>,
+    /// By shard.
+    sides: Vec<Side>,
     /// Shards with something to publish, or room to give back, at the next flush.
     touched: Vec<usize>,
-    is_touched: Vec<bool>,
     /// Whose turn it is to be received from, and how often still.
     from: usize,
     left_of_one: usize,
@@ -201,11 +211,8 @@ pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec
     let mailbox = |me| Mailbox {
         me,
         shared: Arc::clone(&shared),
-        outboxes: (0..shards).map(|_| None).collect(),
-        inboxes: (0..shards).map(|_| None).collect(),
-        parts: vec![0; shards],
+        sides: (0..shards).map(|_| Side::default()).collect(),
         touched: Vec::with_capacity(shards),
-        is_touched: vec![false; shards],
         from: me,
         left_of_one: MOST_FROM_ONE,
         left_in_turn: MOST_IN_TURN,
@@ -218,7 +225,7 @@ pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec
 impl Mailbox {
     /// Shards that there are, this one included.
     pub(crate) fn shards(&self) -> usize {
-        self.outboxes.len()
+        self.sides.len()
     }
 
     /// What was done so far.
@@ -229,7 +236,7 @@ impl Mailbox {
     /// Requests to a shard that are without a reply.
     #[cfg(test)]
     pub(crate) fn outstanding(&self, to: usize) -> u32 {
-        self.outboxes[to].as_ref().map_or(0, Requester::outstanding)
+        self.sides[to].outbox.as_ref().map_or(0, Requester::outstanding)
     }
 
     /// Whether a request with a body of so many bytes would be taken now.
@@ -262,23 +269,24 @@ impl Mailbox {
         most: usize,
         parts: &[&[u8]],
     ) -> bool {
-        let Some(outbox) = self.outboxes[to].as_mut().filter(|_| self.parts[to] < most) else {
+        let side = &mut self.sides[to];
+        let Some(outbox) = side.outbox.as_mut().filter(|_| side.parts < most) else {
             return false;
         };
         let is_added = outbox.extend(token, kind, parts).expect(OUR_RULES);
-        self.parts[to] += usize::from(is_added);
+        side.parts += usize::from(is_added);
         is_added
     }
 
     /// Lets nothing join the request to a shard that was staged last.
     pub(crate) fn seal(&mut self, to: usize) {
-        self.parts[to] = usize::MAX;
+        self.sides[to].parts = usize::MAX;
     }
 
     /// Requests without a reply that a shard would take still.
     pub(crate) fn credits(&self, to: usize) -> usize {
         let all = self.shared.settings.credits;
-        let outbox = self.outboxes[to].as_ref();
+        let outbox = self.sides[to].outbox.as_ref();
         outbox.map_or(all, |outbox| all - outbox.outstanding()) as usize
     }
 
@@ -318,7 +326,7 @@ impl Mailbox {
         }
         self.touch(to);
         // To a body nothing can be added.
-        self.parts[to] = if bytes as u64 <= most_inside { 1 } else { usize::MAX };
+        self.sides[to].parts = if bytes as u64 <= most_inside { 1 } else { usize::MAX };
         self.stats.sent += 1;
         self.stats.depth += 1;
         self.stats.deepest = self.stats.deepest.max(self.stats.depth);
@@ -370,7 +378,7 @@ impl Mailbox {
     /// If `token` is not that request's.
     pub(crate) fn reply(&mut self, to: usize, token: u64, parts: &[&[u8]]) {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
-        let inbox = self.inboxes[to].as_mut().expect("it has asked");
+        let inbox = self.sides[to].inbox.as_mut().expect("it has asked");
         if bytes as u64 <= inbox.most_payload() {
             inbox.reply(token, 0, parts).expect(OUR_RULES);
         } else {
@@ -390,7 +398,7 @@ impl Mailbox {
         }
         for _ in 0..self.shards() {
             let from = self.replies_from;
-            if let Some(outbox) = self.outboxes[from].as_mut().filter(|o| o.outstanding() > 0)
+            if let Some(outbox) = self.sides[from].outbox.as_mut().filter(|o| o.outstanding() > 0)
                 && let Some((token, flags)) = outbox.reply(body).expect(OUR_RULES)
             {
                 if flags == BODY {
@@ -410,9 +418,10 @@ impl Mailbox {
         self.left_in_turn = MOST_IN_TURN;
         let mut touched = std::mem::take(&mut self.touched);
         touched.retain(|&peer| {
-            self.is_touched[peer] = false;
-            let asked = self.outboxes[peer].as_mut().is_some_and(Requester::publish);
-            let answered = self.inboxes[peer].as_mut().is_some_and(Responder::publish);
+            let side = &mut self.sides[peer];
+            side.is_touched = false;
+            let asked = side.outbox.as_mut().is_some_and(Requester::publish);
+            let answered = side.inbox.as_mut().is_some_and(Responder::publish);
             asked || answered
         });
         if let Some(&any) = touched.first() {
@@ -432,7 +441,8 @@ impl Mailbox {
     pub(crate) fn has_mail(&mut self) -> bool {
         (0..self.shards()).any(|peer| {
             self.inbox(peer).is_some_and(|inbox| inbox.has_request().expect(OUR_RULES))
-                || self.outboxes[peer]
+                || self.sides[peer]
+                    .outbox
                     .as_mut()
                     .is_some_and(|outbox| outbox.has_reply().expect(OUR_RULES))
         })
@@ -455,7 +465,7 @@ impl Mailbox {
     }
 
     fn touch(&mut self, peer: usize) {
-        if !std::mem::replace(&mut self.is_touched[peer], true) {
+        if !std::mem::replace(&mut self.sides[peer].is_touched, true) {
             self.touched.push(peer);
         }
     }
@@ -464,13 +474,14 @@ impl Mailbox {
     fn outbox(&mut self, to: usize) -> &mut Requester {
         assert!(to != self.me, "a shard does its own work itself");
         let shared = &self.shared;
-        self.outboxes[to]
+        self.sides[to]
+            .outbox
             .get_or_insert_with(|| shared.pair(self.me, to).open(&shared.settings.link()))
     }
 
     /// The end of the link from a shard, if it has made one.
     fn inbox(&mut self, from: usize) -> Option<&mut Responder> {
-        let inbox = &mut self.inboxes[from];
+        let inbox = &mut self.sides[from].inbox;
         if inbox.is_none() {
             *inbox = self.shared.pair(from, self.me).accept();
         }

@@ -18,10 +18,12 @@ use nigh_resp::decode::{Args, Batch};
 
 /// Commands in a request, at most: the replies of writes are short enough to fit a ring's reply together.
 pub(crate) const MOST_COMMANDS: usize = 16;
-/// Bytes of a command before the places of its arguments.
-const HEAD_BYTES: usize = 16;
+/// Words of a command before the places of its arguments.
+const HEAD_WORDS: usize = 2;
 /// The row of what is no command, and the partition that isn't known.
 const NONE: u16 = u16::MAX;
+/// Words of a head that are made without an allocation.
+const FEW_WORDS: usize = HEAD_WORDS + 6;
 const OUR_FORMAT: &str = "a message between shards has the format that shards write";
 
 /// What the sender knows of a command.
@@ -33,54 +35,75 @@ pub(crate) struct Known {
     pub(crate) key: Option<(u32, usize)>,
 }
 
-/// Writes a command of a client, but for the text that is returned: it belongs behind.
-pub(crate) fn write_args<'a>(
-    out: &mut Vec<u8>,
+/// Memory for what belongs in front of a command's text, and for a text that doesn't lie in the input.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    few: [[u8; 8]; FEW_WORDS],
+    many: Vec<[u8; 8]>,
+    text: Vec<u8>,
+}
+
+/// A client's command in two parts: what belongs in front of its text, and the text, which isn't copied if it lies in
+/// the input.
+#[inline]
+pub(crate) fn parts_of<'a>(
+    scratch: &'a mut Scratch,
     known: Known,
     args: Args<'a>,
     input: &'a [u8],
-) -> &'a [u8] {
-    let Some(text) = args.text(input) else {
-        let all: Vec<&[u8]> = args.iter(input).collect();
-        write(out, known, &all);
-        return &[];
-    };
-    write_words(out, known, args.places(), text.len());
-    text
+) -> [&'a [u8]; 2] {
+    let Scratch { few, many, text: joined } = scratch;
+    let words = HEAD_WORDS + args.len();
+    let head = few.get_mut(..words).unwrap_or_else(|| {
+        many.resize(words, [0; 8]);
+        many
+    });
+    let text = args.text(input);
+    if let Some(text) = text {
+        fill(head, known, args.places(), text.len());
+    } else {
+        args.iter(input).for_each(|arg| joined.extend_from_slice(arg));
+        fill(head, known, successive(args.iter(input)), joined.len());
+    }
+    [head.as_flattened(), text.unwrap_or(joined)]
 }
 
 /// Writes a whole command.
 pub(crate) fn write(out: &mut Vec<u8>, known: Known, args: &[&[u8]]) {
+    let before = out.len();
+    out.resize(before + 8 * (HEAD_WORDS + args.len()), 0);
     let bytes = args.iter().map(|arg| arg.len()).sum();
-    let mut start = 0;
-    let places = args.iter().map(|arg| {
-        let length = narrow(arg.len());
-        start += length;
-        (start - length, length)
-    });
-    write_words(out, known, places, bytes);
+    let head = out[before..].as_chunks_mut().0;
+    fill(head, known, successive(args.iter().copied()), bytes);
     args.iter().for_each(|arg| out.extend_from_slice(arg));
 }
 
-/// Writes all of a command but the text.
+/// Places of arguments that follow each other.
+fn successive<'a>(
+    args: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> impl ExactSizeIterator<Item = (u32, u32)> {
+    let mut end = 0;
+    args.map(move |arg| {
+        let length = narrow(arg.len());
+        end += length;
+        (end - length, length)
+    })
+}
+
+/// Fills a head.
 #[inline]
-fn write_words(
-    out: &mut Vec<u8>,
+fn fill(
+    head: &mut [[u8; 8]],
     known: Known,
     places: impl ExactSizeIterator<Item = (u32, u32)>,
     text_bytes: usize,
 ) {
-    let before = out.len();
-    out.resize(before + HEAD_BYTES + 8 * places.len(), 0);
-    let args = narrow(places.len());
-    let [first, second, rest @ ..] = out[before..].as_chunks_mut::<8>().0 else {
-        unreachable!("a head has two words")
-    };
+    let [first, second, rest @ ..] = head else { unreachable!("a head has two words") };
     let (hash, partition) = known.key.map_or((0, NONE), |(hash, partition)| {
         (hash, u16::try_from(partition).expect("a tenant has at most 64 partitions"))
     });
     let row = u32::from(known.row.unwrap_or(NONE));
-    *first = word(args, hash);
+    *first = word(narrow(places.len()), hash);
     *second = word(row | u32::from(partition) << 16, narrow(text_bytes));
     for (to, (start, length)) in rest.iter_mut().zip(places) {
         *to = word(start, length);
@@ -113,7 +136,7 @@ pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl
         let [first, second, rest @ ..] = words else { panic!("{OUR_FORMAT}") };
         let ((args, hash), (what, text_bytes)) = (numbers(*first), numbers(*second));
         let places = rest.get(..args as usize).expect(OUR_FORMAT);
-        let text = at + HEAD_BYTES + size_of_val(places);
+        let text = at + 8 * HEAD_WORDS + size_of_val(places);
         let end = text + text_bytes as usize;
         assert!(end <= input.len(), "{OUR_FORMAT}");
         batch.push_places(text, places.iter().map(|place| numbers(*place)));
@@ -217,8 +240,9 @@ mod tests {
         let mut request = b"in front".to_vec();
         for (index, known) in known.iter().take(2).enumerate() {
             request.resize(request.len().next_multiple_of(8), 0);
-            let text = write_args(&mut request, *known, batch.args(index + 1), &client);
-            request.extend_from_slice(text);
+            let mut scratch = Scratch::default();
+            let parts = parts_of(&mut scratch, *known, batch.args(index + 1), &client);
+            parts.iter().for_each(|part| request.extend_from_slice(part));
         }
         request.resize(request.len().next_multiple_of(8), 0);
         write(&mut request, known[2], &[b"\0writes", b"", b"x"]);

@@ -11,6 +11,7 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::later::Own;
 use nigh_resp::{Protocol, encode};
 use nigh_shm::{Pin, Reader, Record, ValueRef};
 use nigh_store::Reply;
@@ -270,7 +271,7 @@ impl Output {
     pub(crate) fn take_since(
         &mut self,
         mark: Mark,
-        taken: &mut Vec<u8>,
+        taken: &mut Own,
         readers: &Readers<'_>,
         pin: &Pin<'_>,
     ) {

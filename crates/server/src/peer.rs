@@ -27,7 +27,7 @@ use crate::commands::{Row, Run};
 use crate::connection::{Connection, Input, Pending, Stream};
 use crate::held::{Unsent, hold, send_unsent};
 use crate::mailbox::{DEFAULT_BODY_BYTES, Reply};
-use crate::message::{self, Known, Replies};
+use crate::message::{self, Known, Replies, Scratch};
 use crate::output::{Mark, Output};
 use crate::slowlog::Origin;
 use crate::state::State;
@@ -176,15 +176,15 @@ impl Work {
         let connection = &mut *self.active[at];
         let (args, input) = (connection.input.batch.args(index), connection.input.bytes());
         let known = Known { row: Some(row), key: prepared.key() };
-        self.message.clear();
-        let text = message::write_args(&mut self.message, known, args, input);
-        let parts = [&self.message[..], text];
+        let mut scratch = Scratch::default();
+        let parts = message::parts_of(&mut scratch, known, args, input);
         let (token, kind) = (token(connection, silent), kind(&connection.client));
         let joins = answers_briefly(row, args, input);
         if !(joins && self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
-            connection.pending = Pending::Room { shard, bytes: self.message.len() + text.len() };
+            let bytes = parts.iter().map(|part| part.len()).sum();
+            connection.pending = Pending::Room { shard, bytes };
             hold(&mut self.held, connection);
             return false;
         }

@@ -35,8 +35,9 @@ use std::time::{Duration, Instant};
 const WINDOW: usize = 64;
 /// Commands of one connection in a turn: long pipelines share the turn with others.
 pub(crate) const MOST_COMMANDS: usize = 1024;
-/// Connections in a turn.
-const MOST_ACTIVE: usize = 1024;
+/// Commands after which a turn takes no further connection: those that wait for other shards are soon looked at
+/// again, as long as they are in the cache.
+const MOST_TAKEN: usize = 512;
 /// Batches of functions in a turn: each takes one call limit per call at worst.
 const MOST_ROUNDS: usize = 16;
 /// Calls in one batch, about: entering V8 costs little per call long before.
@@ -156,16 +157,19 @@ impl Work {
         if !std::mem::take(&mut self.waited) {
             self.waits_since = None;
         }
-        let take = self.ready.len().min(MOST_ACTIVE);
-        let mut slots = std::mem::take(&mut self.slots);
-        slots.extend(self.ready.drain(..take));
-        for (at, slot) in slots.iter().enumerate() {
-            if let Some(soon) = slots.get(at + 2) {
+        let mut slots = std::mem::replace(&mut self.ready, std::mem::take(&mut self.slots));
+        let (mut taken, mut commands) = (0, 0);
+        while commands < MOST_TAKEN
+            && let Some(slot) = slots.get(taken)
+        {
+            taken += 1;
+            if let Some(soon) = slots.get(taken + 1) {
                 self.slab.prefetch(*soon);
             }
             let Some(mut connection) = self.slab.take(*slot) else { continue };
             connection.queued = false;
             self.receive(&mut connection);
+            commands += connection.input.to_run().0.max(1);
             self.active.push(connection);
             let windows = self.windows;
             self.prepare(self.active.len() - 1, turn);
@@ -177,8 +181,10 @@ impl Work {
                 }
             }
         }
-        slots.clear();
-        self.slots = slots;
+        // The rest is next, before those that go on.
+        slots.drain(..taken);
+        slots.append(&mut self.ready);
+        self.slots = std::mem::replace(&mut self.ready, slots);
         self.receive_peers(turn);
         self.run_window(turn);
         self.complete(turn);

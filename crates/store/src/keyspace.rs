@@ -35,9 +35,9 @@ pub const MOST_PARTITIONS: usize = 64;
 #[inline]
 #[must_use]
 pub fn tag(key: &[u8]) -> &[u8] {
-    let Some(open) = key.iter().position(|byte| *byte == b'{') else { return key };
+    let Some(open) = memchr::memchr(b'{', key) else { return key };
     let rest = &key[open + 1..];
-    match rest.iter().position(|byte| *byte == b'}') {
+    match memchr::memchr(b'}', rest) {
         None | Some(0) => key,
         Some(end) => &rest[..end],
     }
@@ -77,8 +77,8 @@ impl Place {
 /// The partitions of a tenant, at one shard.
 pub struct Keyspace {
     parts: Vec<Store>,
-    /// Shards that the partitions are divided among.
-    shards: usize,
+    /// By partition: the shard that owns it.
+    owners: Vec<usize>,
 }
 
 impl Keyspace {
@@ -93,7 +93,8 @@ impl Keyspace {
         domain: &Arc<Domain>,
     ) -> Result<(Keyspace, Opened), StoreError> {
         let (parts, opened) = crate::open::open_all(options, domain)?;
-        Ok((Keyspace { parts, shards: 1 }, opened))
+        let owners = vec![0; parts.len()];
+        Ok((Keyspace { parts, owners }, opened))
     }
 
     /// Divides the partitions among `shards` shards, in turn: each gets its own, and views of the others.
@@ -103,14 +104,17 @@ impl Keyspace {
     /// If there are no shards, or it was divided before.
     #[must_use]
     pub fn divide(self, shards: usize) -> Vec<Keyspace> {
-        assert!(shards > 0 && self.shards == 1, "a keyspace is divided once, among some shards");
+        let is_whole = self.owners.iter().all(|owner| *owner == 0);
+        assert!(shards > 0 && is_whole, "a keyspace is divided once, among some shards");
+        let owners: Vec<usize> =
+            (0..self.parts.len()).map(|partition| partition % shards).collect();
         let mut divided: Vec<Keyspace> =
-            (0..shards).map(|_| Keyspace { parts: Vec::new(), shards }).collect();
+            (0..shards).map(|_| Keyspace { parts: Vec::new(), owners: owners.clone() }).collect();
         for (partition, store) in self.parts.into_iter().enumerate() {
             let views = store.views();
             let mut store = Some(store);
             for (shard, keyspace) in divided.iter_mut().enumerate() {
-                let own = store.take_if(|_| partition % shards == shard);
+                let own = store.take_if(|_| owners[partition] == shard);
                 keyspace.parts.push(own.unwrap_or_else(|| Store::view(views.clone())));
             }
         }
@@ -128,7 +132,7 @@ impl Keyspace {
     #[inline]
     #[must_use]
     pub fn owner(&self, partition: usize) -> usize {
-        if self.parts.len() == 1 { 0 } else { partition % self.shards }
+        self.owners[partition]
     }
 
     /// Hash of a key, as all partitions have it.
