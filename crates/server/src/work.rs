@@ -10,8 +10,8 @@
 //! ```
 //!
 //! 1. Replies of a connection leave in the order of its commands: what follows an FCALL waits for it.
-//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions; the rest is the
-//!    next turn's.
+//! 2. A turn is bounded: so many commands, of each connection too, and rounds of functions; the rest is the
+//!    next turn's, before what comes then.
 //!
 //! Belongs to the shard's thread.
 
@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 const WINDOW: usize = 64;
 /// Commands of one connection in a turn: long pipelines share the turn with others.
 pub(crate) const MOST_COMMANDS: usize = 1024;
-/// Commands after which a turn takes no further connection: those that wait for other shards are soon looked at
-/// again, as long as they are in the cache.
+/// Commands after which a turn takes no further connection: those that wait for other shards are looked at again while
+/// they are still in the cache.
 const MOST_TAKEN: usize = 512;
 /// Batches of functions in a turn: each takes one call limit per call at worst.
 const MOST_ROUNDS: usize = 16;
@@ -169,7 +169,8 @@ impl Work {
             let Some(mut connection) = self.slab.take(*slot) else { continue };
             connection.queued = false;
             self.receive(&mut connection);
-            commands += connection.input.to_run().0.max(1);
+            let (to_run, _) = connection.input.to_run();
+            commands += to_run.max(1); // a look at a connection is work too
             self.active.push(connection);
             let windows = self.windows;
             self.prepare(self.active.len() - 1, turn);
@@ -181,7 +182,7 @@ impl Work {
                 }
             }
         }
-        // The rest is next, before those that go on.
+        // The rest is next, before those that have more to do.
         slots.drain(..taken);
         slots.append(&mut self.ready);
         self.slots = std::mem::replace(&mut self.ready, slots);
