@@ -96,7 +96,8 @@ impl Runs {
 
     /// Forgets the first.
     fn pop_front(&mut self) {
-        self.all[self.over] = Run::Of { shard: 0, commands: 0 }; // what it held isn't kept
+        let over = Run::Of { shard: 0, commands: 0 };
+        self.all[self.over] = over; // which drops what a command by parts holds
         self.over += 1;
         if self.is_empty() {
             self.all.clear();
@@ -199,6 +200,7 @@ impl Later {
         self.bytes += more;
         self.commands += 1;
         match self.order.back_mut() {
+            // Replies of no bytes (CLIENT REPLY) are bounded by nothing else; what is sent is by the allowance.
             Some(Run::Own { commands, bytes }) if *commands < u32::MAX => {
                 *commands += 1;
                 *bytes += more;

@@ -162,8 +162,8 @@ impl Shared {
     }
 }
 
-/// What a shard knows of its links with another. All mailboxes are made by one thread, which gets memory for them in a
-/// row: no two shards' share a line, nor the pair of lines that cores fetch.
+/// What a shard knows of its links with another. One thread makes all of them, and gets memory for them in a row. Aligned
+/// so that two shards' share no line, nor the pair of lines that cores fetch.
 #[derive(Default)]
 #[repr(align(128))]
 struct Side {
@@ -212,7 +212,7 @@ pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec
         me,
         shared: Arc::clone(&shared),
         sides: (0..shards).map(|_| Side::default()).collect(),
-        touched: Vec::with_capacity(shards),
+        touched: Vec::new(), // its memory is of the shard's own thread
         from: me,
         left_of_one: MOST_FROM_ONE,
         left_in_turn: MOST_IN_TURN,

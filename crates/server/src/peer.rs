@@ -368,14 +368,14 @@ impl Work {
         for (token, commands) in &peer.requests {
             let Some(ends) = peer.ends.get(ended..ended + commands) else { break };
             let mut start = from;
-            self.message.clear();
+            self.lengths.clear();
             message::write_lengths(
-                &mut self.message,
+                &mut self.lengths,
                 ends.iter().map(|(end, is_logged)| {
                     (end - std::mem::replace(&mut start, *end), *is_logged)
                 }),
             );
-            self.mailbox.reply(peer.number, *token, &[&self.message, &replies[from..start]]);
+            self.mailbox.reply(peer.number, *token, &[&self.lengths, &replies[from..start]]);
             (from, ended, answered) = (start, ended + commands, answered + 1);
         }
         peer.requests.drain(..answered);

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! 1. Replies of a connection leave in the order of its commands: what follows an FCALL waits for it.
-//! 2. A turn is bounded: so many commands, of each connection too, and rounds of functions; the rest is the
-//!    next turn's, before what comes then.
+//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions; the rest is the
+//!    next turn's.
 //!
 //! Belongs to the shard's thread.
 
@@ -35,9 +35,8 @@ use std::time::{Duration, Instant};
 const WINDOW: usize = 64;
 /// Commands of one connection in a turn: long pipelines share the turn with others.
 pub(crate) const MOST_COMMANDS: usize = 1024;
-/// Commands after which a turn takes no further connection: those that wait for other shards are looked at again while
-/// they are still in the cache.
-const MOST_TAKEN: usize = 512;
+/// Connections in a turn.
+const MOST_ACTIVE: usize = 1024;
 /// Batches of functions in a turn: each takes one call limit per call at worst.
 const MOST_ROUNDS: usize = 16;
 /// Calls in one batch, about: entering V8 costs little per call long before.
@@ -89,8 +88,8 @@ pub(crate) struct Work {
     pub(crate) waits_since: Option<Instant>,
     /// One did in this turn.
     waited: bool,
-    /// Kept for its memory: a message that is made or read.
-    pub(crate) message: Vec<u8>,
+    /// Kept for its memory: what stands in front of the replies to a request.
+    pub(crate) lengths: Vec<u8>,
     /// Slots of this turn.
     slots: Vec<usize>,
     /// Windows that ran.
@@ -133,7 +132,7 @@ impl Work {
             moving: Vec::new(),
             waits_since: None,
             waited: false,
-            message: Vec::new(),
+            lengths: Vec::new(),
             slots: Vec::new(),
             windows: 0,
             sampler: Sampler::default(),
@@ -157,20 +156,16 @@ impl Work {
         if !std::mem::take(&mut self.waited) {
             self.waits_since = None;
         }
-        let mut slots = std::mem::replace(&mut self.ready, std::mem::take(&mut self.slots));
-        let (mut taken, mut commands) = (0, 0);
-        while commands < MOST_TAKEN
-            && let Some(slot) = slots.get(taken)
-        {
-            taken += 1;
-            if let Some(soon) = slots.get(taken + 1) {
+        let take = self.ready.len().min(MOST_ACTIVE);
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.extend(self.ready.drain(..take));
+        for (at, slot) in slots.iter().enumerate() {
+            if let Some(soon) = slots.get(at + 2) {
                 self.slab.prefetch(*soon);
             }
             let Some(mut connection) = self.slab.take(*slot) else { continue };
             connection.queued = false;
             self.receive(&mut connection);
-            let (to_run, _) = connection.input.to_run();
-            commands += to_run.max(1); // a look at a connection is work too
             self.active.push(connection);
             let windows = self.windows;
             self.prepare(self.active.len() - 1, turn);
@@ -182,10 +177,8 @@ impl Work {
                 }
             }
         }
-        // The rest is next, before those that have more to do.
-        slots.drain(..taken);
-        slots.append(&mut self.ready);
-        self.slots = std::mem::replace(&mut self.ready, slots);
+        slots.clear();
+        self.slots = slots;
         self.receive_peers(turn);
         self.run_window(turn);
         self.complete(turn);

@@ -8,7 +8,7 @@
 //!    one seed, and their number is in every arena's header.
 //! 2. What one partition can answer is its store's. Here is what goes over several: each of them is atomic
 //!    by itself, all of them together aren't.
-//! 3. With one partition nothing here costs more than a comparison.
+//! 3. With one partition nothing here costs more than a comparison or a look at a table.
 //!
 //! Thread: the shard's.
 
@@ -77,7 +77,7 @@ impl Place {
 /// The partitions of a tenant, at one shard.
 pub struct Keyspace {
     parts: Vec<Store>,
-    /// By partition: the shard that owns it.
+    /// By partition: the shard that owns it. (A table, since a division takes longer.)
     owners: Vec<usize>,
 }
 
@@ -104,7 +104,7 @@ impl Keyspace {
     /// If there are no shards, or it was divided before.
     #[must_use]
     pub fn divide(self, shards: usize) -> Vec<Keyspace> {
-        let is_whole = self.owners.iter().all(|owner| *owner == 0);
+        let is_whole = self.parts.iter().all(Store::is_owner);
         assert!(shards > 0 && is_whole, "a keyspace is divided once, among some shards");
         let owners: Vec<usize> =
             (0..self.parts.len()).map(|partition| partition % shards).collect();

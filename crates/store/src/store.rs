@@ -42,8 +42,8 @@ pub struct Turn<'a> {
 
 /// One shard's state: the arena of a tenant's data and the arena of its libraries.
 ///
-/// One thread makes all of them, which gets memory for them in a row: no two shards' share a line, nor the pair of lines
-/// that cores fetch.
+/// One thread makes all of them, and gets memory for them in a row. Aligned so that two shards' share no line, nor the
+/// pair of lines that cores fetch.
 #[repr(align(128))]
 pub struct Store {
     pub(crate) data: WriterHalf,
