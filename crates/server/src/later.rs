@@ -444,5 +444,7 @@ mod tests {
         assert!(later.own.capacity() < 64 << 10, "{} bytes are held", later.own.capacity());
         later.answer(1, &["y"], true, &mut out);
         later.assert_nothing_waits();
+        let is_inside = !later.own.spilled() && !later.order.all.spilled();
+        assert!(is_inside, "nothing of what was long is kept");
     }
 }
