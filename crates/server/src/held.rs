@@ -2,7 +2,8 @@
 //!
 //! 1. Who finds no room stands in `held`, and goes on from there only, when there is room for what it has to send.
 //!    All outstanding answers bring all room back, so there will be.
-//! 2. They go on in their order: nobody is overtaken by those behind, unless the room that is wanted is a body's.
+//! 2. They go on in their order: nobody is overtaken by those behind, unless the room that is wanted is a body's, or
+//!    connections that have not waited take what was promised before its turn comes: then it stands behind.
 //!
 //! Belongs to the shard's thread.
 
