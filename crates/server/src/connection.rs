@@ -390,7 +390,13 @@ impl Connection {
     /// What was answered since `mark` comes behind what other shards have still to answer.
     #[inline]
     pub(crate) fn defer(&mut self, mark: Mark, readers: &Readers<'_>, pin: &Pin<'_>) {
-        if !self.later.is_empty() {
+        if self.later.is_empty() {
+            return;
+        }
+        if self.out.is_ok_since(mark) {
+            self.out.cut(mark);
+            self.later.put_ok();
+        } else {
             self.later.put(|own| self.out.take_since(mark, own, readers, pin));
         }
     }
@@ -476,9 +482,8 @@ mod tests {
         let pin = me.pin();
         let send = |connection: &mut Connection| (0..2).for_each(|_| connection.later.expect(1));
         let answer = |connection: &mut Connection| {
-            let mut reply = Vec::new();
-            message::write_lengths(&mut reply, [(b"+OK\r\n".len(), false)].into_iter());
-            reply.extend_from_slice(b"+OK\r\n");
+            let (mut head, ok) = (Vec::new(), b"+OK\r\n");
+            let reply = message::reply_of(&mut head, [(ok.len(), false)].into_iter(), ok).concat();
             connection.later.came(1, Replies::of(&reply), true, connection.out.bytes());
         };
         send(&mut connection);

@@ -12,12 +12,16 @@
 //! 3. What waits is bounded by who sends: see [`Later::is_full`].
 //! 4. If something is here, something waits for a shard; so whoever has to wait for room will be called.
 //!
+//! 5. While all of them are OK, they stand in `oks`, and nowhere else. The first that isn't brings all to `order`.
+//!
 //! What a pipeline of 16 writes over two shards leaves here lies in the connection itself, whose memory is asked for
 //! before it is looked at: each piece of the heap would be one more cache miss for each pipeline.
 //!
 //! Belongs to the shard's thread.
 
 use crate::message::Replies;
+use crate::oks::{self, Oks};
+use nigh_resp::encode;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -51,7 +55,7 @@ enum Run {
     /// Their replies are here: so many bytes of `own`.
     Own { commands: u32, bytes: usize },
     /// A shard has still to answer all of them.
-    Of { shard: u16, commands: u32 },
+    Of { shard: u8, commands: u32 },
     /// A command by parts.
     Joined(Box<Joined>),
 }
@@ -94,6 +98,26 @@ impl Runs {
         self.all.push(run);
     }
 
+    /// A command more that a shard has to answer.
+    fn expect(&mut self, shard: u8) {
+        match self.back_mut() {
+            Some(Run::Of { shard: last, commands }) if *last == shard => *commands += 1,
+            _ => self.push_back(Run::Of { shard, commands: 1 }),
+        }
+    }
+
+    /// One more that was answered here, with so many bytes.
+    fn add_own(&mut self, more: usize) {
+        match self.back_mut() {
+            // Replies of no bytes (CLIENT REPLY) are bounded by nothing else; what is sent is by the allowance.
+            Some(Run::Own { commands, bytes }) if *commands < u32::MAX => {
+                *commands += 1;
+                *bytes += more;
+            }
+            _ => self.push_back(Run::Own { commands: 1, bytes: more }),
+        }
+    }
+
     /// Forgets the first.
     fn pop_front(&mut self) {
         let over = Run::Of { shard: 0, commands: 0 };
@@ -114,6 +138,8 @@ impl Runs {
 /// Replies in the order of their commands, from the first that is still to come.
 #[derive(Debug, Default)]
 pub(crate) struct Later {
+    /// All replies, as long as they are OK.
+    oks: Oks,
     order: Runs,
     /// Replies of this shard's, and how many bytes of it have left.
     own: Own,
@@ -134,7 +160,7 @@ impl Later {
     /// Whether no reply is to come.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.commands == 0
     }
 
     /// Which of all commands ever is the first to leave, and which is the first that isn't here yet.
@@ -165,15 +191,62 @@ impl Later {
     pub(crate) fn expect(&mut self, shard: usize) {
         self.expect_from(shard);
         self.commands += 1;
-        let shard = narrow(shard);
-        match self.order.back_mut() {
-            Some(Run::Of { shard: last, commands }) if *last == shard => *commands += 1,
-            _ => self.order.push_back(Run::Of { shard, commands: 1 }),
+        if !self.is_ok(narrow(shard)) {
+            self.order.expect(narrow(shard));
         }
+    }
+
+    /// Puts a reply that is OK, or may be, to the others that are; false if some aren't.
+    #[inline]
+    fn is_ok(&mut self, from: u8) -> bool {
+        if !self.order.is_empty() {
+            return false;
+        }
+        let is_ok = self.oks.push(from);
+        if !is_ok {
+            self.tell_apart();
+        }
+        is_ok
+    }
+
+    /// From now on replies have a text, until none waits.
+    #[inline]
+    fn tell_apart(&mut self) {
+        if !self.oks.is_empty() {
+            self.write_down();
+        }
+    }
+
+    /// Gives those that are OK, or may be, the places that they have beside others.
+    #[cold]
+    fn write_down(&mut self) {
+        let Oks { from, early } = std::mem::take(&mut self.oks);
+        for from in from {
+            if from == oks::HERE {
+                self.own.extend_from_slice(encode::OK);
+                self.bytes += encode::OK.len();
+                self.order.add_own(encode::OK.len());
+            } else {
+                self.order.expect(from);
+            }
+        }
+        for (shard, count) in early.into_iter().enumerate() {
+            (0..count).for_each(|_| self.put_early(shard, encode::OK));
+        }
+    }
+
+    /// Keeps a reply that came before its turn.
+    fn put_early(&mut self, shard: usize, reply: &[u8]) {
+        self.bytes += reply.len();
+        if self.early.len() <= shard {
+            self.early.resize_with(shard + 1, VecDeque::new);
+        }
+        self.early[shard].push_back(Early::from_slice(reply));
     }
 
     /// Parts of a command were sent to shards, and others were answered here.
     pub(crate) fn expect_parts(&mut self, join: Join, came: Vec<Vec<u8>>, shards: &[usize]) {
+        self.tell_apart();
         self.bytes += came.iter().map(Vec::len).sum::<usize>();
         self.commands += 1;
         shards.iter().for_each(|shard| self.expect_from(*shard));
@@ -190,23 +263,26 @@ impl Later {
         self.sent += 1;
     }
 
-    /// A command was answered here, behind what is to come: its reply is what `write` appends.
+    /// A command was answered OK here, behind what is to come.
     #[inline]
+    pub(crate) fn put_ok(&mut self) {
+        if self.is_ok(oks::HERE) {
+            self.commands += 1;
+        } else {
+            self.put(|own| own.extend_from_slice(encode::OK));
+        }
+    }
+
+    /// A command was answered here, behind what is to come: its reply is what `write` appends.
     pub(crate) fn put(&mut self, write: impl FnOnce(&mut Own)) {
         debug_assert!(!self.is_empty(), "a reply that waits for nothing goes to the output");
+        self.tell_apart();
         let before = self.own.len();
         write(&mut self.own);
         let more = self.own.len() - before;
         self.bytes += more;
         self.commands += 1;
-        match self.order.back_mut() {
-            // Replies of no bytes (CLIENT REPLY) are bounded by nothing else; what is sent is by the allowance.
-            Some(Run::Own { commands, bytes }) if *commands < u32::MAX => {
-                *commands += 1;
-                *bytes += more;
-            }
-            _ => self.order.push_back(Run::Own { commands: 1, bytes: more }),
-        }
+        self.order.add_own(more);
     }
 
     /// A shard has answered what it was sent first; writes what can go now, but nothing for these replies if they
@@ -223,6 +299,16 @@ impl Later {
     ) -> bool {
         self.sent -= replies.len();
         self.sent_to[shard] -= replies.len();
+        if wanted
+            && self.order.is_empty()
+            && let Some(count) = replies.oks()
+        {
+            let left = self.oks.came(narrow(shard), count, self.sent == 0, out);
+            self.commands -= left as u64;
+            self.left += left as u64;
+            return false;
+        }
+        self.tell_apart();
         let mut some_logged = false;
         for (reply, is_logged) in replies {
             some_logged |= is_logged;
@@ -239,11 +325,7 @@ impl Later {
                     }
                 }
                 _ => {
-                    self.bytes += reply.len();
-                    if self.early.len() <= shard {
-                        self.early.resize_with(shard + 1, VecDeque::new);
-                    }
-                    self.early[shard].push_back(Early::from_slice(reply));
+                    self.put_early(shard, reply);
                     self.write_complete(out);
                 }
             }
@@ -315,8 +397,8 @@ impl Later {
     }
 }
 
-fn narrow(shard: usize) -> u16 {
-    u16::try_from(shard).expect("mailboxes are made for few shards")
+fn narrow(shard: usize) -> u8 {
+    u8::try_from(shard).expect("mailboxes are made for few shards")
 }
 
 /// Writes the reply that the parts' replies are; the first error if there is one.
@@ -352,9 +434,9 @@ mod tests {
     impl Later {
         /// A shard answers with such replies.
         fn answer(&mut self, shard: usize, replies: &[&str], wanted: bool, out: &mut Vec<u8>) {
-            let mut reply = Vec::new();
-            message::write_lengths(&mut reply, replies.iter().map(|it| (it.len(), *it == "slow")));
-            replies.iter().for_each(|it| reply.extend_from_slice(it.as_bytes()));
+            let lengths = replies.iter().map(|it| (it.len(), *it == "slow"));
+            let (mut head, text) = (Vec::new(), replies.concat());
+            let reply = message::reply_of(&mut head, lengths, text.as_bytes()).concat();
             let some_logged = self.came(shard, Replies::of(&reply), wanted, out);
             assert_eq!(some_logged, replies.contains(&"slow"));
         }

@@ -38,6 +38,7 @@ mod mailbox;
 mod memory;
 mod message;
 mod metrics;
+mod oks;
 mod output;
 mod payload;
 mod peer;

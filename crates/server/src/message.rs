@@ -6,6 +6,7 @@
 //!           for each argument: start in the text u32 | length u32
 //!           text
 //! reply     commands u8 | for each: varint of (length × 2 + 1 if it is in the slow log) | the replies
+//!           or commands + 128 u8, if all of them are OK and none is in the slow log
 //! ```
 //!
 //! 1. The text is what lay in the sender's input buffer, with what stands between the arguments; it isn't decoded again.
@@ -14,6 +15,8 @@
 //! Little-endian. Any thread.
 
 use crate::commands::Row;
+use crate::oks;
+use nigh_resp::encode;
 use nigh_resp::decode::{Args, Batch};
 
 /// Commands in a request, at most: the replies of writes are short enough to fit a ring's reply together.
@@ -24,6 +27,10 @@ const HEAD_WORDS: usize = 2;
 const NONE: u16 = u16::MAX;
 /// Words of a head that are made without an allocation: those of `SET k v NX EX 9`.
 const FEW_WORDS: usize = HEAD_WORDS + 6;
+/// Bit of the number of replies: they are OK.
+const OKS: u8 = 0x80;
+/// The lengths of as many OKs as a request may have.
+const OK_LENGTHS: [u8; MOST_COMMANDS] = [2 * encode::OK.len() as u8; MOST_COMMANDS];
 const OUR_FORMAT: &str = "a message between shards has the format that shards write";
 
 /// What the sender knows of a command.
@@ -148,20 +155,32 @@ pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl
     }
 }
 
-/// Writes the lengths in front of the replies to a request, and whether each is in the slow log.
-pub(crate) fn write_lengths(
-    out: &mut Vec<u8>,
-    replies: impl ExactSizeIterator<Item = (usize, bool)>,
-) {
-    out.push(u8::try_from(replies.len()).expect("a request has few commands"));
-    for (length, is_logged) in replies {
-        let mut rest = length << 1 | usize::from(is_logged);
+/// The reply to a request in two parts: what belongs in front of the `text` of its replies, of which the length is given
+/// and whether it is in the slow log, and that text.
+pub(crate) fn reply_of<'a>(
+    head: &'a mut Vec<u8>,
+    lengths: impl ExactSizeIterator<Item = (usize, bool)>,
+    text: &'a [u8],
+) -> [&'a [u8]; 2] {
+    let count = u8::try_from(lengths.len()).expect("a request has few commands");
+    head.clear();
+    head.push(count);
+    let mut is_logged = false;
+    for (length, logged) in lengths {
+        is_logged |= logged;
+        let mut rest = length << 1 | usize::from(logged);
         while rest >= 0x80 {
-            out.push(0x80 | rest.to_le_bytes()[0]);
+            head.push(0x80 | rest.to_le_bytes()[0]);
             rest >>= 7;
         }
-        out.push(rest.to_le_bytes()[0]);
+        head.push(rest.to_le_bytes()[0]);
     }
+    if !is_logged && text == oks::text(count.into()) {
+        head.clear();
+        head.push(count | OKS);
+        return [head, &[]];
+    }
+    [head, text]
 }
 
 /// The replies to a request, and whether each is in the slow log.
@@ -169,18 +188,30 @@ pub(crate) struct Replies<'a> {
     lengths: &'a [u8],
     replies: &'a [u8],
     left: usize,
+    /// All of them are OK.
+    are_ok: bool,
 }
 
 impl<'a> Replies<'a> {
     /// The replies of a message.
     pub(crate) fn of(message: &'a [u8]) -> Self {
         let (count, rest) = message.split_first().expect(OUR_FORMAT);
-        let left = usize::from(*count);
+        let left = usize::from(count & !OKS);
+        if count & OKS != 0 {
+            let (lengths, replies) = (&OK_LENGTHS[..left], oks::text(left));
+            return Self { lengths, replies, left, are_ok: true };
+        }
         // A length ends with the first byte that has no top bit.
         let ends = rest.iter().enumerate().filter(|(_, byte)| **byte < 0x80).map(|(at, _)| at + 1);
         let middle = ends.take(left).last().unwrap_or(0);
         let (lengths, replies) = rest.split_at(middle);
-        Self { lengths, replies, left }
+        Self { lengths, replies, left, are_ok: false }
+    }
+
+    /// How many there are, if all of them are OK.
+    pub(crate) fn oks(&self) -> Option<u8> {
+        let count = u8::try_from(self.left).expect(OUR_FORMAT);
+        self.are_ok.then_some(count)
     }
 
     /// How many there are still.
@@ -262,10 +293,9 @@ mod tests {
         for lengths in [&[0][..], &[5, 0, 63], &[64, 8191, 8192, 1], &[2_000_000, 5]] {
             let replies: Vec<Vec<u8>> = lengths.iter().map(|length| vec![7; *length]).collect();
             let logged = |at: usize| at % 2 == 1;
-            let mut message = Vec::new();
             let each = replies.iter().enumerate().map(|(at, reply)| (reply.len(), logged(at)));
-            write_lengths(&mut message, each);
-            replies.iter().for_each(|reply| message.extend_from_slice(reply));
+            let (mut head, text) = (Vec::new(), replies.concat());
+            let message = reply_of(&mut head, each, &text).concat();
             let came = Replies::of(&message);
             assert_eq!((came.len(), came.bytes()), (lengths.len(), lengths.iter().sum()));
             let expected = replies.iter().enumerate().map(|(at, reply)| (&reply[..], logged(at)));
@@ -274,11 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn replies_that_are_ok_are_only_counted() {
+        let of = |texts: &[&str], logged: bool| {
+            let lengths = texts.iter().map(|text| (text.len(), logged));
+            let (mut head, text) = (Vec::new(), texts.concat());
+            let message = reply_of(&mut head, lengths, text.as_bytes()).concat();
+            let came = Replies::of(&message);
+            let oks = came.oks();
+            let expected = texts.iter().map(|text| (text.as_bytes(), logged));
+            assert!(came.eq(expected), "{texts:?}");
+            (message.len(), oks)
+        };
+        assert_eq!(of(&["+OK\r\n"; MOST_COMMANDS], false), (1, Some(16)));
+        assert_eq!(of(&["+OK\r\n"], true).1, None);
+        assert_eq!(of(&["+OK\r\n", ":1\r\n"], false).1, None);
+    }
+
+    #[test]
     fn as_many_replies_to_writes_as_a_request_may_have_fit_a_ring() {
-        let mut message = Vec::new();
-        write_lengths(&mut message, [(b"+OK\r\n".len(), false); MOST_COMMANDS].into_iter());
+        let each = [(b":1000000\r\n".len() / 2, false); MOST_COMMANDS].into_iter();
+        let (mut head, text) = (Vec::new(), [b'x'; MOST_COMMANDS * b"+OK\r\n".len()]);
+        let message = reply_of(&mut head, each, &text).concat();
         let header_and_token = 16;
-        let bytes = message.len() + MOST_COMMANDS * b"+OK\r\n".len() + header_and_token;
+        let bytes = message.len() + header_and_token;
         assert!(bytes <= nigh_shm::ring::REPLY_BYTES as usize, "{bytes} bytes");
     }
 }

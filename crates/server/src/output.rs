@@ -92,6 +92,12 @@ impl Output {
         self.bytes.len() - mark.bytes + self.value_bytes - mark.value_bytes
     }
 
+    /// Whether what was written since `mark` is OK.
+    #[inline]
+    pub(crate) fn is_ok_since(&self, mark: Mark) -> bool {
+        self.bytes[mark.bytes..] == *encode::OK
+    }
+
     /// Takes back everything since `mark`.
     pub(crate) fn cut(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);

@@ -367,16 +367,13 @@ impl Work {
         let (mut from, mut ended, mut answered) = (0, 0, 0);
         for (token, commands) in &peer.requests {
             let Some(ends) = peer.ends.get(ended..ended + commands) else { break };
-            let mut start = from;
-            self.lengths.clear();
-            message::write_lengths(
-                &mut self.lengths,
-                ends.iter().map(|(end, is_logged)| {
-                    (end - std::mem::replace(&mut start, *end), *is_logged)
-                }),
-            );
-            self.mailbox.reply(peer.number, *token, &[&self.lengths, &replies[from..start]]);
-            (from, ended, answered) = (start, ended + commands, answered + 1);
+            let (mut start, end) = (from, ends.last().map_or(from, |(end, _)| *end));
+            let lengths = ends.iter().map(|(end, is_logged)| {
+                (end - std::mem::replace(&mut start, *end), *is_logged)
+            });
+            let parts = message::reply_of(&mut self.lengths, lengths, &replies[from..end]);
+            self.mailbox.reply(peer.number, *token, &parts);
+            (from, ended, answered) = (end, ended + commands, answered + 1);
         }
         peer.requests.drain(..answered);
         peer.ends.drain(..ended);

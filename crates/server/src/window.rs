@@ -49,8 +49,6 @@ pub(crate) struct Prepared {
     pub(crate) is_away: bool,
     /// A function call with enough arguments.
     pub(crate) is_call: bool,
-    /// Ran quickly: its time is a share of the window's.
-    pub(crate) shares: bool,
 }
 
 impl Prepared {
@@ -68,41 +66,35 @@ impl Work {
         }
         // Loops of their own, as short as can be: the core then works on several misses of the TLB at
         // once, which take longer than those of the cache.
-        let keyed = || self.prepared.iter().filter(|prepared| prepared.quick.is_some());
-        let store = |prepared: &Prepared| self.state.keyspace.part(prepared.partition);
-        keyed().for_each(|prepared| store(prepared).prefetch_line(prepared.hash));
-        keyed().for_each(|prepared| store(prepared).prefetch_record(prepared.hash));
+        let store = |partition: usize| self.state.keyspace.part(partition);
+        self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_line(*hash));
+        self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_record(*hash));
+        self.looks.clear();
         self.windows += 1;
         if let Some(at) = self.sampler.pick(self.prepared.len()) {
             self.sample(self.prepared[at]);
         }
         let began = Instant::now();
         let mut slow_ns = 0;
-        let mut quick = 0;
         let mut window = std::mem::take(&mut self.prepared);
-        for prepared in &mut window {
+        for prepared in &window {
             if self.active[prepared.connection].stopped {
                 continue; // each that follows too: see 2
             }
-            if self.run_quick(prepared, turn) {
-                quick += 1;
-            } else if !self.send_away(prepared) && !self.put_aside(prepared) {
+            let is_done = self.run_quick(prepared, turn)
+                || self.send_away(prepared)
+                || self.put_aside(prepared);
+            if !is_done {
                 let began = Instant::now();
                 self.run_other(*prepared, turn);
                 slow_ns += began.elapsed().as_nanos();
             }
         }
         let all_ns = began.elapsed().as_nanos().saturating_sub(slow_ns);
-        if let Some(share_ns) = all_ns.checked_div(quick) {
+        let quick = self.quick_calls.iter().map(|(_, calls)| calls).sum::<u64>();
+        if let Some(share_ns) = all_ns.checked_div(u128::from(quick)) {
             let share_ns = u64::try_from(share_ns).unwrap_or(u64::MAX);
-            let shares = window.iter().filter(|prepared| prepared.shares);
-            let mut rows = shares.filter_map(|prepared| prepared.resolved.row()).peekable();
-            // Commands of one kind stand together: each run of them is counted at once.
-            while let Some(row) = rows.next() {
-                let mut calls = 1;
-                while rows.next_if_eq(&row).is_some() {
-                    calls += 1;
-                }
+            for (row, calls) in self.quick_calls.drain(..) {
                 self.state.stats.count_calls(row, calls, share_ns);
             }
         }
@@ -130,7 +122,7 @@ impl Work {
 
     /// Executes a command that needs no further look; false if it does.
     #[inline]
-    fn run_quick(&mut self, prepared: &mut Prepared, turn: &Turn<'_>) -> bool {
+    fn run_quick(&mut self, prepared: &Prepared, turn: &Turn<'_>) -> bool {
         let connection = &mut *self.active[prepared.connection];
         let (Some(op), Resolved::Row(row)) = (prepared.quick, prepared.resolved) else {
             return false;
@@ -186,7 +178,6 @@ impl Work {
         let connection = &mut *self.active[prepared.connection];
         connection.input.next = prepared.index + 1;
         connection.client.last_row = Some(row);
-        prepared.shares = true;
         if let Some(text) = connection.out.error_at(mark) {
             self.state.stats.rows[usize::from(row)].failed += 1;
             self.state.stats.count_error(text);
@@ -198,6 +189,11 @@ impl Work {
             self.defer(prepared.connection, mark, turn);
         }
         self.active[prepared.connection].answered();
+        // Its time is a share of the window's. Commands of one kind stand together mostly.
+        match self.quick_calls.last_mut() {
+            Some((last, calls)) if *last == row => *calls += 1,
+            _ => self.quick_calls.push((row, 1)),
+        }
         true
     }
 

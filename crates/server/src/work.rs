@@ -64,6 +64,10 @@ pub(crate) struct Work {
     #[expect(clippy::vec_box, reason = "a connection moves between here and the slab every turn")]
     pub(crate) active: Vec<Box<Connection>>,
     pub(crate) prepared: Vec<Prepared>,
+    /// Hash and partition of the keys that the window's commands look up here.
+    pub(crate) looks: Vec<(u32, usize)>,
+    /// What ran quickly in the window: how many calls of which command, in their order.
+    pub(crate) quick_calls: Vec<(Row, u64)>,
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) pool: Pool,
     pub(crate) mailbox: Mailbox,
@@ -119,6 +123,8 @@ impl Work {
             ready: Vec::new(),
             active: Vec::new(),
             prepared: Vec::with_capacity(WINDOW),
+            looks: Vec::with_capacity(WINDOW),
+            quick_calls: Vec::new(),
             waiting: Vec::new(),
             pool: Pool::default(),
             mailbox,
@@ -297,7 +303,6 @@ impl Work {
                 partition: 0,
                 is_away: false,
                 is_call: false,
-                shares: false,
             };
             if let Resolved::Row(row) = resolved
                 && State::spec(row).takes(args.len())
@@ -316,6 +321,8 @@ impl Work {
                     } else if !op.only_reads() && !self.state.owns(prepared.partition) {
                         // Its lines are the owner's to ask for.
                         (prepared.quick, prepared.is_away) = (None, true);
+                    } else {
+                        self.looks.push((prepared.hash, prepared.partition));
                     }
                 }
             }
