@@ -457,6 +457,18 @@ impl Connection {
         }
     }
 
+    /// Whether nothing is to do but to write the replies that have come from other shards.
+    #[inline]
+    pub(crate) fn only_writes(&self) -> bool {
+        let input = &self.input;
+        let may_read = input.readable || input.closing || input.has_undecoded();
+        !may_read
+            && !input.has_commands()
+            && self.pending == Pending::Nothing
+            && self.unsent.is_empty()
+            && self.client.close == Close::No
+    }
+
     /// Writes what waits; true if nothing is left.
     pub(crate) fn flush(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> io::Result<bool> {
         let stream = &mut self.stream;

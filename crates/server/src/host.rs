@@ -131,7 +131,7 @@ fn writes_message(writes: &[nigh_store::Write<'_>]) -> Vec<u8> {
         args.extend([letter, write.key(), value, expiry.as_bytes()]);
     }
     let mut message = Vec::new();
-    message::write(&mut message, Known::default(), &args);
+    message::write(&mut message, Known::default(), args.iter().copied());
     message
 }
 

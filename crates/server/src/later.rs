@@ -472,6 +472,61 @@ mod tests {
     }
 
     #[test]
+    fn whatever_comes_first_each_reply_leaves_when_those_before_it_have() {
+        // Commands of three shards and this one, nearly all answered OK; what has left is compared with what should
+        // have after each step. Rounds differ in how often a reply is another, down to never.
+        let mut random = 1u64;
+        let mut below = |most: usize| {
+            random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            (random >> 33) as usize % most
+        };
+        for round in 0..300 {
+            let (mut later, mut out) = (Later::default(), Vec::new());
+            // In the order of commands: the shard, or 0, the reply, and whether it was given.
+            let mut commands: Vec<(usize, String, bool)> = Vec::new();
+            let (mut left, mut told) = (0, String::new());
+            for number in 0..200 {
+                let is_ok = round % 3 == 0 || below(20) > 0;
+                let reply = if is_ok { "+OK\r\n".to_owned() } else { format!(":{number}\r\n") };
+                match below(4) {
+                    0 if later.is_empty() => {}
+                    0 => {
+                        if is_ok {
+                            later.put_ok()
+                        } else {
+                            later.own(reply.as_bytes())
+                        }
+                        commands.push((0, reply, true));
+                    }
+                    shard => {
+                        later.expect(shard);
+                        commands.push((shard, reply, false));
+                    }
+                }
+                if below(3 + round % 30) == 0 {
+                    let (shard, most) = (1 + below(3), 1 + below(message::MOST_COMMANDS));
+                    let given = commands.iter_mut().filter(|it| it.0 == shard && !it.2).take(most);
+                    let replies: Vec<&str> = given
+                        .map(|(_, reply, given)| {
+                            *given = true;
+                            reply.as_str()
+                        })
+                        .collect();
+                    if !replies.is_empty() {
+                        later.answer(shard, &replies, true, &mut out);
+                    }
+                }
+                let leaving = commands[left..].iter().take_while(|it| it.2);
+                let leaving: Vec<&str> = leaving.map(|it| it.1.as_str()).collect();
+                left += leaving.len();
+                told.push_str(&leaving.concat());
+                assert_eq!(std::str::from_utf8(&out), Ok(told.as_str()), "round {round}");
+                assert_eq!(later.span(), (left as u64, commands.len() as u64));
+            }
+        }
+    }
+
+    #[test]
     fn parts_are_joined() {
         // The second command wants two parts of shard 1; its reply, and that of the third, come before the first's.
         let (mut later, mut out) = (Later::default(), Vec::new());

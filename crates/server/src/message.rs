@@ -16,8 +16,8 @@
 
 use crate::commands::Row;
 use crate::oks;
-use nigh_resp::encode;
 use nigh_resp::decode::{Args, Batch};
+use nigh_resp::encode;
 
 /// Commands in a request, at most: the replies of writes are short enough to fit a ring's reply together.
 pub(crate) const MOST_COMMANDS: usize = 16;
@@ -30,7 +30,8 @@ const FEW_WORDS: usize = HEAD_WORDS + 6;
 /// Bit of the number of replies: they are OK.
 const OKS: u8 = 0x80;
 /// The lengths of as many OKs as a request may have.
-const OK_LENGTHS: [u8; MOST_COMMANDS] = [2 * encode::OK.len() as u8; MOST_COMMANDS];
+const OK_LENGTHS: [u8; MOST_COMMANDS] = [10; MOST_COMMANDS];
+const _: () = assert!(OK_LENGTHS[0] as usize == 2 * encode::OK.len());
 const OUR_FORMAT: &str = "a message between shards has the format that shards write";
 
 /// What the sender knows of a command.
@@ -39,15 +40,14 @@ pub(crate) struct Known {
     /// The command's row, unless it is none.
     pub(crate) row: Option<Row>,
     /// Hash and partition of the first key, if the command was looked up.
-    pub(crate) key: Option<(u32, usize)>,
+    pub(crate) key: Option<(u32, u16)>,
 }
 
-/// Memory for what belongs in front of a command's text, and for a text that doesn't lie in the input.
+/// Memory for what belongs in front of a command's text, or for a whole command.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    few: [[u8; 8]; FEW_WORDS],
-    many: Vec<[u8; 8]>,
-    text: Vec<u8>,
+    head: [[u8; 8]; FEW_WORDS],
+    whole: Vec<u8>,
 }
 
 /// A client's command in two parts: what belongs in front of its text, and the text, which isn't copied if it lies in
@@ -59,30 +59,27 @@ pub(crate) fn parts_of<'a>(
     args: Args<'a>,
     input: &'a [u8],
 ) -> [&'a [u8]; 2] {
-    let Scratch { few, many, text: joined } = scratch;
-    let words = HEAD_WORDS + args.len();
-    let head = few.get_mut(..words).unwrap_or_else(|| {
-        many.resize(words, [0; 8]);
-        many
-    });
-    let text = args.text(input);
-    if let Some(text) = text {
+    let Scratch { head, whole } = scratch;
+    if let (Some(text), Some(head)) = (args.text(input), head.get_mut(..HEAD_WORDS + args.len())) {
         fill(head, known, args.places(), text.len());
-    } else {
-        args.iter(input).for_each(|arg| joined.extend_from_slice(arg));
-        fill(head, known, successive(args.iter(input)), joined.len());
+        return [head.as_flattened(), text];
     }
-    [head.as_flattened(), text.unwrap_or(joined)]
+    write(whole, known, args.iter(input));
+    [whole, &[]]
 }
 
 /// Writes a whole command.
-pub(crate) fn write(out: &mut Vec<u8>, known: Known, args: &[&[u8]]) {
+pub(crate) fn write<'a>(
+    out: &mut Vec<u8>,
+    known: Known,
+    args: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+) {
     let before = out.len();
     out.resize(before + 8 * (HEAD_WORDS + args.len()), 0);
-    let bytes = args.iter().map(|arg| arg.len()).sum();
+    let bytes = args.clone().map(<[u8]>::len).sum();
     let head = out[before..].as_chunks_mut().0;
-    fill(head, known, successive(args.iter().copied()), bytes);
-    args.iter().for_each(|arg| out.extend_from_slice(arg));
+    fill(head, known, successive(args.clone()), bytes);
+    args.for_each(|arg| out.extend_from_slice(arg));
 }
 
 /// Places of arguments that follow each other.
@@ -106,9 +103,7 @@ fn fill(
     text_bytes: usize,
 ) {
     let [first, second, rest @ ..] = head else { unreachable!("a head has two words") };
-    let (hash, partition) = known.key.map_or((0, NONE), |(hash, partition)| {
-        (hash, u16::try_from(partition).expect("a tenant has at most 64 partitions"))
-    });
+    let (hash, partition) = known.key.unwrap_or((0, NONE));
     let row = u32::from(known.row.unwrap_or(NONE));
     *first = word(narrow(places.len()), hash);
     *second = word(row | u32::from(partition) << 16, narrow(text_bytes));
@@ -149,7 +144,7 @@ pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl
         batch.push_places(text, places.iter().map(|place| numbers(*place)));
         let [r0, r1, p0, p1] = what.to_le_bytes();
         let (row, partition) = (u16::from_le_bytes([r0, r1]), u16::from_le_bytes([p0, p1]));
-        let key = (partition != NONE).then_some((hash, usize::from(partition)));
+        let key = (partition != NONE).then_some((hash, partition));
         each(Known { row: (row != NONE).then_some(row), key });
         at = start + (end - start).next_multiple_of(8);
     }
@@ -276,7 +271,8 @@ mod tests {
             parts.iter().for_each(|part| request.extend_from_slice(part));
         }
         request.resize(request.len().next_multiple_of(8), 0);
-        write(&mut request, known[2], &[b"\0writes", b"", b"x"]);
+        let args: [&[u8]; 3] = [b"\0writes", b"", b"x"];
+        write(&mut request, known[2], args.into_iter());
         let (mut came, mut told) = (Batch::new(), Vec::new());
         read(&request, start, &mut came, |known| told.push(known));
         assert_eq!(told, known);

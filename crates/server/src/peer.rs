@@ -125,7 +125,7 @@ impl Peer {
 fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
     let gets = || args.from(3).iter(input).any(|word| word.eq_ignore_ascii_case(b"get"));
     match State::spec(row).run {
-        Run::Data(Op::Set) => !gets(),
+        Run::Data(Op::Set) => args.len() == 3 || !gets(),
         Run::Data(op) => op.answers_briefly(),
         _ => false,
     }
@@ -196,7 +196,7 @@ impl Work {
         connection.client.last_row = Some(row);
         connection.input.next = index + 1;
         self.state.stats.hops_out += 1;
-        if self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
+        if !joins && self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
             // What functions there are says where a call goes.
             connection.stopped = true;
             connection.pending = Pending::Answers;
@@ -368,9 +368,9 @@ impl Work {
         for (token, commands) in &peer.requests {
             let Some(ends) = peer.ends.get(ended..ended + commands) else { break };
             let (mut start, end) = (from, ends.last().map_or(from, |(end, _)| *end));
-            let lengths = ends.iter().map(|(end, is_logged)| {
-                (end - std::mem::replace(&mut start, *end), *is_logged)
-            });
+            let lengths = ends
+                .iter()
+                .map(|(end, is_logged)| (end - std::mem::replace(&mut start, *end), *is_logged));
             let parts = message::reply_of(&mut self.lengths, lengths, &replies[from..end]);
             self.mailbox.reply(peer.number, *token, &parts);
             (from, ended, answered) = (end, ended + commands, answered + 1);

@@ -106,7 +106,8 @@ fn split<'a>(
 /// A command with other words than the client's.
 fn whole_message(row: Row, args: &[&[u8]]) -> Vec<u8> {
     let mut message = Vec::new();
-    message::write(&mut message, Known { row: Some(row), key: None }, args);
+    let known = Known { row: Some(row), key: None };
+    message::write(&mut message, known, args.iter().copied());
     message
 }
 

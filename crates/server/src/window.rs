@@ -53,8 +53,9 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Hash and partition of the first key, if it was looked up.
-    pub(crate) fn key(&self) -> Option<(u32, usize)> {
-        (self.is_away || self.quick.is_some()).then_some((self.hash, self.partition))
+    pub(crate) fn key(&self) -> Option<(u32, u16)> {
+        let partition = u16::try_from(self.partition).expect("a tenant has at most 64 partitions");
+        (self.is_away || self.quick.is_some()).then_some((self.hash, partition))
     }
 }
 
@@ -221,13 +222,15 @@ impl Work {
         if !connection.client.plain || connection.calls > 0 {
             return false;
         }
-        let waits = connection.later.sent_to(owner) > 0 || connection.pending == Pending::Unstable;
-        let is_sent = match self.state.place(row) {
-            Place::View(_) => waits,
-            Place::Owner => true,
-            Place::Call => self.is_undivided() && (waits || self.writes(prepared)),
-            Place::Here | Place::Move | Place::Refresh => false,
-        };
+        let waits =
+            || connection.later.sent_to(owner) > 0 || connection.pending == Pending::Unstable;
+        let is_sent = prepared.is_away
+            || match self.state.place(row) {
+                Place::View(_) => waits(),
+                Place::Owner => true,
+                Place::Call => self.is_undivided() && (waits() || self.writes(prepared)),
+                Place::Here | Place::Move | Place::Refresh => false,
+            };
         is_sent && {
             self.send(prepared, row, owner, false);
             true

@@ -22,6 +22,7 @@ use crate::connection::{Connection, Fill, Pending, Pool};
 use crate::dispatch::{self, Resolved};
 use crate::hotkeys::Sampler;
 use crate::mailbox::{Mailbox, Reply};
+use crate::message::Known;
 use crate::peer::Peer;
 use crate::slab::Slab;
 use crate::state::State;
@@ -171,6 +172,10 @@ impl Work {
             }
             let Some(mut connection) = self.slab.take(*slot) else { continue };
             connection.queued = false;
+            if connection.only_writes() {
+                self.finish(connection, turn);
+                continue;
+            }
             self.receive(&mut connection);
             self.active.push(connection);
             let windows = self.windows;
@@ -285,52 +290,76 @@ impl Work {
     pub(crate) fn prepare(&mut self, at: usize, turn: &Turn<'_>) {
         let first = self.active[at].input.next;
         for index in first..self.active[at].input.batch.len() {
-            if self.active[at].stopped {
+            let connection = &*self.active[at];
+            if connection.stopped {
                 return;
             }
-            let Connection { input, peer, .. } = &*self.active[at];
-            let args = input.batch.args(index);
-            let known = peer.as_ref().map(|peer| peer.known(index)).unwrap_or_default();
-            let name = args.get(input.bytes(), 0);
-            let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));
-            let resolved = known.row.map_or_else(|| dispatch::resolve(name, second), Resolved::Row);
-            let mut prepared = Prepared {
-                connection: at,
-                index,
-                resolved,
-                hash: 0,
-                quick: None,
-                partition: 0,
-                is_away: false,
-                is_call: false,
-            };
-            if let Resolved::Row(row) = resolved
-                && State::spec(row).takes(args.len())
-            {
-                prepared.is_call = is_call(row);
-                prepared.quick = self.quick[usize::from(row)];
-                let keyspace = &self.state.keyspace;
-                if let Some(op) = prepared.quick {
-                    (prepared.hash, prepared.partition) = known.key.unwrap_or_else(|| {
-                        let key = args.get(input.bytes(), 1);
-                        let hash = keyspace.hash(key);
-                        (hash, keyspace.partition(key, hash))
-                    });
-                    if keyspace.partitions() > 1 && op.takes_several_keys() && args.len() > 2 {
-                        prepared.quick = None; // they may lie apart
-                    } else if !op.only_reads() && !self.state.owns(prepared.partition) {
-                        // Its lines are the owner's to ask for.
-                        (prepared.quick, prepared.is_away) = (None, true);
-                    } else {
-                        self.looks.push((prepared.hash, prepared.partition));
+            let known = connection.peer.as_ref().map(|peer| peer.known(index)).unwrap_or_default();
+            let prepared = match known {
+                Known { row: Some(row), key: Some((hash, partition)) } => {
+                    let quick = self.quick[usize::from(row)];
+                    let resolved = Resolved::Row(row);
+                    let (partition, is_away, is_call) = (usize::from(partition), false, false);
+                    Prepared {
+                        connection: at,
+                        index,
+                        resolved,
+                        hash,
+                        quick,
+                        partition,
+                        is_away,
+                        is_call,
                     }
                 }
+                _ => self.look_up(at, index, known.row),
+            };
+            if prepared.quick.is_some() {
+                self.looks.push((prepared.hash, prepared.partition));
             }
             self.prepared.push(prepared);
             if self.prepared.len() >= WINDOW {
                 self.run_window(turn);
             }
         }
+    }
+
+    /// Finds the row of a command, unless it is known, and hashes its first key.
+    #[inline]
+    fn look_up(&self, at: usize, index: usize, known: Option<Row>) -> Prepared {
+        let input = &self.active[at].input;
+        let args = input.batch.args(index);
+        let name = args.get(input.bytes(), 0);
+        let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));
+        let resolved = known.map_or_else(|| dispatch::resolve(name, second), Resolved::Row);
+        let mut prepared = Prepared {
+            connection: at,
+            index,
+            resolved,
+            hash: 0,
+            quick: None,
+            partition: 0,
+            is_away: false,
+            is_call: false,
+        };
+        if let Resolved::Row(row) = resolved
+            && State::spec(row).takes(args.len())
+        {
+            prepared.is_call = is_call(row);
+            prepared.quick = self.quick[usize::from(row)];
+            let keyspace = &self.state.keyspace;
+            if let Some(op) = prepared.quick {
+                let key = args.get(input.bytes(), 1);
+                prepared.hash = keyspace.hash(key);
+                prepared.partition = keyspace.partition(key, prepared.hash);
+                if keyspace.partitions() > 1 && op.takes_several_keys() && args.len() > 2 {
+                    prepared.quick = None; // they may lie apart
+                } else if !op.only_reads() && !self.state.owns(prepared.partition) {
+                    // Its lines are the owner's to ask for.
+                    (prepared.quick, prepared.is_away) = (None, true);
+                }
+            }
+        }
+        prepared
     }
 
     /// Whether a write for which memory is still to come back may wait for it.
