@@ -2,18 +2,23 @@
 """CPU time of the server per operation, over sockets: one shard, several, and several with partitions.
 
     cpu.py NIGH [--shards N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N] [--pipeline N]
+                [--preempt]
 
 Each round starts no server anew: all of them run, and take the same load in turn (A B C A B C ...). What counts is
 user and system time of the whole process, from /proc, so a busy machine disturbs less than with wall time.
 
 Waiting isn't work: servers don't spin unless told, and as many generators run as keep all shards from sleeping. A sleep
 and the wake-up take some 15 µs of CPU time, as much as 20 commands, and of the same load two shards wait for twice as
-often as one. How many operations there were for each sleep is printed: with a thousand, sleeping doesn't count.
+often as one. Where shards share their cores with the generators, a shard that a request wakes would take the core from
+the generator that has just sent it, answer that one, and sleep again. So servers run as batch tasks (sched(7)), which
+wake up as soon, but wait until the generator does; with --preempt they don't. How many operations there were for each
+sleep is printed: with a thousand, sleeping hardly counts. So is what part of the operations other shards were asked for.
 """
 
 import argparse
 import pathlib
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -32,11 +37,12 @@ def free_port():
 
 
 class Server:
-    def __init__(self, nigh, name, options):
+    def __init__(self, nigh, name, options, preempts):
         self.name, self.port = name, free_port()
         self.folder = tempfile.mkdtemp(prefix="nigh-cpu-", dir="/dev/shm")
         command = [nigh, "serve", "--port", str(self.port), "--shm-dir", self.folder, "--maxmemory", "1gb"]
-        self.process = subprocess.Popen(command + options, stderr=subprocess.DEVNULL)
+        as_batch = None if preempts else lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        self.process = subprocess.Popen(command + options, stderr=subprocess.DEVNULL, preexec_fn=as_batch)
         for _ in range(100):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -55,6 +61,14 @@ class Server:
         lines = [line for shard in shards for line in (shard / "status").read_text().splitlines()]
         return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
+    def hops(self):
+        """Commands that shards have sent to each other."""
+        with socket.create_connection(("127.0.0.1", self.port)) as client:
+            reply = client.makefile("rb")
+            client.sendall(b"INFO nigh\r\n")
+            text = reply.read(int(reply.readline()[1:]))
+        return sum(int(number) for number in re.findall(rb"hops_out=(\d+)", text))
+
     def stop(self):
         self.process.terminate()
         self.process.wait(timeout=30)
@@ -62,17 +76,18 @@ class Server:
 
 
 def load(options, server, command):
-    """One run; CPU time per operation in µs, and operations per sleep."""
+    """One run; CPU time per operation in µs, operations per sleep, and hops per operation."""
     generator = [options.nigh, "bench", "--connect", str(server.port), "--keys", str(KEYS), "--warm-up", "0"]
     generator += ["-c", str(options.connections), "-P", str(options.pipeline)]
     generator += ["--requests", str(options.requests // options.generators), *command]
-    cpu, sleeps = server.cpu_seconds(), server.sleeps()
+    cpu, sleeps, hops = server.cpu_seconds(), server.sleeps(), server.hops()
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = [subprocess.Popen(generator, **quiet) for _ in range(options.generators)]
     if any([process.wait() for process in running]):
         raise SystemExit(f"a load on {server.name} failed: {' '.join(generator)}")
     taken = (server.cpu_seconds() - cpu) / options.requests * 1e6
-    return taken, options.requests / max(server.sleeps() - sleeps, 1)
+    slept, hopped = server.sleeps() - sleeps, server.hops() - hops
+    return taken, options.requests / max(slept, 1), hopped / options.requests
 
 
 def main():
@@ -85,6 +100,7 @@ def main():
     parser.add_argument("--generators", type=int, default=4)
     parser.add_argument("--connections", type=int, default=100, help="of each generator")
     parser.add_argument("--pipeline", type=int, default=16)
+    parser.add_argument("--preempt", action="store_true", help="let servers preempt the generators")
     options = parser.parse_args()
     kinds = {
         "1 shard": ["--shards", "1"],
@@ -92,7 +108,8 @@ def main():
         f"{options.shards} shards, as many partitions": [
             "--shards", options.shards, "--partitions", options.shards],
     }
-    servers = [Server(options.nigh, name, ["--spin-us", options.spin_us, *settings]) for name, settings in kinds.items()]
+    spin = ["--spin-us", options.spin_us]
+    servers = [Server(options.nigh, name, [*spin, *settings], options.preempt) for name, settings in kinds.items()]
     try:
         for server in servers:
             load(options, server, ["--command", "set", "--preload"])
@@ -103,11 +120,12 @@ def main():
                     found[server.name].append(load(options, server, command))
             one = found["1 shard"]
             for kind, runs in found.items():
-                ratios = [time / base for (time, _), (base, _) in zip(runs, one)]
+                ratios = [run[0] / base[0] for run, base in zip(runs, one)]
                 low, middle, high = statistics.quantiles(ratios, n=4)
-                time, between = (statistics.median(column) for column in zip(*runs))
+                time, between, hops = (statistics.median(column) for column in zip(*runs))
                 print(f"{name} {kind:<32} {time:6.3f} µs an operation, {middle:.2f} x one shard "
-                      f"(quartiles {low:.2f} to {high:.2f}), {between:,.0f} operations a sleep", flush=True)
+                      f"(quartiles {low:.2f} to {high:.2f}), {hops:.0%} hop, {between:,.0f} operations a sleep",
+                      flush=True)
     finally:
         for server in servers:
             server.stop()

@@ -1,44 +1,29 @@
 //! One client's connection: socket, requests that arrive, replies that wait, and what the client has set.
 //!
 //! ```text
-//! socket ──fill──> buf ──decode──> batch ──(shard executes)──> out ──flush──> socket
-//!                  │<── unconsumed input: commands of `batch`, then what isn't complete ──>│
+//! socket ──fill──> input ──(shard executes)──> out ──flush──> socket
+//!                     └──> other shards ──> later ──^
 //! ```
-//!
-//! 1. What `batch` has ranges of stays where it is in `buf` until all its commands are executed.
-//! 2. A connection that has nothing under way holds no buffers, so that ten thousand idle ones are cheap.
 //!
 //! Belongs to the shard's thread.
 
 use crate::client::{Buffers, Client, Close};
 use crate::held::Unsent;
+use crate::input::{Fill, Input, Pool};
 use crate::later::Later;
-use crate::message::{self, Known};
 use crate::output::{Mark, Output, Readers};
 use crate::peer::{FIRST_ALLOWANCE, Peer};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use nigh_resp::Protocol;
-use nigh_resp::decode::{Batch, ProtocolError, Requests};
-use nigh_resp::limits::Limits;
 use nigh_shm::Pin;
-use rustix::buffer::spare_capacity;
-use rustix::net::RecvFlags;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Room for one read: a pipeline of 64 requests of 150 bytes, with some to spare.
-const READ_BYTES: usize = 16 << 10;
-/// Memory that an input buffer keeps while its connection goes on.
-const KEEP_BYTES: usize = 64 << 10;
-/// The same of one that another shard's messages come to: more than its ring.
-const KEEP_MAIL_BYTES: usize = 2 << 20;
 /// Replies that are written although some behind them are still to come from other shards.
 const GATHERED_BYTES: usize = 16 << 10;
-/// Input buffers that wait in the pool: some turns' worth of busy connections.
-const POOLED: usize = 256;
 
 /// Where a connection's requests come from.
 pub(crate) enum Stream {
@@ -94,168 +79,6 @@ impl AsFd for Stream {
             Self::Mailbox => unreachable!("{NO_SOCKET}"),
         }
     }
-}
-
-/// Input buffers between uses.
-#[derive(Default)]
-pub(crate) struct Pool {
-    buffers: Vec<Vec<u8>>,
-    batches: Vec<Batch>,
-}
-
-/// Requests that arrived.
-pub(crate) struct Input {
-    pub(crate) buf: Vec<u8>,
-    /// Bytes of `buf` that are over and done with.
-    done: usize,
-    pub(crate) batch: Batch,
-    /// First command of `batch` that isn't executed.
-    pub(crate) next: usize,
-    /// Another shard's messages, which aren't decoded: buffer and batch stay, as some come in nearly every turn.
-    is_mail: bool,
-    /// `batch` is one of the pool's.
-    pooled: bool,
-    requests: Requests,
-    /// What is wrong with what follows the commands in `batch`.
-    pub(crate) error: Option<ProtocolError>,
-    /// The error was answered: nothing more is decoded.
-    pub(crate) failed: bool,
-    /// As many commands were decoded as a turn may have: more may be here.
-    pub(crate) is_capped: bool,
-    /// Bytes were read while replies waited: they aren't decoded yet.
-    pub(crate) is_ahead: bool,
-    /// The socket may have more.
-    pub(crate) readable: bool,
-    /// The other side has closed its half, seen or announced.
-    pub(crate) closing: bool,
-    /// All was read that ever comes.
-    pub(crate) ended: bool,
-}
-
-impl Input {
-    fn new() -> Self {
-        Self {
-            buf: Vec::new(),
-            done: 0,
-            batch: Batch::new(),
-            next: 0,
-            is_mail: false,
-            pooled: false,
-            requests: Requests::new(Limits::requests()),
-            error: None,
-            failed: false,
-            is_capped: false,
-            is_ahead: false,
-            readable: true,
-            closing: false,
-            ended: false,
-        }
-    }
-
-    /// What isn't done with: the ranges of `batch` count from its start.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buf[self.done..]
-    }
-
-    /// Whether there may be commands that aren't decoded yet.
-    pub(crate) fn has_undecoded(&self) -> bool {
-        self.is_capped || self.is_ahead
-    }
-
-    /// Whether commands are decoded and not executed.
-    #[inline]
-    pub(crate) fn has_commands(&self) -> bool {
-        self.next < self.batch.len()
-    }
-
-    /// Commands that are decoded and not executed, and their bytes, about.
-    pub(crate) fn to_run(&self) -> (usize, usize) {
-        let (commands, all) = (self.batch.len() - self.next, self.batch.len());
-        (commands, self.bytes().len() * commands / all.max(1))
-    }
-
-    /// For what another shard sends.
-    pub(crate) fn of_mail() -> Self {
-        Self { is_mail: true, ..Self::new() }
-    }
-
-    /// Adds the commands of another shard's request, which `receive` appends to the buffer, and returns it and its
-    /// bytes; `each` is told these, and what is known of each command.
-    pub(crate) fn take_mail<T>(
-        &mut self,
-        receive: impl FnOnce(&mut Vec<u8>) -> T,
-        mut each: impl FnMut(&T, usize, Known),
-    ) -> (T, usize) {
-        let start = self.buf.len();
-        let request = receive(&mut self.buf);
-        let bytes = self.buf.len() - start;
-        message::read(&self.buf, start, &mut self.batch, |known| each(&request, bytes, known));
-        (request, bytes)
-    }
-
-    /// Changes what the client may send.
-    pub(crate) fn set_limits(&mut self, limits: Limits, authenticated: bool) {
-        self.requests.set_limits(limits);
-        self.requests.set_authenticated(authenticated);
-    }
-
-    /// Decodes up to `most` commands.
-    pub(crate) fn decode(&mut self, most: usize, pool: &mut Pool) {
-        if self.failed || self.error.is_some() || self.bytes().is_empty() {
-            return;
-        }
-        if !self.pooled {
-            self.batch = pool.batches.pop().unwrap_or_default();
-            self.pooled = true;
-        }
-        self.error = self.requests.decode(&self.buf[self.done..], &mut self.batch, most).err();
-    }
-
-    /// Drops what is executed, and gives buffers back if nothing is left.
-    pub(crate) fn consume(&mut self, pool: &mut Pool) {
-        if self.has_commands() {
-            return;
-        }
-        self.next = 0;
-        self.batch.clear();
-        if self.is_mail {
-            self.buf.clear();
-            if self.buf.capacity() > KEEP_MAIL_BYTES {
-                self.buf = Vec::new();
-            }
-            return;
-        }
-        if self.pooled && pool.batches.len() < POOLED {
-            pool.batches.push(std::mem::take(&mut self.batch));
-            self.pooled = false;
-        }
-        self.done += self.requests.consume();
-        if self.done < self.buf.len() && !self.failed {
-            // Each byte is moved once on average, however much waits.
-            if self.done > self.buf.len() / 2 {
-                self.buf.drain(..self.done);
-                self.done = 0;
-            }
-            return;
-        }
-        self.buf.clear();
-        self.done = 0;
-        if self.buf.capacity() <= KEEP_BYTES && pool.buffers.len() < POOLED {
-            pool.buffers.push(std::mem::take(&mut self.buf));
-        } else {
-            self.buf = Vec::new();
-        }
-    }
-}
-
-/// What one read brought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fill {
-    /// Bytes, or nothing for now.
-    Open,
-    /// The other side is gone: nothing can be written either.
-    Broken,
 }
 
 impl Pending {
@@ -403,33 +226,11 @@ impl Connection {
 
     /// Reads once, as much as there is room for.
     pub(crate) fn fill(&mut self, pool: &mut Pool) -> Fill {
-        let input = &mut self.input;
-        if input.buf.capacity() == 0 {
-            input.buf = pool.buffers.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES));
+        let fill = self.input.fill(self.stream.as_fd(), pool);
+        if let Fill::Open { bytes } = fill {
+            self.client.bytes_in += bytes as u64;
         }
-        let needed = input.requests.needed().saturating_sub(input.bytes().len());
-        // The whole capacity, if it is more than half of a read: growing copies.
-        if input.buf.capacity() - input.buf.len() < needed.max(READ_BYTES / 2) {
-            input.buf.reserve(needed.max(READ_BYTES));
-        }
-        let room = input.buf.capacity() - input.buf.len();
-        // Of a socket, this is a shorter way through the kernel than read(2).
-        let (fd, spare) = (self.stream.as_fd(), spare_capacity(&mut input.buf));
-        match rustix::net::recv(fd, spare, RecvFlags::empty()).map(|(read, _)| read) {
-            Ok(0) => {
-                input.readable = false;
-                input.ended = true;
-            }
-            Ok(read) => {
-                // A short read has emptied the socket (epoll(7)), but for an end that was announced.
-                input.readable = read == room || input.closing;
-                self.client.bytes_in += read as u64;
-            }
-            Err(rustix::io::Errno::AGAIN) => input.readable = false,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Fill::Broken,
-        }
-        Fill::Open
+        fill
     }
 
     /// Whether replies are kept for a moment, to be written with those that other shards will give soon: until what
@@ -479,7 +280,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Replies;
+    use crate::message::{self, Replies};
     use nigh_shm::Domain;
     use std::time::Instant;
 

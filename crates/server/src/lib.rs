@@ -30,6 +30,7 @@ mod histogram;
 mod host;
 mod hotkeys;
 mod info;
+mod input;
 mod inside;
 mod latency;
 mod later;

@@ -11,13 +11,15 @@
 //!
 //! Belongs to the shard's thread, as part of [`crate::later`].
 
+use crate::mailbox::MOST_SHARDS;
 use nigh_resp::encode;
 use smallvec::SmallVec;
 
-/// The most that wait: a long pipeline, whose places are one cache line.
+/// The most that wait: a long pipeline.
 pub(crate) const MOST: usize = 64;
 /// Given here.
 pub(crate) const HERE: u8 = u8::MAX;
+const _: () = assert!(MOST_SHARDS <= HERE as usize, "no shard has that number");
 
 /// As many OKs as wait at most.
 static TEXT: [u8; MOST * encode::OK.len()] = repeated();

@@ -24,8 +24,9 @@
 
 use crate::client::{Client, Close};
 use crate::commands::{Row, Run};
-use crate::connection::{Connection, Input, Pending, Stream};
+use crate::connection::{Connection, Pending, Stream};
 use crate::held::{Unsent, hold, send_unsent};
+use crate::input::Input;
 use crate::mailbox::{DEFAULT_BODY_BYTES, Reply};
 use crate::message::{self, Known, Replies, Scratch};
 use crate::output::{Mark, Output};

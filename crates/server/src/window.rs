@@ -77,23 +77,22 @@ impl Work {
         }
         let began = Instant::now();
         let mut slow_ns = 0;
+        let mut quick = 0;
         let mut window = std::mem::take(&mut self.prepared);
         for prepared in &window {
             if self.active[prepared.connection].stopped {
                 continue; // each that follows too: see 2
             }
-            let is_done = self.run_quick(prepared, turn)
-                || self.send_away(prepared)
-                || self.put_aside(prepared);
-            if !is_done {
+            if self.run_quick(prepared, turn) {
+                quick += 1;
+            } else if !self.send_away(prepared) && !self.put_aside(prepared) {
                 let began = Instant::now();
                 self.run_other(*prepared, turn);
                 slow_ns += began.elapsed().as_nanos();
             }
         }
         let all_ns = began.elapsed().as_nanos().saturating_sub(slow_ns);
-        let quick = self.quick_calls.iter().map(|(_, calls)| calls).sum::<u64>();
-        if let Some(share_ns) = all_ns.checked_div(u128::from(quick)) {
+        if let Some(share_ns) = all_ns.checked_div(quick) {
             let share_ns = u64::try_from(share_ns).unwrap_or(u64::MAX);
             for (row, calls) in self.quick_calls.drain(..) {
                 self.state.stats.count_calls(row, calls, share_ns);

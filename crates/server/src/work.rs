@@ -1,7 +1,7 @@
 //! One turn's work: from the bytes of all connections that have some to the replies.
 //!
 //! ```text
-//! for each ready connection: read once, decode
+//! for each ready connection: read once, decode (who has only answers of other shards to write, writes)
 //!     each command: find the row, hash the first key
 //!   every WINDOW commands, across connections: execute them (`window`); FCALLs are put aside
 //! what other shards have sent (`peer`), in the same way, but decoded, found and hashed by them
@@ -18,9 +18,10 @@
 use crate::client::Close;
 use crate::commands::spec::FAST;
 use crate::commands::{self, Builtin, Row, Run};
-use crate::connection::{Connection, Fill, Pending, Pool};
+use crate::connection::{Connection, Pending};
 use crate::dispatch::{self, Resolved};
 use crate::hotkeys::Sampler;
+use crate::input::{Fill, Pool};
 use crate::mailbox::{Mailbox, Reply};
 use crate::message::Known;
 use crate::peer::Peer;
