@@ -11,7 +11,6 @@
 //! 2. Whoever is first never has its reply in `early`: it left when it came, or when it became the first.
 //! 3. What waits is bounded by who sends: see [`Later::is_full`].
 //! 4. If something is here, something waits for a shard; so whoever has to wait for room will be called.
-//!
 //! 5. While all of them are OK, they stand in `oks`, and nowhere else. The first that isn't brings all to `order`.
 //!
 //! What a pipeline of 16 writes over two shards leaves here lies in the connection itself, whose memory is asked for

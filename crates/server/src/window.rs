@@ -14,7 +14,7 @@
 
 use crate::client::{Close, ReplyMode};
 use crate::commands::spec::WRITE;
-use crate::commands::{self, Builtin, Run};
+use crate::commands::{self, Builtin, Row, Run};
 use crate::connection::Pending;
 use crate::dispatch::{self, Context, Flow, Others, Resolved};
 use crate::host;
@@ -52,6 +52,21 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// A command whose key isn't looked up.
+    #[inline]
+    pub(crate) fn new(connection: usize, index: usize, resolved: Resolved) -> Self {
+        Self {
+            connection,
+            index,
+            resolved,
+            hash: 0,
+            quick: None,
+            partition: 0,
+            is_away: false,
+            is_call: false,
+        }
+    }
+
     /// Hash and partition of the first key, if it was looked up.
     pub(crate) fn key(&self) -> Option<(u32, u16)> {
         let partition = u16::try_from(self.partition).expect("a tenant has at most 64 partitions");
@@ -189,12 +204,17 @@ impl Work {
             self.defer(prepared.connection, mark, turn);
         }
         self.active[prepared.connection].answered();
-        // Its time is a share of the window's. Commands of one kind stand together mostly.
+        self.count_quick(row);
+        true
+    }
+
+    /// Counts a call whose time is a share of the window's. Those of one kind stand together mostly.
+    #[inline]
+    fn count_quick(&mut self, row: Row) {
         match self.quick_calls.last_mut() {
             Some((last, calls)) if *last == row => *calls += 1,
             _ => self.quick_calls.push((row, 1)),
         }
-        true
     }
 
     /// Puts what was answered since `mark` behind what other shards have still to answer.

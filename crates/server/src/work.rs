@@ -298,19 +298,10 @@ impl Work {
             let known = connection.peer.as_ref().map(|peer| peer.known(index)).unwrap_or_default();
             let prepared = match known {
                 Known { row: Some(row), key: Some((hash, partition)) } => {
-                    let quick = self.quick[usize::from(row)];
-                    let resolved = Resolved::Row(row);
-                    let (partition, is_away, is_call) = (usize::from(partition), false, false);
-                    Prepared {
-                        connection: at,
-                        index,
-                        resolved,
-                        hash,
-                        quick,
-                        partition,
-                        is_away,
-                        is_call,
-                    }
+                    let mut prepared = Prepared::new(at, index, Resolved::Row(row));
+                    prepared.quick = self.quick[usize::from(row)];
+                    (prepared.hash, prepared.partition) = (hash, usize::from(partition));
+                    prepared
                 }
                 _ => self.look_up(at, index, known.row),
             };
@@ -332,16 +323,7 @@ impl Work {
         let name = args.get(input.bytes(), 0);
         let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));
         let resolved = known.map_or_else(|| dispatch::resolve(name, second), Resolved::Row);
-        let mut prepared = Prepared {
-            connection: at,
-            index,
-            resolved,
-            hash: 0,
-            quick: None,
-            partition: 0,
-            is_away: false,
-            is_call: false,
-        };
+        let mut prepared = Prepared::new(at, index, resolved);
         if let Resolved::Row(row) = resolved
             && State::spec(row).takes(args.len())
         {
