@@ -315,7 +315,7 @@ fn open_keyspace(
         Keyspace::open(&options, domain).map_err(|error| ServeError::Store(error.to_string()))?;
     log_opened(&opened, keyspace.partitions());
     if keyspace.librarian().data_region().has_huge_pages() {
-        tracing::info!("the arenas ask for huge pages, which the system offers");
+        tracing::info!("the arenas have huge pages");
     }
     Ok(keyspace)
 }

@@ -30,6 +30,7 @@ mod fill;
 mod foreign;
 mod growth;
 mod hash;
+mod hugepages;
 mod index;
 pub mod layout;
 mod maintain;

@@ -16,6 +16,7 @@
 //! Any thread.
 
 use crate::error::ArenaError;
+use crate::hugepages::{self, HUGE_PAGE_BYTES};
 use crate::layout::{Geometry, LINE_BYTES, PAGE_BYTES, round_up};
 use crate::reclaim::Domain;
 use crate::words::MappedWords;
@@ -29,7 +30,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Device and inode of a file.
 type Identity = (u64, u64);
@@ -43,18 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the system gives huge pages to files in memory that ask for them.
-fn huge_pages() -> bool {
-    const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-    static OFFERED: OnceLock<bool> = OnceLock::new();
-    *OFFERED
-        .get_or_init(|| offers_huge_pages(&std::fs::read_to_string(SETTING).unwrap_or_default()))
-}
-
-/// Whether the chosen word of the setting, which stands in brackets, lets who asks have huge pages.
-fn offers_huge_pages(setting: &str) -> bool {
-    ["[advise]", "[within_size]", "[always]", "[force]"].iter().any(|word| setting.contains(word))
-}
+const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// Reserved address space; unmapped when dropped.
 pub(crate) struct Mapping {
@@ -69,48 +59,45 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves addresses without memory.
+    /// Reserves addresses without memory, so that a huge page of a file lies on one of addresses.
     fn reserve(len: usize) -> Result<Mapping, Errno> {
+        let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| Errno::NOMEM);
+        let (page, small) = (in_memory(HUGE_PAGE_BYTES)?, in_memory(PAGE_BYTES)?);
+        let len = len.checked_next_multiple_of(small).ok_or(Errno::NOMEM)?;
+        let all = len.checked_add(page).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other memory.
         let at = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ, flags)
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::READ, flags)
         }?;
-        let base = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
+        let before = at.cast::<u8>().align_offset(page);
+        let base = NonNull::new(at.cast::<u8>().wrapping_add(before)).ok_or(Errno::NOMEM)?;
+        let end = base.as_ptr().wrapping_add(len);
+        for (from, len) in [(at, before), (end.cast(), page - before)] {
+            if len > 0 {
+                // SAFETY: what was mapped above, and nobody knows of, before and behind what is kept.
+                unsafe { rustix::mm::munmap(from, len) }?;
+            }
+        }
         Ok(Mapping { base, len, identity: None })
     }
 
     /// Maps a file read-only from its beginning over at least `len` bytes of addresses.
     pub(crate) fn read_only(file: &File, len: usize) -> Result<Mapping, Errno> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-        let at = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                file.as_fd(),
-                0,
-            )
-        }?;
-        let base = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Mapping { base, len, identity: None })
+        let mapping = Mapping::reserve(len)?;
+        mapping.map(file, 0, mapping.len as u64, ProtFlags::READ)?;
+        Ok(mapping)
     }
 
     /// Maps `[from, to)` of the file over the reservation.
-    fn map_file(&self, file: &OwnedFd, from: u64, to: u64) -> Result<(), Errno> {
+    fn map(&self, file: impl AsFd, from: u64, to: u64, prot: ProtFlags) -> Result<(), Errno> {
         let len = usize::try_from(to - from).map_err(|_| Errno::NOMEM)?;
         assert!(to <= self.len as u64 && from < to, "{from}..{to} of {}", self.len);
-        let flags = MapFlags::SHARED | MapFlags::FIXED;
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
         // SAFETY: the range lies within this reservation (asserted above), where nothing was mapped but
         // anonymous zeros that nobody holds a reference to (no record lies behind the border).
         let at = unsafe { rustix::mm::mmap(self.at(from), len, prot, flags, file, from) }?;
         assert!(at == self.at(from), "MAP_FIXED maps where it is told to");
-        if huge_pages() {
-            // A refusal costs only speed.
-            let _ = self.advise(from, to - from, Advice::LinuxHugepage);
-        }
         Ok(())
     }
 
@@ -158,6 +145,8 @@ pub struct Region {
     geometry: Geometry,
     /// End of the file and of its mapping, bytes.
     end: Mutex<u64>,
+    /// The system gives huge pages to files like this one.
+    has_huge_pages: bool,
 }
 
 impl Region {
@@ -214,7 +203,7 @@ impl Region {
         let mut mapping = reserved.map_err(|e| io(path, "reserving addresses", e))?;
         mapping.identity = Some(identity);
         if end > 0 {
-            mapping.map_file(file, 0, end).map_err(|e| io(path, "mapping the file", e))?;
+            mapping.map(file, 0, end, WRITABLE).map_err(|e| io(path, "mapping the file", e))?;
         }
         Ok(Region {
             mapping: Some(mapping),
@@ -226,6 +215,7 @@ impl Region {
             domain: Arc::clone(domain),
             geometry,
             end: Mutex::new(end),
+            has_huge_pages: hugepages::are_given(identity.0),
         })
     }
 
@@ -251,10 +241,10 @@ impl Region {
         &self.path
     }
 
-    /// Whether the arena has asked for huge pages, because the system offers them.
+    /// Whether the system gives the arena's file huge pages, and they are mapped as such.
     #[must_use]
     pub fn has_huge_pages(&self) -> bool {
-        huge_pages()
+        self.has_huge_pages
     }
 
     pub(crate) fn words(&self) -> MappedWords {
@@ -294,15 +284,17 @@ impl Region {
         if (stat.st_dev, stat.st_ino) == self.identity { Ok(file) } else { Err(Errno::NOENT) }
     }
 
-    /// Makes file and mapping reach `end` at least, and backs the tables' pages of the new slots.
+    /// Makes file and mapping reach `end` at least, and backs the tables' pages of the new slots. A huge page is mapped
+    /// as one only if it is mapped in one piece.
     pub(crate) fn grow_to(&self, end: u64) -> Result<(), Errno> {
         let g = &self.geometry;
         let mut current = lock(&self.end);
-        let end = round_up(end, g.slot_bytes());
         if end <= *current {
             return Ok(());
         }
         assert!(end <= g.address_bytes, "{end} is behind the arena's addresses");
+        let step = if self.has_huge_pages { HUGE_PAGE_BYTES } else { 0 };
+        let end = round_up(end, step.max(g.slot_bytes())).min(g.address_bytes);
         let file = self.reopen()?;
         rustix::fs::ftruncate(&file, end)?;
         let slots = u64::from(g.slot_of(end - 1)) + 1;
@@ -315,7 +307,7 @@ impl Region {
             let to = round_up(table + round_up(slots * 4, LINE_BYTES), PAGE_BYTES);
             rustix::fs::fallocate(&file, FallocateFlags::empty(), from, to - from)?;
         }
-        self.mapping().map_file(&file, *current, end)?;
+        self.mapping().map(&file, *current, end, WRITABLE)?;
         *current = end;
         Ok(())
     }
@@ -347,20 +339,4 @@ impl Drop for Region {
 
 pub(crate) fn io(path: &Path, doing: &'static str, errno: Errno) -> ArenaError {
     ArenaError::Io { path: path.to_path_buf(), doing, source: errno.into() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::offers_huge_pages;
-
-    #[test]
-    fn huge_pages_are_asked_for_only_where_they_are_given() {
-        // The kernel marks the chosen word; the others are only possible.
-        let chosen = |word: &str| {
-            let all = "always within_size advise never deny force";
-            offers_huge_pages(&all.replacen(word, &format!("[{word}]"), 1))
-        };
-        assert!(chosen("always") && chosen("within_size") && chosen("advise") && chosen("force"));
-        assert!(!chosen("never") && !chosen("deny") && !offers_huge_pages(""));
-    }
 }

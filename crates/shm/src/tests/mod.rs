@@ -7,6 +7,7 @@ mod cleaning;
 mod crash;
 mod model;
 mod models;
+mod mounts;
 mod parts;
 mod readers;
 mod stories;

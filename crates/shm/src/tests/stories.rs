@@ -103,66 +103,6 @@ fn a_full_arena_refuses_and_loses_nothing() {
     }
 }
 
-/// Names the directory of the child that has 3 MiB of room.
-const SMALL_TMPFS: &str = "NIGH_SHM_SMALL_TMPFS";
-/// Says that the child has to mount a tmpfs there itself.
-const MOUNTS: &str = "NIGH_SHM_MOUNTS";
-
-#[test]
-fn a_full_tmpfs_is_an_error_and_no_fault() {
-    // The file system runs full before the arena does. A child in a mount namespace of its own tells it;
-    // where the system allows none (a user in a chroot), one whose files may not grow.
-    let child = std::env::current_exe().unwrap();
-    let child = child.to_str().unwrap();
-    let mount = ["unshare", "--mount", "--propagation", "unchanged", child];
-    let user = ["unshare", "--user", "--map-root-user", "--mount", child];
-    let limit = ["sh", "-c", "trap '' XFSZ; ulimit -f 6144; exec \"$0\" \"$@\"", child];
-    let way = if rustix::process::geteuid().is_root() { &mount[..] } else { &user[..] };
-    let (mut done, mut said) = run_child(way, true);
-    if said.starts_with("unshare:") {
-        (done, said) = run_child(&limit, false);
-    }
-    assert!(done && said.contains("the tmpfs was full"), "{said}");
-}
-
-fn run_child(way: &[&str], mounts: bool) -> (bool, String) {
-    let dir = directory();
-    let mut command = std::process::Command::new(way[0]);
-    command.args(&way[1..]).args(["--exact", "tests::stories::child_in_a_small_tmpfs"]);
-    command.arg("--nocapture").env(SMALL_TMPFS, dir.path());
-    if mounts {
-        command.env(MOUNTS, "1");
-    }
-    let output = command.output().expect("unshare of util-linux, or sh");
-    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-#[test]
-fn child_in_a_small_tmpfs() {
-    // Run by its sibling; alone it has nothing to do. Writes are refused, the process lives.
-    let Some(mount) = std::env::var_os(SMALL_TMPFS) else { return };
-    if std::env::var_os(MOUNTS).is_some() {
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("none", &*mount, "tmpfs", flags, Some(c"size=3m")).expect("a tmpfs");
-    }
-    let mut a = Arena::create(&spec(std::path::Path::new(&mount).join("a"), 64 * MIB));
-    let mut n = 0u32;
-    while a.put(&n.to_le_bytes(), &[n as u8; 1000], 0).is_ok() {
-        n += 1;
-        assert!(n < 4000, "3 MiB hold no more");
-    }
-    assert!(n > 1000, "{n}");
-    for i in 0..n {
-        assert_eq!(a.get(&i.to_le_bytes()).unwrap()[0], i as u8);
-    }
-    let large = a.put_soon(b"large", &vec![1; 1 << 20]);
-    assert_eq!(large, Err(WriteError::Oom));
-    a.writer.clear();
-    a.settle();
-    a.put(b"k", b"v", 0).unwrap();
-    eprintln!("the tmpfs was full");
-}
-
 #[test]
 fn a_closed_segment_is_backed_whole() {
     // The first segment is backed step by step. What is left of it when it closes is backed then: it will be

@@ -1,0 +1,112 @@
+//! Arenas in a tmpfs that is not like others: a child in a mount namespace of its own tells how they fare.
+
+use super::{Arena, directory, spec};
+use crate::WriteError;
+use crate::hugepages::HUGE_PAGE_BYTES;
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+/// Names the directory of the child.
+const DIRECTORY: &str = "NIGH_SHM_MOUNT";
+/// The options with which the child is to mount a tmpfs there itself.
+const OPTIONS: &str = "NIGH_SHM_MOUNT_OPTIONS";
+
+/// Runs a test of this file as a child that may mount; `None` where the system allows that nobody (a user in a chroot).
+fn run_mounting(test: &str, options: &str) -> Option<(bool, String)> {
+    let child = std::env::current_exe().unwrap();
+    let child = child.to_str().unwrap();
+    let mount = ["unshare", "--mount", "--propagation", "unchanged", child];
+    let user = ["unshare", "--user", "--map-root-user", "--mount", child];
+    let way = if rustix::process::geteuid().is_root() { &mount[..] } else { &user[..] };
+    let (done, said) = run_child(way, test, options);
+    (!said.starts_with("unshare:")).then_some((done, said))
+}
+
+fn run_child(way: &[&str], test: &str, options: &str) -> (bool, String) {
+    let dir = directory();
+    let mut command = std::process::Command::new(way[0]);
+    command.args(&way[1..]).args(["--exact", &format!("tests::mounts::{test}"), "--nocapture"]);
+    let output = command.env(DIRECTORY, dir.path()).env(OPTIONS, options).output();
+    let output = output.expect("unshare of util-linux, or sh");
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The child's directory, with a tmpfs if it is to have its own; `None` for who is no child and has nothing to do.
+fn mounted() -> Option<std::ffi::OsString> {
+    let (directory, options) = (std::env::var_os(DIRECTORY)?, std::env::var(OPTIONS).ok()?);
+    if !options.is_empty() {
+        let flags = rustix::mount::MountFlags::empty();
+        let options = std::ffi::CString::new(options).expect("text");
+        rustix::mount::mount("none", &*directory, "tmpfs", flags, Some(&*options))
+            .expect("a tmpfs");
+    }
+    Some(directory)
+}
+
+#[test]
+fn a_full_tmpfs_is_an_error_and_no_fault() {
+    // The file system runs full before the arena does. Where nobody may mount, files may not grow.
+    let child = "child_in_a_small_tmpfs";
+    let (done, said) = run_mounting(child, "size=3m").unwrap_or_else(|| {
+        let itself = std::env::current_exe().unwrap();
+        let limit = "trap '' XFSZ; ulimit -f 6144; exec \"$0\" \"$@\"";
+        run_child(&["sh", "-c", limit, itself.to_str().unwrap()], child, "")
+    });
+    assert!(done && said.contains("the tmpfs was full"), "{said}");
+}
+
+#[test]
+fn child_in_a_small_tmpfs() {
+    // Run by its sibling. Writes are refused, the process lives.
+    let Some(mount) = mounted() else { return };
+    let mut a = Arena::create(&spec(Path::new(&mount).join("a"), 64 * MIB));
+    let mut n = 0u32;
+    while a.put(&n.to_le_bytes(), &[n as u8; 1000], 0).is_ok() {
+        n += 1;
+        assert!(n < 4000, "3 MiB hold no more");
+    }
+    assert!(n > 1000, "{n}");
+    for i in 0..n {
+        assert_eq!(a.get(&i.to_le_bytes()).unwrap()[0], i as u8);
+    }
+    let large = a.put_soon(b"large", &vec![1; 1 << 20]);
+    assert_eq!(large, Err(WriteError::Oom));
+    a.writer.clear();
+    a.settle();
+    a.put(b"k", b"v", 0).unwrap();
+    eprintln!("the tmpfs was full");
+}
+
+#[test]
+fn huge_pages_are_mapped_as_such() {
+    // A tmpfs that has them gave arenas huge pages before, but each step of an arena's growth was mapped by itself, and
+    // no step held a whole one.
+    let Some((done, said)) = run_mounting("child_with_huge_pages", "size=256m,huge=always") else {
+        return;
+    };
+    let is_known = Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+    assert!(done && said.contains("the pages were huge") || !is_known, "{said}");
+}
+
+#[test]
+fn child_with_huge_pages() {
+    // Run by its sibling.
+    let Some(mount) = mounted() else { return };
+    let path = Path::new(&mount).join("a");
+    let mut a = Arena::create(&spec(path.clone(), 64 * MIB));
+    for i in 0..200_000u32 {
+        a.put(&i.to_le_bytes(), &[1; 100], 0).unwrap();
+    }
+    assert!(a.writer.region().has_huge_pages());
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let of_arena = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+    let ranges = of_arena.map(|line| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        (number(from), number(to))
+    });
+    let is_whole = |at: u64| at.is_multiple_of(HUGE_PAGE_BYTES);
+    let ranges: Vec<_> = ranges.collect();
+    assert!(ranges.len() > 5 && ranges.iter().all(|(from, to)| is_whole(*from) && is_whole(*to)));
+    eprintln!("the pages were huge");
+}
