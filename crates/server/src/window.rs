@@ -23,7 +23,7 @@ use crate::peer::WRITES;
 use crate::place::Place;
 use crate::route::{self, Target};
 use crate::state::State;
-use crate::work::{CALLS_AT_ONCE, MOST_WAIT, Waiting, Work};
+use crate::work::{CALLS_AT_ONCE, Waiting, Work};
 use nigh_store::{Op, Turn};
 use std::time::Instant;
 
@@ -320,7 +320,7 @@ impl Work {
     /// Executes a command with all checks, or puts it aside.
     fn run_other(&mut self, prepared: Prepared, turn: &Turn<'_>) {
         let is_local_call = prepared.is_call && self.may_run_call(&prepared);
-        let takes_memory = self.takes_memory(&prepared);
+        let (takes_memory, may_wait) = (self.takes_memory(&prepared), self.may_wait());
         let (before, rest) = self.active.split_at_mut(prepared.connection);
         let Some((connection, after)) = rest.split_first_mut() else { return };
         if connection.client.close != Close::No {
@@ -355,7 +355,6 @@ impl Work {
         let reply_mode = connection.client.reply_mode;
         let silent = reply_mode != ReplyMode::On;
         let mark = connection.out.mark();
-        let may_wait = self.waits_since.is_none_or(|since| self.now - since < MOST_WAIT);
         let mut context = Context {
             state: &mut self.state,
             turn,

@@ -21,9 +21,9 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::connection::{Connection, Pending};
 use crate::dispatch::{self, Resolved};
 use crate::hotkeys::Sampler;
-use crate::input::{Fill, Pool};
+use crate::input::{Fill, Input, Pool};
 use crate::mailbox::{Mailbox, Reply};
-use crate::message::Known;
+use crate::message::{Known, Scratch};
 use crate::peer::Peer;
 use crate::slab::Slab;
 use crate::state::State;
@@ -44,7 +44,7 @@ const MOST_ROUNDS: usize = 16;
 /// Calls in one batch, about: entering V8 costs little per call long before.
 pub(crate) const CALLS_AT_ONCE: usize = 256;
 /// How long writes wait for memory that others still look at, such as a function on another shard.
-pub(crate) const MOST_WAIT: Duration = Duration::from_secs(1);
+const MOST_WAIT: Duration = Duration::from_secs(1);
 
 /// An FCALL that waits for the batch.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +94,8 @@ pub(crate) struct Work {
     pub(crate) waits_since: Option<Instant>,
     /// One did in this turn.
     waited: bool,
+    /// Kept for its memory: what stands in front of the text of a command that is sent.
+    pub(crate) scratch: Scratch,
     /// Kept for its memory: what stands in front of the replies to a request.
     pub(crate) lengths: Vec<u8>,
     /// Slots of this turn.
@@ -140,6 +142,7 @@ impl Work {
             moving: Vec::new(),
             waits_since: None,
             waited: false,
+            scratch: Scratch::default(),
             lengths: Vec::new(),
             slots: Vec::new(),
             windows: 0,
@@ -289,36 +292,44 @@ impl Work {
     /// Resolves and hashes what a connection has decoded and not executed; runs each window that gets
     /// full.
     pub(crate) fn prepare(&mut self, at: usize, turn: &Turn<'_>) {
-        let first = self.active[at].input.next;
-        for index in first..self.active[at].input.batch.len() {
+        let mut next = self.active[at].input.next;
+        loop {
             let connection = &*self.active[at];
             if connection.stopped {
                 return;
             }
-            let known = connection.peer.as_ref().map(|peer| peer.known(index)).unwrap_or_default();
-            let prepared = match known {
-                Known { row: Some(row), key: Some((hash, partition)) } => {
-                    let mut prepared = Prepared::new(at, index, Resolved::Row(row));
-                    prepared.quick = self.quick[usize::from(row)];
-                    (prepared.hash, prepared.partition) = (hash, usize::from(partition));
-                    prepared
+            // As many as the window has room for.
+            let end = connection.input.batch.len().min(next + WINDOW - self.prepared.len());
+            for index in next..end {
+                let known = match &connection.peer {
+                    Some(peer) => *peer.known(index),
+                    None => Known::default(),
+                };
+                let prepared = match known {
+                    Known { row: Some(row), key: Some((hash, partition)) } => {
+                        let mut prepared = Prepared::new(at, index, Resolved::Row(row));
+                        prepared.quick = self.quick[usize::from(row)];
+                        (prepared.hash, prepared.partition) = (hash, usize::from(partition));
+                        prepared
+                    }
+                    Known { row, .. } => self.look_up(&connection.input, at, index, row),
+                };
+                if prepared.quick.is_some() {
+                    self.looks.push((prepared.hash, prepared.partition));
                 }
-                _ => self.look_up(at, index, known.row),
-            };
-            if prepared.quick.is_some() {
-                self.looks.push((prepared.hash, prepared.partition));
+                self.prepared.push(prepared);
             }
-            self.prepared.push(prepared);
-            if self.prepared.len() >= WINDOW {
-                self.run_window(turn);
+            if self.prepared.len() < WINDOW {
+                return;
             }
+            self.run_window(turn);
+            next = end;
         }
     }
 
     /// Finds the row of a command, unless it is known, and hashes its first key.
     #[inline]
-    fn look_up(&self, at: usize, index: usize, known: Option<Row>) -> Prepared {
-        let input = &self.active[at].input;
+    fn look_up(&self, input: &Input, at: usize, index: usize, known: Option<Row>) -> Prepared {
         let args = input.batch.args(index);
         let name = args.get(input.bytes(), 0);
         let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));

@@ -80,7 +80,9 @@ impl Head {
     /// Copies a header out.
     pub(crate) fn load<W: Words>(words: &W, offset: u64) -> Head {
         let mut bytes = [0; 32];
-        words.copy_out(offset, &mut bytes);
+        for (at, word) in (offset..).step_by(8).zip(bytes.as_chunks_mut().0) {
+            *word = words.load64(at, Ordering::Relaxed).to_le_bytes();
+        }
         Head::from_bytes(&bytes)
     }
 

@@ -168,27 +168,21 @@ impl<W: Words> Ring<W> {
         self.words.load64(DATA + (position & (self.capacity - 1)), Ordering::Relaxed)
     }
 
-    /// Words of a message, which may go round the end.
+    /// Adds words of a message, which may go round the end, to `to`.
     #[inline]
-    pub(crate) fn words(&self, position: u64, to: &mut [[u8; 8]]) {
-        let (head, tail) = to.split_at_mut(self.before_end(position).min(to.len()));
-        self.words.load_run(DATA + (position & (self.capacity - 1)), head);
-        self.words.load_run(DATA, tail);
+    pub(crate) fn words(&self, position: u64, words: usize, to: &mut Vec<u8>) {
+        to.reserve(8 * words);
+        for at in (position..).step_by(8).take(words) {
+            to.extend_from_slice(&self.word(at).to_le_bytes());
+        }
     }
 
     /// Writes words of a message, which may go round the end.
     #[inline]
     pub(crate) fn set_words(&self, position: u64, from: &[[u8; 8]]) {
-        let (head, tail) = from.split_at(self.before_end(position).min(from.len()));
-        self.words.store_run(DATA + (position & (self.capacity - 1)), head);
-        self.words.store_run(DATA, tail);
-    }
-
-    /// Words from a position to the end of the ring.
-    #[inline]
-    fn before_end(&self, position: u64) -> usize {
-        let words = (self.capacity - (position & (self.capacity - 1))) / ALIGN;
-        usize::try_from(words).expect("bounded by the ring")
+        for (at, word) in (position..).step_by(8).zip(from) {
+            self.set_word(at, u64::from_le_bytes(*word));
+        }
     }
 
     /// Writes a word of a message.

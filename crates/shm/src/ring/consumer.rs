@@ -111,8 +111,7 @@ impl<W: Words> Consumer<W> {
     #[inline]
     fn copy(&self, at: u64, bytes: u64, payload: &mut Vec<u8>) {
         let (before, bytes) = (payload.len(), usize::try_from(bytes).expect("bounded by the ring"));
-        payload.resize(before + bytes.next_multiple_of(8), 0);
-        self.ring.words(at, payload[before..].as_chunks_mut::<8>().0);
+        self.ring.words(at, bytes.div_ceil(8), payload);
         payload.truncate(before + bytes);
     }
 

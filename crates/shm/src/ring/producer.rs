@@ -232,10 +232,14 @@ impl<W: Words> Filler<'_, W> {
         if self.bits == 0 {
             self.ring.set_words(self.at, words);
             self.at += 8 * words.len() as u64;
-        } else {
-            for word in words {
-                self.add_word(u64::from_le_bytes(*word));
-            }
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            self.word = u64::from_le_bytes(word);
+            self.bits = rest.iter().map(|_| u8::BITS).sum();
+            return;
+        }
+        for word in words {
+            self.add_word(u64::from_le_bytes(*word));
         }
         for byte in rest {
             self.word |= u64::from(*byte) << self.bits;
