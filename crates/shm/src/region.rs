@@ -296,7 +296,6 @@ impl Region {
         let step = if self.has_huge_pages { HUGE_PAGE_BYTES } else { 0 };
         let end = round_up(end, step.max(g.slot_bytes())).min(g.address_bytes);
         let file = self.reopen()?;
-        rustix::fs::ftruncate(&file, end)?;
         let slots = u64::from(g.slot_of(end - 1)) + 1;
         if *current == 0 {
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE_BYTES)?;
@@ -307,6 +306,8 @@ impl Region {
             let to = round_up(table + round_up(slots * 4, LINE_BYTES), PAGE_BYTES);
             rustix::fs::fallocate(&file, FallocateFlags::empty(), from, to - from)?;
         }
+        // Only now: who adopts the arena takes the tables of all of the file's slots for backed.
+        rustix::fs::ftruncate(&file, end)?;
         self.mapping().map(&file, *current, end, WRITABLE)?;
         *current = end;
         Ok(())

@@ -78,6 +78,29 @@ fn child_in_a_small_tmpfs() {
 }
 
 #[test]
+fn a_file_that_cannot_grow_stays_as_long_as_its_tables() {
+    // A growth that found no memory for the tables of its slots left the file longer than them: whoever adopted the
+    // arena while the tmpfs was still full died of a SIGBUS.
+    let Some((done, said)) = run_mounting("child_that_cannot_grow", "size=3m") else { return };
+    assert!(done && said.contains("the file has its length"), "{said}");
+}
+
+#[test]
+fn child_that_cannot_grow() {
+    // Run by its sibling.
+    let Some(mount) = mounted() else { return };
+    let path = Path::new(&mount).join("a");
+    let a = Arena::create(&spec(path.clone(), 12 << 30));
+    let mut filler = std::fs::File::create(Path::new(&mount).join("filler")).unwrap();
+    while std::io::Write::write(&mut filler, &[1; 4096]).is_ok_and(|bytes| bytes > 0) {}
+    let len = || std::fs::metadata(&path).unwrap().len();
+    let before = len();
+    a.writer.region().grow_to(4 << 30).expect_err("no memory for tables of 4,096 slots");
+    assert_eq!(len(), before);
+    eprintln!("the file has its length");
+}
+
+#[test]
 fn huge_pages_are_mapped_as_such() {
     // A tmpfs that has them gave arenas huge pages before, but each step of an arena's growth was mapped by itself, and
     // no step held a whole one.
