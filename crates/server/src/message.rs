@@ -43,7 +43,7 @@ pub(crate) struct Known {
     pub(crate) key: Option<(u32, u16)>,
 }
 
-/// Memory for what belongs in front of a command's text, or for a whole command; kept from one to the next.
+/// Memory for what belongs in front of a command's text, or for a whole command.
 #[derive(Default)]
 pub(crate) struct Scratch {
     few: [[u8; 8]; FEW_WORDS],
@@ -70,7 +70,6 @@ pub(crate) fn parts_of<'a>(
         fill(head, known, args.places(), text.len());
         return [head.as_flattened(), text];
     }
-    whole.clear();
     write(whole, known, args.iter(input));
     [whole, &[]]
 }

@@ -28,7 +28,7 @@ use crate::connection::{Connection, Pending, Stream};
 use crate::held::{Unsent, hold, send_unsent};
 use crate::input::Input;
 use crate::mailbox::{DEFAULT_BODY_BYTES, Reply};
-use crate::message::{self, Known, Replies};
+use crate::message::{self, Known, Replies, Scratch};
 use crate::output::{Mark, Output};
 use crate::slowlog::Origin;
 use crate::state::State;
@@ -177,7 +177,8 @@ impl Work {
         let connection = &mut *self.active[at];
         let (args, input) = (connection.input.batch.args(index), connection.input.bytes());
         let known = Known { row: Some(row), key: prepared.key() };
-        let parts = message::parts_of(&mut self.scratch, known, args, input);
+        let mut scratch = Scratch::default();
+        let parts = message::parts_of(&mut scratch, known, args, input);
         let (token, kind) = (token(connection, silent), kind(&connection.client));
         let joins = answers_briefly(row, args, input);
         if !(joins && self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts))

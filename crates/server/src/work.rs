@@ -23,7 +23,7 @@ use crate::dispatch::{self, Resolved};
 use crate::hotkeys::Sampler;
 use crate::input::{Fill, Input, Pool};
 use crate::mailbox::{Mailbox, Reply};
-use crate::message::{Known, Scratch};
+use crate::message::Known;
 use crate::peer::Peer;
 use crate::slab::Slab;
 use crate::state::State;
@@ -94,8 +94,6 @@ pub(crate) struct Work {
     pub(crate) waits_since: Option<Instant>,
     /// One did in this turn.
     waited: bool,
-    /// Kept for its memory: what stands in front of the text of a command that is sent.
-    pub(crate) scratch: Scratch,
     /// Kept for its memory: what stands in front of the replies to a request.
     pub(crate) lengths: Vec<u8>,
     /// Slots of this turn.
@@ -142,7 +140,6 @@ impl Work {
             moving: Vec::new(),
             waits_since: None,
             waited: false,
-            scratch: Scratch::default(),
             lengths: Vec::new(),
             slots: Vec::new(),
             windows: 0,
