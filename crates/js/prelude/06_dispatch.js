@@ -258,26 +258,37 @@ function dispatch() {
 
 // --- what else user code sees ---
 
-// Math.random: seeded for each call from the batch's seed (xorshift32 of a mixed seed).
+// Math.random: Marsaglia's xorshift128, seeded for each call from the batch's 64 bits. Calls that get an id from it in
+// batches of other seeds must not get the same one: so no bit of the seed is lost before the first number.
 var randomCall = 0;
-var randomState = 1;
+var randomX = 0;
+var randomY = 0;
+var randomZ = 0;
+var randomW = 1;
 function random() {
   if (randomCall !== I[STATE]) {
     randomCall = I[STATE];
-    let seed = I[IN_SEED_LOW] ^ imul(callIndex + 1, P1) ^ imul(I[IN_SEED_HIGH], P2);
-    seed = imul(seed ^ (seed >>> 15), P2);
-    seed = imul(seed ^ (seed >>> 13), P3);
-    randomState = (seed ^ (seed >>> 16)) | 1;
+    randomX = mixed(I[IN_SEED_LOW] ^ imul(callIndex + 1, P1));
+    randomY = mixed(I[IN_SEED_HIGH] ^ imul(callIndex + 1, P4));
+    randomZ = mixed(randomX ^ P5);
+    randomW = mixed(randomY ^ P3) | 1; // not all of them may be 0
+    for (let i = 0; i < 8; i++) step();
   }
   const high = step() >>> 5; // 27 bits
   const low = step() >>> 6; // 26 bits
   return (high * 67108864 + low) / 9007199254740992;
 }
 function step() {
-  randomState ^= randomState << 13;
-  randomState ^= randomState >>> 17;
-  randomState ^= randomState << 5;
-  return randomState;
+  const t = randomX ^ (randomX << 11);
+  randomX = randomY;
+  randomY = randomZ;
+  randomZ = randomW;
+  return randomW ^= (randomW >>> 19) ^ t ^ (t >>> 8);
+}
+function mixed(word) {
+  word = imul(word ^ (word >>> 15), P2);
+  word = imul(word ^ (word >>> 13), P3);
+  return word ^ (word >>> 16);
 }
 ObjectDefineProperty(Math, "random", {
   __proto__: null, value: { random() { return random(); } }.random,

@@ -1,6 +1,7 @@
 //! The way of a batch: calls → request → one entry into V8 → response → replies. The runtime's thread.
 //!
-//! 1. Replies come in the order of the calls, each exactly once.
+//! 1. Replies come in the order of the calls, each exactly once, until they are as long as the caller wants at a time.
+//!    They may be longer by what one entry gives: [`io::RESPONSE_FLUSH`] and one result.
 //! 2. An entry that is stopped costs the tenant its context (it is made anew from the libraries): nothing
 //!    that the stopped call left behind is seen by another one. The calls after it enter again.
 
@@ -33,6 +34,23 @@ struct Flight<'f> {
     overlays: usize,
     host: &'f mut dyn Host,
     reply: Reply<'f>,
+    /// Calls that have their replies, the bytes of these, and how many are enough.
+    answered: usize,
+    bytes: usize,
+    enough: usize,
+}
+
+impl Flight<'_> {
+    /// Hands out the reply of a call.
+    fn give(&mut self, index: usize, reply: &[u8]) {
+        self.answered += 1;
+        self.bytes += reply.len();
+        (self.reply)(index, reply);
+    }
+
+    fn has_enough(&self) -> bool {
+        self.bytes > self.enough
+    }
 }
 
 fn too_long() -> Vec<u8> {
@@ -43,7 +61,8 @@ fn too_long() -> Vec<u8> {
 }
 
 impl Runtime {
-    /// Runs `calls` in order; `reply` gets each one's index and its whole RESP reply, in order.
+    /// Runs `calls` in order; `reply` gets each one's index and its whole RESP reply, in order. How many have run: all,
+    /// unless the replies are longer than [`RunTurn::reply_bytes`].
     pub fn run<'a>(
         &mut self,
         tenant: Tenant,
@@ -51,7 +70,7 @@ impl Runtime {
         turn: RunTurn,
         host: &mut dyn Host,
         reply: &mut dyn FnMut(usize, &[u8]),
-    ) {
+    ) -> usize {
         self.turn += 1;
         self.set_inputs(turn);
         let mut last: Option<(&[u8], u32, How)> = None; // calls of a batch are often of one function
@@ -62,7 +81,17 @@ impl Runtime {
         let mut entered = std::mem::take(&mut self.entered);
         entered.clear();
         let overlays = calls.iter().filter(|call| call.overlay.is_there()).count();
-        let mut flight = Flight { tenant, now_ms: turn.now_ms, entered, overlays, host, reply };
+        let mut flight = Flight {
+            tenant,
+            now_ms: turn.now_ms,
+            entered,
+            overlays,
+            host,
+            reply,
+            answered: 0,
+            bytes: 0,
+            enough: turn.reply_bytes,
+        };
         let partitions = self.state(tenant).keyspace.partitions();
         for (index, call) in calls.iter().enumerate() {
             assert!(call.partition < partitions, "partition {} of {partitions}", call.partition);
@@ -78,9 +107,12 @@ impl Runtime {
                     last = Some((call.function, id, how));
                     if !self.request.push(&self.isolate.io, call, id, how) {
                         self.fly(&mut flight);
+                        if flight.has_enough() {
+                            break;
+                        }
                         if !self.request.push(&self.isolate.io, call, id, how) {
                             self.stats.errors += 1;
-                            (flight.reply)(index, &too_long());
+                            flight.give(index, &too_long());
                             continue;
                         }
                     }
@@ -89,8 +121,11 @@ impl Runtime {
                 }
                 Err(refusal) => {
                     self.fly(&mut flight);
+                    if flight.has_enough() {
+                        break;
+                    }
                     self.stats.errors += 1;
-                    (flight.reply)(index, &refusal);
+                    flight.give(index, &refusal);
                 }
             }
         }
@@ -102,6 +137,7 @@ impl Runtime {
         self.isolate.bridge().now_ms = None;
         let response_end = usize::try_from(self.isolate.io.word(io::OUT_END)).unwrap_or(0);
         self.isolate.io.trim(self.request.end(), response_end);
+        flight.answered
     }
 
     /// Whether the tenant's context still has the overlay of the last call, so that the next one of the same
@@ -174,11 +210,11 @@ impl Runtime {
         io.set_word(io::IN_WRITE_KEYS, word(self.limits.write_set_keys as usize));
     }
 
-    /// Runs the calls in the request until each has its reply, and empties it.
+    /// Runs the calls in the request until each has its reply, or the replies are enough, and empties it.
     fn fly(&mut self, flight: &mut Flight<'_>) {
         let count = flight.entered.len();
         let mut done = 0;
-        while done < count {
+        while done < count && !flight.has_enough() {
             if self.isolate.watchdog().watch.is_closing() {
                 self.refuse(flight, done);
                 break;
@@ -187,16 +223,16 @@ impl Runtime {
                 Ok(context) => context,
                 Err(reason) => {
                     let refusal = fault::reply(&format!("ERR {reason}"));
-                    for &index in &flight.entered[done..] {
+                    for call in done..count {
                         self.stats.errors += 1;
-                        (flight.reply)(index, &refusal);
+                        flight.give(flight.entered[call], &refusal);
                     }
                     break;
                 }
             };
             if let Some(refusal) = self.broken(flight, done) {
                 self.stats.errors += 1;
-                (flight.reply)(flight.entered[done], &refusal);
+                flight.give(flight.entered[done], &refusal);
                 done += 1;
                 continue;
             }
@@ -221,7 +257,7 @@ impl Runtime {
             let name = functions.by_id(id).map_or("", |callable| callable.name.as_str());
             self.stats.kills += 1;
             self.stats.errors += 1;
-            (flight.reply)(flight.entered[call], &fault::closing(name));
+            flight.give(flight.entered[call], &fault::closing(name));
         }
     }
 
@@ -289,7 +325,7 @@ impl Runtime {
         self.stats.calls += 1;
         self.stats.errors += 1;
         let stopped = self.stopped(flight, first + done, state, done, outcome);
-        (flight.reply)(flight.entered[first + done], &stopped);
+        flight.give(flight.entered[first + done], &stopped);
         done + 1
     }
 
@@ -344,19 +380,19 @@ impl Runtime {
             let mut end = body + length;
             let index = flight.entered[call];
             if kind == KIND_UNSTABLE {
-                (flight.reply)(index, UNSTABLE);
+                flight.give(index, UNSTABLE);
             } else if kind != KIND_REPLY {
                 let stack_length = size(io.word(at / 4 + 2));
                 let message = String::from_utf8_lossy(io.bytes(body, length));
                 let stack = String::from_utf8_lossy(io.bytes(end, stack_length));
                 let error = self.thrown(flight, call, &message, &stack);
-                (flight.reply)(index, &error);
+                flight.give(index, &error);
                 end += stack_length;
             } else if let Some((_, error)) = failed.next_if(|(failed, _)| *failed == call) {
                 self.stats.errors += 1;
-                (flight.reply)(index, &fault::reply(&error));
+                flight.give(index, &fault::reply(&error));
             } else {
-                (flight.reply)(index, io.bytes(body, length));
+                flight.give(index, io.bytes(body, length));
             }
             at = end.next_multiple_of(8);
         }

@@ -50,11 +50,13 @@ impl Overlay<'_> {
     }
 }
 
-/// The clock and the randomness of one batch; the same for all of its calls.
+/// What holds for all calls of one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct RunTurn {
     /// Unix time in ms: rules expiry, `db.now()` and `Date.now()`.
     pub now_ms: u64,
-    /// Seed of `Math.random`, from which each call's own seed is derived.
+    /// Seed of `Math.random`, from which each call's own seed is derived. Another one for each batch.
     pub random_seed: u64,
+    /// Bytes of replies after which V8 isn't entered again: the other calls don't run.
+    pub reply_bytes: usize,
 }

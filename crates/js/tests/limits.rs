@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, call};
-use nigh_js::{Call, Limits};
+use nigh_js::{Call, Limits, RunTurn};
 
 fn quick() -> Bench {
     Bench::with(Limits { call_ms: 20, heap_bytes: 64 << 20, ..Limits::default() })
@@ -229,4 +229,40 @@ fn another_thread_sees_what_runs() {
     let running = watcher.join().unwrap().expect("the watcher saw the call");
     assert_eq!((running.library.as_str(), running.function.as_str()), ("t", "stuck"));
     assert_eq!(handle.get(), None);
+}
+
+#[test]
+fn calls_beyond_what_replies_may_take_dont_run() {
+    // A thousand results of 20 MB were built before anybody looked how long they are together. An entry ends at 16 MiB; what
+    // has not run by then runs when it is asked for again, and refusals keep their places.
+    let mut bench = Bench::of(
+        "let ran = 0;\n\
+         export const long = (db, [n]) => { ran++; return 'x'.repeat(Number(n)); };\n\
+         export const count = () => ran;",
+    );
+    let length: &[&[u8]] = &[b"5000000"];
+    let long = Call { function: b"long", args: length, ..Call::default() };
+    let mut calls = vec![long; 6];
+    calls.push(call("missing"));
+    let turn = RunTurn { now_ms: common::NOW_MS, random_seed: 1, reply_bytes: 1 << 20 };
+    let (mut lengths, mut from) = (Vec::new(), 0);
+    let mut batches = Vec::new();
+    while from < calls.len() {
+        let ran = bench.runtime.run(
+            bench.tenant,
+            &calls[from..],
+            turn,
+            &mut bench.world,
+            &mut |_, reply| {
+                lengths.push(reply.len());
+            },
+        );
+        batches.push(ran);
+        from += ran;
+    }
+    assert_eq!(batches, [4, 2, 1]);
+    let one = "$5000000\r\n".len() + 5_000_000 + 2;
+    let refusal = "-ERR Function not found\r\n".len();
+    assert_eq!(lengths, [one, one, one, one, one, one, refusal]);
+    assert_eq!(bench.call("count", &[]), ":6\r\n");
 }

@@ -154,7 +154,7 @@ fn each_key_is_found_in_the_partition_of_its_tag() {
         let library = runtime.load(tenant, source.as_bytes()).unwrap();
         runtime.install(tenant, &library, source.as_bytes()).unwrap();
         let count = cases.iter().filter(|(_, bytes)| stored(bytes)).count();
-        let turn = RunTurn { now_ms: NOW_MS, random_seed: 1 };
+        let turn = RunTurn { now_ms: NOW_MS, random_seed: 1, reply_bytes: usize::MAX };
         let mut world = World::default();
         for _ in 0..20 {
             // Interpreted first, then compiled.

@@ -87,7 +87,7 @@ impl Shard {
     }
 
     fn call(&mut self, function: &str) -> Vec<u8> {
-        let turn = RunTurn { now_ms: 1_700_000_000_000, random_seed: 1 };
+        let turn = RunTurn { now_ms: 1_700_000_000_000, random_seed: 1, reply_bytes: usize::MAX };
         let call = Call { function: function.as_bytes(), ..Call::default() };
         let mut out = Vec::new();
         // From here to the announcement the participant holds what is read.

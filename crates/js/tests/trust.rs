@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Bench, call};
-use nigh_js::{Call, Limits};
+use nigh_js::{Call, Limits, RunTurn};
+use std::collections::BTreeSet;
 
 #[test]
 fn the_globals_are_an_allow_list() {
@@ -137,6 +138,22 @@ fn a_call_has_one_clock_and_its_own_randomness() {
     assert_ne!(first[0], first[1]);
     assert_eq!(bench.run(&[call("random"), call("random")]), first);
     assert_eq!(bench.call3("spread", &[]), "#t\r\n");
+}
+
+#[test]
+fn calls_of_many_batches_draw_different_numbers() {
+    // A state of 31 bits gave two of a hundred thousand calls the same numbers: ids of which one overwrote the other.
+    let mut bench = Bench::of("export const id = () => String(Math.random());");
+    let calls = vec![call("id"); 100];
+    let mut ids = BTreeSet::new();
+    for seed in 0..2000 {
+        let turn =
+            RunTurn { now_ms: common::NOW_MS, random_seed: seed << 20, reply_bytes: 1 << 20 };
+        bench.runtime.run(bench.tenant, &calls, turn, &mut bench.world, &mut |_, reply| {
+            assert!(ids.insert(reply.to_vec()), "{} again", String::from_utf8_lossy(reply));
+        });
+    }
+    assert_eq!(ids.len(), 200_000);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! 1. Replies are given out in the order of the calls, an error that needs no function in its place.
 //! 2. The time of a batch is shared by its calls: what one of them took, only V8 knows.
+//! 3. Replies are bounded by what one entry into V8 gives ([`nigh_js::RunTurn::reply_bytes`]): calls that don't run wait,
+//!    and those of a client with more than `output-buffer-pause` of replies are as if they had not come yet.
 //!
 //! Belongs to the shard's thread.
 
@@ -28,7 +30,7 @@ const PREFETCHED_KEYS: usize = 4;
 struct Answers {
     /// The replies of all calls that ran, one after the other.
     bytes: Vec<u8>,
-    /// For each FCALL where its reply is in `bytes`, or the error that it has without a function.
+    /// For each FCALL that ran where its reply is in `bytes`, or the error that it has without a function.
     places: Vec<Result<Range<usize>, &'static str>>,
     /// Time that each call is charged.
     each_ns: u64,
@@ -51,17 +53,23 @@ impl Work {
         let mut waiting = std::mem::take(&mut self.waiting);
         while !waiting.is_empty() {
             let together = waiting.iter().take_while(|call| !self.crosses(call)).count().max(1);
-            self.run_batch(&waiting[..together], turn);
-            waiting.drain(..together);
+            let ran = self.run_batch(&waiting[..together], turn);
+            waiting.drain(..ran);
             waiting.retain(|call| self.is_still_to_run(call));
         }
         self.state.ran_functions = true;
         self.waiting = waiting;
     }
 
-    /// Whether nothing before a call waits; else it comes again, behind that.
+    /// Whether nothing before a call waits; else it comes again, behind that. The first of a client that has enough to read
+    /// waits until that is read.
     fn is_still_to_run(&mut self, call: &Waiting) -> bool {
+        let has_enough = self.has_enough(call.connection);
         let connection = &mut *self.active[call.connection];
+        if has_enough {
+            connection.input.next = connection.input.next.min(call.index);
+            connection.stopped = true;
+        }
         let runs = connection.input.next > call.index;
         connection.calls -= usize::from(!runs);
         runs
@@ -76,9 +84,10 @@ impl Work {
         }
     }
 
-    /// Runs calls as one batch.
-    fn run_batch(&mut self, calls: &[Waiting], turn: &Turn<'_>) {
+    /// Runs calls as one batch; how many of them have run: one at least.
+    fn run_batch(&mut self, calls: &[Waiting], turn: &Turn<'_>) -> usize {
         let mut answers = self.call_all(calls, turn);
+        let calls = &calls[..answers.places.len()];
         for (number, (call, place)) in calls.iter().zip(&answers.places).enumerate() {
             let connection = &mut *self.active[call.connection];
             connection.calls -= 1;
@@ -108,6 +117,8 @@ impl Work {
                 }
                 Err(text) => nigh_resp::encode::error(connection.out.bytes(), text),
             }
+            self.bound_reply(call.connection, mark);
+            let connection = &mut *self.active[call.connection];
             connection.pending = Pending::Nothing;
             count_call(&mut self.state, connection, *call, &mark, turn, answers.each_ns);
             let silent = connection.client.reply_mode != ReplyMode::On;
@@ -119,6 +130,7 @@ impl Work {
             }
             self.active[call.connection].answered();
         }
+        calls.len()
     }
 
     /// Lets a call run again that didn't find what it read at one moment: the owner of all that it reads is
@@ -191,27 +203,30 @@ impl Work {
         prefetch(&mut self.state.keyspace, &calls, &touches);
         let began = Instant::now();
         let mut bytes = Vec::new();
-        let mut ranges = vec![0..0; calls.len()];
+        let mut ranges = Vec::with_capacity(calls.len());
+        let run_turn = functions::run_turn(&mut self.state, turn);
         let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
         // Whose writes they are is told by there being one call; and a shard that is asked asks nobody.
         let is_clients = |call: &Waiting| self.active[call.connection].peer.is_none();
         let sends = matches!(waiting, [call] if is_clients(call));
         let mut host = StoreHost { keyspace, turn, mail, sends, stays: None };
-        let run_turn = functions::run_turn(turn);
-        self.state.runtime.run(self.state.tenant, &calls, run_turn, &mut host, &mut |at, reply| {
-            ranges[at] = bytes.len()..bytes.len() + reply.len();
+        let runtime = &mut self.state.runtime;
+        let ran = runtime.run(self.state.tenant, &calls, run_turn, &mut host, &mut |_, reply| {
+            ranges.push(bytes.len()..bytes.len() + reply.len());
             bytes.extend_from_slice(reply);
         });
+        debug_assert_eq!(ran, ranges.len(), "each call that runs has one reply");
         let mail = host.mail;
         let is_busy = self.state.keyspace.take_busy() && self.may_wait();
         self.state.keyspace.take_met_expired(); // a function deletes nothing that it finds expired on a view
-        let each_ns = began.elapsed().as_nanos() / calls.len().max(1) as u128;
+        let each_ns = began.elapsed().as_nanos() / ranges.len().max(1) as u128;
         let mut ranges = ranges.into_iter();
-        let place = |error: Option<&'static str>| {
-            error.map_or_else(|| Ok(ranges.next().unwrap_or(0..0)), Err)
+        let place = |error: Option<&'static str>| match error {
+            Some(text) => Some(Err(text)),
+            None => ranges.next().map(Ok), // none of the first that hasn't run
         };
         Answers {
-            places: errors.into_iter().map(place).collect(),
+            places: errors.into_iter().map_while(place).collect(),
             bytes,
             is_busy,
             mail,

@@ -7,12 +7,13 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::allowance::Allowance;
 use crate::client::{Buffers, Client, Close};
 use crate::held::Unsent;
 use crate::input::{Fill, Input, Pool};
 use crate::later::Later;
 use crate::output::{Mark, Output, Readers};
-use crate::peer::{FIRST_ALLOWANCE, Peer};
+use crate::peer::Peer;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -114,8 +115,8 @@ pub(crate) struct Connection {
     /// Own parts of the command at hand that are done while another waits for memory, and their replies, by
     /// partition: see [`crate::scatter`].
     pub(crate) done_parts: BTreeMap<usize, Vec<u8>>,
-    /// How many there may be: see [`crate::peer`].
-    pub(crate) allowance: usize,
+    /// How many there may be.
+    pub(crate) allowance: Allowance,
     /// What the connection waits for, if another shard has to do something first.
     pub(crate) pending: Pending,
     /// Replies are kept until so many commands ever have left `later`.
@@ -137,7 +138,7 @@ pub(crate) enum Pending {
         shard: usize,
         bytes: usize,
     },
-    /// Answers to half of what it may have at the owner at a time.
+    /// Answers to half of what it may have at other shards at a time.
     Allowance,
     /// To be moved to this shard.
     Move(usize),
@@ -167,7 +168,7 @@ impl Connection {
             later: Later::default(),
             unsent: VecDeque::new(),
             done_parts: BTreeMap::new(),
-            allowance: FIRST_ALLOWANCE,
+            allowance: Allowance::default(),
             pending: Pending::Nothing,
             gathers_until: None,
             is_held: false,

@@ -351,9 +351,12 @@ pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'
     Err(if libraries.has_function(args[1]) { error } else { "ERR Function not found" })
 }
 
-/// The clock and randomness of a batch in this turn.
-pub(crate) fn run_turn(turn: &Turn<'_>) -> RunTurn {
-    RunTurn { now_ms: turn.now_ms, random_seed: turn.random }
+/// What holds for the next batch in this turn: other randomness than for any before.
+pub(crate) fn run_turn(state: &mut State, turn: &Turn<'_>) -> RunTurn {
+    state.batches = state.batches.wrapping_add(1);
+    // A turn's number changes by another odd constant: they meet in 2^64 steps.
+    let random_seed = turn.random ^ state.batches.wrapping_mul(0xD1B5_4A32_D192_ED03);
+    RunTurn { now_ms: turn.now_ms, random_seed, reply_bytes: state.hot.output_pause }
 }
 
 /// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime keeps what it
@@ -387,11 +390,11 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
         call.overlay = Overlay { continues, cleared, entries: &entries };
     }
     let mut reply = Vec::new();
+    let run_turn = run_turn(state, context.turn);
     let (keyspace, mail) = (&mut state.keyspace, Vec::new());
     let mut host =
         StoreHost { keyspace, turn: context.turn, mail, sends: false, stays: Some(partition) };
-    let turn = run_turn(context.turn);
-    state.runtime.run(state.tenant, &[call], turn, &mut host, &mut |_, bytes| {
+    state.runtime.run(state.tenant, &[call], run_turn, &mut host, &mut |_, bytes| {
         reply.extend_from_slice(bytes);
     });
     context.reply().raw(&reply);

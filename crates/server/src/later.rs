@@ -183,6 +183,12 @@ impl Later {
         self.sent_to.get(shard).copied().unwrap_or(0)
     }
 
+    /// Bytes of replies that are here, about.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether a connection is to wait before more replies are put here.
     pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
         self.order.len() >= MOST_RUNS || self.bytes > most_bytes

@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 mod admin;
+mod allowance;
 mod batch;
 mod bridge;
 mod client;

@@ -11,7 +11,7 @@
 //! 1. Nobody waits inside this module. Who has no credit or no room is told [`Full`], holds the connection back,
 //!    and tries again when a reply has come: whenever `Full` is said, a reply is outstanding there.
 //! 2. A reply always fits: a request is taken only with a credit, a credit is the room of one reply of
-//!    [`REPLY_BYTES`], and a longer reply leaves its body in a queue that has no more entries than there are
+//!    [`nigh_shm::ring::REPLY_BYTES`], and a longer reply leaves its body in a queue that has no more entries than there are
 //!    credits (invariant 1 of the shm crate's link, which loom checks).
 //! 3. A request is answered by the shard that receives it, without asking a third one before. So from 1 and 2,
 //!    no cycle of waiting can form: every shard can always go on with what it received, each request received
@@ -26,81 +26,28 @@
 //! shards 60 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings costs a load from one
 //! cache line for each peer, which stays in the core's cache until that peer sends.
 //!
-//! Bodies of requests are bounded in bytes as well; those of replies only in number, since a reply can't be
-//! refused: who answers bounds each of them (`Work::bound_reply`).
+//! Bodies of requests are bounded in bytes as well; those of replies in number, since a reply can't be refused. Who answers
+//! bounds each of them (`Work::bound_reply`), and begins no more while [`Mailbox::is_behind`].
 //!
 //! A [`Mailbox`] belongs to its shard's thread.
 
 mod pair;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 use mio::Waker;
-use nigh_shm::ring::{Bell, LinkSpec, PushError, REPLY_BYTES, Requester, Responder};
+use nigh_shm::ring::{Bell, PushError, Requester, Responder};
 use pair::Pair;
+pub(crate) use settings::{DEFAULT_BODY_BYTES, DEFAULT_REQUEST_BYTES, MOST_SHARDS, MailSettings};
 use std::sync::Arc;
 
-/// Shards that mailboxes are made for at most: as many as [`TOTAL_BYTES`] gives the smallest rings to.
-pub(crate) const MOST_SHARDS: usize = 128;
-/// Bytes of all rings together, if all pairs talk.
-const TOTAL_BYTES: usize = 64 << 20;
-/// The smallest ring of requests, bytes: 16 credits, and 512 bytes in a message.
-const LEAST_REQUEST_BYTES: u32 = 2 << 10;
-/// Ring of requests, bytes, where [`TOTAL_BYTES`] allows: some 6,000 writes of 100 bytes. With a fourth of that, 100
-/// connections with pipelines of 64 wait for room, and nearly half of their commands are looked at twice.
-pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 1 << 20;
-/// Requests of a pair that may be without a reply, at most: each has room for [`crate::message::MOST_COMMANDS`] commands.
-const MOST_CREDITS: u32 = 2048;
-/// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone.
-pub(crate) const DEFAULT_BODY_BYTES: usize = 4 << 20;
 /// Requests received in a turn, at most; who reads them looks how many commands they are.
 const MOST_IN_TURN: usize = 1024;
 /// Requests received from one shard before others have their chance.
 const MOST_FROM_ONE: usize = 16;
 /// Flag of a message whose body is in the queue; the payload is its length.
 const BODY: u16 = 1;
-
-const _: () = {
-    let pairs = MOST_SHARDS * (MOST_SHARDS - 1);
-    assert!(pairs * 2 * LEAST_REQUEST_BYTES as usize <= TOTAL_BYTES);
-    assert!(LEAST_REQUEST_BYTES.is_power_of_two() && LEAST_REQUEST_BYTES >= 4 * REPLY_BYTES);
-};
-
-/// Sizes of the mailboxes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MailSettings {
-    /// Bytes of a pair's ring of requests, a power of two. The longest request inside of it is a fourth.
-    pub(crate) request_bytes: u32,
-    /// Requests of a pair that may be without a reply.
-    pub(crate) credits: u32,
-    /// Bytes of requests' bodies that may wait in a pair's queue.
-    pub(crate) body_bytes: usize,
-}
-
-impl MailSettings {
-    /// For so many shards, with rings of requests of `request_bytes` (rounded down to a power of two) if
-    /// [`TOTAL_BYTES`] allows, else smaller.
-    pub(crate) fn for_shards(shards: usize, request_bytes: u32) -> Self {
-        let pairs = (shards * shards.saturating_sub(1)).max(1);
-        // The ring of replies takes as much at most.
-        let share = u32::try_from(TOTAL_BYTES / pairs / 2).unwrap_or(u32::MAX);
-        let bytes = 1 << request_bytes.min(share).max(LEAST_REQUEST_BYTES).ilog2();
-        let credits = (bytes / REPLY_BYTES).min(MOST_CREDITS);
-        Self { request_bytes: bytes, credits, body_bytes: DEFAULT_BODY_BYTES }
-    }
-
-    /// Bytes of all rings if all pairs talk.
-    #[cfg(test)]
-    pub(crate) fn total_bytes(&self, shards: usize) -> u64 {
-        let pairs = (shards * shards.saturating_sub(1)) as u64;
-        pairs * (u64::from(self.request_bytes) + self.link().reply_ring_bytes())
-    }
-
-    fn link(&self) -> LinkSpec {
-        let (request_bytes, credits) = (self.request_bytes, self.credits);
-        LinkSpec { request_bytes, credits, reply_bytes: REPLY_BYTES }
-    }
-}
 
 /// The other shard can't take more now. A reply of it is outstanding: try again when it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,6 +122,10 @@ struct Side {
     parts: usize,
     /// It is in the list of those that were touched.
     is_touched: bool,
+    /// Its requests wait: see [`Mailbox::hold_back`].
+    is_held_back: bool,
+    /// It may have bodies of replies to take.
+    has_bodies: bool,
 }
 
 /// One shard's mailbox.
@@ -198,7 +149,7 @@ pub(crate) struct Mailbox {
 /// shard sleeps in.
 ///
 /// # Panics
-/// If there are more than [`MOST_SHARDS`], or the settings are none that [`LinkSpec`] allows.
+/// If there are more than [`MOST_SHARDS`], or the settings are none that [`nigh_shm::ring::LinkSpec`] allows.
 pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec<Mailbox> {
     let shards = wakers.len();
     assert!(shards <= MOST_SHARDS, "{shards} shards: {MOST_SHARDS} are the most");
@@ -343,7 +294,8 @@ impl Mailbox {
         for _ in 0..=self.shards() {
             let from = self.from;
             let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
-            if self.left_of_one > 0 && self.inbox(from).is_some_and(has_request) {
+            let may_ask = self.left_of_one > 0 && !self.sides[from].is_held_back;
+            if may_ask && self.inbox(from).is_some_and(has_request) {
                 return Some(from);
             }
             self.from = (from + 1) % self.shards();
@@ -383,11 +335,27 @@ impl Mailbox {
             inbox.reply(token, 0, parts).expect(OUR_RULES);
         } else {
             self.shared.pair(to, self.me).replies.push(parts.concat());
+            self.sides[to].has_bodies = true;
+            let inbox = self.sides[to].inbox.as_mut().expect("it has asked");
             let length = (bytes as u64).to_le_bytes();
             inbox.reply(token, BODY, &[&length]).expect(OUR_RULES);
             self.stats.bodies += 1;
         }
         self.touch(to);
+    }
+
+    /// Lets requests of a shard wait: they are neither received nor mail. Its commands that came before aren't done yet.
+    pub(crate) fn hold_back(&mut self, from: usize, waits: bool) {
+        self.sides[from].is_held_back = waits;
+    }
+
+    /// Whether a shard has so many bytes of replies to take that it should get no more before.
+    pub(crate) fn is_behind(&mut self, to: usize) -> bool {
+        let most = self.shared.settings.body_bytes;
+        let bytes = || self.shared.pair(to, self.me).replies.bytes();
+        let bytes = if self.sides[to].has_bodies { bytes() } else { 0 };
+        self.sides[to].has_bodies = bytes > 0;
+        bytes > most
     }
 
     /// Takes the next reply of any shard; replaces what `body` holds. Not bounded by a turn: there are no
@@ -437,10 +405,11 @@ impl Mailbox {
         self.touched = touched;
     }
 
-    /// Whether a request or a reply is there.
+    /// Whether a reply is there, or a request that isn't held back.
     pub(crate) fn has_mail(&mut self) -> bool {
+        let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
         (0..self.shards()).any(|peer| {
-            self.inbox(peer).is_some_and(|inbox| inbox.has_request().expect(OUR_RULES))
+            !self.sides[peer].is_held_back && self.inbox(peer).is_some_and(has_request)
                 || self.sides[peer]
                     .outbox
                     .as_mut()

@@ -11,14 +11,15 @@
 //!    puts the answers of several shards in order ([`crate::later`]).
 //! 2. A connection sees its own writes: a read is sent after those that its partition's owner still has,
 //!    and runs here only if none is. What reads more than one partition waits until all are answered.
-//! 3. What a connection may have at the owner at a time is its allowance, which grows with each answer and shrinks
-//!    when answers are large: as much as `output-buffer-pause` of replies may be under way, so that who doesn't
-//!    read can't make the owner copy without end. (The idea is TCP's: RFC 5681.)
+//! 3. What a connection may have at other shards at a time is its allowance ([`crate::allowance`]); a command by parts
+//!    passes it as one.
 //! 4. A token names slot and number of the connection, so that an answer that comes too late finds nobody.
 //! 5. The owner, who has its words, logs a slow command under shard and token; the answer says so, and who gives
 //!    it to the client writes the client into the entry first. So a client whose command is answered is named.
 //! 6. A reply that is copied is no longer than a client's output may be. The replies to a request leave together, when
 //!    the last of its commands has run; all of them are short, but for a request of one command.
+//! 7. Nothing is read from a shard of which commands are left, and none of them runs while it has many bytes of replies to
+//!    take ([`crate::mailbox`]): then others have their turns, and it takes them whatever else it waits for.
 //!
 //! Belongs to the shard's thread.
 
@@ -43,10 +44,6 @@ use std::time::Instant;
 pub(crate) const LIBRARIAN: usize = 0;
 /// Name of a write set, which isn't a command: only shards send it.
 pub(crate) const WRITES: &[u8] = b"\0writes";
-/// Commands that a new connection may have at the owner: before it is known how large its replies are.
-pub(crate) const FIRST_ALLOWANCE: usize = 8;
-/// The most: a fourth of a mailbox's credits with two shards.
-const MOST_ALLOWANCE: usize = 512;
 /// Bytes of requests after which a turn takes no more of them; one body more may be among them.
 const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
 /// Answers that are taken before their connections are looked at.
@@ -55,10 +52,12 @@ const ANSWERS_AT_ONCE: usize = 8;
 const KEEP_BYTES: usize = 64 << 10;
 /// Bit of a token: the reply isn't wanted (CLIENT REPLY).
 const SILENT: u64 = 1 << 31;
+/// Bit of a token: the reply may be long.
+const LONG: u64 = 1 << 30;
+/// Bits of a token that hold the connection's number.
+const ID_BITS: u64 = LONG - 1;
 /// Bit of a message's kind: what it reads stays as old as it is (CLIENT NO-TOUCH).
 const KEEPS_AGES: u16 = 1 << 8;
-/// Bits of a token that hold the connection's number.
-const ID_BITS: u64 = SILENT - 1;
 
 /// A shard as a client of this one.
 pub(crate) struct Peer {
@@ -133,9 +132,10 @@ fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
 }
 
 /// The token of a connection's command.
-fn token(connection: &Connection, silent: bool) -> u64 {
+fn token(connection: &Connection, silent: bool, is_brief: bool) -> u64 {
     let id = connection.client.id & ID_BITS;
-    (connection.slot as u64) << 32 | if silent { SILENT } else { 0 } | id
+    let (silent, long) = (if silent { SILENT } else { 0 }, if is_brief { 0 } else { LONG });
+    (connection.slot as u64) << 32 | silent | long | id
 }
 
 /// The slot that a token names.
@@ -171,7 +171,9 @@ impl Work {
         silent: bool,
     ) -> bool {
         let (at, index) = (prepared.connection, prepared.index);
-        if !self.has_allowance(at) {
+        let input = &self.active[at].input;
+        let is_brief = answers_briefly(row, input.batch.args(index), input.bytes());
+        if !self.has_allowance(at, is_brief) {
             return false;
         }
         let connection = &mut *self.active[at];
@@ -179,9 +181,8 @@ impl Work {
         let known = Known { row: Some(row), key: prepared.key() };
         let mut scratch = Scratch::default();
         let parts = message::parts_of(&mut scratch, known, args, input);
-        let (token, kind) = (token(connection, silent), kind(&connection.client));
-        let joins = answers_briefly(row, args, input);
-        if !(joins && self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts))
+        let (token, kind) = (token(connection, silent, is_brief), kind(&connection.client));
+        if !(is_brief && self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
             let bytes = parts.iter().map(|part| part.len()).sum();
@@ -189,15 +190,16 @@ impl Work {
             hold(&mut self.held, connection);
             return false;
         }
-        if !joins {
+        if !is_brief {
             self.mailbox.seal(shard);
+            connection.allowance.sent_long();
         }
         connection.later.expect(shard);
         connection.pending = Pending::Nothing;
         connection.client.last_row = Some(row);
         connection.input.next = index + 1;
         self.state.stats.hops_out += 1;
-        if !joins && self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
+        if !is_brief && self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
             // What functions there are says where a call goes.
             connection.stopped = true;
             connection.pending = Pending::Answers;
@@ -205,10 +207,10 @@ impl Work {
         true
     }
 
-    /// Whether a connection may have more at other shards; else it waits.
-    pub(crate) fn has_allowance(&mut self, at: usize) -> bool {
+    /// Whether a connection may have one more at other shards; else it waits.
+    pub(crate) fn has_allowance(&mut self, at: usize, is_brief: bool) -> bool {
         let connection = &mut *self.active[at];
-        let has = connection.later.sent() < connection.allowance
+        let has = connection.allowance.allows(connection.later.sent(), is_brief)
             && !connection.later.is_full(self.state.hot.output_pause);
         if !has {
             connection.stopped = true;
@@ -221,7 +223,7 @@ impl Work {
     /// is some, before all else of the connection.
     pub(crate) fn send_parts(&mut self, at: usize, parts: Vec<(usize, Vec<u8>)>, silent: bool) {
         let connection = &mut *self.active[at];
-        let (token, kind) = (token(connection, silent), kind(&connection.client));
+        let (token, kind) = (token(connection, silent, true), kind(&connection.client));
         self.state.stats.hops_out += parts.len() as u64;
         for (shard, message) in parts {
             connection.unsent.push_back(Unsent { shard, token, kind, message });
@@ -284,47 +286,64 @@ impl Work {
         };
         let replies = Replies::of(answer);
         let (commands, bytes) = (replies.len(), replies.bytes());
-        let (wanted, out) = (token & SILENT == 0, connection.out.bytes());
-        if connection.later.came(from, replies, wanted, out) {
+        let is_wanted = token & SILENT == 0 && connection.client.close != Close::Now;
+        let out = connection.out.bytes();
+        if connection.later.came(from, replies, is_wanted, out) {
             let origin = Origin { shard: self.state.number, token };
             self.state.shared.slowlog().name_sender(origin, &connection.client);
         }
-        let most = self.state.hot.output_pause / (bytes / commands.max(1)).max(1);
-        let allowance = connection.allowance + commands;
-        connection.allowance = allowance.min(most.clamp(1, MOST_ALLOWANCE));
+        let is_brief = token & LONG == 0;
+        connection.allowance.came(commands, bytes, is_brief, self.state.hot.output_pause);
         let is_over = match connection.pending {
             Pending::Answers => connection.later.is_empty(),
-            Pending::Allowance => connection.later.sent() <= connection.allowance / 2,
+            Pending::Allowance => connection.allowance.is_half_free(connection.later.sent()),
             _ => false,
         };
         if is_over {
             connection.pending = Pending::Nothing;
         }
         // Else more is to come: it has nothing to do before that.
-        if is_over || connection.later.is_empty() || connection.has_gathered() {
+        let waiting = connection.out.waiting() + connection.later.bytes();
+        let is_flooded = is_wanted && waiting > self.state.hot.output_limit;
+        if is_over || is_flooded || connection.later.is_empty() || connection.has_gathered() {
             self.queue(slot);
+        }
+        // Before the others of the same turn have come, which are as long maybe.
+        if is_flooded && let Some(mut connection) = self.slab.take(slot) {
+            self.cut_off(&mut connection, "its waiting replies exceed output-buffer-limit");
+            self.slab.put(connection);
         }
     }
 
-    /// Takes what the other shards have sent into the turn; first, what is left of the last turn's.
+    /// Takes what the other shards have sent into the turn.
     pub(crate) fn receive_peers(&mut self, turn: &Turn<'_>) {
-        if !std::mem::take(&mut self.peers_have_work) {
-            self.read_mail();
+        let has_waited = self.peers_have_work || self.peers_wait;
+        (self.peers_have_work, self.peers_wait) = (false, false);
+        if has_waited {
+            (0..self.peers.len()).for_each(|number| self.run_peer(number, false, turn));
         }
-        if self.state.has_notes() && !std::mem::replace(&mut self.postponed_peers, true) {
-            // Something was changed, maybe before the mail was sent: first this shard looks at that.
-            self.peers_have_work = true;
+        self.read_mail();
+        // Something was changed, maybe before the mail was sent: first this shard looks at that.
+        let is_early = self.state.has_notes();
+        (0..self.peers.len()).for_each(|number| self.run_peer(number, is_early, turn));
+    }
+
+    /// Takes the commands of a shard into the turn, if there are any, unless they came too early or it has enough to take.
+    fn run_peer(&mut self, number: usize, is_early: bool, turn: &Turn<'_>) {
+        let has_commands = |peer: &mut Box<Connection>| peer.input.has_commands();
+        let Some(mut connection) = self.peers[number].take_if(has_commands) else { return };
+        let is_behind = self.mailbox.is_behind(number);
+        if is_early || is_behind {
+            self.peers_wait |= is_behind;
+            self.peers_have_work |= !is_behind;
+            self.mailbox.hold_back(number, true);
+            self.peers[number] = Some(connection);
             return;
         }
-        self.postponed_peers = false;
-        for number in 0..self.peers.len() {
-            let has_work = |peer: &mut Box<Connection>| peer.input.has_commands();
-            let Some(mut connection) = self.peers[number].take_if(has_work) else { continue };
-            connection.stopped = false;
-            connection.parked = false;
-            self.active.push(connection);
-            self.prepare(self.active.len() - 1, turn);
-        }
+        connection.stopped = false;
+        connection.parked = false;
+        self.active.push(connection);
+        self.prepare(self.active.len() - 1, turn);
     }
 
     /// Reads what the other shards have sent, as much as a turn may take.
@@ -334,7 +353,7 @@ impl Work {
             && bytes < MOST_MAIL_BYTES
             && let Some(from) = self.mailbox.next_sender()
         {
-            let connection = &mut **self.peers[from].as_mut().expect("nobody writes to itself");
+            let connection = &mut **self.peers[from].as_mut().expect("its last commands are done");
             let peer = connection.peer.as_mut().expect("peers are made with it");
             let before = peer.commands.len();
             let receive = |buf: &mut Vec<u8>| self.mailbox.receive(from, buf);
@@ -381,7 +400,9 @@ impl Work {
         peer.ends.iter_mut().for_each(|(end, _)| *end -= from);
         replies.drain(..from);
         let number = peer.number;
-        if connection.input.has_commands() {
+        let has_commands = connection.input.has_commands();
+        self.mailbox.hold_back(number, has_commands);
+        if has_commands {
             self.peers_have_work = true;
         } else {
             assert!(replies.is_empty() && peer.requests.is_empty(), "every command is answered");

@@ -36,7 +36,7 @@ impl Work {
         turn: &Turn<'_>,
     ) -> bool {
         let Run::Data(op) = State::spec(row).run else { unreachable!("only data has partitions") };
-        if !self.has_allowance(at) {
+        if !self.has_allowance(at, true) {
             return false;
         }
         let began = Instant::now();

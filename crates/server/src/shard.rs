@@ -45,7 +45,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(crate) const WAKE: Token = Token(usize::MAX);
 /// Time between looks at idle clients, metrics and expiry.
 const TICK: Duration = Duration::from_millis(100);
-/// Sleep while the store waits for memory that another thread backs: about 2 MiB's worth.
+/// Sleep while the store waits for memory that another thread backs: about 2 MiB's worth. And while another shard doesn't
+/// take its replies: it does before all else, when its turn is over.
 const SOON: Duration = Duration::from_millis(2);
 /// Events of one poll.
 const EVENTS: usize = 1024;
@@ -83,7 +84,7 @@ pub(crate) struct Shard {
     random: u64,
     /// The store has more to look after.
     more: bool,
-    /// The store waits for memory: it wants to look again soon.
+    /// The store waits for memory, or another shard has replies to take: it wants to look again soon.
     soon: bool,
     next_tick: Instant,
     /// The wall's clock at an instant: read at each tick, as the loop's own clock tells the rest.
@@ -238,7 +239,7 @@ impl Shard {
             let began = self.work.state.keyspace.owns_some().then(Instant::now);
             let maintenance = self.work.state.keyspace.maintain(&turn);
             self.more = maintenance.more;
-            self.soon = maintenance.waiting;
+            self.soon = maintenance.waiting || self.work.peers_wait;
             ended = Instant::now();
             if let Some(began) = began {
                 self.work.state.stats.count_step(ended.duration_since(began));

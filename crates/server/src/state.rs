@@ -253,6 +253,8 @@ pub(crate) struct State {
     pub(crate) seen: Versions,
     /// Functions ran since the runtime last had time for itself.
     pub(crate) ran_functions: bool,
+    /// Batches of functions that have run.
+    pub(crate) batches: u64,
     /// The partition of the transaction that runs.
     pub(crate) in_transaction: Option<usize>,
     /// Connections that CLIENT KILL ended, to be closed in this turn.
@@ -296,6 +298,7 @@ impl State {
             seen: Versions::default(),
             shared,
             ran_functions: true, // so that it gets ready for the first ones
+            batches: 0,
             in_transaction: None,
             killed: Vec::new(),
             limits_version: 0,

@@ -77,8 +77,8 @@ pub(crate) struct Work {
     pub(crate) peers: Vec<Option<Box<Connection>>>,
     /// Some of their commands are left for the next turn.
     pub(crate) peers_have_work: bool,
-    /// All of them were, as there was a note: what has waited for a look at the seat waits for no other.
-    pub(crate) postponed_peers: bool,
+    /// Some are left until their shard has taken replies.
+    pub(crate) peers_wait: bool,
     /// Kept for its memory: answers of other shards that are given to their connections.
     pub(crate) answers: Vec<(Reply, Vec<u8>)>,
     /// Slots of connections that wait for room in the mailbox.
@@ -132,7 +132,7 @@ impl Work {
             mailbox,
             peers,
             peers_have_work: false,
-            postponed_peers: false,
+            peers_wait: false,
             answers: Vec::new(),
             held: Vec::new(),
             promised: Vec::new(),
@@ -206,9 +206,11 @@ impl Work {
             self.run_functions(turn);
             for at in 0..self.active.len() {
                 if self.active[at].parked {
-                    self.active[at].parked = false;
+                    let has_enough = self.has_enough(at);
+                    let connection = &mut *self.active[at];
+                    connection.parked = false;
                     // What its function left for other shards goes before all else.
-                    self.active[at].stopped = !self.active[at].pending.lets_go_on();
+                    connection.stopped = has_enough || !connection.pending.lets_go_on();
                     self.prepare(at, turn);
                 }
             }
@@ -351,6 +353,12 @@ impl Work {
             }
         }
         prepared
+    }
+
+    /// Whether so many replies wait for an active connection's client that further commands of it wait too.
+    pub(crate) fn has_enough(&self, at: usize) -> bool {
+        let (connection, most) = (&self.active[at], self.state.hot.output_pause);
+        connection.out.waiting() > most || connection.later.is_full(most)
     }
 
     /// Whether a write for which memory is still to come back may wait for it.

@@ -236,3 +236,26 @@ fn endless_function_is_stopped() {
     assert!(text.contains("function-time-limit-ms"), "{text}");
     client.expect(":2\r\n");
 }
+
+/// Calls of one turn that aren't of one batch once drew the same random numbers, and a function that makes ids from them
+/// made one id twice.
+#[test]
+fn no_two_calls_draw_the_same_numbers() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let source =
+        "#!js name=l\nexport const id = () => String(Math.random());\nid.flags = ['no-writes'];";
+    load(&mut client, source);
+    client.send(
+        "FCALL id 0\r\nSET k v\r\nFCALL id 0\r\nMULTI\r\nFCALL id 0\r\nFCALL id 0\r\nEXEC\r\n",
+    );
+    let mut ids = vec![client.reply()];
+    client.expect("+OK\r\n");
+    ids.push(client.reply());
+    client.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    ids.extend(client.reply().elements().expect("two replies").iter().cloned());
+    let mut ids: Vec<&[u8]> = ids.iter().map(|id| id.bytes().expect("an id")).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TestServer, request};
+use common::{Client, TestServer, request};
 use nigh_resp::frame::Frame;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -23,6 +23,27 @@ fn too_many_clients_are_refused() {
     server.connect().says("PING", "+PONG\r\n");
 }
 
+/// The bytes of replies that wait for a client, once some do and they don't become more.
+fn waiting(other: &mut Client) -> usize {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut before = 0;
+    loop {
+        other.says("PING", "+PONG\r\n");
+        let list = other.text("CLIENT LIST");
+        let omem = |line: &str| {
+            let omem = line.split(' ').find_map(|field| field.strip_prefix("omem="))?;
+            omem.parse::<usize>().ok()
+        };
+        let waiting = list.lines().filter_map(omem).max().expect("clients");
+        if waiting > 0 && waiting == before {
+            return waiting;
+        }
+        before = waiting;
+        assert!(Instant::now() < deadline, "the sockets take it all");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// A client that asks for much and reads nothing is held back: the server's memory stays small, others are
 /// served, and it gets everything once it reads.
 #[test]
@@ -36,22 +57,8 @@ fn client_that_doesnt_read_is_held_back() {
         let bytes = request(&[b"GET", b"k"]).repeat(5000);
         writer.write_all(&bytes).expect("the server reads in the end");
     });
-    let mut other = server.connect();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        other.says("PING", "+PONG\r\n");
-        let list = other.text("CLIENT LIST");
-        let waiting = list.lines().find_map(|line| {
-            let omem = line.split(' ').find_map(|field| field.strip_prefix("omem="))?;
-            omem.parse::<usize>().ok().filter(|bytes| *bytes > 0)
-        });
-        if let Some(waiting) = waiting {
-            // A buffer has up to twice the room of what it holds.
-            assert!(waiting <= 2 * (64 * 1024 + 2 * value.len()), "{waiting}");
-            break;
-        }
-        assert!(Instant::now() < deadline, "the sockets take it all");
-    }
+    // A buffer has up to twice the room of what it holds.
+    assert!(waiting(&mut server.connect()) <= 2 * (64 * 1024 + 2 * value.len()));
     for _ in 0..5000 {
         assert!(slow.reply() == Frame::Bulk(value.clone()));
     }
@@ -95,6 +102,65 @@ fn reply_by_way_of_another_shard_is_bounded() {
         assert!(text.starts_with("ERR the reply takes 600"), "{key}: {text}");
         client.says("PING", "+PONG\r\n");
     }
+}
+
+/// Replies of functions were bounded one by one: a pipeline of a thousand calls with long results was run as one batch,
+/// before anybody looked how long they are together. Through another shard and behind its replies it is the same.
+#[test]
+fn calls_of_a_client_that_doesnt_read_wait() {
+    const CALLS: usize = 100;
+    let source = "#!js name=l\nexport const read = (db, [n]) => n + 'x'.repeat(1e6);\n\
+        read.flags = ['no-writes'];\n\
+        export const put = (db, [n]) => n + 'x'.repeat(1e6);";
+    let settings = [("shards", "2"), ("output-buffer-pause", "64kb")];
+    let server = TestServer::with(&settings);
+    let mut client = server.connect();
+    client.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]);
+    // One at the owner; of the others some are elsewhere.
+    let mut slow = vec![server.connect_to_owner("k")];
+    slow.extend((0..3).map(|_| server.connect()));
+    let kinds = [("read", ""), ("put", ""), ("read", "SET k v\r\n")];
+    for (at, (name, behind)) in (0..slow.len()).flat_map(|at| kinds.map(|kind| (at, kind))) {
+        let slow = &mut slow[at];
+        let calls = (0..CALLS).map(|n| format!("FCALL {name} 0 {n}\r\n"));
+        slow.send(behind.to_owned() + &calls.collect::<String>());
+        // What one entry into V8 gives, and as much again as a buffer has room; or what may be asked of the owner at a time.
+        let waits = waiting(&mut client);
+        assert!(waits < 40 << 20, "{name}: {waits} bytes");
+        if !behind.is_empty() {
+            slow.expect("+OK\r\n");
+        }
+        for n in 0..CALLS {
+            let reply = slow.reply();
+            let number = reply.bytes().and_then(|text| text.strip_suffix(&[b'x'; 1_000_000]));
+            assert!(number == Some(n.to_string().as_bytes()), "{name}: {n}");
+        }
+    }
+}
+
+/// After many writes, whose replies are short, a pipeline of reads of a large value that the owner has to answer (since it
+/// follows a write) went there at once, and the owner copied all of it.
+#[test]
+fn reads_behind_a_write_of_a_client_that_doesnt_read_wait() {
+    const READS: usize = 100;
+    let settings = [("shards", "3"), ("partitions", "3"), ("maxmemory", "128mb")];
+    let server = TestServer::with(&settings);
+    let [here, there, third] = &server.connect().one_of_each();
+    let (mut slow, mut other) = (server.connect_to_owner(here), server.connect_to_owner(third));
+    let value = vec![b'x'; 1_000_000];
+    assert_eq!(slow.ask(&[b"SET", there.as_bytes(), &value]), Frame::Simple(b"OK".to_vec()));
+    let small = format!("SET {there}x v\r\n");
+    slow.send(small.repeat(2000));
+    slow.expect("+OK\r\n".repeat(2000));
+    let get = format!("GET {there}\r\n");
+    slow.send(request(&[b"SET", there.as_bytes(), &value]));
+    slow.send(get.repeat(READS));
+    let waits = waiting(&mut server.connect());
+    assert!(waits < 40 << 20, "{waits} bytes");
+    // Meanwhile the owner serves others.
+    other.says(&format!("SET {there}y v"), "+OK\r\n");
+    slow.expect("+OK\r\n");
+    (0..READS).for_each(|_| assert!(slow.reply() == Frame::Bulk(value.clone())));
 }
 
 /// A request that grows beyond the limit ends the connection, before it is complete.

@@ -143,7 +143,7 @@ impl Bench {
 
     pub(crate) fn run(&mut self, calls: &[Call<'_>]) -> Vec<String> {
         let mut replies = Vec::new();
-        let turn = RunTurn { now_ms: self.now_ms, random_seed: 42 };
+        let turn = RunTurn { now_ms: self.now_ms, random_seed: 42, reply_bytes: usize::MAX };
         self.runtime.run(self.tenant, calls, turn, &mut self.world, &mut |index, reply| {
             assert_eq!(index, replies.len(), "replies come in order, once each");
             replies.push(String::from_utf8_lossy(reply).into_owned());

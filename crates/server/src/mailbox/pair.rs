@@ -60,6 +60,11 @@ impl Bodies {
         waiting.bodies.is_empty() || waiting.bytes.saturating_add(bytes) <= most
     }
 
+    /// Bytes of all.
+    pub(super) fn bytes(&self) -> usize {
+        lock(&self.0).bytes
+    }
+
     /// Adds a body, before its message is published.
     pub(super) fn push(&self, body: Vec<u8>) {
         let mut waiting = lock(&self.0);

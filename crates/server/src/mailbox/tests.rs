@@ -1,9 +1,10 @@
 //! Stories about mailboxes: what one pair does step by step, and shards that ask each other in all directions
 //! as fast as they can, sleep when there is nothing, and are woken.
 
+use super::settings::{LEAST_REQUEST_BYTES, TOTAL_BYTES};
 use super::{
-    DEFAULT_REQUEST_BYTES, Full, LEAST_REQUEST_BYTES, MOST_FROM_ONE, MOST_IN_TURN, MOST_SHARDS,
-    MailSettings, Mailbox, Reply, Request, TOTAL_BYTES, mailboxes,
+    DEFAULT_REQUEST_BYTES, Full, MOST_FROM_ONE, MOST_IN_TURN, MOST_SHARDS, MailSettings, Mailbox,
+    Reply, Request, mailboxes,
 };
 use mio::{Events, Poll, Token, Waker};
 use std::collections::VecDeque;
@@ -125,6 +126,45 @@ fn a_full_mailbox_says_so_until_a_reply_came() {
         a.send(1, 99, 0, &[&vec![1; bytes]]).expect("room after a reply");
         assert_eq!(a.stats().full, 1);
     }
+}
+
+#[test]
+fn who_is_held_back_is_not_heard_and_keeps_nobody_awake() {
+    // Two shards have asked C. While it does A's last commands, A's next ones are no mail, but B's are.
+    let (mut boxes, _polls) = shards(&SMALL, 3);
+    let mut body = Vec::new();
+    for asker in &mut boxes[..2] {
+        asker.send(2, 1, 0, &[]).expect("room");
+        asker.flush();
+    }
+    let c = &mut boxes[2];
+    c.hold_back(0, true);
+    assert!(c.has_mail());
+    assert_eq!(receive(c, &mut body).map(|request| request.from), Some(1));
+    assert_eq!((receive(c, &mut body), c.has_mail()), (None, false));
+    c.hold_back(0, false);
+    assert!(c.has_mail());
+    assert_eq!(receive(c, &mut body).map(|request| request.from), Some(0));
+}
+
+#[test]
+fn who_has_much_to_take_is_behind_until_it_took_some() {
+    // Replies can't be refused, so who answers stops before they are many bytes: here after the second of 400.
+    let (mut a, mut b, _polls) = two(&SMALL);
+    let mut body = Vec::new();
+    for token in 0..3 {
+        a.send(1, token, 0, &[]).expect("room");
+    }
+    a.flush();
+    for (token, is_behind) in [(0, false), (1, true)] {
+        receive(&mut b, &mut body).expect("a request");
+        b.reply(0, token, &[&[7; 400]]);
+        assert_eq!(b.is_behind(0), is_behind);
+    }
+    b.flush();
+    assert!(b.is_behind(0), "it isn't taken yet");
+    a.next_reply(&mut body).expect("a reply");
+    assert!(!b.is_behind(0));
 }
 
 #[test]

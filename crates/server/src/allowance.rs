@@ -1,0 +1,112 @@
+//! How many commands a connection may have at other shards at a time, of which replies are still to come.
+//!
+//! 1. It begins with few, grows by one with each reply, and shrinks when replies are long: as much as
+//!    `output-buffer-pause` of them may be under way, so that who doesn't read can't make an owner copy without end.
+//!    (The idea is TCP's: RFC 5681.)
+//! 2. Those whose replies may be long have an allowance of their own beside: that short ones came, such as OK to a write,
+//!    doesn't say that long ones will be short.
+//! 3. Of those there are [`MOST_LONG`] at most, since replies may get longer from one to the next: the owner has begun
+//!    them then.
+//!
+//! Belongs to the shard's thread.
+
+/// Commands that a new connection may have: before it is known how long its replies are.
+const FIRST: usize = 8;
+/// The most: a fourth of a mailbox's credits with two shards.
+const MOST: usize = 512;
+/// The most of those whose replies may be long.
+const MOST_LONG: usize = 32;
+
+/// An allowance.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    /// Of all commands.
+    all: usize,
+    /// Of those whose replies may be long, and how many are under way.
+    long: usize,
+    long_sent: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { all: FIRST, long: FIRST, long_sent: 0 }
+    }
+}
+
+impl Allowance {
+    /// Whether one more may be sent when `sent` are under way.
+    #[inline]
+    pub(crate) fn allows(&self, sent: usize, is_brief: bool) -> bool {
+        sent < self.all && (is_brief || self.long_sent < self.long)
+    }
+
+    /// One with a long reply was sent.
+    pub(crate) fn sent_long(&mut self) {
+        self.long_sent += 1;
+    }
+
+    /// The replies to some commands came, `bytes` together; `pause` bytes may be under way.
+    #[inline]
+    pub(crate) fn came(&mut self, commands: usize, bytes: usize, is_brief: bool, pause: usize) {
+        let most = (pause / (bytes / commands.max(1)).max(1)).max(1);
+        if is_brief {
+            self.all = (self.all + commands).min(most).min(MOST);
+        } else {
+            self.long_sent -= commands;
+            self.long = (self.long + commands).min(most).min(MOST_LONG);
+        }
+    }
+
+    /// Whether who waited goes on: half of what it may have has come.
+    pub(crate) fn is_half_free(&self, sent: usize) -> bool {
+        sent <= self.all / 2 && self.long_sent <= self.long / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of a kind may be sent at once.
+    fn room(allowance: &mut Allowance, is_brief: bool) -> usize {
+        let before = allowance.long_sent;
+        let mut sent = before;
+        while allowance.allows(sent, is_brief) {
+            sent += 1;
+            allowance.long_sent += usize::from(!is_brief);
+        }
+        allowance.long_sent = before;
+        sent - before
+    }
+
+    #[test]
+    fn short_replies_dont_let_long_ones_through() {
+        // After 500 writes, 511 reads of 20 MB went to the owner at once, which copied 10 GB while all others waited.
+        let mut allowance = Allowance::default();
+        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (FIRST, FIRST));
+        (0..1000).for_each(|_| allowance.came(1, 5, true, 1 << 20));
+        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (MOST, FIRST));
+        for _ in 0..1000 {
+            allowance.sent_long();
+            allowance.came(1, 100, false, 1 << 20);
+        }
+        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (MOST, MOST_LONG));
+        allowance.sent_long();
+        allowance.came(1, 20 << 20, false, 1 << 20);
+        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (MOST, 1));
+    }
+
+    #[test]
+    fn who_waits_goes_on_in_the_end() {
+        // Whatever was sent, once nothing is under way one more is allowed.
+        let mut allowance = Allowance::default();
+        for bytes in [1, 1 << 30, 0, 5] {
+            allowance.sent_long();
+            assert!(!allowance.is_half_free(MOST));
+            allowance.came(1, bytes, false, 1 << 14);
+            allowance.came(3, bytes, true, 1 << 14);
+            assert!(allowance.is_half_free(0));
+            assert!(allowance.allows(0, true) && allowance.allows(0, false));
+        }
+    }
+}
