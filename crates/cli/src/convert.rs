@@ -1,4 +1,4 @@
-//! `nigh convert`: other partitions for the data that a stopped server left.
+//! `nigh convert`: other partitions, or more memory, for the data that a stopped server left.
 //!
 //! ```text
 //! DIR           lock, arenas ──copy──┐        DIR           lock, new arenas
@@ -51,9 +51,12 @@ pub(crate) struct Args {
     /// Folder of the arenas: the --shm-dir of the server, which is stopped
     #[arg(long, value_name = "DIR")]
     shm_dir: PathBuf,
-    /// Partitions that the data is to have, 1 to 64
-    #[arg(long, value_name = "N")]
-    partitions: usize,
+    /// Partitions that the data is to have, 1 to 64; as many as it has unless given
+    #[arg(long, value_name = "N", required_unless_present = "maxmemory")]
+    partitions: Option<usize>,
+    /// Memory that the arenas are made for, such as 4gb; as much as before unless given. A server may use up to twice that
+    #[arg(long, value_name = "SIZE")]
+    maxmemory: Option<String>,
     /// Whose data
     #[arg(long, default_value = DEFAULT_TENANT, value_name = "NAME")]
     tenant: String,
@@ -62,10 +65,10 @@ pub(crate) struct Args {
 /// Converts.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let begin = Instant::now();
-    let wanted = args.partitions;
-    if !(1..=MOST_PARTITIONS).contains(&wanted) {
+    if let Some(wanted) = args.partitions.filter(|n| !(1..=MOST_PARTITIONS).contains(n)) {
         return Err(StoreError::PartitionCount { wanted }.into());
     }
+    let memory_bytes = args.maxmemory.as_deref().map(bytes_of).transpose()?;
     let dir = match args.shm_dir.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             bail!("there is no folder {}: nothing to convert", args.shm_dir.display())
@@ -81,12 +84,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let beside = beside(&dir)?;
     Folder::remove_left_over(&beside, &dir)?;
     let left = left_in(&dir, &args.tenant)?.with_context(nothing)?;
-    if left.partitions == wanted {
-        println!("{name}: nothing to do, the data has {wanted} partition(s) already");
+    let mut wanted = left;
+    wanted.partitions = args.partitions.unwrap_or(left.partitions);
+    wanted.capacity_bytes = memory_bytes.unwrap_or(left.capacity_bytes);
+    if wanted == left {
+        println!("{name}: nothing to do, the data has {} partition(s) already", left.partitions);
         return Ok(());
     }
-    let copied = convert(args, &dir, &beside, &left)?;
-    println!("{name}: {} partition(s) before, {wanted} now", left.partitions);
+    let copied = convert(&args.tenant, &dir, &beside, &left, &wanted)?;
+    println!("{name}: {} partition(s) before, {} now", left.partitions, wanted.partitions);
     let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
     line("keys", copied.keys);
     if copied.expired > 0 {
@@ -97,17 +103,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// The bytes of a size as the server's setting takes it.
+fn bytes_of(text: &str) -> Result<u64> {
+    let mut config = nigh_server::Config::default();
+    config.set("maxmemory", text)?;
+    let bytes = config.unsigned("maxmemory");
+    ensure!(
+        bytes >= LEAST_PARTITION_BYTES,
+        "--maxmemory {text}: the least is 8mb for each partition"
+    );
+    Ok(bytes)
+}
+
 /// Copies into the folder `beside`, and swaps it for `dir`.
-fn convert(args: &Args, dir: &Path, beside: &Path, left: &Left) -> Result<Copied> {
+fn convert(tenant: &str, dir: &Path, beside: &Path, left: &Left, wanted: &Left) -> Result<Copied> {
     let domain = Domain::new(1);
     let mut options = StoreOptions::new(dir, left.capacity_bytes);
-    options.tenant.clone_from(&args.tenant);
+    tenant.clone_into(&mut options.tenant);
     options.partitions = left.partitions;
-    let links = to_take_along(dir, &args.tenant)?;
+    let links = to_take_along(dir, tenant)?;
     let (from, _) = Keyspace::open(&options, &domain)?;
-    options.partitions = args.partitions;
+    options.partitions = wanted.partitions;
     options.capacity_bytes =
-        left.capacity_bytes.max(LEAST_PARTITION_BYTES * args.partitions as u64);
+        wanted.capacity_bytes.max(LEAST_PARTITION_BYTES * wanted.partitions as u64);
     let needed = copy_bytes(&from, options.partitions, options.capacity_bytes);
     let free = free_bytes(dir)?;
     ensure!(
@@ -207,8 +225,7 @@ fn why(refused: Refused, needed: u64, free: u64, options: &StoreOptions) -> Stri
         // Busy: what the cleaner can still win of it suffices for nothing.
         (Some(partition), WriteError::Oom | WriteError::Busy) => format!(
             "partition {partition} of {} has no room for its keys with {capacity} bytes, its share ({free} bytes \
-             of the file system are free): start the server once more as it was, with a higher --maxmemory, \
-             and convert then",
+             of the file system are free): give more with --maxmemory",
             options.partitions
         ),
         (Some(partition), error) => {

@@ -313,7 +313,7 @@ fn open_keyspace(
     options.partitions = config.size("partitions");
     let (keyspace, opened) =
         Keyspace::open(&options, domain).map_err(|error| ServeError::Store(error.to_string()))?;
-    log_opened(&opened, keyspace.partitions());
+    log_opened(&opened, &options);
     if keyspace.librarian().data_region().has_huge_pages() {
         tracing::info!("the arenas have huge pages");
     }
@@ -367,18 +367,28 @@ fn shared_of(
     Ok((Arc::new(shared), Polls { polls, wakers }))
 }
 
-fn log_opened(opened: &Opened, partitions: usize) {
-    match &opened.data {
-        Some(adoption) => tracing::info!(
-            partitions,
-            keys = adoption.keys,
-            expires = adoption.expires,
-            redone_commit = adoption.redone_intent,
-            continued_growth = adoption.continued_growth,
-            libraries = opened.libraries,
-            "adopted the arenas of an earlier server"
-        ),
-        None => tracing::info!(partitions, "created new arenas"),
+fn log_opened(opened: &Opened, options: &StoreOptions) {
+    let partitions = options.partitions;
+    let Some(adoption) = &opened.data else {
+        return tracing::info!(partitions, "created new arenas");
+    };
+    tracing::info!(
+        partitions,
+        keys = adoption.keys,
+        expires = adoption.expires,
+        redone_commit = adoption.redone_intent,
+        continued_growth = adoption.continued_growth,
+        libraries = opened.libraries,
+        "adopted the arenas of an earlier server"
+    );
+    let wanted = options.capacity_bytes / partitions as u64 * partitions as u64;
+    if adoption.capacity_bytes < wanted {
+        tracing::warn!(
+            bytes = adoption.capacity_bytes,
+            "maxmemory is lowered: the arenas were made with half as much, and reach no further. For more, stop the \
+             server and convert them: `nigh convert --shm-dir {} --maxmemory {wanted}`",
+            options.dir.display()
+        );
     }
 }
 

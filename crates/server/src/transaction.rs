@@ -163,6 +163,17 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
     };
     let partition = transaction.partition.or(context.client.partition()).unwrap_or(0);
     let state = &mut *context.state;
+    if !transaction.aborted {
+        // What goes for it may be what it watches.
+        let store = state.keyspace.part_mut(partition);
+        if !store.prepare_writes(transaction.bytes, context.turn) {
+            if context.may_wait {
+                context.client.transaction = Some(transaction);
+                return;
+            }
+            store.take_busy();
+        }
+    }
     let is_touched = |(partition, token): &(usize, WatchToken)| {
         state.keyspace.part_mut(*partition).watch_dirty(token, context.turn)
     };
@@ -189,7 +200,6 @@ fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction, partitio
     let replies = (context.client.reply_mode, context.client.skip_next);
     let limit = context.state.hot.output_limit;
     let store = context.state.keyspace.part_mut(partition);
-    store.prepare_writes(context.turn);
     store.begin();
     context.state.in_transaction = Some(partition);
     context.reply().array(transaction.len());

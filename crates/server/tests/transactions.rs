@@ -135,3 +135,22 @@ fn client_reply_in_a_transaction_holds_from_its_place_on() {
         client.expect("+OK\r\n$3\r\nend\r\n");
     }
 }
+
+/// What goes to make room for a transaction may be what it watches: it was looked at before, and INCR counted from nothing.
+#[test]
+fn what_exec_evicts_stops_it() {
+    let settings = [("maxmemory", "8mb"), ("shards", "1")];
+    let server = TestServer::with(&settings);
+    let mut client = server.connect();
+    client.says("SET counter 5 EX 1000", "+OK\r\n");
+    let value = vec![b'v'; 10_000];
+    let is_full =
+        |n: u32| client.ask(&[b"SET", format!("k{n}").as_bytes(), &value]).error().is_some();
+    assert!((0..2000).any(is_full));
+    // In one turn, so that its upkeep comes afterwards.
+    client.send(
+        "CONFIG SET maxmemory-policy volatile-ttl\r\nWATCH counter\r\nGET counter\r\n\
+         MULTI\r\nINCR counter\r\nEXEC\r\nGET counter\r\n",
+    );
+    client.expect("+OK\r\n+OK\r\n$1\r\n5\r\n+OK\r\n+QUEUED\r\n*-1\r\n$-1\r\n");
+}

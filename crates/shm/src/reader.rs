@@ -172,6 +172,12 @@ impl Reader {
         unsafe { self.words.bytes(value.offset, value.len()) }
     }
 
+    /// A number that changes whenever the index begins or ends to move to another table; odd while keys move.
+    #[must_use]
+    pub fn index_epoch(&self) -> u32 {
+        split_state(self.words.load64(header::INDEX_STATE, Acquire)).0
+    }
+
     /// Bytes of memory that the arena may use.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {

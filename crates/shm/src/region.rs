@@ -178,6 +178,10 @@ impl Region {
         let len = rustix::fs::fstat(&file).map_err(|e| io(path, "asking its size", e))?.st_size;
         let len = u64::try_from(len).unwrap_or(0);
         let end = len.min(g.address_bytes) & !(g.slot_bytes() - 1);
+        if end > 0 {
+            // They are, unless it was made longer by something else: then it may be no memory that is left to be found.
+            back_tables(&file, &g, 0, end).map_err(|e| io(path, "taking memory", e))?;
+        }
         Region::over(path, g, domain, &file, end)
     }
 
@@ -296,17 +300,8 @@ impl Region {
         let step = if self.has_huge_pages { HUGE_PAGE_BYTES } else { 0 };
         let end = round_up(end, step.max(g.slot_bytes())).min(g.address_bytes);
         let file = self.reopen()?;
-        let slots = u64::from(g.slot_of(end - 1)) + 1;
-        if *current == 0 {
-            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE_BYTES)?;
-        }
-        let had = *current >> g.slot_shift;
-        for table in [g.generations, g.tails] {
-            let from = (table + had * 4) & !(PAGE_BYTES - 1);
-            let to = round_up(table + round_up(slots * 4, LINE_BYTES), PAGE_BYTES);
-            rustix::fs::fallocate(&file, FallocateFlags::empty(), from, to - from)?;
-        }
-        // Only now: who adopts the arena takes the tables of all of the file's slots for backed.
+        back_tables(&file, g, *current, end)?;
+        // Only now: who maps the file counts slots by its length.
         rustix::fs::ftruncate(&file, end)?;
         self.mapping().map(&file, *current, end, WRITABLE)?;
         *current = end;
@@ -336,6 +331,20 @@ impl Drop for Region {
             self.domain.bury(mapping);
         }
     }
+}
+
+/// Takes memory for the header and for the tables' pages of the slots between two ends of the file.
+fn back_tables(file: &OwnedFd, g: &Geometry, from: u64, to: u64) -> Result<(), Errno> {
+    if from == 0 {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, PAGE_BYTES)?;
+    }
+    let (had, slots) = (from >> g.slot_shift, u64::from(g.slot_of(to - 1)) + 1);
+    for table in [g.generations, g.tails] {
+        let from = (table + had * 4) & !(PAGE_BYTES - 1);
+        let to = round_up(table + round_up(slots * 4, LINE_BYTES), PAGE_BYTES);
+        rustix::fs::fallocate(file, FallocateFlags::empty(), from, to - from)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn io(path: &Path, doing: &'static str, errno: Errno) -> ArenaError {

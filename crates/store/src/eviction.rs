@@ -6,10 +6,11 @@
 //!     └── refused all the same: more at once, and again
 //! ```
 //!
-//! 1. Nothing is evicted inside a transaction, so it sees one keyspace; its begin makes room for it.
+//! 1. Nothing is evicted inside a transaction, so it sees one keyspace; room for all of it is made before it begins.
 //! 2. Keys go in batches, for some writes ahead. What is too much goes a little faster than writes bring new data, never
 //!    all at once; so many keys at most go before a write, then it is tried as it is. If it finds no room, more go,
-//!    once in a turn, and it is tried again in the next; it is refused when nothing is left that may go.
+//!    once in a turn, and it is tried again in the next; it is refused when nothing is left that may go. None goes for a
+//!    write for which there would be no room if all went.
 //! 3. An evicted key is deleted like any other: watchers are told, its memory is the cleaner's.
 //! 4. What is counted is what lives. Overwritten records are no reason to evict: the cleaner wins them back.
 //!
@@ -40,6 +41,8 @@ const INDEX_HIGH_WATER_PERCENT: u64 = 75;
 const EVICTIONS_PER_WRITE: u32 = 32;
 /// Keys that go when a write was refused, at most, once in a turn: some 100 µs.
 const EVICTIONS_WHEN_FULL: u32 = 256;
+/// Lines of the index in which keys are looked for when chance has found none, once in a turn: some 300 µs.
+const LINES_WHEN_FULL: u32 = 256;
 /// Writes that room is made for ahead: a batch of the size that samples best.
 const WRITES_AHEAD: u64 = BATCH_KEYS as u64;
 /// Room that is made ahead is at most one part of so many of all room.
@@ -207,7 +210,7 @@ impl Store {
     fn look_for_room(&mut self, takes: u64, turn: &Turn<'_>) {
         let ahead = (takes * WRITES_AHEAD).min(self.data.fill().room_bytes / AHEAD_SHARE);
         let mut gone = 0;
-        if self.transaction.is_none() && self.is_short(takes) {
+        if self.transaction.is_none() && self.is_short(takes) && self.may_fit(takes) {
             let most_bytes = CATCH_UP * (takes + ahead);
             gone = self.evict(takes + ahead, 0..most_bytes, EVICTIONS_PER_WRITE, turn).bytes;
         }
@@ -229,9 +232,23 @@ impl Store {
         }
     }
 
-    /// Before a transaction, or whatever else writes: makes room if a policy says so.
-    pub fn prepare_writes(&mut self, turn: &Turn<'_>) {
-        self.make_room(0, turn);
+    /// Before a transaction that writes so many bytes at most: makes room if a policy says so. False if there isn't enough,
+    /// but something went: the transaction is to begin in the next turn.
+    pub fn prepare_writes(&mut self, bytes: usize, turn: &Turn<'_>) -> bool {
+        self.make_room(bytes, turn);
+        let bytes_wanted = bytes as u64;
+        let is_large = self.evicts() && bytes_wanted > self.data.fill().segment_bytes;
+        let waits = is_large
+            && self.is_short(bytes_wanted)
+            && self.make_room_after(bytes, &WriteError::Oom, turn);
+        self.counters.busy |= waits;
+        !waits
+    }
+
+    /// Whether there would be room for so many bytes if no key was left; else none has to go for them.
+    fn may_fit(&self, bytes: u64) -> bool {
+        let fill = self.data.fill();
+        bytes <= fill.room_bytes + fill.index_bytes
     }
 
     /// A write of about so many bytes, `attempt`, with room made before it, and again if it was refused. If that
@@ -255,7 +272,7 @@ impl Store {
     #[cold]
     fn make_room_after(&mut self, bytes: usize, error: &impl Refused, turn: &Turn<'_>) -> bool {
         let crowded = if self.evicts() { self.data.take_crowded() } else { None };
-        let may_go = self.transaction.is_none();
+        let may_go = self.transaction.is_none() && self.may_fit(bytes as u64);
         let Some(eviction) = self.eviction.as_mut().filter(|_| may_go) else { return false };
         if let Some(hash) = crowded {
             eviction.sample_probe(hash, &self.reader, turn);
@@ -269,8 +286,21 @@ impl Store {
         // Below the mark, memory is there, but in pieces: as much as is wanted goes, and more the next time.
         let least = self.data.fill().segment_bytes.max(bytes as u64);
         let keys = self.evict(bytes as u64, least..u64::MAX, EVICTIONS_WHEN_FULL, turn).keys;
-        self.eviction.iter_mut().for_each(|eviction| eviction.has_gone = keys > 0);
-        keys > 0
+        let goes = keys > 0 || self.evict_rare(bytes as u64, least, turn);
+        self.eviction.iter_mut().for_each(|eviction| eviction.has_gone = goes);
+        goes
+    }
+
+    /// If chance has found none of the keys that may go: looks for them in a part of the index, another in each turn. False
+    /// if there are none.
+    fn evict_rare(&mut self, room_bytes: u64, least_bytes: u64, turn: &Turn<'_>) -> bool {
+        let Some(eviction) = &mut self.eviction else { return false };
+        if eviction.policy == Policy::AllKeysLru || self.data.expires() == 0 {
+            return false;
+        }
+        eviction.walk(LINES_WHEN_FULL, &self.reader, turn);
+        self.evict(room_bytes, least_bytes..u64::MAX, EVICTIONS_WHEN_FULL, turn);
+        true
     }
 
     /// Evicts keys until there is room for `room_bytes` below the mark and the least of `bytes` is gone, or the most, or

@@ -7,7 +7,8 @@
 //!
 //! 1. A key whose time is over is as missing for everybody; who meets it deletes it.
 //! 2. A command writes its reply after its writes; a command that fails has changed nothing.
-//! 3. Every write touches the key's watchers, also one that stores what was there.
+//! 3. Every write touches the key's watchers, also one that stores what was there; one of a transaction when it is
+//!    committed.
 //! 4. Time and randomness come with the turn: the same turns give the same state and replies.
 //! 5. A store is the owner's, or a *view*: another shard's eyes on the same arenas, which runs only what
 //!    [`Op::only_reads`] says. What it finds expired only the owner can delete: it says so, and the command
@@ -217,8 +218,16 @@ impl Store {
             self.install(hash, key, Some(reference), turn);
         }
         self.touch(hash);
-        self.watches.touch(key);
+        self.touch_watchers(key);
         Ok(())
+    }
+
+    /// A key was written, or will be when the transaction is committed.
+    #[inline]
+    pub(crate) fn touch_watchers(&mut self, key: &[u8]) {
+        if self.transaction.is_none() {
+            self.watches.touch(key);
+        }
     }
 
     /// Gives the key, which has `record`, another expiry; 0 is none.
@@ -236,7 +245,8 @@ impl Store {
             let reference = self.data.stage_moved_run(turn.pin, from, hash, key, expiry_ms)?;
             self.install(hash, key, Some(reference), turn);
         }
-        self.watches.touch(key);
+        self.touch(hash);
+        self.touch_watchers(key);
         Ok(())
     }
 
@@ -247,24 +257,24 @@ impl Store {
         } else {
             self.install(hash, key, None, turn);
         }
-        self.watches.touch(key);
+        self.touch_watchers(key);
     }
 
     /// Empties the keyspace. Needs no memory.
     pub(crate) fn flush(&mut self, turn: &Turn<'_>) {
-        let existing: Vec<Arc<[u8]>> = self
-            .watches
-            .keys()
-            .filter(|key| self.look(self.reader.hash(key), key, turn).is_some())
-            .cloned()
-            .collect();
-        for key in existing {
-            self.watches.touch(&key);
+        if let Some(transaction) = &mut self.transaction {
+            return transaction.clear(&mut self.data);
         }
-        match &mut self.transaction {
-            Some(transaction) => transaction.clear(&mut self.data),
-            None => self.data.clear(),
-        }
+        let existing = self.watched_and_there(turn);
+        existing.iter().for_each(|key| self.watches.touch(key));
+        self.data.clear();
+    }
+
+    /// The watched keys that the arena has.
+    pub(crate) fn watched_and_there(&self, turn: &Turn<'_>) -> Vec<Arc<[u8]>> {
+        let is_there =
+            |key: &&Arc<[u8]>| self.reader.get(turn.pin, self.reader.hash(key), key).is_some();
+        self.watches.keys().filter(is_there).cloned().collect()
     }
 
     /// Keys, including those whose time is over but which nobody met since.

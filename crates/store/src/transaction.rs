@@ -8,7 +8,8 @@
 //! 2. Deletes are noted, and get their tombstones at the commit: noting needs no memory of the
 //!    arena.
 //! 3. A function that is called inside is told of all that is staged, and the next one of what is new since.
-//! 4. A staged record that is replaced is kept until the end: the record that replaces it may
+//! 4. Who watches a key is told at the commit: a transaction that fails, or is to run again, has written nothing.
+//! 5. A staged record that is replaced is kept until the end: the record that replaces it may
 //!    share its run.
 //!
 //! Thread: the shard that owns the store.
@@ -146,6 +147,7 @@ impl Store {
                 None => {}
             }
         }
+        let cleared = if transaction.cleared { self.watched_and_there(turn) } else { Vec::new() };
         let outcome = if publish.is_empty() {
             if transaction.cleared {
                 self.data.clear();
@@ -155,6 +157,10 @@ impl Store {
         } else {
             self.publish(transaction.cleared, publish, &deleted, turn)
         };
+        if outcome.is_ok() {
+            cleared.iter().for_each(|key| self.watches.touch(key));
+            transaction.keys.keys().for_each(|key| self.watches.touch(key));
+        }
         // After the commit, so that a run which they share with published records has its owner.
         let unused: Vec<RecordRef> = match outcome {
             Ok(()) => transaction.replaced,

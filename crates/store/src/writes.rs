@@ -160,7 +160,7 @@ impl Store {
                     if change.record.is_some() {
                         self.touch(change.hash);
                     }
-                    self.watches.touch(change.key);
+                    self.touch_watchers(change.key);
                 }
             }
             Err(_) => {

@@ -48,6 +48,40 @@ fn converted_data_is_whole_and_served() {
     }
 }
 
+/// Arenas reach twice as far as the memory that they were made with. A server that is to use more says so, and names a command
+/// that makes them larger.
+#[test]
+fn arenas_are_made_larger() {
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    let start = |memory| Server::start_with(folder.path(), &["--maxmemory", memory]);
+    let memory = |server: &Server| {
+        let reply = server.call(&["CONFIG", "GET", "maxmemory"]);
+        let text = reply.elements().expect("name and value")[1].bytes().expect("text").to_vec();
+        String::from_utf8(text).expect("a number").parse::<u64>().expect("a number") >> 20
+    };
+    let server = start("64mb");
+    assert_eq!((server.call(&["SET", "a", "1"]).error(), memory(&server)), (None, 64));
+    server.kill();
+    let server = start("512mb");
+    assert_eq!(memory(&server), 128);
+    server.kill();
+    let path = dir.to_str().expect("UTF-8");
+    let output = nigh(&["convert", "--shm-dir", path, "--maxmemory", "512mb"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_whole(&dir);
+    let server = start("512mb");
+    assert_eq!(server.call(&["GET", "a"]).bytes(), Some(&b"1"[..]));
+    assert_eq!(memory(&server), 512);
+    drop(server);
+    for (words, said) in [(["--maxmemory", "much"], "maxmemory"), (["--maxmemory", "1mb"], "8mb")] {
+        assert_one_sentence(
+            &nigh(&[&["convert", "--shm-dir", path][..], &words].concat()),
+            &[said],
+        );
+    }
+}
+
 /// A server that is started with another number of partitions names a command. It works as it stands there,
 /// and then the server starts.
 #[test]

@@ -1,8 +1,8 @@
 //! Arenas in a tmpfs that is not like others: a child in a mount namespace of its own tells how they fare.
 
 use super::{Arena, directory, spec};
-use crate::WriteError;
 use crate::hugepages::HUGE_PAGE_BYTES;
+use crate::{Domain, WriteError, Writer};
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
@@ -97,6 +97,11 @@ fn child_that_cannot_grow() {
     let before = len();
     a.writer.region().grow_to(4 << 30).expect_err("no memory for tables of 4,096 slots");
     assert_eq!(len(), before);
+    // One that was made longer by something else is refused.
+    drop(a);
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4 << 30).unwrap();
+    let error = Writer::adopt(&spec(path, 12 << 30), &Domain::new(1)).err().unwrap();
+    assert!(error.to_string().contains("taking memory"), "{error}");
     eprintln!("the file has its length");
 }
 

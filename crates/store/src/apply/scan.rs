@@ -104,19 +104,27 @@ impl Store {
         Ok(())
     }
 
-    /// Adds the live keys that match a pattern.
+    /// Adds the live keys that match a pattern, each once.
     pub(crate) fn collect_keys<'p>(
         &self,
         pattern: &[u8],
         turn: &Turn<'p>,
         keys: &mut Vec<&'p [u8]>,
     ) {
-        let all = pattern == b"*";
+        let (all, before, epoch) = (pattern == b"*", keys.len(), self.reader.index_epoch());
         self.walk_all(turn, &mut |record| {
             if all || glob::matches(pattern, record.key()) {
                 keys.push(record.key());
             }
         });
+        // While a view walks, its owner may move a key to the other table: it is met in both.
+        let stands = epoch.is_multiple_of(2) && self.reader.index_epoch() == epoch;
+        if !self.is_owner() && !stands {
+            let mut found = keys.split_off(before);
+            found.sort_unstable();
+            found.dedup();
+            keys.append(&mut found);
+        }
     }
 
     pub(super) fn random_key<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
@@ -184,7 +192,7 @@ impl Store {
         }
     }
 
-    /// All live keys, each once.
+    /// All live keys, each once; some twice on a view while keys move between tables.
     fn walk_all<'p>(&self, turn: &Turn<'p>, found: &mut dyn FnMut(Record<'p>)) {
         let mut cursor = 0;
         loop {

@@ -49,7 +49,7 @@ pub(crate) struct Eviction {
     pool: Vec<Candidate>,
     random: u64,
     /// Where the walk over the index goes on.
-    walk: u64,
+    walked: u64,
     /// Bytes that may be written before it is looked again whether there is room.
     pub(super) slack: u64,
     /// A write of this turn was refused, and keys went for it: the others wait too.
@@ -65,7 +65,7 @@ impl Eviction {
             samples,
             pool: Vec::with_capacity(POOL_KEYS + 1),
             random: 0,
-            walk: 0,
+            walked: 0,
             slack: 0,
             has_gone: false,
             recency: policy.is_lru().then(Recency::new),
@@ -206,13 +206,17 @@ impl Eviction {
             }
         }
         if self.pool.is_empty() {
-            let mut met = Vec::new();
-            self.walk =
-                reader.scan(turn.pin, self.walk, WALK_LINES, &mut |record| met.push(record));
-            met.iter().for_each(|record| {
-                self.consider(record, turn.now_ms);
-            });
+            self.walk(WALK_LINES, reader, turn);
         }
+    }
+
+    /// Looks at the keys of the next lines of the index.
+    pub(super) fn walk(&mut self, lines: u32, reader: &Reader, turn: &Turn<'_>) {
+        let mut met = Vec::new();
+        self.walked = reader.scan(turn.pin, self.walked, lines, &mut |record| met.push(record));
+        met.iter().for_each(|record| {
+            self.consider(record, turn.now_ms);
+        });
     }
 
     /// The next key to go: the best of the pool that is still there, and as good as it was.

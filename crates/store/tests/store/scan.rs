@@ -1,8 +1,12 @@
 //! SCAN, KEYS and RANDOMKEY.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::support::Fixture;
+use nigh_store::{Store, Turn};
+
+use crate::support::{Fixture, Resp2, op};
 
 /// Cursor and keys of a SCAN reply, or of KEYS (cursor 0).
 fn page(fixture: &mut Fixture, command: &str) -> (u64, Vec<String>) {
@@ -173,4 +177,49 @@ fn functions_walk_by_prefix() {
     assert_eq!(keys.len(), 300);
     assert!(keys.contains(&b"user:new"[..]) && !keys.contains(&b"user:7"[..]));
     fixture.turn(|store, _| store.rollback());
+}
+
+/// KEYS on a view names each key once, also while the owner moves keys from one table to the other: a key that was met in the
+/// old one was met again in the new one.
+#[test]
+fn keys_on_a_view_names_each_key_once() {
+    const KEYS: usize = 200_000;
+    let mut fixture = Fixture::new();
+    let mut view = Store::view(fixture.turn(|store, _| store.views()));
+    let (domain, ends) = (Arc::clone(&fixture.domain), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut participant, mut walks) = (domain.join(), 0);
+            while !ends.load(Relaxed) || walks == 0 {
+                let pin = participant.pin();
+                let turn = Turn { now_ms: 1_000_000, pin: &pin, random: 1 };
+                let mut out = Resp2::default();
+                view.apply(op(b"KEYS"), &[b"KEYS", b"*"], &turn, &mut out);
+                let mut keys: Vec<&[u8]> = out
+                    .0
+                    .split(|byte| *byte == b'\n')
+                    .filter(|line| line.starts_with(b"k"))
+                    .collect();
+                let met = keys.len();
+                keys.sort_unstable();
+                keys.dedup();
+                assert_eq!(keys.len(), met, "some of {met} keys came twice");
+                participant.quiescent();
+                walks += 1;
+            }
+            walks
+        });
+        for n in 0..KEYS {
+            fixture.turn(|store, turn| {
+                let mut out = Resp2::default();
+                store.apply(op(b"SET"), &[b"SET", format!("k{n}").as_bytes(), b""], turn, &mut out);
+                assert_eq!(out.0, b"+OK\r\n");
+            });
+            if n % 16 == 0 {
+                fixture.end_turn();
+            }
+        }
+        ends.store(true, Relaxed);
+        assert!(reader.join().expect("no key twice") > 3);
+    });
 }

@@ -97,6 +97,23 @@ fn what_writes_nothing_touches_nothing() {
     }
 }
 
+/// A transaction that is taken back, as when it is to run again in the next turn, has touched nobody: not even who runs it.
+#[test]
+fn what_is_taken_back_touches_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.run("SET a 1");
+    let token = fixture.turn(|store, turn| store.watch(b"a", turn));
+    fixture.turn(|store, _| store.begin());
+    for command in ["SET a 2", "EXPIRE a 10", "FLUSHALL", "MSET a 3 b 4", "DEL a"] {
+        fixture.run(command);
+    }
+    fixture.turn(|store, _| store.rollback());
+    assert!(!fixture.turn(|store, turn| store.watch_dirty(&token, turn)));
+    fixture.run("SET a 2");
+    assert!(fixture.turn(|store, turn| store.watch_dirty(&token, turn)));
+    fixture.turn(|store, _| store.unwatch(token));
+}
+
 /// A key that dies while it is watched is dirty, met or not; one that was dead before is missing.
 #[test]
 fn death_touches_the_living_only() {
