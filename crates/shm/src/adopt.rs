@@ -4,13 +4,11 @@
 //! 2. Everything is checked before anything is changed; a contradiction is an error with its offset.
 //! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on.
 
-use crate::check::{Checker, Counts, Fault, HeaderInfo, Whole, read_header};
+use crate::check::{Checker, Counts, Fault, HeaderInfo, Intent, Whole, read_header};
 use crate::create::{ArenaSpec, capacity_error, check_tenant};
 use crate::error::ArenaError;
-use crate::index::{Index, Table, each_entry, split_state};
-use crate::layout::{
-    CAPACITY_MIN, Geometry, REF_MOVED, entry_reference, entry_tag, header, record as r,
-};
+use crate::index::{Index, Table, split_state};
+use crate::layout::{CAPACITY_MIN, Geometry, header, record as r};
 use crate::reclaim::Domain;
 use crate::record::Head;
 use crate::region::{Region, io};
@@ -51,13 +49,6 @@ struct Found {
     load: u64,
     intent: Option<Intent>,
     counts: Counts,
-}
-
-struct Intent {
-    record: Whole,
-    clear_first: bool,
-    /// In order; one may come twice.
-    list: Vec<Whole>,
 }
 
 impl Writer {
@@ -211,80 +202,21 @@ fn walk(region: &Region, g: &Geometry, seed: u32, space: &mut Space) -> Result<F
     let mut found =
         Found { current, old, entries, expires, newest_lsn, load, intent: None, counts };
     for table in old.into_iter().chain([current]) {
-        walk_table(&words, &mut checker, table, &mut found, space, g)?;
-    }
-    let lines = (0..current.lines).map(|line| words.line(current.line_offset(line)));
-    found.load = lines.map(|line| line.iter().filter(|&&e| e != 0).count() as u64).sum();
-    found.intent = intent(&words, &mut checker, g)?;
-    for whole in found.intent.iter().flat_map(|i| i.list.iter().chain([&i.record])) {
-        mark_record(space, g, whole, false)?;
-    }
-    Ok(found)
-}
-
-fn walk_table<W: Words>(
-    words: &W,
-    checker: &mut Checker<'_, W>,
-    table: Table,
-    found: &mut Found,
-    space: &mut Space,
-    g: &Geometry,
-) -> Result<(), Fault> {
-    let mut result = Ok(());
-    each_entry(words, table, &mut |at, e| {
-        if result.is_err() {
-            return;
-        }
-        result = checker.record(at, entry_reference(e), Some(entry_tag(e))).and_then(|whole| {
+        checker.records(table, &mut |whole| {
+            let whole = whole?;
             found.entries += 1;
             found.expires += u64::from(whole.head.expiry_ms != 0);
             found.newest_lsn = found.newest_lsn.max(whole.head.lsn);
             mark_record(space, g, &whole, true)
-        });
-    });
-    result
-}
-
-fn intent<W: Words>(
-    words: &W,
-    checker: &mut Checker<'_, W>,
-    g: &Geometry,
-) -> Result<Option<Intent>, Fault> {
-    let reference = words.load32(header::INTENT, Acquire);
-    if reference == 0 {
-        return Ok(None);
+        })?;
     }
-    let record = checker.record(header::INTENT, reference, None)?;
-    let head = &record.head;
-    let count = head.value_len / 4;
-    if head.kind != r::KIND_INTENT || head.key_len != 0 || head.value_len % 4 != 0 || count == 0 {
-        return Err(Fault::new(
-            record.offset,
-            "intent",
-            "a list of references",
-            format!("{head:?}"),
-        ));
+    let lines = (0..current.lines).map(|line| words.line(current.line_offset(line)));
+    found.load = lines.map(|line| line.iter().filter(|&&e| e != 0).count() as u64).sum();
+    found.intent = checker.intent()?;
+    for whole in found.intent.iter().flat_map(|i| i.list.iter().chain([&i.record])) {
+        mark_record(space, g, whole, false)?;
     }
-    let at = match record.run {
-        Some(run) => g.slot_offset(run.slot),
-        None => record.offset + head.value_at(),
-    };
-    let word = |i: u32| words.load32(at + u64::from(i) * 4, Acquire);
-    let mut list = Vec::new();
-    for i in 1..count {
-        let reference = word(i);
-        let from = at + u64::from(i) * 4;
-        if reference <= REF_MOVED {
-            return Err(Fault::new(from, "reference in an intent", "a record's", reference));
-        }
-        let whole = checker.record(from, reference, None)?;
-        if whole.head.kind != r::KIND_STRING {
-            return Err(Fault::new(whole.offset, "kind of a record", "a string", whole.head.kind));
-        }
-        checker.hash(&whole.head, whole.offset)?;
-        list.push(whole);
-    }
-    Ok(Some(Intent { record, clear_first: word(0) == 1, list }))
+    Ok(found)
 }
 
 /// Marks the slots of a record and of its run, and counts it.

@@ -7,9 +7,9 @@
 use crate::error::ArenaError;
 use crate::index::Table;
 use crate::layout::{
-    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, Geometry, LINE_BYTES, MAGIC, SLOT_SHIFT_MAX,
-    SLOT_SHIFT_MIN, TABLE_LINES_MIN, TABLE_SHIFT_MAX, TENANT_BYTES_MAX, VERSION, header,
-    record as r, round_up,
+    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, Geometry, LINE_BYTES, MAGIC, REF_MOVED,
+    SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TABLE_LINES_MIN, TABLE_SHIFT_MAX, TENANT_BYTES_MAX, VERSION,
+    entry_reference, entry_tag, header, record as r, round_up,
 };
 use crate::record::{Head, RunName};
 use crate::words::Words;
@@ -139,6 +139,14 @@ pub(crate) struct Whole {
     pub(crate) run: Option<RunName>,
 }
 
+/// A commit of several keys that was interrupted.
+pub(crate) struct Intent {
+    pub(crate) record: Whole,
+    pub(crate) clear_first: bool,
+    /// In order; one may come twice.
+    pub(crate) list: Vec<Whole>,
+}
+
 /// Counts of a header that go on with the next writer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counts {
@@ -176,7 +184,17 @@ impl<'a, W: Words> Checker<'a, W> {
         ensure(inside && run.place_fault(self.g).is_none(), || {
             Fault::new(at, "place of a table", format!("a run below {}", self.end), table.offset)
         })?;
+        self.in_use(slot)?;
         Ok(table)
+    }
+
+    /// What something names does not wait to be reused.
+    fn in_use(&self, slot: u32) -> Result<(), Fault> {
+        let at = self.g.generation_offset(slot);
+        let generation = self.words.load32(at, Acquire);
+        ensure(generation & 1 == 0, || {
+            Fault::new(at, "generation of a slot in use", "an even number", generation)
+        })
     }
 
     /// What has been counted since the arena was made.
@@ -192,6 +210,25 @@ impl<'a, W: Words> Checker<'a, W> {
             relocated_bytes: count(header::RELOCATED_BYTES, "bytes moved to clean segments")?,
             cleaned_segments: count(header::CLEANED_SEGMENTS, "segments emptied")?,
         })
+    }
+
+    /// Tells what each entry of a table names, and which entry is none; until `f` has seen enough.
+    pub(crate) fn records(
+        &mut self,
+        table: Table,
+        f: &mut dyn FnMut(Result<Whole, Fault>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        for line in (0..table.lines).map(|line| table.line_offset(line)) {
+            for (at, e) in (line..).step_by(8).zip(self.words.line(line)) {
+                let (reference, tag) = (entry_reference(e), entry_tag(e));
+                if reference > REF_MOVED {
+                    f(self.record(at, reference, Some(tag)))?;
+                } else if tag != 0 {
+                    f(Err(Fault::new(at, "tag of an entry without a record", 0, tag)))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The record at a reference that stands at `from`. With a tag it must be a published one's.
@@ -221,6 +258,7 @@ impl<'a, W: Words> Checker<'a, W> {
             let expected = format!("{used} to {}", self.g.slot_bytes());
             Fault::new(tail_at, "tail of a segment", expected, tail)
         })?;
+        self.in_use(slot)?;
         if let Some(tag) = tag {
             self.published(&head, offset, tag)?;
         }
@@ -256,10 +294,51 @@ impl<'a, W: Words> Checker<'a, W> {
         ensure(end <= self.end, || {
             Fault::new(at, "end of a run", format!("at most {}", self.end), end)
         })?;
+        self.in_use(run.slot)?;
         let generation = self.words.load32(self.g.generation_offset(run.slot), Acquire);
         ensure(generation == run.generation, || {
             Fault::new(at, "generation of a run", generation, run.generation)
         })?;
         Ok(Some(run))
+    }
+
+    /// The commit that the header's intent names, if it names one.
+    pub(crate) fn intent(&mut self) -> Result<Option<Intent>, Fault> {
+        let reference = self.words.load32(header::INTENT, Acquire);
+        if reference == 0 {
+            return Ok(None);
+        }
+        let record = self.record(header::INTENT, reference, None)?;
+        let head = &record.head;
+        let count = head.value_len / 4;
+        let is_list = head.kind == r::KIND_INTENT && head.key_len == 0;
+        ensure(is_list && head.value_len.is_multiple_of(4) && count > 0, || {
+            Fault::new(record.offset, "intent", "a list of references", format!("{head:?}"))
+        })?;
+        let at = match record.run {
+            Some(run) => self.g.slot_offset(run.slot),
+            None => record.offset + head.value_at(),
+        };
+        let mut list = Vec::new();
+        for from in (1..count).map(|i| at + u64::from(i) * 4) {
+            list.push(self.listed(from)?);
+        }
+        let clear_first = self.words.load32(at, Acquire) == 1;
+        Ok(Some(Intent { record, clear_first, list }))
+    }
+
+    /// The record that a word of an intent's list names.
+    fn listed(&mut self, from: u64) -> Result<Whole, Fault> {
+        let reference = self.words.load32(from, Acquire);
+        ensure(reference > REF_MOVED, || {
+            Fault::new(from, "reference in an intent", "a record's", reference)
+        })?;
+        let whole = self.record(from, reference, None)?;
+        let kind = whole.head.kind;
+        ensure(kind == r::KIND_STRING, || {
+            Fault::new(whole.offset, "kind of a record", "a string", kind)
+        })?;
+        self.hash(&whole.head, whole.offset)?;
+        Ok(whole)
     }
 }

@@ -302,7 +302,7 @@ impl Writer {
     ) -> (usize, u64, bool) {
         let g = self.space.geometry();
         let (mut count, mut at) = (0, victim.at);
-        while count < BATCH_RECORDS && at < victim.end {
+        while count < BATCH_RECORDS && at + r::HEADER_BYTES <= victim.end {
             let head = Head::load(&self.words, at);
             if head.fault(g, at).is_some() {
                 return (count, at, false);
@@ -314,7 +314,8 @@ impl Writer {
             count += 1;
             at += head.bytes();
         }
-        (count, at, true)
+        // A rest in which no header fits is no record.
+        (count, at, count == BATCH_RECORDS || at >= victim.end)
     }
 
     /// Moves a record if it is alive, deletes it if its time is over.
@@ -341,5 +342,32 @@ impl Writer {
         self.cleaner.stats.relocated_records += 1;
         self.cleaner.stats.relocated_bytes += head.bytes();
         Met::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::inline_record_bytes;
+    use crate::record::{self, units};
+    use crate::tests::{Arena, directory, spec};
+
+    #[test]
+    fn a_walk_ends_where_no_header_fits_any_more() {
+        // The last slot of the address space ends in 16 bytes that are no record: the file was damaged where nothing is
+        // alive. The walk looked for a header there, of which half lies behind the arena's end.
+        let dir = directory();
+        let a = Arena::create(&spec(dir.path().join("a"), 4 << 20));
+        let (words, g) = (a.writer.words, *a.writer.space.geometry());
+        let (slot, end) = (g.slots - 1, g.address_bytes);
+        a.writer.region.back(g.slot_offset(slot), g.slot_bytes()).unwrap();
+        let bytes = inline_record_bytes(3, 0);
+        let head =
+            Head { units: units(bytes), lsn: 1, key_len: 3, kind: r::KIND_STRING, ..Head::EMPTY };
+        let at = end - r::UNIT - bytes;
+        record::write(&words, at, &head, b"key", &[]);
+        let mut batch = [(0, Head::EMPTY); BATCH_RECORDS];
+        let read = a.writer.read_ahead(&Victim { slot, at, end }, &mut batch);
+        assert_eq!((read, batch[0]), ((1, end - r::UNIT, false), (at, head)));
     }
 }

@@ -14,8 +14,8 @@
 
 use crate::error::WriteError;
 use crate::growth::{GROW_PERCENT, lines_for};
-use crate::index::{Located, Table};
-use crate::layout::{LINE_ENTRIES, PROBE_LINES, REF_DELETED, entry_reference, header, record as r};
+use crate::index::{Located, Table, is_room};
+use crate::layout::{LINE_ENTRIES, PROBE_LINES, header, record as r};
 use crate::reclaim::Pin;
 use crate::record::{self, Head, RecordRef, RunName};
 use crate::words::Words;
@@ -369,8 +369,7 @@ impl Writer {
 
     fn promise(&self, promised: &mut HashMap<u64, u32>, hash: u32) -> bool {
         self.index.current().probe(hash).any(|at| {
-            let free = |e: &&u64| entry_reference(**e) <= REF_DELETED;
-            let free = self.words.line(at).iter().filter(free).count();
+            let free = self.words.line(at).into_iter().filter(|&e| is_room(e)).count();
             let taken = promised.entry(at).or_default();
             let fits = (*taken as usize) < free;
             *taken += u32::from(fits);

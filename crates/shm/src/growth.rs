@@ -11,6 +11,8 @@
 //!    needs a large one, is refused ([`WriteError::Busy`]) until the next table is there, or for good if it can't be had.
 //! 2. A table that can't be had is no error as long as the key finds a place in the present one.
 //! 3. No step moves more than [`FINISH_LINES`] lines.
+//! 4. A table prepared for more keys than there will be is given back: when all is cleared, when the index is to shrink,
+//!    and when it moves. One that is still under way can't be called back; it is given back when it is there.
 //!
 //! The arena's writer only.
 
@@ -30,6 +32,8 @@ const NEW_PERCENT: u64 = 50;
 const SHRINK_PERCENT: u64 = 12;
 /// Tables up to this many bytes are taken in front of a request: some 50 microseconds.
 const SMALL_TABLE_BYTES: u64 = 64 << 10;
+/// A prepared table may have so many times the lines that are wanted by then: a few keys went meanwhile.
+const MORE_LINES_MAX: u64 = 2;
 
 /// Tables up to this many bytes are taken in front of a request that finds no place without one: some 500
 /// microseconds, as for a slot.
@@ -43,6 +47,8 @@ pub(crate) const FINISH_LINES: u32 = 1024;
 pub(crate) struct Prepared {
     table: Table,
     ready: bool,
+    /// It is to be given back when it is there.
+    unwanted: bool,
 }
 
 /// How often the index moved to another table, by the size of the new one.
@@ -159,6 +165,9 @@ impl Writer {
 
     /// Once per turn: asks for the next table, and sees to memory for one that is late.
     pub(crate) fn prepare_table_in_turn(&mut self) {
+        if self.prepared.is_some_and(|prepared| prepared.unwanted) {
+            self.is_prepared();
+        }
         self.prepare_table();
         let fills = self.index.load() >= share(self.index.current().entries(), PREPARE_PERCENT);
         if fills && !self.is_about_to_grow() {
@@ -172,10 +181,15 @@ impl Writer {
         if self.index.growing() || self.index.load() < share(table.entries(), PREPARE_PERCENT) {
             return;
         }
-        // What is live will have grown as much as the load until the table is needed.
-        let more = share(table.entries(), GROW_PERCENT).saturating_sub(self.index.load());
+        // What is live will have grown as much as the load until the table is needed; unless it is to shrink before.
+        let more = match self.is_sparse() {
+            true => 0,
+            false => share(table.entries(), GROW_PERCENT).saturating_sub(self.index.load()),
+        };
         let lines = self.lines_wanted(more);
-        let is_there = self.prepared.is_some_and(|prepared| prepared.table.lines >= lines);
+        // A larger one may be what a commit waits for.
+        let is_there = |prepared: Prepared| prepared.table.lines >= lines && !prepared.unwanted;
+        let is_there = self.prepared.is_some_and(is_there);
         if lines * LINE_BYTES > SMALL_TABLE_BYTES && !is_there {
             self.ask_for_lines(lines);
         }
@@ -183,8 +197,12 @@ impl Writer {
 
     /// Asks for a table of so many lines, unless it is under way.
     fn ask_for_lines(&mut self, lines: u64) {
-        if let Some(prepared) = self.prepared {
-            if prepared.table.lines == lines || !self.is_prepared() {
+        if let Some(prepared) = &mut self.prepared {
+            if prepared.table.lines == lines {
+                prepared.unwanted = false;
+                return;
+            }
+            if !self.is_prepared() && self.prepared.is_some() {
                 return;
             }
             self.drop_prepared();
@@ -192,31 +210,38 @@ impl Writer {
         let shift = self.space.geometry().slot_shift;
         self.prepared = self.space.ask_for_table(lines * LINE_BYTES).map(|slot| {
             let table = Table::new(slot, lines, shift);
-            Prepared { table, ready: false }
+            Prepared { table, ready: false, unwanted: false }
         });
         self.lacks_table = self.prepared.is_none();
     }
 
-    /// Whether the next table is there. Forgets one that can't be had.
+    /// Whether the next table is there. Forgets one that can't be had, and gives back one that nobody wants.
     fn is_prepared(&mut self) -> bool {
         let Some(prepared) = &mut self.prepared else { return false };
-        if prepared.ready {
-            return true;
-        }
-        match self.space.table_done(prepared.table.slot) {
-            Some(true) => prepared.ready = true,
-            Some(false) => {
-                self.prepared = None;
-                return false;
+        if !prepared.ready {
+            match self.space.table_done(prepared.table.slot) {
+                Some(true) => prepared.ready = true,
+                Some(false) => self.prepared = None,
+                None => {}
             }
-            None => return false,
         }
-        true
+        if self.prepared.is_some_and(|prepared| prepared.ready && prepared.unwanted) {
+            self.drop_prepared();
+        }
+        self.prepared.is_some_and(|prepared| prepared.ready)
     }
 
-    pub(crate) fn drop_prepared(&mut self) {
+    fn drop_prepared(&mut self) {
         if let Some(prepared) = self.prepared.take() {
             self.space.retire_table(prepared.table.slot, prepared.table.bytes());
+        }
+    }
+
+    /// Gives the next table back, if there is one: now, or when it is there (invariant 4).
+    pub(crate) fn forget_prepared(&mut self) {
+        if let Some(prepared) = &mut self.prepared {
+            prepared.unwanted = true;
+            self.is_prepared();
         }
     }
 
@@ -235,15 +260,14 @@ impl Writer {
     /// table is small; if it `must`, notes what is lacking.
     pub(crate) fn begin_growth(&mut self, more: u64, must: bool) -> Result<(), WriteError> {
         let lines = self.lines_wanted(more);
-        let prepared = self.is_prepared().then_some(self.prepared).flatten();
-        let table = match prepared.filter(|prepared| prepared.table.lines >= lines) {
-            Some(prepared) => {
-                self.prepared = None;
-                prepared.table
-            }
+        let table = match self.take_prepared(lines) {
+            Some(table) => table,
             None if must => self.table_now(lines)?,
             None => self.small_table_now(lines)?,
         };
+        if self.prepared.is_some_and(|prepared| prepared.table.lines <= table.lines) {
+            self.forget_prepared();
+        }
         self.lacks_table = false;
         let count = match table.lines.cmp(&self.index.current().lines) {
             std::cmp::Ordering::Greater => &mut self.rebuilds.larger,
@@ -253,6 +277,20 @@ impl Writer {
         *count += 1;
         self.index.begin_growth(&self.words, table);
         Ok(())
+    }
+
+    /// The next table, if it is there and has so many lines. One with more than twice as many is given back.
+    fn take_prepared(&mut self, lines: u64) -> Option<Table> {
+        let table = self.is_prepared().then_some(self.prepared).flatten()?.table;
+        if table.lines < lines {
+            return None;
+        }
+        if table.lines > MORE_LINES_MAX * lines {
+            self.drop_prepared();
+            return None;
+        }
+        self.prepared = None;
+        Some(table)
     }
 
     /// A table that is taken here and now, if it is small and memory is there.
@@ -277,6 +315,7 @@ impl Writer {
             return Ok(Table::new(slot, lines, self.space.geometry().slot_shift));
         }
         self.ask_for_lines(lines);
+        self.awaits_table = true;
         Err(match self.prepared {
             Some(_) => self.space.lacks_place(),
             None => self.space.lacks_table(bytes),
@@ -285,16 +324,27 @@ impl Writer {
 
     /// Moves to half as many lines if nearly all entries are gone: in upkeep, never in front of a write.
     pub(crate) fn shrink_table(&mut self) {
-        let table = self.index.current();
-        let sparse = self.index.live() < share(table.entries(), SHRINK_PERCENT);
-        if self.index.growing() || !sparse || self.lines_wanted(0) >= table.lines {
+        // A write that is refused for lack of a larger table is repeated in the next turn, and must find it then.
+        let is_awaited = std::mem::take(&mut self.awaits_table);
+        if self.index.growing() || !self.is_sparse() || is_awaited {
             return;
         }
-        if self.lines_wanted(0) * LINE_BYTES > SMALL_TABLE_BYTES && !self.is_prepared() {
-            return self.ask_for_lines(self.lines_wanted(0));
+        let lines = self.lines_wanted(0);
+        if self.prepared.is_some_and(|prepared| prepared.table.lines != lines) {
+            self.forget_prepared();
+        }
+        if lines * LINE_BYTES > SMALL_TABLE_BYTES && !self.is_prepared() {
+            return self.ask_for_lines(lines);
         }
         // If it can't be had now, the next upkeep tries again.
         let _ = self.begin_growth(0, false);
+    }
+
+    /// Whether nearly all entries are gone and a smaller table would do.
+    fn is_sparse(&self) -> bool {
+        let table = self.index.current();
+        let few = self.index.live() < share(table.entries(), SHRINK_PERCENT);
+        few && self.lines_wanted(0) < table.lines
     }
 
     /// A zeroed table, here and now.

@@ -473,8 +473,14 @@ pub(crate) fn each_entry<W: Words>(words: &W, table: Table, f: &mut dyn FnMut(u6
     }
 }
 
+/// Whether an entry can be taken.
+#[inline]
+pub(crate) fn is_room(e: u64) -> bool {
+    e == 0 || e == DELETED
+}
+
 #[inline]
 fn first_room(line: &[u64; 8], at: u64) -> Option<(u64, bool)> {
-    let i = (0u64..).zip(line).find(|&(_, &e)| e == 0 || e == DELETED);
+    let i = (0u64..).zip(line).find(|&(_, &e)| is_room(e));
     i.map(|(i, &e)| (at + 8 * i, e == 0))
 }

@@ -10,8 +10,8 @@
 use crate::adopt::header_of;
 use crate::check::{Checker, Fault};
 use crate::error::ArenaError;
-use crate::index::{each_entry, split_state};
-use crate::layout::{entry_reference, entry_tag, header};
+use crate::index::split_state;
+use crate::layout::header;
 use crate::region::{Mapping, io};
 use crate::words::Words;
 use rustix::io::Errno;
@@ -136,25 +136,22 @@ fn check_index<W: Words>(words: &W, checker: &mut Checker<'_, W>, state: u64, re
             }
         };
         report.index_lines = table.lines;
-        each_entry(words, table, &mut |at, e| match checker.record(
-            at,
-            entry_reference(e),
-            Some(entry_tag(e)),
-        ) {
-            Ok(whole) => {
-                report.keys += 1;
-                report.expires += u64::from(whole.head.expiry_ms != 0);
-                let run = whole.run.map_or(0, |_| u64::from(whole.head.value_len));
-                report.live_bytes += whole.head.bytes() + run;
+        let noted = checker.records(table, &mut |whole| {
+            match whole {
+                Ok(whole) => {
+                    report.keys += 1;
+                    report.expires += u64::from(whole.head.expiry_ms != 0);
+                    let run = whole.run.map_or(0, |_| u64::from(whole.head.value_len));
+                    report.live_bytes += whole.head.bytes() + run;
+                }
+                Err(fault) => report.note(&fault),
             }
-            Err(fault) => report.note(&fault),
+            Ok(())
         });
+        debug_assert!(noted.is_ok(), "each fault is noted where it is found");
     }
-    let intent = words.load32(header::INTENT, Acquire);
-    report.unfinished_commit = intent != 0;
-    if intent != 0
-        && let Err(fault) = checker.record(header::INTENT, intent, None)
-    {
+    report.unfinished_commit = words.load32(header::INTENT, Acquire) != 0;
+    if let Err(fault) = checker.intent() {
         report.note(&fault);
     }
 }

@@ -54,6 +54,8 @@ pub struct Writer {
     pub(crate) rebuilds: Rebuilds,
     /// The next table was wanted, but there was no memory for it.
     pub(crate) lacks_table: bool,
+    /// Since the last upkeep a write was refused until the next table is there.
+    pub(crate) awaits_table: bool,
     /// See [`Writer::take_crowded`].
     pub(crate) crowded: Option<u32>,
     pub(crate) not_sync: PhantomData<Cell<()>>,
@@ -103,6 +105,7 @@ impl Writer {
             cleaner: Cleaner::default(),
             rebuilds: Rebuilds::default(),
             lacks_table: false,
+            awaits_table: false,
             crowded: None,
             not_sync: PhantomData,
         }
@@ -266,6 +269,7 @@ impl Writer {
         for table in emptied.into_iter().flatten() {
             self.space.retire_table(table.slot, table.bytes());
         }
+        self.forget_prepared();
         self.expires = 0;
         self.expire_line = 0;
         self.space.clear();

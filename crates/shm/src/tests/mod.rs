@@ -5,12 +5,14 @@
 mod churn;
 mod cleaning;
 mod crash;
+mod damage;
 mod model;
 mod models;
 mod mounts;
 mod parts;
 mod readers;
 mod stories;
+mod tables;
 
 use crate::{ArenaSpec, Domain, Participant, Reader, Writer};
 use std::path::PathBuf;
