@@ -251,7 +251,7 @@ function dispatch() {
     done++;
     state++;
     I[OUT_DONE] = done;
-    if (start > RESPONSE_AT + RESPONSE_FLUSH) break;
+    if (start > RESPONSE_AT + I[IN_FLUSH_BYTES]) break;
   }
   I[OUT_END] = start;
 }

@@ -1,7 +1,7 @@
 //! The way of a batch: calls → request → one entry into V8 → response → replies. The runtime's thread.
 //!
 //! 1. Replies come in the order of the calls, each exactly once, until they are as long as the caller wants at a time.
-//!    They may be longer by what one entry gives: [`io::RESPONSE_FLUSH`] and one result.
+//!    They may be longer by one result.
 //! 2. An entry that is stopped costs the tenant its context (it is made anew from the libraries): nothing
 //!    that the stopped call left behind is seen by another one. The calls after it enter again.
 
@@ -208,6 +208,7 @@ impl Runtime {
         io.set_word(io::IN_RESULT_DEPTH, word(self.limits.result_depth as usize));
         io.set_word(io::IN_WRITE_BYTES, word(self.limits.write_set_bytes));
         io.set_word(io::IN_WRITE_KEYS, word(self.limits.write_set_keys as usize));
+        io.set_word(io::IN_FLUSH_BYTES, word(turn.reply_bytes.min(io::RESPONSE_FLUSH)));
     }
 
     /// Runs the calls in the request until each has its reply, or the replies are enough, and empties it.

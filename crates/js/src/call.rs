@@ -57,6 +57,6 @@ pub struct RunTurn {
     pub now_ms: u64,
     /// Seed of `Math.random`, from which each call's own seed is derived. Another one for each batch.
     pub random_seed: u64,
-    /// Bytes of replies after which V8 isn't entered again: the other calls don't run.
+    /// Bytes of replies after which the other calls don't run.
     pub reply_bytes: usize,
 }

@@ -36,6 +36,8 @@ pub(crate) const IN_FIRST_INDEX: usize = 25;
 pub(crate) const IN_FIRST_HEAD: usize = 26;
 /// Number of calls of this entry.
 pub(crate) const IN_COUNT: usize = 27;
+/// Bytes of results after which this entry ends, at most [`RESPONSE_FLUSH`].
+pub(crate) const IN_FLUSH_BYTES: usize = 30;
 /// In 64-bit words: Unix ms as a double.
 pub(crate) const IN_NOW_F64: usize = 14;
 pub(crate) const OUT_DONE: usize = 32;
@@ -50,7 +52,7 @@ pub(crate) const REQUEST_ROOM: usize = 640 << 20;
 pub(crate) const RESPONSE_AT: usize = REQUEST_AT + REQUEST_ROOM;
 /// One result of 512 MiB, and what is gathered before the dispatcher stops to flush.
 pub(crate) const RESPONSE_ROOM: usize = 576 << 20;
-/// The dispatcher stops to flush once this much has been gathered.
+/// The dispatcher stops to flush once this much has been gathered, or less if the caller wants less at a time.
 pub(crate) const RESPONSE_FLUSH: usize = 16 << 20;
 pub(crate) const WRITES_AT: usize = RESPONSE_AT + RESPONSE_ROOM;
 pub(crate) const WRITES_ROOM: usize = 576 << 20;

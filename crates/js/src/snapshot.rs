@@ -195,7 +195,7 @@ mod tests {
         check("REQUEST_AT", io::REQUEST_AT);
         check("RESPONSE_ROOM", io::RESPONSE_ROOM);
         check("WINDOWS_SHIFT", request::WINDOWS_SHIFT as usize);
-        check("RESPONSE_FLUSH", io::RESPONSE_FLUSH);
+        check("IN_FLUSH_BYTES", io::IN_FLUSH_BYTES);
         check("WRITES_ROOM", io::WRITES_ROOM);
         check("WRITES_TABLE", io::WRITES_TABLE);
         let response = format!("const RESPONSE_AT = REQUEST_AT + {};", io::REQUEST_ROOM);

@@ -12,6 +12,8 @@
 
 /// Commands that a new connection may have: before it is known how long its replies are.
 const FIRST: usize = 8;
+/// Of those, the ones whose replies may be long.
+const FIRST_LONG: usize = 1;
 /// The most: a fourth of a mailbox's credits with two shards.
 const MOST: usize = 512;
 /// The most of those whose replies may be long.
@@ -29,7 +31,7 @@ pub(crate) struct Allowance {
 
 impl Default for Allowance {
     fn default() -> Self {
-        Self { all: FIRST, long: FIRST, long_sent: 0 }
+        Self { all: FIRST, long: FIRST_LONG, long_sent: 0 }
     }
 }
 
@@ -83,9 +85,9 @@ mod tests {
     fn short_replies_dont_let_long_ones_through() {
         // After 500 writes, 511 reads of 20 MB went to the owner at once, which copied 10 GB while all others waited.
         let mut allowance = Allowance::default();
-        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (FIRST, FIRST));
+        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (FIRST, FIRST_LONG));
         (0..1000).for_each(|_| allowance.came(1, 5, true, 1 << 20));
-        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (MOST, FIRST));
+        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (MOST, FIRST_LONG));
         for _ in 0..1000 {
             allowance.sent_long();
             allowance.came(1, 100, false, 1 << 20);

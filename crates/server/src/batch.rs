@@ -2,8 +2,8 @@
 //!
 //! 1. Replies are given out in the order of the calls, an error that needs no function in its place.
 //! 2. The time of a batch is shared by its calls: what one of them took, only V8 knows.
-//! 3. Replies are bounded by what one entry into V8 gives ([`nigh_js::RunTurn::reply_bytes`]): calls that don't run wait,
-//!    and those of a client with more than `output-buffer-pause` of replies are as if they had not come yet.
+//! 3. A batch ends when its replies exceed `output-buffer-pause`: calls that haven't run are the next batch's, and those of
+//!    a client for whom so much waits are as if they had not come yet.
 //!
 //! Belongs to the shard's thread.
 
@@ -117,7 +117,7 @@ impl Work {
                 }
                 Err(text) => nigh_resp::encode::error(connection.out.bytes(), text),
             }
-            self.bound_reply(call.connection, mark);
+            self.bound_reply(call.connection, mark, !answers.mail.is_empty());
             let connection = &mut *self.active[call.connection];
             connection.pending = Pending::Nothing;
             count_call(&mut self.state, connection, *call, &mark, turn, answers.each_ns);

@@ -234,11 +234,12 @@ impl Work {
     }
 
     /// Refuses a reply that is longer than a client's output may be, if it is to be copied: it goes to another shard, or
-    /// behind what others have still to answer. (What a socket takes is written from where it lies.)
+    /// behind what others have still to answer, or `waits` for what they have still to do. (What a socket takes is written
+    /// from where it lies.)
     #[inline]
-    pub(crate) fn bound_reply(&mut self, at: usize, mark: Mark) {
+    pub(crate) fn bound_reply(&mut self, at: usize, mark: Mark, waits: bool) {
         let connection = &mut *self.active[at];
-        let is_copied = connection.peer.is_some() || !connection.later.is_empty();
+        let is_copied = waits || connection.peer.is_some() || !connection.later.is_empty();
         if is_copied && connection.out.since(mark) > self.state.hot.output_limit {
             refuse_reply(&mut connection.out, mark, self.state.hot.output_limit);
         }

@@ -313,7 +313,7 @@ fn open_keyspace(
     options.partitions = config.size("partitions");
     let (keyspace, opened) =
         Keyspace::open(&options, domain).map_err(|error| ServeError::Store(error.to_string()))?;
-    log_opened(&opened, &options);
+    log_opened(&opened, &options, keyspace.capacity_bytes());
     if keyspace.librarian().data_region().has_huge_pages() {
         tracing::info!("the arenas have huge pages");
     }
@@ -367,7 +367,7 @@ fn shared_of(
     Ok((Arc::new(shared), Polls { polls, wakers }))
 }
 
-fn log_opened(opened: &Opened, options: &StoreOptions) {
+fn log_opened(opened: &Opened, options: &StoreOptions, bytes: u64) {
     let partitions = options.partitions;
     let Some(adoption) = &opened.data else {
         return tracing::info!(partitions, "created new arenas");
@@ -382,9 +382,9 @@ fn log_opened(opened: &Opened, options: &StoreOptions) {
         "adopted the arenas of an earlier server"
     );
     let wanted = options.capacity_bytes / partitions as u64 * partitions as u64;
-    if adoption.capacity_bytes < wanted {
+    if bytes < wanted {
         tracing::warn!(
-            bytes = adoption.capacity_bytes,
+            bytes,
             "maxmemory is lowered: the arenas were made with half as much, and reach no further. For more, stop the \
              server and convert them: `nigh convert --shm-dir {} --maxmemory {wanted}`",
             options.dir.display()

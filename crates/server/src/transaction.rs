@@ -11,14 +11,14 @@
 //! Belongs to the shard's thread.
 
 use crate::client::Close;
-use crate::commands::Row;
+use crate::commands::{Builtin, Row, Run};
 use crate::dispatch::{Context, call, mute};
 use crate::place::Place;
 use crate::route::{self, CROSS_SLOT, Target};
 use crate::state::State;
 use nigh_resp::decode::Batch;
 use nigh_shm::WriteError;
-use nigh_store::{Reply, WatchToken, write_error_text};
+use nigh_store::{Reply, write_error_text};
 
 /// Commands queued by one transaction, at most: a second of work, far beyond real ones.
 const MOST_QUEUED: usize = 1 << 20;
@@ -32,6 +32,10 @@ pub(crate) struct Transaction {
     queued: Batch,
     rows: Vec<Row>,
     bytes: usize,
+    /// Of those, the bytes of commands that take memory.
+    written_bytes: usize,
+    /// It has begun before, and found no memory while some was to come back.
+    was_busy: bool,
     /// Where its keys lie, once it has some.
     partition: Option<usize>,
     aborted: bool,
@@ -105,6 +109,12 @@ pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, tar
         );
     }
     transaction.bytes += bytes;
+    let takes_memory = match State::spec(row).run {
+        Run::Data(op) => op.takes_memory(),
+        Run::Server(builtin) => builtin == Builtin::Fcall,
+        Run::Container => false,
+    };
+    transaction.written_bytes += if takes_memory { bytes } else { 0 };
     transaction.partition = transaction.partition.or(wanted);
     transaction.looks_around |= context.state.place(row) == Place::Refresh;
     transaction.rows.push(row);
@@ -158,34 +168,33 @@ pub(crate) fn drop_transaction(context: &mut Context<'_, '_>) {
 
 /// EXEC.
 pub(crate) fn exec(context: &mut Context<'_, '_>) {
-    let Some(transaction) = context.client.transaction.take() else {
+    let Some(mut transaction) = context.client.transaction.take() else {
         return context.error("ERR EXEC without MULTI");
     };
     let partition = transaction.partition.or(context.client.partition()).unwrap_or(0);
-    let state = &mut *context.state;
-    if !transaction.aborted {
-        // What goes for it may be what it watches.
-        let store = state.keyspace.part_mut(partition);
-        if !store.prepare_writes(transaction.bytes, context.turn) {
-            if context.may_wait {
-                context.client.transaction = Some(transaction);
-                return;
-            }
-            store.take_busy();
+    let mut touched = is_touched(context);
+    if !transaction.aborted && !touched {
+        if !has_room(context, &transaction, partition) {
+            context.client.transaction = Some(transaction);
+            return;
         }
+        // What went for it may be what it watches.
+        touched = is_touched(context);
     }
-    let is_touched = |(partition, token): &(usize, WatchToken)| {
-        state.keyspace.part_mut(*partition).watch_dirty(token, context.turn)
-    };
-    let touched = context.client.watches.iter().any(is_touched);
     if transaction.aborted {
         context.error("EXECABORT Transaction discarded because of previous errors.");
     } else if touched {
         context.reply().null_array();
     } else {
-        run_queued(context, &transaction, partition);
+        // Each time it begins it may leave a segment behind, which comes back and is left the next time. If nothing else
+        // could be gained since, it has had all that there is.
+        let gains = context.state.keyspace.part_mut(partition).is_gaining();
+        let is_last = transaction.was_busy && !gains;
+        context.may_wait &= !is_last;
+        run_queued(context, &transaction, partition, is_last);
         if context.state.keyspace.is_busy() {
             // As if EXEC had not come yet: it comes again in the next turn.
+            transaction.was_busy = true;
             context.client.transaction = Some(transaction);
             return;
         }
@@ -193,9 +202,33 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
     forget_watches(context);
 }
 
+/// Whether a key that the client watches was written.
+fn is_touched(context: &mut Context<'_, '_>) -> bool {
+    let keyspace = &mut context.state.keyspace;
+    let mut watches = context.client.watches.iter();
+    watches.any(|(partition, token)| keyspace.part_mut(*partition).watch_dirty(token, context.turn))
+}
+
+/// Makes room for what a transaction writes; false if it is to come again in the next turn.
+fn has_room(context: &mut Context<'_, '_>, transaction: &Transaction, partition: usize) -> bool {
+    let store = context.state.keyspace.part_mut(partition);
+    if store.prepare_writes(transaction.written_bytes, transaction.was_busy, context.turn) {
+        return true;
+    }
+    if !context.may_wait {
+        store.take_busy();
+    }
+    !context.may_wait
+}
+
 /// Runs what was queued, as one. If memory is still to come back for it, nothing has happened, and the store
-/// says that it is busy.
-fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction, partition: usize) {
+/// says that it is busy; unless this `is_last`.
+fn run_queued(
+    context: &mut Context<'_, '_>,
+    transaction: &Transaction,
+    partition: usize,
+    is_last: bool,
+) {
     let mark = context.out.mark();
     let replies = (context.client.reply_mode, context.client.skip_next);
     let limit = context.state.hot.output_limit;
@@ -239,7 +272,7 @@ fn run_queued(context: &mut Context<'_, '_>, transaction: &Transaction, partitio
     if !context.may_wait {
         context.state.keyspace.take_busy();
     }
-    let text = write_error_text(&error);
+    let text = write_error_text(if is_last { &WriteError::Oom } else { &error });
     context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
 }
 

@@ -189,7 +189,7 @@ impl Work {
             self.send(prepared, row, owner, false);
             return true;
         }
-        self.bound_reply(prepared.connection, mark);
+        self.bound_reply(prepared.connection, mark, false);
         let connection = &mut *self.active[prepared.connection];
         connection.input.next = prepared.index + 1;
         connection.client.last_row = Some(row);
@@ -404,7 +404,7 @@ impl Work {
         let (at, index) = (prepared.connection, prepared.index);
         match flow {
             Flow::Done => {
-                self.bound_reply(at, mark);
+                self.bound_reply(at, mark, false);
                 let connection = &mut *self.active[at];
                 connection.pending = Pending::Nothing;
                 connection.input.next = index + 1;

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::TestServer;
+use common::{Client, TestServer, request};
+use nigh_resp::frame::Frame;
 
 /// A transaction's commands wait for EXEC, and its replies come together.
 #[test]
@@ -153,4 +154,55 @@ fn what_exec_evicts_stops_it() {
          MULTI\r\nINCR counter\r\nEXEC\r\nGET counter\r\n",
     );
     client.expect("+OK\r\n+OK\r\n$1\r\n5\r\n+OK\r\n+QUEUED\r\n*-1\r\n$-1\r\n");
+}
+
+/// A transaction that was taken back for want of memory found what it had taken back itself on its way the next time, and was
+/// to be tried again for ever.
+#[test]
+fn a_transaction_that_is_too_large_is_told_so() {
+    let server = TestServer::with(&[("shards", "1")]);
+    let mut client = server.connect();
+    let value = vec![b'v'; 100_000];
+    let sets = |count: u32| {
+        let set = |n: u32| request(&[b"SET", format!("k{n}").as_bytes(), &value]);
+        (0..count).map(set).collect::<Vec<_>>().concat()
+    };
+    for _ in 0..2 {
+        client.send(sets(500));
+        client.expect("+OK\r\n".repeat(500));
+        client.says("FLUSHALL", "+OK\r\n");
+        client.says("MULTI", "+OK\r\n");
+        client.send(sets(700));
+        client.expect("+QUEUED\r\n".repeat(700));
+        client.says("EXEC", "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.\r\n");
+        client.says("DBSIZE", ":0\r\n");
+    }
+}
+
+/// What reads and deletes evicts nothing, however long it is; nor does what will not run.
+#[test]
+fn a_transaction_that_takes_no_memory_evicts_nothing() {
+    let settings = [("maxmemory", "8mb"), ("shards", "1"), ("maxmemory-policy", "allkeys-lru")];
+    let server = TestServer::with(&settings);
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let value = vec![b'v'; 1000];
+    let set = |n: u32| request(&[b"SET", format!("k{n}").as_bytes(), &value]);
+    client.send((0..10_000).map(set).collect::<Vec<_>>().concat());
+    client.expect("+OK\r\n".repeat(10_000));
+    let evicted =
+        |client: &mut Client| client.info("stats", "evicted_keys").parse().expect("a number");
+    let before: u64 = evicted(&mut client);
+    assert!(before > 0);
+    client.says("MULTI", "+OK\r\n");
+    client.send("EXISTS some-key-that-is-not-there\r\n".repeat(20_000));
+    client.expect("+QUEUED\r\n".repeat(20_000));
+    client.says("EXEC", &format!("*20000\r\n{}", ":0\r\n".repeat(20_000)));
+    client.says("WATCH w", "+OK\r\n");
+    other.says("SET w 1", "+OK\r\n");
+    client.says("MULTI", "+OK\r\n");
+    let large = vec![b'v'; 2_000_000];
+    assert_eq!(client.ask(&[b"SET", b"large", &large]), Frame::Simple(b"QUEUED".to_vec()));
+    client.says("EXEC", "*-1\r\n");
+    let more = evicted(&mut client) - before;
+    assert!(more < 300, "{more} keys went");
 }

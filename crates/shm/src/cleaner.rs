@@ -162,6 +162,18 @@ impl Writer {
         self.cleaner.wants_turn
     }
 
+    /// Whether memory is on its way back, or on its way from the system.
+    #[must_use]
+    pub fn is_reclaiming(&self) -> bool {
+        self.space.busy()
+    }
+
+    /// Whether memory comes back, or could by cleaning.
+    #[must_use]
+    pub fn is_gaining(&self) -> bool {
+        self.space.busy() || self.index.growing() || self.space.has_victim(Need::Pressure)
+    }
+
     /// A clock in nanoseconds with which the steps of cleaning are measured.
     pub fn measure_steps(&mut self, clock: fn() -> u64) {
         self.cleaner.clock = Some(clock);

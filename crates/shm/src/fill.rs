@@ -26,6 +26,8 @@ const KEPT_SEGMENTS: u64 = RESERVE_SEGMENTS as u64 + 2;
 pub struct Fill {
     /// Bytes of live records, without values that lie in runs.
     pub record_bytes: u64,
+    /// Bytes of live values that lie in runs.
+    pub run_bytes: u64,
     /// Bytes of all segments and of what may become one, but for what is kept free.
     pub room_bytes: u64,
     /// Keys.
@@ -48,6 +50,7 @@ impl Writer {
         let room = space.segment_bytes() + space.available_bytes();
         Fill {
             record_bytes: space.live_segment_bytes(),
+            run_bytes: space.live_bytes().saturating_sub(space.live_segment_bytes()),
             room_bytes: room.saturating_sub(KEPT_SEGMENTS * segment_bytes),
             keys: self.index.live(),
             entries: if self.cannot_grow() { table.entries() } else { u64::MAX },

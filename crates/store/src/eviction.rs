@@ -233,8 +233,13 @@ impl Store {
     }
 
     /// Before a transaction that writes so many bytes at most: makes room if a policy says so. False if there isn't enough,
-    /// but something went: the transaction is to begin in the next turn.
-    pub fn prepare_writes(&mut self, bytes: usize, turn: &Turn<'_>) -> bool {
+    /// but something went: the transaction is to begin in the next turn. So it is if it begins `again`, as memory was coming
+    /// back, until none is: what it took back itself would else be what it finds on its way the next time.
+    pub fn prepare_writes(&mut self, bytes: usize, again: bool, turn: &Turn<'_>) -> bool {
+        if again && self.data.is_here() && self.data.is_reclaiming() {
+            self.counters.busy = true;
+            return false;
+        }
         self.make_room(bytes, turn);
         let bytes_wanted = bytes as u64;
         let is_large = self.evicts() && bytes_wanted > self.data.fill().segment_bytes;
@@ -248,7 +253,7 @@ impl Store {
     /// Whether there would be room for so many bytes if no key was left; else none has to go for them.
     fn may_fit(&self, bytes: u64) -> bool {
         let fill = self.data.fill();
-        bytes <= fill.room_bytes + fill.index_bytes
+        bytes <= fill.room_bytes + fill.run_bytes + fill.index_bytes
     }
 
     /// A write of about so many bytes, `attempt`, with room made before it, and again if it was refused. If that

@@ -6,28 +6,28 @@ use nigh_store::{Policy, Store};
 
 use crate::support::{Fixture, Resp2, op};
 
-const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+pub(crate) const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 /// The least arena: segments of 64 KiB.
-const SMALL_BYTES: u64 = 8 << 20;
+pub(crate) const SMALL_BYTES: u64 = 8 << 20;
 /// Keys that are sampled unless a test wants another number: the default of the setting.
 const SAMPLES: u32 = 5;
 
-fn fixture(policy: Policy) -> Fixture {
+pub(crate) fn fixture(policy: Policy) -> Fixture {
     let mut fixture = Fixture::with_capacity(SMALL_BYTES);
     set(&mut fixture, policy);
     fixture
 }
 
-fn set(fixture: &mut Fixture, policy: Policy) {
+pub(crate) fn set(fixture: &mut Fixture, policy: Policy) {
     fixture.turn(|store, _| store.set_eviction(policy, SAMPLES));
 }
 
-fn put(fixture: &mut Fixture, key: &str, value_bytes: usize) -> String {
+pub(crate) fn put(fixture: &mut Fixture, key: &str, value_bytes: usize) -> String {
     let reply = fixture.bytes(&[b"SET", key.as_bytes(), &vec![b'v'; value_bytes]]);
     String::from_utf8(reply).expect("text").trim_end().to_owned()
 }
 
-fn stats(fixture: &mut Fixture) -> nigh_store::StoreStats {
+pub(crate) fn stats(fixture: &mut Fixture) -> nigh_store::StoreStats {
     fixture.turn(|store, _| store.stats())
 }
 
@@ -350,7 +350,7 @@ fn a_transaction_loses_no_key() {
     let before = stats(&mut fixture).evicted_keys;
     assert!(before > 0);
     fixture.turn(|store, turn| {
-        assert!(store.prepare_writes(100_000, turn));
+        assert!(store.prepare_writes(100_000, false, turn));
         store.begin();
     });
     let after_room = stats(&mut fixture).evicted_keys;
@@ -362,69 +362,6 @@ fn a_transaction_loses_no_key() {
     for n in 0..100 {
         assert_eq!(fixture.run(&format!("EXISTS staged{n}")), ":1");
     }
-}
-
-/// A transaction that writes more than what is free was refused for ever, since nothing goes while it runs: what has to go for
-/// it goes before it begins, some in each turn.
-#[test]
-fn room_is_made_for_all_of_a_transaction() {
-    let mut fixture = fixture(Policy::AllKeysLru);
-    for n in 0..20_000 {
-        put(&mut fixture, &format!("key{n}"), 400);
-    }
-    let (mut turns, mut evicting) = (0, 0);
-    // As a shard does, which lets EXEC come again in the next turn.
-    loop {
-        turns += 1;
-        assert!(turns < 1000, "room never comes");
-        let is_ready = fixture.turn(|store, turn| store.prepare_writes(1_600_000, turn));
-        if is_ready {
-            fixture.turn(|store, _| store.begin());
-            if put(&mut fixture, "large", 1_600_000) == "+OK" {
-                break;
-            }
-            fixture.turn(|store, _| store.rollback());
-        } else {
-            assert!(fixture.turn(|store, _| store.take_busy()));
-            evicting += 1;
-        }
-        fixture.end_turn();
-    }
-    assert!(evicting > 1, "it took more than a turn's keys");
-    fixture.turn(|store, turn| store.commit(turn)).expect("room");
-    assert_eq!(fixture.run("STRLEN large"), ":1600000");
-}
-
-/// One value that is larger than memory emptied the keyspace, and was refused in the end.
-#[test]
-fn nothing_goes_for_what_can_never_fit() {
-    let mut fixture = fixture(Policy::AllKeysLru);
-    for n in 0..5000 {
-        put(&mut fixture, &format!("key{n}"), 1000);
-    }
-    let before = stats(&mut fixture);
-    assert_eq!(before.evicted_keys, 0);
-    let large = 2 * usize::try_from(SMALL_BYTES).expect("small");
-    assert_eq!(put(&mut fixture, "large", large), OOM);
-    fixture.turn(|store, turn| {
-        assert!(store.prepare_writes(large, turn), "a transaction is told by its commands");
-    });
-    assert_eq!(stats(&mut fixture).evicted_keys, 0);
-}
-
-/// One of many keys may go: chance hardly finds it, and the write was refused although it was there.
-#[test]
-fn the_only_key_that_may_go_is_found() {
-    let mut fixture = Fixture::new();
-    let value = vec![b'v'; 1_000_000];
-    assert_eq!(fixture.bytes(&[b"SET", b"old", &value, b"EX", b"1000"]), b"+OK\r\n");
-    let is_taken = |n: &u32| put(&mut fixture, &format!("key{n}"), 200) == "+OK";
-    assert!((0..1_000_000).take_while(is_taken).count() > 100_000);
-    assert_eq!(put(&mut fixture, "new", 500_000), OOM);
-    set(&mut fixture, Policy::VolatileTtl);
-    assert_eq!(put(&mut fixture, "new", 500_000), "+OK");
-    assert_eq!(stats(&mut fixture).evicted_keys, 1);
-    assert_eq!(put(&mut fixture, "next", 1_000_000), OOM, "nothing is left that may go");
 }
 
 /// The policy changes while the store is full: writes are refused, taken, and refused again.

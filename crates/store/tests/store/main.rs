@@ -8,6 +8,7 @@ mod full;
 mod functions;
 mod keyspace;
 mod model;
+mod room;
 mod scan;
 mod support;
 mod transactions;

@@ -1,0 +1,79 @@
+//! Room that is made for large writes and for whole transactions.
+
+use nigh_store::Policy;
+
+use crate::eviction::{OOM, SMALL_BYTES, fixture, put, set, stats};
+use crate::support::Fixture;
+
+/// A transaction that writes more than what is free was refused for ever, since nothing goes while it runs: what has to go for
+/// it goes before it begins, some in each turn.
+#[test]
+fn room_is_made_for_all_of_a_transaction() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    for n in 0..20_000 {
+        put(&mut fixture, &format!("key{n}"), 400);
+    }
+    let (mut turns, mut evicting) = (0, 0);
+    // As a shard does, which lets EXEC come again in the next turn.
+    loop {
+        turns += 1;
+        assert!(turns < 1000, "room never comes");
+        let is_ready = fixture.turn(|store, turn| store.prepare_writes(1_600_000, false, turn));
+        if is_ready {
+            fixture.turn(|store, _| store.begin());
+            if put(&mut fixture, "large", 1_600_000) == "+OK" {
+                break;
+            }
+            fixture.turn(|store, _| store.rollback());
+        } else {
+            assert!(fixture.turn(|store, _| store.take_busy()));
+            evicting += 1;
+        }
+        fixture.end_turn();
+    }
+    assert!(evicting > 1, "it took more than a turn's keys");
+    fixture.turn(|store, turn| store.commit(turn)).expect("room");
+    assert_eq!(fixture.run("STRLEN large"), ":1600000");
+}
+
+/// Values so large that they lie beside the segments make room for each other: what they hold counts as room.
+#[test]
+fn large_values_make_room_for_each_other() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    for n in 0..25 {
+        assert_eq!(put(&mut fixture, &format!("large{n}"), 1_500_000), "+OK", "{n}");
+    }
+    assert!(stats(&mut fixture).keys >= 3);
+}
+
+/// One value that is larger than memory emptied the keyspace, and was refused in the end.
+#[test]
+fn nothing_goes_for_what_can_never_fit() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    for n in 0..5000 {
+        put(&mut fixture, &format!("key{n}"), 1000);
+    }
+    let before = stats(&mut fixture);
+    assert_eq!(before.evicted_keys, 0);
+    let large = 2 * usize::try_from(SMALL_BYTES).expect("small");
+    assert_eq!(put(&mut fixture, "large", large), OOM);
+    fixture.turn(|store, turn| {
+        assert!(store.prepare_writes(large, false, turn), "a transaction is told by its commands");
+    });
+    assert_eq!(stats(&mut fixture).evicted_keys, 0);
+}
+
+/// One of many keys may go: chance hardly finds it, and the write was refused although it was there.
+#[test]
+fn the_only_key_that_may_go_is_found() {
+    let mut fixture = Fixture::new();
+    let value = vec![b'v'; 1_000_000];
+    assert_eq!(fixture.bytes(&[b"SET", b"old", &value, b"EX", b"1000"]), b"+OK\r\n");
+    let is_taken = |n: &u32| put(&mut fixture, &format!("key{n}"), 200) == "+OK";
+    assert!((0..1_000_000).take_while(is_taken).count() > 100_000);
+    assert_eq!(put(&mut fixture, "new", 500_000), OOM);
+    set(&mut fixture, Policy::VolatileTtl);
+    assert_eq!(put(&mut fixture, "new", 500_000), "+OK");
+    assert_eq!(stats(&mut fixture).evicted_keys, 1);
+    assert_eq!(put(&mut fixture, "next", 1_000_000), OOM, "nothing is left that may go");
+}
