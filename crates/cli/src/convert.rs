@@ -87,6 +87,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut wanted = left;
     wanted.partitions = args.partitions.unwrap_or(left.partitions);
     wanted.capacity_bytes = memory_bytes.unwrap_or(left.capacity_bytes);
+    let least = LEAST_PARTITION_BYTES * wanted.partitions as u64;
+    ensure!(
+        memory_bytes.is_none_or(|bytes| bytes >= least),
+        "--maxmemory is too little for {} partition(s): the least is 8mb for each",
+        wanted.partitions
+    );
     // What the arenas may use now is not what they were made with.
     if wanted.partitions == left.partitions && memory_bytes.is_none() {
         println!("{name}: nothing to do, the data has {} partition(s) already", left.partitions);
@@ -100,6 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         line("expired", copied.expired);
     }
     line("libraries", copied.libraries);
+    if let Some(bytes) = memory_bytes {
+        line("memory", bytes);
+    }
     println!("{:<12} {:>15.2}", "seconds", begin.elapsed().as_secs_f64());
     Ok(())
 }
@@ -108,12 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn bytes_of(text: &str) -> Result<u64> {
     let mut config = nigh_server::Config::default();
     config.set("maxmemory", text)?;
-    let bytes = config.unsigned("maxmemory");
-    ensure!(
-        bytes >= LEAST_PARTITION_BYTES,
-        "--maxmemory {text}: the least is 8mb for each partition"
-    );
-    Ok(bytes)
+    Ok(config.unsigned("maxmemory"))
 }
 
 /// Copies into the folder `beside`, and swaps it for `dir`.

@@ -51,6 +51,11 @@ impl Flight<'_> {
     fn has_enough(&self) -> bool {
         self.bytes > self.enough
     }
+
+    /// Bytes of results that one more entry may gather.
+    fn flush_bytes(&self) -> usize {
+        self.enough.saturating_sub(self.bytes).min(io::RESPONSE_FLUSH)
+    }
 }
 
 fn too_long() -> Vec<u8> {
@@ -166,6 +171,7 @@ impl Runtime {
         let context = self.ensure_context(tenant).expect("a context");
         let io = self.isolate.io;
         io.set_word(io::IN_COUNT, tenant::number(calls.len()).cast_signed());
+        io.set_word(io::IN_FLUSH_BYTES, tenant::number(io::RESPONSE_FLUSH).cast_signed());
         for _ in 0..times {
             let state = self.isolate.take_states(calls.len());
             io.set_word(io::IN_FIRST_STATE, state);
@@ -208,7 +214,6 @@ impl Runtime {
         io.set_word(io::IN_RESULT_DEPTH, word(self.limits.result_depth as usize));
         io.set_word(io::IN_WRITE_BYTES, word(self.limits.write_set_bytes));
         io.set_word(io::IN_WRITE_KEYS, word(self.limits.write_set_keys as usize));
-        io.set_word(io::IN_FLUSH_BYTES, word(turn.reply_bytes.min(io::RESPONSE_FLUSH)));
     }
 
     /// Runs the calls in the request until each has its reply, or the replies are enough, and empties it.
@@ -289,6 +294,7 @@ impl Runtime {
         io.set_word(io::IN_FIRST_INDEX, tenant::number(flight.entered[first]).cast_signed());
         io.set_word(io::IN_FIRST_HEAD, self.request.heads[first]);
         io.set_word(io::IN_COUNT, tenant::number(count).cast_signed());
+        io.set_word(io::IN_FLUSH_BYTES, tenant::number(flight.flush_bytes()).cast_signed());
         io.set_word(io::OUT_DONE, 0);
         let bridge = self.isolate.bridge();
         bridge.first = first;

@@ -354,7 +354,7 @@ pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'
 /// What holds for the next batch in this turn: other randomness than for any before.
 pub(crate) fn run_turn(state: &mut State, turn: &Turn<'_>) -> RunTurn {
     state.batches = state.batches.wrapping_add(1);
-    // A turn's number changes by another odd constant: they meet in 2^64 steps.
+    // A turn's number counts by another odd constant, so what both give hardly ever comes twice.
     let random_seed = turn.random ^ state.batches.wrapping_mul(0xD1B5_4A32_D192_ED03);
     RunTurn { now_ms: turn.now_ms, random_seed, reply_bytes: state.hot.output_pause }
 }

@@ -11,11 +11,12 @@
 //! 1. Nobody waits inside this module. Who has no credit or no room is told [`Full`], holds the connection back,
 //!    and tries again when a reply has come: whenever `Full` is said, a reply is outstanding there.
 //! 2. A reply always fits: a request is taken only with a credit, a credit is the room of one reply of
-//!    [`nigh_shm::ring::REPLY_BYTES`], and a longer reply leaves its body in a queue that has no more entries than there are
-//!    credits (invariant 1 of the shm crate's link, which loom checks).
+//!    [`nigh_shm::ring::REPLY_BYTES`], and a longer reply leaves its body in a queue that has no more entries than
+//!    there are credits (invariant 1 of the shm crate's link, which loom checks).
 //! 3. A request is answered by the shard that receives it, without asking a third one before. So from 1 and 2,
 //!    no cycle of waiting can form: every shard can always go on with what it received, each request received
-//!    becomes a reply, each reply makes room for a request; only clients wait.
+//!    becomes a reply, each reply makes room for a request; only clients wait. Who is held back ([`Mailbox::is_behind`])
+//!    has replies to take, and takes them whatever it waits for.
 //! 4. Replies of a pair come in the order of its requests. So does what they say about the owner's memory:
 //!    who has the reply to a write finds the write in the arena.
 //! 5. Nothing is visible before [`Mailbox::flush`], which stores once for each ring and wakes who sleeps, once
@@ -330,13 +331,13 @@ impl Mailbox {
     /// If `token` is not that request's.
     pub(crate) fn reply(&mut self, to: usize, token: u64, parts: &[&[u8]]) {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
-        let inbox = self.sides[to].inbox.as_mut().expect("it has asked");
+        let side = &mut self.sides[to];
+        let inbox = side.inbox.as_mut().expect("it has asked");
         if bytes as u64 <= inbox.most_payload() {
             inbox.reply(token, 0, parts).expect(OUR_RULES);
         } else {
             self.shared.pair(to, self.me).replies.push(parts.concat());
-            self.sides[to].has_bodies = true;
-            let inbox = self.sides[to].inbox.as_mut().expect("it has asked");
+            side.has_bodies = true;
             let length = (bytes as u64).to_le_bytes();
             inbox.reply(token, BODY, &[&length]).expect(OUR_RULES);
             self.stats.bodies += 1;
@@ -351,11 +352,12 @@ impl Mailbox {
 
     /// Whether a shard has so many bytes of replies to take that it should get no more before.
     pub(crate) fn is_behind(&mut self, to: usize) -> bool {
-        let most = self.shared.settings.body_bytes;
-        let bytes = || self.shared.pair(to, self.me).replies.bytes();
-        let bytes = if self.sides[to].has_bodies { bytes() } else { 0 };
+        if !self.sides[to].has_bodies {
+            return false;
+        }
+        let bytes = self.shared.pair(to, self.me).replies.bytes();
         self.sides[to].has_bodies = bytes > 0;
-        bytes > most
+        bytes > self.shared.settings.body_bytes
     }
 
     /// Takes the next reply of any shard; replaces what `body` holds. Not bounded by a turn: there are no

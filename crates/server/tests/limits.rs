@@ -189,6 +189,43 @@ fn reads_behind_a_write_of_a_client_that_doesnt_read_wait() {
     (0..READS).for_each(|_| assert!(slow.reply() == Frame::Bulk(value.clone())));
 }
 
+/// The reply of a call waits for what the call has left for other shards to do, so it is kept: beyond the limit it is refused,
+/// as any reply that is copied.
+#[test]
+fn the_reply_of_a_call_that_writes_elsewhere_is_bounded() {
+    let settings = [("shards", "2"), ("partitions", "2"), ("output-buffer-limit", "1mb")];
+    let server = TestServer::with(&settings);
+    let mut client = server.connect();
+    let [here, there] = &client.one_of_each();
+    let source = "#!js name=l\nexport function put(db, args, keys) {\n\
+        for (const key of keys) db.set(key, 'new'); return 'x'.repeat(2e6); }\n\
+        put.flags = ['allow-cross-slot-keys'];";
+    client.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]);
+    let error = client.text(&format!("FCALL put 2 {here} {there}"));
+    assert!(error.starts_with("ERR the reply takes 20000"), "{error}");
+    client.says(&format!("GET {here}"), "$3\r\nnew\r\n");
+    client.says(&format!("GET {there}"), "$3\r\nnew\r\n");
+}
+
+/// Replies that were under way when they got long may be more than a client's output: it is cut off before all have come.
+#[test]
+fn who_is_flooded_by_another_shard_is_cut_off() {
+    let settings = [("shards", "2"), ("partitions", "2"), ("output-buffer-limit", "1mb")];
+    let server = TestServer::with(&settings);
+    let [here, there] = &server.connect().one_of_each();
+    let mut client = server.connect_to_owner(here);
+    let set = |value: &[u8]| request(&[b"SET", there.as_bytes(), value]);
+    let get = format!("GET {there}\r\n");
+    // Each behind a write, so that the owner answers; many have short replies, and then all are long.
+    for _ in 0..20 {
+        client.send([set(b"v"), get.repeat(20).into_bytes()].concat());
+        client.expect(format!("+OK\r\n{}", "$1\r\nv\r\n".repeat(20)));
+    }
+    client.send([set(&vec![b'x'; 900_000]), get.repeat(32).into_bytes()].concat());
+    assert!(client.is_closed());
+    server.connect().says("PING", "+PONG\r\n");
+}
+
 /// A request that grows beyond the limit ends the connection, before it is complete.
 #[test]
 fn endless_request_is_cut_off() {

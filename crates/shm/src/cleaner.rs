@@ -171,7 +171,7 @@ impl Writer {
     /// Whether memory comes back, or could by cleaning.
     #[must_use]
     pub fn is_gaining(&self) -> bool {
-        self.space.busy() || self.index.growing() || self.space.has_victim(Need::Pressure)
+        self.is_reclaiming() || self.index.growing() || self.space.has_victim(Need::Pressure)
     }
 
     /// A clock in nanoseconds with which the steps of cleaning are measured.

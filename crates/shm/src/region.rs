@@ -179,7 +179,7 @@ impl Region {
         let len = u64::try_from(len).unwrap_or(0);
         let end = len.min(g.address_bytes) & !(g.slot_bytes() - 1);
         if end > 0 {
-            // They are, unless it was made longer by something else: then it may be no memory that is left to be found.
+            // They are backed, unless something else made the file longer: then a page that nobody can give would be a fault.
             back_tables(&file, &g, 0, end).map_err(|e| io(path, "taking memory", e))?;
         }
         Region::over(path, g, domain, &file, end)

@@ -440,4 +440,11 @@ fn idle_time_is_told() {
     assert!(idle(&mut fixture, "b") <= 1);
     fixture.run("GET a");
     assert!(idle(&mut fixture, "a") <= 1);
+    // A new expiry is a write, though the value stays where it is.
+    for _ in 0..100 {
+        fixture.now_ms += 1000;
+        fixture.end_turn();
+    }
+    assert_eq!(fixture.run("EXPIRE a 1000"), ":1");
+    assert!(idle(&mut fixture, "a") <= 1 && idle(&mut fixture, "b") >= 98);
 }
