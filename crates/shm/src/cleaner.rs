@@ -41,6 +41,9 @@ const EXPIRE_LINES: u32 = 64;
 /// Time without an append after which segments are packed that nobody needs yet. A busy shard has turns without
 /// writes of its own, such as those in which it takes answers.
 const IDLE_MS: u64 = 50;
+/// Bytes that a turn's upkeep walks over while segments are sparse and writes go on: what those don't pay for, such as
+/// the rest of a large delete. Some 15 microseconds.
+const SPARSE_TURN_BYTES: u64 = 16 << 10;
 /// Most bytes that are owed: what could not be paid in a few steps is the upkeep's.
 const OWED_BYTES_MAX: u64 = 8 * STEP_BYTES;
 
@@ -99,6 +102,8 @@ pub(crate) struct Cleaner {
     pub(crate) wants_turn: bool,
     /// The last step found no room for what is alive.
     pub(crate) stuck: bool,
+    /// Sparse segments are left as they are while memory isn't short.
+    pub(crate) leaves_sparse: bool,
     pub(crate) clock: Option<fn() -> u64>,
     pub(crate) stats: CleanerStats,
 }
@@ -179,21 +184,36 @@ impl Writer {
         self.cleaner.clock = Some(clock);
     }
 
+    /// Leaves dead records where they lie as long as memory isn't short: what cleaning costs is measured beside that.
+    pub fn leave_sparse(&mut self) {
+        self.cleaner.leaves_sparse = true;
+    }
+
+    /// What a write has to pay for, if anything.
+    fn need(&self) -> Option<Need> {
+        let need = match self.space.is_short() {
+            true => Need::Pressure,
+            false if self.space.is_sparse() && !self.cleaner.leaves_sparse => Need::Packing,
+            false => return None,
+        };
+        self.space.has_victim(need).then_some(need)
+    }
+
     /// Pays for what was appended.
     #[cold]
     pub(crate) fn pay(&mut self) {
         let appended = self.appended - self.cleaner.paid;
         self.cleaner.paid = self.appended;
         let slot_bytes = self.space.geometry().slot_bytes();
-        if !self.space.is_short() || !self.space.has_victim(Need::Pressure) {
+        let Some(need) = self.need() else {
             self.cleaner.owed = 0;
             self.cleaner.due = self.appended + slot_bytes / LOOKS_PER_SEGMENT;
             self.note_turn();
             return;
-        }
+        };
         let (gain, whole) = self.space.gain();
         let owed = self.cleaner.owed + appended.saturating_mul(whole) / gain.max(1);
-        let walked = self.clean(owed.min(STEP_BYTES), Need::Pressure);
+        let walked = self.clean(owed.min(STEP_BYTES), need);
         self.cleaner.owed = owed.saturating_sub(walked).min(OWED_BYTES_MAX);
         self.cleaner.due = self.appended + PAY_EVERY_BYTES;
         self.note_turn();
@@ -213,8 +233,8 @@ impl Writer {
         cleaner.now_ms == 0 || cleaner.now_ms.abs_diff(cleaner.seen_ms) >= IDLE_MS
     }
 
-    /// A turn's share: more if memory is short, packing if nothing was written lately. Returns whether there is
-    /// more to do at once.
+    /// A turn's share: more if memory is short, packing if nothing was written lately, a little if segments are sparse.
+    /// Returns whether there is more to do at once.
     pub(crate) fn clean_in_turn(&mut self, bytes: u64) -> bool {
         let idle = self.is_idle();
         self.cleaner.wants_turn = false;
@@ -222,7 +242,12 @@ impl Writer {
         let need = match self.space.is_short() {
             true => Need::Pressure,
             false if idle => Need::Packing,
-            false => return false,
+            false => {
+                if self.need().is_some() {
+                    self.clean(bytes.min(SPARSE_TURN_BYTES), Need::Packing);
+                }
+                return false;
+            }
         };
         if !self.space.has_victim(need) {
             // Segments are full of what the index names; some of that may be over.

@@ -23,7 +23,8 @@ pub struct Budget {
     pub reclaim: u32,
     /// Bytes of segments that the cleaner may walk over, if memory is short or nothing was written.
     pub clean_bytes: u64,
-    /// The time in Unix milliseconds, by which the cleaner tells expired records from now on; 0 for none.
+    /// The time in Unix milliseconds, by which the cleaner tells expired records from now on, and freed memory that may
+    /// soon be wanted again from what goes back to the system; 0 for none.
     pub now_ms: u64,
 }
 
@@ -121,6 +122,7 @@ impl Writer {
     pub fn maintain(&mut self, budget: Budget) -> Maintenance {
         let mut done = Maintenance::default();
         self.cleaner.now_ms = budget.now_ms;
+        self.space.tell_time(budget.now_ms);
         if !self.index.stuck() {
             done.migrated_lines = self.advance_growth(budget.lines);
         }

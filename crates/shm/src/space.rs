@@ -22,12 +22,14 @@ mod cold;
 mod lists;
 mod reclaim;
 mod runs;
+mod warm;
 
 use self::cold::Lack;
 pub(crate) use self::cold::{Need, Victim};
 use self::lists::{Lists, UNLISTED};
 #[cfg(test)]
 pub(crate) use self::reclaim::next_generation;
+use self::warm::Demand;
 use crate::error::WriteError;
 use crate::layout::{Geometry, PAGE_BYTES, record as r, round_up};
 use crate::provision::Mail;
@@ -140,6 +142,7 @@ pub(crate) struct Space {
     lists: Lists,
     runs: HashMap<u32, ValueRun>,
     retired: VecDeque<(u64, What)>,
+    demand: Demand,
     mail: Arc<Mail>,
     /// Jobs under way.
     pending: u32,
@@ -170,6 +173,9 @@ pub(crate) struct Space {
     /// Slots that were backed in front of requests.
     #[cfg(test)]
     pub(crate) backed_here: u32,
+    /// Slots that the provisioner was asked for.
+    #[cfg(test)]
+    pub(crate) asked_slots: u32,
 }
 
 impl Space {
@@ -193,6 +199,7 @@ impl Space {
             lists: Lists::new(&g),
             runs: HashMap::new(),
             retired: VecDeque::new(),
+            demand: Demand::default(),
             mail: Arc::default(),
             pending: 0,
             backing: 0,
@@ -210,6 +217,8 @@ impl Space {
             tables_done: Vec::new(),
             #[cfg(test)]
             backed_here: 0,
+            #[cfg(test)]
+            asked_slots: 0,
         }
     }
 
@@ -344,6 +353,7 @@ impl Space {
     fn head_at(&mut self, slot: u32) -> HeadSegment {
         *self.slot(slot) = Slot::new(State::Segment);
         self.segments += 1;
+        self.demand.note();
         let (next, end) = (self.g.slot_offset(slot), self.g.slot_offset(slot + 1));
         self.words.store32(self.g.tail_offset(slot), 0, Release);
         HeadSegment { slot, next, backed_end: end, end }

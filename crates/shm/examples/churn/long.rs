@@ -41,6 +41,7 @@ fn seconds(ns: u64) -> f64 {
 
 fn roomy(dir: &Path, keys: u64, value: &[u8]) -> Arena {
     let mut arena = Arena::new(dir, "roomy", ROOMY_BYTES);
+    arena.writer.leave_sparse();
     arena.fill(keys, value);
     arena
 }

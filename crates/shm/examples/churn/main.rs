@@ -236,6 +236,7 @@ fn main() {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a tmpfs directory");
     let mut roomy =
         Arena::new(dir.path(), "roomy", (writes + 4 * keys) * (record + 16) + (64 << 20));
+    roomy.writer.leave_sparse();
     roomy.fill(keys, &value);
     let before = roomy.writer.stats();
     let index = before.index_lines * 64;

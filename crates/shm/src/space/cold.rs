@@ -22,6 +22,10 @@ const PACKED_LISTS: u8 = LISTS / 2;
 /// Live bytes up to which memory is cleaned for a table ahead of need, per cent of the capacity with the table: beyond,
 /// the cleaner would copy some six bytes for each that it wins.
 const TABLE_PERCENT: u64 = 85;
+/// Segments are sparse if so many times their live bytes are in use, and more than [`SPARSE_FROM_SEGMENTS`]: cleaning
+/// then wins four bytes for each that it copies when records are overwritten at random.
+const SPARSE_TIMES: u64 = 2;
+const SPARSE_FROM_SEGMENTS: u32 = 8;
 /// Below so many segments, packing would not give a segment back.
 const PACK_FROM_SEGMENTS: u32 = 4;
 /// Segments kept clean beyond the reserve, per segment in use: 1/128, which costs less than one per cent
@@ -55,7 +59,7 @@ pub(crate) struct Victim {
 pub(crate) enum Need {
     /// Memory is short.
     Pressure,
-    /// There is time, and segments are mostly dead.
+    /// There is time, or segments are sparse: those that are mostly dead are worth it.
     Packing,
 }
 
@@ -84,6 +88,12 @@ impl Space {
     /// Whether memory is short.
     pub(crate) fn is_short(&self) -> bool {
         self.available_bytes() < self.target_bytes()
+    }
+
+    /// Whether segments take much more memory than what lives in them.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.segments > SPARSE_FROM_SEGMENTS
+            && self.segment_bytes() > SPARSE_TIMES * self.record_bytes
     }
 
     /// Whether appends will find no segment before something comes back that waits for the turn's end.

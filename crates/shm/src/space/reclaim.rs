@@ -84,7 +84,7 @@ impl Space {
     pub(super) fn reuse_segment(&mut self, slot: u32) {
         self.words.store32(self.g.tail_offset(slot), 0, Release);
         self.no_memory = false;
-        if self.ready.len() < self.ready_wanted() + RESERVE_SEGMENTS {
+        if self.ready.len() < self.ready_kept() {
             self.slot(slot).state = State::Ready;
             self.ready.insert(slot);
         } else {
@@ -164,9 +164,14 @@ impl Space {
         }
     }
 
+    /// Ready slots that aren't given back.
+    fn ready_kept(&self) -> usize {
+        (self.ready_wanted() + RESERVE_SEGMENTS).max(self.kept_warm())
+    }
+
     /// Gives one ready slot back if there are many more than wanted; true if it did.
     pub(crate) fn give_back(&mut self) -> bool {
-        let surplus = self.ready.len() > self.ready_wanted() + RESERVE_SEGMENTS;
+        let surplus = self.ready.len() > self.ready_kept();
         if surplus && let Some(slot) = self.ready.pop_last() {
             self.punch(slot, 1, self.g.slot_bytes());
         }
@@ -198,6 +203,10 @@ impl Space {
             let job = self.job(Task::Back, slot, 1, bytes);
             if self.region.domain().provisioner().send(job).is_err() {
                 return;
+            }
+            #[cfg(test)]
+            {
+                self.asked_slots += 1;
             }
             self.slot(slot).state = State::Moving;
             self.pending += 1;

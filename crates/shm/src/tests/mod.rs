@@ -11,6 +11,7 @@ mod models;
 mod mounts;
 mod parts;
 mod readers;
+mod sparse;
 mod stories;
 mod tables;
 

@@ -1,8 +1,8 @@
 //! How much of Nigh's arena is used: what was set so far, by count; what tmpfs holds, by blocks.
 //!
-//! Invariant: no measured run of SETs is cut short by a full arena, or pays for cleaning (design 6 says what
-//! that costs). Each SET appends a record, so the arena is emptied and loaded again between runs, outside the
-//! figures.
+//! Invariant: no measured run of SETs is cut short by a full arena, or pays for the cleaning of a nearly full one (design
+//! 6 says what that costs). Each SET appends a record, and cleaning may come too late to win it back, so the arena is
+//! emptied and loaded again between runs, outside the figures.
 
 use super::Args;
 use anyhow::{Context, Result};
