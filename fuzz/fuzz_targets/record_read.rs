@@ -1,10 +1,11 @@
 //! Bytes of an arena that nobody should trust: a whole file of them, or a sound arena with some changed.
-//! Verifying, reading from another process and adopting (then writing on) neither panic nor leave the file.
+//! Verifying, reading from another process and adopting (then writing on) neither panic nor leave the file; and what is
+//! verified as whole is adopted, all else refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use nigh_shm::layout::{LINE_BYTES, header};
-use nigh_shm::{ArenaSpec, Budget, Domain, ForeignReader, Writer, verify};
+use nigh_shm::{ArenaError, ArenaSpec, Budget, Domain, ForeignReader, Writer, verify};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -82,7 +83,7 @@ fn change(bytes: &mut [u8], input: &[u8; 12]) {
 }
 
 fn exercise(path: PathBuf) {
-    let _ = verify(&path);
+    let is_whole = verify(&path).is_ok_and(|report| report.findings.is_empty());
     let mut out = Vec::new();
     if let Ok(reader) = ForeignReader::open(&path) {
         for i in (0..KEYS).step_by(25).chain([7]) {
@@ -90,7 +91,16 @@ fn exercise(path: PathBuf) {
         }
     }
     let domain = Domain::new(1);
-    let Ok((mut writer, _)) = Writer::adopt(&spec(path), &domain) else { return };
+    let mut writer = match Writer::adopt(&spec(path), &domain) {
+        Ok((writer, _)) => writer,
+        Err(ArenaError::Damaged { .. }) => {
+            assert!(!is_whole, "refused, but verified as whole");
+            return;
+        }
+        // Another's arena, or no memory for what a commit lacks: not the file's fault.
+        Err(_) => return,
+    };
+    assert!(is_whole, "adopted, but verified as damaged");
     let mut me = domain.join();
     let reader = writer.reader();
     for i in 0..40u32 {

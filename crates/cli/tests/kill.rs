@@ -15,6 +15,7 @@ mod support;
 use nigh_client::{Connection, Frame};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use support::load::{self, Random, Value, bytes, words};
 use support::{Server, folder};
 
 /// Kills without `NIGH_KILLS`.
@@ -34,8 +35,6 @@ const FLUSH_EVERY: u64 = 8;
 /// One value of so many is large.
 const LARGE_EVERY: u64 = 500;
 
-/// What a key holds: number and length of the write, from which all bytes follow.
-type Value = Option<(u64, usize)>;
 type State = BTreeMap<String, Value>;
 
 /// Some commands that happen wholly or not at all.
@@ -47,26 +46,18 @@ struct Op {
 /// One writer's view of the world.
 struct Writer {
     id: u64,
-    random: u64,
+    random: Random,
     sequence: u64,
     acknowledged: State,
     unanswered: VecDeque<Op>,
     count: u64,
 }
 
-fn bytes((sequence, length): (u64, usize)) -> Vec<u8> {
-    format!("{sequence}:").into_bytes().into_iter().cycle().take(length).collect()
-}
-
-fn words(parts: &[&[u8]]) -> Vec<Vec<u8>> {
-    parts.iter().map(|part| part.to_vec()).collect()
-}
-
 impl Writer {
     fn new(id: u64) -> Self {
         Self {
             id,
-            random: id + 1,
+            random: Random(id + 1),
             sequence: 0,
             acknowledged: State::new(),
             unanswered: VecDeque::new(),
@@ -74,24 +65,15 @@ impl Writer {
         }
     }
 
-    /// Numbers below `bound` (Knuth's MMIX generator, upper bits).
-    fn draw(&mut self, bound: u64) -> u64 {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) % bound
-    }
-
     fn key(&mut self) -> String {
-        let number = self.draw(KEYS);
+        let number = self.random.draw(KEYS);
         format!("w{}:{number}", self.id)
     }
 
     fn value(&mut self) -> (u64, usize) {
         self.sequence += 1;
-        let small = 8 + usize::try_from(self.draw(120)).expect("small");
-        (self.sequence, if self.draw(LARGE_EVERY) == 0 { LARGE } else { small })
+        let small = 8 + usize::try_from(self.random.draw(120)).expect("small");
+        (self.sequence, if self.random.draw(LARGE_EVERY) == 0 { LARGE } else { small })
     }
 
     /// The next operation: SET, DEL, or two keys at once by MSET, DEL or EXEC.
@@ -106,7 +88,7 @@ impl Writer {
             let [a, b] = inner;
             vec![words(&[b"MULTI"]), a, b, words(&[b"EXEC"])]
         };
-        let (commands, changed) = match self.random >> 40 & 7 {
+        let (commands, changed) = match self.random.0 >> 40 & 7 {
             0..=2 => (vec![set(first)], vec![Some(value)]),
             3 => (vec![delete(first)], vec![None]),
             4 | 5 => {
@@ -207,10 +189,10 @@ fn mismatch(expected: &State, found: &BTreeMap<String, Frame>) -> Option<String>
 /// index grows: all that was acknowledged is there, and commits are whole.
 #[test]
 fn killed_servers_lose_nothing_and_halve_nothing() {
-    let kills = std::env::var("NIGH_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));
+    let kills = load::kills(KILLS);
     let folder = folder();
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
-    let mut pause = Writer::new(WRITERS);
+    let mut pause = Random(WRITERS + 1);
     for round in 0..=kills {
         let server = Server::start_with(folder.path(), &["--maxmemory", "2gb"]);
         for writer in &mut writers {
@@ -225,13 +207,13 @@ fn killed_servers_lose_nothing_and_halve_nothing() {
                 writer.acknowledged.values_mut().for_each(|value| *value = None);
             }
         }
-        let load = Duration::from_millis(3 + pause.draw(60));
+        let span = Duration::from_millis(3 + pause.draw(60));
         std::thread::scope(|scope| {
             for writer in &mut writers {
                 let mut connection = server.connect();
                 scope.spawn(move || writer.write(&mut connection));
             }
-            std::thread::sleep(load);
+            std::thread::sleep(span);
             server.kill();
         });
     }

@@ -54,6 +54,26 @@ fn a_policy_is_set_while_the_server_is_full() {
     );
 }
 
+/// Memory is full of large records, so what is free lies in pieces: a transaction of large writes that fits is done, by
+/// keys that go for it, as it would be if its commands came alone.
+#[test]
+fn a_transaction_of_large_writes_evicts_until_it_fits() {
+    let server = TestServer::with(&[SMALL, ("shards", "1"), ("maxmemory-policy", "allkeys-lru")]);
+    let mut client = server.connect();
+    for n in 0..600 {
+        let value = vec![b'v'; 20_000 + n * 7919 % 40_000];
+        let set = |client: &mut Client, part| {
+            client.ask(&[b"SET", format!("{part}{}", n % 150).as_bytes(), &value])
+        };
+        assert_eq!(set(&mut client, "alone"), Frame::Simple(b"OK".to_vec()), "write {n}");
+        client.says("MULTI", "+OK\r\n");
+        assert_eq!(set(&mut client, "a"), Frame::Simple(b"QUEUED".to_vec()));
+        assert_eq!(set(&mut client, "b"), Frame::Simple(b"QUEUED".to_vec()));
+        let done = Frame::Array(vec![Frame::Simple(b"OK".to_vec()); 2]);
+        assert_eq!(client.ask(&[b"EXEC"]), done, "transaction {n}");
+    }
+}
+
 /// Keys that are only read, at all shards, stay while others are written; those that nobody reads go.
 #[test]
 fn reads_at_any_shard_keep_keys_alive() {

@@ -2,22 +2,24 @@
 //!
 //! 1. The index is the only truth: what it names is alive, all else is free. Segments are never searched.
 //! 2. Everything is checked before anything is changed; a contradiction is an error with its offset.
-//! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on.
+//! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on, the reuse of a slot by
+//!    giving the slot back. None of that is damage.
 
-use crate::check::{Checker, Counts, Fault, HeaderInfo, Intent, Whole, read_header};
+use crate::check::{Fault, HeaderInfo, Whole, length_fault, read_header};
 use crate::create::{ArenaSpec, capacity_error, check_tenant};
 use crate::error::ArenaError;
-use crate::index::{Index, Table, split_state};
-use crate::layout::{CAPACITY_MIN, Geometry, header, record as r};
+use crate::index::Index;
+use crate::layout::{CAPACITY_MIN, header, record as r};
 use crate::reclaim::Domain;
 use crate::record::Head;
 use crate::region::{Region, io};
-use crate::space::{Space, State};
+use crate::space::Space;
+use crate::survey::{Survey, survey};
 use crate::words::Words;
 use crate::writer::Writer;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// What was found when an arena was adopted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,20 +39,6 @@ pub struct Adoption {
     pub capacity_bytes: u64,
 }
 
-/// What the walk over the index found.
-struct Found {
-    current: Table,
-    old: Option<Table>,
-    /// Entries that name a record; one that stands in both tables counts twice.
-    entries: u64,
-    expires: u64,
-    newest_lsn: u64,
-    /// Entries of the current table that are not EMPTY.
-    load: u64,
-    intent: Option<Intent>,
-    counts: Counts,
-}
-
 impl Writer {
     /// Takes over an arena that an earlier process left.
     ///
@@ -67,14 +55,13 @@ impl Writer {
         g.capacity_bytes = spec.capacity_bytes.min(g.address_bytes);
         let region = Arc::new(Region::open(&spec.path, g, domain)?);
         let damaged = |fault: Fault| fault.at(&spec.path);
-        if region.end() < g.slot_offset(g.first_slot) {
-            let expected = format!("at least {}", g.slot_offset(g.first_slot));
-            return Err(damaged(Fault::new(0, "length of the file", expected, region.end())));
+        if let Some(fault) = length_fault(&g, region.end()) {
+            return Err(damaged(fault));
         }
-        let mut space = Space::new(&region);
-        let found = walk(&region, &g, info.seed, &mut space).map_err(damaged)?;
-        let tables: Vec<Table> = found.old.into_iter().chain([found.current]).collect();
-        space.adopt_rest(&tables).map_err(|e| io(&spec.path, "taking memory", e))?;
+        let found = survey(&region.words(), &g, region.end(), info.seed, &mut Err);
+        let found = found.map_err(damaged)?;
+        let space = Space::adopted(&region, &found);
+        let space = space.map_err(|e| io(&spec.path, "taking memory", e))?;
         Writer::resume(spec, &info, region, space, &found)
     }
 
@@ -83,12 +70,12 @@ impl Writer {
         info: &HeaderInfo,
         region: Arc<Region>,
         space: Space,
-        found: &Found,
+        found: &Survey,
     ) -> Result<(Writer, Adoption), ArenaError> {
         let g = *region.geometry();
         let words = region.words();
-        let Found { current, old, load, entries, .. } = *found;
-        let index = Index::adopted(g.slot_shift, current, old, load, entries);
+        let current = found.current.expect("an arena without a table is refused");
+        let index = Index::adopted(g.slot_shift, current, found.old, found.load, found.entries);
         let mut writer = Writer::assemble(region, space, index, info.seed);
         writer.incarnation = info.incarnation.wrapping_add(1);
         words.store64(header::INCARNATION, writer.incarnation, Release);
@@ -126,7 +113,7 @@ impl Writer {
     }
 
     /// Ends a commit that was interrupted.
-    fn redo(&mut self, spec: &ArenaSpec, found: &Found) -> Result<bool, ArenaError> {
+    fn redo(&mut self, spec: &ArenaSpec, found: &Survey) -> Result<bool, ArenaError> {
         let words = self.words;
         let Some(intent) = &found.intent else {
             let sequence = words.load32(header::COMMIT_SEQUENCE, Relaxed);
@@ -181,74 +168,4 @@ fn check_owner(spec: &ArenaSpec, info: &HeaderInfo) -> Result<(), ArenaError> {
         return Ok(());
     }
     Err(ArenaError::WrongTenant { path: spec.path.clone(), expected, found: info.owner() })
-}
-
-/// Reads the index and all that it names; marks in `space` who uses which slot, and counts.
-fn walk(region: &Region, g: &Geometry, seed: u32, space: &mut Space) -> Result<Found, Fault> {
-    let words = region.words();
-    let mut checker = Checker::new(&words, g, region.end(), seed);
-    let (epoch, word) = split_state(words.load64(header::INDEX_STATE, Acquire));
-    let current = checker.table(header::CURRENT, word)?;
-    let old = match epoch & 1 {
-        1 => Some(checker.table(header::OLD, words.load32(header::OLD, Acquire))?),
-        _ => None,
-    };
-    for table in old.into_iter().chain([current]) {
-        let taken = |state| Fault::new(table.offset, "slots of a table", "its own", what(state));
-        space.adopt_run(table.slot, table.bytes(), false).map_err(taken)?;
-    }
-    let (entries, expires, newest_lsn, load) = (0, 0, 0, 0);
-    let counts = checker.counts()?;
-    let mut found =
-        Found { current, old, entries, expires, newest_lsn, load, intent: None, counts };
-    for table in old.into_iter().chain([current]) {
-        checker.records(table, &mut |whole| {
-            let whole = whole?;
-            found.entries += 1;
-            found.expires += u64::from(whole.head.expiry_ms != 0);
-            found.newest_lsn = found.newest_lsn.max(whole.head.lsn);
-            mark_record(space, g, &whole, true)
-        })?;
-    }
-    let lines = (0..current.lines).map(|line| words.line(current.line_offset(line)));
-    found.load = lines.map(|line| line.iter().filter(|&&e| e != 0).count() as u64).sum();
-    found.intent = checker.intent()?;
-    for whole in found.intent.iter().flat_map(|i| i.list.iter().chain([&i.record])) {
-        mark_record(space, g, whole, false)?;
-    }
-    Ok(found)
-}
-
-/// Marks the slots of a record and of its run, and counts it.
-fn mark_record(
-    space: &mut Space,
-    g: &Geometry,
-    whole: &Whole,
-    published: bool,
-) -> Result<(), Fault> {
-    let Whole { offset, head, run } = whole;
-    let slot = g.slot_of(*offset);
-    let taken = |state| Fault::new(*offset, "slot of a record", "a segment", what(state));
-    space.adopt_segment(slot).map_err(taken)?;
-    if let Some(run) = run {
-        let taken = |state| Fault::new(*offset, "slots of a run", "its own", what(state));
-        space.adopt_run(run.slot, u64::from(head.value_len), true).map_err(taken)?;
-    }
-    // A record may be counted more than once: as moved twin, as published and in the intent's list.
-    let limit = 3 * g.slot_bytes();
-    if space.used_of(slot) + head.bytes() > limit {
-        let used = space.used_of(slot) + head.bytes();
-        let expected = format!("at most {limit}");
-        return Err(Fault::new(*offset, "bytes of live records of a segment", expected, used));
-    }
-    if published {
-        space.charge(*offset, head);
-    } else {
-        space.hold(*offset, head);
-    }
-    Ok(())
-}
-
-fn what(state: State) -> String {
-    format!("{state:?}")
 }

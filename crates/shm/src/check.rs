@@ -41,7 +41,7 @@ impl Fault {
     }
 }
 
-fn ensure(ok: bool, fault: impl FnOnce() -> Fault) -> Result<(), Fault> {
+pub(crate) fn ensure(ok: bool, fault: impl FnOnce() -> Fault) -> Result<(), Fault> {
     if ok { Ok(()) } else { Err(fault()) }
 }
 
@@ -131,6 +131,12 @@ fn tenant(bytes: &[u8; 4096], len: u32) -> Result<String, Fault> {
         .map_err(|_| Fault::new(header::TENANT, "tenant's name", "UTF-8", "other bytes"))
 }
 
+/// What is wrong with a file that ends there.
+pub(crate) fn length_fault(g: &Geometry, end: u64) -> Option<Fault> {
+    let least = g.slot_offset(g.first_slot);
+    (end < least).then(|| Fault::new(0, "length of the file", format!("at least {least}"), end))
+}
+
 /// A record that was found to be whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whole {
@@ -148,7 +154,7 @@ pub(crate) struct Intent {
 }
 
 /// Counts of a header that go on with the next writer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) committed_lsn: u64,
     pub(crate) appended_bytes: u64,

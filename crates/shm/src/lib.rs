@@ -42,6 +42,7 @@ mod region;
 pub mod ring;
 mod scan;
 mod space;
+mod survey;
 mod verify;
 mod words;
 mod writer;

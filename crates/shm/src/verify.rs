@@ -2,17 +2,19 @@
 //!
 //! 1. The file is opened and mapped read-only; every byte is copied out before it is believed.
 //! 2. Findings are bounded; the rest are counted.
-//! 3. While a writer is at work, findings may be false: what was checked had changed. The report says
+//! 3. What is reported is what adoption refuses, and nothing else: both go by the survey. What adoption ends or gives back
+//!    by itself is no finding; that it may lack memory for that, or find another owner's name, is none of the file's faults.
+//! 4. While a writer is at work, findings may be false: what was checked had changed. The report says
 //!    whether anything was committed meanwhile.
 //!
 //! Any thread, any process.
 
 use crate::adopt::header_of;
-use crate::check::{Checker, Fault};
+use crate::check::{Fault, length_fault};
 use crate::error::ArenaError;
-use crate::index::split_state;
 use crate::layout::header;
 use crate::region::{Mapping, io};
+use crate::survey::survey;
 use crate::words::Words;
 use rustix::io::Errno;
 use std::path::Path;
@@ -79,7 +81,8 @@ impl Report {
     }
 }
 
-/// Checks every record that the index names: place, length, hash, key, run.
+/// Checks every record that the index or an unfinished commit names (place, length, hash, key, run), and that no slot is
+/// used for two things.
 ///
 /// # Errors
 /// If the file can't be read, or its header makes no sense.
@@ -99,9 +102,8 @@ pub fn verify(path: &Path) -> Result<Report, ArenaError> {
         tenant: info.tenant,
         ..Report::default()
     };
-    let least = info.g.slot_offset(info.g.first_slot);
-    if usable < least {
-        report.note(&Fault::new(0, "length of the file", format!("at least {least}"), file_bytes));
+    if let Some(fault) = length_fault(&info.g, usable) {
+        report.note(&fault);
         return Ok(report);
     }
     let len = usize::try_from(usable).map_err(|_| io(path, "mapping the file", Errno::NOMEM))?;
@@ -109,49 +111,17 @@ pub fn verify(path: &Path) -> Result<Report, ArenaError> {
     let words = mapping.words();
     let before = words.load64(header::COMMITTED_LSN, Acquire);
     let state = words.load64(header::INDEX_STATE, Acquire);
-    let mut checker = Checker::new(&words, &info.g, usable, info.seed);
-    if let Err(fault) = checker.counts() {
+    let found = survey(&words, &info.g, usable, info.seed, &mut |fault| {
         report.note(&fault);
-    }
-    check_index(&words, &mut checker, state, &mut report);
+        Ok(())
+    });
+    let found = found.map_err(|fault| fault.at(path))?;
+    (report.keys, report.expires) = (found.entries, found.expires);
+    (report.live_bytes, report.growing) = (found.live_bytes, found.growing);
+    report.index_lines = found.current.map_or(0, |table| table.lines);
+    report.unfinished_commit = words.load32(header::INTENT, Acquire) != 0;
     words.fence(Acquire);
     report.changed_meanwhile = words.load64(header::COMMITTED_LSN, Acquire) != before
         || words.load64(header::INDEX_STATE, Acquire) != state;
     Ok(report)
-}
-
-fn check_index<W: Words>(words: &W, checker: &mut Checker<'_, W>, state: u64, report: &mut Report) {
-    let (epoch, word) = split_state(state);
-    report.growing = epoch & 1 == 1;
-    let mut tables = vec![(header::CURRENT, word)];
-    if report.growing {
-        tables.insert(0, (header::OLD, words.load32(header::OLD, Acquire)));
-    }
-    for (at, word) in tables {
-        let table = match checker.table(at, word) {
-            Ok(table) => table,
-            Err(fault) => {
-                report.note(&fault);
-                continue;
-            }
-        };
-        report.index_lines = table.lines;
-        let noted = checker.records(table, &mut |whole| {
-            match whole {
-                Ok(whole) => {
-                    report.keys += 1;
-                    report.expires += u64::from(whole.head.expiry_ms != 0);
-                    let run = whole.run.map_or(0, |_| u64::from(whole.head.value_len));
-                    report.live_bytes += whole.head.bytes() + run;
-                }
-                Err(fault) => report.note(&fault),
-            }
-            Ok(())
-        });
-        debug_assert!(noted.is_ok(), "each fault is noted where it is found");
-    }
-    report.unfinished_commit = words.load32(header::INTENT, Acquire) != 0;
-    if let Err(fault) = checker.intent() {
-        report.note(&fault);
-    }
 }

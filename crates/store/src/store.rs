@@ -332,12 +332,6 @@ impl Store {
         self.counters.busy |= *error == WriteError::Busy;
     }
 
-    /// Whether memory comes back, or could by cleaning: if not, what is refused now is refused for good.
-    #[must_use]
-    pub fn is_gaining(&self) -> bool {
-        self.data.is_here() && self.data.is_gaining()
-    }
-
     /// What [`Store::take_busy`] would say.
     #[must_use]
     pub fn is_busy(&self) -> bool {

@@ -126,7 +126,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// No memory for tombstones and intent, or no place in the index: nothing has changed.
+    /// No memory for tombstones and intent, or no place in the index: nothing has changed. Busy if keys can go for it.
     ///
     /// # Panics
     ///
@@ -167,6 +167,10 @@ impl Store {
             Err(_) => transaction.into_records().collect(),
         };
         self.data.abandon(&unused);
+        let outcome = match outcome {
+            Err(WriteError::Oom) if self.fails_for_now() => Err(WriteError::Busy),
+            outcome => outcome,
+        };
         outcome.inspect_err(|error| self.note_busy(error))
     }
 

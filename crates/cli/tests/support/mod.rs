@@ -1,6 +1,8 @@
 //! The real binary as a server, for tests: private folder in tmpfs, free port, gone when dropped.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub(crate) mod load;
+
 use nigh_client::{Address, Connection, Frame, Options};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -1,64 +1,59 @@
 //! Finding out, from what the index names, which slot is what.
 //!
-//! 1. A slot is one thing: whoever claims it for another finds a contradiction.
+//! 1. Which slot is what, and whose bytes count there, is the survey's word; it has refused contradictions.
 //! 2. What nobody claims is free, and is given back, so that it reads as zeros; so is what lies behind a run's pages.
 //!
 //! The adopting writer only.
 
-use super::{FIRST_STEP_BYTES, HeadSegment, Space, State, ValueRun};
-use crate::index::Table;
+use super::{FIRST_STEP_BYTES, HeadSegment, Slot, Space, State, ValueRun};
 use crate::layout::{PAGE_BYTES, record as r, round_up};
+use crate::region::Region;
+use crate::survey::{RunUse, SlotUse, Survey, Use};
 use crate::words::Words;
+use rustix::io::Errno;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+impl Slot {
+    fn adopted(found: &SlotUse) -> Slot {
+        let state = match found.what {
+            Use::Free => State::Free,
+            Use::Fixed => State::Fixed,
+            Use::Segment => State::Segment,
+            Use::Run => State::Run,
+        };
+        Slot { live: found.live(), held: found.held(), ..Slot::new(state) }
+    }
+}
+
 impl Space {
-    /// Marks a slot as a segment that holds a record of so many bytes. The sum stays within the slot.
-    pub(crate) fn adopt_segment(&mut self, slot: u32) -> Result<(), State> {
-        match self.slots[slot as usize].state {
-            State::Segment => Ok(()),
-            State::Free => {
-                self.slot(slot).state = State::Segment;
-                self.segments += 1;
-                self.backed += self.g.slot_bytes();
-                Ok(())
-            }
-            other => Err(other),
+    /// The memory of an arena that another process left: gives back what nobody refers to, and goes on with the segment
+    /// that has the most room.
+    pub(crate) fn adopted(region: &Arc<Region>, found: &Survey) -> Result<Space, Errno> {
+        let mut space = Space::new(region);
+        for (slot, found) in space.slots.iter_mut().zip(&found.slots) {
+            *slot = Slot::adopted(found);
         }
+        let segments = space.slots.iter().filter(|slot| slot.state == State::Segment).count();
+        space.segments = u32::try_from(segments).expect("a number of slots");
+        space.backed += space.segment_bytes();
+        for (&slot, &RunUse { slots, bytes, live, held }) in &found.runs {
+            space.runs.insert(slot, ValueRun { slots, bytes, live, held });
+        }
+        (space.live_bytes, space.record_bytes) = (found.live_bytes, found.record_bytes);
+        space.held_bytes = found.held_bytes;
+        space.punch_unused()?;
+        let runs = found.runs.iter().map(|(&slot, run)| (slot, run.bytes));
+        let tables = found.old.iter().chain(&found.current);
+        for (slot, bytes) in runs.chain(tables.map(|table| (table.slot, table.bytes()))) {
+            space.backed += round_up(bytes, PAGE_BYTES);
+            space.punch_behind(slot, bytes)?;
+        }
+        space.adopt_head()?;
+        Ok(space)
     }
 
-    /// Bytes of live and held records in a segment.
-    pub(crate) fn used_of(&self, slot: u32) -> u64 {
-        let s = &self.slots[slot as usize];
-        u64::from(s.live) + u64::from(s.held)
-    }
-
-    /// Marks slots as a run; for a value, other records may name the same.
-    pub(crate) fn adopt_run(&mut self, slot: u32, bytes: u64, value: bool) -> Result<(), State> {
-        let (slots, pages) = (self.g.slots_for(bytes), round_up(bytes, PAGE_BYTES));
-        let same = |run: &ValueRun| run.slots == slots && run.bytes == pages;
-        if value && self.runs.get(&slot).is_some_and(same) {
-            return Ok(());
-        }
-        let range = slot as usize..(slot + slots) as usize;
-        if let Some(taken) = self.slots[range].iter().find(|s| s.state != State::Free) {
-            return Err(taken.state);
-        }
-        self.occupy(slot, slots);
-        self.backed += pages;
-        if value {
-            self.runs.insert(slot, ValueRun { slots, bytes: pages, live: 0, held: 0 });
-        }
-        Ok(())
-    }
-
-    /// After all is marked: gives back what nobody refers to, and goes on with the segment that has the
-    /// most room.
-    pub(crate) fn adopt_rest(&mut self, tables: &[Table]) -> Result<(), rustix::io::Errno> {
-        self.punch_unused()?;
-        let runs = self.runs.iter().map(|(slot, run)| (*slot, run.bytes));
-        for (slot, bytes) in runs.chain(tables.iter().map(|table| (table.slot, table.bytes()))) {
-            self.punch_behind(slot, bytes)?;
-        }
+    fn adopt_head(&mut self) -> Result<(), Errno> {
         let tail =
             |s: &Space, slot| u64::from(s.words.load32(s.g.tail_offset(slot), Relaxed)) * r::UNIT;
         let segments = (self.g.first_slot..self.g.slots)
@@ -80,7 +75,7 @@ impl Space {
 
     /// Gives back what lies behind the pages of a run in its last slot: there is nothing in an arena that nobody has
     /// damaged, and nobody would ever look there again.
-    fn punch_behind(&self, slot: u32, bytes: u64) -> Result<(), rustix::io::Errno> {
+    fn punch_behind(&self, slot: u32, bytes: u64) -> Result<(), Errno> {
         let (used, slots) = (round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes));
         match (u64::from(slots) << self.g.slot_shift) - used {
             0 => Ok(()),
@@ -88,7 +83,7 @@ impl Space {
         }
     }
 
-    pub(super) fn punch_unused(&mut self) -> Result<(), rustix::io::Errno> {
+    fn punch_unused(&mut self) -> Result<(), Errno> {
         let end = self.g.slot_of(self.region.end());
         let mut slot = self.g.first_slot;
         while slot < end {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "values are made of counters")]
 
+mod agree;
 mod churn;
 mod cleaning;
 mod crash;

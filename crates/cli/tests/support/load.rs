@@ -1,0 +1,51 @@
+//! What writers that are killed write: values that tell which write they come from, chosen by a seed.
+
+/// What a key holds: number and length of the write, from which all bytes follow.
+pub(crate) type Value = Option<(u64, usize)>;
+
+/// Numbers from a seed (Knuth's MMIX generator, upper bits).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// A number below `bound`.
+    pub(crate) fn draw(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    /// The same, of a length.
+    pub(crate) fn length(&mut self, range: std::ops::Range<usize>) -> usize {
+        range.start + usize::try_from(self.draw(range.len() as u64)).expect("below a length")
+    }
+}
+
+/// How often a server is killed: `NIGH_KILLS`, or so often.
+pub(crate) fn kills(unless_told: u64) -> u64 {
+    std::env::var("NIGH_KILLS").map_or(unless_told, |text| text.parse().expect("a number"))
+}
+
+/// The value of a write.
+pub(crate) fn bytes((sequence, length): (u64, usize)) -> Vec<u8> {
+    let unit = format!("{sequence}:");
+    let mut value = unit.repeat(length / unit.len() + 1).into_bytes();
+    value.truncate(length);
+    value
+}
+
+/// The write that a value comes from.
+///
+/// # Panics
+/// If it is no write's.
+pub(crate) fn write_of(value: &[u8]) -> (u64, usize) {
+    let number = value.split(|&byte| byte == b':').next().unwrap_or_default();
+    let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+    let write = (number.unwrap_or(0), value.len());
+    assert!(value == bytes(write), "{} bytes that nobody wrote", value.len());
+    write
+}
+
+/// A command.
+pub(crate) fn words(parts: &[&[u8]]) -> Vec<Vec<u8>> {
+    parts.iter().map(|part| part.to_vec()).collect()
+}

@@ -1,0 +1,266 @@
+//! All that an arena's header and index name, and what uses which slot: what adoption goes by, and `nigh check`.
+//!
+//! ```text
+//! header ─► tables ─► entries ─► records, runs      each of these claims its slots: whoever claims
+//!       └─► intent ─► list ────► records, runs      one for something else is a contradiction
+//! ```
+//!
+//! 1. Adoption refuses a file at the first contradiction, and `nigh check` lists them all. It is the same walk: what the
+//!    one calls whole the other takes, unless memory or owner stand against it.
+//! 2. What an interrupted writer leaves is none: an unfinished commit, growth or reuse of a slot, an entry in both tables,
+//!    a stale word of an old table, an odd commit sequence. Adoption ends it (see `adopt`).
+//! 3. Nothing is changed.
+
+use crate::check::{Checker, Counts, Fault, Intent, Whole, ensure};
+use crate::index::{Table, split_state};
+use crate::layout::{Geometry, PAGE_BYTES, header, record as r, round_up};
+use crate::words::Words;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Acquire;
+
+/// Takes a contradiction: an error ends the survey, else it goes on with what comes next.
+pub(crate) type Judge<'a> = &'a mut dyn FnMut(Fault) -> Result<(), Fault>;
+
+/// What a slot is used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Use {
+    #[default]
+    Free,
+    /// Header and tables of slots.
+    Fixed,
+    Segment,
+    Run,
+}
+
+/// Who names the records of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    OldTable,
+    CurrentTable,
+    Intent,
+}
+
+/// A slot, and the bytes of the records in it by who names them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlotUse {
+    pub(crate) what: Use,
+    bytes: [u32; 3],
+}
+
+impl SlotUse {
+    /// Bytes of published records; one that stands in both tables counts twice.
+    pub(crate) fn live(&self) -> u32 {
+        self.bytes[By::OldTable as usize] + self.bytes[By::CurrentTable as usize]
+    }
+
+    /// Bytes of the records of an unfinished commit.
+    pub(crate) fn held(&self) -> u32 {
+        self.bytes[By::Intent as usize]
+    }
+}
+
+/// A run that holds a value, and how many records name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunUse {
+    pub(crate) slots: u32,
+    /// Bytes of its pages.
+    pub(crate) bytes: u64,
+    pub(crate) live: u32,
+    pub(crate) held: u32,
+}
+
+/// What an arena holds.
+pub(crate) struct Survey {
+    /// `None` if the header names no table.
+    pub(crate) current: Option<Table>,
+    /// The table that is being emptied.
+    pub(crate) old: Option<Table>,
+    pub(crate) growing: bool,
+    /// Entries that name a record; one that stands in both tables counts twice.
+    pub(crate) entries: u64,
+    pub(crate) expires: u64,
+    pub(crate) newest_lsn: u64,
+    /// Entries of the current table that are not EMPTY.
+    pub(crate) load: u64,
+    /// Bytes of the records of all entries.
+    pub(crate) record_bytes: u64,
+    /// The same, and the bytes of their runs.
+    pub(crate) live_bytes: u64,
+    /// Bytes of the records of an unfinished commit and of their runs.
+    pub(crate) held_bytes: u64,
+    pub(crate) intent: Option<Intent>,
+    pub(crate) counts: Counts,
+    pub(crate) slots: Vec<SlotUse>,
+    /// Runs of values by their first slots.
+    pub(crate) runs: HashMap<u32, RunUse>,
+}
+
+/// Reads the index and all that it names.
+pub(crate) fn survey<W: Words>(
+    words: &W,
+    g: &Geometry,
+    end: u64,
+    seed: u32,
+    judge: Judge<'_>,
+) -> Result<Survey, Fault> {
+    let mut checker = Checker::new(words, g, end, seed);
+    let mut survey = Survey::new(g);
+    survey.read_tables(words, g, &checker, judge)?;
+    survey.counts = or_else(checker.counts(), judge)?.unwrap_or_default();
+    for (table, by) in [(survey.old, By::OldTable), (survey.current, By::CurrentTable)] {
+        if let Some(table) = table {
+            checker.records(table, &mut |whole| {
+                let taken = whole.and_then(|whole| survey.publish(words, g, &whole, by));
+                or_else(taken, judge).map(|_| ())
+            })?;
+        }
+    }
+    if let Some(table) = survey.current {
+        let lines = (0..table.lines).map(|line| words.line(table.line_offset(line)));
+        survey.load = lines.map(|line| line.iter().filter(|&&e| e != 0).count() as u64).sum();
+    }
+    survey.intent = or_else(checker.intent(), judge)?.flatten();
+    if let Some(intent) = survey.intent.take() {
+        for whole in intent.list.iter().chain([&intent.record]) {
+            or_else(survey.hold(words, g, whole), judge)?;
+        }
+        survey.intent = Some(intent);
+    }
+    Ok(survey)
+}
+
+/// What was found, or the judge's word on the contradiction.
+fn or_else<T>(found: Result<T, Fault>, judge: Judge<'_>) -> Result<Option<T>, Fault> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(fault) => judge(fault).map(|()| None),
+    }
+}
+
+impl Survey {
+    fn new(g: &Geometry) -> Survey {
+        let mut slots = vec![SlotUse::default(); g.slots as usize];
+        for slot in &mut slots[..g.first_slot as usize] {
+            slot.what = Use::Fixed;
+        }
+        Survey {
+            current: None,
+            old: None,
+            growing: false,
+            entries: 0,
+            expires: 0,
+            newest_lsn: 0,
+            load: 0,
+            record_bytes: 0,
+            live_bytes: 0,
+            held_bytes: 0,
+            intent: None,
+            counts: Counts::default(),
+            slots,
+            runs: HashMap::new(),
+        }
+    }
+
+    /// The tables that the header names, with their slots.
+    fn read_tables<W: Words>(
+        &mut self,
+        words: &W,
+        g: &Geometry,
+        checker: &Checker<'_, W>,
+        judge: Judge<'_>,
+    ) -> Result<(), Fault> {
+        let (epoch, word) = split_state(words.load64(header::INDEX_STATE, Acquire));
+        self.growing = epoch & 1 == 1;
+        let mut claim = |at, word| {
+            let table = checker.table(at, word).and_then(|table| {
+                let (slots, taken) = (g.slots_for(table.bytes()), |what| {
+                    Fault::new(table.offset, "slots of a table", "its own", format!("{what:?}"))
+                });
+                self.claim_run(table.slot, slots).map(|()| table).map_err(taken)
+            });
+            or_else(table, judge)
+        };
+        let old = words.load32(header::OLD, Acquire);
+        let old = if epoch & 1 == 1 { claim(header::OLD, old)? } else { None };
+        let current = claim(header::CURRENT, word)?;
+        (self.old, self.current) = (old, current);
+        Ok(())
+    }
+
+    /// An entry of the index names a record.
+    fn publish<W: Words>(
+        &mut self,
+        words: &W,
+        g: &Geometry,
+        whole: &Whole,
+        by: By,
+    ) -> Result<(), Fault> {
+        if let Some(run) = self.claim(words, g, whole, by)? {
+            run.live += 1;
+            self.live_bytes += u64::from(whole.head.value_len);
+        }
+        self.entries += 1;
+        self.expires += u64::from(whole.head.expiry_ms != 0);
+        self.newest_lsn = self.newest_lsn.max(whole.head.lsn);
+        self.record_bytes += whole.head.bytes();
+        self.live_bytes += whole.head.bytes();
+        Ok(())
+    }
+
+    /// An unfinished commit names a record.
+    fn hold<W: Words>(&mut self, words: &W, g: &Geometry, whole: &Whole) -> Result<(), Fault> {
+        if let Some(run) = self.claim(words, g, whole, By::Intent)? {
+            run.held += 1;
+            self.held_bytes += u64::from(whole.head.value_len);
+        }
+        self.held_bytes += whole.head.bytes();
+        Ok(())
+    }
+
+    /// Claims the slots of a record and of its run, and counts its bytes.
+    fn claim<W: Words>(
+        &mut self,
+        words: &W,
+        g: &Geometry,
+        whole: &Whole,
+        by: By,
+    ) -> Result<Option<&mut RunUse>, Fault> {
+        let Whole { offset, head, run } = whole;
+        let number = g.slot_of(*offset);
+        let slot = &mut self.slots[number as usize];
+        ensure(matches!(slot.what, Use::Free | Use::Segment), || {
+            Fault::new(*offset, "slot of a record", "a segment", format!("{:?}", slot.what))
+        })?;
+        // Records don't overlap, and none is named twice by one table or list.
+        let tail = u64::from(words.load32(g.tail_offset(number), Acquire)) * r::UNIT;
+        let (most, used) = (tail.min(g.slot_bytes()), &mut slot.bytes[by as usize]);
+        let sum = u64::from(*used) + head.bytes();
+        ensure(sum <= most, || {
+            let expected = format!("at most {most}");
+            Fault::new(*offset, "bytes of live records of a segment", expected, sum)
+        })?;
+        slot.what = Use::Segment;
+        *used = u32::try_from(sum).expect("at most a slot");
+        let Some(run) = run else { return Ok(None) };
+        let pages = round_up(head.value_len.into(), PAGE_BYTES);
+        let same = |known: &RunUse| known.slots == run.slots && known.bytes == pages;
+        if !self.runs.get(&run.slot).is_some_and(same) {
+            self.claim_run(run.slot, run.slots).map_err(|what| {
+                Fault::new(*offset, "slots of a run", "its own", format!("{what:?}"))
+            })?;
+            let known = RunUse { slots: run.slots, bytes: pages, live: 0, held: 0 };
+            self.runs.insert(run.slot, known);
+        }
+        Ok(self.runs.get_mut(&run.slot))
+    }
+
+    /// Claims slots for a run; says what one is used for already.
+    fn claim_run(&mut self, slot: u32, slots: u32) -> Result<(), Use> {
+        let range = &mut self.slots[slot as usize..(slot + slots) as usize];
+        if let Some(taken) = range.iter().find(|s| s.what != Use::Free) {
+            return Err(taken.what);
+        }
+        range.iter_mut().for_each(|s| s.what = Use::Run);
+        Ok(())
+    }
+}
