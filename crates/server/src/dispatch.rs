@@ -68,6 +68,15 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) may_wait: bool,
     /// What lies before it was answered as CLIENT REPLY said then: EXEC does so for each of its commands.
     pub(crate) settled: Option<Mark>,
+    /// In EXEC: its commands, which are counted when they are committed.
+    pub(crate) tally: Option<Vec<Ran>>,
+}
+
+/// A command that ran, to be counted.
+pub(crate) struct Ran {
+    row: Row,
+    elapsed_ns: u64,
+    error: Option<Box<[u8]>>,
 }
 
 impl Context<'_, '_> {
@@ -312,7 +321,13 @@ pub(crate) fn call(
         }
     }
     context.client.last_row = Some(row);
-    account(context, args, row, mark, began);
+    let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let error = context.out.error_at(mark).map(Box::from);
+    let ran = Ran { row, elapsed_ns, error };
+    match &mut context.tally {
+        Some(tally) => tally.push(ran),
+        None => ran.count(context, args),
+    }
     true
 }
 
@@ -372,25 +387,21 @@ fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) {
     context.error(UNSTABLE_KEYS);
 }
 
-/// Counts a command that ran, and logs it if it was slow.
-pub(crate) fn account(
-    context: &mut Context<'_, '_>,
-    args: &[&[u8]],
-    row: Row,
-    mark: Mark,
-    began: Instant,
-) {
-    let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let state = &mut *context.state;
-    state.stats.count_calls(row, 1, elapsed_ns);
-    if let Some(text) = context.out.error_at(mark) {
-        state.stats.rows[usize::from(row)].failed += 1;
-        state.stats.count_error(text);
-    }
-    let is_slow = state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit);
-    if is_slow && !State::spec(row).has(SKIP_SLOWLOG) {
-        let (time_s, elapsed_us) = (context.turn.now_ms / 1000, elapsed_ns / 1000);
-        state.shared.slowlog().add(args, time_s, elapsed_us, context.client);
+impl Ran {
+    /// Counts the command, and logs it if it was slow.
+    pub(crate) fn count(self, context: &mut Context<'_, '_>, args: &[&[u8]]) {
+        let Ran { row, elapsed_ns, error } = self;
+        let state = &mut *context.state;
+        state.stats.count_calls(row, 1, elapsed_ns);
+        if let Some(text) = error {
+            state.stats.rows[usize::from(row)].failed += 1;
+            state.stats.count_error(&text);
+        }
+        let is_slow = state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit);
+        if is_slow && !State::spec(row).has(SKIP_SLOWLOG) {
+            let (time_s, elapsed_us) = (context.turn.now_ms / 1000, elapsed_ns / 1000);
+            state.shared.slowlog().add(args, time_s, elapsed_us, context.client);
+        }
     }
 }
 

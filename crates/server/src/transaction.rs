@@ -5,14 +5,18 @@
 //! ```
 //!
 //! 1. The store shows nothing of a transaction before its commit, and all of it after.
-//! 2. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in Redis.
-//! 3. A queue holds at most `client-query-buffer-limit` bytes.
+//! 2. If one of its commands, or the commit, finds no memory, it was never there: EXEC has one error. It has one too if
+//!    what it deletes would be room enough, since that is there until the commit. Only what isn't about data (CONFIG SET,
+//!    CLIENT SETNAME, FUNCTION LOAD) is done at its place, and stays.
+//! 3. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in Redis.
+//! 4. A queue holds at most `client-query-buffer-limit` bytes.
 //!
 //! Belongs to the shard's thread.
 
 use crate::client::Close;
 use crate::commands::{Builtin, Row, Run};
 use crate::dispatch::{Context, call, mute};
+use crate::output::Mark;
 use crate::place::Place;
 use crate::route::{self, CROSS_SLOT, Target};
 use crate::state::State;
@@ -186,17 +190,19 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
     } else if touched {
         context.reply().null_array();
     } else {
-        // Each time it begins it may leave a segment behind, which comes back and is left the next time. If nothing else
-        // could be gained since, it has had all that there is.
-        let gains = context.state.keyspace.part_mut(partition).is_gaining();
-        let is_last = transaction.was_busy && !gains;
-        context.may_wait &= !is_last;
-        run_queued(context, &transaction, partition, is_last);
-        if context.state.keyspace.is_busy() {
-            // As if EXEC had not come yet: it comes again in the next turn.
-            transaction.was_busy = true;
-            context.client.transaction = Some(transaction);
-            return;
+        match run_queued(context, &transaction, partition) {
+            Ok(()) => {}
+            Err(WriteError::Busy) if context.may_wait => {
+                // As if EXEC had not come yet: it comes again in the next turn.
+                transaction.was_busy = true;
+                context.client.transaction = Some(transaction);
+                return;
+            }
+            Err(error) => {
+                context.state.keyspace.take_busy();
+                let text = write_error_text(&error);
+                context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
+            }
         }
     }
     forget_watches(context);
@@ -221,20 +227,58 @@ fn has_room(context: &mut Context<'_, '_>, transaction: &Transaction, partition:
     !context.may_wait
 }
 
-/// Runs what was queued, as one. If memory is still to come back for it, nothing has happened, and the store
-/// says that it is busy; unless this `is_last`.
+/// Runs what was queued, as one. If it fails, nothing has happened, nothing is answered, and nothing but EXEC itself is
+/// counted: for good, or, if it is busy, until memory has come back.
 fn run_queued(
     context: &mut Context<'_, '_>,
     transaction: &Transaction,
     partition: usize,
-    is_last: bool,
-) {
+) -> Result<(), WriteError> {
     let mark = context.out.mark();
     let replies = (context.client.reply_mode, context.client.skip_next);
-    let limit = context.state.hot.output_limit;
+    // Each time it begins it may leave a segment behind, which comes back and is left the next time. If nothing else
+    // could be gained since, it has had all that there is.
     let store = context.state.keyspace.part_mut(partition);
+    let is_last = transaction.was_busy && !store.is_gaining();
     store.begin();
     context.state.in_transaction = Some(partition);
+    context.tally = Some(Vec::with_capacity(transaction.len()));
+    apply_queued(context, transaction, partition, mark);
+    context.state.in_transaction = None;
+    let tally = context.tally.take().unwrap_or_default();
+    let store = context.state.keyspace.part_mut(partition);
+    let wanted = if store.is_refused() { store.bytes_wanted(context.turn) } else { 0 };
+    let Err(error) = store.commit(context.turn) else {
+        assert!(!store.is_busy(), "a transaction that has happened doesn't come again");
+        context.settled = Some(context.out.mark());
+        for (index, ran) in tally.into_iter().enumerate() {
+            let args: Vec<&[u8]> = transaction.queued.args(index).iter(&[]).collect();
+            ran.count(context, &args);
+        }
+        return Ok(());
+    };
+    context.out.cut(mark);
+    (context.client.reply_mode, context.client.skip_next) = replies;
+    match error {
+        WriteError::Busy if !is_last => Err(error),
+        // What only running has told of may go for it.
+        WriteError::Oom | WriteError::Busy => {
+            let wanted = wanted.max(transaction.written_bytes);
+            let goes = store.prepare_again(wanted, context.turn);
+            Err(if goes { WriteError::Busy } else { WriteError::Oom })
+        }
+        _ => Err(error),
+    }
+}
+
+/// Applies what was queued, up to the first command that finds no memory.
+fn apply_queued(
+    context: &mut Context<'_, '_>,
+    transaction: &Transaction,
+    partition: usize,
+    mark: Mark,
+) {
+    let limit = context.state.hot.output_limit;
     context.reply().array(transaction.len());
     mute(context.client, context.out, mark);
     for (index, row) in transaction.rows.iter().enumerate() {
@@ -243,9 +287,9 @@ fn run_queued(
         let done = call(context, &args, *row, Target::Part(partition));
         debug_assert!(done, "a transaction runs at the owner, which asks nobody");
         mute(context.client, context.out, own);
-        if context.state.keyspace.is_busy() {
+        if context.state.keyspace.part(partition).is_refused() {
             // The others must not be committed without it.
-            break;
+            return;
         }
         if context.out.waiting() > limit {
             // The client will be cut off; the transaction is whole all the same.
@@ -253,27 +297,6 @@ fn run_queued(
             context.client.end(Close::Now);
         }
     }
-    context.state.in_transaction = None;
-    let is_busy = context.state.keyspace.is_busy();
-    let store = context.state.keyspace.part_mut(partition);
-    let outcome = if is_busy {
-        store.rollback();
-        Err(WriteError::Busy)
-    } else {
-        store.commit(context.turn)
-    };
-    let Err(error) = outcome else {
-        context.settled = Some(context.out.mark());
-        return;
-    };
-    // Nothing was written, so no reply of the commands may stand.
-    context.out.cut(mark);
-    (context.client.reply_mode, context.client.skip_next) = replies;
-    if !context.may_wait {
-        context.state.keyspace.take_busy();
-    }
-    let text = write_error_text(if is_last { &WriteError::Oom } else { &error });
-    context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
 }
 
 /// WATCH.

@@ -368,6 +368,7 @@ impl Work {
             refreshed: connection.pending == Pending::Refreshed,
             may_wait,
             settled: None,
+            tally: None,
         };
         let flow = if context.is_peer && args[0] == WRITES {
             host::commit_for_peer(&mut context, &args);

@@ -88,12 +88,40 @@ impl Writer {
         key: &[u8],
         expiry_ms: u64,
     ) -> Result<RecordRef, WriteError> {
+        self.stage_from(pin, from, Append::string(hash, key, &[], expiry_ms))
+    }
+
+    /// Appends a key's record, published or staged, with another expiry, without publishing it. Works when the arena is
+    /// full, as long as the reserve lasts: see [`Writer::set_expiry`].
+    ///
+    /// # Errors
+    /// As [`Writer::put`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// If the pin is another domain's, or `from` was kept for too long.
+    pub fn stage_expiry(
+        &mut self,
+        pin: &Pin<'_>,
+        from: RecordRef,
+        hash: u32,
+        key: &[u8],
+        expiry_ms: u64,
+    ) -> Result<RecordRef, WriteError> {
+        let append = Append::string(hash, key, &[], expiry_ms);
+        self.stage_from(pin, from, Append { urgent: true, ..append })
+    }
+
+    /// Stages `append` with the value of a record.
+    fn stage_from(
+        &mut self,
+        pin: &Pin<'_>,
+        from: RecordRef,
+        append: Append<'_>,
+    ) -> Result<RecordRef, WriteError> {
         self.check_pin(pin);
         let head = self.check_ref(from);
         let (value, run) = self.value_of(from.offset(), &head);
-        let parts = [value];
-        let append = Append::string(hash, key, &parts, expiry_ms);
-        self.stage_append(&Append { run, ..append })
+        self.stage_append(&Append { parts: &[value], run, ..append })
     }
 
     /// Appends the deletion of a key without making it happen. Works when the arena is full, as long

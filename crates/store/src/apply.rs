@@ -142,7 +142,7 @@ impl Store {
             (Op::Set, [_, key, value]) => match self.set_plainly(hash, key, value, turn) {
                 Ok(()) => out.ok(),
                 Err(error) => {
-                    self.counters.busy |= error == WriteError::Busy;
+                    self.note_refused(&error);
                     out.error(write_error_text(&error));
                 }
             },
@@ -179,7 +179,7 @@ impl Store {
             Err(Refusal::Text(text)) => out.error(text),
             Err(Refusal::Owned(text)) => out.error(&text),
             Err(Refusal::Write(error)) => {
-                self.counters.busy |= error == WriteError::Busy;
+                self.note_refused(&error);
                 out.error(write_error_text(&error));
             }
         }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! 1. Nothing is evicted inside a transaction, so it sees one keyspace; room for all of it is made before it begins. If it
-//!    finds none all the same, it is taken back, keys go for it, and it begins again in the next turn.
+//!    turns out to want more, that goes when it has ended, and it begins again.
 //! 2. Keys go in batches, for some writes ahead. What is too much goes a little faster than writes bring new data, never
 //!    all at once; so many keys at most go before a write, then it is tried as it is. If it finds no room, more go,
 //!    once in a turn, and it is tried again in the next; it is refused when nothing is left that may go. None goes for a
@@ -243,28 +243,20 @@ impl Store {
         }
         self.make_room(bytes, turn);
         let bytes_wanted = bytes as u64;
-        let has_failed = self.eviction.as_mut().is_some_and(|e| std::mem::take(&mut e.has_failed));
         let is_large = self.evicts() && bytes_wanted > self.data.fill().segment_bytes;
-        let waits = (has_failed || is_large && self.is_short(bytes_wanted))
+        let waits = is_large
+            && self.is_short(bytes_wanted)
             && self.make_room_after(bytes, &WriteError::Oom, turn);
-        let is_helpless = self.evicts() && (has_failed && !waits || !self.may_fit(bytes_wanted));
-        self.eviction.iter_mut().for_each(|eviction| eviction.is_helpless = is_helpless);
         self.counters.busy |= waits;
         !waits
     }
 
-    /// Whether memory comes back, or could by cleaning or by keys that go for a transaction: if not, what is refused now is
-    /// refused for good.
-    #[must_use]
-    pub fn is_gaining(&self) -> bool {
-        self.data.is_here() && (self.eviction_helps() || self.data.is_gaining())
-    }
-
-    /// Whether keys may go for a transaction, and did when they were to.
-    fn eviction_helps(&self) -> bool {
-        let Some(eviction) = &self.eviction else { return false };
-        let may_go = eviction.policy == Policy::AllKeysLru || self.data.expires() > 0;
-        may_go && !eviction.is_helpless
+    /// After a transaction failed for good that wanted so many bytes at least: makes room if a policy says so. True if
+    /// something went: the transaction is to begin again in the next turn.
+    pub fn prepare_again(&mut self, bytes: usize, turn: &Turn<'_>) -> bool {
+        let goes = self.make_room_after(bytes, &WriteError::Oom, turn);
+        self.counters.busy |= goes;
+        goes
     }
 
     /// Whether there would be room for so many bytes if no key was left; else none has to go for them.
@@ -293,12 +285,13 @@ impl Store {
     /// After a write was refused: true if something went, so that another attempt may find room, if not now.
     #[cold]
     fn make_room_after(&mut self, bytes: usize, error: &impl Refused, turn: &Turn<'_>) -> bool {
-        let may_fit = self.may_fit(bytes as u64);
-        if self.transaction.is_some() {
-            return may_fit && error.is_oom() && self.fails_for_now();
-        }
         let crowded = if self.evicts() { self.data.take_crowded() } else { None };
-        let Some(eviction) = self.eviction.as_mut().filter(|_| may_fit) else { return false };
+        if let Some(transaction) = &mut self.transaction {
+            transaction.note_wanted(bytes);
+            return false;
+        }
+        let may_go = self.may_fit(bytes as u64);
+        let Some(eviction) = self.eviction.as_mut().filter(|_| may_go) else { return false };
         if let Some(hash) = crowded {
             eviction.sample_probe(hash, &self.reader, turn);
             let found = eviction.take_best(&self.reader, turn);
@@ -314,14 +307,6 @@ impl Store {
         let goes = keys > 0 || self.evict_rare(bytes as u64, least, turn);
         self.eviction.iter_mut().for_each(|eviction| eviction.has_gone = goes);
         goes
-    }
-
-    /// A transaction found no room: keys go before it comes again ([`Store::prepare_writes`]). False if that doesn't help.
-    #[cold]
-    pub(crate) fn fails_for_now(&mut self) -> bool {
-        let helps = self.eviction_helps();
-        self.eviction.iter_mut().for_each(|eviction| eviction.has_failed |= helps);
-        helps
     }
 
     /// If chance has found none of the keys that may go: looks for them in a part of the index, another in each turn. False

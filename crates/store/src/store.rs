@@ -242,7 +242,7 @@ impl Store {
             self.data.set_expiry(turn.pin, hash, key, expiry_ms)?;
         } else {
             let from = record.reference();
-            let reference = self.data.stage_moved_run(turn.pin, from, hash, key, expiry_ms)?;
+            let reference = self.data.stage_expiry(turn.pin, from, hash, key, expiry_ms)?;
             self.install(hash, key, Some(reference), turn);
         }
         self.touch(hash);
@@ -327,9 +327,20 @@ impl Store {
         self.data.is_here() && self.data.wants_turn()
     }
 
-    /// Remembers that a write was refused, if only because memory is still to come back.
-    pub(crate) fn note_busy(&mut self, error: &WriteError) {
+    /// Remembers that a write was refused for want of memory: whether it is only that some is still to come back, and that
+    /// the transaction which it was a part of has failed.
+    #[cold]
+    pub(crate) fn note_refused(&mut self, error: &WriteError) {
         self.counters.busy |= *error == WriteError::Busy;
+        if let Some(transaction) = &mut self.transaction {
+            transaction.note_refused(*error);
+        }
+    }
+
+    /// Whether memory comes back, or could by cleaning: if not, what is refused now is refused for good.
+    #[must_use]
+    pub fn is_gaining(&self) -> bool {
+        self.data.is_here() && self.data.is_gaining()
     }
 
     /// What [`Store::take_busy`] would say.

@@ -90,7 +90,8 @@ impl Store {
     ) -> Result<(), WriteError> {
         let key = key_of(name);
         let hash = self.libraries.reader.hash(&key);
-        self.libraries.writer.put(turn.pin, hash, &key, &[source], 0)
+        let outcome = self.libraries.writer.put(turn.pin, hash, &key, &[source], 0);
+        outcome.inspect_err(|error| self.note_full(error))
     }
 
     /// Stores several libraries as one, and with `clear_first` deletes all others.
@@ -107,7 +108,18 @@ impl Store {
         let keep: BTreeSet<&[u8]> = libraries.iter().map(|(name, _)| *name).collect();
         let mut gone = if clear_first { self.libraries.records(turn) } else { Vec::new() };
         gone.retain(|record| !keep.contains(&record.key()[LIBRARY_PREFIX.len()..]));
-        self.libraries.replace(libraries, &gone, turn)
+        let outcome = self.libraries.replace(libraries, &gone, turn);
+        outcome.inspect_err(|error| self.note_full(error))
+    }
+
+    /// A transaction fails with what finds no room in it, though libraries aren't staged. No eviction makes room here.
+    fn note_full(&mut self, error: &WriteError) {
+        if let Some(transaction) = &mut self.transaction
+            && *error == WriteError::Oom
+        {
+            transaction.note_refused(*error);
+            transaction.note_wanted(usize::MAX);
+        }
     }
 
     /// Deletes a library; false if there is none of that name.

@@ -11,6 +11,8 @@
 //! 4. Who watches a key is told at the commit: a transaction that fails, or is to run again, has written nothing.
 //! 5. A staged record that is replaced is kept until the end: the record that replaces it may
 //!    share its run.
+//! 6. A transaction in which a write found no memory can't be committed: the others don't stand without it.
+//! 7. One that fails has counted no hits and misses. Keys that it found expired are gone, as they are for everybody.
 //!
 //! Thread: the shard that owns the store.
 
@@ -18,6 +20,7 @@ use std::collections::BTreeMap;
 
 use nigh_shm::{RecordRef, WriteError, Writer};
 
+use crate::eviction::Refused;
 use crate::store::{Store, Turn};
 
 /// The overlay of one transaction.
@@ -32,6 +35,12 @@ pub(crate) struct Transaction {
     untold: Option<BTreeMap<Box<[u8]>, Option<RecordRef>>>,
     /// Keys that there will be more (or less) than in the arena, or than none if cleared.
     growth: i64,
+    /// Why a write found no memory, if one did.
+    refused: Option<WriteError>,
+    /// What that write wanted, about.
+    refused_bytes: usize,
+    /// Hits and misses that were counted before the transaction.
+    counted: (u64, u64),
 }
 
 /// What a function is told that is called inside a transaction.
@@ -75,9 +84,27 @@ impl Transaction {
 
     /// Forgets what is staged, and everything in the arena.
     pub(crate) fn clear(&mut self, data: &mut Writer) {
-        let staged: Vec<RecordRef> = std::mem::take(self).into_records().collect();
+        let emptied = Transaction {
+            cleared: true,
+            refused: self.refused,
+            refused_bytes: self.refused_bytes,
+            counted: self.counted,
+            ..Transaction::default()
+        };
+        let staged: Vec<RecordRef> = std::mem::replace(self, emptied).into_records().collect();
         data.abandon(&staged);
-        self.cleared = true;
+    }
+
+    /// Notes that a write was refused.
+    pub(crate) fn note_refused(&mut self, error: WriteError) {
+        if error.lacks_room() {
+            self.refused.get_or_insert(error);
+        }
+    }
+
+    /// Notes that there was no room for a write of about so many bytes.
+    pub(crate) fn note_wanted(&mut self, bytes: usize) {
+        self.refused_bytes = bytes;
     }
 
     fn insert(&mut self, hash: u32, key: &[u8], record: Option<RecordRef>, in_arena: bool) {
@@ -102,6 +129,11 @@ impl Transaction {
     fn into_records(self) -> impl Iterator<Item = RecordRef> {
         self.replaced.into_iter().chain(self.keys.into_values().filter_map(|staged| staged.record))
     }
+
+    fn all_records(&self) -> impl Iterator<Item = RecordRef> {
+        let staged = self.keys.values().filter_map(|staged| staged.record);
+        self.replaced.iter().copied().chain(staged)
+    }
 }
 
 impl Store {
@@ -112,7 +144,8 @@ impl Store {
     /// In a transaction.
     pub fn begin(&mut self) {
         assert!(self.transaction.is_none(), "a transaction inside a transaction");
-        self.transaction = Some(Box::default());
+        let counted = (self.counters.hits, self.counters.misses);
+        self.transaction = Some(Box::new(Transaction { counted, ..Transaction::default() }));
     }
 
     /// True between [`Store::begin`] and [`Store::commit`] or [`Store::rollback`].
@@ -122,17 +155,46 @@ impl Store {
         self.transaction.is_some()
     }
 
+    /// Whether a write of the running transaction found no memory, so that it can't be committed.
+    #[inline]
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.refused.is_some())
+    }
+
+    /// About how many bytes the running transaction would have to find, as far as it came: those of what is staged, and
+    /// what the write wanted that found none, if there was one and a policy evicts. No room can be made for `usize::MAX`.
+    #[must_use]
+    pub fn bytes_wanted(&self, turn: &Turn<'_>) -> usize {
+        let Some(transaction) = &self.transaction else { return 0 };
+        let bytes_of = |reference: RecordRef| {
+            let record = self.reader.record(turn.pin, reference);
+            record.map_or(0, |record| self.reader.footprint(&record).0)
+        };
+        let staged: u64 = transaction.all_records().map(bytes_of).sum();
+        let staged = usize::try_from(staged).unwrap_or(usize::MAX);
+        staged.saturating_add(transaction.refused_bytes)
+    }
+
     /// Publishes all that is staged, or nothing, and ends the transaction.
     ///
     /// # Errors
     ///
-    /// No memory for tombstones and intent, or no place in the index: nothing has changed. Busy if keys can go for it.
+    /// A write of it found no memory, or there is none for tombstones and intent, or no place in the index: nothing has
+    /// changed.
     ///
     /// # Panics
     ///
     /// Outside of a transaction.
     pub fn commit(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
-        let transaction = *self.transaction.take().expect("a transaction to commit");
+        let transaction = self.transaction.as_ref().expect("a transaction to commit");
+        if let Some(error) = transaction.refused {
+            self.rollback();
+            self.note_refused(&error);
+            return Err(error);
+        }
+        let transaction = *self.transaction.take().expect("looked at above");
+        let counted = transaction.counted;
         let mut publish = Vec::with_capacity(transaction.keys.len());
         let mut deleted = Vec::new();
         for (key, staged) in &transaction.keys {
@@ -167,16 +229,16 @@ impl Store {
             Err(_) => transaction.into_records().collect(),
         };
         self.data.abandon(&unused);
-        let outcome = match outcome {
-            Err(WriteError::Oom) if self.fails_for_now() => Err(WriteError::Busy),
-            outcome => outcome,
-        };
-        outcome.inspect_err(|error| self.note_busy(error))
+        outcome.inspect_err(|error| {
+            (self.counters.hits, self.counters.misses) = counted;
+            self.note_refused(error);
+        })
     }
 
     /// Drops all that is staged and ends the transaction, if there is one.
     pub fn rollback(&mut self) {
         if let Some(transaction) = self.transaction.take() {
+            (self.counters.hits, self.counters.misses) = transaction.counted;
             let staged: Vec<RecordRef> = transaction.into_records().collect();
             self.data.abandon(&staged);
         }

@@ -80,7 +80,7 @@ impl Store {
         };
         let bytes = writes.iter().map(put_bytes).sum();
         let outcome = self.with_room(bytes, turn, |store| store.commit_in_room(writes, turn));
-        outcome.inspect_err(|error| self.note_busy(error))
+        outcome.inspect_err(|error| self.note_refused(error))
     }
 
     fn commit_in_room(&mut self, writes: &[Write<'_>], turn: &Turn<'_>) -> Result<(), WriteError> {

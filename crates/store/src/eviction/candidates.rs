@@ -54,10 +54,6 @@ pub(crate) struct Eviction {
     pub(super) slack: u64,
     /// A write of this turn was refused, and keys went for it: the others wait too.
     pub(super) has_gone: bool,
-    /// A transaction was refused: keys go before one begins.
-    pub(super) has_failed: bool,
-    /// No key went for it, or it could never fit.
-    pub(super) is_helpless: bool,
     pub(super) recency: Option<Recency>,
     pub(super) inbox: Inbox,
 }
@@ -72,8 +68,6 @@ impl Eviction {
             walked: 0,
             slack: 0,
             has_gone: false,
-            has_failed: false,
-            is_helpless: false,
             recency: policy.is_lru().then(Recency::new),
             inbox,
         }

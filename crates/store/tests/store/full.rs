@@ -2,10 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use nigh_shm::WriteError;
+use nigh_store::{Policy, Write};
+
+use crate::eviction::set;
 use crate::support::Fixture;
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 const SMALL_BYTES: u64 = 16 << 20;
+
+/// Numbers from a seed, as in the tests of eviction.
+#[derive(Clone, Copy)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 32) % bound
+    }
+
+    fn key(&mut self) -> String {
+        format!("key{}", self.below(60))
+    }
+}
 
 /// Fills a small store until it refuses; returns what was acknowledged.
 fn full(value_bytes: usize) -> (Fixture, BTreeMap<String, usize>) {
@@ -120,18 +140,154 @@ fn staged_records_that_come_to_nothing_give_their_memory_back() {
     }
 }
 
-/// One command of a transaction that finds no room fails alone; the others are committed.
+/// One command of a transaction finds no room: none of the others is there after it, and nobody is told of them.
 #[test]
-fn a_full_store_fails_one_command_of_a_transaction() {
+fn a_full_store_fails_a_transaction_as_a_whole() {
+    let (mut fixture, stored) = full(1000);
+    let token = fixture.turn(|store, turn| store.watch(b"key1", turn));
+    let counted = |fixture: &mut Fixture| {
+        let stats = fixture.turn(|store, _| store.stats());
+        (stats.keyspace_hits, stats.keyspace_misses)
+    };
+    for after in ["DEL key2 key3", "FLUSHALL", "GET key5"] {
+        let before = counted(&mut fixture);
+        fixture.turn(|store, _| store.begin());
+        fixture.script(&[("DEL key1", ":1"), ("GET key1", "$-1"), ("EXISTS key4", ":1")]);
+        assert!(!fixture.turn(|store, _| store.is_refused()));
+        assert_eq!(fixture.run(&format!("SET big {}", "v".repeat(400_000))), OOM);
+        assert!(fixture.turn(|store, _| store.is_refused()));
+        assert_eq!(fixture.run("EXISTS big"), ":0");
+        fixture.run(after);
+        let outcome = fixture.turn(|store, turn| store.commit(turn));
+        assert_eq!(outcome, Err(WriteError::Oom), "{after}");
+        fixture.end_turn();
+        assert_eq!(counted(&mut fixture), before);
+        assert!(!fixture.turn(|store, turn| store.watch_dirty(&token, turn)));
+        check(&mut fixture, &stored);
+    }
+    fixture.turn(|store, _| store.unwatch(token));
+}
+
+/// A transaction that takes no memory, or only a deadline's, is committed by a full store.
+#[test]
+fn a_full_store_deletes_in_a_transaction() {
     let (mut fixture, stored) = full(1000);
     fixture.turn(|store, _| store.begin());
-    fixture.script(&[("DEL key1", ":1"), ("GET key1", "$-1")]);
-    assert_eq!(fixture.run(&format!("SET big {}", "v".repeat(400_000))), OOM);
-    fixture.script(&[("EXISTS big", ":0"), ("DEL key2 key3", ":2")]);
+    fixture.script(&[
+        ("STRLEN key4", ":1000"),
+        ("DEL key1 key2", ":2"),
+        ("GET key1", "$-1"),
+        ("EXPIRE key3 100", ":1"),
+        ("EXPIRE key4 100", ":1"),
+        ("EXPIRE key5 0", ":1"),
+    ]);
     fixture.turn(|store, turn| store.commit(turn)).expect("deleting needs no room");
     fixture.end_turn();
-    fixture.script(&[("EXISTS key1 key2 key3 big", ":0")]);
+    fixture.script(&[("EXISTS key1 key2 key3 key4 key5", ":2"), ("TTL key3", ":100")]);
     assert_eq!(fixture.run("DBSIZE"), format!(":{}", stored.len() - 3));
+}
+
+/// A library that finds no room fails its transaction too; no key goes for it, since that would be no room for libraries.
+#[test]
+fn a_full_system_arena_fails_a_transaction() {
+    let mut fixture = Fixture::new();
+    set(&mut fixture, Policy::AllKeysLru);
+    fixture.run("SET kept 1");
+    fixture.turn(|store, _| store.begin());
+    assert_eq!(fixture.run("SET a 1"), "+OK");
+    let source = vec![b's'; 1 << 20];
+    let put = |n: &u32| {
+        let name = format!("library{n}");
+        fixture.turn(|store, turn| store.put_library(name.as_bytes(), &source, turn)).is_ok()
+    };
+    assert!((0..100).take_while(put).count() < 20);
+    fixture.turn(|store, turn| {
+        let wanted = store.bytes_wanted(turn);
+        assert_eq!(store.commit(turn), Err(WriteError::Oom));
+        assert!(!store.prepare_again(wanted, turn));
+    });
+    assert_eq!(fixture.run("EXISTS a kept"), ":1");
+}
+
+/// What a random transaction does: to the store, and to a map of lengths.
+fn transact(fixture: &mut Fixture, model: &mut BTreeMap<String, usize>, random: &mut Random) {
+    for _ in 0..1 + random.below(8) {
+        let (key, other) = (random.key(), random.key());
+        let bytes = if random.below(8) == 0 { 20_000_000 } else { 200_000 };
+        let bytes = usize::try_from(1 + random.below(bytes)).expect("small");
+        let value = vec![b'v'; bytes];
+        match random.below(6) {
+            0 => {
+                model.insert(key.clone(), bytes);
+                fixture.bytes(&[b"SET", key.as_bytes(), &value]);
+            }
+            1 => {
+                *model.entry(key.clone()).or_default() += bytes;
+                fixture.bytes(&[b"APPEND", key.as_bytes(), &value]);
+            }
+            2 => {
+                if let Some(len) = model.get(&key).copied() {
+                    model.insert(other.clone(), len);
+                }
+                fixture.run(&format!("COPY {key} {other} REPLACE"));
+            }
+            3 => {
+                model.insert(key.clone(), bytes);
+                model.remove(&other);
+                let writes = [
+                    Write::Put { key: key.as_bytes(), value: &value, expiry_ms: 0 },
+                    Write::Delete { key: other.as_bytes() },
+                ];
+                // A transaction knows what became of it.
+                let _ = fixture.turn(|store, turn| store.commit_writes(&writes, turn));
+            }
+            4 => {
+                fixture.run(&format!("EXPIRE {key} 1000"));
+            }
+            _ => {
+                model.remove(&key);
+                fixture.run(&format!("DEL {key}"));
+            }
+        }
+    }
+}
+
+/// Whatever is in them, transactions on a store that is often full happen as a whole or not at all.
+#[test]
+fn a_full_store_has_whole_transactions_only() {
+    let mut fixture = Fixture::with_capacity(SMALL_BYTES);
+    let mut stored = BTreeMap::new();
+    let (mut committed, mut refused, mut random) = (0, 0, Random(3));
+    for _ in 0..600 {
+        // It begins again as long as memory comes back.
+        let (outcome, after) = loop {
+            let (mut after, mut again) = (stored.clone(), Random(random.0));
+            fixture.turn(|store, _| store.begin());
+            transact(&mut fixture, &mut after, &mut again);
+            let outcome = fixture.turn(|store, turn| store.commit(turn));
+            fixture.turn(|store, _| store.take_busy());
+            fixture.end_turn();
+            if outcome != Err(WriteError::Busy) {
+                random = again;
+                break (outcome, after);
+            }
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        };
+        match outcome {
+            Ok(()) => {
+                committed += 1;
+                stored = after;
+            }
+            Err(error) => {
+                assert_eq!(error, WriteError::Oom);
+                refused += 1;
+            }
+        }
+        check(&mut fixture, &stored);
+    }
+    assert!(committed > 100 && refused > 100, "{committed} committed, {refused} refused");
+    fixture.crash();
+    check(&mut fixture, &stored);
 }
 
 /// Large values fill the store too, are refused, and give their memory back.
