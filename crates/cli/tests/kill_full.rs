@@ -10,8 +10,8 @@
 //! 1. What the last acknowledged write left there. A write that was refused (`OOM`, `TRYAGAIN`) changed nothing, and
 //!    deleting is never refused.
 //! 2. Writes that were unanswered when the server died happened up to one of them, in order, but for those that were
-//!    refused meanwhile: nobody knows which. Each MSET happened wholly or not at all. (The commands of a transaction are
-//!    refused one by one, as Redis's; that a kill doesn't halve one is tested where memory isn't full.)
+//!    refused meanwhile: nobody knows which. Each MSET and each transaction happened wholly or not at all, and was answered
+//!    so.
 //! 3. If keys are evicted, any may be missing, but none holds what it held before, and one that was missing stays so until
 //!    it is written.
 //! 4. There is no other key.
@@ -59,7 +59,7 @@ struct Part {
     may_be_refused: bool,
 }
 
-/// What is sent at once: a command, or a transaction, of which each command is a part.
+/// What is sent at once: a command or a transaction.
 struct Op {
     commands: Vec<Vec<Vec<u8>>>,
     parts: Vec<Part>,
@@ -127,7 +127,7 @@ impl Writer {
         let pairs = keys.iter().flat_map(|key| [key.as_bytes(), &data]);
         let command: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(pairs).collect();
         let changes = keys.iter().map(|key| (key.clone(), Some(value))).collect();
-        Op::new(vec![words(&command)], vec![changes])
+        Op::new(vec![words(&command)], changes)
     }
 
     fn any_op(&mut self, key: String, other: String, value: (u64, usize)) -> Op {
@@ -136,23 +136,23 @@ impl Writer {
         let set = |key: &[u8]| words(&[b"SET", key, &data]);
         let exec = |a, b| vec![words(&[b"MULTI"]), a, b, words(&[b"EXEC"])];
         match self.random.draw(16) {
-            0..=6 => Op::new(vec![set(first)], vec![vec![(key, Some(value))]]),
+            0..=6 => Op::new(vec![set(first)], vec![(key, Some(value))]),
             7 | 8 => Op::delete(vec![key]),
             9 => Op::delete(vec![key, other]),
             10 | 11 => {
                 let command = words(&[b"MSET", first, &data, second, &data]);
-                Op::new(vec![command], vec![vec![(key, Some(value)), (other, Some(value))]])
+                Op::new(vec![command], vec![(key, Some(value)), (other, Some(value))])
             }
             12 => {
                 let commands = exec(set(first), set(second));
-                Op::new(commands, vec![vec![(key, Some(value))], vec![(other, Some(value))]])
+                Op::new(commands, vec![(key, Some(value)), (other, Some(value))])
             }
             13 => {
                 let commands = exec(words(&[b"DEL", first]), set(second));
-                Op::new(commands, vec![vec![(key, None)], vec![(other, Some(value))]])
+                Op::new(commands, vec![(key, None), (other, Some(value))])
             }
             // Copies a record of any length when memory is full, and changes no value.
-            14 => Op::new(vec![words(&[b"EXPIRE", first, b"100000"])], vec![vec![]]),
+            14 => Op::new(vec![words(&[b"EXPIRE", first, b"100000"])], vec![]),
             _ => {
                 let op = Op::new(vec![words(&[b"GET", first])], vec![]);
                 Op { reads: Some(key), ..op }
@@ -196,8 +196,9 @@ impl Writer {
             assert!(*known == value || is_gone, "{key} is {value:?}, should be {known:?}");
             *known = value;
         }
-        for (i, part) in op.parts.into_iter().enumerate() {
-            let reply = reply.elements().map_or(reply, |replies| &replies[i]);
+        let mut replies = reply.elements().into_iter().flatten();
+        assert!(replies.all(|reply| reply.error().is_none()), "half of a transaction: {reply:?}");
+        for part in op.parts {
             match reply.error().map(String::from_utf8_lossy) {
                 None => self.known.extend(part.changes),
                 Some(text) => {
@@ -266,10 +267,8 @@ impl Writer {
 }
 
 impl Op {
-    fn new(commands: Vec<Vec<Vec<u8>>>, parts: Vec<Vec<(String, Value)>>) -> Op {
-        let parts =
-            parts.into_iter().map(|changes| Part { changes, may_be_refused: true }).collect();
-        Op { commands, parts, reads: None }
+    fn new(commands: Vec<Vec<Vec<u8>>>, changes: Vec<(String, Value)>) -> Op {
+        Op { commands, parts: vec![Part { changes, may_be_refused: true }], reads: None }
     }
 
     /// One commit if there is memory for that, else one key after another.
