@@ -122,14 +122,23 @@ impl Runtime {
     /// # Errors
     /// [`LoadError`], whose text is the error reply.
     pub fn load(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
+        let most = self.limits.source_bytes;
+        if source.len() > most {
+            let reason = format!(
+                "the source is longer than {most} bytes (setting: function-source-limit-bytes)"
+            );
+            return Err(LoadError::BadSource { library: source::library_name(source)?, reason });
+        }
+        self.load_kept(tenant, source)
+    }
+
+    /// The same for a library that was loaded before, however long it may be now.
+    ///
+    /// # Errors
+    /// [`LoadError`], whose text is the error reply.
+    pub fn load_kept(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
         let name = source::library_name(source)?;
         let bad = |reason| LoadError::BadSource { library: name.clone(), reason };
-        if source.len() > self.limits.source_bytes {
-            return Err(bad(format!(
-                "the source is longer than {} bytes (setting: function-source-limit-bytes)",
-                self.limits.source_bytes
-            )));
-        }
         let text = std::str::from_utf8(source).map_err(|error| {
             bad(format!("the source is not UTF-8 at byte {}", error.valid_up_to()))
         })?;

@@ -295,17 +295,17 @@ pub(crate) fn all_clients(context: &mut Context<'_, '_>) -> Snapshot {
 }
 
 fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let mut wanted: Option<Vec<u64>> = None;
+    let mut wanted: Option<BTreeSet<u64>> = None;
     match args {
         [_, _] => {}
         [_, _, option, kind] if is(option, "type") => match client_type(kind) {
             Some(true) => {}
-            Some(false) => wanted = Some(Vec::new()),
+            Some(false) => wanted = Some(BTreeSet::new()),
             None => return unknown_type(context, kind),
         },
         [_, _, option, ids @ ..] if is(option, "id") && !ids.is_empty() => {
             let parsed = ids.iter().map(|id| integer(id).and_then(|id| u64::try_from(id).ok()));
-            match parsed.collect::<Option<Vec<u64>>>() {
+            match parsed.collect::<Option<BTreeSet<u64>>>() {
                 Some(ids) if ids.iter().all(|id| *id > 0) => wanted = Some(ids),
                 _ => return context.error("ERR Invalid client ID"),
             }

@@ -63,7 +63,7 @@ impl Slowlog {
             id,
             time_s,
             duration_us,
-            args: shorten(args),
+            args: shorten(&redacted(args)),
             address: client.address.clone(),
             name: client.name.clone(),
             origin: client.origin,
@@ -101,6 +101,22 @@ impl Slowlog {
         self.capacity = entries;
         self.entries.truncate(entries);
     }
+}
+
+/// Arguments without the passwords in them.
+fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let is = |at: usize, word: &str| {
+        args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let sets = is(0, "config") && is(1, "set");
+    let hello = (0..args.len()).find(|at| is(0, "hello") && is(*at, "auth"));
+    let is_secret = |at: usize| {
+        is(0, "auth") && at > 0
+            || hello.is_some_and(|auth| (auth + 1..=auth + 2).contains(&at))
+            || sets && at > 2 && at % 2 == 1 && is(at - 1, "requirepass")
+    };
+    let secret: &[u8] = b"(redacted)";
+    (0..args.len()).map(|at| if is_secret(at) { secret } else { args[at] }).collect()
 }
 
 fn shorten(args: &[&[u8]]) -> Vec<Vec<u8>> {
@@ -148,6 +164,24 @@ mod tests {
         assert_eq!(shown, [("shard-1", b"".as_slice()), ("127.0.0.1:7", b"me")]);
         log.add(&[b"get", b"k"], 1, 2, &mut sender);
         assert!(!sender.is_logged, "it isn't another shard's");
+    }
+
+    /// Passwords stood in the log as they were sent.
+    #[test]
+    fn passwords_are_not_logged() {
+        for (sent, logged) in [
+            ("AUTH me pw", "AUTH (redacted) (redacted)"),
+            ("auth pw", "auth (redacted)"),
+            ("HELLO 3 AUTH me pw SETNAME n", "HELLO 3 AUTH (redacted) (redacted) SETNAME n"),
+            ("HELLO 3 auth", "HELLO 3 auth"),
+            ("config set port 1 RequirePass pw", "config set port 1 RequirePass (redacted)"),
+            ("CONFIG SET loglevel requirepass", "CONFIG SET loglevel requirepass"),
+            ("CONFIG GET requirepass", "CONFIG GET requirepass"),
+            ("SET auth requirepass", "SET auth requirepass"),
+        ] {
+            let args: Vec<&[u8]> = sent.split(' ').map(str::as_bytes).collect();
+            assert_eq!(redacted(&args).join(&b' '), logged.as_bytes());
+        }
     }
 
     /// A hostile command leaves a bounded entry, and the log keeps only the newest.

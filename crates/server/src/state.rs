@@ -402,7 +402,7 @@ impl State {
             .collect();
         for (name, source) in found {
             let name = String::from_utf8_lossy(&name).into_owned();
-            let loaded = self.runtime.load(self.tenant, &source).and_then(|library| {
+            let loaded = self.runtime.load_kept(self.tenant, &source).and_then(|library| {
                 self.runtime.install(self.tenant, &library, &source)?;
                 Ok(library)
             });

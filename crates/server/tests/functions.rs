@@ -33,6 +33,26 @@ fn pipeline_of_calls_and_commands_keeps_its_order() {
     client.expect(":1\r\n$1\r\n1\r\n:3\r\n:6\r\n$1\r\n6\r\n+OK\r\n$2\r\n10\r\n+PONG\r\n");
 }
 
+/// A lower limit of sources is for what is loaded from then on. At all shards but the first, a longer library was gone
+/// with the next one that was loaded.
+#[test]
+fn a_lower_source_limit_keeps_what_is_loaded() {
+    let server = TestServer::with(&[("shards", "2")]);
+    let mut client = server.connect();
+    load(&mut client, &format!("{COUNTER}// {}\n", "long ".repeat(1000)));
+    client.says("CONFIG SET function-source-limit-bytes 1kb", "+OK\r\n");
+    load(&mut client, "#!js name=short\nexport function one() { return 1; }\n");
+    client.says("FCALL one 0", ":1\r\n");
+    for _ in 0..8 {
+        let mut client = server.connect();
+        client.says("FCALL_RO read 1 nothing", "$-1\r\n");
+        assert!(client.text("INFO nigh").contains("function_libraries:2"));
+    }
+    assert!(
+        load(&mut client, &format!("{COUNTER}// {}\n", "long ".repeat(1000))).error().is_some()
+    );
+}
+
 /// Calls of many connections run together, and every one counts.
 #[test]
 fn calls_of_many_connections_all_count() {

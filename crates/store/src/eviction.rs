@@ -26,7 +26,7 @@ use nigh_shm::{Record, WriteError};
 use self::candidates::BATCH_KEYS;
 pub(crate) use self::candidates::Eviction;
 use crate::half::WriterHalf;
-use crate::hits::{HitLog, Inbox};
+use crate::hits::HitLog;
 use crate::recency::{Recency, UNKNOWN};
 use crate::store::{Counters, Store, Turn, is_over};
 use crate::watch::Watches;
@@ -115,10 +115,7 @@ impl Store {
         match &mut self.eviction {
             _ if policy == Policy::NoEviction => self.eviction = None,
             Some(eviction) => eviction.set(policy, samples),
-            None => {
-                let inbox = Inbox::new(std::sync::Arc::clone(&self.new_rings));
-                self.eviction = Some(Box::new(Eviction::new(policy, samples, inbox)));
-            }
+            None => self.eviction = Some(Box::new(Eviction::new(policy, samples))),
         }
     }
 
@@ -378,7 +375,7 @@ impl Store {
             log.flush();
         }
         let Some(eviction) = &mut self.eviction else { return false };
-        eviction.inbox.drain(eviction.recency.as_mut());
+        self.inbox.drain(eviction.recency.as_mut());
         let keys = self.data.keys();
         let more = eviction.recency.as_mut().is_some_and(|r| r.maintain(turn.now_ms, keys));
         eviction.has_gone = false;

@@ -20,6 +20,7 @@ use nigh_shm::{Adoption, ArenaSpec, Domain, Writer};
 
 use crate::error::StoreError;
 use crate::half::{Libraries, WriterHalf};
+use crate::hits::Inbox;
 use crate::keyspace::{MOST_PARTITIONS, Place};
 use crate::options::{Opened, StoreOptions};
 use crate::store::{Counters, Store};
@@ -71,6 +72,7 @@ pub(crate) fn open_all(
         if librarian.is_some() {
             files.arenas.push(system_path.clone());
         }
+        let rings = Arc::default();
         stores.push(Store {
             reader: writer.reader(),
             data: WriterHalf::here(writer),
@@ -82,7 +84,8 @@ pub(crate) fn open_all(
             tracks_reads: false,
             eviction: None,
             hit_log: None,
-            new_rings: Arc::default(),
+            inbox: Inbox::new(Arc::clone(&rings)),
+            new_rings: rings,
             libraries: Libraries {
                 reader: system_reader.clone(),
                 writer: librarian.map_or_else(WriterHalf::elsewhere, WriterHalf::here),

@@ -22,7 +22,7 @@ use nigh_shm::{Budget, Pin, Reader, Record, Region, WriteError};
 
 use crate::eviction::Eviction;
 use crate::half::{Libraries, WriterHalf};
-use crate::hits::{HitLog, NewRings};
+use crate::hits::{HitLog, Inbox, NewRings};
 use crate::keyspace::Place;
 use crate::open::Files;
 use crate::stats::{Maintenance, StoreStats};
@@ -61,6 +61,8 @@ pub struct Store {
     pub(crate) eviction: Option<Box<Eviction>>,
     /// A view's, once the owner has wanted to know.
     pub(crate) hit_log: Option<Box<HitLog>>,
+    /// The owner's ends of the views' logs, which outlast a policy as those do.
+    pub(crate) inbox: Inbox,
     pub(crate) new_rings: Arc<NewRings>,
     pub(crate) libraries: Libraries,
     pub(crate) files: Option<Files>,
@@ -429,6 +431,7 @@ impl Store {
             tracks_reads: false,
             eviction: None,
             hit_log: None,
+            inbox: Inbox::new(Arc::clone(&views.new_rings)),
             new_rings: views.new_rings,
             libraries: Libraries { writer: WriterHalf::elsewhere(), reader: views.system },
             files: None,

@@ -12,7 +12,6 @@ use nigh_shm::{Reader, Record};
 use smallvec::SmallVec;
 
 use super::Policy;
-use crate::hits::Inbox;
 use crate::random::Random;
 use crate::recency::{Recency, UNKNOWN};
 use crate::store::{Turn, is_over};
@@ -55,11 +54,10 @@ pub(crate) struct Eviction {
     /// A write of this turn was refused, and keys went for it: the others wait too.
     pub(super) has_gone: bool,
     pub(super) recency: Option<Recency>,
-    pub(super) inbox: Inbox,
 }
 
 impl Eviction {
-    pub(super) fn new(policy: Policy, samples: u32, inbox: Inbox) -> Eviction {
+    pub(super) fn new(policy: Policy, samples: u32) -> Eviction {
         Eviction {
             policy,
             samples,
@@ -69,7 +67,6 @@ impl Eviction {
             slack: 0,
             has_gone: false,
             recency: policy.is_lru().then(Recency::new),
-            inbox,
         }
     }
 
