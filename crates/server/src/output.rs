@@ -154,20 +154,16 @@ impl Output {
     ) -> io::Result<bool> {
         let mut value_sent = 0; // bytes of the first value that are written
         while self.waiting() > 0 {
-            let (written, offered) = {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let count = self.slices(&mut slices, value_sent, readers, pin);
-                let offered: usize = slices[..count].iter().map(|slice| slice.len()).sum();
-                match write(&slices[..count]) {
-                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(written) => (written, offered),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.settle(value_sent, readers, pin);
-                        return Ok(false);
-                    }
-                    Err(error) => return Err(error),
+            let (offered, outcome) = self.offer(value_sent, &mut write, readers, pin);
+            let written = match outcome {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.settle(value_sent, readers, pin);
+                    return Ok(false);
                 }
+                Err(error) => return Err(error),
             };
             let before = self.waiting();
             value_sent = self.advance(written, value_sent);
@@ -181,6 +177,26 @@ impl Output {
         self.bytes.shrink_to(KEEP_BYTES);
         self.sent = 0;
         Ok(true)
+    }
+
+    /// Writes once; returns how much was offered, and what became of it.
+    #[inline]
+    fn offer(
+        &self,
+        value_sent: usize,
+        write: &mut impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+        readers: &Readers<'_>,
+        pin: &Pin<'_>,
+    ) -> (usize, io::Result<usize>) {
+        if self.values.is_empty() {
+            // Nearly always: a list of slices is a kilobyte to prepare.
+            let bytes = &self.bytes[self.sent..];
+            return (bytes.len(), write(&[IoSlice::new(bytes)]));
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = self.slices(&mut slices, value_sent, readers, pin);
+        let slices = &slices[..count];
+        (slices.iter().map(|slice| slice.len()).sum(), write(slices))
     }
 
     /// Fills `slices` with what waits, in order; returns how many there are.

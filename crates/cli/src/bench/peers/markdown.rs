@@ -1,6 +1,7 @@
 //! docs/benchmarks.md: figures, targets, what is missed, and how to repeat it.
 
 use super::machine::Machine;
+use super::rows::SLICE;
 use super::{Args, LOAD_CPU, Row, SERVER_CPU};
 use crate::bench::stats::Quartiles;
 use crate::bench::thousands;
@@ -32,9 +33,10 @@ fn introduction(text: &mut String, args: &Args, machine: &Machine) {
          on CPU {LOAD_CPU}, over TCP on loopback. Nigh and the floor poll for 50 µs before they sleep \
          (`spin-us`), as by default; Redis sleeps at once.\n\
          - Data: {} keys of 16 bytes with values of 100 bytes, drawn uniformly.\n\
-         - A figure is the median of {} runs of {} s; contestants run in turn (A B A B …). A ratio is \
-         the median of the ratios of neighbouring runs, with its quartiles. A target is met if the \
-         lower quartile reaches it within 5 %.\n\
+         - A figure is the median of {} runs of {} s. Contestants run in turn (A B A B …); where they get \
+         requests that are all alike, by slices of {} ms, which are summed up to runs. A ratio is the \
+         median of the ratios of runs that go together, with its quartiles. A target is met if the lower \
+         quartile reaches it within 5 %.\n\
          - `c` is the number of connections, `P` the number of requests that each sends before it \
          waits for their replies.\n",
         args.pairs,
@@ -45,6 +47,7 @@ fn introduction(text: &mut String, args: &Args, machine: &Machine) {
         thousands(args.keys as f64),
         args.pairs,
         args.seconds,
+        SLICE.as_millis(),
     );
 }
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A ratio is taken between runs that follow each other at once; it is reported with quartiles.
+//! 1. A ratio is taken between runs that follow each other at once, or slice by slice; it is reported with quartiles.
 //! 2. A target is met if the lower quartile reaches it within 5 %.
 //! 3. All servers are stopped and their files removed when it ends.
 

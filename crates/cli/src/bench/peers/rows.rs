@@ -29,6 +29,9 @@ const OVERHEAD_BYTES: usize = 40;
 const MEMORY_FACTOR: f64 = 1.25;
 /// Time for the server's background threads to finish with a loaded arena.
 const SETTLE: Duration = Duration::from_millis(500);
+/// How long one contestant of a row of requests is measured at a time: other guests of the host disturb it for some
+/// seconds now and then, and are to disturb all alike.
+pub(super) const SLICE: Duration = Duration::from_millis(250);
 /// Depth of the pipeline in which traversals are called.
 const CALLS: u64 = 16;
 /// Seed of all random choices.
@@ -191,29 +194,25 @@ fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> R
     if plan.floor {
         runners.push(Runner::new("floor", &servers.floor, args, plan)?);
     }
+    let warmed = in_turn(&mut runners, time / 4)?;
+    if sets {
+        room.add(warmed);
+    }
     for runner in &mut runners {
-        let warm = time / 4;
-        let run = runner.run(warm)?;
-        if sets && runner.name == "Nigh" {
-            room.add(run);
-        }
         runner.forget()?;
     }
     for _ in 0..args.pairs {
-        for runner in &mut runners {
-            let nigh_sets = sets && runner.name == "Nigh";
-            if nigh_sets && room.is_short() {
-                refill(args, &servers.nigh)?;
-                room.refill(args.keys);
-                refills += 1;
-            }
-            let replies = runner.run(time)?;
-            if nigh_sets {
-                room.add(replies);
-                total_sets += replies;
-            }
-            bar.inc(1);
+        if sets && room.is_short() {
+            refill(args, &servers.nigh)?;
+            room.refill(args.keys);
+            refills += 1;
         }
+        let replies = in_turn(&mut runners, time)?;
+        if sets {
+            room.add(replies);
+            total_sets += replies;
+        }
+        bar.inc(runners.len() as u64);
     }
     let mut note = String::new();
     if sets {
@@ -234,6 +233,20 @@ fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> R
     })
 }
 
+/// A run of `time` of each contestant, in slices, each of one after the other's; how many replies came from the first,
+/// which is Nigh.
+fn in_turn(runners: &mut [Runner], time: Duration) -> Result<u64> {
+    let slices = u32::try_from(time.as_nanos().div_ceil(SLICE.as_nanos()))?.max(1);
+    for _ in 0..slices {
+        for runner in &mut *runners {
+            runner.slice(time / slices)?;
+        }
+    }
+    let replies = runners.first().map_or(0, |nigh| nigh.replies);
+    runners.iter_mut().for_each(Runner::end);
+    Ok(replies)
+}
+
 /// Empties a server and loads all keys again.
 fn refill(args: &Args, server: &Server) -> Result<()> {
     accepted(server.connect()?.call(["FLUSHALL"])?).context("FLUSHALL failed")?;
@@ -250,6 +263,9 @@ struct Runner {
     load: Workload,
     rates: Vec<f64>,
     latency: Histogram<u64>,
+    /// Of the run under way.
+    replies: u64,
+    seconds: f64,
 }
 
 impl Runner {
@@ -261,18 +277,27 @@ impl Runner {
             load: workload(args, plan.command, &[], keys)?,
             rates: Vec::new(),
             latency: histogram()?,
+            replies: 0,
+            seconds: 0.0,
         })
     }
 
-    /// One run; returns how many replies came.
-    fn run(&mut self, time: Duration) -> Result<u64> {
+    /// A part of a run.
+    fn slice(&mut self, time: Duration) -> Result<()> {
         let run = self.engine.run(&mut self.load, Until::Elapsed(time), &mut |_| {})?;
         let tally = &run.tally;
         ensure!(tally.errors == 0, "{} answered with errors: {:?}", self.name, tally.first_error);
         ensure!(tally.nulls == 0, "{} lacks keys that were set", self.name);
-        self.rates.push(run.rate());
+        self.replies += tally.replies;
+        self.seconds += run.seconds;
         self.latency.add(&run.latency)?;
-        Ok(run.tally.replies)
+        Ok(())
+    }
+
+    /// Ends a run.
+    fn end(&mut self) {
+        self.rates.push(std::mem::take(&mut self.replies) as f64 / self.seconds);
+        self.seconds = 0.0;
     }
 
     /// Drops what was measured so far: it was the warm-up.
