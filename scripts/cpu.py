@@ -26,7 +26,8 @@ import subprocess
 import tempfile
 import time
 
-LOADS = {"GET": ["--command", "get"], "SET": ["--command", "set"]}
+# What the generators send, in turn.
+LOADS = {"GET": ["get"], "GET, SET": ["get", "set"], "SET": ["set"]}
 KEYS = 1_000_000
 
 
@@ -75,14 +76,16 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def load(options, server, command):
-    """One run; CPU time per operation in µs, operations per sleep, and hops per operation."""
+def load(options, server, commands, *flags):
+    """One run, in which each generator sends the next command; CPU time per operation in µs, operations per sleep, and
+    hops per operation."""
     generator = [options.nigh, "bench", "--connect", str(server.port), "--keys", str(KEYS), "--warm-up", "0"]
     generator += ["-c", str(options.connections), "-P", str(options.pipeline)]
-    generator += ["--requests", str(options.requests // options.generators), *command]
+    generator += ["--requests", str(options.requests // options.generators), *flags, "--command"]
     cpu, sleeps, hops = server.cpu_seconds(), server.sleeps(), server.hops()
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    running = [subprocess.Popen(generator, **quiet) for _ in range(options.generators)]
+    sent = [commands[number % len(commands)] for number in range(options.generators)]
+    running = [subprocess.Popen([*generator, command], **quiet) for command in sent]
     if any([process.wait() for process in running]):
         raise SystemExit(f"a load on {server.name} failed: {' '.join(generator)}")
     taken = (server.cpu_seconds() - cpu) / options.requests * 1e6
@@ -112,18 +115,18 @@ def main():
     servers = [Server(options.nigh, name, [*spin, *settings], options.preempt) for name, settings in kinds.items()]
     try:
         for server in servers:
-            load(options, server, ["--command", "set", "--preload"])
-        for name, command in LOADS.items():
+            load(options, server, ["set"], "--preload")
+        for name, commands in LOADS.items():
             found = {server.name: [] for server in servers}
             for _ in range(options.pairs):
                 for server in servers:
-                    found[server.name].append(load(options, server, command))
+                    found[server.name].append(load(options, server, commands))
             one = found["1 shard"]
             for kind, runs in found.items():
                 ratios = [run[0] / base[0] for run, base in zip(runs, one)]
                 low, middle, high = statistics.quantiles(ratios, n=4)
                 time, between, hops = (statistics.median(column) for column in zip(*runs))
-                print(f"{name} {kind:<32} {time:6.3f} µs an operation, {middle:.2f} x one shard "
+                print(f"{name:<8} {kind:<32} {time:6.3f} µs an operation, {middle:.2f} x one shard "
                       f"(quartiles {low:.2f} to {high:.2f}), {hops:.0%} hop, {between:,.0f} operations a sleep",
                       flush=True)
     finally:

@@ -60,6 +60,8 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) later: &'a Later,
     /// Another shard sent it.
     pub(crate) is_peer: bool,
+    /// It is a part of a client's command, which that shard counts.
+    pub(crate) is_part: bool,
     /// This function call read keys that changed together while it ran, each time that it was tried.
     pub(crate) unstable: bool,
     /// The other shards have told what this command wants to know.
@@ -392,7 +394,10 @@ impl Ran {
     pub(crate) fn count(self, context: &mut Context<'_, '_>, args: &[&[u8]]) {
         let Ran { row, elapsed_ns, error } = self;
         let state = &mut *context.state;
-        state.stats.count_calls(row, 1, elapsed_ns);
+        match context.is_part {
+            false => state.stats.count_calls(row, 1, elapsed_ns),
+            true => state.stats.rows[usize::from(row)].nanoseconds += elapsed_ns,
+        }
         if let Some(text) = error {
             state.stats.rows[usize::from(row)].failed += 1;
             state.stats.count_error(&text);

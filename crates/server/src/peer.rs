@@ -58,6 +58,10 @@ const LONG: u64 = 1 << 30;
 const ID_BITS: u64 = LONG - 1;
 /// Bit of a message's kind: what it reads stays as old as it is (CLIENT NO-TOUCH).
 const KEEPS_AGES: u16 = 1 << 8;
+/// Bit of a message's kind: a part of a client's command, which the sender counts.
+const PART: u16 = 1 << 9;
+/// Bits of a message's kind that hold the version of the protocol.
+const PROTOCOL_BITS: u16 = KEEPS_AGES - 1;
 
 /// A shard as a client of this one.
 pub(crate) struct Peer {
@@ -78,6 +82,7 @@ struct Command {
     keeps_ages: bool,
     /// It came in a request that takes long to copy.
     is_large: bool,
+    is_part: bool,
     known: Known,
 }
 
@@ -99,6 +104,11 @@ impl Peer {
 
     pub(crate) fn is_large(&self, index: usize) -> bool {
         self.commands[index].is_large
+    }
+
+    /// Whether a command of the batch is a part of a client's, which the sender counts.
+    pub(crate) fn is_part(&self, index: usize) -> bool {
+        self.commands[index].is_part
     }
 
     /// What the sender knew of a command of the batch.
@@ -223,7 +233,7 @@ impl Work {
     /// is some, before all else of the connection.
     pub(crate) fn send_parts(&mut self, at: usize, parts: Vec<(usize, Vec<u8>)>, silent: bool) {
         let connection = &mut *self.active[at];
-        let (token, kind) = (token(connection, silent, true), kind(&connection.client));
+        let (token, kind) = (token(connection, silent, true), kind(&connection.client) | PART);
         self.state.stats.hops_out += parts.len() as u64;
         for (shard, message) in parts {
             connection.unsent.push_back(Unsent { shard, token, kind, message });
@@ -360,11 +370,15 @@ impl Work {
             let receive = |buf: &mut Vec<u8>| self.mailbox.receive(from, buf);
             let (request, came_bytes) =
                 connection.input.take_mail(receive, |request, bytes, known| {
-                    let is_resp3 = request.kind & !KEEPS_AGES == 3;
-                    let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
-                    let keeps_ages = request.kind & KEEPS_AGES != 0;
-                    let (token, is_large) = (request.token, bytes > LARGE_INPUT_BYTES);
-                    peer.commands.push(Command { token, protocol, keeps_ages, is_large, known });
+                    let is_resp3 = request.kind & PROTOCOL_BITS == 3;
+                    peer.commands.push(Command {
+                        token: request.token,
+                        protocol: if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 },
+                        keeps_ages: request.kind & KEEPS_AGES != 0,
+                        is_large: bytes > LARGE_INPUT_BYTES,
+                        is_part: request.kind & PART != 0,
+                        known,
+                    });
                 });
             let came = peer.commands.len() - before;
             peer.requests.push((request.token, came));

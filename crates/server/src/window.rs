@@ -150,7 +150,7 @@ impl Work {
             || self.state.hot.time_each
             || match &connection.peer {
                 None => input.bytes().len() > LARGE_INPUT_BYTES,
-                Some(peer) => peer.is_large(prepared.index),
+                Some(peer) => peer.is_large(prepared.index) || peer.is_part(prepared.index),
             }
             || store.wants_turn();
         let is_elsewhere =
@@ -364,6 +364,7 @@ impl Work {
             input: (connection.input.bytes().len(), connection.input.buf.capacity()),
             later: &connection.later,
             is_peer: connection.peer.is_some(),
+            is_part: connection.peer.as_ref().is_some_and(|peer| peer.is_part(prepared.index)),
             unstable: connection.pending == Pending::Unstable,
             refreshed: connection.pending == Pending::Refreshed,
             may_wait,

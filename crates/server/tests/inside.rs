@@ -240,3 +240,24 @@ fn metrics_are_labelled_by_shard() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// MSET, DEL, DBSIZE and FLUSHALL over seven partitions were counted once by each shard that did a part of them, so three
+/// shards told of three commands where a client had sent one.
+#[test]
+fn a_command_by_parts_is_counted_once() {
+    let server = TestServer::with(&[("shards", "3"), ("partitions", "7")]);
+    let mut client = server.connect();
+    let keys: [String; 7] = client.one_of_each();
+    client.says("FLUSHALL", "+OK\r\n");
+    client.says("CONFIG RESETSTAT", "+OK\r\n");
+    let pairs = keys.clone().map(|key| format!("{key} value"));
+    client.says(&format!("MSET {}", pairs.join(" ")), "+OK\r\n");
+    assert_eq!(client.number("DBSIZE"), 7);
+    assert_eq!(client.number(&format!("DEL {}", keys.join(" "))), 7);
+    client.says("FLUSHALL", "+OK\r\n");
+    let told = info(&mut client, "commandstats");
+    for name in ["mset", "dbsize", "del", "flushall"] {
+        let start = format!("cmdstat_{name}:calls=1,");
+        assert!(told.lines().any(|line| line.starts_with(&start)), "{start} is not in\n{told}");
+    }
+}
