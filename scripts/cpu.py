@@ -26,7 +26,7 @@ import subprocess
 import tempfile
 import time
 
-# What the generators send, in turn.
+# What the generators send, in turn: as many of them each.
 LOADS = {"GET": ["get"], "GET, SET": ["get", "set"], "SET": ["set"]}
 KEYS = 1_000_000
 
@@ -105,6 +105,8 @@ def main():
     parser.add_argument("--pipeline", type=int, default=16)
     parser.add_argument("--preempt", action="store_true", help="let servers preempt the generators")
     options = parser.parse_args()
+    if options.generators % 2:
+        parser.error("--generators must be even: half of them GET while the others SET")
     kinds = {
         "1 shard": ["--shards", "1"],
         f"{options.shards} shards": ["--shards", options.shards],

@@ -81,8 +81,7 @@ impl Work {
             return;
         }
         // Loops of their own, as short as can be: the core then works on several misses of the TLB at
-        // once, which take longer than those of the cache. (If what comes next were asked for between
-        // commands, SETs would be 9 % slower; before the next socket is read, nothing would change.)
+        // once, which take longer than those of the cache (design 11).
         let store = |partition: usize| self.state.keyspace.part(partition);
         self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_line(*hash));
         self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_record(*hash));

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that lines
-/// fetched for the last are still in a cache of the core.
+/// fetched for the last are still in the second-level cache.
 const WINDOW: usize = 64;
 /// Commands of one connection in a turn: long pipelines share the turn with others.
 pub(crate) const MOST_COMMANDS: usize = 1024;

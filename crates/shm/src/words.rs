@@ -232,8 +232,7 @@ pub fn prefetch<T>(value: &T) {
 }
 
 /// Asks for the cache line of an address, into the second-level cache: a core waits for more lines there at a time than
-/// in the first, for which a window of lookups asks too much at once (SETs in pipelines of 16 are 5 % faster for that,
-/// GETs 2 %).
+/// in the first (design 11).
 #[inline]
 fn prefetch_line(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
