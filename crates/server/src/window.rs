@@ -371,16 +371,7 @@ impl Work {
             settled: None,
             tally: None,
         };
-        let flow = if context.is_peer && args[0] == WRITES {
-            host::commit_for_peer(&mut context, &args);
-            Flow::Done
-        } else if is_attack(&args) {
-            tracing::warn!(address = %context.client.address, "HTTP request: client disconnected");
-            context.client.end(Close::Now);
-            Flow::Done
-        } else {
-            dispatch::execute(&mut context, &args, prepared.resolved)
-        };
+        let flow = flow_of(&mut context, &args, prepared.resolved);
         if keeps_ages || connection.client.no_touch {
             self.state.keyspace.keep_ages(false);
         }
@@ -462,6 +453,20 @@ impl Work {
         connection.stopped = connection.client.close != Close::No
             || connection.out.waiting() > self.state.hot.output_pause;
     }
+}
+
+/// Executes a command, or what only a shard sends; hangs up on what is none.
+fn flow_of(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: Resolved) -> Flow {
+    if context.is_peer && args[0] == WRITES {
+        host::commit_for_peer(context, args);
+        return Flow::Done;
+    }
+    if is_attack(args) {
+        tracing::warn!(address = %context.client.address, "HTTP request: client disconnected");
+        context.client.end(Close::Now);
+        return Flow::Done;
+    }
+    dispatch::execute(context, args, resolved)
 }
 
 /// Whether a browser was led to send this: Redis drops such connections too.
