@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """CPU time of the server per operation, over sockets: one shard, several, and several with partitions.
 
-    cpu.py NIGH [--shards N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N] [--pipeline N]
-                [--preempt]
+    cpu.py NIGH [--shards N] [--starts N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N]
+                [--pipeline N] [--preempt]
 
-Each round starts no server anew: all of them run, and take the same load in turn (A B C A B C ...). What counts is
-user and system time of the whole process, from /proc, so a busy machine disturbs less than with wall time.
+All servers run at once, and take the same load in turn (A B C A B C ...). What counts is user and system time of the
+whole process, from /proc, so a busy machine disturbs less than with wall time. Where memory comes to lie differs from
+start to start, and with it the ratio, by more than between runs: so servers are started anew several times.
 
 Waiting isn't work: servers don't spin unless told, and as many generators run as keep all shards from sleeping. A sleep
 and the wake-up take some 15 µs of CPU time, as much as 20 commands, and of the same load two shards wait for twice as
@@ -23,6 +24,7 @@ import shutil
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -93,11 +95,30 @@ def load(options, server, commands, *flags):
     return taken, options.requests / max(slept, 1), hopped / options.requests
 
 
+def measure(options, kinds, found):
+    """Starts the servers once, and adds what each load takes on each of them to `found`."""
+    spin = ["--spin-us", options.spin_us]
+    servers = []
+    try:
+        for name, settings in kinds.items():
+            servers.append(Server(options.nigh, name, [*spin, *settings], options.preempt))
+        for server in servers:
+            load(options, server, ["set"], "--preload")
+        for name, commands in LOADS.items():
+            for _ in range(options.pairs):
+                for server in servers:
+                    found[name][server.name].append(load(options, server, commands))
+    finally:
+        for server in servers:
+            server.stop()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("nigh")
     parser.add_argument("--shards", default="2")
-    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--starts", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=3, help="of each start")
     parser.add_argument("--requests", type=int, default=2_000_000)
     parser.add_argument("--spin-us", default="0")
     parser.add_argument("--generators", type=int, default=4)
@@ -113,27 +134,17 @@ def main():
         f"{options.shards} shards, as many partitions": [
             "--shards", options.shards, "--partitions", options.shards],
     }
-    spin = ["--spin-us", options.spin_us]
-    servers = [Server(options.nigh, name, [*spin, *settings], options.preempt) for name, settings in kinds.items()]
-    try:
-        for server in servers:
-            load(options, server, ["set"], "--preload")
-        for name, commands in LOADS.items():
-            found = {server.name: [] for server in servers}
-            for _ in range(options.pairs):
-                for server in servers:
-                    found[server.name].append(load(options, server, commands))
-            one = found["1 shard"]
-            for kind, runs in found.items():
-                ratios = [run[0] / base[0] for run, base in zip(runs, one)]
-                low, middle, high = statistics.quantiles(ratios, n=4)
-                time, between, hops = (statistics.median(column) for column in zip(*runs))
-                print(f"{name:<8} {kind:<32} {time:6.3f} µs an operation, {middle:.2f} x one shard "
-                      f"(quartiles {low:.2f} to {high:.2f}), {hops:.0%} hop, {between:,.0f} operations a sleep",
-                      flush=True)
-    finally:
-        for server in servers:
-            server.stop()
+    found = {name: {kind: [] for kind in kinds} for name in LOADS}
+    for start in range(options.starts):
+        measure(options, kinds, found)
+        print(f"{start + 1} of {options.starts} starts", file=sys.stderr, flush=True)
+    for name, by_kind in found.items():
+        for kind, runs in by_kind.items():
+            ratios = [run[0] / base[0] for run, base in zip(runs, by_kind["1 shard"])]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            time, between, hops = (statistics.median(column) for column in zip(*runs))
+            print(f"{name:<8} {kind:<32} {time:6.3f} µs an operation, {middle:.2f} x one shard "
+                  f"(quartiles {low:.2f} to {high:.2f}), {hops:.0%} hop, {between:,.0f} operations a sleep")
 
 
 if __name__ == "__main__":

@@ -171,18 +171,30 @@ impl<W: Words> Ring<W> {
     /// Adds words of a message, which may go round the end, to `to`.
     #[inline]
     pub(crate) fn words(&self, position: u64, words: usize, to: &mut Vec<u8>) {
-        to.reserve(8 * words);
-        for at in (position..).step_by(8).take(words) {
-            to.extend_from_slice(&self.word(at).to_le_bytes());
-        }
+        let before = to.len();
+        to.resize(before + 8 * words, 0);
+        let (to, _) = to[before..].as_chunks_mut();
+        let (offset, straight) = self.place(position, words);
+        let (to, round) = to.split_at_mut(straight);
+        self.words.load_words(offset, to);
+        self.words.load_words(DATA, round);
     }
 
     /// Writes words of a message, which may go round the end.
     #[inline]
     pub(crate) fn set_words(&self, position: u64, from: &[[u8; 8]]) {
-        for (at, word) in (position..).step_by(8).zip(from) {
-            self.set_word(at, u64::from_le_bytes(*word));
-        }
+        let (offset, straight) = self.place(position, from.len());
+        let (from, round) = from.split_at(straight);
+        self.words.store_words(offset, from);
+        self.words.store_words(DATA, round);
+    }
+
+    /// Where words of a message begin, and how many of them lie before the end.
+    #[inline]
+    fn place(&self, position: u64, words: usize) -> (u64, usize) {
+        let at = position & (self.capacity - 1);
+        let before_end = usize::try_from((self.capacity - at) / 8).unwrap_or(usize::MAX);
+        (DATA + at, words.min(before_end))
     }
 
     /// Writes a word of a message.

@@ -34,6 +34,20 @@ pub(crate) trait Words: Clone {
     fn line(&self, offset: u64) -> [u64; 8] {
         std::array::from_fn(|i| self.load64(offset + 8 * i as u64, Ordering::Relaxed))
     }
+    /// Loads words of 8 bytes that follow each other, relaxed.
+    #[inline]
+    fn load_words(&self, offset: u64, to: &mut [[u8; 8]]) {
+        for (at, word) in (offset..).step_by(8).zip(to) {
+            *word = self.load64(at, Ordering::Relaxed).to_le_bytes();
+        }
+    }
+    /// Stores words of 8 bytes that follow each other, relaxed.
+    #[inline]
+    fn store_words(&self, offset: u64, from: &[[u8; 8]]) {
+        for (at, word) in (offset..).step_by(8).zip(from) {
+            self.store64(at, u64::from_le_bytes(*word), Ordering::Relaxed);
+        }
+    }
     /// Writes bytes that no reader knows of yet.
     fn copy_in(&self, offset: u64, bytes: &[u8]);
     /// Copies published, immutable bytes of units of 16 to where no reader knows of them yet.
@@ -260,6 +274,13 @@ impl HeapWords {
         &self.0[usize::try_from(offset / 8).expect("an offset within memory")]
     }
 
+    /// So many words that follow each other.
+    #[inline]
+    fn words(&self, offset: u64, words: usize) -> &[AtomicU64] {
+        let at = usize::try_from(offset / 8).expect("an offset within memory");
+        &self.0[at..at + words]
+    }
+
     fn half(offset: u64) -> u32 {
         assert!(offset.is_multiple_of(4), "a word of 4 bytes at {offset}");
         if offset.is_multiple_of(8) { 0 } else { 32 }
@@ -294,6 +315,18 @@ impl Words for HeapWords {
     #[inline]
     fn fence(&self, order: Ordering) {
         fence(order);
+    }
+    #[inline]
+    fn load_words(&self, offset: u64, to: &mut [[u8; 8]]) {
+        for (word, to) in self.words(offset, to.len()).iter().zip(to) {
+            *to = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+    }
+    #[inline]
+    fn store_words(&self, offset: u64, from: &[[u8; 8]]) {
+        for (word, from) in self.words(offset, from.len()).iter().zip(from) {
+            word.store(u64::from_le_bytes(*from), Ordering::Relaxed);
+        }
     }
     fn copy_in(&self, offset: u64, bytes: &[u8]) {
         copy_in_by_words(self, offset, bytes);

@@ -52,6 +52,14 @@ impl Words for Memory {
     fn fence(&self, order: Ordering) {
         self.0.fence(order);
     }
+    #[inline]
+    fn load_words(&self, offset: u64, to: &mut [[u8; 8]]) {
+        self.0.load_words(offset, to);
+    }
+    #[inline]
+    fn store_words(&self, offset: u64, from: &[[u8; 8]]) {
+        self.0.store_words(offset, from);
+    }
     fn copy_in(&self, offset: u64, bytes: &[u8]) {
         self.0.copy_in(offset, bytes);
     }

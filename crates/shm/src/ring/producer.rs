@@ -232,10 +232,12 @@ impl<W: Words> Filler<'_, W> {
         if self.bits == 0 {
             self.ring.set_words(self.at, words);
             self.at += 8 * words.len() as u64;
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            self.word = u64::from_le_bytes(word);
             self.bits = rest.iter().map(|_| u8::BITS).sum();
+            // By one load, if it can: what is gathered by bytes in memory, a load of the word would wait for.
+            self.word = match part.last_chunk() {
+                Some(last) => u64::from_le_bytes(*last).checked_shr(64 - self.bits).unwrap_or(0),
+                None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            };
             return;
         }
         for word in words {
