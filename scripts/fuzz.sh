@@ -26,15 +26,17 @@ install_cargo_fuzz() {
 }
 
 main() {
-    local seconds=${1:-20} log target targets=()
+    local seconds=${1:-20} log files target targets=()
     (($# == 0)) || shift
     install_cargo_fuzz
     targets=("$@")
     ((${#targets[@]})) || mapfile -t targets < <(cargo fuzz list)
     ((${#targets[@]})) || die "fuzz/ has no targets"
     log=$(mktemp)
-    # shellcheck disable=SC2064 # the name is known now
-    trap "rm -f '$log'" EXIT
+    files=$(mktemp -d /dev/shm/nigh-fuzz-XXXXXX) # targets end without a chance to remove theirs
+    # shellcheck disable=SC2064 # the names are known now
+    trap "rm -rf '$log' '$files'" EXIT
+    export NIGH_FUZZ_DIR=$files
     for target in "${targets[@]}"; do
         say "$target for $seconds s"
         cargo fuzz run "$target" -- -max_total_time="$seconds" -rss_limit_mb="$RSS_LIMIT_MIB" \

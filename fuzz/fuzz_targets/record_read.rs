@@ -1,6 +1,7 @@
 //! Bytes of an arena that nobody should trust: a whole file of them, or a sound arena with some changed.
 //! Verifying, reading from another process and adopting (then writing on) neither panic nor leave the file; and what is
 //! verified as whole is adopted, all else refused.
+//! Its files lie in the folder `NIGH_FUZZ_DIR` of a tmpfs, or in one of their own.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -37,7 +38,10 @@ fn spec(path: PathBuf) -> ArenaSpec {
 fn sound() -> &'static Sound {
     static SOUND: OnceLock<Sound> = OnceLock::new();
     SOUND.get_or_init(|| {
-        let directory = PathBuf::from(format!("/dev/shm/nigh-fuzz-{}", std::process::id()));
+        let directory = std::env::var_os("NIGH_FUZZ_DIR").map_or_else(
+            || PathBuf::from(format!("/dev/shm/nigh-fuzz-{}", std::process::id())),
+            PathBuf::from,
+        );
         std::fs::create_dir_all(&directory).expect("a tmpfs directory");
         let path = directory.join("sound");
         let domain = Domain::new(1);
