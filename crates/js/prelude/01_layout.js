@@ -1,7 +1,7 @@
 // Where things lie: the arenas (docs/formats/arena.md) and the io memory (src/io.rs), and the typed arrays
 // over both.
 //
-// From here on the files are the body of attach(ioBuffer, arenaBuffers, foreign, numbersBuffer), run once
+// From here on the files are the body of attach(ioBuffer, arenaBuffers, foreign, numbersBuffer, queueBuffer), run once
 // per context, so that the typed arrays are constants to the optimizing compiler. What the hottest
 // code changes stands in words of them too, else in a `var`: a variable costs a check of its type at each
 // use, and a `let` one of its initialisation.
@@ -37,7 +37,6 @@ const KEY_BYTES_MAX = 65535;
 
 // --- layout of the io memory, held to src/io.rs by a test ---
 const STATE = 0;
-const PROMISES = 1;
 const KILL = 3;
 const KEY_LENGTH = 5;
 const PENDING = 6; // see 04_db.js; 0 between calls
@@ -70,6 +69,7 @@ const RESPONSE_ROOM = 603979776;
 const WRITES_AT = RESPONSE_AT + RESPONSE_ROOM;
 const WRITES_TABLE = 33554432; // 2^20 entries of 32 bytes
 const WRITES_ROOM = 603979776;
+const SCAN_AT = WRITES_AT + WRITES_ROOM; // what a scan has found, until the next one
 
 const WINDOW_BYTES = 4294967296;
 const MAX_ATTEMPTS = 1000; // a miss is asked again while the index changes under it
@@ -79,6 +79,10 @@ const B = new Uint8(ioBuffer);
 const IU16 = new Uint16(ioBuffer);
 const IF32 = new Float32(ioBuffer);
 const IF64 = new Float64(ioBuffer);
+
+// How many microtasks wait: V8's own word, which nobody here writes. While it is 0, nothing is left to run.
+const Q = new Int32(queueBuffer);
+const WAITING = 0;
 
 const arenaBuffer = arenaBuffers[0];
 const PARTITIONS = arenaBuffers.length;

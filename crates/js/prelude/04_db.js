@@ -14,6 +14,9 @@
 // 1. Reads see the call's own writes first, then the transaction's overlay, then the key's arena.
 // 2. Nothing is written before the call ends: the write set lies in the io memory.
 // 3. The write set has keys of the call's partition only, unless the function may write to all.
+// 4. Any of it may run while a reply is encoded, since getters and traps of a result do. So nothing here touches
+//    what 05_encode.js has of the response; and none of it runs user code, so what it has at KEY_AT, TEXT_AT
+//    and SCAN_AT stays until it is done.
 
 // --- the write set: a table of entries at WRITES_AT, then the bytes they name ---
 const ENTRY_WORDS_SHIFT = 3;
@@ -347,12 +350,11 @@ function scan(prefix, cursor) {
   const length = loadKey(prefix);
   const start = canonical(prefix, length);
   native.copyWithin(-1, KEY_AT >> 3, length, TEXT_AT);
-  const out = outEnd; // free room of the response
-  const next = native.scan(TEXT_AT, length, cursor, SCAN_COUNT, out);
+  const next = native.scan(TEXT_AT, length, cursor, SCAN_COUNT);
   if (next < 0) throw new ErrorConstructor("ERR scan found too much at once");
   const keys = [];
-  let at = out + 8;
-  const count = I[out >> 2];
+  let at = SCAN_AT + 8;
+  const count = I[SCAN_AT >> 2];
   for (let i = 0; i < count; i++) {
     const bytes = I[at >> 2];
     if ((I[PENDING] & PENDING_WRITES) === 0 || !hidden(at + 8, bytes)) {

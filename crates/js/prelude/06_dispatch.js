@@ -1,6 +1,7 @@
 // Takes the calls of a batch from the request, runs them, writes their RESP replies.
 //
-// One call: state := k; the user's function; its result encoded; state := 0; then, beyond the reach of the
+// One call: state := k; the user's function; its result encoded, or its error described; the microtasks that
+// are left, since looking at a result or an error runs user code too; state := 0; then, beyond the reach of the
 // watchdog, the commit. If the kill word is k by then, the watchdog tells whether its termination is on
 // its way (src/watchdog.rs). So it never hits another call, and never a commit.
 
@@ -44,12 +45,12 @@ function writeError(start, thrown) {
   let message = "the function threw something that cannot be described";
   let stack = "";
   try {
-    if (I[PROMISES] !== 0) native.settle(undefined);
     message = describe(thrown);
     stack = stackOf(thrown);
   } catch {
     // What was thrown threw again when looked at.
   }
+  if (Q[WAITING] !== 0) native.settle(undefined); // last: looking at it may have left some
   message = StringSlice(message, 0, ERROR_TEXT_MAX);
   stack = StringSlice(stack, 0, STACK_TEXT_MAX);
   const body = start + R_HEAD;
@@ -150,9 +151,9 @@ function callOne(at, start) {
   outLimit = start + R_HEAD + I[IN_RESULT_BYTES];
   const fn = functions[I[at + C_FUNCTION]];
   let result = fn(new Db(I[STATE]), list(lists + 2 * keyCount, argCount), list(lists, keyCount));
-  if (I[PROMISES] !== 0) result = native.settle(result);
+  if (Q[WAITING] !== 0) result = native.settle(result);
   encode(result, I[IN_RESULT_DEPTH]);
-  if (I[PROMISES] !== 0) native.settle(undefined);
+  if (Q[WAITING] !== 0) native.settle(undefined);
   I[(start >> 2) + R_KIND] = KIND_REPLY;
   I[(start >> 2) + R_LENGTH] = outEnd - start - R_HEAD;
 }
@@ -208,7 +209,7 @@ function callStable(at, start) {
       if (failed) throw thrown;
       return;
     }
-    if (I[PROMISES] !== 0) native.settle(undefined);
+    if (Q[WAITING] !== 0) native.settle(undefined);
     if (I[PENDING] !== 0) closeCall();
   }
   outEnd = start + R_HEAD;

@@ -247,7 +247,6 @@ void Settle(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
   NighIsolate* owner = Owner(isolate);
   owner->current->microtasks->PerformCheckpoint(isolate);
-  owner->word(kPromisesWord)->store(0, std::memory_order_relaxed);
   if (isolate->IsExecutionTerminating() || !info[0]->IsPromise()) {
     return info.GetReturnValue().Set(info[0]);
   }
@@ -274,12 +273,12 @@ void Commit(const FunctionCallbackInfo<Value>& info) {
   owner->host.commit(owner->user);
 }
 
-// scan(prefix io offset, prefix length, cursor, count, io offset of the output)
+// scan(prefix io offset, prefix length, cursor, count)
 void Scan(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
   double cursor = info[2].As<v8::Number>()->Value();
   info.GetReturnValue().Set(owner->host.scan(owner->user, Word(info, 0), Word(info, 1), cursor,
-                                             Word(info, 3), Word(info, 4)));
+                                             Word(info, 3)));
 }
 
 // log(level, io offset, length)

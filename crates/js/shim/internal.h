@@ -15,7 +15,6 @@ namespace nigh {
 
 // Words of the io memory (layout: src/io.rs) that C++ uses; held to it by a test.
 constexpr uint32_t kStateWord = 0;
-constexpr uint32_t kPromisesWord = 1;
 constexpr uint32_t kHeapHitWord = 2;
 constexpr uint32_t kKillWord = 3;
 constexpr uint32_t kIssuedWord = 4;
@@ -73,6 +72,8 @@ uint32_t HashKey(const uint8_t* data, size_t length, uint32_t seed);
 void Copy(v8::Isolate* isolate, v8::Local<v8::Value> value, std::string* out);
 // Runs V8's foreground tasks.
 void Pump(v8::Isolate* isolate, uint32_t max);
+// Where in a microtask queue its length stands, or 0 if that can't be told.
+size_t QueueLengthOffset(v8::Isolate* isolate);
 // What Date.now() says on this thread while it is not 0.
 extern thread_local double frozen_now_ms;
 // True once call `k` can no longer be stopped; false if it is being stopped.
@@ -103,6 +104,7 @@ struct NighIsolate {
   size_t io_length;
   size_t heap_bytes;
   size_t attach_index;
+  size_t queue_length_at;  // in a microtask queue; 0: unknown
   NighContext* current;
   uint64_t heap_limit_hits;
   bool resident;  // stays current on its thread

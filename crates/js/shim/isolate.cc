@@ -17,7 +17,6 @@ using v8::Isolate;
 using v8::Local;
 using v8::MaybeLocal;
 using v8::Object;
-using v8::Promise;
 using v8::String;
 using v8::Value;
 
@@ -27,11 +26,6 @@ constexpr size_t kHeapSlackBytes = size_t{1} << 30;
 constexpr size_t kStackReserveBytes = 256 << 10;
 
 // --- what V8 calls ---
-
-void OnPromise(v8::PromiseHookType type, Local<Promise> promise, Local<Value> parent) {
-  if (type != v8::PromiseHookType::kInit) return;
-  nigh::Owner(promise->GetIsolate())->word(nigh::kPromisesWord)->store(1, std::memory_order_relaxed);
-}
 
 // V8 asks before it gives up. In a user's code: stop that call, with slack to unwind in. In our own
 // code between calls: go on; the end of the batch collects.
@@ -79,6 +73,14 @@ Local<ArrayBuffer> Over(Isolate* isolate, const uint8_t* base, size_t length) {
   return ArrayBuffer::New(isolate, std::move(store));
 }
 
+// The word that is 0 while nothing waits in a queue. Where it is unknown one that is never 0, so that each call
+// asks V8.
+const uint8_t* QueueLength(const NighIsolate* owner, const v8::MicrotaskQueue* queue) {
+  static const int32_t unknown = 1;
+  if (owner->queue_length_at == 0) return reinterpret_cast<const uint8_t*>(&unknown);
+  return reinterpret_cast<const uint8_t*>(queue) + owner->queue_length_at;
+}
+
 Local<Function> Member(Local<Context> context, Local<Object> object, const char* name) {
   Local<String> key = String::NewFromUtf8(context->GetIsolate(), name).ToLocalChecked();
   return object->Get(context, key).ToLocalChecked().As<Function>();
@@ -96,6 +98,27 @@ bool Settle(NighIsolate* owner, int32_t k) {
     sched_yield();
   }
   return true;
+}
+
+// V8 tells an embedder nothing of what waits, and a callback or a hook for each call costs what a whole small
+// call does. So the word is looked for, once per isolate: a queue's fields begin behind the pointer to its
+// methods, and one of them counts what is put in. Where none does, another V8 keeps it elsewhere.
+size_t QueueLengthOffset(Isolate* isolate) {
+  constexpr size_t kAt = sizeof(void*);
+  HandleScope handles(isolate);
+  std::unique_ptr<v8::MicrotaskQueue> queue =
+      v8::MicrotaskQueue::New(isolate, v8::MicrotasksPolicy::kExplicit);
+  auto length = [&queue] {
+    intptr_t value;
+    memcpy(&value, reinterpret_cast<const uint8_t*>(queue.get()) + kAt, sizeof(value));
+    return value;
+  };
+  for (intptr_t waiting = 0; waiting < 3; waiting++) {
+    if (length() != waiting) return 0;
+    queue->EnqueueMicrotask(isolate, [](void*) {}, nullptr);
+  }
+  queue->PerformCheckpoint(isolate);
+  return length() == 0 ? kAt : 0;
 }
 
 }  // namespace nigh
@@ -138,7 +161,6 @@ NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
   owner->isolate = isolate;
   Isolate::Initialize(isolate, create);
   isolate->SetMicrotasksPolicy(v8::MicrotasksPolicy::kExplicit);
-  isolate->SetPromiseHook(OnPromise);
   isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
   isolate->SetCaptureStackTraceForUncaughtExceptions(false);
   SetStack(isolate, params->stack_bytes);
@@ -147,6 +169,7 @@ NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
   if (owner->resident) isolate->Enter();
   nigh::Entered entered(owner);
   owner->handles = std::make_unique<Handles>(isolate);
+  owner->queue_length_at = nigh::QueueLengthOffset(isolate);
   return owner;
 }
 
@@ -258,9 +281,10 @@ NighContext* nigh_context_new(NighIsolate* owner, const NighArena* arenas, size_
   Local<Value> arguments[] = {
       Over(isolate, owner->io, owner->io_length), v8::Array::New(isolate, buffers.data(), count),
       v8::Array::New(isolate, foreign.data(), count),
-      Over(isolate, static_cast<uint8_t*>(made->numbers.get()), nigh::kNumbersBytes)};
+      Over(isolate, static_cast<uint8_t*>(made->numbers.get()), nigh::kNumbersBytes),
+      Over(isolate, QueueLength(owner, made->microtasks.get()), sizeof(int32_t))};
   Local<Value> parts;
-  if (!attach->Call(context, v8::Undefined(isolate), 4, arguments).ToLocal(&parts)) {
+  if (!attach->Call(context, v8::Undefined(isolate), 5, arguments).ToLocal(&parts)) {
     return nullptr;
   }
   made->dispatch.Reset(isolate, Member(context, parts.As<Object>(), "dispatch"));

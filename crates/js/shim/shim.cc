@@ -82,12 +82,8 @@ MaybeLocal<String> Source(Isolate* isolate, NighSlice slice) {
                              v8::NewStringType::kNormal, static_cast<int>(slice.length));
 }
 
-}  // namespace
-
-extern "C" {
-
-int32_t nigh_module_install(NighContext* target, NighSlice name, NighSlice text, uint32_t first_id,
-                            NighFault* fault) {
+int32_t Install(NighContext* target, NighSlice name, NighSlice text, uint32_t first_id,
+                NighFault* fault) {
   NighIsolate* owner = target->owner;
   Isolate* isolate = owner->isolate;
   nigh::Entered entered(owner);
@@ -125,7 +121,6 @@ int32_t nigh_module_install(NighContext* target, NighSlice name, NighSlice text,
     return Fail(owner, context, caught, fault);
   }
   target->microtasks->PerformCheckpoint(isolate);
-  owner->word(nigh::kPromisesWord)->store(0, std::memory_order_relaxed);
   if (caught.HasTerminated() || isolate->IsExecutionTerminating()) {
     return fault->kind = kNighTerminated;
   }
@@ -153,6 +148,24 @@ int32_t nigh_module_install(NighContext* target, NighSlice name, NighSlice text,
     return Fail(owner, context, caught, fault);
   }
   return fault->kind = kNighOk;
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t nigh_module_install(NighContext* target, NighSlice name, NighSlice text, uint32_t first_id,
+                            NighFault* fault) {
+  NighIsolate* owner = target->owner;
+  Isolate* isolate = owner->isolate;
+  nigh::Entered entered(owner);
+  HandleScope handles(isolate);
+  v8::TryCatch caught(isolate);
+  Install(target, name, text, first_id, fault);
+  // Flags of exports and stacks of errors may be getters: what they leave runs now, and not in a call.
+  if (!isolate->IsExecutionTerminating()) target->microtasks->PerformCheckpoint(isolate);
+  if (caught.HasTerminated() || isolate->IsExecutionTerminating()) fault->kind = kNighTerminated;
+  return fault->kind;
 }
 
 bool nigh_module_remove(NighContext* target, uint32_t first_id, uint32_t count) {

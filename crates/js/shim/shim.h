@@ -37,9 +37,9 @@ enum NighFaultKind : int32_t {
 // Callbacks into Rust. `user` is NighIsolateParams::user.
 struct NighHost {
   void (*commit)(void* user);
-  // Writes the found keys into the io memory at `out`; returns the next cursor.
+  // Writes the found keys into the io memory's part for scans; returns the next cursor.
   double (*scan)(void* user, uint32_t prefix, uint32_t prefix_length, double cursor,
-                 uint32_t count, uint32_t out);
+                 uint32_t count);
   void (*log)(void* user, int32_t level, const uint8_t* text, size_t length);
   void (*fatal)(const char* where, const char* message);
 };

@@ -141,7 +141,8 @@ impl Runtime {
         self.entered = flight.entered;
         self.isolate.bridge().now_ms = None;
         let response_end = usize::try_from(self.isolate.io.word(io::OUT_END)).unwrap_or(0);
-        self.isolate.io.trim(self.request.end(), response_end);
+        let scan_end = std::mem::take(&mut self.isolate.bridge().scan_end);
+        self.isolate.io.trim(self.request.end(), response_end, scan_end);
         flight.answered
     }
 

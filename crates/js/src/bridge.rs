@@ -27,6 +27,8 @@ pub(crate) struct Bridge {
     pub(crate) module: String,
     /// Index in `ids`, and the host's error reply, of calls whose commit failed.
     pub(crate) failed: Vec<(usize, String)>,
+    /// Where what scans have found ended at most since the last trim.
+    pub(crate) scan_end: usize,
     /// Of the batch that runs.
     pub(crate) tenant: u32,
     /// Unix ms of the batch that runs; none outside of batches.
@@ -75,11 +77,11 @@ impl Bridge {
     }
 
     /// Writes the found keys as 04_db.js reads them: number, then length and bytes of each.
-    fn scan(&mut self, prefix: (usize, usize), cursor: u64, count: u32, out: usize) -> Option<u64> {
+    fn scan(&mut self, prefix: (usize, usize), cursor: u64, count: u32) -> Option<u64> {
         let io = self.io;
         let prefix = io.bytes(prefix.0, prefix.1).to_vec();
-        let end = io::RESPONSE_AT + io::RESPONSE_ROOM;
-        let mut at = out + 8;
+        let end = io::SCAN_AT + io::SCAN_ROOM;
+        let mut at = io::SCAN_AT + 8;
         let mut found = 0;
         let mut full = false;
         let next = self.host()?.scan(&prefix, cursor, count, &mut |key| {
@@ -91,7 +93,8 @@ impl Bridge {
                 found += 1;
             }
         });
-        io.set_word(out / 4, found);
+        io.set_word(io::SCAN_AT / 4, found);
+        self.scan_end = self.scan_end.max(at);
         (!full).then_some(next)
     }
 
@@ -175,7 +178,6 @@ unsafe extern "C" fn scan(
     prefix_length: u32,
     cursor: f64,
     count: u32,
-    out: u32,
 ) -> f64 {
     // SAFETY: as in `commit`.
     let bridge = unsafe { &mut *user.cast::<Bridge>() };
@@ -186,7 +188,7 @@ unsafe extern "C" fn scan(
         reason = "a safe integer >= 0"
     )]
     let cursor = cursor as u64;
-    let scan = || bridge.scan(prefix, cursor, count, out as usize);
+    let scan = || bridge.scan(prefix, cursor, count);
     match catch_unwind(AssertUnwindSafe(scan)) {
         #[expect(clippy::cast_precision_loss, reason = "checked: below 2^53")]
         Ok(Some(next)) if next < 1 << 53 => next as f64,

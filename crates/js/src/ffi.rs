@@ -65,7 +65,7 @@ pub(crate) const OUTCOME_STOPPED: i32 = 1;
 #[derive(Clone, Copy)]
 pub(crate) struct HostTable {
     pub(crate) commit: unsafe extern "C" fn(*mut c_void),
-    pub(crate) scan: unsafe extern "C" fn(*mut c_void, u32, u32, f64, u32, u32) -> f64,
+    pub(crate) scan: unsafe extern "C" fn(*mut c_void, u32, u32, f64, u32) -> f64,
     pub(crate) log: unsafe extern "C" fn(*mut c_void, i32, *const u8, usize),
     pub(crate) fatal: unsafe extern "C" fn(*const c_char, *const c_char),
 }

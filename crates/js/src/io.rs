@@ -2,8 +2,8 @@
 //! never moves; only touched pages cost memory.
 //!
 //! ```text
-//! 0       4096     131072    262144     +640 MiB     +576 MiB            +576 MiB
-//! | words | key    | text    | request  | response   | write set table, bytes |
+//! 0       4096     131072    262144     +640 MiB     +576 MiB                 +576 MiB    +64 MiB
+//! | words | key    | text    | request  | response   | write set table, bytes | scan      |
 //! ```
 //!
 //! The first 4,096 bytes are words. `STATE`, `KILL` and `ISSUED` are shared with the watchdog; all else is written by one side
@@ -62,8 +62,12 @@ pub(crate) const WRITES_TABLE: usize = 32 << 20;
 pub(crate) const WRITE_KEYS_MAX: u32 = 1 << 20;
 /// The largest value there is, hence of the limits for results and write sets.
 pub(crate) const VALUE_BYTES_MAX: usize = 512 << 20;
-const TOTAL: usize = WRITES_AT + WRITES_ROOM;
-/// Request and write-set pages beyond this go back to the system after the batch.
+/// What the last scan has found: apart from all else, since a getter in a result may scan while that is encoded.
+pub(crate) const SCAN_AT: usize = WRITES_AT + WRITES_ROOM;
+/// Ten times what a page of 100 keys needs if all have the greatest length: a step of a scan may find more.
+pub(crate) const SCAN_ROOM: usize = 64 << 20;
+const TOTAL: usize = SCAN_AT + SCAN_ROOM;
+/// Pages of each part beyond this go back to the system after the batch.
 const KEEP_BYTES: usize = 8 << 20;
 
 // The prelude computes with int32.
@@ -196,10 +200,11 @@ impl Io {
         unsafe { std::slice::from_raw_parts(from, length) }
     }
 
-    /// Gives the pages of large requests, responses and write sets back.
-    pub(crate) fn trim(&self, request_end: usize, response_end: usize) {
+    /// Gives the pages of large requests, responses, scans and write sets back.
+    pub(crate) fn trim(&self, request_end: usize, response_end: usize, scan_end: usize) {
         self.trim_room(REQUEST_AT, request_end);
         self.trim_room(RESPONSE_AT, response_end);
+        self.trim_room(SCAN_AT, scan_end);
         let high = usize::try_from(self.word(OUT_WRITE_HIGH)).unwrap_or(0);
         if high != 0 {
             self.trim_room(WRITES_AT, high);

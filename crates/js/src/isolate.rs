@@ -48,6 +48,7 @@ impl Isolate {
             first: 0,
             module: String::new(),
             failed: Vec::new(),
+            scan_end: 0,
             tenant: 0,
             now_ms: None,
             console: Quota::new(quota::CONSOLE_LINES),

@@ -78,7 +78,7 @@ pub(crate) fn prelude() -> String {
     );
     format!(
         "(function (native) {{ \"use strict\";\n{PRIMORDIALS}\n{builtins}\
-         return function attach(ioBuffer, arenaBuffers, foreign, numbersBuffer) {{\n{attached}\n}}; }})"
+         return function attach(ioBuffer, arenaBuffers, foreign, numbersBuffer, queueBuffer) {{\n{attached}\n}}; }})"
     )
 }
 
@@ -201,9 +201,9 @@ mod tests {
         let response = format!("const RESPONSE_AT = REQUEST_AT + {};", io::REQUEST_ROOM);
         assert!(layout_file.contains(&response));
         assert!(layout_file.contains("const WRITES_AT = RESPONSE_AT + RESPONSE_ROOM;"));
+        assert!(layout_file.contains("const SCAN_AT = WRITES_AT + WRITES_ROOM;"));
         let shim = include_str!("../shim/internal.h");
         for (name, prelude) in [
-            ("kPromisesWord", "PROMISES"),
             ("kKeyLengthWord", "KEY_LENGTH"),
             ("kKeyAt", "KEY_AT"),
             ("kPlaceWord", "PLACE"),
