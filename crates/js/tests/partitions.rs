@@ -400,3 +400,56 @@ fn partitions_with_different_seeds_are_refused() {
     let reply = bench.call("read", &["a"]);
     assert!(reply.contains("the partitions have different seeds of the hash"), "{reply}");
 }
+
+/// What a call does once it has seen two keys of a commit differ. `scan` is where the commit comes between.
+const TORN: &str = "const pair = (db, [a, b]) => { const x = db.text(a); db.scan('none'); return [x, db.text(b)]; };\n\
+    export const give = pair;\n\
+    export const fail = (db, args) => { const [x, y] = pair(db, args); if (x !== y) throw new Error('differ'); return [x, y]; };\n\
+    export const reject = async (db, args) => fail(db, args);\n\
+    export const late = (db, args) => { const [x, y] = pair(db, args);\n\
+      return { get seen() { if (x !== y) throw new Error('differ'); return [x, y]; } }; };\n\
+    export const odd = (db, args) => { const [x, y] = pair(db, args); return x === y ? [x, y] : Symbol('differ'); };\n\
+    export const write = (db, args) => { const [x, y] = pair(db, args);\n\
+      if (x !== y) db.set(args[2], 'differ'); else db.incr(args[3]); return [x, y]; };\n\
+    export const leave = (db, args) => { const all = pair(db, args); Promise.resolve().then(() => { throw new Error('left'); }); return all; };";
+
+#[test]
+fn what_a_call_did_with_a_torn_read_never_happened() {
+    // Two keys are committed between a call's reads of them, so it sees what never was. What it then returned,
+    // threw, rejected, encoded or wrote doesn't count: it runs again, and only that is answered and committed.
+    for partitions in [1, 2] {
+        let mut bench = several(partitions, &[0], TORN);
+        let [a, b] = [0, 1].map(|n| key_in(0, partitions, "pair", n));
+        let [bad, counter] =
+            ["bad", "counter"].map(|name| key_in(partitions - 1, partitions, name, 0));
+        let args: Vec<&[u8]> = [&a, &b, &bad, &counter].map(|key| key.as_bytes()).to_vec();
+        let home = u32::try_from(partitions - 1).unwrap();
+        for (round, function) in
+            ["give", "fail", "reject", "late", "odd", "write", "leave"].into_iter().enumerate()
+        {
+            let old = format!("old{round}");
+            bench.put(&a, &old);
+            bench.put(&b, &old);
+            let (keys, new) = ([a.clone(), b.clone()], format!("new{round}"));
+            let mut left = 3;
+            bench.world.meanwhile = Some(Box::new(move |arenas: &mut [Arena]| {
+                if left > 0 {
+                    left -= 1;
+                    arenas[0].begin_commit();
+                    let value = format!("{new}.{left}");
+                    keys.iter().for_each(|key| arenas[0].put(key.as_bytes(), value.as_bytes(), 0));
+                    arenas[0].end_commit();
+                }
+            }));
+            let (commits, value) = (bench.world.commits, format!("new{round}.0"));
+            let pair = format!("*2\r\n$6\r\n{value}\r\n$6\r\n{value}\r\n");
+            let expected =
+                if function == "late" { format!("*2\r\n$4\r\nseen\r\n{pair}") } else { pair };
+            assert_eq!(bench.run(&[at(home, function, &args)]), [expected], "{function}");
+            let wrote = usize::from(function == "write");
+            assert_eq!(bench.world.commits, commits + wrote, "{function}");
+        }
+        assert_eq!(bench.world.text(&bad), None);
+        assert_eq!(bench.world.text(&counter).as_deref(), Some("1"));
+    }
+}

@@ -169,3 +169,106 @@ fn arguments_are_text_or_bytes() {
     let expected: String = expected.iter().map(|e| format!("${}\r\n{e}\r\n", e.len())).collect();
     assert_eq!(bench.run(&[call]), [format!("*7\r\n{expected}")]);
 }
+
+#[test]
+fn every_container_counts_as_deep() {
+    // One table for all kinds: a result as deep as the limit allows has its reply, one level more is refused.
+    // Keys of a Map weren't counted once, so a Map as its own key overflowed the stack.
+    let limits = Limits { result_depth: 5, ..Limits::default() };
+    let mut bench = Bench::with(limits);
+    let kinds = [
+        ("array", "[1, x]", "[x, 1]"),
+        ("object", "({a: 1, b: x})", "({a: x})"),
+        (
+            "bare",
+            "(() => { const o = Object.create(null); o.a = x; return o; })()",
+            "({__proto__: null, a: x})",
+        ),
+        ("member", "new Map([[1, x]])", "new Map([['a', 1], ['b', x]])"),
+        ("key", "new Map([[x, 1]])", "new Map([['a', 1], [x, 2]])"),
+        ("set", "new Set([x])", "new Set([1, x])"),
+        ("proxy", "new Proxy([x], {})", "new Proxy([1, x], {})"),
+        ("promise", "[Promise.resolve(x)]", "[Promise.resolve(Promise.resolve(x))]"),
+        ("mixed", "[new Map([[new Set([({a: x})]), 1]])].slice(0, 1)", "[x]"),
+    ];
+    let mut source = String::new();
+    for (name, first, second) in kinds {
+        source += &format!(
+            "export const {name} = (db, [n]) => {{ let x = 0;\n\
+               for (let i = 0; i < n; i++) x = i % 2 ? {first} : {second}; return x; }};\n"
+        );
+    }
+    bench.add("t", &source);
+    let refused = "-ERR the result is nested deeper than 5 (setting: function-result-depth)";
+    for (name, ..) in kinds {
+        // Of the mixed kind each second level is four.
+        let most = if name == "mixed" { 2 } else { 5 };
+        for resp3 in [false, true] {
+            let call = |bench: &mut Bench, depth: usize| {
+                let args = [depth.to_string()];
+                let args = [args[0].as_str()];
+                if resp3 { bench.call3(name, &args) } else { bench.call(name, &args) }
+            };
+            let reply = call(&mut bench, most);
+            assert!(!reply.starts_with('-'), "{name}: {reply}");
+            let reply = call(&mut bench, most + 1);
+            assert!(reply.starts_with(refused), "{name}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_result_is_as_long_as_the_limit_says_and_no_longer() {
+    // The bytes of a whole reply are counted alike whatever it is made of: where it fits it comes,
+    // with one byte less it is refused, and the next call is fine.
+    let kinds = [
+        "'x'.repeat(300)",
+        "'\\u20ac'.repeat(100)",
+        "'1234567\\u20ac'",
+        "new Uint8Array(300)",
+        "new Uint8Array(300).buffer",
+        "db.get('k')",
+        "[1, -2, 3.5, null, undefined, true]",
+        "[10n ** 30n, NaN, 2 ** 40]",
+        "({abc: 1, d: 'e'})",
+        "new Map([[1, 'a'], ['b', 2]])",
+        "new Set([1, 2, 'c'])",
+        "0",
+        "-1",
+        "null",
+        "false",
+        "''",
+        "[]",
+    ];
+    let functions: Vec<String> = kinds
+        .iter()
+        .enumerate()
+        .map(|(n, kind)| format!("export const f{n} = (db) => {kind};"))
+        .collect();
+    let source = format!("{}\nexport const ok = () => 1;", functions.join("\n"));
+    let mut bench = Bench::of(&source);
+    bench.put("k", vec![b'v'; 300]);
+    for (n, kind) in kinds.iter().enumerate() {
+        let name = format!("f{n}");
+        for resp3 in [false, true] {
+            let run = |bench: &mut Bench, result_bytes: usize| {
+                bench.runtime.set_limits(Limits { result_bytes, ..Limits::default() });
+                let call = Call { function: name.as_bytes(), resp3, ..Call::default() };
+                let reply = bench.run(&[call]).remove(0);
+                bench.runtime.set_limits(Limits::default());
+                assert_eq!(bench.call("ok", &[]), ":1\r\n", "{kind}");
+                reply
+            };
+            let whole = run(&mut bench, 4096);
+            assert!(!whole.starts_with('-'), "{kind}: {whole}");
+            // Short ones are refused a little early: a head has room for any number.
+            let length = whole.len();
+            assert_eq!(run(&mut bench, length + 16), whole, "{kind}");
+            for less in 1..=length {
+                let reply = run(&mut bench, length - less);
+                let text = format!("longer than {} bytes", length - less);
+                assert!(reply.starts_with('-') && reply.contains(&text), "{kind}: {reply}");
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Bench, call};
-use nigh_js::{Handle, Limits, Reason};
+use nigh_js::{Call, Handle, Limits, Overlay, Reason};
 
 fn patient() -> Bench {
     Bench::with(Limits { call_ms: 60_000, ..Limits::default() })
@@ -153,4 +153,65 @@ fn libraries_that_never_start_cost_a_bounded_time() {
         "-ERR library 'b3' does not start: other libraries of this tenant took too long or too much memory\r\n"
     );
     assert_eq!(bench.runtime.stats().timeouts, 3);
+}
+
+/// What each kind of call says when it is called first; see `CANARY`.
+const CANARY_REPLY: &str =
+    "*7\r\n$5\r\nvalue\r\n$1\r\n7\r\n:1\r\n$-1\r\n*1\r\n$1\r\nk\r\n:0\r\n:2\r\n";
+
+/// Looks at the keyspace in each way, and writes.
+const CANARY: &str = "export const canary = (db) => {\n\
+       const all = [db.text('k'), db.text(7), db.exists(7), db.get('gone'), db.scan('k').keys,\n\
+                    db.ttl('k') === undefined, db.incr('n', 2)];\n\
+       db.delete('n'); return all; };";
+
+#[test]
+fn nothing_of_a_call_that_was_stopped_is_there_for_the_next() {
+    // A call leaves words, a write set, an overlay, promises, a full heap behind when it is stopped: the next
+    // one, in the same batch and in a batch of its own, sees the keyspace as it is. After a stop in a
+    // transaction that had cleared everything, the next call once saw an empty keyspace.
+    let limits = Limits {
+        call_ms: 20,
+        heap_bytes: 64 << 20,
+        array_buffer_bytes: 64 << 20,
+        ..Limits::default()
+    };
+    let mut bench = Bench::with(limits);
+    bench.add("canary", CANARY);
+    bench.add(
+        "t",
+        "export const spin = () => { for (;;); };\n\
+         export const wrote = (db) => { db.set('k', 'lost'); db.delete(7); db.set('gone', 1); for (;;); };\n\
+         export const read = (db) => { db.get('k'); db.get(7); db.exists(4103); for (;;); };\n\
+         export const scanned = (db) => { for (;;) db.scan('k'); };\n\
+         export const promised = () => { const f = () => Promise.resolve().then(f); f(); for (;;); };\n\
+         export const encoded = () => ({ a: 'x'.repeat(5000), get b() { for (;;); } });\n\
+         export const thrown = () => { throw { get message() { for (;;); } }; };\n\
+         export const heap = () => { const a = []; for (;;) a.push(new Array(1000).fill({})); };\n\
+         export const polluted = (db) => { Map.prototype.get = () => 1; Array.prototype.push = () => 1; for (;;); };",
+    );
+    for (key, value) in [("k", "value"), ("7", "7"), ("4103", "other")] {
+        bench.put(key, value);
+    }
+    let mine = bench.world.arenas[0].append(b"k", b"staged", 0);
+    let entries = [(Box::from(b"k".as_slice()), Some(mine)), (Box::from(b"7".as_slice()), None)];
+    let overlays = [
+        Overlay::default(),
+        Overlay { entries: &entries, ..Overlay::default() },
+        Overlay { cleared: true, ..Overlay::default() },
+        Overlay { cleared: true, entries: &entries, ..Overlay::default() },
+    ];
+    let stuck =
+        ["spin", "wrote", "read", "scanned", "promised", "encoded", "thrown", "heap", "polluted"];
+    assert_eq!(bench.call("canary", &[]), CANARY_REPLY);
+    for name in stuck {
+        for (number, overlay) in overlays.into_iter().enumerate() {
+            let replies = bench.run(&[Call { overlay, ..call(name) }, call("canary")]);
+            assert!(replies[0].starts_with("-ERR"), "{name} {number}: {}", replies[0]);
+            assert_eq!(replies[1], CANARY_REPLY, "after {name} {number}, in its batch");
+            let replies = bench.run(&[Call { overlay, ..call(name) }]);
+            assert!(replies[0].starts_with("-ERR"), "{name} {number}: {}", replies[0]);
+            assert_eq!(bench.call("canary", &[]), CANARY_REPLY, "after {name} {number}");
+        }
+    }
 }

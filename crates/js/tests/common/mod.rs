@@ -12,6 +12,9 @@ use xxhash_rust::xxh32::xxh32;
 /// Unix ms at which all tests run.
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 
+/// What another thread does to the arenas.
+pub(crate) type Meanwhile = Box<dyn FnMut(&mut [Arena])>;
+
 /// Host over an [`Arena`] for each partition, which notes what it is told.
 #[derive(Default)]
 pub(crate) struct World {
@@ -21,6 +24,8 @@ pub(crate) struct World {
     pub(crate) written: Vec<String>,
     pub(crate) refuse: Option<String>,
     pub(crate) log: Vec<(Level, String, String, String)>,
+    /// What another thread does while a call is in `db.scan`.
+    pub(crate) meanwhile: Option<Meanwhile>,
 }
 
 /// The bytes that place a key: between the first '{' and the first '}' after it, unless there are none.
@@ -87,6 +92,9 @@ impl Host for World {
         count: u32,
         found: &mut dyn FnMut(&[u8]),
     ) -> u64 {
+        if let Some(meanwhile) = &mut self.meanwhile {
+            meanwhile(&mut self.arenas);
+        }
         let keys: Vec<Vec<u8>> = self
             .arenas
             .iter()

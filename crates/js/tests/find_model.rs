@@ -1,0 +1,80 @@
+//! A model of the prelude's find: the shipped files, over words whose every load may have stores of the
+//! writer before it.
+//!
+//! ```text
+//! reader:  load load load load load ... load ──> reference or 0
+//! writer:      ^ s1 s2       ^ s3 s4                     in up to two bursts, at all loads
+//! ```
+//!
+//! A story is a list of the writer's stores, in the order in which docs/formats/arena.md and design 5
+//! want them: growth, clearing, overwriting. All places of all bursts are tried. A key that is there all
+//! the time is found, with a record of its own; one that never was isn't found.
+//!
+//! Sequential consistency is assumed, as of all of the prelude (x86; loads are not reordered).
+
+mod common;
+
+use common::Bench;
+use nigh_js::Limits;
+
+const PRIMORDIALS: &str = include_str!("../prelude/00_primordials.js");
+const LAYOUT: &str = include_str!("../prelude/01_layout.js");
+const FIND: &str = include_str!("../prelude/02_find.js");
+
+/// The words, the stories and the player.
+const MODEL: &str = include_str!("vectors/find_model.js");
+
+/// The prelude's files as a module over words that count their loads.
+fn source() -> String {
+    // The globals stay: this runs beside the real prelude, which has removed them.
+    let primordials = PRIMORDIALS.replace("\nremoveGlobals();", "");
+    let primordials = primordials.replace("const Int32 = Int32Array;", "const Int32 = Watched;");
+    assert!(primordials.contains("Watched"), "the model stands in for Int32Array");
+    let layout = LAYOUT.replace("\nremoveGlobals();", "");
+    format!(
+        "#!js name=model\n{MODEL}\n{primordials}\n\
+         function attach(native, ioBuffer, arenaBuffers, foreign, numbersBuffer) {{\n\
+         {layout}\n{FIND}\n\
+         return {{ find, arenas, placeOf, hashLong, KEY_AT, KEY_LENGTH, B, I, PLACE }};\n}}"
+    )
+}
+
+/// Plays a story at all places of its stores; how many orders there were.
+fn play(story: &str, partitions: &str) -> String {
+    let limits = Limits { call_ms: 120_000, source_bytes: 1 << 20, ..Limits::default() };
+    let mut bench = Bench::with(limits);
+    let full = source();
+    bench.add("model", full.split_once('\n').unwrap().1);
+    bench.call("play", &[story, partitions])
+}
+
+/// Each story with one arena and with several, and for each kind of key that is found by a way of its own.
+fn holds(story: &str) {
+    for partitions in ["1", "2"] {
+        let reply = play(story, partitions);
+        let orders = reply.strip_prefix(':').and_then(|text| text.trim_end().parse::<u64>().ok());
+        assert!(orders.is_some_and(|orders| orders > 1000), "{story}, {partitions}: {reply}");
+    }
+}
+
+#[test]
+fn a_key_is_found_while_the_index_grows() {
+    // Tables change, keys move: a miss that isn't looked at again is a key that was there and is told to be
+    // missing.
+    holds("growth");
+}
+
+#[test]
+fn a_key_is_found_when_growth_ends_and_begins_again() {
+    holds("twice");
+}
+
+#[test]
+fn a_key_that_is_overwritten_is_found() {
+    holds("overwrite");
+}
+
+#[test]
+fn a_clearing_shows_what_was_before_or_nothing() {
+    holds("clear");
+}
