@@ -20,6 +20,8 @@ use nigh_js::Limits;
 const PRIMORDIALS: &str = include_str!("../prelude/00_primordials.js");
 const LAYOUT: &str = include_str!("../prelude/01_layout.js");
 const FIND: &str = include_str!("../prelude/02_find.js");
+/// Has the head of `attach`.
+const SNAPSHOT: &str = include_str!("../src/snapshot.rs");
 
 /// The words, the stories and the player.
 const MODEL: &str = include_str!("vectors/find_model.js");
@@ -30,10 +32,12 @@ fn source() -> String {
     let primordials = PRIMORDIALS.replace("\nremoveGlobals();", "");
     let primordials = primordials.replace("const Int32 = Int32Array;", "const Int32 = Watched;");
     assert!(primordials.contains("Watched"), "the model stands in for Int32Array");
+    let (_, parameters) = SNAPSHOT.rsplit_once("function attach(").expect("its head");
+    let (parameters, _) = parameters.split_once(')').expect("its parameters");
     let layout = LAYOUT.replace("\nremoveGlobals();", "");
     format!(
         "#!js name=model\n{MODEL}\n{primordials}\n\
-         function attach(native, ioBuffer, arenaBuffers, foreign, numbersBuffer) {{\n\
+         function attach(native, {{ {parameters} }}) {{\n\
          {layout}\n{FIND}\n\
          return {{ find, arenas, placeOf, hashLong, KEY_AT, KEY_LENGTH, B, I, PLACE }};\n}}"
     )

@@ -133,7 +133,12 @@ function world(partitions) {
     return hash;
   };
   const foreign = buffers.map(() => true);
-  prelude = attach({ key: load }, new ArrayBuffer(16384), buffers, foreign, new ArrayBuffer(262144));
+  prelude = attach({ key: load }, {
+    ioBuffer: new ArrayBuffer(16384),
+    arenaBuffers: buffers,
+    foreign,
+    numbersBuffer: new ArrayBuffer(262144),
+  });
   return { prelude, load };
 }
 
