@@ -13,7 +13,8 @@ use crate::host::{Host, Level};
 use crate::io;
 use crate::quota::Speaker;
 use crate::request::How;
-use crate::runtime::{Runtime, erase};
+use crate::runtime::Runtime;
+use crate::start::erase;
 use crate::tenant::TenantState;
 use crate::{fault, tenant};
 

@@ -43,6 +43,7 @@ mod request;
 mod runtime;
 mod snapshot;
 mod source;
+mod start;
 mod stats;
 mod tenant;
 mod watchdog;
