@@ -21,7 +21,10 @@ fn main() {
         shim.define("NIGH_BENCH", None).file("shim/bench.cc");
     }
     shim.cpp(true)
-        .files(["callbacks", "isolate", "platform", "shim"].map(|name| format!("shim/{name}.cc")))
+        .files(
+            ["callbacks", "crash", "isolate", "platform", "shim"]
+                .map(|name| format!("shim/{name}.cc")),
+        )
         .flag("-isystem") // V8's headers are not warning-free
         .flag(v8.join("include").display().to_string())
         .std("c++17")

@@ -71,6 +71,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         config.set(name, text).with_context(|| format!("--{name}"))?;
     }
     start_log(&config.text("loglevel"));
+    nigh_js::name_what_crashes();
     if std::io::stdout().is_terminal() {
         print_hints(&config);
     }

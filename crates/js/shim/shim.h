@@ -113,6 +113,10 @@ bool nigh_module_remove(NighContext* context, uint32_t first_id, uint32_t count)
 int32_t nigh_run(NighContext* context, double now_ms);
 
 // CPU clock of the calling thread, for nigh_clock_ns on any thread.
+// Has `tell` called when a signal ends the process by its own fault. It must keep the rules of handlers.
+void nigh_on_crash(void (*tell)());
+// Writes to stderr; may be called in a signal handler.
+void nigh_write_error(NighSlice text);
 int32_t nigh_thread_clock();
 uint64_t nigh_clock_ns(int32_t clock);
 }

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::crash;
 use crate::fault;
 use crate::ffi;
 use crate::host::{Host, Level, Write};
@@ -214,4 +215,5 @@ unsafe extern "C" fn fatal(place: *const c_char, message: *const c_char) {
         unsafe { CStr::from_ptr(pointer) }.to_string_lossy()
     };
     eprintln!("nigh: V8 ends the process: {} ({})", text(message), text(place));
+    crash::tell();
 }

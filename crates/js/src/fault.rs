@@ -91,7 +91,8 @@ pub(crate) enum Cause {
 
 /// The reply to a call that was stopped.
 pub(crate) fn stopped(function: &str, cause: Cause, limits: &Limits) -> Vec<u8> {
-    reply(&stopped_text(&format!("function '{function}'"), cause, limits))
+    let time = (limits.call_ms, "function-time-limit-ms");
+    reply(&stopped_text(&format!("function '{function}'"), cause, time, limits))
 }
 
 /// The reply to a call that is not started any more.
@@ -99,7 +100,8 @@ pub(crate) fn closing(function: &str) -> Vec<u8> {
     reply(&format!("ERR the server is shutting down: function '{function}' was not started"))
 }
 
-fn stopped_text(what: &str, cause: Cause, limits: &Limits) -> String {
+/// `time` is the limit that held, in ms, and its setting.
+fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &Limits) -> String {
     match cause {
         Cause::Heap => format!(
             "ERR {what} used more than {} bytes of heap and was stopped; nothing was written \
@@ -107,9 +109,8 @@ fn stopped_text(what: &str, cause: Cause, limits: &Limits) -> String {
             limits.heap_bytes
         ),
         Cause::Time => format!(
-            "ERR {what} ran longer than {} ms and was stopped; nothing was written \
-             (setting: function-time-limit-ms)",
-            limits.call_ms
+            "ERR {what} ran longer than {} ms and was stopped; nothing was written (setting: {})",
+            time.0, time.1
         ),
         // Redis's words.
         Cause::Order(Reason::Kill) => "ERR Script killed by user with FUNCTION KILL.".to_owned(),
@@ -117,6 +118,14 @@ fn stopped_text(what: &str, cause: Cause, limits: &Limits) -> String {
             format!("ERR the server is shutting down: {what} was stopped; nothing was written")
         }
     }
+}
+
+/// Why a library was refused that needs too much time.
+pub(crate) fn too_long_to_start(load_ms: u64) -> String {
+    format!(
+        "compiling it and running its top level took longer than {load_ms} ms \
+         (setting: function-load-limit-ms)"
+    )
 }
 
 /// Why module `library` was refused, from what the shim found.
@@ -137,9 +146,10 @@ pub(crate) fn module(fault: &ffi::Fault, library: &str, cause: Cause, limits: &L
             format!("it imports '{message}', but a library stands alone: imports are not possible")
         }
         ffi::FAULT_ASYNC => "its top level waits for a promise that nothing can settle".to_owned(),
-        ffi::FAULT_TERMINATED => {
-            stopped_text("its top level", cause, limits).trim_start_matches("ERR ").to_owned()
-        }
+        ffi::FAULT_TERMINATED if cause == Cause::Time => too_long_to_start(limits.load_ms),
+        ffi::FAULT_TERMINATED => stopped_text("its top level", cause, (0, ""), limits)
+            .trim_start_matches("ERR ")
+            .to_owned(),
         _ => message.trim_start_matches("Uncaught ").to_owned(),
     };
     let one_line: String = text

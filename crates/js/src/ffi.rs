@@ -154,6 +154,8 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn nigh_module_remove(context: *mut RawContext, first_id: u32, count: u32) -> bool;
     pub(crate) fn nigh_run(context: *mut RawContext, now_ms: f64) -> i32;
+    pub(crate) fn nigh_on_crash(tell: extern "C" fn());
+    pub(crate) fn nigh_write_error(text: Slice);
     pub(crate) fn nigh_thread_clock() -> i32;
     pub(crate) fn nigh_clock_ns(clock: i32) -> u64;
 }

@@ -30,6 +30,7 @@
 mod batch;
 mod bridge;
 mod call;
+mod crash;
 mod fault;
 mod ffi;
 mod host;
@@ -49,6 +50,7 @@ mod tenant;
 mod watchdog;
 
 pub use call::{Call, Overlay, RunTurn, Tenant, UNSTABLE};
+pub use crash::name_what_crashes;
 pub use host::{Host, Level, Write};
 pub use library::{Function, Library, LoadError};
 pub use limits::Limits;

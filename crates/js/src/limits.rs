@@ -15,6 +15,9 @@ const RESULT_DEPTH_MAX: u32 = 128;
 pub struct Limits {
     /// CPU time of one call, ms. Setting `function-time-limit-ms`.
     pub call_ms: u64,
+    /// CPU time in which a library is compiled and its top level runs, ms: once at `FUNCTION LOAD`, and again
+    /// whenever a tenant's context is made anew. Setting `function-load-limit-ms`.
+    pub load_ms: u64,
     /// JavaScript heap of the isolate, bytes. Setting `function-heap-limit-bytes`.
     pub heap_bytes: usize,
     /// All ArrayBuffers of functions together, bytes. Setting `function-array-buffer-limit-bytes`.
@@ -42,6 +45,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             call_ms: 50,
+            load_ms: 2_000, // ten times what 4 MB of plain source take
             heap_bytes: 256 << 20,
             array_buffer_bytes: 256 << 20,
             stack_bytes: 960 << 10, // a thread has 2 MiB by default in Rust; V8's own default
@@ -60,6 +64,7 @@ impl Limits {
     /// The limits that hold: none beyond what memory and format allow, none that would stop all.
     pub(crate) fn clamped(mut self) -> Limits {
         self.call_ms = self.call_ms.max(1);
+        self.load_ms = self.load_ms.max(1);
         self.heap_bytes = self.heap_bytes.max(HEAP_BYTES_MIN);
         self.stack_bytes = self.stack_bytes.max(STACK_BYTES_MIN);
         self.result_bytes = self.result_bytes.min(io::VALUE_BYTES_MAX);

@@ -130,8 +130,9 @@ impl Runtime {
         if functions.is_empty() {
             return Err(LoadError::NoFunctions);
         }
+        let mut descriptions = source::descriptions(text);
         for function in &mut functions {
-            function.description = source::description(text, &function.name);
+            function.description = descriptions.remove(function.name.as_str());
         }
         if let Some(taken) = self.state(tenant).taken(&name, &functions) {
             return Err(LoadError::FunctionExists { function: taken.name.clone() });

@@ -1,6 +1,8 @@
 //! Reads what stands in a library's source outside of JavaScript: the first line, and the comments
 //! before functions. Pure; any thread.
 
+use std::collections::HashMap;
+
 use crate::LoadError;
 
 /// Characters of a user's text that an error message repeats.
@@ -45,37 +47,43 @@ fn quoted(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(QUOTED_MAX).collect()
 }
 
-/// The JSDoc comment right before `export … name`, without its stars.
-pub(crate) fn description(source: &str, name: &str) -> Option<String> {
+/// The JSDoc comments right before each `export … name`, without their stars, by name. One walk over the source.
+pub(crate) fn descriptions(source: &str) -> HashMap<&str, String> {
+    let mut found = HashMap::new();
     let mut from = 0;
-    while let Some(found) = source[from..].find("/**") {
-        let start = from + found + 3;
-        let end = start + source[start..].find("*/")?;
-        from = end + 2;
-        if exports(&source[from..], name) {
-            let lines = source[start..end].lines();
-            let lines: Vec<&str> =
-                lines.map(|line| line.trim().trim_start_matches('*').trim()).collect();
-            let mut text = lines.join("\n").trim().to_owned();
-            let mut cut = text.len().min(DESCRIPTION_MAX);
-            while !text.is_char_boundary(cut) {
-                cut -= 1;
-            }
-            text.truncate(cut);
-            return (!text.is_empty()).then_some(text);
+    while let Some(at) = source[from..].find("/**") {
+        let start = from + at + 3;
+        let Some(length) = source[start..].find("*/") else { break };
+        from = start + length + 2;
+        if let Some(name) = exported(&source[from..]) {
+            found.entry(name).or_insert_with(|| plain(&source[start..start + length]));
         }
     }
-    None
+    found.retain(|_, text| !text.is_empty());
+    found
 }
 
-/// Does `source` begin with the export of `name`?
-fn exports(source: &str, name: &str) -> bool {
-    let Some(rest) = source.trim_start().strip_prefix("export") else { return false };
-    let mut words = rest
+/// A comment's text without its stars, cut to what is kept.
+fn plain(comment: &str) -> String {
+    let lines: Vec<&str> =
+        comment.lines().map(|line| line.trim().trim_start_matches('*').trim()).collect();
+    let mut text = lines.join("\n").trim().to_owned();
+    let mut cut = text.len().min(DESCRIPTION_MAX);
+    while !text.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    text.truncate(cut);
+    text
+}
+
+/// The name that `source` begins with the export of.
+fn exported(source: &str) -> Option<&str> {
+    source
+        .trim_start()
+        .strip_prefix("export")?
         .split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
         .filter(|word| !word.is_empty())
-        .skip_while(|word| matches!(*word, "async" | "function" | "const" | "let" | "var"));
-    words.next() == Some(name)
+        .find(|word| !matches!(*word, "async" | "function" | "const" | "let" | "var"))
 }
 
 #[cfg(test)]
@@ -104,9 +112,9 @@ mod tests {
         let source = "#!js name=x\n/** About nothing. */\nlet a = 1;\n/**\n * Adds\n * two.\n */\n\
                       export async function add(db) {}\n/** One. */ export const one = () => 1;\n\
                       export function bare() {}";
-        assert_eq!(description(source, "add").as_deref(), Some("Adds\ntwo."));
-        assert_eq!(description(source, "one").as_deref(), Some("One."));
-        assert_eq!(description(source, "bare"), None);
-        assert_eq!(description(source, "ad"), None);
+        let found = descriptions(source);
+        assert_eq!(found.get("add").map(String::as_str), Some("Adds\ntwo."));
+        assert_eq!(found.get("one").map(String::as_str), Some("One."));
+        assert_eq!(found.len(), 2, "{found:?}");
     }
 }

@@ -7,16 +7,14 @@ use std::time::{Duration, Instant};
 use crate::fault::Cause;
 use crate::host::{Host, Level, Write};
 use crate::library::Function;
-use crate::limits::Limits;
 use crate::runtime::Runtime;
 use crate::tenant::Installed;
 use crate::{Tenant, fault, ffi, io};
 
-/// CPU time, ms, that compiling a library and its top level get even if calls get less: it happens again
-/// whenever a tenant's context is made anew.
-const LOAD_MS_MIN: u64 = 50;
 /// A library that did not start is tried again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// One that had to be stopped waits longer, so that trying takes at most this part of the shard's time.
+const RETRY_SHARE: u32 = 20;
 /// Libraries of a tenant that may have to be stopped while its context is made: each costs their time limit,
 /// and a start of the others. Those after the last are not tried.
 const STOPS_MAX: usize = 3;
@@ -47,7 +45,7 @@ impl Runtime {
         state.used = turn;
         if !state.context.is_null() {
             let stuck = |library: &Installed| {
-                library.broken.as_ref().is_some_and(|(_, since)| since.elapsed() > RETRY_AFTER)
+                library.broken.as_ref().is_some_and(|(_, retry)| Instant::now() >= *retry)
             };
             // With an overlay in it, on which the next call may build, it stays as it is.
             let stays = !state.degraded || state.holds_overlay;
@@ -83,11 +81,12 @@ impl Runtime {
             // SAFETY: made above, used by nobody else.
             unsafe { ffi::nigh_context_free(context) };
             reason = self.recovered(stop);
-            self.mark_broken(tenant, &names[at], reason.clone());
+            let pause = Duration::from_millis(self.limits.load_ms) * RETRY_SHARE;
+            self.mark_broken(tenant, &names[at], reason.clone(), pause);
             if stops + 1 == STOPS_MAX {
                 for name in &names[at + 1..] {
                     let reason = "other libraries of this tenant took too long or too much memory";
-                    self.mark_broken(tenant, name, reason.to_owned());
+                    self.mark_broken(tenant, name, reason.to_owned(), pause);
                 }
             }
         }
@@ -110,7 +109,7 @@ impl Runtime {
             let (source, first_id) = (Arc::clone(&installed.source), installed.first_id);
             match self.evaluate(context, name, &source, first_id) {
                 Ok(_) => {}
-                Err(Stop::Fault(reason)) => self.mark_broken(tenant, name, reason),
+                Err(Stop::Fault(reason)) => self.mark_broken(tenant, name, reason, RETRY_AFTER),
                 Err(stop @ Stop::Terminated(_)) => return Some((index, stop)),
             }
         }
@@ -122,11 +121,11 @@ impl Runtime {
         self.alive.push(tenant.0);
     }
 
-    fn mark_broken(&mut self, tenant: Tenant, name: &str, reason: String) {
+    fn mark_broken(&mut self, tenant: Tenant, name: &str, reason: String, pause: Duration) {
         let state = self.state(tenant);
         state.degraded = true;
         if let Some(library) = state.libraries.get_mut(name) {
-            library.broken = Some((reason, Instant::now()));
+            library.broken = Some((reason, Instant::now() + pause.max(RETRY_AFTER)));
         }
     }
 
@@ -148,9 +147,11 @@ impl Runtime {
             bridge.host = Some(erase(host));
         }
         self.isolate.io.set_word(io::OUT_DONE, 0);
-        self.isolate.watchdog().watch.set_names(|names| names.ids.clear());
-        let limit_ms = self.limits.call_ms.max(LOAD_MS_MIN);
-        self.isolate.watchdog().watch.call_ms.store(limit_ms, SeqCst);
+        self.isolate.watchdog().watch.set_names(|names| {
+            names.ids.clear();
+            names.module = Some((state, name.into()));
+        });
+        self.isolate.watchdog().watch.call_ms.store(self.limits.load_ms, SeqCst);
         self.isolate.watchdog().wake();
         let mut found = ffi::Fault::new();
         self.isolate.io.state().store(state, SeqCst); // SYNC(call-state)
@@ -210,8 +211,7 @@ impl Runtime {
                 self.count_stop(cause);
                 let mut found = ffi::Fault::new();
                 found.kind = ffi::FAULT_TERMINATED;
-                let call_ms = self.limits.call_ms.max(LOAD_MS_MIN);
-                fault::module(&found, "", cause, &Limits { call_ms, ..self.limits.clone() })
+                fault::module(&found, "", cause, &self.limits)
             }
         }
     }

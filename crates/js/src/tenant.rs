@@ -64,7 +64,7 @@ pub(crate) struct Installed {
     pub(crate) functions: Vec<Function>,
     /// Its functions have the numbers from here on, in order.
     pub(crate) first_id: u32,
-    /// Why, and when, it could not be started in the context that is in use now.
+    /// Why it could not be started in the context that is in use now, and when to try again.
     pub(crate) broken: Option<(String, Instant)>,
 }
 

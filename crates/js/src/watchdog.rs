@@ -20,6 +20,7 @@
 //! Time is CPU time of the runtime's thread, so a busy machine stops nobody. It is sampled every tick:
 //! a call is stopped between its limit and two ticks more.
 
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use crate::crash::{self, Line};
 use crate::ffi;
 use crate::io::{self, Io, Mapped};
 use crate::stats::{Reason, Running};
@@ -73,6 +75,8 @@ pub(crate) struct Names {
     pub(crate) ids: Vec<u32>,
     /// Number of the first call.
     pub(crate) first: i32,
+    /// Number and name of the library that starts, or was the last to.
+    pub(crate) module: Option<(i32, Box<str>)>,
 }
 
 /// What the watchdog saw at its last tick.
@@ -117,6 +121,7 @@ impl Watchdog {
             closing: AtomicBool::new(false),
             thread: OnceLock::new(),
         });
+        crash::watch_too(&watch);
         let shared = Arc::clone(&watch);
         let isolate = IsolatePointer(isolate);
         let thread = std::thread::Builder::new().name("nigh-watchdog".into()).spawn(move || {
@@ -283,13 +288,43 @@ impl Watch {
     }
 
     fn give_up(&self, call: i32) -> ! {
-        let (library, function) = self.name_of(call).unwrap_or_default();
         let grace_ms = self.grace_ms.load(Ordering::Relaxed);
-        tracing::error!(library, function, grace_ms, "a function cannot be stopped; aborting");
+        let mut what = Line::default();
+        // Names are short; a line that is cut off says enough.
+        let _ = self.describe(call, &mut what);
         eprintln!(
-            "nigh: function '{function}' of library '{library}' did not stop within {grace_ms} ms \
-             (setting: function-kill-grace-ms); aborting the process, its arenas survive"
+            "nigh: {what} did not stop within {grace_ms} ms (setting: function-kill-grace-ms); \
+             ending the process, its arenas survive"
         );
+        crash::was_told();
         std::process::abort();
+    }
+
+    /// Writes what the call is: the function and its library, or the library that starts. Allocates nothing and
+    /// waits for nothing, since a process that is ending runs it too.
+    pub(crate) fn describe(&self, call: i32, out: &mut Line) -> std::fmt::Result {
+        let Ok(names) = self.names.try_lock() else {
+            return out.write_str("a function, whose name can't be told now,");
+        };
+        if let Some((number, library)) = &names.module
+            && *number == call
+        {
+            return write!(out, "library '{library}', which was being started,");
+        }
+        let index = call.checked_sub(names.first).and_then(|index| usize::try_from(index).ok());
+        let id = index.and_then(|index| names.ids.get(index));
+        match id.and_then(|id| names.functions.by_id(*id)) {
+            Some(found) => {
+                write!(out, "function '{}' of library '{}'", found.name, found.library)
+            }
+            None => out.write_str("a function"),
+        }
+    }
+
+    /// The number of the call that runs, or 0; and whether the calling thread runs it.
+    pub(crate) fn state(&self) -> (i32, bool) {
+        // SAFETY: no preconditions.
+        let clock = unsafe { ffi::nigh_thread_clock() };
+        (self.io.state().load(Ordering::SeqCst), clock == self.clock)
     }
 }

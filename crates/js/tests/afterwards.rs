@@ -169,6 +169,6 @@ fn what_loading_leaves_does_not_run_in_a_call() {
     let spins = "export const f = () => 1;
          Object.defineProperty(f, 'flags', { get() { Promise.resolve().then(() => { for (;;); }); return []; } });";
     let refused = bench.try_add("u", spins).map(|library| library.name);
-    assert!(refused.is_err_and(|error| error.to_string().contains("function-time-limit-ms")));
+    assert!(refused.is_err_and(|error| error.to_string().contains("function-load-limit-ms")));
     assert_eq!(bench.call("next", &[]), ":0\r\n");
 }

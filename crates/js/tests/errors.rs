@@ -291,7 +291,7 @@ fn places_in_a_load_error_are_the_librarys() {
     let endless = "#!js name=m\nconst e = new Error('x');\n\
                    Object.defineProperty(e, 'stack', { get() { for (;;); } });\nthrow e;";
     let error = refusal(&mut bench, endless);
-    assert!(error.contains("function-time-limit-ms"), "{error}");
+    assert!(error.contains("function-load-limit-ms"), "{error}");
     bench.add("t", "export const f = () => 1;");
     assert_eq!(bench.call("f", &[]), ":1\r\n");
 }

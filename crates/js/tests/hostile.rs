@@ -212,6 +212,6 @@ fn hostile_exports_and_logs_are_contained() {
         "u",
         "export const u = () => 1; u.flags = new Proxy([], { get() { for (;;); } });",
     );
-    assert!(lying.unwrap_err().to_string().contains("function-time-limit-ms"));
+    assert!(lying.unwrap_err().to_string().contains("function-load-limit-ms"));
     assert_eq!(bench.call("fine", &[]), ":1\r\n");
 }

@@ -126,6 +126,7 @@ fn the_limits_have_the_defaults_that_the_reference_gives() {
     let limits = Limits::default();
     let defaults = [
         ("function-time-limit-ms", limits.call_ms.to_string()),
+        ("function-load-limit-ms", limits.load_ms.to_string()),
         ("function-heap-limit-bytes", format!("{} MiB", limits.heap_bytes >> 20)),
         ("function-array-buffer-limit-bytes", format!("{} MiB", limits.array_buffer_bytes >> 20)),
         ("function-stack-bytes", format!("{} KiB", limits.stack_bytes >> 10)),

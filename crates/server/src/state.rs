@@ -433,6 +433,7 @@ fn function_limits(config: &Config) -> nigh_js::Limits {
     let count = |name| u32::try_from(config.number(name)).unwrap_or(u32::MAX);
     nigh_js::Limits {
         call_ms: config.unsigned("function-time-limit-ms"),
+        load_ms: config.unsigned("function-load-limit-ms"),
         heap_bytes: config.size("function-heap-limit-bytes"),
         array_buffer_bytes: config.size("function-array-buffer-limit-bytes"),
         stack_bytes: config.size("function-stack-bytes"),

@@ -79,6 +79,15 @@ impl Server {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Waits until its log has these words.
+    pub(crate) fn wait_for(&self, words: &str) {
+        let begin = Instant::now();
+        while !self.said().contains(words) {
+            assert!(begin.elapsed() < START, "not said: {words}: {}", self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     pub(crate) fn address(&self) -> Address {
         Address::tcp("127.0.0.1", self.port)
     }
@@ -89,6 +98,21 @@ impl Server {
 
     pub(crate) fn call(&self, words: &[&str]) -> Frame {
         self.connect().call(words).expect("the server is up")
+    }
+
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    /// Waits until it has ended by itself; what it said.
+    pub(crate) fn ended(mut self) -> String {
+        let begin = Instant::now();
+        while self.child.try_wait().expect("it is our child").is_none() {
+            assert!(begin.elapsed() < START, "it goes on: {}", self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.said()
     }
 
     /// Ends it as no program can expect.

@@ -321,6 +321,13 @@ static SETTINGS: &[Setting] = &[
         "CPU time of one function call, at most.",
     ),
     row(
+        "function-load-limit-ms",
+        number(10, HOUR_MS, Unit::Milliseconds),
+        "2000",
+        MUTABLE,
+        "CPU time in which a library is compiled and its top level runs, at most.",
+    ),
+    row(
         "function-heap-limit-bytes",
         bytes(16 << 20, 4 * GIB),
         "268435456",

@@ -1,0 +1,90 @@
+//! What a server says when a function ends it: which one, of which library.
+
+mod support;
+
+use nigh_client::Connection;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use support::{MAXMEMORY, Server, folder};
+
+const LIBRARY: &str = "#!js name=bad
+export const spin = () => { console.log('begun'); for (;;); };
+export const fill = () => { const all = []; for (;;) all.push([all.length, {}]); };
+";
+
+/// A server of one shard on which functions may run for an hour.
+fn server(folder: &tempfile::TempDir, flags: &[&str]) -> Server {
+    let patient = ["--maxmemory", MAXMEMORY, "--shards", "1"];
+    let server = Server::start_with(folder.path(), &[&patient, flags].concat());
+    server.call(&["FUNCTION", "LOAD", LIBRARY]);
+    server
+}
+
+/// Sends a call without waiting for its reply.
+fn begin(server: &Server, function: &str) -> Connection {
+    let mut connection = server.connect();
+    connection.send([&b"FCALL"[..], function.as_bytes(), b"0"]).expect("the server is up");
+    connection.flush().expect("the server is up");
+    connection
+}
+
+/// A crash in a server that runs many libraries told nothing about whose fault it was: a signal now has a line that
+/// names the function that ran.
+#[test]
+fn a_crash_names_the_function() {
+    let folder = folder();
+    for signal in [Signal::SEGV, Signal::ABORT, Signal::BUS] {
+        let server = server(&folder, &["--function-time-limit-ms", "3600000", "--fresh"]);
+        let _call = begin(&server, "spin");
+        server.wait_for("begun");
+        kill_process(server.pid(), signal).expect("it is our child");
+        let said = server.ended();
+        let line = "nigh: the process ends while function 'spin' of library 'bad' runs";
+        assert_eq!(said.matches(line).count(), 1, "{signal:?}: {said}");
+    }
+}
+
+/// V8 ends the process when the system gives it no memory: it says why, and Nigh who it was.
+#[test]
+fn a_fatal_error_of_v8_names_the_function() {
+    let folder = folder();
+    let flags = ["--function-time-limit-ms", "3600000", "--function-heap-limit-bytes", "4gb"];
+    let server = server(&folder, &flags);
+    let (pid, limit) = (server.pid(), getrlimit(Resource::Data));
+    let limit = Rlimit { current: Some(512 << 20), ..limit };
+    prlimit(Some(pid), Resource::Data, limit).expect("it is our child");
+    let _call = begin(&server, "fill");
+    let said = server.ended();
+    assert!(said.contains("nigh: V8 ends the process: "), "{said}");
+    assert!(said.contains("while function 'fill' of library 'bad' runs"), "{said}");
+}
+
+/// V8 looks for a stop nowhere while it compiles: the watchdog ends the process after the grace period, and says whose
+/// function it was.
+#[test]
+fn what_cannot_be_stopped_is_named() {
+    let folder = folder();
+    let flags = [
+        "--function-time-limit-ms",
+        "10",
+        "--function-kill-grace-ms",
+        "100",
+        "--function-load-limit-ms",
+        "60000",
+    ];
+    let server = server(&folder, &flags);
+    let scopes = 800;
+    let mut source = "#!js name=slow\nexport function later() { ".to_owned();
+    source += &"{ let v; ".repeat(scopes);
+    (0..200_000).for_each(|name| source += &format!("u{name};"));
+    source += &"}".repeat(scopes);
+    source += "}";
+    assert_eq!(server.call(&["FUNCTION", "LOAD", &source]).bytes(), Some(&b"slow"[..]));
+    let _call = begin(&server, "later");
+    let said = server.ended();
+    assert!(
+        said.contains("nigh: function 'later' of library 'slow' did not stop within 100 ms"),
+        "{said}"
+    );
+    assert!(said.contains("function-kill-grace-ms"), "{said}");
+    assert!(!said.contains("the process ends while"), "twice: {said}");
+}
