@@ -94,6 +94,9 @@ fn list(target: &Target, pattern: Option<&str>, code: bool) -> Result<()> {
         let name = field(library, "library_name").map(text).unwrap_or_default();
         let engine = field(library, "engine").map(text).unwrap_or_default();
         println!("{name} ({engine})");
+        if let Some(reason) = field(library, "not_running").map(text) {
+            println!("  not running: {reason}");
+        }
         let functions = field(library, "functions").and_then(Frame::elements).unwrap_or(&[]);
         for function in functions {
             println!("{}", function_text(function));

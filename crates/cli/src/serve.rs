@@ -97,7 +97,7 @@ fn print_hints(config: &Config) {
     // A closed terminal is no reason not to serve.
     let _ = writeln!(
         out,
-        "Try:\n  nigh shell --port {port}\n  nigh fn load examples/functions/counter.js --port {port}\n  \
+        "Try:\n  nigh shell --connect {port}\n  nigh fn load examples/functions/counter.js --connect {port}\n  \
          redis-cli -p {port} set greeting hello"
     );
 }

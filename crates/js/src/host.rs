@@ -58,3 +58,11 @@ pub trait Host {
     /// of a function.
     fn log(&mut self, level: Level, library: &str, function: &str, text: &str);
 }
+
+/// Told of libraries that start, so that the next process can know of a start that ended this one.
+pub trait Starts {
+    /// The library is compiled next, and its top level runs.
+    fn begins(&mut self, library: &str, source: &[u8]);
+    /// That has ended, well or not.
+    fn ended(&mut self, library: &str);
+}

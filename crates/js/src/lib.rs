@@ -51,7 +51,7 @@ mod watchdog;
 
 pub use call::{Call, Overlay, RunTurn, Tenant, UNSTABLE};
 pub use crash::name_what_crashes;
-pub use host::{Host, Level, Write};
+pub use host::{Host, Level, Starts, Write};
 pub use library::{Function, Library, LoadError};
 pub use limits::Limits;
 pub use mapping::{Keyspace, Mapping, PARTITIONS_MAX};

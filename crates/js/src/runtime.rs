@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::fault::Cause;
 use crate::ffi;
+use crate::host::Starts;
 use crate::isolate::Isolate;
 use crate::library::{Library, LoadError};
 use crate::limits::Limits;
@@ -50,6 +51,7 @@ pub struct Runtime {
     /// Kept for its memory: see `batch.rs`.
     pub(crate) entered: Vec<usize>,
     pub(crate) stats: RuntimeStats,
+    pub(crate) starts: Option<Box<dyn Starts>>,
     _thread: PhantomData<*mut ()>,
 }
 
@@ -70,6 +72,7 @@ impl Runtime {
             request: Request::default(),
             entered: Vec::new(),
             stats: RuntimeStats::default(),
+            starts: None,
             _thread: PhantomData,
         })
     }
@@ -84,6 +87,11 @@ impl Runtime {
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits.clamped();
         self.isolate.set_limits(&self.limits);
+    }
+
+    /// Tells `starts` from now on of each library that starts, also when a context is made anew.
+    pub fn tell_starts(&mut self, starts: Box<dyn Starts>) {
+        self.starts = Some(starts);
     }
 
     /// Adds a tenant whose functions read `keyspace`: a [`Mapping`](crate::Mapping), or one for each partition.

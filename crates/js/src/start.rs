@@ -154,6 +154,9 @@ impl Runtime {
         self.isolate.watchdog().watch.call_ms.store(self.limits.load_ms, SeqCst);
         self.isolate.watchdog().wake();
         let mut found = ffi::Fault::new();
+        if let Some(starts) = &mut self.starts {
+            starts.begins(name, source);
+        }
         self.isolate.io.state().store(state, SeqCst); // SYNC(call-state)
         // SAFETY: a live context of our isolate, on its thread; the slices live during the call.
         unsafe {
@@ -169,6 +172,9 @@ impl Runtime {
         bridge.host = None;
         bridge.module.clear();
         let ended = self.isolate.settle(state);
+        if let Some(starts) = &mut self.starts {
+            starts.ended(name);
+        }
         self.isolate.watchdog().watch.call_ms.store(self.limits.call_ms, SeqCst);
         if !ended || found.kind == ffi::FAULT_TERMINATED {
             return Err(Stop::Terminated(state));

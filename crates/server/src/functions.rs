@@ -7,7 +7,7 @@
 //! ```
 //!
 //! 1. A library is in the runtime, in `Libraries` and in the system arena, or in none of them. (One that
-//!    was kept but no longer compiles is in the arena alone, and named by FUNCTION LIST's log line.)
+//!    was kept but no longer compiles, or is skipped (`starts`), is in the arena alone: FUNCTION LIST says why.)
 //! 2. Texts of errors about calls are the runtime's, so that their order in a batch is kept.
 //!
 //! Belongs to the shard's thread.
@@ -18,7 +18,7 @@ use crate::payload;
 use crate::session::{integer, is};
 use crate::shared::Seat;
 use crate::state::State;
-use nigh_js::{Call, Library, Overlay, Reason, RunTurn};
+use nigh_js::{Call, Function, Library, Overlay, Reason, RunTurn};
 use nigh_resp::Protocol;
 use nigh_shm::RecordRef;
 use nigh_store::{Reply, Turn, glob, write_error_text};
@@ -85,6 +85,23 @@ impl Libraries {
         !self.only_reads(name) && !self.crosses(name)
     }
 
+    /// All of them and those that are broken, by name.
+    fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
+        let running = self.by_name.values().map(|library| Listed {
+            name: &library.name,
+            functions: &library.functions,
+            broken: None,
+        });
+        let broken = self.broken.iter().map(|(name, reason)| Listed {
+            name,
+            functions: &[],
+            broken: Some(reason),
+        });
+        let mut all: Vec<Listed<'_>> = running.chain(broken).collect();
+        all.sort_unstable_by_key(|library| library.name);
+        all.into_iter()
+    }
+
     fn has_function(&self, name: &[u8]) -> bool {
         let mut functions = self.by_name.values().flat_map(|library| &library.functions);
         functions.any(|function| function.name.as_bytes() == name)
@@ -93,6 +110,14 @@ impl Libraries {
     fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(name) || self.broken.contains_key(name)
     }
+}
+
+/// A library as FUNCTION LIST shows it.
+struct Listed<'a> {
+    name: &'a str,
+    functions: &'a [Function],
+    /// Why it is kept, but not running.
+    broken: Option<&'a str>,
 }
 
 /// Compiles and installs a library; the error is the whole reply.
@@ -129,6 +154,7 @@ pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let name = library.name.clone();
     match state.keyspace.librarian_mut().put_library(name.as_bytes(), source, context.turn) {
         Ok(()) => {
+            state.shared.skips.forget(&name);
             state.libraries.insert(library);
             state.shared.libraries_changed();
             context.reply().text(&name);
@@ -149,6 +175,7 @@ pub(crate) fn delete(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     state.keyspace.librarian_mut().delete_library(args[2], context.turn);
     state.runtime.remove(state.tenant, &name);
     state.libraries.remove(&name);
+    state.shared.skips.forget(&name);
     state.shared.libraries_changed();
     context.reply().ok();
 }
@@ -164,6 +191,7 @@ pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     state.keyspace.librarian_mut().clear_libraries(context.turn);
     state.runtime.remove_all(state.tenant);
     state.libraries = Libraries::default();
+    state.shared.skips.forget_all();
     state.shared.libraries_changed();
     context.reply().ok();
 }
@@ -188,22 +216,23 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let state = &*context.state;
     let librarian = state.keyspace.librarian();
     let sources = if with_code { librarian.libraries(context.turn) } else { Vec::new() };
-    let matches = |library: &&Library| match &pattern {
-        Some(pattern) => glob::matches(pattern, library.name.to_ascii_lowercase().as_bytes()),
+    let matches = |name: &str| match &pattern {
+        Some(pattern) => glob::matches(pattern, name.to_ascii_lowercase().as_bytes()),
         None => true,
     };
-    let shown: Vec<&Library> = state.libraries.by_name.values().filter(matches).collect();
+    let shown = state.libraries.listed().filter(|listed| matches(listed.name));
+    let shown: Vec<Listed<'_>> = shown.collect();
     let mut out = crate::output::Writer::new(context.out, context.client.protocol);
     out.array(shown.len());
     for library in shown {
-        out.map(if with_code { 4 } else { 3 });
+        out.map(3 + usize::from(with_code) + usize::from(library.broken.is_some()));
         out.text("library_name");
-        out.text(&library.name);
+        out.text(library.name);
         out.text("engine");
         out.text(ENGINE);
         out.text("functions");
         out.array(library.functions.len());
-        for function in &library.functions {
+        for function in library.functions {
             out.map(3);
             out.text("name");
             out.text(&function.name);
@@ -216,6 +245,10 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             let flags: Vec<&str> = function.flags().collect();
             out.set(flags.len());
             flags.into_iter().for_each(|flag| out.simple(flag));
+        }
+        if let Some(reason) = library.broken {
+            out.text("not_running");
+            out.text(reason);
         }
         if with_code {
             let name = library.name.as_bytes();
@@ -301,6 +334,8 @@ pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     };
     match restore_all(context.state, &libraries, policy, context.turn) {
         Ok(()) => {
+            let skips = &context.state.shared.skips;
+            libraries.iter().for_each(|(name, _)| skips.forget(&String::from_utf8_lossy(name)));
             context.state.shared.libraries_changed();
             context.reply().ok();
         }

@@ -55,6 +55,7 @@ mod signals;
 mod slab;
 mod slowlog;
 mod snapshot;
+mod starts;
 mod state;
 mod transaction;
 mod usage;

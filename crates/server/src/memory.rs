@@ -8,6 +8,7 @@
 
 use crate::ServeError;
 use crate::config::Config;
+use crate::starts::Skips;
 use rustix::fs::{FlockOperation, OFlags};
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -83,6 +84,9 @@ impl Folder {
 
     /// Removes the lock file and the folder, if nothing else is in it.
     pub(crate) fn remove(self) {
+        if let Ok(skips) = Skips::open(&self.path) {
+            skips.forget_all();
+        }
         let _ = std::fs::remove_file(self.path.join(LOCK_FILE));
         let _ = std::fs::remove_dir(&self.path);
     }

@@ -11,6 +11,7 @@ use crate::metrics::{Exporter, Gauges};
 use crate::shard::Shard;
 use crate::shared::{Seat, Shared};
 use crate::signals::Watcher;
+use crate::starts::Skips;
 use crate::state::{State, Stop};
 use nigh_shm::Domain;
 use nigh_store::{Keyspace, Opened, StoreOptions};
@@ -162,7 +163,12 @@ impl Server {
         folder.warn_if_on_disk();
         let exporter = Exporter::start(&config)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
-        let (shared, Polls { polls, wakers }) = shared_of(shards, &config, port)?;
+        let skips = Skips::open(&folder.path)
+            .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
+        if config.flag("fresh") {
+            skips.forget_all();
+        }
+        let (shared, Polls { polls, wakers }) = shared_of(shards, &config, port, skips)?;
         let mut server = Self {
             address,
             folder: folder.path.clone(),
@@ -339,6 +345,7 @@ fn shared_of(
     shards: usize,
     config: &Config,
     port: u16,
+    skips: Skips,
 ) -> Result<(Arc<Shared>, Polls), ServeError> {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
@@ -363,7 +370,7 @@ fn shared_of(
         wakers.push(waker);
         polls.push(poll);
     }
-    let shared = Shared::new(seats, config.clone(), port, file_limit, run_id());
+    let shared = Shared::new(seats, config.clone(), port, file_limit, run_id(), skips);
     Ok((Arc::new(shared), Polls { polls, wakers }))
 }
 

@@ -20,6 +20,7 @@ use crate::connection::Connection;
 use crate::listener::Accepted;
 use crate::slowlog::Slowlog;
 use crate::snapshot::{ClientRow, Snapshot};
+use crate::starts::Skips;
 use crate::state::Stop;
 use nigh_js::{Handle, Reason, Running};
 use std::collections::{BTreeSet, VecDeque};
@@ -137,6 +138,8 @@ pub(crate) struct Shared {
     pub(crate) port: u16,
     /// Most connections that the process's files allow.
     pub(crate) file_limit: usize,
+    /// The libraries that aren't started.
+    pub(crate) skips: Skips,
     pub(crate) open_connections: AtomicUsize,
     last_client: AtomicU64,
     /// The last clients that were ended by CLIENT KILL: one may be on its way between shards.
@@ -175,6 +178,7 @@ impl Shared {
         port: u16,
         file_limit: usize,
         run_id: String,
+        skips: Skips,
     ) -> Self {
         let slowlog = Slowlog::with_capacity(config.size("slowlog-max-len"));
         Self {
@@ -183,6 +187,7 @@ impl Shared {
             run_id,
             port,
             file_limit,
+            skips,
             open_connections: AtomicUsize::new(0),
             last_client: AtomicU64::new(0),
             killed: Mutex::default(),
@@ -357,6 +362,6 @@ fn moved(arrivals: &[Arrival]) -> impl Iterator<Item = ClientRow> {
 }
 
 /// The lock's content; a panic elsewhere leaves these simple collections whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -16,6 +16,7 @@ use crate::mailbox::MailStats;
 use crate::peer::LIBRARIAN;
 use crate::place::{self, Place};
 use crate::shared::{Shared, Versions};
+use crate::starts;
 use nigh_js::{Runtime, Tenant};
 use nigh_resp::limits::Limits;
 use nigh_store::{Keyspace, Policy, Turn};
@@ -274,6 +275,7 @@ impl State {
         let mut runtime = Runtime::new(function_limits(&config))
             .map_err(|error| ServeError::Functions(error.to_string()))?;
         shared.seats[number].show_functions(runtime.running());
+        runtime.tell_starts(Box::new(shared.skips.marker(number)));
         set_eviction(&mut keyspace, &config);
         let arenas = keyspace.parts().iter().map(|store| {
             let arena = bridge::mapping(store.data_region());
@@ -402,6 +404,10 @@ impl State {
             .collect();
         for (name, source) in found {
             let name = String::from_utf8_lossy(&name).into_owned();
+            if self.shared.skips.has(&name, &source) {
+                self.libraries.broken.insert(name, starts::REASON.to_owned());
+                continue;
+            }
             let loaded = self.runtime.load_kept(self.tenant, &source).and_then(|library| {
                 self.runtime.install(self.tenant, &library, &source)?;
                 Ok(library)

@@ -41,6 +41,13 @@ impl Server {
     }
 
     pub(crate) fn start_with(folder: &Path, flags: &[&str]) -> Self {
+        let mut server = Self::spawn(folder, flags);
+        server.wait();
+        server
+    }
+
+    /// Starts without waiting until it answers.
+    pub(crate) fn spawn(folder: &Path, flags: &[&str]) -> Self {
         let port = free_port();
         let log = folder.join(format!("log-{port}"));
         let file = std::fs::File::create(&log).expect("the folder is ours");
@@ -53,9 +60,7 @@ impl Server {
             .stderr(file)
             .spawn()
             .expect("the binary was built");
-        let mut server = Self { child, port, log };
-        server.wait();
-        server
+        Self { child, port, log }
     }
 
     fn wait(&mut self) {

@@ -1,0 +1,108 @@
+//! A library that was being started when the server was killed isn't started by the next one.
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use support::{MAXMEMORY, Server, folder, nigh, stdout};
+
+const GOOD: &str = "#!js name=good\nexport const fine = () => 1;";
+const MENDED: &str = "#!js name=bad\nexport const late = () => 2;";
+/// A library may take an hour to start, so that only a kill ends it.
+const FLAGS: [&str; 6] =
+    ["--maxmemory", MAXMEMORY, "--shards", "1", "--function-load-limit-ms", "3600000"];
+
+fn unix_ms() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis()
+}
+
+/// The file that says that the library is being started.
+fn wait_for_mark(folder: &Path) {
+    let begin = Instant::now();
+    let mark = folder.join("arenas/bad.starting.0");
+    while !mark.exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never started");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A server that was killed by SIGKILL while library `bad`, whose top level looks at the time, was being started.
+fn killed_while_starting(folder: &Path) {
+    let server = Server::start_with(folder, &FLAGS);
+    server.call(&["FUNCTION", "LOAD", GOOD]);
+    let from = unix_ms() + 1500;
+    let bad =
+        format!("#!js name=bad\nif (Date.now() > {from}) for (;;);\nexport const late = () => 1;");
+    assert_eq!(server.call(&["FUNCTION", "LOAD", &bad]).bytes(), Some(&b"bad"[..]));
+    server.call(&["SET", "key", "value"]);
+    server.kill();
+    while unix_ms() <= from {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let server = Server::spawn(folder, &FLAGS);
+    wait_for_mark(folder);
+    server.kill();
+}
+
+/// Every start ran into it again, until somebody removed the file of all libraries. The next one leaves it alone and
+/// says so; data and other libraries are there, and so it stays until somebody asks for it.
+#[test]
+fn a_library_that_a_kill_met_while_it_started_is_skipped() {
+    let folder = folder();
+    killed_while_starting(folder.path());
+    for _ in 0..2 {
+        let server = Server::start_with(folder.path(), &FLAGS);
+        assert_eq!(server.call(&["GET", "key"]).bytes(), Some(&b"value"[..]));
+        assert_eq!(server.call(&["FCALL", "fine", "0"]).integer(), Some(1));
+        let refused = server.call(&["FCALL", "late", "0"]);
+        assert_eq!(refused.error(), Some(&b"ERR Function not found"[..]));
+        let again = server.call(&["FUNCTION", "LOAD", MENDED]);
+        assert_eq!(again.error(), Some(&b"ERR Library 'bad' already exists"[..]));
+        let listed = nigh(&["fn", "list", "--connect", &server.port.to_string()]);
+        let expected = "bad (JS)\n  not running: it was being started when the server ended";
+        assert!(stdout(&listed).contains(expected), "{}", stdout(&listed));
+        assert_eq!(stdout(&listed).matches("not running").count(), 1, "{}", stdout(&listed));
+        server.kill();
+    }
+    let server = Server::start_with(folder.path(), &FLAGS);
+    let loaded = server.call(&["FUNCTION", "LOAD", "REPLACE", MENDED]);
+    assert_eq!(loaded.bytes(), Some(&b"bad"[..]));
+    assert_eq!(server.call(&["FCALL", "late", "0"]).integer(), Some(2));
+    server.kill();
+    let server = Server::start_with(folder.path(), &FLAGS);
+    assert_eq!(server.call(&["FCALL", "late", "0"]).integer(), Some(2));
+    let left = std::fs::read_dir(folder.path().join("arenas")).expect("it is ours");
+    let left: Vec<_> = left.map(|entry| entry.expect("it is ours").file_name()).collect();
+    let is_mark = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("bad.");
+    assert!(!left.iter().any(is_mark), "{left:?}");
+}
+
+/// The log of the next start names it; once it is deleted, its name is free, and the very same source may be loaded.
+#[test]
+fn a_skipped_library_is_named_and_can_be_deleted() {
+    let folder = folder();
+    killed_while_starting(folder.path());
+    let server = Server::start_with(folder.path(), &FLAGS);
+    let said = server.said();
+    assert!(said.contains("it was being started when the server ended"), "{said}");
+    assert!(said.contains("library=\"bad\""), "{said}");
+    server.call(&["FUNCTION", "DELETE", "bad"]);
+    assert_eq!(server.call(&["FUNCTION", "LOAD", MENDED]).bytes(), Some(&b"bad"[..]));
+    assert_eq!(server.call(&["FCALL", "late", "0"]).integer(), Some(2));
+}
+
+/// What is kept under the name may have been replaced since: the mark is about one source. And a kill before the mark
+/// was whole says nothing about the library.
+#[test]
+fn a_mark_of_another_source_or_a_torn_one_skips_nothing() {
+    let folder = folder();
+    let server = Server::start_with(folder.path(), &FLAGS);
+    server.call(&["FUNCTION", "LOAD", GOOD]);
+    server.kill();
+    for mark in ["00000000 5\n", "", "0000"] {
+        std::fs::write(folder.path().join("arenas/good.starting.0"), mark).expect("it is ours");
+        let server = Server::start_with(folder.path(), &FLAGS);
+        assert_eq!(server.call(&["FCALL", "fine", "0"]).integer(), Some(1));
+        server.kill();
+    }
+}
