@@ -93,6 +93,9 @@ void PlaceKey(NighIsolate* owner, const uint8_t* key, size_t length, uint32_t ha
                                  std::memory_order_relaxed);
 }
 
+// True if the call has been given up: it is about to be stopped, and its arenas may hold anything.
+bool Lost(NighIsolate* owner) { return owner->lost.load(std::memory_order_acquire); }
+
 void MakeText(const FunctionCallbackInfo<Value>& info, const uint8_t* data, uint32_t length) {
   Isolate* isolate = info.GetIsolate();
   if (length > static_cast<uint32_t>(String::kMaxLength)) return Throw(isolate, "value too long");
@@ -116,6 +119,7 @@ void MakeText(const FunctionCallbackInfo<Value>& info, const uint8_t* data, uint
 // text(window, offset / 8, length): string of UTF-8 bytes; bad ones become U+FFFD.
 void Text(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
+  if (Lost(owner)) return;
   int32_t window = info[0].As<v8::Int32>()->Value();
   MakeText(info, Place(owner, window, Word(info, 1)), Word(info, 2));
 }
@@ -220,6 +224,7 @@ void ByteLength(const FunctionCallbackInfo<Value>& info) {
 // copyWithin(window, offset / 8, length, io offset): copies a value within Nigh's memory.
 void CopyWithin(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
+  if (Lost(owner)) return;
   int32_t window = info[0].As<v8::Int32>()->Value();
   memmove(owner->io + Word(info, 3), Place(owner, window, Word(info, 1)), Word(info, 2));
 }
@@ -228,6 +233,7 @@ void CopyWithin(const FunctionCallbackInfo<Value>& info) {
 void Bytes(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
   NighIsolate* owner = Owner(isolate);
+  if (Lost(owner)) return;
   size_t length = Word(info, 2);
   void* data = owner->allocator->AllocateUninitialized(length);
   if (data == nullptr) return Throw(isolate, "Array buffer allocation failed");

@@ -108,6 +108,8 @@ struct NighIsolate {
   NighContext* current;
   uint64_t heap_limit_hits;
   bool resident;  // stays current on its thread
+  // The arenas may change under the call that runs: nobody keeps them for it any more.
+  std::atomic<bool> lost{false};
   // Contexts that nobody uses any more but the collector has not taken yet: V8 keeps a pointer to the
   // microtask queue of each.
   std::set<NighContext*> dying;

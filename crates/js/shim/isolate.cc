@@ -320,6 +320,13 @@ void nigh_context_free(NighContext* context) {
   owner->isolate->ContextDisposedNotification(false);
 }
 
+void nigh_isolate_lose(NighIsolate* owner) { owner->lost.store(true, std::memory_order_release); }
+
+void nigh_thread_idle(int32_t thread) {
+  struct sched_param none = {};
+  sched_setscheduler(thread, SCHED_IDLE, &none);
+}
+
 int32_t nigh_thread_clock() {
   clockid_t clock;
   return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : CLOCK_MONOTONIC;

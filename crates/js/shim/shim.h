@@ -94,6 +94,10 @@ void nigh_isolate_pump(NighIsolate* isolate, uint32_t max);
 void nigh_isolate_prepare(NighIsolate* isolate, size_t count);
 // Any thread: stops the JavaScript that runs in the isolate now (or next).
 void nigh_terminate(NighIsolate* isolate);
+// Any thread: the call that runs has been given up. Its callbacks read no arena any more.
+void nigh_isolate_lose(NighIsolate* isolate);
+// Any thread: lets the thread of this number (gettid) run only where nobody else wants to.
+void nigh_thread_idle(int32_t thread);
 // After the user code of call `k` has ended and the state word was cleared: true if nothing stops it any
 // more, false if it is being stopped. Waits for the watchdog's decision if one is due.
 bool nigh_settle(NighIsolate* isolate, int32_t k);

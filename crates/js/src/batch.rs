@@ -6,9 +6,12 @@
 //!    that the stopped call left behind is seen by another one. The calls after it enter again.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use crate::call::{Call, RunTurn, Tenant, UNSTABLE};
+use crate::entry::{Entry, Outcome};
 use crate::ffi;
+use crate::fiber::{Entered, Wreck};
 use crate::host::{Host, Level};
 use crate::io;
 use crate::quota::Speaker;
@@ -199,6 +202,9 @@ impl Runtime {
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
         }
+        if self.lingers(tenant, &callable.library, &callable.name) {
+            return Err(fault::lingers(&callable.name));
+        }
         let (no_writes, cross_slot) = (callable.no_writes, callable.cross_slot);
         Ok((id, How { no_writes, cross_slot, stable: keyspace.is_foreign() }))
     }
@@ -318,8 +324,7 @@ impl Runtime {
         self.isolate.watchdog().wake();
         #[expect(clippy::cast_precision_loss, reason = "Unix ms are far below 2^53")]
         let now_ms = flight.now_ms as f64;
-        // SAFETY: a live context of our isolate, on its thread; request and inputs are filled in.
-        let outcome = unsafe { ffi::nigh_run(context, now_ms) };
+        let entered = self.isolate.enter(Entry::Run { context, now_ms });
         self.isolate.bridge().host = None;
         self.stats.batches += 1;
 
@@ -327,15 +332,45 @@ impl Runtime {
         self.deliver(flight, first, done);
         self.note_overlays(flight, first..first + done);
         self.stats.calls += done as u64;
-        if outcome == ffi::OUTCOME_DONE {
+        if let Entered::Back(Outcome::Ran(ffi::OUTCOME_DONE)) = entered {
             self.isolate.relieve();
             return done;
         }
         self.stats.calls += 1;
         self.stats.errors += 1;
-        let stopped = self.stopped(flight, first + done, state, done, outcome);
-        flight.give(flight.entered[first + done], &stopped);
+        let call = state + i32::try_from(done).unwrap_or(0);
+        let reply = match entered {
+            Entered::Back(Outcome::Ran(outcome)) => {
+                self.stopped(flight, first + done, call, outcome)
+            }
+            Entered::Back(Outcome::Installed(_)) => unreachable!("calls were to be run"),
+            Entered::Lost(grave) => self.lost(flight, first + done, call, &grave),
+        };
+        flight.give(flight.entered[first + done], &reply);
         done + 1
+    }
+
+    /// The error reply of the call that V8 doesn't leave; the request is in the new isolate after this.
+    fn lost(
+        &mut self,
+        flight: &Flight<'_>,
+        at: usize,
+        call: i32,
+        grave: &Sender<Wreck>,
+    ) -> Vec<u8> {
+        let id = self.isolate.bridge().ids[at];
+        let functions = Arc::clone(&self.state(flight.tenant).functions);
+        let (library, name) = functions.by_id(id).map_or_else(Default::default, |callable| {
+            (callable.library.to_string(), callable.name.clone())
+        });
+        let (old, end) = (self.isolate.io, self.request.end());
+        let inputs = old.bytes(0, io::INPUTS_END).to_vec();
+        let request = old.bytes(io::REQUEST_AT, end - io::REQUEST_AT).to_vec();
+        let cause = self.lose_isolate(call, grave, (flight.tenant, library, name.clone()));
+        self.isolate.io.put(io::INPUTS_AT, &inputs[io::INPUTS_AT..]);
+        self.isolate.io.put(io::REQUEST_AT, &request);
+        self.count_stop(cause);
+        fault::stopped(&name, cause, &self.limits)
     }
 
     /// Notes what became of the overlays when these calls have run.
@@ -347,14 +382,7 @@ impl Runtime {
     }
 
     /// The error reply of the call that ended an entry; its context is gone after this.
-    fn stopped(
-        &mut self,
-        flight: &Flight<'_>,
-        at: usize,
-        state: i32,
-        done: usize,
-        outcome: i32,
-    ) -> Vec<u8> {
+    fn stopped(&mut self, flight: &Flight<'_>, at: usize, call: i32, outcome: i32) -> Vec<u8> {
         let id = self.isolate.bridge().ids[at];
         let functions = Arc::clone(&self.state(flight.tenant).functions);
         let name = functions.by_id(id).map_or("", |callable| callable.name.as_str());
@@ -366,7 +394,6 @@ impl Runtime {
             io::OUT_WRITE_HIGH,
             i32::try_from(io::WRITES_AT + io::WRITES_ROOM).unwrap_or(0),
         );
-        let call = state + i32::try_from(done).unwrap_or(0);
         if outcome == ffi::OUTCOME_STOPPED || !self.isolate.settle(call) {
             let cause = self.isolate.recover(call);
             self.count_stop(cause);

@@ -1,5 +1,8 @@
 //! What the shim calls back into: commit, scan, log. Runs on the runtime's thread, inside `nigh_run` or
 //! `nigh_module_install`. No panic leaves it.
+//!
+//! A callback of a call that has lost its fiber (fiber.rs) touches nothing but `baton` and `entry`: the runtime
+//! takes the rest.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,6 +12,7 @@ use std::sync::Arc;
 use crate::crash;
 use crate::fault;
 use crate::ffi;
+use crate::fiber::Shared;
 use crate::host::{Host, Level, Write};
 use crate::io::{self, Io};
 use crate::quota::{Quota, Speaker};
@@ -17,6 +21,9 @@ use crate::tenant::Functions;
 /// What a callback needs; lives at a fixed address as long as the isolate.
 pub(crate) struct Bridge {
     pub(crate) io: Io,
+    /// The fiber that waits for the entry that runs, and that entry's number. Written between entries.
+    pub(crate) baton: Option<Arc<Shared>>,
+    pub(crate) entry: u64,
     /// Set while JavaScript runs.
     pub(crate) host: Option<NonNull<dyn Host>>,
     pub(crate) functions: Arc<Functions>,
@@ -162,15 +169,35 @@ fn entry(io: &Io, index: usize) -> Write<'_> {
     }
 }
 
+/// Calls `f` with the Bridge that `user` is, while the fiber can't be lost; `None` if it is lost already.
+///
+/// # Safety
+/// `user` is what the runtime gave to the isolate that calls back, on its thread, while JavaScript runs.
+unsafe fn with_bridge<R>(user: *mut c_void, f: impl FnOnce(&mut Bridge) -> R) -> Option<R> {
+    let bridge = user.cast::<Bridge>();
+    // SAFETY: it lives as long as the isolate; only this field is borrowed, which nobody writes now.
+    let baton = unsafe { &(*bridge).baton };
+    // SAFETY: as above.
+    let entry = unsafe { (*bridge).entry };
+    let _held = match baton {
+        Some(baton) => Some(baton.hold(entry)?),
+        None => None,
+    };
+    // SAFETY: the fiber waits for this entry, so nobody else uses the bridge until this returns.
+    Some(f(unsafe { &mut *bridge }))
+}
+
 unsafe extern "C" fn commit(user: *mut c_void) {
-    // SAFETY: `user` is the runtime's Bridge, which nobody else uses while JavaScript runs.
-    let bridge = unsafe { &mut *user.cast::<Bridge>() };
-    let result = catch_unwind(AssertUnwindSafe(|| bridge.commit()));
-    let result = result.unwrap_or_else(|_| Err("ERR internal error in commit".to_owned()));
-    if let Err(reply) = result {
-        let index = bridge.current();
-        bridge.failed.push((index, reply));
-    }
+    let run = |bridge: &mut Bridge| {
+        let result = catch_unwind(AssertUnwindSafe(|| bridge.commit()));
+        let result = result.unwrap_or_else(|_| Err("ERR internal error in commit".to_owned()));
+        if let Err(reply) = result {
+            let index = bridge.current();
+            bridge.failed.push((index, reply));
+        }
+    };
+    // SAFETY: the shim gives what it got. A call that lost its fiber has been answered: it commits nothing.
+    let _ = unsafe { with_bridge(user, run) };
 }
 
 unsafe extern "C" fn scan(
@@ -180,8 +207,6 @@ unsafe extern "C" fn scan(
     cursor: f64,
     count: u32,
 ) -> f64 {
-    // SAFETY: as in `commit`.
-    let bridge = unsafe { &mut *user.cast::<Bridge>() };
     let prefix = (prefix as usize, prefix_length as usize);
     #[expect(
         clippy::cast_possible_truncation,
@@ -189,21 +214,28 @@ unsafe extern "C" fn scan(
         reason = "a safe integer >= 0"
     )]
     let cursor = cursor as u64;
-    let scan = || bridge.scan(prefix, cursor, count);
-    match catch_unwind(AssertUnwindSafe(scan)) {
+    let run = |bridge: &mut Bridge| {
+        let scan = || bridge.scan(prefix, cursor, count);
+        catch_unwind(AssertUnwindSafe(scan)).ok().flatten()
+    };
+    // SAFETY: as in `commit`.
+    match unsafe { with_bridge(user, run) } {
         #[expect(clippy::cast_precision_loss, reason = "checked: below 2^53")]
-        Ok(Some(next)) if next < 1 << 53 => next as f64,
+        Some(Some(next)) if next < 1 << 53 => next as f64,
         _ => -1.0,
     }
 }
 
 unsafe extern "C" fn log(user: *mut c_void, level: i32, text: *const u8, length: usize) {
-    // SAFETY: as in `commit`.
-    let bridge = unsafe { &mut *user.cast::<Bridge>() };
     // SAFETY: the shim passes a range of the io memory.
     let text = unsafe { std::slice::from_raw_parts(text, length) };
     let text = String::from_utf8_lossy(text);
-    let _ = catch_unwind(AssertUnwindSafe(|| bridge.log(level, &text))); // a log line may be lost
+    let run = |bridge: &mut Bridge| {
+        // A log line may be lost.
+        let _ = catch_unwind(AssertUnwindSafe(|| bridge.log(level, &text)));
+    };
+    // SAFETY: as in `commit`.
+    let _ = unsafe { with_bridge(user, run) };
 }
 
 unsafe extern "C" fn fatal(place: *const c_char, message: *const c_char) {

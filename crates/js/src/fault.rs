@@ -100,6 +100,13 @@ pub(crate) fn closing(function: &str) -> Vec<u8> {
     reply(&format!("ERR the server is shutting down: function '{function}' was not started"))
 }
 
+/// The reply to a call of a function that another call is stuck in.
+pub(crate) fn lingers(function: &str) -> Vec<u8> {
+    reply(&format!(
+        "ERR function '{function}' ran too long and is still being stopped; try again later"
+    ))
+}
+
 /// `time` is the limit that held, in ms, and its setting.
 fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &Limits) -> String {
     match cause {

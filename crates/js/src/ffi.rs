@@ -136,6 +136,8 @@ unsafe extern "C" {
     pub(crate) fn nigh_isolate_heap(isolate: *const RawIsolate, out: *mut Heap);
     pub(crate) fn nigh_isolate_pump(isolate: *mut RawIsolate, max: u32);
     pub(crate) fn nigh_isolate_prepare(isolate: *mut RawIsolate, count: usize);
+    pub(crate) fn nigh_isolate_lose(isolate: *mut RawIsolate);
+    pub(crate) fn nigh_thread_idle(thread: i32);
     pub(crate) fn nigh_terminate(isolate: *mut RawIsolate);
     pub(crate) fn nigh_settle(isolate: *mut RawIsolate, k: i32) -> bool;
     pub(crate) fn nigh_isolate_recover(isolate: *mut RawIsolate);

@@ -40,6 +40,9 @@ pub(crate) const IN_COUNT: usize = 27;
 pub(crate) const IN_FLUSH_BYTES: usize = 30;
 /// In 64-bit words: Unix ms as a double.
 pub(crate) const IN_NOW_F64: usize = 14;
+/// Bytes in which the inputs of a batch lie.
+pub(crate) const INPUTS_AT: usize = IN_NOW_LOW * 4;
+pub(crate) const INPUTS_END: usize = OUT_DONE * 4;
 pub(crate) const OUT_DONE: usize = 32;
 pub(crate) const OUT_END: usize = 33;
 pub(crate) const OUT_WRITES: usize = 34;

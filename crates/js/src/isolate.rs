@@ -1,12 +1,18 @@
-//! One V8 isolate with its io memory and its watchdog. Belongs to the thread that made it.
+//! One V8 isolate with its io memory, its contexts and its watchdog. Belongs to the thread that made it.
 
+use std::any::Any;
+use std::collections::HashSet;
 use std::ffi::c_void;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 
 use crate::bridge::{self, Bridge};
+use crate::entry::Entry;
 use crate::fault::Cause;
 use crate::ffi;
+use crate::fiber::{Entered, Fiber};
 use crate::io::{self, Io, Mapped};
 use crate::limits::Limits;
 use crate::quota::{self, Quota};
@@ -25,6 +31,10 @@ pub(crate) struct Isolate {
     watchdog: Option<Watchdog>,
     raw: *mut ffi::RawIsolate,
     bridge: *mut Bridge,
+    /// What the runtime runs on, unless that is a plain thread.
+    fiber: Option<Rc<Fiber>>,
+    /// Those that are alive.
+    contexts: HashSet<*mut ffi::RawContext>,
     pub(crate) io: Io,
     next_state: i32,
     heap_hits: u64,
@@ -33,9 +43,9 @@ pub(crate) struct Isolate {
 }
 
 impl Isolate {
-    pub(crate) fn new(limits: &Limits) -> Result<Isolate, StartError> {
+    pub(crate) fn new(limits: &Limits, fiber: Option<Rc<Fiber>>) -> Result<Isolate, StartError> {
         let fail = |reason: String| StartError::V8 { reason };
-        let snapshot = snapshot::snapshot().map_err(fail)?;
+        let snapshot = native(fiber.as_deref(), snapshot::snapshot).map_err(fail)?;
         let mapped = Arc::new(Mapped::new().map_err(|error| {
             fail(format!("cannot reserve {} bytes of address space: {error}", Io::total()))
         })?);
@@ -43,6 +53,8 @@ impl Isolate {
         let bridge = Box::into_raw(Box::new(Bridge {
             io,
             host: None,
+            baton: fiber.as_ref().map(|fiber| Arc::clone(fiber.shared())),
+            entry: 0,
             functions: Arc::default(),
             ids: Vec::new(),
             first: 0,
@@ -65,18 +77,23 @@ impl Isolate {
             array_buffer_bytes: limits.array_buffer_bytes,
             stack_bytes: limits.stack_bytes,
         };
-        // SAFETY: V8 has been started; snapshot, io and bridge outlive the isolate (see Drop).
-        let raw = unsafe { ffi::nigh_isolate_new(&raw const params) };
+        let raw = native(fiber.as_deref(), || {
+            // SAFETY: V8 has been started; snapshot, io and bridge outlive the isolate (see Drop).
+            unsafe { ffi::nigh_isolate_new(&raw const params) }
+        });
+        let baton = fiber.as_ref().map(|fiber| Arc::clone(fiber.shared()));
         let mut isolate = Isolate {
             watchdog: None,
             raw,
             bridge,
+            fiber,
+            contexts: HashSet::new(),
             io,
             _mapped: Arc::clone(&mapped),
             next_state: 1,
             heap_hits: 0,
         };
-        let watchdog = Watchdog::start(raw, mapped)
+        let watchdog = Watchdog::start(raw, mapped, baton)
             .map_err(|error| fail(format!("cannot start the watchdog's thread: {error}")))?;
         isolate.watchdog = Some(watchdog);
         isolate.set_limits(limits);
@@ -87,19 +104,76 @@ impl Isolate {
         let watch = &self.watchdog().watch;
         watch.call_ms.store(limits.call_ms, Ordering::Relaxed);
         watch.grace_ms.store(limits.grace_ms, Ordering::Relaxed);
-        // SAFETY: our isolate, on its thread.
-        unsafe {
-            ffi::nigh_isolate_limits(
-                self.raw,
-                limits.heap_bytes,
-                limits.array_buffer_bytes,
-                limits.stack_bytes,
-            );
+        self.native(|| {
+            // SAFETY: our isolate, on its thread.
+            unsafe {
+                ffi::nigh_isolate_limits(
+                    self.raw,
+                    limits.heap_bytes,
+                    limits.array_buffer_bytes,
+                    limits.stack_bytes,
+                );
+            }
+        });
+    }
+
+    /// Calls `f` on the stack that V8 knows.
+    fn native<R>(&self, f: impl FnOnce() -> R) -> R {
+        native(self.fiber.as_deref(), f)
+    }
+
+    /// Runs user code; whether it came back.
+    pub(crate) fn enter(&mut self, entry: Entry) -> Entered {
+        let Some(fiber) = self.fiber.clone() else { return Entered::Back(entry.perform()) };
+        let number = fiber.number();
+        self.bridge().entry = number;
+        self.watchdog().watch.entry.store(number, Ordering::SeqCst);
+        fiber.enter(number, entry)
+    }
+
+    /// A context over these arenas, which stay readable as long as it lives; null if V8 could not make one.
+    pub(crate) fn new_context(&mut self, arenas: &[ffi::Arena]) -> *mut ffi::RawContext {
+        let context = self.native(|| {
+            // SAFETY: our isolate; the arenas stay readable, as the caller promises by Mapping's contract.
+            unsafe { ffi::nigh_context_new(self.raw, arenas.as_ptr(), arenas.len()) }
+        });
+        if !context.is_null() {
+            self.contexts.insert(context);
+        }
+        context
+    }
+
+    /// Lets go of a context, unless it went with an isolate that was lost.
+    pub(crate) fn free_context(&mut self, context: *mut ffi::RawContext) {
+        if self.contexts.remove(&context) {
+            // SAFETY: a live context of this isolate, of which no pointer is left; no JavaScript runs.
+            self.native(|| unsafe { ffi::nigh_context_free(context) });
         }
     }
 
-    pub(crate) fn raw(&self) -> *mut ffi::RawIsolate {
-        self.raw
+    /// Takes `count` functions from number `first_id` on out of a context; false if that fails.
+    pub(crate) fn remove_functions(
+        &self,
+        context: *mut ffi::RawContext,
+        first_id: u32,
+        count: u32,
+    ) -> bool {
+        assert!(self.contexts.contains(&context), "a context of this isolate");
+        // SAFETY: a live context, on its thread.
+        self.native(|| unsafe { ffi::nigh_module_remove(context, first_id, count) })
+    }
+
+    /// Runs V8's own tasks, at most `tasks`, and makes contexts ahead.
+    pub(crate) fn idle(&self, tasks: u32, contexts: usize) {
+        // SAFETY: our isolate, on its thread.
+        self.native(|| unsafe { ffi::nigh_isolate_pump(self.raw, tasks) });
+        // SAFETY: as above.
+        self.native(|| unsafe { ffi::nigh_isolate_prepare(self.raw, contexts) });
+    }
+
+    fn recover_heap(&self) {
+        // SAFETY: our isolate, on its thread.
+        self.native(|| unsafe { ffi::nigh_isolate_recover(self.raw) });
     }
 
     pub(crate) fn watchdog(&self) -> &Watchdog {
@@ -141,20 +215,49 @@ impl Isolate {
         let by_heap = hits != self.heap_hits;
         self.heap_hits = hits;
         self.settle(k);
-        // SAFETY: our isolate, on its thread.
-        unsafe { ffi::nigh_isolate_recover(self.raw) };
-        match self.watchdog().watch.reason(k) {
-            _ if by_heap => Cause::Heap,
-            Some(reason) => Cause::Order(reason),
-            None => Cause::Time,
-        }
+        self.recover_heap();
+        if by_heap { Cause::Heap } else { self.cause(k) }
+    }
+
+    /// Why the watchdog has stopped call `k`.
+    fn cause(&self, k: i32) -> Cause {
+        self.watchdog().watch.reason(k).map_or(Cause::Time, Cause::Order)
+    }
+
+    /// Puts a new isolate in the place of this one, which call `k` doesn't leave. What `grave` waits for goes
+    /// there: this one, and `keep`, which its contexts read. Why the call was stopped, and what becomes
+    /// true when all is gone.
+    pub(crate) fn replace(
+        &mut self,
+        k: i32,
+        limits: &Limits,
+        grave: &Sender<crate::fiber::Wreck>,
+        keep: Vec<Arc<dyn Any + Send + Sync>>,
+    ) -> (Cause, Arc<AtomicBool>) {
+        let cause = self.cause(k);
+        let mut fresh = Isolate::new(limits, self.fiber.take()).expect("V8 has started before");
+        fresh.watchdog().watch.succeed(&self.watchdog().watch);
+        // The old carrier uses none of it any more (bridge.rs).
+        let old = self.bridge();
+        let new = fresh.bridge();
+        new.functions = Arc::clone(&old.functions);
+        new.ids = std::mem::take(&mut old.ids);
+        (new.tenant, new.now_ms) = (old.tenant, old.now_ms);
+        std::mem::swap(&mut new.console, &mut old.console);
+        std::mem::swap(&mut new.stacks, &mut old.stacks);
+        old.host = None;
+        let gone = Arc::new(AtomicBool::new(false));
+        let isolate = std::mem::replace(self, fresh);
+        let wreck = Wreck { isolate: Some(isolate), _keep: keep, gone: Arc::clone(&gone) };
+        // The old carrier waits for it as long as it lives.
+        let _ = grave.send(Box::new(wreck));
+        (cause, gone)
     }
 
     /// Collects if the heap came near its limit in code that is not to be stopped.
     pub(crate) fn relieve(&mut self) {
         if self.io.word(io::HEAP_HIT) != 0 {
-            // SAFETY: our isolate, on its thread.
-            unsafe { ffi::nigh_isolate_recover(self.raw) };
+            self.recover_heap();
         }
     }
 
@@ -169,9 +272,41 @@ impl Isolate {
 impl Drop for Isolate {
     fn drop(&mut self) {
         self.watchdog = None; // joins its thread
-        // SAFETY: on its thread; all contexts have been freed by the runtime, no JavaScript runs.
-        unsafe { ffi::nigh_isolate_free(self.raw) };
+        for context in std::mem::take(&mut self.contexts) {
+            // SAFETY: a live context of this isolate, on its thread; no JavaScript runs.
+            self.native(|| unsafe { ffi::nigh_context_free(context) });
+        }
+        // SAFETY: on its thread; all contexts have been freed, no JavaScript runs.
+        self.native(|| unsafe { ffi::nigh_isolate_free(self.raw) });
         // SAFETY: from Box::into_raw; the isolate that used it is gone.
         drop(unsafe { Box::from_raw(self.bridge) });
+    }
+}
+
+fn native<R>(fiber: Option<&Fiber>, f: impl FnOnce() -> R) -> R {
+    match fiber {
+        Some(fiber) => fiber.native(f),
+        None => f(),
+    }
+}
+
+/// An isolate that a call didn't leave in time, for the thread on which that call ran.
+struct Wreck {
+    isolate: Option<Isolate>,
+    /// Its contexts map this.
+    _keep: Vec<Arc<dyn Any + Send + Sync>>,
+    gone: Arc<AtomicBool>,
+}
+
+// SAFETY: it goes to the isolate's own thread. What it holds of a fiber was taken out (`replace`).
+unsafe impl Send for Wreck {}
+
+impl Drop for Wreck {
+    fn drop(&mut self) {
+        if let Some(isolate) = self.isolate.take() {
+            isolate.recover_heap();
+            drop(isolate);
+        }
+        self.gone.store(true, Ordering::Release); // SYNC(wreck-gone)
     }
 }

@@ -16,7 +16,7 @@ pub struct Mapping {
     len: usize,
     foreign: bool,
     /// Keeps the memory mapped.
-    _keep: Arc<dyn Any + Send + Sync>,
+    keep: Arc<dyn Any + Send + Sync>,
 }
 
 impl Mapping {
@@ -28,7 +28,7 @@ impl Mapping {
     /// All of it must be readable as long as `keep` (or a clone) lives, and hold an arena whose published
     /// parts are well-formed, at the latest when the first function runs. `base` is 64-byte aligned.
     pub unsafe fn new(base: *const u8, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Mapping {
-        Mapping { base, len, foreign: false, _keep: keep }
+        Mapping { base, len, foreign: false, keep }
     }
 
     /// The arena's writer is another thread than the runtime's. What a call reads of it is to belong to one
@@ -49,7 +49,7 @@ impl Mapping {
     }
 }
 
-// SAFETY: the memory is read by whole words only, stays mapped while `_keep` lives, and `_keep` is Send + Sync.
+// SAFETY: the memory is read by whole words only, stays mapped while `keep` lives, and `keep` is Send + Sync.
 unsafe impl Send for Mapping {}
 
 /// All keys of a tenant: the arenas of its partitions, 1 to [`PARTITIONS_MAX`], each at its number. A key is in
@@ -73,6 +73,11 @@ impl Keyspace {
 
     pub(crate) fn partitions(&self) -> u32 {
         u32::try_from(self.mappings.len()).expect("at most PARTITIONS_MAX")
+    }
+
+    /// What keeps it mapped.
+    pub(crate) fn keep(&self) -> impl Iterator<Item = Arc<dyn Any + Send + Sync>> + '_ {
+        self.mappings.iter().map(|mapping| Arc::clone(&mapping.keep))
     }
 
     /// Does another thread write to some of it?

@@ -3,16 +3,19 @@
 //! Belongs to the thread that made it.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use thiserror::Error;
 
 use crate::fault::Cause;
 use crate::ffi;
+use crate::fiber::Fiber;
 use crate::host::Starts;
 use crate::isolate::Isolate;
 use crate::library::{Library, LoadError};
 use crate::limits::Limits;
+use crate::lingering::{Lingering, STILL_STOPPING, TOP_LEVEL};
 use crate::mapping::Keyspace;
 use crate::request::Request;
 use crate::stats::{Handle, RuntimeStats};
@@ -52,6 +55,9 @@ pub struct Runtime {
     pub(crate) entered: Vec<usize>,
     pub(crate) stats: RuntimeStats,
     pub(crate) starts: Option<Box<dyn Starts>>,
+    /// What is stuck in isolates that were lost.
+    pub(crate) lingering: Vec<Lingering>,
+    pub(crate) handle: Handle,
     _thread: PhantomData<*mut ()>,
 }
 
@@ -61,8 +67,21 @@ impl Runtime {
     /// # Errors
     /// [`StartError`] if V8 does not start.
     pub fn new(limits: Limits) -> Result<Runtime, StartError> {
+        Runtime::start(limits, None)
+    }
+
+    /// The same on a fiber: a function that can't be stopped costs it an isolate, not the process.
+    ///
+    /// # Errors
+    /// [`StartError`] if V8 does not start.
+    pub fn on(fiber: Fiber, limits: Limits) -> Result<Runtime, StartError> {
+        Runtime::start(limits, Some(Rc::new(fiber)))
+    }
+
+    fn start(limits: Limits, fiber: Option<Rc<Fiber>>) -> Result<Runtime, StartError> {
         let limits = limits.clamped();
-        let isolate = Isolate::new(&limits)?;
+        let isolate = Isolate::new(&limits, fiber)?;
+        let watch = Arc::new(Mutex::new(Arc::clone(&isolate.watchdog().watch)));
         Ok(Runtime {
             isolate,
             limits,
@@ -73,6 +92,8 @@ impl Runtime {
             entered: Vec::new(),
             stats: RuntimeStats::default(),
             starts: None,
+            lingering: Vec::new(),
+            handle: Handle { watch },
             _thread: PhantomData,
         })
     }
@@ -126,14 +147,16 @@ impl Runtime {
         let text = std::str::from_utf8(source).map_err(|error| {
             bad(format!("the source is not UTF-8 at byte {}", error.valid_up_to()))
         })?;
+        if self.lingers(tenant, &name, TOP_LEVEL) {
+            return Err(bad(format!("{STILL_STOPPING}; try again later")));
+        }
         let base: *const u8 = NO_ARENA.as_ptr().cast();
         let arena = ffi::Arena { base, length: size_of_val(&NO_ARENA), foreign: false };
         let context = self.new_context(&[arena]);
         let compile = |reason| LoadError::Compile { library: name.clone(), reason };
         let context = context.map_err(compile)?;
-        let found = self.evaluate(context, &name, source, 0);
-        // SAFETY: made above, used by nobody else.
-        unsafe { ffi::nigh_context_free(context) };
+        let found = self.evaluate(tenant, context, &name, source, 0);
+        self.isolate.free_context(context);
         let mut functions = found.map_err(|stop| compile(self.recovered(stop)))?;
         if functions.is_empty() {
             return Err(LoadError::NoFunctions);
@@ -167,7 +190,7 @@ impl Runtime {
         let first_id = state.free_ids(number(library.functions.len()));
         let context = state.context;
         if !context.is_null()
-            && let Err(stop) = self.evaluate(context, &library.name, source, first_id)
+            && let Err(stop) = self.evaluate(tenant, context, &library.name, source, first_id)
         {
             // Half of it may be there: the next call gets a fresh context.
             self.drop_context(tenant);
@@ -186,11 +209,8 @@ impl Runtime {
         state.index();
         let context = state.context;
         if !context.is_null() {
-            // SAFETY: the tenant's live context, on its thread.
-            let removed = unsafe {
-                ffi::nigh_module_remove(context, old.first_id, number(old.functions.len()))
-            };
-            if !removed {
+            let count = number(old.functions.len());
+            if !self.isolate.remove_functions(context, old.first_id, count) {
                 self.drop_context(tenant);
             }
         }
@@ -207,10 +227,7 @@ impl Runtime {
 
     /// To be called between batches: collects garbage and makes contexts out of request time.
     pub fn idle(&mut self) {
-        // SAFETY: our isolate, on its thread.
-        unsafe { ffi::nigh_isolate_pump(self.isolate.raw(), IDLE_TASKS_MAX) };
-        // SAFETY: as above.
-        unsafe { ffi::nigh_isolate_prepare(self.isolate.raw(), CONTEXTS_AHEAD) };
+        self.isolate.idle(IDLE_TASKS_MAX, CONTEXTS_AHEAD);
     }
 
     /// Counters and gauges.
@@ -233,7 +250,7 @@ impl Runtime {
     /// What other threads use to see what runs.
     #[must_use]
     pub fn running(&self) -> Handle {
-        Handle { watch: Arc::clone(&self.isolate.watchdog().watch) }
+        self.handle.clone()
     }
 
     pub(crate) fn state(&mut self, tenant: Tenant) -> &mut TenantState {
@@ -244,9 +261,7 @@ impl Runtime {
         &mut self,
         arenas: &[ffi::Arena],
     ) -> Result<*mut ffi::RawContext, String> {
-        // SAFETY: our isolate; the arenas stay readable as long as the context, by Mapping's contract.
-        let context =
-            unsafe { ffi::nigh_context_new(self.isolate.raw(), arenas.as_ptr(), arenas.len()) };
+        let context = self.isolate.new_context(arenas);
         if context.is_null() {
             return Err("V8 could not make a context".to_owned());
         }
@@ -260,8 +275,7 @@ impl Runtime {
         let context = std::mem::replace(&mut state.context, std::ptr::null_mut());
         if !context.is_null() {
             self.alive.retain(|&id| id != tenant.0);
-            // SAFETY: the tenant's context, of which no pointer is left; no JavaScript runs.
-            unsafe { ffi::nigh_context_free(context) };
+            self.isolate.free_context(context);
         }
     }
 

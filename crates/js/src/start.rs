@@ -4,9 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::entry::{Entry, Install, Outcome};
 use crate::fault::Cause;
+use crate::fiber::Entered;
 use crate::host::{Host, Level, Write};
 use crate::library::Function;
+use crate::lingering::{STILL_STOPPING, TOP_LEVEL};
 use crate::runtime::Runtime;
 use crate::tenant::Installed;
 use crate::{Tenant, fault, ffi, io};
@@ -78,8 +81,7 @@ impl Runtime {
                 self.adopt_context(tenant, context);
                 return Ok(context);
             };
-            // SAFETY: made above, used by nobody else.
-            unsafe { ffi::nigh_context_free(context) };
+            self.isolate.free_context(context);
             reason = self.recovered(stop);
             let pause = Duration::from_millis(self.limits.load_ms) * RETRY_SHARE;
             self.mark_broken(tenant, &names[at], reason.clone(), pause);
@@ -102,15 +104,18 @@ impl Runtime {
         names: &[String],
     ) -> Option<(usize, Stop)> {
         for (index, name) in names.iter().enumerate() {
+            if self.lingers(tenant, name, TOP_LEVEL) {
+                self.mark_broken(tenant, name, STILL_STOPPING.to_owned(), RETRY_AFTER);
+            }
             let installed = &self.state(tenant).libraries[name];
             if installed.broken.is_some() {
                 continue;
             }
             let (source, first_id) = (Arc::clone(&installed.source), installed.first_id);
-            match self.evaluate(context, name, &source, first_id) {
+            match self.evaluate(tenant, context, name, &source, first_id) {
                 Ok(_) => {}
                 Err(Stop::Fault(reason)) => self.mark_broken(tenant, name, reason, RETRY_AFTER),
-                Err(stop @ Stop::Terminated(_)) => return Some((index, stop)),
+                Err(stop) => return Some((index, stop)),
             }
         }
         None
@@ -132,6 +137,7 @@ impl Runtime {
     /// Compiles and evaluates a module in `context` under the watchdog's eye; its functions.
     pub(crate) fn evaluate(
         &mut self,
+        tenant: Tenant,
         context: *mut ffi::RawContext,
         name: &str,
         source: &[u8],
@@ -153,28 +159,27 @@ impl Runtime {
         });
         self.isolate.watchdog().watch.call_ms.store(self.limits.load_ms, SeqCst);
         self.isolate.watchdog().wake();
-        let mut found = ffi::Fault::new();
         if let Some(starts) = &mut self.starts {
             starts.begins(name, source);
         }
         self.isolate.io.state().store(state, SeqCst); // SYNC(call-state)
-        // SAFETY: a live context of our isolate, on its thread; the slices live during the call.
-        unsafe {
-            ffi::nigh_module_install(
-                context,
-                ffi::Slice::of(name.as_bytes()),
-                ffi::Slice::of(source),
-                first_id,
-                &raw mut found,
-            );
+        let install = Install { context, name: name.to_owned(), source: source.into(), first_id };
+        let entered = self.isolate.enter(Entry::Install(Box::new(install)));
+        if let Some(starts) = &mut self.starts {
+            starts.ended(name);
         }
+        let found = match entered {
+            Entered::Back(Outcome::Installed(found)) => found,
+            Entered::Back(Outcome::Ran(_)) => unreachable!("a module was to be installed"),
+            Entered::Lost(grave) => {
+                let stuck = (tenant, name.to_owned(), TOP_LEVEL.to_owned());
+                return Err(Stop::Lost(self.lose_isolate(state, &grave, stuck)));
+            }
+        };
         let bridge = self.isolate.bridge();
         bridge.host = None;
         bridge.module.clear();
         let ended = self.isolate.settle(state);
-        if let Some(starts) = &mut self.starts {
-            starts.ended(name);
-        }
         self.isolate.watchdog().watch.call_ms.store(self.limits.call_ms, SeqCst);
         if !ended || found.kind == ffi::FAULT_TERMINATED {
             return Err(Stop::Terminated(state));
@@ -214,12 +219,17 @@ impl Runtime {
             Stop::Fault(reason) => reason,
             Stop::Terminated(state) => {
                 let cause = self.isolate.recover(state);
-                self.count_stop(cause);
-                let mut found = ffi::Fault::new();
-                found.kind = ffi::FAULT_TERMINATED;
-                fault::module(&found, "", cause, &self.limits)
+                self.stopped_module(cause)
             }
+            Stop::Lost(cause) => self.stopped_module(cause),
         }
+    }
+
+    fn stopped_module(&mut self, cause: Cause) -> String {
+        self.count_stop(cause);
+        let mut found = ffi::Fault::new();
+        found.kind = ffi::FAULT_TERMINATED;
+        fault::module(&found, "", cause, &self.limits)
     }
 }
 
@@ -228,6 +238,8 @@ pub(crate) enum Stop {
     Fault(String),
     /// The number of the call; `Isolate::recover` is due.
     Terminated(i32),
+    /// It went with its isolate.
+    Lost(Cause),
 }
 
 /// A host without its lifetime; the caller takes it out of the bridge before it ends.

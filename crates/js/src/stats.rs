@@ -1,6 +1,6 @@
 //! What a runtime tells about itself. [`Handle`] may be used from any thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::watchdog::Watch;
@@ -25,6 +25,8 @@ pub struct RuntimeStats {
     pub timeouts: u64,
     /// Calls stopped, or not started, since another thread wanted it: see [`Handle::terminate`].
     pub kills: u64,
+    /// Isolates given up, since a call in them could not be stopped in time.
+    pub isolates_lost: u64,
     /// Calls stopped by the heap limit.
     pub heap_limit_hits: u64,
     /// Calls that were answered with an error.
@@ -55,20 +57,25 @@ pub enum Reason {
 /// Asks a runtime from another thread what runs in it, and ends it.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    pub(crate) watch: Arc<Watch>,
+    /// Of the isolate that the runtime has now.
+    pub(crate) watch: Arc<Mutex<Arc<Watch>>>,
 }
 
 impl Handle {
+    fn watch(&self) -> Arc<Watch> {
+        Arc::clone(&self.watch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The call that runs now, if any.
     #[must_use]
     pub fn get(&self) -> Option<Running> {
-        self.watch.running()
+        self.watch().running()
     }
 
     /// Ends the call that runs now, if any, within some milliseconds; which one it was. If it ends by itself
     /// meanwhile nothing happens: the calls after it are never hit by a [`Reason::Kill`]. What it has
     /// written is dropped. Returns at once.
     pub fn terminate(&self, reason: Reason) -> Option<Running> {
-        self.watch.terminate(reason)
+        self.watch().terminate(reason)
     }
 }

@@ -17,6 +17,10 @@
 //! that has ended meanwhile is dropped: a kill never hits the next call. Shutdown is an order that lasts: every
 //! call that this thread sees from then on is stopped, and the runtime starts none.
 //!
+//! A call that V8 doesn't leave some time after its termination (`SEIZE_AFTER_NS`) loses the fiber that waits
+//! for it (fiber.rs): all else of the shard goes on. Where there is no fiber, or too many calls are stuck already, it
+//! costs the process after the grace period.
+//!
 //! Time is CPU time of the runtime's thread, so a busy machine stops nobody. It is sampled every tick:
 //! a call is stopped between its limit and two ticks more.
 
@@ -30,6 +34,7 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::crash::{self, Line};
 use crate::ffi;
+use crate::fiber::Shared;
 use crate::io::{self, Io, Mapped};
 use crate::stats::{Reason, Running};
 use crate::tenant::Functions;
@@ -38,12 +43,17 @@ use crate::tenant::Functions;
 const IDLE_TICKS: u32 = 20;
 /// Longest sleep: bounds what a lost wake-up costs.
 const SLEEP: Duration = Duration::from_millis(100);
+/// CPU time, ns, that V8 has to leave a call after its termination: most collections of a full heap take less.
+const SEIZE_AFTER_NS: u64 = 20_000_000;
 
 /// What the runtime, its watchdog and its [`Handle`](crate::Handle)s share.
 pub(crate) struct Watch {
     io: Io,
     _mapped: Arc<Mapped>,
     clock: i32,
+    /// What runs the shard, and the number of the entry that it waits for.
+    fiber: Option<Arc<Shared>>,
+    pub(crate) entry: AtomicU64,
     pub(crate) call_ms: AtomicU64,
     pub(crate) grace_ms: AtomicU64,
     sleeping: AtomicBool,
@@ -58,6 +68,8 @@ pub(crate) struct Watch {
     ordered: Mutex<Option<(i32, Reason)>>,
     /// No call is to start any more.
     closing: AtomicBool,
+    /// Another isolate has taken the place of this one.
+    lost: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
@@ -84,6 +96,14 @@ struct Seen {
     call: i32,
     cpu_ns: u64,
     since: Instant,
+    /// CPU time that it had used when it was told to stop.
+    stopped_ns: u64,
+}
+
+impl Seen {
+    fn new(call: i32, cpu_ns: u64) -> Seen {
+        Seen { call, cpu_ns, since: Instant::now(), stopped_ns: 0 }
+    }
 }
 
 struct IsolatePointer(*mut ffi::RawIsolate);
@@ -101,6 +121,7 @@ impl Watchdog {
     pub(crate) fn start(
         isolate: *mut ffi::RawIsolate,
         mapped: Arc<Mapped>,
+        fiber: Option<Arc<Shared>>,
     ) -> Result<Watchdog, std::io::Error> {
         membarrier(MembarrierCommand::RegisterPrivateExpedited)?;
         // SAFETY: no preconditions.
@@ -109,16 +130,19 @@ impl Watchdog {
             io: mapped.io(),
             _mapped: mapped,
             clock,
+            fiber,
+            entry: AtomicU64::new(0),
             call_ms: AtomicU64::new(50),
             grace_ms: AtomicU64::new(5_000),
             sleeping: AtomicBool::new(false),
             woken: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             names: Mutex::default(),
-            seen: Mutex::new(Seen { call: 0, cpu_ns: 0, since: Instant::now() }),
+            seen: Mutex::new(Seen::new(0, 0)),
             order: Mutex::default(),
             ordered: Mutex::default(),
             closing: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             thread: OnceLock::new(),
         });
         crash::watch_too(&watch);
@@ -225,13 +249,14 @@ impl Watch {
         while !self.stop.load(Ordering::SeqCst) {
             // The order first: its call ran when it was given, so a call with another number comes later.
             let order = lock(&self.order).take();
-            let state = self.io.state().load(Ordering::SeqCst);
+            let lost = self.lost.load(Ordering::SeqCst);
+            let state = if lost { 0 } else { self.io.state().load(Ordering::SeqCst) };
             if state == 0 {
                 idle += 1;
                 lock(&self.seen).call = 0;
                 if idle > IDLE_TICKS {
                     self.sleeping.store(true, Ordering::SeqCst);
-                    if self.io.state().load(Ordering::SeqCst) == 0 {
+                    if lost || self.io.state().load(Ordering::SeqCst) == 0 {
                         std::thread::park_timeout(SLEEP);
                     }
                     self.sleeping.store(false, Ordering::SeqCst);
@@ -251,25 +276,61 @@ impl Watch {
         }
     }
 
+    /// Takes over what outlives an isolate.
+    pub(crate) fn succeed(&self, old: &Watch) {
+        self.closing.store(old.is_closing(), Ordering::SeqCst);
+    }
+
     /// One tick while call `call` runs.
     fn look(&self, call: i32, order: Option<Reason>, isolate: *mut ffi::RawIsolate) {
         let now = self.cpu_ns();
-        let used_ns = {
+        let (used_ns, stopped_ns) = {
             let mut seen = lock(&self.seen);
             if seen.call != call {
-                *seen = Seen { call, cpu_ns: now, since: Instant::now() };
+                *seen = Seen::new(call, now);
             }
-            now.saturating_sub(seen.cpu_ns)
+            (now.saturating_sub(seen.cpu_ns), seen.stopped_ns)
         };
         let limit_ns = self.call_ms.load(Ordering::Relaxed).saturating_mul(1_000_000);
         let grace_ns = self.grace_ms.load(Ordering::Relaxed).saturating_mul(1_000_000);
-        let issued = self.io.shared(io::ISSUED).load(Ordering::SeqCst) == call;
-        if !issued && (order.is_some() || used_ns >= limit_ns) {
-            // Before the termination, so that whoever sees that finds the reason.
-            *lock(&self.ordered) = order.map(|reason| (call, reason));
-            self.stop_call(call, isolate);
-        } else if issued && used_ns >= limit_ns.saturating_add(grace_ns) {
-            self.give_up(call);
+        if !self.is_issued(call) {
+            if order.is_some() || used_ns >= limit_ns {
+                lock(&self.seen).stopped_ns = used_ns;
+                // Before the termination, so that whoever sees that finds the reason.
+                *lock(&self.ordered) = order.map(|reason| (call, reason));
+                self.stop_call(call, isolate);
+            }
+        } else if used_ns >= stopped_ns + SEIZE_AFTER_NS {
+            self.seize(call, isolate);
+            let lost = self.lost.load(Ordering::SeqCst);
+            if !lost && used_ns >= limit_ns.saturating_add(grace_ns) {
+                self.give_up(call);
+            }
+        }
+    }
+
+    fn is_issued(&self, call: i32) -> bool {
+        self.io.shared(io::ISSUED).load(Ordering::SeqCst) == call
+    }
+
+    /// Takes the fiber from a call that doesn't come back.
+    fn seize(&self, call: i32, isolate: *mut ffi::RawIsolate) {
+        let Some(fiber) = &self.fiber else { return };
+        let number = self.entry.load(Ordering::SeqCst);
+        // The call has been told to stop, so it dies whatever it does now.
+        let stuck = || self.is_issued(call) && self.io.state().load(Ordering::SeqCst) == call;
+        let mark = || {
+            // SAFETY: the isolate outlives this thread, which its owner joins first.
+            unsafe { ffi::nigh_isolate_lose(isolate) };
+            self.lost.store(true, Ordering::SeqCst);
+        };
+        if fiber.seize(number, stuck, mark) {
+            let (library, function) = self.name_of(call).unwrap_or_default();
+            tracing::warn!(
+                library,
+                function,
+                "a function that was stopped doesn't come back: its shard goes on without it, in a new V8 isolate"
+            );
         }
     }
 

@@ -100,6 +100,7 @@ impl Gauges {
         self.counter("nigh_function_calls_total", runtime.calls);
         self.counter("nigh_function_errors_total", runtime.errors);
         self.counter("nigh_function_timeouts_total", runtime.timeouts);
+        self.counter("nigh_function_isolates_lost_total", runtime.isolates_lost);
         all.parts.iter().for_each(|part| self.update_shard(part));
         let Ok(mut known) = self.commands.lock() else { return };
         for (row, (spec, stats)) in commands::table().iter().zip(&stats.rows).enumerate() {

@@ -13,6 +13,7 @@ use crate::shared::{Seat, Shared};
 use crate::signals::Watcher;
 use crate::starts::Skips;
 use crate::state::{State, Stop};
+use nigh_js::{Fiber, Join};
 use nigh_shm::Domain;
 use nigh_store::{Keyspace, Opened, StoreOptions};
 use std::io;
@@ -20,7 +21,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::thread::JoinHandle;
 
 /// Threads that read arenas beside the shards: none now, room for a few.
 const OTHER_PARTICIPANTS: usize = 8;
@@ -28,7 +28,7 @@ const OTHER_PARTICIPANTS: usize = 8;
 pub(crate) const MOST_SHARDS: usize = 64;
 /// Descriptors of a shard: its epoll, waker and listeners.
 const FILES_PER_SHARD: usize = 24;
-/// Stack of the shard's thread: what functions may take, and as much again for everything else.
+/// Stack of the shard's thread, on which functions run: what they may take, and some for what they call.
 const SHARD_STACK_BYTES: usize = 8 << 20;
 /// Descriptors that are no client connections: listeners, epoll, logs, and what libraries open.
 const OWN_FILES: usize = 32;
@@ -130,8 +130,8 @@ pub struct Server {
     address: Option<SocketAddr>,
     folder: PathBuf,
     stopper: Stopper,
-    /// Their threads; the owner's, which was the first, ends last.
-    shards: Vec<JoinHandle<()>>,
+    /// The owner's, which was the first, ends last.
+    shards: Vec<Join>,
     _exporter: Option<Exporter>,
 }
 
@@ -204,12 +204,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a shard's thread and waits until it serves.
+    /// Starts a shard and waits until it serves.
     fn launch(&mut self, berth: Berth) -> Result<(), ServeError> {
         let (ready, started) = mpsc::sync_channel(1);
         let name = format!("nigh-shard-{}", berth.number);
-        let thread = std::thread::Builder::new().name(name).stack_size(SHARD_STACK_BYTES);
-        self.shards.push(thread.spawn(move || run_shard(berth, &ready))?);
+        let run = move |fiber| run_shard(berth, fiber, &ready);
+        self.shards.push(Fiber::spawn(&name, SHARD_STACK_BYTES, run)?);
         started.recv().map_err(|_| ServeError::Broken)?
     }
 
@@ -243,7 +243,7 @@ impl Server {
 
     /// Waits for the shards; false if one of them ended by a panic.
     fn join(&mut self) -> bool {
-        let ended = self.shards.drain(..).map(|shard| shard.join().is_ok());
+        let ended = self.shards.drain(..).map(Join::join);
         ended.fold(true, |all, well| all & well)
     }
 }
@@ -268,10 +268,10 @@ pub fn run(config: Config) -> Result<(), ServeError> {
     server.wait()
 }
 
-/// A shard's thread. V8 belongs to the thread that makes it.
-fn run_shard(berth: Berth, ready: &mpsc::SyncSender<Result<(), ServeError>>) {
+/// A shard's life: a fiber, since a function that doesn't end keeps the thread that it runs on.
+fn run_shard(berth: Berth, fiber: Fiber, ready: &mpsc::SyncSender<Result<(), ServeError>>) {
     let (shared, folder) = (Arc::clone(&berth.shared), Arc::clone(&berth.folder));
-    match open(berth) {
+    match open(berth, fiber) {
         Ok(mut shard) => {
             let _ = ready.send(Ok(()));
             // A shard that panics takes the others with it: they can't serve without it.
@@ -298,12 +298,12 @@ impl Drop for StopOnDrop {
     }
 }
 
-fn open(berth: Berth) -> Result<Shard, ServeError> {
+fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
     let Berth { number, poll, listeners, mailbox, shared, domain, gauges, keyspace, folder } =
         berth;
-    drop(folder); // the thread holds it to its end
+    drop(folder); // the fiber holds it to its end
     pin_to_core(&shared.config(), number, shared.shards())?;
-    let state = State::new(keyspace, shared, number)?;
+    let state = State::new(keyspace, shared, number, fiber)?;
     Shard::new(state, poll, listeners, mailbox, &domain, gauges)
 }
 

@@ -144,6 +144,7 @@ impl Snapshot {
         sum.calls += part.calls;
         sum.batches += part.batches;
         sum.timeouts += part.timeouts;
+        sum.isolates_lost += part.isolates_lost;
         sum.heap_limit_hits += part.heap_limit_hits;
         sum.errors += part.errors;
     }

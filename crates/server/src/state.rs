@@ -17,7 +17,7 @@ use crate::peer::LIBRARIAN;
 use crate::place::{self, Place};
 use crate::shared::{Shared, Versions};
 use crate::starts;
-use nigh_js::{Runtime, Tenant};
+use nigh_js::{Fiber, Runtime, Tenant};
 use nigh_resp::limits::Limits;
 use nigh_store::{Keyspace, Policy, Turn};
 use std::collections::BTreeMap;
@@ -270,9 +270,10 @@ impl State {
         mut keyspace: Keyspace,
         shared: Arc<Shared>,
         number: usize,
+        fiber: Fiber,
     ) -> Result<Self, ServeError> {
         let config = shared.config();
-        let mut runtime = Runtime::new(function_limits(&config))
+        let mut runtime = Runtime::on(fiber, function_limits(&config))
             .map_err(|error| ServeError::Functions(error.to_string()))?;
         shared.seats[number].show_functions(runtime.running());
         runtime.tell_starts(Box::new(shared.skips.marker(number)));

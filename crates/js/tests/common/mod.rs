@@ -125,7 +125,10 @@ impl Bench {
     }
 
     pub(crate) fn with(limits: Limits) -> Bench {
-        let mut runtime = Runtime::new(limits).unwrap();
+        Bench::over(Runtime::new(limits).unwrap())
+    }
+
+    pub(crate) fn over(mut runtime: Runtime) -> Bench {
         let world = World { arenas: vec![Arena::new()], ..World::default() };
         let tenant = runtime.open_tenant(world.arenas[0].mapping());
         Bench { runtime, tenant, world, now_ms: NOW_MS }

@@ -1,0 +1,63 @@
+//! Calls that were given up and haven't come back (fiber.rs): what that costs the runtime, and whom it refuses
+//! meanwhile. Belongs to the runtime's thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, PoisonError};
+
+use crate::Tenant;
+use crate::fault::Cause;
+use crate::fiber::Wreck;
+use crate::runtime::Runtime;
+
+/// In the place of a function's name: the top level of its library.
+pub(crate) const TOP_LEVEL: &str = "";
+/// Why a library isn't started.
+pub(crate) const STILL_STOPPING: &str = "its top level ran too long and is still being stopped";
+
+/// A function, or the top level of a library, that is stuck in an isolate of its own.
+pub(crate) struct Lingering {
+    tenant: Tenant,
+    library: String,
+    function: String,
+    gone: Arc<AtomicBool>,
+}
+
+impl Runtime {
+    /// A new isolate takes the place of the one that call `state` doesn't leave; all contexts went with that. Why
+    /// the call was stopped. The function isn't run again while it lingers.
+    pub(crate) fn lose_isolate(
+        &mut self,
+        state: i32,
+        grave: &Sender<Wreck>,
+        (tenant, library, function): (Tenant, String, String),
+    ) -> Cause {
+        let keep = self.tenants.iter().flat_map(|tenant| tenant.keyspace.keep()).collect();
+        for tenant in std::mem::take(&mut self.alive) {
+            let state = &mut self.tenants[tenant as usize];
+            state.context = std::ptr::null_mut();
+            state.holds_overlay = false;
+        }
+        let (cause, gone) = self.isolate.replace(state, &self.limits, grave, keep);
+        let watch = Arc::clone(&self.isolate.watchdog().watch);
+        *self.handle.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+        self.stats.isolates_lost += 1;
+        self.lingering.retain(Lingering::is_there);
+        self.lingering.push(Lingering { tenant, library, function, gone });
+        cause
+    }
+
+    /// Whether a call of a function, or a start of a library, is still being stopped.
+    pub(crate) fn lingers(&self, tenant: Tenant, library: &str, function: &str) -> bool {
+        self.lingering.iter().any(|it| {
+            let same = it.tenant == tenant && it.library == library && it.function == function;
+            same && it.is_there()
+        })
+    }
+}
+
+impl Lingering {
+    fn is_there(&self) -> bool {
+        !self.gone.load(Ordering::Acquire) // SYNC(wreck-gone)
+    }
+}

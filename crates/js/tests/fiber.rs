@@ -1,0 +1,170 @@
+//! Functions that V8 can't stop, in a runtime on a fiber: they cost it an isolate, and nobody else anything.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Bench, call};
+use nigh_js::{Call, Fiber, Limits, Reason, Runtime};
+
+/// Stack of a carrier, bytes: V8's and some.
+const STACK_BYTES: usize = 8 << 20;
+/// Waits of `WAIT` until what is stuck must have come back.
+const WAITS: usize = 2_000;
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Spreading bytes is one step of V8, in which it looks at nothing: some seconds for so many.
+const BODY: &str = "
+    const long = new Uint8Array(2 << 20);
+    export const fine = (db, args) => args.length === 0 ? 1 : args[0];
+    export const stuck = (db) => { db.set('stuck', '1'); return Object.keys({ ...long }).length; };
+    export const alike = (db) => Object.keys({ ...long }).length;
+    export const third = (db) => Object.keys({ ...long }).length;
+    export const get = (db, [key]) => db.text(key) ?? 'none';
+    export const put = (db, [key, value]) => { db.set(key, value); return 'put'; };";
+
+fn limits() -> Limits {
+    // A machine under load stops nobody: time is CPU time.
+    Limits { call_ms: 50, load_ms: 50, grace_ms: 600_000, ..Limits::default() }
+}
+
+/// Runs `test` on a fiber; panics if it does.
+fn on_fiber(limits: Limits, test: impl FnOnce(&mut Bench) + Send + 'static) {
+    let run = move |fiber| {
+        let runtime = Runtime::on(fiber, limits).unwrap();
+        test(&mut Bench::over(runtime));
+    };
+    assert!(Fiber::spawn("test", STACK_BYTES, run).unwrap().join(), "the test has panicked");
+}
+
+fn with_args<'a>(function: &'a str, args: &'a [&'a [u8]]) -> Call<'a> {
+    Call { function: function.as_bytes(), args, ..Call::default() }
+}
+
+/// Calls `function` until it is not refused any more: until the one that is stuck has come back.
+fn wait_for(bench: &mut Bench, function: &str) -> String {
+    for _ in 0..WAITS {
+        let reply = bench.call(function, &[]);
+        if !reply.contains("still being stopped") {
+            return reply;
+        }
+        std::thread::sleep(WAIT);
+    }
+    panic!("{function} never came back");
+}
+
+#[test]
+fn a_stuck_call_holds_up_nobody() {
+    // Its neighbours in the batch have their results, others run at once, and it has written nothing.
+    on_fiber(limits(), |bench| {
+        bench.add("t", BODY);
+        let calls = [
+            with_args("put", &[b"a", b"1"]),
+            with_args("fine", &[b"before"]),
+            call("stuck"),
+            with_args("fine", &[b"after"]),
+            with_args("get", &[b"a"]),
+        ];
+        let replies = bench.run(&calls);
+        assert_eq!(replies[..2], ["$3\r\nput\r\n", "$6\r\nbefore\r\n"]);
+        assert!(replies[2].contains("function-time-limit-ms"), "{replies:?}");
+        assert_eq!(replies[3..], ["$5\r\nafter\r\n", "$1\r\n1\r\n"]);
+        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+        // It runs on, so this isn't the same as to have waited for its end.
+        let refused = "ran too long and is still being stopped; try again later\r\n";
+        assert_eq!(bench.call("stuck", &[]), format!("-ERR function 'stuck' {refused}"));
+        assert_eq!(bench.call("put", &["b", "2"]), "$3\r\nput\r\n");
+        assert_eq!(bench.call("get", &["b"]), "$1\r\n2\r\n");
+        assert_eq!(bench.call("get", &["stuck"]), "$4\r\nnone\r\n");
+        // When it has come back it may be called again.
+        let again = wait_for(bench, "stuck");
+        assert!(again.contains("function-time-limit-ms"), "{again}");
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+        assert_eq!(bench.call("get", &["stuck"]), "$4\r\nnone\r\n");
+    });
+}
+
+#[test]
+fn no_more_than_two_calls_linger() {
+    // Each holds a heap. The next that is stuck is waited for, as where there is no fiber.
+    on_fiber(limits(), |bench| {
+        bench.add("t", BODY);
+        for function in ["stuck", "alike", "third"] {
+            let reply = bench.call(function, &[]);
+            assert!(reply.contains("function-time-limit-ms"), "{function}: {reply}");
+        }
+        let lost = bench.runtime.stats().isolates_lost;
+        // The first may have come back meanwhile.
+        assert!(lost == 2 || !bench.call("stuck", &[]).contains("still"), "{lost}");
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+        wait_for(bench, "stuck");
+        wait_for(bench, "alike");
+    });
+}
+
+#[test]
+fn a_killed_call_that_is_stuck_says_that_it_was_killed() {
+    // What others see of the runtime is the isolate that it has now, also after one was lost.
+    on_fiber(Limits { call_ms: 60_000, ..limits() }, |bench| {
+        bench.add("t", BODY);
+        for function in ["stuck", "alike"] {
+            let handle = bench.runtime.running();
+            let killer = std::thread::spawn(move || {
+                for _ in 0..WAITS {
+                    std::thread::sleep(Duration::from_millis(5));
+                    if let Some(running) = handle.terminate(Reason::Kill) {
+                        return running.function;
+                    }
+                }
+                "nobody".to_owned()
+            });
+            let reply = bench.call(function, &[]);
+            assert!(reply.contains("FUNCTION KILL"), "{reply}");
+            assert_eq!(killer.join().unwrap(), function);
+        }
+        assert_eq!(bench.runtime.stats().kills, 2);
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+    });
+}
+
+#[test]
+fn a_library_whose_start_is_stuck_is_refused() {
+    // The other libraries run on, and it isn't started again while its first start lingers.
+    on_fiber(limits(), |bench| {
+        bench.add("t", "export const fine = () => 1;");
+        let source = "const o = { ...new Uint8Array(2 << 20) }; export const f = () => 1;";
+        let error = bench.try_add("u", source).unwrap_err().to_string();
+        assert!(error.contains("took longer"), "{error}");
+        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+        let error = bench.try_add("u", source).unwrap_err().to_string();
+        assert!(error.contains("still being stopped"), "{error}");
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+    });
+}
+
+#[test]
+fn a_lost_call_finds_no_host() {
+    // A getter of a result that comes after what was stuck: scan, log and commit reach nobody any more.
+    on_fiber(limits(), |bench| {
+        bench.add(
+            "t",
+            "const long = new Uint8Array(2 << 20);
+             export const fine = () => 1;
+             export const stuck = (db) => ({ get a() { const o = { ...long }; return db.scan('').keys; },
+                get b() { console.log('late'); return 1; } });",
+        );
+        bench.put("k", "v");
+        let reply = bench.call("stuck", &[]);
+        assert!(reply.contains("function-time-limit-ms"), "{reply}");
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+        wait_for(bench, "stuck");
+        assert!(bench.world.log.iter().all(|(_, _, _, text)| text != "late"));
+    });
+}
+
+#[test]
+fn a_panic_ends_the_fiber_and_is_told() {
+    // Who waits for a shard learns that it didn't end well.
+    let joined = Fiber::spawn("test", STACK_BYTES, |_| panic!("as it should")).unwrap().join();
+    assert!(!joined);
+}
