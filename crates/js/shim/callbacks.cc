@@ -195,7 +195,7 @@ void KeyPlace(const FunctionCallbackInfo<Value>& info) {
 // termination is on its way.
 void Late(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
-  info.GetReturnValue().Set(Settle(owner, info[0].As<v8::Int32>()->Value()));
+  info.GetReturnValue().Set(owner->host.late(owner->user, info[0].As<v8::Int32>()->Value()));
 }
 
 // copyIn(view or buffer, io offset, room): copies the bytes; their number, or -1 if they have no room.

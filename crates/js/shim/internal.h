@@ -16,8 +16,6 @@ namespace nigh {
 // Words of the io memory (layout: src/io.rs) that C++ uses; held to it by a test.
 constexpr uint32_t kStateWord = 0;
 constexpr uint32_t kHeapHitWord = 2;
-constexpr uint32_t kKillWord = 3;
-constexpr uint32_t kIssuedWord = 4;
 constexpr uint32_t kKeyLengthWord = 5;
 constexpr uint32_t kPlaceWord = 7;
 constexpr uint32_t kKeyAt = 4096;
@@ -76,8 +74,6 @@ void Pump(v8::Isolate* isolate, uint32_t max);
 size_t QueueLengthOffset(v8::Isolate* isolate);
 // What Date.now() says on this thread while it is not 0.
 extern thread_local double frozen_now_ms;
-// True once call `k` can no longer be stopped; false if it is being stopped.
-bool Settle(NighIsolate* owner, int32_t k);
 
 }  // namespace nigh
 

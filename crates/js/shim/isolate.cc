@@ -1,6 +1,5 @@
 // Isolates and contexts: making, bounding, recovering and freeing them.
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -89,16 +88,6 @@ Local<Function> Member(Local<Context> context, Local<Object> object, const char*
 }  // namespace
 
 namespace nigh {
-
-// SYNC(call-state): the watchdog has stored k in the kill word, or will find the state changed. It answers
-// by storing k in the issued word, or by clearing the kill word.
-bool Settle(NighIsolate* owner, int32_t k) {
-  while (owner->word(kKillWord)->load(std::memory_order_seq_cst) == k) {
-    if (owner->word(kIssuedWord)->load(std::memory_order_acquire) == k) return false;
-    sched_yield();
-  }
-  return true;
-}
 
 // V8 tells an embedder nothing of what waits, and a callback or a hook for each call costs what a whole small
 // call does. So the word is looked for, once per isolate: a queue's fields begin behind the pointer to its
@@ -235,8 +224,6 @@ void nigh_isolate_prepare(NighIsolate* owner, size_t count) {
     owner->bare.push_back(std::move(bare));
   }
 }
-
-bool nigh_settle(NighIsolate* owner, int32_t k) { return nigh::Settle(owner, k); }
 
 void nigh_terminate(NighIsolate* owner) { owner->isolate->TerminateExecution(); }
 

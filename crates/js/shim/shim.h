@@ -41,6 +41,8 @@ struct NighHost {
   double (*scan)(void* user, uint32_t prefix, uint32_t prefix_length, double cursor,
                  uint32_t count);
   void (*log)(void* user, int32_t level, const uint8_t* text, size_t length);
+  // Call k has ended while the watchdog wants to stop it. False if its termination is on its way.
+  bool (*late)(void* user, int32_t k);
   void (*fatal)(const char* where, const char* message);
 };
 
@@ -98,9 +100,6 @@ void nigh_terminate(NighIsolate* isolate);
 void nigh_isolate_lose(NighIsolate* isolate);
 // Any thread: lets the thread of this number (gettid) run only where nobody else wants to.
 void nigh_thread_idle(int32_t thread);
-// After the user code of call `k` has ended and the state word was cleared: true if nothing stops it any
-// more, false if it is being stopped. Waits for the watchdog's decision if one is due.
-bool nigh_settle(NighIsolate* isolate, int32_t k);
 // Takes back a termination, and what the heap took beyond its limit.
 void nigh_isolate_recover(NighIsolate* isolate);
 

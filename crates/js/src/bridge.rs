@@ -16,6 +16,7 @@ use crate::fiber::Shared;
 use crate::host::{Host, Level, Write};
 use crate::io::{self, Io};
 use crate::quota::{Quota, Speaker};
+use crate::stop;
 use crate::tenant::Functions;
 
 /// What a callback needs; lives at a fixed address as long as the isolate.
@@ -48,7 +49,7 @@ pub(crate) struct Bridge {
 }
 
 /// The table that the shim gets.
-pub(crate) const TABLE: ffi::HostTable = ffi::HostTable { commit, scan, log, fatal };
+pub(crate) const TABLE: ffi::HostTable = ffi::HostTable { commit, scan, log, late, fatal };
 
 // Words of an entry of the write set, as in 04_db.js.
 const ENTRY_BYTES: usize = 32;
@@ -236,6 +237,13 @@ unsafe extern "C" fn log(user: *mut c_void, level: i32, text: *const u8, length:
     };
     // SAFETY: as in `commit`.
     let _ = unsafe { with_bridge(user, run) };
+}
+
+unsafe extern "C" fn late(user: *mut c_void, k: i32) -> bool {
+    // SAFETY: the bridge lives as long as the isolate; only this field is read, which nobody ever writes. So a
+    // call that lost its fiber may come here too: it finds that it was stopped.
+    let io = unsafe { (*user.cast::<Bridge>()).io };
+    stop::settle(&io, k)
 }
 
 unsafe extern "C" fn fatal(place: *const c_char, message: *const c_char) {

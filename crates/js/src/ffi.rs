@@ -67,6 +67,7 @@ pub(crate) struct HostTable {
     pub(crate) commit: unsafe extern "C" fn(*mut c_void),
     pub(crate) scan: unsafe extern "C" fn(*mut c_void, u32, u32, f64, u32) -> f64,
     pub(crate) log: unsafe extern "C" fn(*mut c_void, i32, *const u8, usize),
+    pub(crate) late: unsafe extern "C" fn(*mut c_void, i32) -> bool,
     pub(crate) fatal: unsafe extern "C" fn(*const c_char, *const c_char),
 }
 
@@ -139,7 +140,6 @@ unsafe extern "C" {
     pub(crate) fn nigh_isolate_lose(isolate: *mut RawIsolate);
     pub(crate) fn nigh_thread_idle(thread: i32);
     pub(crate) fn nigh_terminate(isolate: *mut RawIsolate);
-    pub(crate) fn nigh_settle(isolate: *mut RawIsolate, k: i32) -> bool;
     pub(crate) fn nigh_isolate_recover(isolate: *mut RawIsolate);
     pub(crate) fn nigh_context_new(
         isolate: *mut RawIsolate,

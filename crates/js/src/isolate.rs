@@ -18,6 +18,7 @@ use crate::limits::Limits;
 use crate::quota::{self, Quota};
 use crate::runtime::StartError;
 use crate::snapshot;
+use crate::stop;
 use crate::watchdog::Watchdog;
 
 /// Young generation: three semi-spaces of 16 MiB, so that a busy tenant's garbage is collected between
@@ -198,13 +199,17 @@ impl Isolate {
         first
     }
 
+    /// For a test that terminates what runs.
+    #[cfg(test)]
+    pub(crate) fn raw(&self) -> *mut ffi::RawIsolate {
+        self.raw
+    }
+
     /// To be called when call `k` is over, however it ended: true if nothing stops it any more.
     pub(crate) fn settle(&mut self, k: i32) -> bool {
         self.io.state().store(0, Ordering::SeqCst); // SYNC(call-state)
-        // SAFETY: our isolate, on its thread.
-        let free = unsafe { ffi::nigh_settle(self.raw, k) };
-        self.io.shared(io::KILL).store(0, Ordering::SeqCst);
-        self.io.shared(io::ISSUED).store(0, Ordering::SeqCst); // numbers of calls come again
+        let free = stop::settle(&self.io, k);
+        stop::forget(&self.io);
         free
     }
 

@@ -49,6 +49,7 @@ mod snapshot;
 mod source;
 mod start;
 mod stats;
+mod stop;
 mod tenant;
 mod watchdog;
 

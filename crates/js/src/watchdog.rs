@@ -1,16 +1,8 @@
 //! Stops calls that run too long: one thread per runtime.
 //!
-//! `STATE` holds the number k of the call whose user code runs. When that code has ended, the call stores
-//! STATE := 0, then looks at KILL. To stop call k, this thread stores KILL := k, runs a memory barrier on all
-//! threads of the process (membarrier), then looks at STATE:
-//!
-//! - STATE = k: the call has not stored 0 before the barrier, so it will see KILL = k after it. Terminate;
-//!   ISSUED := k. The call waits for that and dies.
-//! - else the call has ended: KILL := 0. If it has seen KILL = k, it waits for that and goes on.
-//!
-//! So a termination hits the call that it was meant for or does not happen; it never hits the next call, nor
-//! a commit; and a call pays two plain memory accesses for it. V8's heap-limit callback runs on the call's own
-//! thread and needs none of this.
+//! How it and a call agree whether the call has ended is `stop.rs`. A termination hits the call that it was
+//! meant for or does not happen; a call pays two plain memory accesses for it. V8's heap-limit callback runs
+//! on the call's own thread and needs none of this.
 //!
 //! Other threads order a stop by a [`Handle`](crate::Handle): it notes the number of the call that it sees and
 //! wakes this thread, which alone carries stops out, as above. Calls carry numbers, so an order for a call
@@ -37,6 +29,7 @@ use crate::ffi;
 use crate::fiber::Shared;
 use crate::io::{self, Io, Mapped};
 use crate::stats::{Reason, Running};
+use crate::stop;
 use crate::tenant::Functions;
 
 /// Ticks without a call after which the thread sleeps until it is woken, or for `SLEEP`.
@@ -298,7 +291,8 @@ impl Watch {
                 lock(&self.seen).stopped_ns = used_ns;
                 // Before the termination, so that whoever sees that finds the reason.
                 *lock(&self.ordered) = order.map(|reason| (call, reason));
-                self.stop_call(call, isolate);
+                // SAFETY: the isolate outlives this thread, which its owner joins first.
+                stop::stop(&self.io, call, || unsafe { ffi::nigh_terminate(isolate) });
             }
         } else if used_ns >= stopped_ns + SEIZE_AFTER_NS {
             self.seize(call, isolate);
@@ -331,20 +325,6 @@ impl Watch {
                 function,
                 "a function that was stopped doesn't come back: its shard goes on without it, in a new V8 isolate"
             );
-        }
-    }
-
-    // SYNC(call-state)
-    fn stop_call(&self, call: i32, isolate: *mut ffi::RawIsolate) {
-        let kill = self.io.shared(io::KILL);
-        kill.store(call, Ordering::SeqCst);
-        let ordered = membarrier(MembarrierCommand::PrivateExpedited).is_ok();
-        if ordered && self.io.state().load(Ordering::SeqCst) == call {
-            // SAFETY: the isolate outlives this thread, which its owner joins first.
-            unsafe { ffi::nigh_terminate(isolate) };
-            self.io.shared(io::ISSUED).store(call, Ordering::SeqCst);
-        } else {
-            kill.store(0, Ordering::SeqCst);
         }
     }
 

@@ -1,0 +1,127 @@
+//! Models: loom runs the shipped functions in every order that the memory model allows.
+//!
+//! The call's side in JavaScript is written anew in [`call`]: a store of STATE and a load of KILL, plain. loom
+//! knows no membarrier, which makes a full barrier on the call's thread wherever that thread is. So the model
+//! has a barrier on each side, the call's between its two accesses. (Made before both, the load sees KILL;
+//! made after both, the store is seen: neither needs more.)
+
+use super::{Word, Words, forget, settle, stop};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
+use loom::thread;
+
+/// The words, and whether V8 has a termination that hits what runs next.
+struct Shared {
+    words: [AtomicI32; 3],
+    terminates: AtomicBool,
+}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        let words = [AtomicI32::new(0), AtomicI32::new(0), AtomicI32::new(0)];
+        Arc::new(Shared { words, terminates: AtomicBool::new(false) })
+    }
+
+    fn word(&self, word: Word) -> &AtomicI32 {
+        &self.words[word as usize]
+    }
+
+    fn is_hit(&self) -> bool {
+        self.terminates.load(Ordering::Acquire)
+    }
+}
+
+impl Words for Shared {
+    fn load(&self, word: Word) -> i32 {
+        self.word(word).load(Ordering::SeqCst)
+    }
+    fn store(&self, word: Word, value: i32) {
+        self.word(word).store(value, Ordering::SeqCst);
+    }
+    fn barrier(&self) -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+    fn pause(&self) {
+        thread::yield_now();
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Committed,
+    Stopped,
+}
+
+/// Call `k` on the runtime's thread; user code sees a termination at one moment.
+fn call(shared: &Shared, k: i32) -> End {
+    shared.word(Word::State).store(k, Ordering::Relaxed);
+    let mut is_stopped = shared.is_hit();
+    if !is_stopped {
+        shared.word(Word::State).store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // the watchdog's
+        is_stopped = shared.word(Word::Kill).load(Ordering::Relaxed) == k && !settle(shared, k);
+    }
+    if is_stopped {
+        // As Isolate::recover does.
+        shared.store(Word::State, 0);
+        assert!(!settle(shared, k), "call {k} was stopped, but not by the watchdog");
+        assert!(shared.is_hit(), "the termination is here before it is taken back");
+        forget(shared);
+        shared.terminates.store(false, Ordering::Release);
+        return End::Stopped;
+    }
+    assert!(!shared.is_hit(), "a termination hits the commit of call {k}");
+    End::Committed
+}
+
+/// A look of the watchdog, which finds that the time of call `k` is over.
+fn look(shared: &Shared, k: i32) {
+    if shared.load(Word::State) == k {
+        stop(shared, k, || shared.terminates.store(true, Ordering::Release));
+    }
+}
+
+#[test]
+fn a_termination_hits_its_call_or_does_not_happen() {
+    // Call 1's time is over, wherever it is; call 2 follows it at once. Without the watchdog's second look at
+    // STATE, without the call's wait for a late kill, or without the barrier, call 2 or a commit is hit.
+    let ends = std::sync::Arc::new(std::sync::Mutex::new([0, 0]));
+    let seen = std::sync::Arc::clone(&ends);
+    loom::model(move || {
+        let shared = Shared::new();
+        let watchdog = Arc::clone(&shared);
+        let watchdog = thread::spawn(move || look(&watchdog, 1));
+        let end = call(&shared, 1);
+        assert_eq!(call(&shared, 2), End::Committed, "call 2 was not to be stopped");
+        watchdog.join().unwrap();
+        assert!(!shared.is_hit(), "a termination is left");
+        assert_eq!(shared.load(Word::Kill), 0, "a kill is left");
+        seen.lock().unwrap()[usize::from(end == End::Stopped)] += 1;
+    });
+    let [committed, stopped] = *ends.lock().unwrap();
+    assert!(committed > 0 && stopped > 0, "{committed} orders committed, {stopped} stopped");
+}
+
+#[test]
+fn a_library_that_is_evaluated_ends_as_a_call_does() {
+    // Rust stores STATE around the top level of a library, and settles it itself.
+    loom::model(|| {
+        let shared = Shared::new();
+        let watchdog = Arc::clone(&shared);
+        let watchdog = thread::spawn(move || look(&watchdog, 1));
+        shared.store(Word::State, 1);
+        let was_hit = shared.is_hit();
+        shared.store(Word::State, 0);
+        fence(Ordering::SeqCst);
+        let is_free = settle(&*shared, 1);
+        assert!(!(was_hit && is_free), "it was stopped");
+        forget(&*shared);
+        assert_eq!(shared.is_hit(), !is_free);
+        shared.terminates.store(false, Ordering::Release);
+        assert_eq!(call(&shared, 2), End::Committed);
+        watchdog.join().unwrap();
+        assert!(!shared.is_hit());
+    });
+}
