@@ -1,6 +1,7 @@
 // Isolates and contexts: making, bounding, recovering and freeing them.
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "internal.h"
@@ -309,9 +310,8 @@ void nigh_context_free(NighContext* context) {
 
 void nigh_isolate_lose(NighIsolate* owner) { owner->lost.store(true, std::memory_order_release); }
 
-void nigh_thread_idle(int32_t thread) {
-  struct sched_param none = {};
-  sched_setscheduler(thread, SCHED_IDLE, &none);
+void nigh_thread_lower(int32_t thread, int32_t nice) {
+  setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice);  // Linux: of a thread, if it has the number
 }
 
 int32_t nigh_thread_clock() {

@@ -98,8 +98,8 @@ void nigh_isolate_prepare(NighIsolate* isolate, size_t count);
 void nigh_terminate(NighIsolate* isolate);
 // Any thread: the call that runs has been given up. Its callbacks read no arena any more.
 void nigh_isolate_lose(NighIsolate* isolate);
-// Any thread: lets the thread of this number (gettid) run only where nobody else wants to.
-void nigh_thread_idle(int32_t thread);
+// Any thread: gives the thread of this number (gettid) less of its core than others have.
+void nigh_thread_lower(int32_t thread, int32_t nice);
 // Takes back a termination, and what the heap took beyond its limit.
 void nigh_isolate_recover(NighIsolate* isolate);
 

@@ -138,7 +138,7 @@ unsafe extern "C" {
     pub(crate) fn nigh_isolate_pump(isolate: *mut RawIsolate, max: u32);
     pub(crate) fn nigh_isolate_prepare(isolate: *mut RawIsolate, count: usize);
     pub(crate) fn nigh_isolate_lose(isolate: *mut RawIsolate);
-    pub(crate) fn nigh_thread_idle(thread: i32);
+    pub(crate) fn nigh_thread_lower(thread: i32, nice: i32);
     pub(crate) fn nigh_terminate(isolate: *mut RawIsolate);
     pub(crate) fn nigh_isolate_recover(isolate: *mut RawIsolate);
     pub(crate) fn nigh_context_new(

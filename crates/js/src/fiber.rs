@@ -23,7 +23,8 @@
 //! 3. User code reaches the fiber's host only while it holds the baton ([`Shared::hold`]), and only if the
 //!    fiber still waits for this very entry.
 //! 4. No frame of the fiber keeps an address of thread-local memory across an entry.
-//! 5. Two carriers of a fiber linger at most ([`LINGERING_MAX`]); a further one that is stuck keeps the fiber.
+//! 5. At most [`LINGERING_MAX`] carriers of a fiber linger; a further one that is stuck keeps the fiber until one
+//!    of them is done.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -39,7 +40,9 @@ use crate::entry::{Entry, Outcome};
 use crate::ffi;
 
 /// Carriers of one fiber that may be stuck at a time: each holds a heap at its limit.
-pub(crate) const LINGERING_MAX: usize = 2;
+pub(crate) const LINGERING_MAX: usize = 4;
+/// Their priority: a tenth of the shard's share of the core. With less they would stay for minutes on a busy one.
+const LINGERING_NICE: i32 = 10;
 /// Stack of a fiber, bytes: what a shard needs without V8, several times over.
 const FIBER_STACK_BYTES: usize = 2 << 20;
 
@@ -283,7 +286,7 @@ impl Shared {
         baton.lingering += 1;
         mark();
         // SAFETY: no preconditions; of a thread that is gone the kernel says so, and does nothing.
-        unsafe { ffi::nigh_thread_idle(baton.carrier) };
+        unsafe { ffi::nigh_thread_lower(baton.carrier, LINGERING_NICE) };
         // It waits for it.
         let _ = carrier.send((body, Some(wreck)));
         true

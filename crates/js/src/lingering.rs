@@ -57,7 +57,7 @@ impl Runtime {
 }
 
 impl Lingering {
-    fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         !self.gone.load(Ordering::Acquire) // SYNC(wreck-gone)
     }
 }

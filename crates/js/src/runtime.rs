@@ -236,6 +236,7 @@ impl Runtime {
         let heap = self.isolate.heap();
         RuntimeStats {
             contexts: self.alive.len(),
+            lingering: self.lingering.iter().filter(|it| it.is_there()).count(),
             heap_bytes: heap.used_bytes,
             array_buffer_bytes: heap.array_buffer_bytes,
             ..self.stats.clone()

@@ -27,6 +27,8 @@ pub struct RuntimeStats {
     pub kills: u64,
     /// Isolates given up, since a call in them could not be stopped in time.
     pub isolates_lost: u64,
+    /// Calls in such isolates that haven't come back.
+    pub lingering: usize,
     /// Calls stopped by the heap limit.
     pub heap_limit_hits: u64,
     /// Calls that were answered with an error.

@@ -303,6 +303,7 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "function_errors", runtime.errors);
     put(&mut f, "function_timeouts", runtime.timeouts);
     put(&mut f, "function_isolates_lost", runtime.isolates_lost);
+    put(&mut f, "function_calls_lingering", runtime.lingering);
     put(&mut f, "function_heap_limit_hits", runtime.heap_limit_hits);
     put(&mut f, "partitions", state.keyspace.partitions());
     put(&mut f, "shards", state.shared.shards());

@@ -145,6 +145,7 @@ impl Snapshot {
         sum.batches += part.batches;
         sum.timeouts += part.timeouts;
         sum.isolates_lost += part.isolates_lost;
+        sum.lingering += part.lingering;
         sum.heap_limit_hits += part.heap_limit_hits;
         sum.errors += part.errors;
     }
