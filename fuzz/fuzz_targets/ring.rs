@@ -147,9 +147,9 @@ fn sleep(steps: &[u8], lies: &[u8]) {
             0 => _ = bell.prepare_sleep(|| step % 8 == 0),
             1 => bell.woken(),
             _ => {
-                bell.fence();
+                let fenced = bell.fence();
                 let mut calls = 0;
-                assert_eq!(bell.ring(|| calls += 1), calls == 1);
+                assert_eq!(bell.ring(&fenced, || calls += 1), calls == 1);
             }
         }
     }

@@ -395,14 +395,14 @@ impl Mailbox {
             asked || answered
         });
         if let Some(&any) = touched.first() {
-            self.shared.bells[any].fence();
-        }
-        for peer in touched.drain(..) {
-            let woken = self.shared.bells[peer].ring(|| {
-                // It can only fail if the shard, which would read it, is gone.
-                let _ = self.shared.wakers[peer].wake();
-            });
-            self.stats.wakes += u64::from(woken);
+            let fenced = self.shared.bells[any].fence();
+            for peer in touched.drain(..) {
+                let woken = self.shared.bells[peer].ring(&fenced, || {
+                    // It can only fail if the shard, which would read it, is gone.
+                    let _ = self.shared.wakers[peer].wake();
+                });
+                self.stats.wakes += u64::from(woken);
+            }
         }
         self.touched = touched;
     }

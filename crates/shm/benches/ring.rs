@@ -150,8 +150,8 @@ fn ask(c: &mut Criterion) {
                 payload.clear();
             }
             if responder.publish() {
-                bell.fence();
-                bell.ring(|| unreachable!("nobody sleeps"));
+                let fenced = bell.fence();
+                bell.ring(&fenced, || unreachable!("nobody sleeps"));
             } else {
                 spin_loop();
             }
@@ -164,8 +164,8 @@ fn ask(c: &mut Criterion) {
                     requester.send(token, 1, 0, &[&PAYLOAD]).expect("credits");
                 }
                 requester.publish();
-                their_bell.fence();
-                their_bell.ring(|| unreachable!("nobody sleeps"));
+                let fenced = their_bell.fence();
+                their_bell.ring(&fenced, || unreachable!("nobody sleeps"));
                 let mut left = batch;
                 while left > 0 {
                     match requester.reply(&mut taken).expect("a fair peer") {

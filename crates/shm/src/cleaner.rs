@@ -17,7 +17,7 @@
 use crate::check::Counts;
 use crate::error::WriteError;
 use crate::index::{Index, Place};
-use crate::layout::{entry, record as r};
+use crate::layout::{entry, is_over, record as r};
 use crate::record::{Head, reference_of};
 use crate::space::{Need, Victim};
 use crate::words::Words;
@@ -362,7 +362,7 @@ impl Writer {
             self.cleaner.stats.dead_records += 1;
             return Met::Done;
         };
-        if head.expiry_ms != 0 && head.expiry_ms < self.cleaner.now_ms {
+        if is_over(head.expiry_ms, self.cleaner.now_ms) {
             self.index.remove(&self.words, &place);
             self.expires -= 1;
             self.space.discharge(offset, head);

@@ -32,8 +32,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 const TRIES_MAX: u32 = 64;
 
 /// Reads the keys of one arena by copying them out.
-pub struct ForeignReader {
-    words: MappedWords,
+#[expect(private_bounds, private_interfaces, reason = "words are sealed: crate::words says why")]
+pub struct ForeignReader<W: Words = MappedWords> {
+    words: W,
     g: Geometry,
     seed: u32,
     /// Length of the file when it was last asked for.
@@ -93,6 +94,21 @@ impl ForeignReader {
             _mapping: mapping,
         })
     }
+}
+
+#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+impl<W: Words> ForeignReader<W> {
+    #[cfg(test)]
+    pub(crate) fn words(&self) -> &W {
+        &self.words
+    }
+
+    /// The same reader over other words.
+    #[cfg(test)]
+    pub(crate) fn over<V: Words>(self, wrap: impl FnOnce(W) -> V) -> ForeignReader<V> {
+        let ForeignReader { words, g, seed, end, file, path, _mapping } = self;
+        ForeignReader { words: wrap(words), g, seed, end, file, path, _mapping }
+    }
 
     /// Copies a key's value to `out`, whose content is replaced. Returns its expiry (Unix milliseconds, 0: none), or
     /// `None` if there is no such key. Whether it has expired is for the caller to say.
@@ -116,9 +132,6 @@ impl ForeignReader {
     }
 
     fn attempt(&self, hash: u32, key: &[u8], out: &mut Vec<u8>) -> Try {
-        if !self.reaches(self.g.slot_offset(self.g.first_slot)) {
-            return Try::Again;
-        }
         // SYNC(index-state)
         let state = self.words.load64(header::INDEX_STATE, Acquire);
         let (epoch, current) = split_state(state);

@@ -16,6 +16,9 @@
 //! models run them.
 
 mod deleted;
+mod pick;
+
+pub(crate) use pick::pick;
 
 use crate::layout::{
     LINE_BYTES, LINE_ENTRIES, PROBE_LINES, REF_DELETED, REF_MOVED, entry, entry_reference,
@@ -173,6 +176,15 @@ fn find_in_old<W: Words>(words: &W, slot_shift: u32, hash: u32, key: &[u8]) -> O
     // SYNC(index-moved): an entry was stored in the current table before the old one said MOVED.
     words.fence(Acquire);
     found.map(|(_, reference)| reference)
+}
+
+/// The current table, and the one that is being emptied if the index grows.
+pub(crate) fn tables<W: Words>(words: &W, slot_shift: u32) -> (Table, Option<Table>) {
+    // SYNC(index-state)
+    let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Acquire));
+    let old = if epoch & 1 == 1 { words.load32(header::OLD, Acquire) } else { 0 };
+    let table = |word| Table::from_word(word, slot_shift);
+    (table(current), (old != 0).then(|| table(old)))
 }
 
 /// Where a key stands, or could.

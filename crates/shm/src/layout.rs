@@ -222,6 +222,13 @@ pub const fn entry_reference(entry: u64) -> u32 {
     (entry >> 32) as u32
 }
 
+/// Whether a record's time is over: once the time has passed its expiry, not at it. 0 is no expiry.
+#[must_use]
+#[inline]
+pub const fn is_over(expiry_ms: u64, now_ms: u64) -> bool {
+    expiry_ms != 0 && expiry_ms < now_ms
+}
+
 /// The slot in which an offset lies.
 #[must_use]
 #[inline]

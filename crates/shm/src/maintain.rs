@@ -7,7 +7,7 @@
 use crate::cleaner::CleanerStats;
 use crate::growth::Rebuilds;
 use crate::index::Table;
-use crate::layout::{REF_MOVED, entry_reference, header, record as r};
+use crate::layout::{REF_MOVED, entry_reference, header, is_over, record as r};
 use crate::reclaim::Pin;
 use crate::record::Head;
 use crate::words::Words;
@@ -191,8 +191,7 @@ impl Writer {
         for reference in live() {
             let at = u64::from(reference) * r::UNIT;
             let expiry = self.words.load64(at + r::EXPIRY, Relaxed);
-            // Like the store's reads: over once the time has passed it.
-            if expiry == 0 || expiry >= now_ms {
+            if !is_over(expiry, now_ms) {
                 continue;
             }
             let head = Head::load(&self.words, at);

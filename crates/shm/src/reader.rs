@@ -20,15 +20,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 const PREFETCH_RECORD_BYTES: u64 = 192;
 /// Bytes of a cache line.
 const CACHE_LINE_BYTES: u64 = 64;
-/// Random lines that are tried before [`Reader::random`] walks on from the last.
-const RANDOM_TRIES: u32 = 64;
 
 /// Finds records of one arena.
 #[derive(Clone)]
 pub struct Reader {
     pub(crate) region: Arc<Region>,
     pub(crate) words: MappedWords,
-    slot_shift: u32,
+    pub(crate) slot_shift: u32,
     seed: u32,
     partition: u32,
 }
@@ -72,11 +70,7 @@ impl Reader {
 
     /// The table that is being emptied, if the index grows.
     pub(crate) fn tables(&self) -> (Table, Option<Table>) {
-        // SYNC(index-state)
-        let (epoch, current) = split_state(self.words.load64(header::INDEX_STATE, Acquire));
-        let old = if epoch & 1 == 1 { self.words.load32(header::OLD, Acquire) } else { 0 };
-        let table = |word| Table::from_word(word, self.slot_shift);
-        (table(current), (old != 0).then(|| table(old)))
+        index::tables(&self.words, self.slot_shift)
     }
 
     /// Asks for the index line of a hash: the first pass over a pipeline.
@@ -221,47 +215,7 @@ impl Reader {
     /// If the pin is another domain's.
     pub fn random<'p>(&self, pin: &'p Pin<'_>, rng: &mut dyn FnMut() -> u64) -> Option<Record<'p>> {
         self.check_pin(pin);
-        let (current, old) = self.tables();
-        for _ in 0..RANDOM_TRIES {
-            let mut line = rng() % (current.lines + old.map_or(0, |t| t.lines));
-            let table = match old {
-                Some(old) if line >= current.lines => {
-                    line -= current.lines;
-                    old
-                }
-                _ => current,
-            };
-            // An entry of eight at random: a full line is as likely to be hit as its entries are many.
-            let entries = self.words.line(table.line_offset(line));
-            let reference = entry_reference(entries[usize::try_from(rng() % 8).unwrap_or(0)]);
-            if reference > REF_MOVED {
-                self.words.fence(Acquire);
-                return Some(self.lend(pin, reference));
-            }
-        }
-        self.first_from(pin, rng(), current, old)
-    }
-
-    /// The first record from some line on: for tables that are nearly empty.
-    fn first_from<'p>(
-        &self,
-        pin: &'p Pin<'_>,
-        start: u64,
-        current: Table,
-        old: Option<Table>,
-    ) -> Option<Record<'p>> {
-        for table in [Some(current), old].into_iter().flatten() {
-            for i in 0..table.lines {
-                let line = start.wrapping_add(i) & (table.lines - 1);
-                let entries = self.words.line(table.line_offset(line));
-                let live = entries.iter().map(|&e| entry_reference(e)).find(|&r| r > REF_MOVED);
-                if let Some(reference) = live {
-                    // SYNC(index-publish)
-                    self.words.fence(Acquire);
-                    return Some(self.lend(pin, reference));
-                }
-            }
-        }
-        None
+        let reference = index::pick(&self.words, self.slot_shift, rng)?;
+        Some(self.lend(pin, reference))
     }
 }

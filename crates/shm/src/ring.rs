@@ -39,7 +39,7 @@ mod producer;
 #[cfg(test)]
 mod tests;
 
-pub use bell::Bell;
+pub use bell::{Bell, Fenced};
 pub use consumer::{Consumer, Header};
 #[cfg(any(test, fuzzing))]
 pub use exposed::{Exposed, Peer, exposed_bell, exposed_link, exposed_pair};

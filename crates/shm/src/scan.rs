@@ -8,9 +8,9 @@
 //! 1. A key belongs to its home line, wherever in the probe sequence its entry stands.
 //! 2. What changes meanwhile is seen or not; what moves between the tables is seen once or twice.
 //!
-//! Any thread with a pin.
+//! Any thread with a pin. The steps are generic over the shared words, so that tests stop them at any load.
 
-use crate::index::{Table, match_line};
+use crate::index::{Table, match_line, tables};
 use crate::layout::{REF_MOVED, entry_reference, entry_tag, header};
 use crate::reader::Reader;
 use crate::reclaim::Pin;
@@ -48,76 +48,69 @@ impl Reader {
         self.check_pin(pin);
         let mut cursor = cursor;
         for _ in 0..lines.max(1) {
-            cursor = self.scan_step(pin, cursor, f);
+            let lent = &mut |reference| f(self.lend(pin, reference));
+            cursor = step(&self.words, self.slot_shift, cursor, lent);
             if cursor == 0 {
                 break;
             }
         }
         cursor
     }
+}
 
-    /// Visits one home line of the smaller table and all lines of the larger that share its bits; again
-    /// if the index changed tables meanwhile, since what moved would be missed.
-    fn scan_step<'p>(&self, pin: &'p Pin<'_>, cursor: u64, f: &mut dyn FnMut(Record<'p>)) -> u64 {
-        loop {
-            // SYNC(index-state)
-            let state = self.words.load64(header::INDEX_STATE, Acquire);
-            let (current, old) = self.tables();
-            let old_mask = old.map_or(current.lines, |old| old.lines) - 1;
-            let (small, large) = (old_mask.min(current.lines - 1), old_mask.max(current.lines - 1));
-            // The old table first: what moves meanwhile is then met in the current one.
-            for table in old.into_iter().chain([current]) {
-                self.visit(pin, table, cursor, small, f);
-            }
-            self.words.fence(Acquire);
-            if self.words.load64(header::INDEX_STATE, Relaxed) == state {
-                return last_of_group(cursor, small, large);
-            }
+/// Visits one home line of the smaller table and all lines of the larger that share its bits; again
+/// if the index changed tables meanwhile, since what moved would be missed.
+pub(crate) fn step<W: Words>(
+    words: &W,
+    slot_shift: u32,
+    cursor: u64,
+    f: &mut impl FnMut(u32),
+) -> u64 {
+    loop {
+        // SYNC(index-state)
+        let state = words.load64(header::INDEX_STATE, Acquire);
+        let (current, old) = tables(words, slot_shift);
+        let old_mask = old.map_or(current.lines, |old| old.lines) - 1;
+        let (small, large) = (old_mask.min(current.lines - 1), old_mask.max(current.lines - 1));
+        // The old table first: what moves meanwhile is then met in the current one.
+        for table in old.into_iter().chain([current]) {
+            visit(words, table, cursor, small, f);
+        }
+        words.fence(Acquire);
+        if words.load64(header::INDEX_STATE, Relaxed) == state {
+            return last_of_group(cursor, small, large);
         }
     }
+}
 
-    fn visit<'p>(
-        &self,
-        pin: &'p Pin<'_>,
-        table: Table,
-        cursor: u64,
-        small: u64,
-        f: &mut dyn FnMut(Record<'p>),
-    ) {
-        let mask = table.lines - 1;
-        let mut at = cursor;
-        loop {
-            self.home_line(pin, table, at, f);
-            at = next(at, mask);
-            if at & (small ^ mask) == 0 {
-                return;
-            }
+fn visit<W: Words>(words: &W, table: Table, cursor: u64, small: u64, f: &mut impl FnMut(u32)) {
+    let mask = table.lines - 1;
+    let mut at = cursor;
+    loop {
+        home_line(words, table, at, f);
+        at = next(at, mask);
+        if at & (small ^ mask) == 0 {
+            return;
         }
     }
+}
 
-    /// The records whose home is this line.
-    fn home_line<'p>(
-        &self,
-        pin: &'p Pin<'_>,
-        table: Table,
-        line: u64,
-        f: &mut dyn FnMut(Record<'p>),
-    ) {
-        let home = line & (table.lines - 1);
-        #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 lines")]
-        for at in table.probe(home as u32) {
-            let entries = self.words.line(at);
-            // SYNC(index-publish)
-            self.words.fence(Acquire);
-            for e in entries {
-                let reference = entry_reference(e);
-                if reference > REF_MOVED && table.home(entry_tag(e)) == home {
-                    f(self.lend(pin, reference));
-                }
+/// The references of records whose home is this line.
+fn home_line<W: Words>(words: &W, table: Table, line: u64, f: &mut impl FnMut(u32)) {
+    let home = line & (table.lines - 1);
+    #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 lines")]
+    for at in table.probe(home as u32) {
+        let entries = words.line(at);
+        // SYNC(index-publish)
+        words.fence(Acquire);
+        for e in entries {
+            let reference = entry_reference(e);
+            if reference > REF_MOVED && table.home(entry_tag(e)) == home {
+                f(reference);
             }
-            if match_line(&entries, 0).1 {
-                break;
-            }
+        }
+        if match_line(&entries, 0).1 {
+            break;
         }
     }
 }

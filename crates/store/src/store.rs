@@ -30,6 +30,8 @@ use crate::sweep::Sweep;
 use crate::transaction::Transaction;
 use crate::watch::Watches;
 
+pub(crate) use nigh_shm::layout::is_over;
+
 /// One turn of the shard's loop: what time it is, and what keeps records alive.
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
@@ -445,10 +447,4 @@ impl Store {
     pub fn is_owner(&self) -> bool {
         self.data.is_here()
     }
-}
-
-/// True if a key with this expiry is as missing.
-#[inline]
-pub(crate) fn is_over(expiry_ms: u64, now_ms: u64) -> bool {
-    expiry_ms != 0 && expiry_ms < now_ms
 }

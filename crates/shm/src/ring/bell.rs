@@ -35,6 +35,10 @@ const fn claims(word: u64) -> u64 {
     word % SLEEP
 }
 
+/// A fence stands behind what this thread has published: only [`Bell::fence`] makes one, so no bell is rung without.
+#[must_use = "a fence alone wakes nobody: ring the bells"]
+pub struct Fenced(());
+
 /// The word by which a thread says that it sleeps.
 #[derive(Clone)]
 pub struct Bell<W = Memory> {
@@ -86,17 +90,17 @@ impl<W: Words> Bell<W> {
         self.words.add64(self.at, 1, Ordering::AcqRel);
     }
 
-    /// Others: once after publishing, before [`Self::ring`]. One fence does for many bells.
+    /// Others: once after the last message is published. One fence does for many bells.
     #[inline]
-    pub fn fence(&self) {
+    pub fn fence(&self) -> Fenced {
         // SYNC(bell): with `prepare_sleep`.
         self.words.fence(Ordering::SeqCst);
+        Fenced(())
     }
 
-    /// Others, after [`Self::fence`]: calls `wake` if the owner sleeps and nobody else has woken it; tells
-    /// whether it did.
+    /// Others: calls `wake` if the owner sleeps and nobody else has woken it; tells whether it did.
     #[inline]
-    pub fn ring(&self, wake: impl FnOnce()) -> bool {
+    pub fn ring(&self, _fenced: &Fenced, wake: impl FnOnce()) -> bool {
         let is_first = claims(self.words.load64(self.at, Ordering::Relaxed)) == 0
             && claims(self.words.add64(self.at, 1, Ordering::AcqRel)) == 1;
         if is_first {

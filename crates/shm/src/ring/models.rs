@@ -286,8 +286,8 @@ fn sleep_and_wake(others: usize) {
         threads.push(loom::thread::spawn(move || {
             producer.try_push(0, 0, &[]).unwrap();
             producer.publish();
-            bell.fence();
-            bell.ring(|| {
+            let fenced = bell.fence();
+            bell.ring(&fenced, || {
                 kernel.1.fetch_add(1, Ordering::Relaxed);
                 kernel.0.notify();
             });

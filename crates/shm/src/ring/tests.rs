@@ -334,9 +334,9 @@ fn only_a_sleeper_is_woken() {
     // Awake, kept awake by mail, asleep, woken, asleep again: a wake for each sleep, and for nothing else.
     let bell = Bell::new();
     let ring = || {
-        bell.fence();
+        let fenced = bell.fence();
         let mut called = false;
-        let told = bell.ring(|| called = true);
+        let told = bell.ring(&fenced, || called = true);
         assert_eq!(told, called);
         told
     };
@@ -364,8 +364,8 @@ fn a_bell_whose_word_anybody_writes_does_no_harm() {
     for turn in 0..4 * words.len() {
         bell.prepare_sleep(|| turn % 2 == 0);
         bell.woken();
-        bell.fence();
-        bell.ring(|| ());
+        let fenced = bell.fence();
+        bell.ring(&fenced, || ());
     }
 }
 
@@ -442,8 +442,8 @@ fn a_sleeper_is_woken_for_every_message_and_once() {
                 if producer.try_push(0, 0, &[&u64::to_le_bytes(sent)]).is_ok() {
                     sent += 1;
                     producer.publish();
-                    bell.fence();
-                    bell.ring(|| {
+                    let fenced = bell.fence();
+                    bell.ring(&fenced, || {
                         wakes.fetch_add(1, Ordering::Relaxed);
                         let _ = kernel.send(());
                     });

@@ -4,7 +4,7 @@
 //! and one that reads as another process would check every value that they see: whole, of the right key, and
 //! never older than one seen before. At the end, and after adoption, a full scan equals the model.
 
-use super::{Arena, directory, spec};
+use super::{Arena, StopOnDrop, directory, spec};
 use crate::{Budget, ForeignReader, Participant, Reader, WriteError};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -244,15 +244,8 @@ fn readers_see_whole_values_in_order_while_a_nearly_full_arena_is_cleaned() {
     assert!((80..92).contains(&lives), "{lives} % live: {stats:?}");
     let shared = Shared { stop: AtomicBool::new(false), reads: AtomicU64::new(0) };
     let foreign = ForeignReader::open(&story.a.spec.path).expect("an arena");
-    /// Whoever fails stops the others.
-    struct StopOnDrop<'a>(&'a Shared);
-    impl Drop for StopOnDrop<'_> {
-        fn drop(&mut self) {
-            self.0.stop.store(true, Ordering::Relaxed);
-        }
-    }
     std::thread::scope(|scope| {
-        let _stop = StopOnDrop(&shared);
+        let _stop = StopOnDrop(&shared.stop);
         for seed in [3, 4] {
             let (reader, me, shared) = (story.a.reader.clone(), story.a.domain.join(), &shared);
             scope.spawn(move || read_in_process(&reader, me, shared, seed));
@@ -267,7 +260,6 @@ fn readers_see_whole_values_in_order_while_a_nearly_full_arena_is_cleaned() {
                 story.turn();
             }
         }
-        shared.stop.store(true, Ordering::Relaxed);
     });
     let stats = story.a.writer.stats();
     assert!(stats.cleaner.segments > 100 && stats.cleaner.expired_keys > 0, "{stats:?}");

@@ -13,15 +13,26 @@ mod mounts;
 mod parts;
 mod readers;
 mod sparse;
+mod stepped;
 mod stories;
 mod tables;
 
 use crate::{ArenaSpec, Domain, Participant, Reader, Writer};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Turns in which something is done that end by themselves, and more.
 const TURNS_MAX: u32 = 100_000;
+
+/// Tells the other threads of a story to stop when its thread ends, also by a failure: else they went on for ever.
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A directory in tmpfs that vanishes with the test.
 pub(crate) fn directory() -> tempfile::TempDir {

@@ -1,6 +1,6 @@
 //! What readers are promised while the writer is at work, one story a test.
 
-use super::{Arena, directory, spec};
+use super::{Arena, StopOnDrop, directory, spec};
 use crate::{ArenaError, WriteError};
 use std::collections::BTreeMap;
 
@@ -44,6 +44,7 @@ fn a_reader_on_another_thread_always_finds_a_key_that_is_overwritten() {
     let (reader, mut other) = (a.reader.clone(), a.domain.join());
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let stops = StopOnDrop(&stop);
         let reads = scope.spawn(|| {
             let hash = reader.hash(b"steady");
             let mut reads = 0u64;
@@ -74,7 +75,7 @@ fn a_reader_on_another_thread_always_finds_a_key_that_is_overwritten() {
             }
             a.turn();
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(stops);
         assert!(reads.join().unwrap() > 0);
     });
 }
@@ -94,6 +95,7 @@ fn a_foreign_reader_copies_what_the_index_names() {
     a.put(b"small", &[1; 600], 9).unwrap();
     let stop = &std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let stops = StopOnDrop(stop);
         let reads = scope.spawn(move || {
             let mut found = 0u64;
             while found == 0 || !stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -112,7 +114,7 @@ fn a_foreign_reader_copies_what_the_index_names() {
             a.put(b"small", &[i as u8; 600], 9).unwrap();
             a.turn();
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(stops);
         assert!(reads.join().unwrap() > 0);
     });
 }
@@ -143,4 +145,44 @@ fn a_reference_kept_over_its_segments_end_is_refused() {
         a.turn();
     }
     assert!(a.reader.record(&a.me.pin(), reference).is_none());
+}
+
+#[test]
+fn a_walk_meets_each_key_once_at_any_moment_of_a_growth() {
+    // Nobody writes while the walk goes on, but the index is half-way to a larger table, or to a smaller one: line
+    // after line moves, and after each of them every key is met, and none twice. (KEYS has no other look at that.)
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    let (mut keys, mut growths) = (0u32, [0, 0]);
+    let check = |a: &Arena, keys: std::ops::Range<u32>| {
+        let (pin, mut met) = (a.me.pin(), Vec::new());
+        let end = a.reader.scan(&pin, 0, u32::MAX, &mut |record| met.push(record.key().to_vec()));
+        assert_eq!(end, 0);
+        met.sort_unstable();
+        let mut wanted: Vec<Vec<u8>> = keys.map(|i| i.to_le_bytes().to_vec()).collect();
+        wanted.sort_unstable();
+        assert!(met == wanted, "{} met of {}", met.len(), wanted.len());
+    };
+    while growths[0] < 100 {
+        a.put(&keys.to_le_bytes(), b"", 0).unwrap();
+        keys += 1;
+        if a.writer.stats().growing {
+            growths[0] += 1;
+            check(&a, 0..keys);
+        }
+    }
+    a.settle();
+    let budget = crate::Budget { lines: 1, ..crate::Budget::default() };
+    for i in 0..keys - 10 {
+        assert!(a.delete(&i.to_le_bytes()));
+    }
+    for _ in 0..1000 {
+        a.me.quiescent();
+        a.writer.maintain(budget);
+        if a.writer.stats().growing {
+            growths[1] += 1;
+            check(&a, keys - 10..keys);
+        }
+    }
+    assert!(growths[1] > 50 && a.writer.stats().rebuilds.smaller > 0, "{growths:?}");
 }

@@ -1,7 +1,9 @@
 //! What an arena promises, one story a test.
 
 use super::{Arena, directory, spec};
-use crate::{ArenaError, Domain, WriteError, Writer, verify};
+use crate::layout::is_over;
+use crate::space::Need;
+use crate::{ArenaError, Budget, Domain, WriteError, Writer, verify};
 
 const MIB: u64 = 1 << 20;
 
@@ -421,4 +423,42 @@ fn clearing_forgets_everything_and_gives_memory_back() {
     assert_eq!(a.get(b"staged").unwrap(), vec![6; 400_000]);
     let stats = a.writer.stats();
     assert!(stats.backed_bytes < 6 * MIB && stats.runs == 1, "{stats:?}");
+}
+
+#[test]
+fn a_time_is_over_a_millisecond_after_the_expiry() {
+    // The sweep and the cleaner each meet a key at exactly its expiry, and a millisecond later. Readers and scripts say
+    // the same of it.
+    const EXPIRY: u64 = 5000;
+    assert!(!is_over(EXPIRY, EXPIRY) && is_over(EXPIRY, EXPIRY + 1));
+    assert!(!is_over(0, u64::MAX) && !is_over(0, 0) && !is_over(u64::MAX, u64::MAX));
+    let dir = directory();
+    for now_ms in [EXPIRY, EXPIRY + 1] {
+        let left = u64::from(now_ms == EXPIRY);
+        let mut a = Arena::create(&spec(dir.path().join(format!("sweep{now_ms}")), 8 * MIB));
+        a.put(b"k", b"v", EXPIRY).unwrap();
+        a.writer.expire_step(&a.me.pin(), now_ms, 64);
+        assert_eq!((a.writer.keys(), a.writer.expires()), (left, left), "swept at {now_ms}");
+        // The cleaner moves or deletes the one live record of a segment that is dead but for it.
+        let mut a = Arena::create(&spec(dir.path().join(format!("clean{now_ms}")), 8 * MIB));
+        a.put(b"k", b"v", EXPIRY).unwrap();
+        for _ in 0..40 {
+            a.put(b"other", &[0; 30_000], 0).unwrap();
+        }
+        let budget = Budget { now_ms, ..Budget::default() };
+        let done = |a: &Arena| {
+            let stats = a.writer.stats().cleaner;
+            stats.relocated_records + stats.expired_keys > 0
+        };
+        for turn in 0.. {
+            a.me.quiescent();
+            a.writer.maintain(budget);
+            a.writer.clean(1 << 20, Need::Pressure);
+            if done(&a) {
+                break;
+            }
+            assert!(turn < 1000, "never cleaned: {:?}", a.writer.stats());
+        }
+        assert_eq!(a.get(b"k").is_some(), now_ms == EXPIRY, "cleaned at {now_ms}");
+    }
 }

@@ -7,6 +7,7 @@ mod eviction;
 mod full;
 mod functions;
 mod keyspace;
+mod lazy;
 mod model;
 mod room;
 mod scan;

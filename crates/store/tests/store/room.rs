@@ -77,3 +77,42 @@ fn the_only_key_that_may_go_is_found() {
     assert_eq!(stats(&mut fixture).evicted_keys, 1);
     assert_eq!(put(&mut fixture, "next", 1_000_000), OOM, "nothing is left that may go");
 }
+
+/// A transaction for which no room was made, or that wants more than it was made for, finds the arena full in its middle:
+/// nothing goes for it while it runs, whatever the policy. It sees one keyspace; it fails as a whole.
+#[test]
+fn nothing_goes_while_a_transaction_runs() {
+    for policy in [Policy::AllKeysLru, Policy::VolatileLru, Policy::VolatileTtl] {
+        let mut fixture = fixture(policy);
+        let value = "v".repeat(1000);
+        for n in 0..10_000 {
+            assert_eq!(fixture.run(&format!("SET key{n} {value} EX {}", 100 + n)), "+OK");
+        }
+        let before = stats(&mut fixture);
+        assert!(before.evicted_keys > 0, "{policy:?}: the arena is full");
+        fixture.turn(|store, _| store.begin());
+        let (mut taken, mut refused) = (0, 0);
+        for n in 0..3000 {
+            // SET is decided by itself, before all others; small and large values are refused in ways of their own.
+            let reply = match n % 3 {
+                0 => put(&mut fixture, &format!("set{n}"), 1000),
+                1 => fixture.run(&format!("SETNX setnx{n} {value}")),
+                _ => fixture.run(&format!("MSET one{n} {value} two{n} {value}")),
+            };
+            let is_taken = matches!(&reply[..], "+OK" | ":1");
+            assert!(is_taken || reply == OOM || reply.starts_with("-TRYAGAIN"), "{reply}");
+            taken += u32::from(is_taken);
+            refused += u32::from(!is_taken);
+        }
+        assert_eq!(put(&mut fixture, "large", 2_000_000).get(..1), Some("-"));
+        assert!(taken > 0 && refused > 100, "{policy:?}: {taken} taken, {refused} refused");
+        let inside = stats(&mut fixture);
+        assert_eq!(
+            (inside.evicted_keys, inside.keys),
+            (before.evicted_keys, before.keys),
+            "{policy:?}"
+        );
+        fixture.turn(|store, turn| assert!(store.commit(turn).is_err(), "one of it was refused"));
+        assert_eq!(stats(&mut fixture).keys, before.keys, "{policy:?}: all or nothing");
+    }
+}
