@@ -83,6 +83,29 @@ const ENDLESS: &[(&str, &str)] = &[
     ),
     ("new Uint8Array(2 ** 27)", "x.set({length: 2 ** 27})"),
     ("({length: 2 ** 27})", "Uint8Array.from(x)"),
+    ("new Float64Array(2 ** 24)", "for (let i = 0;; i++) x.fill(i)"),
+    ("new Float64Array(2 ** 24)", "for (;;) x.indexOf(1)"),
+    ("new Float64Array(2 ** 24)", "for (;;) x.includes(1)"),
+    ("new Float64Array(2 ** 24)", "for (;;) x.lastIndexOf(1)"),
+    ("new Float64Array(2 ** 24)", "for (;;) x.reverse()"),
+    ("new Float64Array(2 ** 24)", "for (;;) x.copyWithin(1, 0)"),
+    ("new Float64Array(2 ** 23)", "for (;;) x.slice()"),
+    ("[new Uint8Array(2 ** 24), new Float64Array(2 ** 24)]", "for (;;) x[0].set(x[1])"),
+    ("new Float64Array(2 ** 24)", "for (;;) x.every(Number.isFinite)"),
+    ("new ArrayBuffer(2 ** 26)", "for (;;) x.slice()"),
+    // Lists made of others.
+    ("({length: 2 ** 32 - 2, [Symbol.isConcatSpreadable]: true})", "[].concat(x)"),
+    (
+        "Object.assign(new Uint8Array(2 ** 27), {[Symbol.isConcatSpreadable]: true})",
+        "for (;;) [].concat(x)",
+    ),
+    ("Array.from({length: 2e5}, (_, i) => ['k' + i, i])", "for (;;) Object.fromEntries(x)"),
+    ("flat('\\u0101', 2 ** 24)", "for (;;) AggregateError(x)"),
+    ("flat('ab', 2 ** 23)", "for (;;) Array.prototype.map.call(x, isNaN)"),
+    // Regular expressions, called by their symbols.
+    ("flat('a', 2 ** 24)", "for (;;) /a/g[Symbol.replace](x, 'bb')"),
+    ("flat('a', 2 ** 24)", "for (;;) /a/g[Symbol.split](x)"),
+    ("flat('a', 2 ** 24)", "for (;;) /a/g[Symbol.match](x)"),
 ];
 
 /// What must end with an error of its own rather than take long, or take the process down.
@@ -101,6 +124,41 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("'A' + flat('\\u0316\\u030a', 2 ** 18)", "x.normalize('NFC')", "RangeError"),
     ("new Array(2 ** 32 - 1)", "x.join()", "RangeError"),
     ("({length: 2 ** 53 - 1})", "Array.prototype.push.call(x, 1)", "TypeError"),
+    // Keys of all that has many.
+    ("new Array(1e6).fill(1)", "Object.entries(x)", "RangeError"),
+    ("new Array(1e6).fill(1)", "Reflect.ownKeys(x)", "RangeError"),
+    ("new Array(1e6).fill(1)", "Object.assign({}, x)", "RangeError"),
+    ("new Uint8Array(2 ** 25)", "Object.keys(new Proxy(new Proxy(x, {}), {}))", "RangeError"),
+    ("new Uint8Array(2 ** 25)", "Object.defineProperties({}, x)", "RangeError"),
+    ("new Uint8Array(2 ** 25)", "Object.create({}, x)", "RangeError"),
+    ("new Uint8Array(2 ** 25)", "JSON.stringify({data: [x]})", "RangeError"),
+    // V8 ends the process where so many elements become a table.
+    ("new Array(23e6).fill(1)", "Object.defineProperty(x, 0, {get() {}})", "RangeError"),
+    (
+        "new Array(23e6).fill(1)",
+        "Object.defineProperty(x, 'length', {value: 2 ** 32 - 1})",
+        "RangeError",
+    ),
+    ("new Array(23e6).fill(1)", "Reflect.defineProperty(x, {toString: () => 7}, {})", "RangeError"),
+    ("new Array(23e6).fill(1)", "Object.defineProperties(x, {7: {}})", "RangeError"),
+    ("new Array(23e6).fill(1)", "x.__defineGetter__(0, isNaN)", "RangeError"),
+    ("new Array(23e6).fill(1)", "x.__defineSetter__(0, isNaN)", "RangeError"),
+    ("new Array(23e6).fill(1)", "Object.freeze(new Proxy(x, {}))", "RangeError"),
+    ("new Array(23e6).fill(1)", "Object.defineProperty(new Proxy(x, {}), 0, {})", "RangeError"),
+    // Long patterns on long texts, long texts as patterns, numbers and locales.
+    ("word(2 ** 24, 2 ** 14)", "x.word.test(x.text)", "RangeError"),
+    ("word(2 ** 24, 2 ** 14)", "x.text.search(x.word)", "RangeError"),
+    ("word(2 ** 24, 2 ** 14)", "x.text.matchAll(x.word).next()", "RangeError"),
+    ("flat('a', 2 ** 24)", "'a'.match(x)", "RangeError"),
+    ("flat('a', 2 ** 24)", "'a'.matchAll(x)", "RangeError"),
+    ("flat('a', 2 ** 24)", "'a'.search(x)", "RangeError"),
+    ("flat('a', 2 ** 24)", "/a/.compile(x)", "RangeError"),
+    ("flat('1', 2 ** 24)", "parseInt(x)", "RangeError"),
+    ("flat('1', 2 ** 24)", "Number.parseFloat(x)", "RangeError"),
+    ("flat('(', 2 ** 24)", "Date.parse(x)", "RangeError"),
+    ("flat('a', 2 ** 24)", "'a'.localeCompare('b', x)", "RangeError"),
+    ("flat('a', 2 ** 24)", "(5).toLocaleString(x)", "RangeError"),
+    ("flat('\"', 2 ** 24)", "''.anchor(x)", "RangeError"),
 ];
 
 const HELPERS: &str = "
@@ -109,6 +167,8 @@ const HELPERS: &str = "
       const half = 'a'.repeat(word / 2);
       return { text: flat('a', length), word: flat(half + 'b' + half, 1) };
     };
+    const word = (length, word) => (
+      { text: flat('a', length), word: new RegExp('abcdefgh' + 'a'.repeat(word), 'g') });
     let x;
 ";
 
@@ -205,6 +265,24 @@ fn replaced_builtins_look_like_native_ones() {
            check(Reflect, 'construct', 2);
            check(Promise, 'all', 1);
            check(Function.prototype, 'apply', 2);
+           check(Object, 'defineProperty', 3);
+           check(Object, 'freeze', 1);
+           check(Object, 'fromEntries', 1);
+           check(Array.prototype, 'concat', 1);
+           check(RegExp.prototype, 'test', 1);
+           check(globalThis, 'parseInt', 2);
+           check(Object.getPrototypeOf(Int8Array).prototype, 'fill', 1);
+           check(Object.getPrototypeOf(Int8Array).prototype, 'every', 1);
+           check(ArrayBuffer.prototype, 'slice', 2);
+           if (parseInt !== Number.parseInt || parseFloat !== Number.parseFloat) wrong.push('parse');
+           class Sub extends AggregateError {}
+           const several = new AggregateError([1, 2], 'text', {cause: 3});
+           if (!(new Sub('ab') instanceof Sub) || several.errors.length !== 2 || several.cause !== 3 ||
+               several.constructor !== AggregateError || AggregateError.length !== 2 ||
+               Object.getPrototypeOf(AggregateError) !== Error || `${several}` !== 'AggregateError: text' ||
+               !(AggregateError([]) instanceof Error)) wrong.push('AggregateError');
+           // V8 is fast only as long as these two are its own.
+           if (/a/.constructor !== RegExp || /a/[Symbol.match].name !== '[Symbol.match]') wrong.push('RegExp');
            check(Object.getPrototypeOf(Int8Array).prototype, 'sort', 1);
            if (Proxy.name !== 'Proxy' || Proxy.length !== 2 || 'prototype' in Proxy) wrong.push('Proxy');
            if ('nighBuiltins' in globalThis) wrong.push('nighBuiltins');
@@ -212,6 +290,78 @@ fn replaced_builtins_look_like_native_ones() {
          }",
     );
     assert_eq!(bench.call("look", &[]), "*0\r\n");
+}
+
+#[test]
+fn long_typed_arrays_answer_as_a_loop_over_their_elements() {
+    // Long ones are worked off in pieces. Places around the cuts, overlaps, negative indices: each against
+    // what a plain loop makes of it.
+    let mut bench = Bench::with(limits(60_000));
+    bench.add(
+        "t",
+        "const N = 2 ** 21 + 4321;
+         const make = (Kind = Uint32Array) => {
+           const a = new Kind(N);
+           for (let i = 0; i < N; i++) a[i] = (i * 7919) & 0xffff;
+           return a;
+         };
+         const wrong = [];
+         const same = (a, of, name) => {
+           for (let i = 0; i < a.length; i++) if (a[i] !== of(i)) return wrong.push(`${name} at ${i}`);
+         };
+         const at = (i) => (i * 7919) & 0xffff;
+         export function look() {
+           same(make().fill(7, -N + 5, -3), (i) => i >= 5 && i < N - 3 ? 7 : at(i), 'fill');
+           same(make().fill({valueOf: () => 2 ** 32 + 1}), () => 1, 'fill converts');
+           same(new BigInt64Array(N).fill(5n), () => 5n, 'fill of BigInts');
+           same(make().reverse(), (i) => at(N - 1 - i), 'reverse');
+           same(make().slice(3, -7), (i) => at(i + 3), 'slice');
+           if (make().slice(3, -7).length !== N - 10) wrong.push('slice length');
+           same(make().copyWithin(5, 0), (i) => i < 5 ? at(i) : at(i - 5), 'copyWithin up');
+           same(make().copyWithin(0, 5), (i) => i < N - 5 ? at(i + 5) : at(i), 'copyWithin down');
+           const set = new Float64Array(N + 9);
+           set.set(make(), 9);
+           same(set, (i) => i < 9 ? 0 : at(i - 9), 'set');
+           const own = make();
+           own.set(own.subarray(0, N - 3), 3);
+           same(own, (i) => i < 3 ? at(i) : at(i - 3), 'set in itself');
+           const bytes = new Uint8Array(make().buffer.slice(4, -4));
+           same(new Uint32Array(bytes.buffer), (i) => at(i + 1), 'buffer');
+           const marked = new Float64Array(N);
+           for (const i of [0, 2 ** 20 - 1, 2 ** 20, 2 ** 21, N - 1]) {
+             marked.fill(0);
+             marked[i] = NaN;
+             if (!marked.includes(NaN) || marked.indexOf(NaN) !== -1) wrong.push(`NaN at ${i}`);
+             marked[i] = 3;
+             if (marked.indexOf(3) !== i || marked.lastIndexOf(3) !== i) wrong.push(`search ${i}`);
+             if (marked.indexOf(3, i - N) !== i) wrong.push(`search from ${i}`);
+             if (i < N - 1 && marked.indexOf(3, i + 1) !== -1) wrong.push(`search after ${i}`);
+             if (i > 0 && marked.lastIndexOf(3, i - 1) !== -1) wrong.push(`search before ${i}`);
+             if (marked.findIndex((v) => v === 3) !== i) wrong.push(`find ${i}`);
+             if (marked.some(function (v) { return v === 3 && this.y; }, {y: 1}) !== true) wrong.push('some');
+           }
+           return wrong;
+         }",
+    );
+    assert_eq!(bench.call("look", &[]), "*0\r\n");
+}
+
+#[test]
+fn named_properties_of_long_arrays_can_be_defined() {
+    // Only what moves the elements is refused.
+    let mut bench = Bench::of(
+        "export function look() {
+           const long = new Array(200000).fill(1);
+           Object.defineProperty(long, 'total', { get() { return 5; } });
+           Object.defineProperty(long, Symbol.iterator, { value: function* () { yield 1; } });
+           Object.freeze(long);
+           const bytes = new Uint8Array(2 ** 20);
+           Object.defineProperty(bytes, 7, { value: 9, writable: true, enumerable: true, configurable: true });
+           Object.preventExtensions(bytes);
+           return [long.total, [...long].length, Object.isFrozen(long), bytes[7]];
+         }",
+    );
+    assert_eq!(bench.call("look", &[]), "*4\r\n:5\r\n:1\r\n:1\r\n:9\r\n");
 }
 
 #[test]

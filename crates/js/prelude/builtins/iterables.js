@@ -13,9 +13,11 @@
     toCallable,
     construct,
     apply,
+    defineProperty,
     SHORT_TEXT,
   } = globalThis.nighBuiltins;
 
+  const { setPrototypeOf } = Reflect;
   const NativeArray = Array;
   const NativeTypeError = TypeError;
   const NativeRangeError = RangeError;
@@ -139,6 +141,30 @@
     toCallable(reject);
     return { __proto__: null, promise, resolve, reject };
   }
+
+  // --- AggregateError: V8 lists the characters of a string in one go ---
+
+  const NativeAggregateError = AggregateError;
+  const CheckedAggregateError = function AggregateError(errors, message, options) {
+    const list = [];
+    for (const error of iterableOf(errors)) put(list, list.length, error, true);
+    const target = new.target === undefined ? CheckedAggregateError : new.target;
+    return construct(NativeAggregateError, [list, message, options], target);
+  };
+  const attributes = (value) => ({ __proto__: null, value, writable: true, enumerable: false });
+  setPrototypeOf(CheckedAggregateError, Error);
+  defineProperty(CheckedAggregateError, "length", { __proto__: null, value: 2 });
+  defineProperty(CheckedAggregateError, "prototype", {
+    __proto__: null,
+    value: NativeAggregateError.prototype,
+    writable: false,
+  });
+  defineProperty(
+    NativeAggregateError.prototype,
+    "constructor",
+    attributes(CheckedAggregateError),
+  );
+  defineProperty(globalThis, "AggregateError", attributes(CheckedAggregateError));
 
   const shared = globalThis.nighBuiltins;
   shared.iterableBy = iterableBy;

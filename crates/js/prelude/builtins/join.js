@@ -16,6 +16,7 @@
   } = globalThis.nighBuiltins;
 
   const MAX_LOCALES = 64; // in one list of locales
+  const MAX_LOCALE = 1024; // units of a locale's name
 
   const { getOwnPropertyDescriptor } = Reflect;
   const { prototype: ArrayPrototype } = Array;
@@ -113,7 +114,12 @@
           };
         })();
   function toLocales(locales) {
-    if (locales === undefined || typeof locales === "string" || locales === null) return locales;
+    if (locales === undefined || locales === null) return locales;
+    if (typeof locales === "string") {
+      if (locales.length > MAX_LOCALE)
+        throw new NativeRangeError(`a locale of over ${MAX_LOCALE} characters`);
+      return locales;
+    }
     if (typeof locales === "object" && isLocale(locales)) return locales;
     const o = ToObject(locales);
     const length = toLength(o.length);

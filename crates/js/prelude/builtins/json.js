@@ -11,10 +11,10 @@
     ToString,
     toLength,
     apply,
+    defineProperty,
     slice,
     unitAt,
     objectKeys,
-    checkKeys,
     SHORT,
   } = globalThis.nighBuiltins;
 
@@ -24,7 +24,7 @@
   // A part of a long text goes to the native parser if it ends within so many units.
   const JSON_PART = 2 ** 14;
 
-  const { defineProperty, deleteProperty } = Reflect;
+  const { deleteProperty } = Reflect;
   const { isArray } = Array;
   const { prototype: ObjectPrototype } = Object;
   const { min } = Math;
@@ -207,9 +207,9 @@
       const v = parseLong(s);
       return typeof reviver === "function" ? revive({ "": v }, "", reviver) : v;
     },
-    // The native one is interruptible but for a long list of names.
+    // The native one is interruptible but for a long list of names, and long texts and typed arrays
+    // (keys.js has their toJSON).
     stringify(value, replacer, space) {
-      if (typeof value === "object") checkKeys(value, "JSON.stringify");
       if (!isArray(replacer) || isShort(replacer, SHORT))
         return nativeStringify(value, replacer, space);
       const length = toLength(replacer.length);

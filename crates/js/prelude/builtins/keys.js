@@ -1,19 +1,27 @@
-// Keys of objects; see operations.js for the two ways of each method, and the invariants.
+// Keys of objects, and the attributes of properties; see operations.js for the two ways of each method,
+// and the invariants.
+//
+// Here the second way is an error: a list of millions of keys has no use, and V8 makes it in one step of
+// 0.1 to 0.4 µs and some 100 bytes a key. Beyond its longest array it ends the process.
 
 "use strict";
 
 (() => {
-  const { replace, uncurry, isProxy, apply } = globalThis.nighBuiltins;
+  const { replace, uncurry, isProxy, targetOf, define, apply, SHORT, SHORT_TEXT } =
+    globalThis.nighBuiltins;
 
-  // Most indices of a string or typed array whose keys are listed: V8 needs 0.1 µs for each, and aborts the
-  // process where an array of them would be too long.
-  const MAX_KEYS = 2 ** 18;
+  // Most indices of an Array, a string or a typed array whose keys are listed: below 10 ms for the keys
+  // alone, 50 ms with their descriptors.
+  const MAX_KEYS = 2 ** 17;
 
-  const { getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
-  const { isArray } = Array;
+  const { defineProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
+  const { isArray, prototype: ArrayPrototype } = Array;
   const { keys: objectKeys, prototype: ObjectPrototype } = Object;
   const NativeRangeError = RangeError;
+  const NativeTypeError = TypeError;
+  const { iterator: iteratorSymbol } = Symbol;
   const { isView } = ArrayBuffer;
+  const nativeValues = ArrayPrototype.values;
   const TypedArrayPrototype = getPrototypeOf(Uint8Array).prototype;
   const viewLength = uncurry(getOwnPropertyDescriptor(TypedArrayPrototype, "length").get);
   const brandOfView = uncurry(
@@ -21,15 +29,18 @@
   );
 
   const isTyped = (o) => isView(o) && brandOfView(o) !== undefined;
+  const isObject = (o) => (typeof o === "object" && o !== null) || typeof o === "function";
 
-  // --- Keys of what has millions of indices ---
+  // --- Lists of keys ---
 
   const hasOwn = uncurry(ObjectPrototype.hasOwnProperty);
   const stringOf = uncurry(String.prototype.valueOf);
-  // Indices of a string, String object or typed array.
-  function indicesOf(o) {
-    if (typeof o === "string") return o.length;
-    if (typeof o !== "object" || o === null || isArray(o) || isProxy(o)) return 0;
+  // Indices of an Array, a string, a String object or a typed array, or of a proxy of such.
+  function indicesOf(v) {
+    if (typeof v === "string") return v.length;
+    if (typeof v !== "object" || v === null) return 0;
+    const o = targetOf(v);
+    if (isArray(o)) return o.length;
     if (isTyped(o)) return viewLength(o);
     if (!hasOwn(o, "length")) return 0;
     try {
@@ -61,17 +72,128 @@
     "Object",
   );
   guardKeys(Reflect, ["ownKeys"], "Reflect");
-  const nativeAssign = Object.assign;
-  replace(Object, {
+
+  // JSON.stringify asks each object in a value for this one, nested ones too.
+  const { toJSON } = {
+    toJSON() {
+      checkKeys(this, "JSON.stringify: a typed array");
+      return this;
+    },
+  };
+  defineProperty(TypedArrayPrototype, "toJSON", {
+    __proto__: null,
+    value: toJSON,
+    writable: true,
+    enumerable: false,
+    configurable: true,
+  });
+
+  // --- Attributes: another than the usual one makes V8 move all elements into a hash table, at once ---
+
+  // An object of millions of elements. Of others than Arrays V8 does not tell how many they have: what has
+  // this one was mostly filled from 0 on.
+  function isLong(v) {
+    if (typeof v !== "object" || v === null) return false;
+    const o = targetOf(v);
+    if (isArray(o)) return o.length > SHORT;
+    return !isView(o) && hasOwn(o, SHORT);
+  }
+  function tooLong(name) {
+    return new NativeRangeError(`${name}: an object of more than ${SHORT} elements`);
+  }
+  // Named properties and symbols can be defined anywhere.
+  function checkDefine(o, key, name) {
+    if (!isLong(o)) return key;
+    const known = isObject(key) ? ownKeys({ __proto__: null, [key]: 0 })[0] : key;
+    if (typeof known === "symbol") return known;
+    const text = `${known}`;
+    if (text === "length" || (text >= "0" && text < ":")) throw tooLong(name);
+    return text;
+  }
+  const defining = replace(Object, {
     assign(target, ...sources) {
       for (let i = 0; i < sources.length; i++) checkKeys(sources[i], "Object.assign");
-      return apply(nativeAssign, undefined, arguments);
+      return apply(defining.assign, undefined, arguments);
+    },
+    defineProperty(o, key, attributes) {
+      return defining.defineProperty(
+        o,
+        checkDefine(o, key, "Object.defineProperty"),
+        attributes,
+      );
+    },
+    defineProperties(o, properties) {
+      checkKeys(properties, "Object.defineProperties");
+      if (isLong(o)) throw tooLong("Object.defineProperties");
+      return defining.defineProperties(o, properties);
+    },
+    create(prototype, properties) {
+      checkKeys(properties, "Object.create");
+      return defining.create(prototype, properties);
+    },
+    // Entry by entry: the native one has no end on a long Array.
+    fromEntries(iterable) {
+      if (
+        !isObject(iterable) ||
+        isProxy(iterable) ||
+        !isArray(iterable) ||
+        iterable.length <= SHORT_TEXT ||
+        iterable[iteratorSymbol] !== nativeValues
+      ) {
+        return defining.fromEntries(iterable);
+      }
+      const made = {};
+      for (let k = 0; k < iterable.length; k++) {
+        const entry = iterable[k];
+        if (!isObject(entry)) throw new NativeTypeError("Iterator value is not an entry object");
+        const key = entry[0];
+        define(made, key, entry[1]);
+      }
+      return made;
     },
   });
+  const reflecting = replace(Reflect, {
+    defineProperty(o, key, attributes) {
+      return reflecting.defineProperty(
+        o,
+        checkDefine(o, key, "Reflect.defineProperty"),
+        attributes,
+      );
+    },
+  });
+  const accessors = replace(ObjectPrototype, {
+    __defineGetter__(key, get) {
+      return apply(accessors.__defineGetter__, this, [
+        checkDefine(this, key, "__defineGetter__"),
+        get,
+      ]);
+    },
+    __defineSetter__(key, set) {
+      return apply(accessors.__defineSetter__, this, [
+        checkDefine(this, key, "__defineSetter__"),
+        set,
+      ]);
+    },
+  });
+  // An Array changes to these attributes without a table.
+  function guardFreeze(owner, names, label) {
+    for (let i = 0; i < names.length; i++) {
+      const name = names[i];
+      const native = owner[name];
+      const text = `${label}.${name}`;
+      replace(owner, {
+        [name](o) {
+          if (isLong(o) && (isProxy(o) || !isArray(o))) throw tooLong(text);
+          return native(o);
+        },
+      });
+    }
+  }
+  guardFreeze(Object, ["freeze", "seal", "preventExtensions"], "Object");
+  guardFreeze(Reflect, ["preventExtensions"], "Reflect");
 
   const shared = globalThis.nighBuiltins;
   shared.objectKeys = objectKeys;
-  shared.checkKeys = checkKeys;
   shared.isTyped = isTyped;
   shared.viewLength = viewLength;
 })();

@@ -7,26 +7,34 @@
 // Each method here has two ways:
 //
 //   fast   the receiver is an Array, no Proxy, and short: the native method does it
-//   slow   anything else: the algorithm of ECMAScript 2022, step by step, in an interruptible loop
+//   slow   anything else: the algorithm of ECMAScript 2022, step by step, in an interruptible loop, or
+//          the native method on pieces (strings, typed arrays), or a RangeError (lists of millions of keys,
+//          attributes of millions of elements, long regular expressions on long texts)
+//
+// A native method that takes long in a loop of the user's is also cured by this: a method of the prelude is
+// a JavaScript function, and each entry of one looks for a stop.
 //
 // Invariants
 // 1. Semantics are those of the standard: order of observable steps, holes, generic receivers, species,
-//    property attributes, `name` and `length`. Methods are no constructors.
+//    property attributes, `name` and `length`. Methods are no constructors. Beyond the standard there is
+//    one method, `toJSON` of typed arrays, which returns them.
 // 2. Everything used after user code has run was captured at the top. No spread, no `for…of` over
 //    arrays, no descriptor with a prototype.
 // 3. Runs once, while the snapshot is made, after 00_primordials.js captured the native methods.
 //
-// What stays native, and what bounds it (measured on V8 10.2 with the default limits):
-//   reading a string of 2^28 characters for the first time (V8 joins its parts then), number and date
-//     parsing, comparison, trim: 0.1 to 1 s; bounded by V8's longest string, 2^29, and the heap limit
-//   spread and for…in over an object with 500,000 keys: 1 s; bounded by the heap limit
-//   the same over a long string or typed array: 0.1 µs an index and more, so over 2^25 of them for longer
-//     than any grace period; bounded by V8's longest string and the limit of ArrayBuffers
-//   `new Uint8Array({length: 6e7})`: 3 s; bounded by the limit of ArrayBuffers
-//   `new RegExp(pattern)` with a pattern of megabytes, and RegExp.prototype[Symbol.replace] called by its
-//     symbol on a text of that size; bounded by V8's longest string
-// Syntax and constructors cannot be replaced without making all code slower. A call that is not back within
-// the grace period after its time limit ends the process; the arenas survive.
+// What stays native (measured on V8 10.2 with the default limits, CPU time of the thread):
+//   syntax     spread, rest and for…in over a long string, typed array or Array (0.3 µs and 100 bytes an
+//              index; over 2^24 of them until the heap limit, in 5 s and more); spread and for…in over an
+//              object with 500,000 keys (1 s); `===`, `<`, `+s` and joining the parts of a string (1 to
+//              50 ms for 2^24 units); `a[2 ** 31] = 1` and `a.length = 2 ** 32 - 1` on an Array of
+//              millions (0.3 s a million; V8 gives up beyond 22 million); BigInts of 2^29 bits (30 ms)
+//   constructors  `new Uint8Array({length: 2 ** 24})` (0.5 s, 250 MB); Map and Set of a long Array
+//              (0.2 s a million); `new RegExp(text)` (2 s and 2.5 GB for 2^27 units)
+//   RegExp.prototype.exec  a long expression on a long text: as long as the product of their lengths says
+//   JSON.stringify  of long strings that lie deep in a value (40 ms for 2^24 units)
+// Replacing them would make all code slower: V8 is fast only with its own exec and constructors. The shard
+// of a call that is in such a step when its time is up goes on in another thread
+// (docs/design/0012-calls-that-cant-be-stopped.md).
 
 "use strict";
 
@@ -60,17 +68,26 @@
     return o;
   }
   class Mark extends Self {
-    #proxy;
+    #target;
+    constructor(proxy, target) {
+      super(proxy);
+      this.#target = target;
+    }
     static isProxy(o) {
-      return #proxy in o;
+      return #target in o;
+    }
+    static targetOf(o) {
+      while (#target in o) o = o.#target;
+      return o;
     }
   }
-  const isProxy = Mark.isProxy;
+  // `targetOf` an object that is no proxy is the object itself.
+  const { isProxy, targetOf } = Mark;
 
   function MarkingProxy(target, handler) {
     if (new.target === undefined) throw new NativeTypeError("Constructor Proxy requires 'new'");
     const proxy = new NativeProxy(target, handler);
-    new Mark(proxy);
+    new Mark(proxy, target);
     return proxy;
   }
   const nativeRevocable = NativeProxy.revocable;
@@ -86,7 +103,7 @@
       const key = keys[i];
       const method = methods[key];
       const native = getOwnPropertyDescriptor(owner, key);
-      if (native === undefined) throw new NativeTypeError(`no builtin ${ToString(key)}`);
+      if (native === undefined) throw new NativeTypeError(`no builtin ${describe(key)}`);
       natives[key] = native.value;
       defineProperty(method, "length", {
         __proto__: null,
@@ -152,10 +169,11 @@
     else define(o, key, value);
   }
 
+  // V8 allocates up to 2^25 elements at once where a length is set: a longer one comes at the end.
   function arrayCreate(length) {
     if (length > MAX_ARRAY) throw new NativeRangeError("Invalid array length");
     const a = [];
-    if (length > 0) a.length = length;
+    if (length > 0 && length <= SHORT) a.length = length;
     return a;
   }
 
@@ -201,7 +219,7 @@
   replace(NativeProxy, {
     revocable(target, handler) {
       const pair = nativeRevocable(target, handler);
-      new Mark(pair.proxy);
+      new Mark(pair.proxy, target);
       return pair;
     },
   });
@@ -241,6 +259,7 @@
     uncurry,
     isShort,
     isProxy,
+    targetOf,
     put,
     define,
     ToString,
@@ -255,6 +274,7 @@
     move,
     construct,
     apply,
+    defineProperty,
     SHORT,
     SHORT_TEXT,
     MAX_LENGTH,

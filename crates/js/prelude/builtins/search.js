@@ -10,10 +10,15 @@
   const SHORT_STRING = 2 ** 16;
   // Most comparisons of units in one native search: below 10 ms.
   const SEARCH_STEPS = 2 ** 22;
+  // Longest pattern (UTF-16 units) in a text of which a method makes a regular expression: compiled in 10 ms.
+  const MAX_PATTERN = 2 ** 15;
+  // Most units of an expression times those of a text: at worst compared all, in below 100 ms.
+  const REGEXP_STEPS = 2 ** 28;
 
   const { ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
   const { min, max } = Math;
   const NativeTypeError = TypeError;
+  const NativeRangeError = RangeError;
   const symbols = Symbol;
   const StringPrototype = String.prototype;
   const RegExpPrototype = RegExp.prototype;
@@ -69,9 +74,6 @@
   const regExpSource = getter("source");
   const NativeRegExp = RegExp;
   const regExpExec = RegExpPrototype.exec;
-  const regExpMatch = RegExpPrototype[Symbol.match];
-  const regExpReplace = RegExpPrototype[Symbol.replace];
-  const regExpSplit = RegExpPrototype[Symbol.split];
   const isRegExp = (v) => {
     if (v === RegExpPrototype) return false;
     try {
@@ -104,18 +106,6 @@
 
   // --- Splitting and replacing ---
 
-  // Calls the method that `pattern` has under a symbol. A native one that would search a long string for a
-  // plain word (V8 does that in one go, without regexp code) is done by `word` instead.
-  function callProtocol(method, pattern, self, argument, name, word) {
-    const native =
-      name === "match" ? regExpMatch : name === "replace" ? regExpReplace : regExpSplit;
-    if (method !== native)
-      return apply(method, pattern, name === "match" ? [self] : [self, argument]);
-    const s = ToString(self);
-    const source = s.length > SHORT_STRING ? wordOf(pattern) : undefined;
-    if (source !== undefined) return word(s, source, argument, pattern);
-    return apply(method, pattern, name === "match" ? [s] : [s, argument]);
-  }
   // The text that a regular expression stands for, if it is a plain one and nobody tampered with it.
   function wordOf(regexp) {
     if (!isRegExp(regexp) || getPrototypeOf(regexp) !== RegExpPrototype) return undefined;
@@ -144,9 +134,7 @@
     if (every) regexp.lastIndex = 0;
     return replaceText(s, source, template, every);
   };
-  const splitWord = (s, source, limit) => splitText(s, source, limit);
-  const matchWord = (s, source, _, regexp) => {
-    if (!regExpGlobal(regexp)) return apply(regExpMatch, regexp, [s]);
+  const matchWord = (s, source, regexp) => {
     regexp.lastIndex = 0;
     const list = [];
     for (let at = indexOf(s, source, 0); at >= 0; at = indexOf(s, source, at + source.length)) {
@@ -229,8 +217,7 @@
       }
       if (this === undefined || this === null) toText(this, "split");
       const method = protocol(separator, symbols.split);
-      if (method !== undefined && method !== null)
-        return callProtocol(method, separator, this, limit, "split", splitWord);
+      if (method !== undefined && method !== null) return apply(method, separator, [this, limit]);
       return splitText(ToString(this), separator, limit);
     },
     replace(pattern, replacement) {
@@ -238,7 +225,7 @@
       if (this === undefined || this === null) toText(this, "replace");
       const method = protocol(pattern, symbols.replace);
       if (method !== undefined && method !== null)
-        return callProtocol(method, pattern, this, replacement, "replace", replaceWord);
+        return apply(method, pattern, [this, replacement]);
       const s = ToString(this);
       return replaceText(
         s,
@@ -259,7 +246,7 @@
         }
         const method = pattern[symbols.replace];
         if (method !== undefined && method !== null)
-          return callProtocol(method, pattern, this, replacement, "replace", replaceWord);
+          return apply(method, pattern, [this, replacement]);
       }
       const s = ToString(this);
       return replaceText(
@@ -272,12 +259,34 @@
     match(pattern) {
       if (this === undefined || this === null) toText(this, "match");
       const method = protocol(pattern, symbols.match);
-      if (method === undefined || method === null) return nativeMatch(this, pattern);
-      return callProtocol(method, pattern, this, undefined, "match", matchWord);
+      if (method !== undefined && method !== null) return apply(method, pattern, [this]);
+      return nativeMatch(ToString(this), patternText(pattern, "match"));
+    },
+    matchAll(pattern) {
+      if (this === undefined || this === null) toText(this, "matchAll");
+      if (typeof pattern === "object" || typeof pattern === "function")
+        return nativeMatchAll(this, pattern);
+      return nativeMatchAll(ToString(this), patternText(pattern, "matchAll"));
+    },
+    search(pattern) {
+      if (this === undefined || this === null) toText(this, "search");
+      const method = protocol(pattern, symbols.search);
+      if (method !== undefined && method !== null) return apply(method, pattern, [this]);
+      return nativeSearch(ToString(this), patternText(pattern, "search"));
     },
   });
+  // A pattern that a regular expression is made of.
+  function patternText(pattern, name) {
+    if (pattern === undefined) return undefined;
+    const text = ToString(pattern);
+    if (text.length > MAX_PATTERN)
+      throw new NativeRangeError(`${name}: a pattern of over ${MAX_PATTERN} characters`);
+    return text;
+  }
   const nativeSplit = uncurry(texts.split);
   const nativeMatch = uncurry(texts.match);
+  const nativeMatchAll = uncurry(texts.matchAll);
+  const nativeSearch = uncurry(texts.search);
   const nativeReplace = uncurry(texts.replace);
   const nativeReplaceAll = uncurry(texts.replaceAll);
   // A short string, a pattern that is a string, and a replacement that cannot make a long result.
@@ -287,6 +296,83 @@
     typeof p === "string" &&
     p.length * s.length <= SEARCH_STEPS &&
     (typeof r === "string" ? r.length <= 64 : typeof r === "function");
+
+  // --- Regular expressions ---
+
+  // V8's fast ways hang on RegExp.prototype.exec and on RegExp, so these two stay; other methods may be
+  // replaced. The native ones are interruptible where the code of an expression goes back, or between
+  // matches. They are not while they look for a long text that can be in many places nearly.
+  function checkSteps(regexp, s) {
+    if (!isRegExp(regexp)) return;
+    const { length } = regExpSource(regexp);
+    if (length * s.length > REGEXP_STEPS)
+      throw new NativeRangeError(
+        `a regular expression of ${length} characters on a text of ${s.length}: ` +
+          `the product is over ${REGEXP_STEPS}`,
+      );
+  }
+  const isObject = (v) => (typeof v === "object" && v !== null) || typeof v === "function";
+  // The long text that needs a look, or undefined.
+  const isLongText = (regexp, text) =>
+    isObject(regexp) && (typeof text !== "string" || text.length > SHORT_STRING);
+  // The word for which V8 would search a long text in one go, without code of a regular expression.
+  const longWord = (regexp, s) => (s.length > SHORT_STRING ? wordOf(regexp) : undefined);
+
+  const expressions = replace(RegExpPrototype, {
+    test(text) {
+      if (!isLongText(this, text)) return nativeTest(this, text);
+      const s = ToString(text);
+      checkSteps(this, s);
+      return nativeTest(this, s);
+    },
+    compile(pattern, flags) {
+      const source = isObject(pattern) ? pattern : patternText(pattern, "compile");
+      return nativeCompile(this, source, flags);
+    },
+    [symbols.match](text) {
+      if (!isLongText(this, text)) return nativeMatchBy(this, text);
+      const s = ToString(text);
+      const word = longWord(this, s);
+      if (word !== undefined && regExpGlobal(this)) return matchWord(s, word, this);
+      checkSteps(this, s);
+      return nativeMatchBy(this, s);
+    },
+    [symbols.matchAll](text) {
+      if (!isLongText(this, text)) return nativeMatchAllBy(this, text);
+      const s = ToString(text);
+      checkSteps(this, s);
+      return nativeMatchAllBy(this, s);
+    },
+    [symbols.search](text) {
+      if (!isLongText(this, text)) return nativeSearchBy(this, text);
+      const s = ToString(text);
+      checkSteps(this, s);
+      return nativeSearchBy(this, s);
+    },
+    [symbols.replace](text, replacement) {
+      if (!isLongText(this, text)) return nativeReplaceBy(this, text, replacement);
+      const s = ToString(text);
+      const word = longWord(this, s);
+      if (word !== undefined) return replaceWord(s, word, replacement, this);
+      checkSteps(this, s);
+      return nativeReplaceBy(this, s, replacement);
+    },
+    [symbols.split](text, limit) {
+      if (!isLongText(this, text)) return nativeSplitBy(this, text, limit);
+      const s = ToString(text);
+      const word = longWord(this, s);
+      if (word !== undefined) return splitText(s, word, limit);
+      checkSteps(this, s);
+      return nativeSplitBy(this, s, limit);
+    },
+  });
+  const nativeTest = uncurry(expressions.test);
+  const nativeCompile = uncurry(expressions.compile);
+  const nativeMatchBy = uncurry(expressions[symbols.match]);
+  const nativeMatchAllBy = uncurry(expressions[symbols.matchAll]);
+  const nativeSearchBy = uncurry(expressions[symbols.search]);
+  const nativeReplaceBy = uncurry(expressions[symbols.replace]);
+  const nativeSplitBy = uncurry(expressions[symbols.split]);
   const isRegExpLike = (v) => {
     if ((typeof v !== "object" || v === null) && typeof v !== "function") return false;
     const match = v[symbols.match];

@@ -27,6 +27,9 @@
   // Longest string (units) for functions of a locale, which cannot be cut: below 100 ms.
   const MAX_LOCALE_STRING = 2 ** 20;
 
+  // Longest string (units) of which the methods here make a number or a date: read in below 2 ms.
+  const MAX_NUMBER_STRING = 2 ** 20;
+
   const { min } = Math;
   const NativeRangeError = RangeError;
   const StringPrototype = String.prototype;
@@ -186,6 +189,40 @@
   code("decodeURI", betweenCharacters);
   code("decodeURIComponent", betweenCharacters);
   code("unescape", betweenEscapes);
+
+  // --- Texts that are read as one number, date or attribute ---
+
+  // `v`, made a string unless it is a primitive; not longer than `limit` units.
+  function bounded(v, limit, name) {
+    const s = (typeof v === "object" && v !== null) || typeof v === "function" ? ToString(v) : v;
+    if (typeof s === "string" && s.length > limit)
+      throw new NativeRangeError(`${name}: string over ${limit} characters`);
+    return s;
+  }
+  const numbers = replace(globalThis, {
+    parseFloat(text) {
+      return numbers.parseFloat(bounded(text, MAX_NUMBER_STRING, "parseFloat"));
+    },
+    parseInt(text, radix) {
+      return numbers.parseInt(bounded(text, MAX_NUMBER_STRING, "parseInt"), radix);
+    },
+  });
+  replace(Number, { parseFloat: globalThis.parseFloat, parseInt: globalThis.parseInt });
+  const dates = replace(Date, {
+    parse(text) {
+      return dates.parse(bounded(text, MAX_NUMBER_STRING, "Date.parse"));
+    },
+  });
+  const tagged = ["anchor", "fontcolor", "fontsize", "link"];
+  for (let i = 0; i < tagged.length; i++) {
+    const name = tagged[i];
+    const native = uncurry(StringPrototype[name]);
+    replace(StringPrototype, {
+      [name](text) {
+        return native(this, bounded(text, PIECE, name));
+      },
+    });
+  }
 
   const shared = globalThis.nighBuiltins;
   shared.unitAt = unitAt;
