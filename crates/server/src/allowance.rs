@@ -99,6 +99,28 @@ mod tests {
     }
 
     #[test]
+    fn each_reply_gives_back_its_own_place_once() {
+        // What is under way is counted anew by the test, for mixes of both kinds and requests of several commands.
+        let (mut allowance, mut long_sent) = (Allowance::default(), 0);
+        for step in 0..10_000_usize {
+            let may = allowance.allows(0, false);
+            assert_eq!(may, long_sent < allowance.long, "step {step}");
+            if may && step % 7 != 6 {
+                allowance.sent_long();
+                long_sent += 1;
+            } else if long_sent > 0 && step % 3 != 0 {
+                let commands = long_sent.min(1 + step % 2);
+                allowance.came(commands, 100 * commands, false, 1 << 20);
+                long_sent -= commands;
+            } else {
+                allowance.came(1, 5, true, 1 << 20);
+            }
+            assert_eq!(allowance.long_sent, long_sent, "step {step}");
+        }
+        assert_eq!(allowance.long, MOST_LONG);
+    }
+
+    #[test]
     fn who_waits_goes_on_in_the_end() {
         // Whatever was sent, once nothing is under way one more is allowed.
         let mut allowance = Allowance::default();

@@ -12,6 +12,9 @@
 //!
 //! Belongs to the shard's thread.
 
+#[cfg(test)]
+mod tests;
+
 use crate::dispatch::Context;
 use crate::message::{self, Known};
 use crate::peer::WRITES;

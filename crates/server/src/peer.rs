@@ -13,7 +13,7 @@
 //!    and runs here only if none is. What reads more than one partition waits until all are answered.
 //! 3. What a connection may have at other shards at a time is its allowance ([`crate::allowance`]); a command by parts
 //!    passes it as one.
-//! 4. A token names slot and number of the connection, so that an answer that comes too late finds nobody.
+//! 4. A token is a [`Return`], so that an answer that comes too late finds nobody.
 //! 5. The owner, who has its words, logs a slow command under shard and token; the answer says so, and who gives
 //!    it to the client writes the client into the entry first. So a client whose command is answered is named.
 //! 6. A reply that is copied is no longer than a client's output may be. The replies to a request leave together, when
@@ -31,6 +31,7 @@ use crate::input::Input;
 use crate::mailbox::{DEFAULT_BODY_BYTES, Reply};
 use crate::message::{self, Known, Replies, Scratch};
 use crate::output::{Mark, Output};
+use crate::slab::Return;
 use crate::slowlog::Origin;
 use crate::state::State;
 use crate::window::{LARGE_INPUT_BYTES, Prepared};
@@ -50,12 +51,6 @@ const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
 const ANSWERS_AT_ONCE: usize = 8;
 /// Bytes that buffers of messages keep from turn to turn.
 const KEEP_BYTES: usize = 64 << 10;
-/// Bit of a token: the reply isn't wanted (CLIENT REPLY).
-const SILENT: u64 = 1 << 31;
-/// Bit of a token: the reply may be long.
-const LONG: u64 = 1 << 30;
-/// Bits of a token that hold the connection's number.
-const ID_BITS: u64 = LONG - 1;
 /// Bit of a message's kind: what it reads stays as old as it is (CLIENT NO-TOUCH).
 const KEEPS_AGES: u16 = 1 << 8;
 /// Bit of a message's kind: a part of a client's command, which the sender counts.
@@ -141,18 +136,6 @@ fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
     }
 }
 
-/// The token of a connection's command.
-fn token(connection: &Connection, silent: bool, is_brief: bool) -> u64 {
-    let id = connection.client.id & ID_BITS;
-    let (silent, long) = (if silent { SILENT } else { 0 }, if is_brief { 0 } else { LONG });
-    (connection.slot as u64) << 32 | silent | long | id
-}
-
-/// The slot that a token names.
-fn slot_of(token: u64) -> usize {
-    usize::try_from(token >> 32).unwrap_or(usize::MAX)
-}
-
 /// Writes an error in the place of the reply since `mark`.
 #[cold]
 fn refuse_reply(out: &mut Output, mark: Mark, limit: usize) {
@@ -191,7 +174,8 @@ impl Work {
         let known = Known { row: Some(row), key: prepared.key() };
         let mut scratch = Scratch::default();
         let parts = message::parts_of(&mut scratch, known, args, input);
-        let (token, kind) = (token(connection, silent, is_brief), kind(&connection.client));
+        let token = Return::to(connection, silent, is_brief).token();
+        let kind = kind(&connection.client);
         if !(is_brief && self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
@@ -233,7 +217,8 @@ impl Work {
     /// is some, before all else of the connection.
     pub(crate) fn send_parts(&mut self, at: usize, parts: Vec<(usize, Vec<u8>)>, silent: bool) {
         let connection = &mut *self.active[at];
-        let (token, kind) = (token(connection, silent, true), kind(&connection.client) | PART);
+        let token = Return::to(connection, silent, true).token();
+        let kind = kind(&connection.client) | PART;
         self.state.stats.hops_out += parts.len() as u64;
         for (shard, message) in parts {
             connection.unsent.push_back(Unsent { shard, token, kind, message });
@@ -267,7 +252,7 @@ impl Work {
                 }
                 let (reply, answer) = &mut answers[came];
                 let Some(next) = self.mailbox.next_reply(answer) else { break };
-                self.slab.prefetch(slot_of(next.token));
+                self.slab.prefetch_addressee(Return::of_token(next.token));
                 *reply = next;
                 came += 1;
             }
@@ -288,23 +273,18 @@ impl Work {
     /// Gives a connection an answer, if it is still there.
     fn give(&mut self, reply: Reply, answer: &[u8]) {
         let Reply { from, token } = reply;
-        let slot = slot_of(token);
-        let connection = self.slab.get_mut(slot);
-        let Some(connection) =
-            connection.filter(|connection| connection.client.id & ID_BITS == token & ID_BITS)
-        else {
-            return;
-        };
+        let to = Return::of_token(token);
+        let Some(connection) = self.slab.addressee(to) else { return };
+        let slot = connection.slot;
         let replies = Replies::of(answer);
         let (commands, bytes) = (replies.len(), replies.bytes());
-        let is_wanted = token & SILENT == 0 && connection.client.close != Close::Now;
+        let is_wanted = !to.is_silent() && connection.client.close != Close::Now;
         let out = connection.out.bytes();
         if connection.later.came(from, replies, is_wanted, out) {
             let origin = Origin { shard: self.state.number, token };
             self.state.shared.slowlog().name_sender(origin, &connection.client);
         }
-        let is_brief = token & LONG == 0;
-        connection.allowance.came(commands, bytes, is_brief, self.state.hot.output_pause);
+        connection.allowance.came(commands, bytes, to.is_brief(), self.state.hot.output_pause);
         let is_over = match connection.pending {
             Pending::Answers => connection.later.is_empty(),
             Pending::Allowance => connection.allowance.is_half_free(connection.later.sent()),

@@ -168,6 +168,39 @@ fn who_has_much_to_take_is_behind_until_it_took_some() {
 }
 
 #[test]
+fn a_reply_gives_back_one_credit_however_long_it_is() {
+    // Requests and replies of both kinds in all mixes: what is outstanding, deep and free is what the test counts.
+    let (mut a, mut b, _polls) = two(&SMALL);
+    let (mut body, mut asked, mut answered) = (Vec::new(), VecDeque::new(), VecDeque::new());
+    for step in 0..2_000_u64 {
+        if step % 3 != 2 && asked.len() + answered.len() < SMALL.credits as usize {
+            let parts = vec![1; if step % 5 == 0 { 300 } else { 8 }];
+            if a.send(1, step, 1, &[&parts]).is_ok() {
+                asked.push_back(step);
+                a.flush();
+            }
+        } else if let Some(request) = receive(&mut b, &mut body) {
+            assert_eq!(asked.pop_front(), Some(request.token));
+            b.reply(0, request.token, &[&vec![2; if step % 4 == 0 { 600 } else { 5 }]]);
+            b.flush();
+            answered.push_back(request.token);
+        } else if let Some(reply) = a.next_reply(&mut body) {
+            assert_eq!(answered.pop_front(), Some(reply.token));
+            a.flush();
+        }
+        let under_way = asked.len() + answered.len();
+        assert_eq!(a.outstanding(1) as usize, under_way, "step {step}");
+        assert_eq!(a.credits(1), SMALL.credits as usize - under_way, "step {step}");
+        assert_eq!(a.stats().depth, under_way as u64, "step {step}");
+    }
+    while let Some(reply) = a.next_reply(&mut body) {
+        assert_eq!(answered.pop_front(), Some(reply.token));
+    }
+    assert!(!b.is_behind(0) && answered.is_empty());
+    assert_eq!(a.shared.pair(0, 1).replies.bytes() + a.shared.pair(0, 1).requests.bytes(), 0);
+}
+
+#[test]
 fn a_turn_receives_a_bounded_number_and_everybody_has_a_chance() {
     // Two shards have sent more than one turn takes: they take turns in being heard, the rest waits.
     let settings = MailSettings { request_bytes: 64 << 10, credits: 2048, body_bytes: 0 };
