@@ -22,7 +22,7 @@ fn main() {
     }
     shim.cpp(true)
         .files(
-            ["callbacks", "crash", "isolate", "platform", "shim"]
+            ["allocator", "callbacks", "crash", "isolate", "platform", "shim"]
                 .map(|name| format!("shim/{name}.cc")),
         )
         .flag("-isystem") // V8's headers are not warning-free

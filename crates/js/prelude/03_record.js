@@ -29,6 +29,16 @@ function isArrayBuffer(value) {
   }
 }
 
+// A copy of a value as bytes. If there is no room V8 makes them, which collects garbage as it does for a user's own
+// arrays, and throws if that doesn't help.
+function bytesOf(window, at, length) {
+  const made = native.bytes(window, at, length);
+  if (made !== undefined) return made;
+  const late = new Uint8(length);
+  native.copyOut(window, at, late);
+  return late;
+}
+
 function stale(what) {
   return new ErrorConstructor(`this ${what} belongs to a call that has ended`);
 }
@@ -112,7 +122,7 @@ class Record {
   }
   bytes() {
     if (this.#call !== I[STATE]) throw stale("record");
-    return native.bytes(this.#window, this.#at, this.#length);
+    return bytesOf(this.#window, this.#at, this.#length);
   }
   static is(value) {
     return #call in value;

@@ -329,7 +329,7 @@ function keyOut(at, length) {
 function bytesOrText(at, length) {
   const text = native.text(-1, at >> 3, length);
   return native.utf8(text, KEY_AT, KEY_BYTES_MAX) === length && sameBytes(at, KEY_AT, length)
-    ? text : native.bytes(-1, at >> 3, length);
+    ? text : bytesOf(-1, at >> 3, length);
 }
 
 function sameBytes(a, b, length) {

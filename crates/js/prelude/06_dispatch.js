@@ -69,7 +69,7 @@ function argument(word) {
   const length = packed & ARG_LENGTH;
   const eighths = I[word] >>> 3;
   return packed >>> 30 === ARG_BYTES
-    ? native.bytes(-1, eighths, length) : native.text(-1, eighths, length);
+    ? bytesOf(-1, eighths, length) : native.text(-1, eighths, length);
 }
 
 // Short arguments come again and again: strings of up to 4 bytes are kept.

@@ -229,14 +229,14 @@ void CopyWithin(const FunctionCallbackInfo<Value>& info) {
   memmove(owner->io + Word(info, 3), Place(owner, window, Word(info, 1)), Word(info, 2));
 }
 
-// bytes(window, offset / 8, length): a fresh Uint8Array with a copy.
+// bytes(window, offset / 8, length): a fresh Uint8Array with a copy; undefined if there is no room for it now.
 void Bytes(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
   NighIsolate* owner = Owner(isolate);
   if (Lost(owner)) return;
   size_t length = Word(info, 2);
   void* data = owner->allocator->AllocateUninitialized(length);
-  if (data == nullptr) return Throw(isolate, "Array buffer allocation failed");
+  if (data == nullptr) return;
   memcpy(data, Place(owner, info[0].As<v8::Int32>()->Value(), Word(info, 1)), length);
   std::unique_ptr<BackingStore> store = ArrayBuffer::NewBackingStore(
       data, length,
@@ -246,6 +246,15 @@ void Bytes(const FunctionCallbackInfo<Value>& info) {
       owner->allocator.get());
   Local<ArrayBuffer> buffer = ArrayBuffer::New(isolate, std::move(store));
   info.GetReturnValue().Set(v8::Uint8Array::New(buffer, 0, length));
+}
+
+// copyOut(window, offset / 8, view): fills a Uint8Array that its maker alone knows.
+void CopyOut(const FunctionCallbackInfo<Value>& info) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  if (Lost(owner)) return;
+  Local<v8::Uint8Array> view = info[2].As<v8::Uint8Array>();
+  memcpy(view->Buffer()->GetBackingStore()->Data(),
+         Place(owner, info[0].As<v8::Int32>()->Value(), Word(info, 1)), view->ByteLength());
 }
 
 // settle(value): runs all microtasks; a settled promise becomes its value, or throws its reason.
@@ -304,6 +313,7 @@ constexpr Callback kCallbacks[] = {
     {"bytes", Bytes},   {"settle", Settle},       {"commit", Commit}, {"isPromise", IsPromise},
     {"scan", Scan},     {"log", Log},             {"byteLength", ByteLength},
     {"key", Key},       {"place", KeyPlace},      {"late", Late},
+    {"copyOut", CopyOut},
 #ifdef NIGH_BENCH
     {"benchGet", BenchGet}, {"benchU32", BenchU32},
 #endif

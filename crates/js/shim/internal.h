@@ -109,6 +109,9 @@ struct NighIsolate {
   // Contexts that nobody uses any more but the collector has not taken yet: V8 keeps a pointer to the
   // microtask queue of each.
   std::set<NighContext*> dying;
+  // Those that it has taken. The collection itself may not delete them, and V8's own way, a foreground task, comes
+  // only when the thread has time.
+  std::vector<NighContext*> dead;
   // Made ahead, since making one takes longer than most calls.
   std::vector<BareContext> bare;
   std::string message;

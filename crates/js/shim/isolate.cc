@@ -22,6 +22,9 @@ using v8::Value;
 
 // Heap that a call may use beyond the limit while it is being stopped.
 constexpr size_t kHeapSlackBytes = size_t{1} << 30;
+// Dropped contexts after which the collector is to begin: some 16 MB, and each costs time in every
+// young-generation collection.
+constexpr size_t kDroppedContexts = 64;
 // Stack kept free below JavaScript for callbacks into Rust.
 constexpr size_t kStackReserveBytes = 256 << 10;
 
@@ -177,8 +180,15 @@ static BareContext MakeBare(NighIsolate* owner) {
   return bare;
 }
 
+// Deletes what is left of contexts that the collector has taken.
+static void Bury(NighIsolate* owner) {
+  for (NighContext* context : owner->dead) delete context;
+  owner->dead.clear();
+}
+
 void nigh_isolate_free(NighIsolate* owner) {
   owner->handles.reset();
+  Bury(owner);
   for (NighContext* context : owner->dying) delete context;
   owner->bare.clear();
   if (owner->resident) owner->isolate->Exit();
@@ -204,12 +214,14 @@ void nigh_isolate_heap(const NighIsolate* owner, NighHeap* out) {
   out->total_bytes = statistics.total_heap_size();
   out->array_buffer_bytes = owner->allocator->used();
   out->heap_limit_hits = owner->heap_limit_hits;
+  out->dropped_contexts = owner->dying.size() + owner->dead.size();
 }
 
 void nigh_isolate_pump(NighIsolate* owner, uint32_t max) {
   nigh::Entered entered(owner);
   HandleScope handles(owner->isolate);
   nigh::Pump(owner->isolate, max);
+  Bury(owner);
 }
 
 void nigh_isolate_prepare(NighIsolate* owner, size_t count) {
@@ -293,19 +305,23 @@ void nigh_context_free(NighContext* context) {
   context->dispatch.Reset();
   context->install.Reset();
   context->remove.Reset();
+  Bury(owner);
   owner->dying.insert(context);
   context->context.SetWeak(
       context,
       [](const v8::WeakCallbackInfo<NighContext>& info) {
-        info.GetParameter()->context.Reset();
-        info.SetSecondPassCallback([](const v8::WeakCallbackInfo<NighContext>& second) {
-          NighContext* dead = second.GetParameter();
-          dead->owner->dying.erase(dead);
-          delete dead;
-        });
+        NighContext* dead = info.GetParameter();
+        dead->context.Reset();
+        dead->owner->dying.erase(dead);
+        dead->owner->dead.push_back(dead);
       },
       v8::WeakCallbackType::kParameter);
   owner->isolate->ContextDisposedNotification(false);
+  if (owner->dying.size() % kDroppedContexts == 0) {
+    // V8 would let some 128 MiB of them come together. This lets it begin to mark beside the calls.
+    owner->isolate->MemoryPressureNotification(v8::MemoryPressureLevel::kModerate);
+    owner->isolate->MemoryPressureNotification(v8::MemoryPressureLevel::kNone);
+  }
 }
 
 void nigh_isolate_lose(NighIsolate* owner) { owner->lost.store(true, std::memory_order_release); }

@@ -70,6 +70,7 @@ struct NighHeap {
   size_t total_bytes;
   size_t array_buffer_bytes;
   uint64_t heap_limit_hits;
+  size_t dropped_contexts;  // that still take memory
 };
 
 struct NighIsolate;
@@ -114,6 +115,12 @@ int32_t nigh_module_install(NighContext* context, NighSlice name, NighSlice sour
 bool nigh_module_remove(NighContext* context, uint32_t first_id, uint32_t count);
 // Runs the calls of the request that lies in the io memory, as words there say.
 int32_t nigh_run(NighContext* context, double now_ms);
+
+// Sets how much freed memory the process's allocator keeps by itself; the freed bytes that it keeps; giving them
+// back. Any thread.
+void nigh_allocator_settle();
+size_t nigh_allocator_free_bytes();
+void nigh_allocator_trim();
 
 // CPU clock of the calling thread, for nigh_clock_ns on any thread.
 // Has `tell` called when a signal ends the process by its own fault. It must keep the rules of handlers.

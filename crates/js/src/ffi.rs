@@ -98,6 +98,7 @@ pub(crate) struct Heap {
     pub(crate) total_bytes: usize,
     pub(crate) array_buffer_bytes: usize,
     pub(crate) heap_limit_hits: u64,
+    pub(crate) dropped_contexts: usize,
 }
 
 /// Sizes of the structs above, in the order in which `nigh_sizes` gives them.
@@ -158,6 +159,9 @@ unsafe extern "C" {
     pub(crate) fn nigh_run(context: *mut RawContext, now_ms: f64) -> i32;
     pub(crate) fn nigh_on_crash(tell: extern "C" fn());
     pub(crate) fn nigh_write_error(text: Slice);
+    pub(crate) fn nigh_allocator_settle();
+    pub(crate) fn nigh_allocator_free_bytes() -> usize;
+    pub(crate) fn nigh_allocator_trim();
     pub(crate) fn nigh_thread_clock() -> i32;
     pub(crate) fn nigh_clock_ns(clock: i32) -> u64;
 }

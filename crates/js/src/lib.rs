@@ -27,6 +27,7 @@
 //! }
 //! ```
 
+pub mod allocator;
 mod batch;
 mod bridge;
 mod call;

@@ -11,6 +11,8 @@ use crate::watchdog::Watch;
 pub struct RuntimeStats {
     /// Contexts alive.
     pub contexts: usize,
+    /// Contexts of nobody any more whose memory the collector has not given back.
+    pub dropped_contexts: usize,
     /// Contexts made since the start.
     pub contexts_created: u64,
     /// JavaScript heap in use, bytes.

@@ -456,7 +456,10 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         }
         B::MemoryDoctor => usage::doctor(context),
         B::MemoryMallocStats => context.reply().bulk(usage::NO_ALLOCATOR_STATS),
-        B::MemoryPurge => context.reply().ok(),
+        B::MemoryPurge => {
+            nigh_js::allocator::trim();
+            context.reply().ok();
+        }
         B::MemoryStats => usage::stats(context),
         B::LatencyDoctor
         | B::LatencyGraph

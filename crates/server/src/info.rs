@@ -296,6 +296,7 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "function_libraries_broken", state.libraries.broken.len());
     put(&mut f, "functions", state.libraries.functions());
     put(&mut f, "function_contexts", runtime.contexts);
+    put(&mut f, "function_contexts_dropped", runtime.dropped_contexts);
     put(&mut f, "function_heap_bytes", runtime.heap_bytes);
     put(&mut f, "function_array_buffer_bytes", runtime.array_buffer_bytes);
     put(&mut f, "function_calls", runtime.calls);

@@ -58,6 +58,7 @@ mod snapshot;
 mod starts;
 mod state;
 mod transaction;
+mod trimmer;
 mod usage;
 mod window;
 mod work;

@@ -154,6 +154,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
     pub fn start(config: Config) -> Result<Self, ServeError> {
+        nigh_js::allocator::settle();
         let shards = shard_count(&config)?;
         let listeners = Listeners::bind(&config, shards)?;
         let address = listeners[0].address();

@@ -31,8 +31,10 @@ use crate::metrics::Gauges;
 use crate::shared::{Arrival, Shared};
 use crate::snapshot::Snapshot;
 use crate::state::{State, Stop};
+use crate::trimmer::Trimmer;
 use crate::work::Work;
 use mio::{Events, Poll, Token};
+use nigh_js::allocator;
 use nigh_shm::{Domain, Participant};
 use nigh_store::Turn;
 use std::io;
@@ -92,6 +94,7 @@ pub(crate) struct Shard {
     /// Ticks until the hot keys' counts are halved.
     ticks_to_age: u32,
     next_look: usize,
+    trimmer: Trimmer,
 }
 
 impl Shard {
@@ -127,6 +130,7 @@ impl Shard {
             wall: (Instant::now(), unix_time()),
             ticks_to_age: TICKS_PER_AGE,
             next_look: 0,
+            trimmer: Trimmer::new(allocator::free_bytes()),
         };
         let now_ms = millis(unix_time());
         {
@@ -353,6 +357,10 @@ impl Shard {
             self.accepting.fill(true);
         }
         let state = &mut self.work.state;
+        state.runtime.catch_up();
+        if state.number == 0 && self.trimmer.tick(allocator::free_bytes) {
+            allocator::trim();
+        }
         // A view's arena is counted by its owner.
         let used = state.keyspace.stats().data.used_bytes;
         state.stats.peak_used_bytes = state.stats.peak_used_bytes.max(used);

@@ -89,7 +89,7 @@ pub(super) static OBSERVE: &[CommandSpec] = &[
         group: "server",
         since: "4.0.0",
         complexity: "O(1)",
-        summary: "Does nothing: memory that is not used goes back by itself.",
+        summary: "Gives memory that the allocator keeps back to the system. It does so by itself, too.",
         syntax: "",
     },
     CommandSpec {
