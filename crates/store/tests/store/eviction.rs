@@ -364,6 +364,40 @@ fn a_transaction_loses_no_key() {
     }
 }
 
+/// Memory is fuller than the policy wants it when a transaction begins, and no room was made before: still nothing
+/// goes while it runs, neither before a write nor for one that is refused. What it wanted goes behind it.
+#[test]
+fn nothing_is_evicted_while_a_transaction_runs() {
+    for value_bytes in [10, 1000, 60_000] {
+        let mut fixture = fixture(Policy::NoEviction);
+        let fill = |fixture: &mut Fixture, n: usize| put(fixture, &format!("key{n}"), 500);
+        assert!((0..100_000).any(|n| fill(&mut fixture, n) == OOM), "it is full");
+        let value = vec![b'v'; value_bytes];
+        fixture.turn(|store, turn| {
+            store.set_eviction(Policy::AllKeysLru, SAMPLES);
+            let keys = store.stats().keys;
+            store.begin();
+            let mut written = 0;
+            for n in 0..2000 {
+                let key = format!("staged{n}");
+                let mut reply = Resp2::default();
+                store.apply(op(b"SET"), &[b"SET", key.as_bytes(), &value], turn, &mut reply);
+                written += u64::from(reply.0 == b"+OK\r\n");
+                let stats = store.stats();
+                assert_eq!(stats.evicted_keys, 0, "write {n} of {value_bytes} bytes");
+                if store.is_refused() {
+                    break;
+                }
+            }
+            assert!(store.is_refused(), "{written} writes found room");
+            assert!(store.commit(turn).is_err(), "it is all or nothing");
+            assert_eq!(store.stats().keys, keys);
+        });
+        assert_eq!(put(&mut fixture, "after", value_bytes), "+OK", "room is made for others");
+        assert!(stats(&mut fixture).evicted_keys > 0);
+    }
+}
+
 /// The policy changes while the store is full: writes are refused, taken, and refused again.
 #[test]
 fn the_policy_can_be_changed_at_any_time() {
