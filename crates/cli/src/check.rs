@@ -9,7 +9,9 @@
 //! 1. Nothing is changed: arenas are opened read-only.
 //! 2. A folder that no server holds is held (shared) while it is verified, so that none starts to
 //!    write meanwhile. What a running server writes to is listed, but not judged.
-//! 3. The exit code is 1 if any arena is damaged or can't be read.
+//! 3. What is judged is what a server would open, by the same walk: each arena, and whether all of a folder belong
+//!    together and none is missing. Other files named so are listed.
+//! 4. The exit code is 1 if a server would refuse the folder.
 
 use crate::bench::thousands;
 use anyhow::{Context, Result, bail};
@@ -53,17 +55,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "{:<44} {:<10} {:>11} {:>15} {:>11} {:<8} state",
         "arena", "tenant", "keys", "live bytes", "incarnation", "server"
     );
-    let (mut arenas, mut damaged) = (0, 0);
+    let (mut arenas, mut damaged, mut refused) = (0, 0, 0);
     for folder in &folders {
         let holder = holder(folder)?;
         for path in arenas_in(folder)? {
             arenas += 1;
             damaged += u32::from(!arena(&path, &holder));
         }
+        if matches!(holder, Holder::Nobody(_)) {
+            let faults = nigh_store::faults_of(folder);
+            faults.iter().for_each(|fault| println!("    {fault}"));
+            refused += u32::from(!faults.is_empty());
+        }
     }
     if damaged > 0 {
         bail!(
             "{damaged} of {arenas} arenas are damaged; `nigh serve --fresh yes` starts without them"
+        );
+    }
+    if refused > 0 {
+        bail!(
+            "the arenas of {refused} folder(s) are whole, but no server would take them: see above"
         );
     }
     match arenas {
@@ -78,6 +90,14 @@ fn arena(path: &Path, holder: &Holder) -> bool {
     let name = path.display().to_string();
     let served = matches!(holder, Holder::Server);
     let server = if served { "running" } else { "none" };
+    let is_named = |name: &str| nigh_store::arena_of_name(name).is_some();
+    if !path.file_name().and_then(|name| name.to_str()).is_some_and(is_named) {
+        println!(
+            "{name:<44} {:<10} {:>39} {server:<8} not judged: no server gives this name",
+            "?", ""
+        );
+        return true;
+    }
     let report = match verify(path) {
         Ok(report) => report,
         Err(error) => {

@@ -9,18 +9,19 @@
 //! 1. Both folders are held, as a server holds its folder, from the first change to the end.
 //! 2. At every moment one whole set of arenas lies at DIR: the folders are swapped by one call, and only
 //!    then anything goes. So DIR.convert, if it is left over, holds nothing that is needed.
-//! 3. Nothing is removed but what a server or a conversion makes, and links to what stays at DIR.
+//!    The next conversion removes it, and so does the next server (see `nigh_server::leftover`).
 
 use crate::bench::thousands;
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use nigh_server::leftover::{self, LOCK_FILE, is_same};
 use nigh_shm::{Domain, Participant, WriteError};
 use nigh_store::{
-    Copied, Copying, DEFAULT_TENANT, Keyspace, Left, MOST_PARTITIONS, Refused, StoreError,
-    StoreOptions, copy_bytes, left_in,
+    Copied, Copying, DEFAULT_TENANT, Keyspace, Left, MANIFEST, MOST_PARTITIONS, NEW_MANIFEST,
+    Refused, StoreError, StoreOptions, copy_bytes, left_in, list_others,
 };
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
-use std::fs::{DirBuilder, DirEntry, File, Metadata, Permissions};
+use std::fs::{DirBuilder, DirEntry, File, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -28,12 +29,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The file that who uses a folder holds locked.
-const LOCK: &str = "lock";
-/// What is appended to the folder's name for the copy's.
-const SUFFIX: &str = ".convert";
-/// How the names of arenas end, and of those that were not made to the end.
-const ARENAS: [&str; 2] = [".arena", ".arena.new"];
+/// How the names of arenas end.
+const ARENA: &str = ".arena";
+/// How the names of those end that were not made to the end.
+const UNMADE: &str = ".arena.new";
 /// The file of the libraries, which all tenants share.
 const SYSTEM: &str = "_system.0.arena";
 /// Least memory of a partition: the least with which a server starts.
@@ -82,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     left_in(&dir, &args.tenant)?.with_context(nothing)?;
     let _held = hold(&dir)?;
     let beside = beside(&dir)?;
-    Folder::remove_left_over(&beside, &dir)?;
+    leftover::remove_leftover(&dir)?;
     let left = left_in(&dir, &args.tenant)?.with_context(nothing)?;
     let mut wanted = left;
     wanted.partitions = args.partitions.unwrap_or(left.partitions);
@@ -153,6 +152,7 @@ fn convert(tenant: &str, dir: &Path, beside: &Path, left: &Left, wanted: &Left) 
         }
     };
     drop((to, from));
+    list_others(dir, beside)?;
     copy.make_like(dir, &links)?;
     copy.swap_with(dir)?;
     if let Err(error) = copy.remove() {
@@ -219,7 +219,8 @@ fn copy_all(
 /// A refusal in words, and what helps.
 fn why(refused: Refused, needed: u64, free: u64, options: &StoreOptions) -> String {
     let Refused { partition, error } = refused;
-    if matches!(error, WriteError::Oom | WriteError::Busy) && free < FULL_BYTES {
+    let is_full = matches!(error, WriteError::Denied(denial) if denial.is_full());
+    if is_full || matches!(error, WriteError::Oom | WriteError::Busy) && free < FULL_BYTES {
         return format!(
             "no memory for the copy: it needs about {needed} bytes beside the data, and of its file system \
              only {free} are left: enlarge that, or delete keys first"
@@ -244,7 +245,7 @@ fn why(refused: Refused, needed: u64, free: u64, options: &StoreOptions) -> Stri
 
 /// The copy's folder: in the same folder as the data's, since both are to be swapped.
 fn beside(dir: &Path) -> Result<PathBuf> {
-    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+    let (Some(parent), Some(beside)) = (dir.parent(), leftover::beside(dir)) else {
         bail!("{} can't be converted: it has no parent folder for the copy", dir.display());
     };
     ensure!(
@@ -253,14 +254,12 @@ fn beside(dir: &Path) -> Result<PathBuf> {
          folder is on the same file system (for a container's volume, from outside)",
         dir.display()
     );
-    let mut name = name.to_owned();
-    name.push(SUFFIX);
-    Ok(parent.join(name))
+    Ok(beside)
 }
 
 /// Locks a folder as a server does.
 fn hold(path: &Path) -> Result<File> {
-    let file = path.join(LOCK);
+    let file = path.join(LOCK_FILE);
     let failed = || format!("can't lock {}", file.display());
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let lock = File::from(rustix::fs::open(&file, flags, 0o600.into()).with_context(failed)?);
@@ -280,10 +279,6 @@ fn hold(path: &Path) -> Result<File> {
     Ok(lock)
 }
 
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
 /// Bytes that the file system of a folder has left.
 fn free_bytes(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path)
@@ -296,11 +291,6 @@ fn entries(path: &Path) -> Result<Vec<DirEntry>> {
     read.with_context(|| format!("can't look into {}", path.display()))
 }
 
-/// Whether this is the name of a file that servers make in their folder.
-fn is_ours(name: &str) -> bool {
-    name == LOCK || ARENAS.iter().any(|ending| name.ends_with(ending))
-}
-
 /// The files at `dir` that are not copied: they are linked, so that they are there after the swap.
 fn to_take_along(dir: &Path, tenant: &str) -> Result<Vec<PathBuf>> {
     let mut links = Vec::new();
@@ -308,11 +298,11 @@ fn to_take_along(dir: &Path, tenant: &str) -> Result<Vec<PathBuf>> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let number = name.strip_prefix(tenant).and_then(|rest| rest.strip_prefix('.'));
-        let number = number.and_then(|rest| rest.strip_suffix(ARENAS[0]));
+        let number = number.and_then(|rest| rest.strip_suffix(ARENA));
         let is_copied = number.is_some_and(|text| text.parse::<usize>().is_ok())
             || name == SYSTEM
-            || name == LOCK
-            || name.ends_with(ARENAS[1]);
+            || [LOCK_FILE, MANIFEST, NEW_MANIFEST].contains(&&*name)
+            || name.ends_with(UNMADE);
         if is_copied {
             continue;
         }
@@ -344,32 +334,9 @@ impl<'a> Folder<'a> {
         Ok(Folder { path, dir, _lock: hold(path)?, is_gone: false })
     }
 
-    /// Removes what a conversion left that was cut off.
-    fn remove_left_over(path: &'a Path, dir: &'a Path) -> Result<()> {
-        match path.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Ok(found) if found.is_dir() => {}
-            _ => bail!("{} is in the way of the copy: move it elsewhere first", path.display()),
-        }
-        removable(path, dir)?;
-        Folder { path, dir, _lock: hold(path)?, is_gone: false }.remove()
-    }
-
     fn remove(mut self) -> Result<()> {
         self.is_gone = true;
-        self.empty()
-    }
-
-    fn empty(&self) -> Result<()> {
-        let failed = || format!("can't remove {}", self.path.display());
-        let (lock, rest): (Vec<_>, Vec<_>) = removable(self.path, self.dir)?
-            .into_iter()
-            .partition(|path| path.file_name().is_some_and(|name| name == LOCK));
-        // The lock last, so that nobody takes the folder before it is empty.
-        for path in rest.into_iter().chain(lock) {
-            std::fs::remove_file(path).with_context(failed)?;
-        }
-        std::fs::remove_dir(self.path).with_context(failed)
+        Ok(leftover::remove(self.path, self.dir)?)
     }
 
     /// Gives the copy mode and owner of the data's folder and the files that weren't copied, and has all of it
@@ -408,27 +375,8 @@ impl<'a> Folder<'a> {
 impl Drop for Folder<'_> {
     fn drop(&mut self) {
         if !self.is_gone {
-            // What stays is removed by the next conversion.
-            let _ = self.empty();
+            // What stays is removed by the next conversion, or the next server.
+            let _ = leftover::remove(self.path, self.dir);
         }
     }
-}
-
-/// The files of a folder that is to go: only what servers and conversions make, and second links to what the
-/// data's folder holds.
-fn removable(path: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in entries(path)? {
-        let there = dir.join(entry.file_name()).symlink_metadata();
-        let is_link = there.is_ok_and(|there| {
-            entry.metadata().is_ok_and(|here| !here.is_dir() && is_same(&here, &there))
-        });
-        ensure!(
-            is_link || entry.file_name().to_str().is_some_and(is_ours),
-            "{} is in the way of the copy, and is nothing that a conversion leaves: move it elsewhere first",
-            entry.path().display()
-        );
-        files.push(entry.path());
-    }
-    Ok(files)
 }

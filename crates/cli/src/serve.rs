@@ -87,6 +87,8 @@ fn start_log(level: &str) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // A line that stderr doesn't take is lost, and no more: to complain of it there would end the thread.
+        .log_internal_errors(false)
         .init();
 }
 

@@ -143,7 +143,12 @@ pub(crate) fn shutdown(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         (true, 2) => context.error("ERR No shutdown in progress."),
         (true, _) => context.error(SYNTAX),
         _ if save && stop == Stop::Remove => context.error(SYNTAX),
-        _ => context.state.shared.stop(stop),
+        _ => {
+            let how =
+                if stop == Stop::Remove { "NOSAVE, the arenas go" } else { "the arenas stay" };
+            tracing::info!(address = %context.client.address, "SHUTDOWN: ending ({how})");
+            context.state.shared.stop(stop);
+        }
     }
 }
 

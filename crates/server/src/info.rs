@@ -277,6 +277,7 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
         "arena_huge_pages",
         u8::from(state.keyspace.librarian().data_region().has_huge_pages()),
     );
+    put(&mut f, "arenas_gone", state.shared.arenas().map_or(0, |arenas| arenas.gone().len()));
     put(&mut f, "recency_bytes", all.store.recency_bytes);
     put(&mut f, "arena_index_lines", arena.index_lines);
     put(&mut f, "arena_index_growing", u8::from(arena.growing));

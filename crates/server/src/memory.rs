@@ -8,6 +8,7 @@
 
 use crate::ServeError;
 use crate::config::Config;
+use crate::leftover::{LOCK_FILE, remove_leftover};
 use crate::starts::Skips;
 use rustix::fs::{FlockOperation, OFlags};
 use std::fs::{DirBuilder, Permissions};
@@ -16,8 +17,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Name of the lock file.
-const LOCK_FILE: &str = "lock";
 /// Least memory of a data arena: segments of 64 KiB, two in reserve, and an index.
 const LEAST_CAPACITY_BYTES: u64 = 8 << 20;
 /// What statfs answers for a tmpfs, from linux/magic.h.
@@ -57,6 +56,20 @@ impl Folder {
         }
     }
 
+    /// Removes what a conversion left beside it that was cut off: as much memory as the data. What can't go is told, and
+    /// keeps nobody from serving.
+    pub(crate) fn remove_leftover(&self) {
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        match remove_leftover(&path) {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(
+                "removed what a conversion left beside {} when it was cut off",
+                path.display()
+            ),
+            Err(error) => tracing::warn!(%error, "what a conversion left takes memory"),
+        }
+    }
+
     /// Says in the log what it means that the folder is in no tmpfs.
     pub(crate) fn warn_if_on_disk(&self) {
         if self.is_in_memory() == Some(false) {
@@ -91,8 +104,8 @@ impl Folder {
         let _ = std::fs::remove_dir(&self.path);
     }
 
-    /// Bytes that the arena may use: the setting, or half of the available memory, at most what the
-    /// file system has (arenas that are adopted have theirs already).
+    /// Bytes that the arena may use: the setting, or half of the available memory. New arenas may use no more than the
+    /// file system has; those that an earlier server left are adopted with what they hold, whatever is free beside.
     pub(crate) fn capacity_bytes(&self, config: &Config) -> Result<u64, ServeError> {
         let stat = rustix::fs::statvfs(&self.path)
             .map_err(|error| ServeError::Folder { path: self.path.clone(), cause: error.into() })?;
@@ -114,6 +127,20 @@ impl Folder {
             bytes => bytes,
         };
         let least = LEAST_CAPACITY_BYTES * partitions;
+        if self.has_arenas() && !config.flag("fresh") {
+            let wanted = if config.unsigned("maxmemory") == 0 { wanted.max(held) } else { wanted };
+            let wanted = wanted.max(least);
+            if wanted > usable {
+                tracing::warn!(
+                    maxmemory = wanted,
+                    free = usable.saturating_sub(held),
+                    "the file system of {} has less free than the arenas may still take: what they hold is served, \
+                     and what finds no memory will be refused; free some, or enlarge it",
+                    self.path.display()
+                );
+            }
+            return Ok(wanted);
+        }
         if wanted < least || wanted > usable {
             let needed = wanted.max(least);
             return Err(ServeError::TooLittleMemory {
@@ -123,6 +150,13 @@ impl Folder {
             });
         }
         Ok(wanted)
+    }
+
+    /// Whether an earlier server left arenas.
+    fn has_arenas(&self) -> bool {
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name());
+        names.any(|name| name.to_str().is_some_and(|it| nigh_store::arena_of_name(it).is_some()))
     }
 
     /// Bytes that files of the folder take already.

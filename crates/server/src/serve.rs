@@ -4,6 +4,7 @@
 //! 2. A server that is dropped has stopped: no thread, socket or lock of it is left.
 
 use crate::config::Config;
+use crate::faults::Arenas;
 use crate::listener::Listeners;
 use crate::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
 use crate::memory::Folder;
@@ -88,8 +89,11 @@ pub enum ServeError {
     #[error("cannot start: {0}")]
     System(io::Error),
     /// The shard's thread is gone.
-    #[error("the server ended by a fault of its own; the log says which, the arenas are kept")]
-    Broken,
+    #[error("the server ended by a fault of its own; the log says which; {arenas}")]
+    Broken {
+        /// What is left of the arenas.
+        arenas: String,
+    },
 }
 
 impl ServeError {
@@ -123,6 +127,25 @@ impl Stopper {
     pub(crate) fn stop(&self) {
         self.0.stop(Stop::Keep);
     }
+
+    /// Tells the log what is left when all has ended.
+    pub(crate) fn tell_end(&self) {
+        let (is_well, left) = self.left();
+        if is_well {
+            tracing::info!("ended: {left}");
+        } else {
+            tracing::error!("ended: {left}");
+        }
+    }
+
+    /// What is left of the arenas, in words; true if that is what was asked for.
+    fn left(&self) -> (bool, String) {
+        match (self.0.arenas(), self.0.stopping()) {
+            (None, _) => (true, "no arena was opened".to_owned()),
+            (Some(arenas), Some(Stop::Remove)) => arenas.removed(),
+            (Some(arenas), _) => arenas.left(),
+        }
+    }
 }
 
 /// A running server.
@@ -154,12 +177,21 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
     pub fn start(config: Config) -> Result<Self, ServeError> {
+        Self::start_watched(config, |_| Ok(()))
+    }
+
+    /// The same; `watch` is given what stops it before it serves anybody.
+    fn start_watched(
+        config: Config,
+        watch: impl FnOnce(Stopper) -> io::Result<()>,
+    ) -> Result<Self, ServeError> {
         nigh_js::allocator::settle();
         let shards = shard_count(&config)?;
         let listeners = Listeners::bind(&config, shards)?;
         let address = listeners[0].address();
         let port = address.map_or(0, |address| address.port());
         let folder = Folder::open(&config.shm_dir(port))?;
+        folder.remove_leftover();
         let capacity_bytes = folder.capacity_bytes(&config)?;
         folder.warn_if_on_disk();
         let exporter = Exporter::start(&config)?;
@@ -179,7 +211,10 @@ impl Server {
         };
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
-        let keyspaces = open_keyspace(&config, &folder, capacity_bytes, &domain)?.divide(shards);
+        let keyspace = open_keyspace(&config, &folder, capacity_bytes, &domain)?;
+        shared.serves(Arenas::of(&keyspace, &folder.path)?);
+        watch(server.stopper.clone())?;
+        let keyspaces = keyspace.divide(shards);
         let folder = Arc::new(folder);
         let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(keyspaces);
         for (number, (((poll, listeners), mailbox), keyspace)) in parts.enumerate() {
@@ -211,7 +246,7 @@ impl Server {
         let name = format!("nigh-shard-{}", berth.number);
         let run = move |fiber| run_shard(berth, fiber, &ready);
         self.shards.push(Fiber::spawn(&name, SHARD_STACK_BYTES, run)?);
-        started.recv().map_err(|_| ServeError::Broken)?
+        started.recv().map_err(|_| self.broken())?
     }
 
     /// The TCP address that it listens on; `None` if it has only a Unix socket.
@@ -234,7 +269,11 @@ impl Server {
     /// # Errors
     /// [`ServeError::Broken`] if it ended by a panic.
     pub fn wait(mut self) -> Result<(), ServeError> {
-        if self.join() { Ok(()) } else { Err(ServeError::Broken) }
+        if self.join() { Ok(()) } else { Err(self.broken()) }
+    }
+
+    fn broken(&self) -> ServeError {
+        ServeError::Broken { arenas: self.stopper.left().1 }
     }
 
     fn stop_and_join(&mut self) {
@@ -260,13 +299,18 @@ impl Drop for Server {
 /// # Errors
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
 pub fn run(config: Config) -> Result<(), ServeError> {
-    let server = Server::start(config)?;
-    let _watcher = Watcher::start(server.stopper.clone())?;
+    let watcher = Watcher::start()?;
+    let server = Server::start_watched(config, |stopper| watcher.watch(stopper))?;
+    let stopper = server.stopper.clone();
     match server.local_addr() {
         Some(address) => tracing::info!(%address, dir = %server.folder.display(), "ready"),
         None => tracing::info!(dir = %server.folder.display(), "ready"),
     }
-    server.wait()
+    server.wait()?;
+    // Nobody ends the process while the last line is written.
+    drop(watcher);
+    stopper.tell_end();
+    Ok(())
 }
 
 /// A shard's life: a fiber, since a function that doesn't end keeps the thread that it runs on.
@@ -321,6 +365,10 @@ fn open_keyspace(
     let (keyspace, opened) =
         Keyspace::open(&options, domain).map_err(|error| ServeError::Store(error.to_string()))?;
     log_opened(&opened, &options, keyspace.capacity_bytes());
+    if let Some(error) = &opened.manifest_error {
+        let dir = options.dir.display();
+        tracing::warn!(%error, "the arenas in {dir} can't be listed in a manifest: one that is missing may go unnoticed");
+    }
     if keyspace.librarian().data_region().has_huge_pages() {
         tracing::info!("the arenas have huge pages");
     }

@@ -25,6 +25,7 @@ mod seat;
 use crate::ServeError;
 use crate::client::{Client, Close};
 use crate::connection::{Connection, Stream};
+use crate::faults::Watch;
 use crate::listener::{Accepted, Listeners};
 use crate::mailbox::Mailbox;
 use crate::metrics::Gauges;
@@ -95,6 +96,7 @@ pub(crate) struct Shard {
     ticks_to_age: u32,
     next_look: usize,
     trimmer: Trimmer,
+    faults: Watch,
 }
 
 impl Shard {
@@ -131,6 +133,7 @@ impl Shard {
             ticks_to_age: TICKS_PER_AGE,
             next_look: 0,
             trimmer: Trimmer::new(allocator::free_bytes()),
+            faults: Watch::default(),
         };
         let now_ms = millis(unix_time());
         {
@@ -158,7 +161,7 @@ impl Shard {
             let spins = busy || clock.duration_since(last_work) < spin;
             let timeout = if spins { Duration::ZERO } else { self.sleep_time(clock) };
             if let Err(error) = self.wait(timeout) {
-                tracing::error!(%error, "waiting for events failed: stopping, the arenas stay");
+                tracing::error!(%error, "waiting for events failed: ending");
                 return Stop::Keep;
             }
             let now = Instant::now();
@@ -379,6 +382,10 @@ impl Shard {
             let own = Snapshot::of(&self.work.state, self.work.slab.len());
             let all = own.with_others(&self.shared, self.work.state.number);
             gauges.update(&self.work.state, &all);
+        }
+        // The first one sees the arenas of all.
+        if let Some(arenas) = self.shared.arenas().filter(|_| self.work.state.number == 0) {
+            self.faults.look(&self.work.state.keyspace, arenas, now);
         }
         self.end_idle_clients(now);
         self.resume_askers(now);

@@ -17,6 +17,7 @@
 
 use crate::config::Config;
 use crate::connection::Connection;
+use crate::faults::Arenas;
 use crate::listener::Accepted;
 use crate::slowlog::Slowlog;
 use crate::snapshot::{ClientRow, Snapshot};
@@ -150,6 +151,8 @@ pub(crate) struct Shared {
     libraries_version: AtomicU64,
     resets: AtomicU64,
     tickets: AtomicU64,
+    /// There when they have been opened.
+    arenas: OnceLock<Arenas>,
     stop: AtomicU8,
     next_seat: AtomicUsize,
 }
@@ -197,9 +200,20 @@ impl Shared {
             libraries_version: AtomicU64::new(0),
             resets: AtomicU64::new(0),
             tickets: AtomicU64::new(0),
+            arenas: OnceLock::new(),
             stop: AtomicU8::new(RUNNING),
             next_seat: AtomicUsize::new(0),
         }
+    }
+
+    /// The arenas are open.
+    pub(crate) fn serves(&self, arenas: Arenas) {
+        assert!(self.arenas.set(arenas).is_ok(), "a server opens its arenas once");
+    }
+
+    /// The arenas' files; `None` before they are open.
+    pub(crate) fn arenas(&self) -> Option<&Arenas> {
+        self.arenas.get()
     }
 
     /// Number of shards.

@@ -1,14 +1,19 @@
-//! SIGTERM and SIGINT: a clean end.
+//! Signals: SIGTERM and SIGINT are a clean end, SIGHUP is nothing.
 //!
 //! A thread of its own waits for them, so that they are taken while functions keep the shards busy. It ends
 //! those and wakes the shards, which stop after their turn. If one doesn't, the process ends without it: the
 //! arenas survive that as they survive SIGKILL.
+//!
+//! SIGHUP comes when the terminal goes, and from who wants logs reopened. The log is on stderr, so there is none to
+//! reopen, and settings change by CONFIG SET: it is ignored, with a word in the log, as Redis ignores it. That is so
+//! from the start. The other signals have their usual effect until the arenas are open, which harms none.
 
 use crate::Stopper;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,30 +24,51 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The thread that waits for signals.
 pub(crate) struct Watcher {
     handle: Handle,
+    /// Stops what serves; there when something does.
+    stopper: Arc<OnceLock<Stopper>>,
     /// Dropped when the shard has ended.
     running: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
-    /// Starts to wait.
-    pub(crate) fn start(stopper: Stopper) -> io::Result<Self> {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    /// Starts to wait, for SIGHUP only.
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut signals = Signals::new([SIGHUP])?;
         let handle = signals.handle();
         let (running, ended) = mpsc::channel();
-        let thread =
-            std::thread::Builder::new().name("nigh-signals".to_owned()).spawn(move || {
-                let Some(signal) = signals.forever().next() else { return };
-                let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
-                tracing::info!("{name}: shutting down, the arenas stay");
-                stopper.stop();
-                if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
-                    tracing::warn!("a shard is still busy: ending without it, the arenas stay");
-                    // Without destructors, which would pull V8 from under the function.
-                    signal_hook::low_level::exit(0);
+        let stopper = Arc::new(OnceLock::new());
+        let known = Arc::clone(&stopper);
+        let thread = std::thread::Builder::new().name("nigh-signals".to_owned());
+        let thread = thread.spawn(move || {
+            for signal in signals.forever() {
+                match known.get() {
+                    Some(stopper) if signal != SIGHUP => return end(signal, stopper, &ended),
+                    _ => tracing::info!(
+                        "SIGHUP: ignored; the log is on stderr, and CONFIG SET changes settings"
+                    ),
                 }
-            })?;
-        Ok(Self { handle, running: Some(running), thread: Some(thread) })
+            }
+        })?;
+        Ok(Self { handle, stopper, running: Some(running), thread: Some(thread) })
+    }
+
+    /// From now on signals end what this stops.
+    pub(crate) fn watch(&self, stopper: Stopper) -> io::Result<()> {
+        assert!(self.stopper.set(stopper).is_ok(), "one server is watched");
+        [SIGINT, SIGTERM].into_iter().try_for_each(|signal| self.handle.add_signal(signal))
+    }
+}
+
+fn end(signal: i32, stopper: &Stopper, ended: &mpsc::Receiver<()>) {
+    let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+    tracing::info!("{name}: ending");
+    stopper.stop();
+    if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
+        tracing::warn!("a shard is still busy after {GRACE:?}: ending without it");
+        stopper.tell_end();
+        // Without destructors, which would pull V8 from under the function.
+        signal_hook::low_level::exit(0);
     }
 }
 

@@ -262,10 +262,12 @@ fn run_queued(
     match error {
         WriteError::Busy if !is_last => Err(error),
         // What only running has told of may go for it.
-        WriteError::Oom | WriteError::Busy => {
+        WriteError::Denied(denial) if !denial.is_full() => Err(error),
+        WriteError::Oom | WriteError::Busy | WriteError::Denied(_) => {
             let wanted = wanted.max(transaction.written_bytes);
             let goes = store.prepare_again(wanted, context.turn);
-            Err(if goes { WriteError::Busy } else { WriteError::Oom })
+            let for_good = if error == WriteError::Busy { WriteError::Oom } else { error };
+            Err(if goes { WriteError::Busy } else { for_good })
         }
         _ => Err(error),
     }

@@ -50,7 +50,7 @@ impl Writer {
             return Err(capacity_error(spec));
         }
         let info = header_of(&spec.path)?;
-        check_owner(spec, &info)?;
+        info.check_owner(&spec.path, &spec.tenant, spec.partition, spec.partitions)?;
         let mut g = info.g;
         g.capacity_bytes = spec.capacity_bytes.min(g.address_bytes);
         let region = Arc::new(Region::open(&spec.path, g, domain)?);
@@ -126,8 +126,10 @@ impl Writer {
         let list = self.last_of_each_key(intent.list.iter().map(reference).collect());
         let newest = intent.list.iter().map(|w| w.head.lsn).max().unwrap_or(0);
         self.lsn = self.lsn.max(newest).max(intent.record.head.lsn);
-        let no_memory =
-            |_| ArenaError::Memory { path: spec.path.clone(), doing: "end an interrupted commit" };
+        let no_memory = |cause| {
+            let path = spec.path.clone();
+            ArenaError::Memory { path, doing: "end an interrupted commit", cause }
+        };
         let table = self.prepare_commit(intent.clear_first, &list, true).map_err(no_memory)?;
         self.publish_all(reference(&intent.record), table, &list);
         let held = intent.list.iter().chain([&intent.record]);
@@ -137,16 +139,11 @@ impl Writer {
     }
 }
 
-/// How many partitions the tenant of an arena has, by its header.
+/// Reads and checks the header of a file.
 ///
 /// # Errors
 /// If the file can't be read or is no arena.
-pub fn partitions_of(path: &Path) -> Result<u32, ArenaError> {
-    Ok(header_of(path)?.partitions)
-}
-
-/// Reads and checks the header of a file.
-pub(crate) fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
+pub fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
     let failed =
         |source| ArenaError::Io { path: path.to_path_buf(), doing: "reading the header", source };
     let mut bytes = [0; 4096];
@@ -160,12 +157,4 @@ pub(crate) fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
         Err(e) => return Err(failed(e)),
     }
     read_header(&bytes).map_err(|fault| fault.at(path))
-}
-
-fn check_owner(spec: &ArenaSpec, info: &HeaderInfo) -> Result<(), ArenaError> {
-    let expected = format!("{} {}/{}", spec.tenant, spec.partition, spec.partitions);
-    if expected == info.owner() {
-        return Ok(());
-    }
-    Err(ArenaError::WrongTenant { path: spec.path.clone(), expected, found: info.owner() })
 }

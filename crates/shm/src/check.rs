@@ -47,19 +47,49 @@ pub(crate) fn ensure(ok: bool, fault: impl FnOnce() -> Fault) -> Result<(), Faul
 
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HeaderInfo {
+#[non_exhaustive]
+pub struct HeaderInfo {
     pub(crate) g: Geometry,
-    pub(crate) seed: u32,
-    pub(crate) tenant: String,
-    pub(crate) partition: u32,
-    pub(crate) partitions: u32,
-    pub(crate) incarnation: u64,
+    /// Seed of the hash.
+    pub seed: u32,
+    /// The tenant that the arena belongs to.
+    pub tenant: String,
+    /// Which partition of the tenant.
+    pub partition: u32,
+    /// Of how many.
+    pub partitions: u32,
+    /// Number of the last writer.
+    pub incarnation: u64,
+    /// LSN of the newest published record; 0 if nothing was ever written.
+    pub committed_lsn: u64,
 }
 
 impl HeaderInfo {
-    /// `tenant partition/partitions`.
-    pub(crate) fn owner(&self) -> String {
-        format!("{} {}/{}", self.tenant, self.partition, self.partitions)
+    /// Bytes of memory that the arena may use.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.g.capacity_bytes
+    }
+
+    /// Refuses an arena of another tenant, or another partition.
+    ///
+    /// # Errors
+    /// [`ArenaError::WrongTenant`], with what was expected at `path`.
+    pub fn check_owner(
+        &self,
+        path: &Path,
+        tenant: &str,
+        partition: u32,
+        partitions: u32,
+    ) -> Result<(), ArenaError> {
+        if (&*self.tenant, self.partition, self.partitions) == (tenant, partition, partitions) {
+            return Ok(());
+        }
+        Err(ArenaError::WrongTenant {
+            path: path.to_path_buf(),
+            expected: format!("{tenant} {partition}/{partitions}"),
+            found: format!("{} {}/{}", self.tenant.escape_debug(), self.partition, self.partitions),
+        })
     }
 }
 
@@ -118,6 +148,7 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
         partition: four(header::PARTITION),
         partitions: four(header::PARTITIONS),
         incarnation: eight(header::INCARNATION),
+        committed_lsn: eight(header::COMMITTED_LSN),
     })
 }
 

@@ -267,7 +267,7 @@ impl Writer {
     /// under way, and no cleaning can be begun, that would bring some.
     #[cold]
     pub(crate) fn refused(&mut self, error: WriteError) -> WriteError {
-        if error != WriteError::Oom {
+        if !matches!(error, WriteError::Oom | WriteError::Denied(_)) {
             return error;
         }
         self.cleaner.due = self.appended;
@@ -277,7 +277,7 @@ impl Writer {
             self.cleaner.wants_turn = true;
             return WriteError::Busy;
         }
-        WriteError::Oom
+        error
     }
 
     /// Walks over so many bytes of victims. Returns how many it did.

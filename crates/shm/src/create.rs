@@ -78,7 +78,10 @@ impl Writer {
         four(header::TENANT_LEN, spec.tenant.len() as u64);
         words.copy_in(header::TENANT, spec.tenant.as_bytes());
         words.store64(header::INCARNATION, 1, Relaxed);
-        let no_memory = |_| ArenaError::Memory { path: spec.path.clone(), doing: "make its index" };
+        let no_memory = |cause| {
+            let path = spec.path.clone();
+            ArenaError::Memory { path, doing: "make its index", cause }
+        };
         let table = space.take_run(FIRST_TABLE_LINES * 64, false).map_err(no_memory)?;
         let index = Index::new(Table::new(table, FIRST_TABLE_LINES, g.slot_shift), g.slot_shift);
         index.install(&words);

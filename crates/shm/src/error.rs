@@ -1,5 +1,6 @@
 //! What can go wrong, with place, expectation and finding. Any thread.
 
+use rustix::io::Errno;
 use std::path::PathBuf;
 
 /// Why an arena could not be created, adopted or read.
@@ -54,7 +55,9 @@ pub enum ArenaError {
         found: String,
     },
     /// The arena belongs to somebody else.
-    #[error("arena {path} belongs to tenant {found}, expected {expected}")]
+    #[error(
+        "arena {path} belongs to tenant {found}, expected {expected}: move it away, or start anew with --fresh"
+    )]
     WrongTenant {
         /// The arena's file.
         path: PathBuf,
@@ -69,13 +72,15 @@ pub enum ArenaError {
         /// The arena's file.
         path: PathBuf,
     },
-    /// No memory for what adoption needs.
-    #[error("arena {path}: no memory to {doing}; free some space in its tmpfs")]
+    /// No memory for what an arena needs to begin with.
+    #[error("arena {path}: no memory to {doing}: {cause}")]
     Memory {
         /// The arena's file.
         path: PathBuf,
         /// What needed it.
         doing: &'static str,
+        /// Why there is none.
+        cause: WriteError,
     },
     /// A foreign reader did not get a stable copy within its tries.
     #[error("arena {path}: no stable copy within {tries} tries; ask the owner")]
@@ -87,13 +92,59 @@ pub enum ArenaError {
     },
 }
 
+/// Why the system gave an arena no memory. It may give some again later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[non_exhaustive]
+pub enum Denial {
+    /// The file system of the arena is full.
+    #[error("the arena's file system is full: free some space in it, or enlarge it")]
+    Full,
+    /// The machine or the cgroup has no memory left, or the process no mapping.
+    #[error(
+        "the system has no memory left: free some, or raise the limit of the cgroup or vm.max_map_count"
+    )]
+    NoMemory,
+    /// The process or the machine has no file descriptor left.
+    #[error("no file descriptor is left: raise the limit of open files (ulimit -n, fs.file-max)")]
+    Files,
+    /// The arena's file is not at its path any more.
+    #[error("the arena's file was removed or replaced: its data ends with this process")]
+    Gone,
+    /// Something else: the number of the system's error.
+    #[error("the system refused memory for the arena (os error {0})")]
+    Other(i32),
+}
+
+impl Denial {
+    /// Whether there is too little memory: what is given back, by whomever, helps.
+    #[must_use]
+    pub const fn is_full(self) -> bool {
+        matches!(self, Denial::Full | Denial::NoMemory)
+    }
+}
+
+impl From<Errno> for Denial {
+    fn from(errno: Errno) -> Denial {
+        match errno {
+            Errno::NOSPC | Errno::DQUOT => Denial::Full,
+            Errno::NOMEM => Denial::NoMemory,
+            Errno::MFILE | Errno::NFILE => Denial::Files,
+            Errno::NOENT | Errno::NOTDIR | Errno::STALE => Denial::Gone,
+            other => Denial::Other(other.raw_os_error()),
+        }
+    }
+}
+
 /// Why a write was refused. Nothing has changed then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// Live data fills the arena's capacity (but for its reserve), or its tmpfs is full.
+    /// Live data fills the arena's capacity (but for its reserve).
     #[error("the arena is full: delete keys, or raise its capacity")]
     Oom,
+    /// The arena may use more memory, and the system gave none.
+    #[error("{0}")]
+    Denied(Denial),
     /// Memory is short, and some is coming back: announce a quiescent state, call
     /// [`crate::Writer::maintain`], and try again.
     #[error("memory is being reclaimed: try again after this turn")]

@@ -221,7 +221,7 @@ impl Writer {
         if !prepared.ready {
             match self.space.table_done(prepared.table.slot) {
                 Some(true) => prepared.ready = true,
-                Some(false) => self.prepared = None,
+                Some(false) => (self.prepared, self.table_denied) = (None, true),
                 None => {}
             }
         }
@@ -313,6 +313,10 @@ impl Writer {
             && let Some(slot) = self.space.take_run_now(bytes)
         {
             return Ok(Table::new(slot, lines, self.space.geometry().slot_shift));
+        }
+        // Each attempt asks once: the next one asks again.
+        if std::mem::take(&mut self.table_denied) {
+            return Err(self.space.lacks_table(bytes));
         }
         self.ask_for_lines(lines);
         self.awaits_table = true;

@@ -50,10 +50,11 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use adopt::{Adoption, partitions_of};
+pub use adopt::{Adoption, header_of};
+pub use check::HeaderInfo;
 pub use cleaner::CleanerStats;
 pub use create::ArenaSpec;
-pub use error::{ArenaError, WriteError};
+pub use error::{ArenaError, Denial, WriteError};
 pub use fill::Fill;
 pub use foreign::ForeignReader;
 pub use growth::Rebuilds;
@@ -61,7 +62,7 @@ pub use maintain::{ArenaStats, Budget, Maintenance};
 pub use reader::Reader;
 pub use reclaim::{Domain, Participant, Pin};
 pub use record::{Record, RecordRef, ValueRef};
-pub use region::Region;
+pub use region::{Denied, Region};
 pub use verify::{Finding, Report, verify};
 pub use words::prefetch;
 pub use writer::Writer;

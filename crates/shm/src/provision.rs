@@ -11,6 +11,7 @@
 //! The thread starts with the first job and ends with its domain. Tests hold it up, so that nothing depends on
 //! how soon it runs.
 
+use crate::error::Denial;
 use crate::failpoints::{SlowJobs, slow_jobs};
 use crate::region::Region;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -48,7 +49,7 @@ pub(crate) struct Done {
     pub(crate) slot: u32,
     pub(crate) slots: u32,
     pub(crate) bytes: u64,
-    pub(crate) ok: bool,
+    pub(crate) result: Result<(), Denial>,
 }
 
 impl Job {
@@ -60,7 +61,7 @@ impl Job {
             Task::Punch => self.region.punch(offset, self.bytes),
         };
         let Job { task, slot, slots, bytes, .. } = *self;
-        Done { task, slot, slots, bytes, ok: result.is_ok() }
+        Done { task, slot, slots, bytes, result }
     }
 }
 

@@ -15,13 +15,13 @@
 //!
 //! Any thread.
 
-use crate::error::ArenaError;
+use crate::error::{ArenaError, Denial};
 use crate::hugepages::{self, HUGE_PAGE_BYTES};
 use crate::layout::{Geometry, LINE_BYTES, PAGE_BYTES, round_up};
 use crate::reclaim::Domain;
 use crate::words::MappedWords;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -147,6 +147,22 @@ pub struct Region {
     end: Mutex<u64>,
     /// The system gives huge pages to files like this one.
     has_huge_pages: bool,
+    /// What the system refused since somebody asked last: one of a kind, so a few at most.
+    denied: Mutex<Vec<Denied>>,
+}
+
+/// Something that the system refused of an arena's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denied {
+    /// What was being done.
+    pub doing: &'static str,
+    /// The number of the system's error.
+    pub errno: i32,
+    /// What that means.
+    pub denial: Denial,
+    /// How often.
+    pub times: u64,
 }
 
 impl Region {
@@ -220,6 +236,7 @@ impl Region {
             geometry,
             end: Mutex::new(end),
             has_huge_pages: hugepages::are_given(identity.0),
+            denied: Mutex::default(),
         })
     }
 
@@ -283,7 +300,8 @@ impl Region {
             Some(temporary) if !self.named.load(Ordering::Acquire) => temporary,
             _ => &self.path,
         };
-        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
         let stat = rustix::fs::fstat(&file)?;
         if (stat.st_dev, stat.st_ino) == self.identity { Ok(file) } else { Err(Errno::NOENT) }
     }
@@ -309,18 +327,46 @@ impl Region {
     }
 
     /// Takes memory for whole pages, which then read as zeros unless they were backed before.
-    pub(crate) fn back(&self, offset: u64, len: u64) -> Result<(), Errno> {
+    pub(crate) fn back(&self, offset: u64, len: u64) -> Result<(), Denial> {
+        self.try_back(offset, len).map_err(|errno| self.note_denied("taking memory", errno))
+    }
+
+    /// Gives memory back; the pages read as zeros then. Only after the grace period.
+    pub(crate) fn punch(&self, offset: u64, len: u64) -> Result<(), Denial> {
+        self.try_punch(offset, len).map_err(|errno| self.note_denied("giving memory back", errno))
+    }
+
+    /// Notes what the system refused, for [`Self::take_denied`].
+    #[cold]
+    fn note_denied(&self, doing: &'static str, errno: Errno) -> Denial {
+        let (denial, errno) = (Denial::from(errno), errno.raw_os_error());
+        let mut denied = lock(&self.denied);
+        match denied.iter_mut().find(|known| known.doing == doing && known.errno == errno) {
+            Some(known) => known.times += 1,
+            None => denied.push(Denied { doing, errno, denial, times: 1 }),
+        }
+        denial
+    }
+
+    /// What the system refused since the last call, each kind once.
+    #[must_use]
+    pub fn take_denied(&self) -> Vec<Denied> {
+        std::mem::take(&mut *lock(&self.denied))
+    }
+
+    /// [`Self::back`], with the system's own answer, which is noted nowhere.
+    pub(crate) fn try_back(&self, offset: u64, len: u64) -> Result<(), Errno> {
         self.grow_to(offset + len)?;
         let file = self.reopen()?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), offset, len)?;
+        fallocate(&file, offset, len)?;
         drop(file);
         // Page tables now rather than at the first touch. A refusal costs only those faults.
         let _ = self.mapping().advise(offset, len, Advice::LinuxPopulateWrite);
         Ok(())
     }
 
-    /// Gives memory back; the pages read as zeros then. Only after the grace period.
-    pub(crate) fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
+    /// [`Self::punch`], likewise.
+    pub(crate) fn try_punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
         self.mapping().advise(offset, len, Advice::LinuxRemove)
     }
 }
@@ -336,15 +382,20 @@ impl Drop for Region {
 /// Takes memory for the header and for the tables' pages of the slots between two ends of the file.
 fn back_tables(file: &OwnedFd, g: &Geometry, from: u64, to: u64) -> Result<(), Errno> {
     if from == 0 {
-        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, PAGE_BYTES)?;
+        fallocate(file, 0, PAGE_BYTES)?;
     }
     let (had, slots) = (from >> g.slot_shift, u64::from(g.slot_of(to - 1)) + 1);
     for table in [g.generations, g.tails] {
         let from = (table + had * 4) & !(PAGE_BYTES - 1);
         let to = round_up(table + round_up(slots * 4, LINE_BYTES), PAGE_BYTES);
-        rustix::fs::fallocate(file, FallocateFlags::empty(), from, to - from)?;
+        fallocate(file, from, to - from)?;
     }
     Ok(())
+}
+
+/// Takes memory. A signal may interrupt it, which is no refusal.
+fn fallocate(file: &OwnedFd, offset: u64, len: u64) -> Result<(), Errno> {
+    retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len))
 }
 
 pub(crate) fn io(path: &Path, doing: &'static str, errno: Errno) -> ArenaError {

@@ -30,7 +30,7 @@ use self::lists::{Lists, UNLISTED};
 #[cfg(test)]
 pub(crate) use self::reclaim::next_generation;
 use self::warm::Demand;
-use crate::error::WriteError;
+use crate::error::{Denial, WriteError};
 use crate::layout::{Geometry, PAGE_BYTES, record as r, round_up};
 use crate::provision::Mail;
 use crate::region::Region;
@@ -166,8 +166,8 @@ pub(crate) struct Space {
     record_bytes: u64,
     /// No free slot lies below.
     lowest_free: u32,
-    /// The last backing failed; asked ahead again when something was given back.
-    no_memory: bool,
+    /// Why the last backing failed; asked ahead again when one went well or something was given back.
+    denied: Option<Denial>,
     /// Tables asked for and done: first slot, whether it worked.
     tables_done: Vec<(u32, bool)>,
     /// Slots that were backed in front of requests.
@@ -213,7 +213,7 @@ impl Space {
             live_bytes: 0,
             record_bytes: 0,
             lowest_free: g.first_slot,
-            no_memory: false,
+            denied: None,
             tables_done: Vec::new(),
             #[cfg(test)]
             backed_here: 0,
@@ -302,10 +302,10 @@ impl Space {
         let wanted = (head.next + bytes).max(head.backed_end + FIRST_STEP_BYTES);
         let to = round_up(wanted, FIRST_STEP_BYTES).min(head.end);
         let more = to - head.backed_end;
-        let fits = self.backed + more <= self.g.capacity_bytes;
-        if !fits || self.region.back(head.backed_end, more).is_err() {
+        if self.backed + more > self.g.capacity_bytes {
             return Err(self.lacks(Lack::Bytes(more)));
         }
+        self.back(head.backed_end, more).map_err(|lack| self.lacks(lack))?;
         self.backed += more;
         self.head = Some(HeadSegment { backed_end: to, ..head });
         Ok(())
@@ -378,9 +378,8 @@ impl Space {
     /// A slot of which only the first step is backed.
     fn first_segment(&mut self) -> Result<u32, WriteError> {
         let Some(slot) = self.find_free(1) else { return Err(self.lacks(Lack::Place)) };
-        if self.region.back(self.g.slot_offset(slot), FIRST_STEP_BYTES).is_err() {
-            return Err(self.lacks(Lack::Bytes(FIRST_STEP_BYTES)));
-        }
+        let backed = self.back(self.g.slot_offset(slot), FIRST_STEP_BYTES);
+        backed.map_err(|lack| self.lacks(lack))?;
         self.backed += FIRST_STEP_BYTES;
         Ok(slot)
     }
@@ -390,19 +389,32 @@ impl Space {
         self.collect(RECLAIM_STEP);
         if !urgent {
             self.keep_reserve()?;
-        } else if !self.has_ready(CLEANER_SEGMENTS) {
-            return Err(self.lacks(Lack::Bytes(self.g.slot_bytes())));
+        } else {
+            self.have_ready(CLEANER_SEGMENTS).map_err(|lack| self.lacks(lack))?;
         }
         Ok(self.ready.pop_first().expect("more slots are ready than are kept"))
     }
 
-    /// Whether there are more ready slots than `keep`; backs some if it may.
-    fn has_ready(&mut self, keep: usize) -> bool {
-        while self.ready.len() <= keep
-            && self.budget(true) >= self.g.slot_bytes()
-            && self.back_slot_now().is_ok()
-        {}
-        self.ready.len() > keep
+    /// Sees to more ready slots than `keep`; backs some if it may.
+    fn have_ready(&mut self, keep: usize) -> Result<(), Lack> {
+        let bytes = self.g.slot_bytes();
+        while self.ready.len() <= keep {
+            if self.budget(true) < bytes {
+                return Err(Lack::Bytes(bytes));
+            }
+            self.back_slot_now().map_err(|lack| match lack {
+                Lack::Place => Lack::Bytes(bytes),
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes memory. What the system says against it is remembered until it gives some again.
+    fn back(&mut self, offset: u64, bytes: u64) -> Result<(), Lack> {
+        let outcome = self.region.back(offset, bytes);
+        self.denied = outcome.err();
+        outcome.map_err(|denial| Lack::Denied(bytes, denial))
     }
 
     /// Sees to it that a slot can be taken and the reserve is left.
@@ -429,10 +441,7 @@ impl Space {
     fn back_slot_now(&mut self) -> Result<(), Lack> {
         let slot = self.find_free(1).ok_or(Lack::Place)?;
         let bytes = self.g.slot_bytes();
-        if self.region.back(self.g.slot_offset(slot), bytes).is_err() {
-            self.no_memory = true;
-            return Err(Lack::Bytes(bytes));
-        }
+        self.back(self.g.slot_offset(slot), bytes)?;
         #[cfg(test)]
         {
             self.backed_here += 1;

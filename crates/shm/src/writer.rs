@@ -54,6 +54,8 @@ pub struct Writer {
     pub(crate) rebuilds: Rebuilds,
     /// The next table was wanted, but there was no memory for it.
     pub(crate) lacks_table: bool,
+    /// The system gave no memory for the one that was asked for last.
+    pub(crate) table_denied: bool,
     /// Since the last upkeep a write was refused until the next table is there.
     pub(crate) awaits_table: bool,
     /// See [`Writer::take_crowded`].
@@ -105,6 +107,7 @@ impl Writer {
             cleaner: Cleaner::default(),
             rebuilds: Rebuilds::default(),
             lacks_table: false,
+            table_denied: false,
             awaits_table: false,
             crowded: None,
             not_sync: PhantomData,

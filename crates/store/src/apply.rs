@@ -53,7 +53,7 @@ impl From<WriteError> for Refusal {
 
 impl Refused for Refusal {
     fn is_oom(&self) -> bool {
-        matches!(self, Refusal::Write(WriteError::Oom))
+        matches!(self, Refusal::Write(error) if error.is_oom())
     }
 
     fn lacks_room(&self) -> bool {

@@ -12,17 +12,14 @@
 //!
 //! Thread: the one that opened the keyspaces.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use nigh_shm::layout::{Geometry, header};
-use nigh_shm::{ArenaError, Pin, Record, WriteError};
+use nigh_shm::layout::Geometry;
+use nigh_shm::{HeaderInfo, Pin, Record, WriteError};
 
 use crate::error::StoreError;
+use crate::folder::look;
 use crate::keyspace::Keyspace;
-use crate::open::{partitions_left, partitions_there, path_of};
-use crate::options::StoreOptions;
 use crate::store::{Turn, is_over};
 
 /// Home lines in one step, each some 6 records: some 100 µs, if values are small.
@@ -53,21 +50,13 @@ pub struct Left {
 ///
 /// The directory or an arena can't be read, or the tenant's name is none.
 pub fn left_in(dir: &Path, tenant: &str) -> Result<Option<Left>, StoreError> {
-    let mut options = StoreOptions::new(dir, 0);
-    tenant.clone_into(&mut options.tenant);
-    let Some(partitions) = partitions_left(&options)? else { return Ok(None) };
-    let mut capacity_bytes = 0;
-    let there = partitions_there(&options)?;
-    for partition in &there {
-        let path = path_of(&options, *partition);
-        let mut bytes = [0; 8];
-        let read =
-            File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, header::CAPACITY));
-        read.map_err(|source| ArenaError::Io { path, doing: "reading the header", source })?;
-        capacity_bytes += u64::from_le_bytes(bytes);
-    }
+    let found = look(dir, tenant)?;
+    let Some(partitions) = found.partitions.filter(|_| !found.there.is_empty()) else {
+        return Ok(None);
+    };
+    let capacity_bytes: u64 = found.there.values().map(HeaderInfo::capacity_bytes).sum();
     // Those that a first start didn't come to make would have been like the others.
-    let capacity_bytes = capacity_bytes / there.len() as u64 * partitions as u64;
+    let capacity_bytes = capacity_bytes / found.there.len() as u64 * partitions as u64;
     Ok(Some(Left { partitions, capacity_bytes }))
 }
 

@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use nigh_shm::{ArenaError, WriteError};
+use nigh_shm::{ArenaError, Denial, WriteError};
 
 /// The arena is full.
 pub const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -30,12 +30,38 @@ pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";
 pub fn write_error_text(error: &WriteError) -> &'static str {
     match error {
         WriteError::Oom => OOM,
+        WriteError::Denied(denial) => denial_text(*denial),
         WriteError::Busy => BUSY,
         WriteError::KeyTooLong { .. } => KEY_TOO_LONG,
         WriteError::ValueTooLong { .. } => VALUE_TOO_LONG,
         WriteError::TooManyKeysWithOneHash => ONE_HASH,
         #[allow(unreachable_patterns, reason = "the enum may be or become non-exhaustive")]
         _ => "ERR the write failed",
+    }
+}
+
+/// What the reply says when the system gives the arenas no memory.
+const fn denial_text(denial: Denial) -> &'static str {
+    match denial {
+        Denial::Full => "OOM the tmpfs of the arenas is full: free some space in it, or enlarge it",
+        Denial::NoMemory => {
+            "OOM the system has no memory left for the arenas; the server's log says more"
+        }
+        Denial::Files => {
+            "IOERR no file descriptor is left to take memory with: raise the server's limit of open files"
+        }
+        Denial::Gone => {
+            "IOERR the arena's file was removed: copy the data away before the server ends, its log says more"
+        }
+        _ => "IOERR the system gives the arenas no memory; the server's log says why",
+    }
+}
+
+/// How to go on without an arena.
+fn without(drops_line: bool, tenant: &str) -> String {
+    match drops_line {
+        true => format!(", or go on without it by deleting the line of {tenant} there"),
+        false => String::new(),
     }
 }
 
@@ -90,13 +116,39 @@ pub enum StoreError {
         /// How many partitions that one says there are.
         partitions: usize,
     },
-    /// An arena is gone, and others have keys.
+    /// An arena is gone that the manifest lists.
     #[error(
-        "the arena {} is missing, while other partitions have keys: put it back, or start anew with --fresh",
-        path.display()
+        "the arena {} is missing, which {} lists: put it back, or start anew with --fresh{}",
+        path.display(), manifest.display(), without(*drops_line, tenant)
     )]
     Missing {
         /// The arena's file.
+        path: PathBuf,
+        /// The manifest of its folder.
+        manifest: PathBuf,
+        /// The tenant that it belongs to.
+        tenant: String,
+        /// Whether the others make sense without it.
+        drops_line: bool,
+    },
+    /// An arena is gone, and others have been written to.
+    #[error(
+        "the arena {} is missing, while others beside it have been written to: put it back, or start anew \
+         with --fresh",
+        path.display()
+    )]
+    MissingBeside {
+        /// The arena's file.
+        path: PathBuf,
+    },
+    /// The manifest makes no sense.
+    #[error(
+        "{} is no manifest that nigh writes: put the right one back, or remove it if all arenas of its folder \
+         are there",
+        path.display()
+    )]
+    Manifest {
+        /// Its file.
         path: PathBuf,
     },
     /// An arena isn't of the same keyspace as the others.

@@ -406,11 +406,16 @@ pub(crate) trait Refused {
 
 impl Refused for WriteError {
     fn is_oom(&self) -> bool {
-        *self == WriteError::Oom
+        match self {
+            WriteError::Oom => true,
+            // For other faults of the system no key has to go.
+            WriteError::Denied(denial) => denial.is_full(),
+            _ => false,
+        }
     }
 
     fn lacks_room(&self) -> bool {
-        matches!(self, WriteError::Oom | WriteError::Busy)
+        self.is_oom() || *self == WriteError::Busy
     }
 
     fn try_again(self) -> WriteError {

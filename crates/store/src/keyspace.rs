@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use nigh_shm::{Domain, Reader};
+use nigh_shm::{Domain, Reader, Region};
 
 use crate::apply::length;
 use crate::args::cursor;
@@ -176,6 +176,13 @@ impl Keyspace {
     /// All of them, in order.
     pub fn parts(&self) -> &[Store] {
         &self.parts
+    }
+
+    /// The memory of all arenas: the partitions', in order, then the libraries'.
+    #[must_use]
+    pub fn regions(&self) -> Vec<&Region> {
+        let data = self.parts.iter().map(|store| &**store.data_region());
+        data.chain([&**self.librarian().libraries.reader.region()]).collect()
     }
 
     /// The store that has the libraries.

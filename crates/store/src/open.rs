@@ -1,12 +1,9 @@
 //! Opening a store: creates its arenas or adopts those that an earlier server left.
 //!
-//! ```text
-//! <dir>/<tenant>.0.arena    the tenant's data, partition 0; .1 and so on if there are more
-//! <dir>/_system.0.arena     libraries
-//! ```
-//!
-//! 1. All partitions of a tenant are opened by one number of partitions, and have one seed.
-//! 2. That no second server uses the directory is the server's to ensure.
+//! 1. What is there has been looked at as a whole (see `folder`) before any of it is opened or made.
+//! 2. All partitions of a tenant are opened by one number of partitions, and have one seed.
+//! 3. The manifest is written when all arenas are there.
+//! 4. That no second server uses the directory is the server's to ensure.
 //!
 //! Thread: the one that starts the shard.
 
@@ -19,6 +16,10 @@ use std::sync::Arc;
 use nigh_shm::{Adoption, ArenaSpec, Domain, Writer};
 
 use crate::error::StoreError;
+use crate::folder::{
+    Found, MANIFEST, Manifest, SYSTEM_TENANT, check_tenant, look, partitions_there, path_of,
+    system_path,
+};
 use crate::half::{Libraries, WriterHalf};
 use crate::hits::Inbox;
 use crate::keyspace::{MOST_PARTITIONS, Place};
@@ -26,11 +27,6 @@ use crate::options::{Opened, StoreOptions};
 use crate::store::{Counters, Store};
 use crate::sweep::Sweep;
 use crate::watch::Watches;
-
-/// Tenant of the system arena; no tenant of users begins with `_`.
-const SYSTEM_TENANT: &str = "_system";
-/// Longest name of a tenant, bytes: what the arena's header holds.
-const MAX_TENANT_BYTES: usize = 128;
 
 /// The files of a store, which go with it if it is removed.
 pub(crate) struct Files {
@@ -48,9 +44,10 @@ pub(crate) fn open_all(
     if options.fresh {
         remove_arenas(options)?;
     }
-    check_partitions(options)?;
-    let system_path = options.dir.join(format!("{SYSTEM_TENANT}.0.arena"));
-    let mut arenas = open_partitions(options, domain)?;
+    let found = look(&options.dir, &options.tenant)?;
+    check_partitions(options, found.partitions)?;
+    let system_path = system_path(&options.dir);
+    let mut arenas = open_partitions(options, &found, domain)?;
     let system_spec = ArenaSpec {
         path: system_path.clone(),
         tenant: SYSTEM_TENANT.to_owned(),
@@ -59,8 +56,10 @@ pub(crate) fn open_all(
         seed: None,
         capacity_bytes: options.system_capacity_bytes,
     };
-    let (system, system_adoption) = open_arena(&system_spec, domain)?;
-    let mut opened = Opened { system: system_adoption, libraries: system.keys(), data: None };
+    let (system, system_adoption) = open_arena(&system_spec, found.has_system, domain)?;
+    let manifest_error = list(options, found)?;
+    let libraries = system.keys();
+    let mut opened = Opened { system: system_adoption, libraries, data: None, manifest_error };
     let system_reader = system.reader();
     let mut system = Some(system);
     let partitions = arenas.len() as u64;
@@ -97,55 +96,15 @@ pub(crate) fn open_all(
     Ok((stores, opened))
 }
 
-/// The file of a partition.
-pub(crate) fn path_of(options: &StoreOptions, partition: usize) -> PathBuf {
-    options.dir.join(format!("{}.{partition}.arena", options.tenant))
-}
+type OpenArena = (PathBuf, Writer, Option<Adoption>);
 
-/// The partitions whose arenas are in the directory, in order.
-pub(crate) fn partitions_there(options: &StoreOptions) -> Result<Vec<usize>, StoreError> {
-    let failed = |source| StoreError::Directory { path: options.dir.clone(), source };
-    let mut found = Vec::new();
-    for entry in fs::read_dir(&options.dir).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        let name = name.to_string_lossy();
-        let number = name
-            .strip_prefix(options.tenant.as_str())
-            .and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".arena"));
-        // No other names than those that `path_of` gives: 03 or +3 isn't partition 3.
-        found.extend((0..MOST_PARTITIONS).find(|it| number == Some(it.to_string().as_str())));
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// How many partitions the tenant's data in the directory has; `None` if there is none. The first arena says
-/// so; one whose number is none of theirs is nobody's, and refused.
-pub(crate) fn partitions_left(options: &StoreOptions) -> Result<Option<usize>, StoreError> {
-    check_tenant(&options.tenant)?;
-    let there = partitions_there(options)?;
-    let Some(first) = there.first() else { return Ok(None) };
-    let first = path_of(options, *first);
-    let of_header = nigh_shm::partitions_of(&first)?;
-    let partitions = usize::try_from(of_header).unwrap_or(usize::MAX);
-    let Some(stray) = there.into_iter().find(|partition| *partition >= partitions) else {
-        return Ok(Some(partitions));
-    };
-    let path = path_of(options, stray);
-    let says = match nigh_shm::partitions_of(&path) {
-        Ok(other) => format!("it says that it is one of {other} partition(s)"),
-        Err(error) => error.to_string(),
-    };
-    Err(StoreError::Stray { path, says, first, partitions })
-}
-
-/// Refuses a directory with another number of partitions: keys would lie where nobody looks for them.
-fn check_partitions(options: &StoreOptions) -> Result<(), StoreError> {
+/// Refuses another number of partitions than there are: keys would lie where nobody looks for them.
+fn check_partitions(options: &StoreOptions, found: Option<usize>) -> Result<(), StoreError> {
     let wanted = options.partitions;
     if !(1..=MOST_PARTITIONS).contains(&wanted) {
         return Err(StoreError::PartitionCount { wanted });
     }
-    match partitions_left(options)? {
+    match found {
         Some(found) if found != wanted => {
             Err(StoreError::Partitions { dir: options.dir.clone(), found, wanted })
         }
@@ -153,45 +112,48 @@ fn check_partitions(options: &StoreOptions) -> Result<(), StoreError> {
     }
 }
 
-type OpenArena = (PathBuf, Writer, Option<Adoption>);
-
 /// Adopts the arenas that are there and creates the others, all with one seed.
 fn open_partitions(
     options: &StoreOptions,
+    found: &Found,
     domain: &Arc<Domain>,
 ) -> Result<Vec<OpenArena>, StoreError> {
-    let there = partitions_there(options)?;
-    let mut seed = None;
-    let mut keys = 0;
-    let mut arenas: Vec<Option<OpenArena>> = (0..options.partitions).map(|_| None).collect();
-    // Those that are there first: they say what the others are to be like.
-    for is_there in [true, false] {
-        for (partition, place) in arenas.iter_mut().enumerate() {
-            if there.contains(&partition) != is_there {
-                continue;
-            }
-            let path = path_of(options, partition);
-            if !is_there && keys > 0 {
-                // Only a first start that was cut off leaves some arenas, and those are empty.
-                return Err(StoreError::Missing { path });
-            }
-            let spec = ArenaSpec {
-                path: path.clone(),
-                tenant: options.tenant.clone(),
-                partition: number(partition),
-                partitions: number(options.partitions),
-                capacity_bytes: options.capacity_bytes / options.partitions as u64,
-                seed,
-            };
-            let (writer, adoption) = open_arena(&spec, domain)?;
-            if *seed.get_or_insert(writer.reader().seed()) != writer.reader().seed() {
-                return Err(StoreError::Foreign { path });
-            }
-            keys += writer.keys();
-            *place = Some((path, writer, adoption));
-        }
+    let mut seed = found.seed();
+    let mut arenas = Vec::with_capacity(options.partitions);
+    for partition in 0..options.partitions {
+        let path = path_of(&options.dir, &options.tenant, partition);
+        let spec = ArenaSpec {
+            path: path.clone(),
+            tenant: options.tenant.clone(),
+            partition: number(partition),
+            partitions: number(options.partitions),
+            capacity_bytes: options.capacity_bytes / options.partitions as u64,
+            seed,
+        };
+        let is_there = found.there.contains_key(&partition);
+        let (writer, adoption) = open_arena(&spec, is_there, domain)?;
+        seed = Some(writer.reader().seed());
+        arenas.push((path, writer, adoption));
     }
-    Ok(arenas.into_iter().flatten().collect())
+    Ok(arenas)
+}
+
+/// Lists the tenant's arenas and the libraries' in the manifest. All of them are there now. If none was made, a
+/// manifest that can't be written is only told of: what is there is served from a full file system too.
+fn list(options: &StoreOptions, found: Found) -> Result<Option<String>, StoreError> {
+    let was_whole = found.has_system && found.there.len() == options.partitions;
+    let before = found.manifest.unwrap_or_default();
+    let mut manifest = before.clone();
+    manifest.0.insert(options.tenant.clone(), options.partitions);
+    manifest.0.insert(SYSTEM_TENANT.to_owned(), 1);
+    if manifest == before {
+        return Ok(None);
+    }
+    match manifest.store(&options.dir) {
+        Ok(()) => Ok(None),
+        Err(error) if was_whole => Ok(Some(error.to_string())),
+        Err(source) => Err(StoreError::Directory { path: options.dir.join(MANIFEST), source }),
+    }
 }
 
 fn number(count: usize) -> u32 {
@@ -241,6 +203,7 @@ impl Store {
         let Store { files, data, reader, libraries, .. } = self;
         drop((data, reader, libraries));
         if remove && let Some(files) = files {
+            let _ = Manifest::remove(&files.dir);
             // The server ends anyway, and what stays is adopted or replaced by the next one.
             for arena in &files.arenas {
                 let _ = fs::remove_file(arena);
@@ -248,16 +211,6 @@ impl Store {
             let _ = fs::remove_dir(&files.dir);
         }
     }
-}
-
-fn check_tenant(name: &str) -> Result<(), StoreError> {
-    let usable = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let begins_well = !name.starts_with(['.', '_']);
-    if !name.is_empty() && name.len() <= MAX_TENANT_BYTES && begins_well && name.bytes().all(usable)
-    {
-        return Ok(());
-    }
-    Err(StoreError::TenantName { name: name.to_owned() })
 }
 
 fn make_dir(dir: &Path) -> Result<(), StoreError> {
@@ -270,12 +223,14 @@ fn make_dir(dir: &Path) -> Result<(), StoreError> {
 
 /// Throws away what an earlier server left.
 fn remove_arenas(options: &StoreOptions) -> Result<(), StoreError> {
-    let there = partitions_there(options)?;
-    let data = there.into_iter().map(|partition| path_of(options, partition));
-    for path in data.chain([options.dir.join(format!("{SYSTEM_TENANT}.0.arena"))]) {
+    let failed = |path: &Path, source| StoreError::Directory { path: path.to_owned(), source };
+    Manifest::remove(&options.dir).map_err(|source| failed(&options.dir.join(MANIFEST), source))?;
+    let there = partitions_there(&options.dir, &options.tenant)?;
+    let data = there.into_iter().map(|it| path_of(&options.dir, &options.tenant, it));
+    for path in data.chain([system_path(&options.dir)]) {
         match fs::remove_file(&path) {
             Err(source) if source.kind() != ErrorKind::NotFound => {
-                return Err(StoreError::Directory { path, source });
+                return Err(failed(&path, source));
             }
             _ => {}
         }
@@ -285,10 +240,10 @@ fn remove_arenas(options: &StoreOptions) -> Result<(), StoreError> {
 
 fn open_arena(
     spec: &ArenaSpec,
+    is_there: bool,
     domain: &Arc<Domain>,
 ) -> Result<(Writer, Option<Adoption>), StoreError> {
-    let directory = |source| StoreError::Directory { path: spec.path.clone(), source };
-    if spec.path.try_exists().map_err(directory)? {
+    if is_there {
         let (writer, adoption) = Writer::adopt(spec, domain)?;
         return Ok((writer, Some(adoption)));
     }

@@ -45,7 +45,7 @@ impl StoreOptions {
 }
 
 /// What opening a store found.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Opened {
     /// How the data arenas were adopted, summed up; `None` if they were created.
@@ -54,4 +54,6 @@ pub struct Opened {
     pub system: Option<Adoption>,
     /// Function libraries found.
     pub libraries: u64,
+    /// Why arenas that were all there aren't listed in a manifest.
+    pub manifest_error: Option<String>,
 }

@@ -115,7 +115,7 @@ impl Store {
     /// A transaction fails with what finds no room in it, though libraries aren't staged. No eviction makes room here.
     fn note_full(&mut self, error: &WriteError) {
         if let Some(transaction) = &mut self.transaction
-            && *error == WriteError::Oom
+            && matches!(error, WriteError::Oom | WriteError::Denied(_))
         {
             transaction.note_refused(*error);
             transaction.note_wanted(usize::MAX);

@@ -103,7 +103,7 @@ fn killed_conversions_leave_old_or_new_data_whole() {
     let begin = Instant::now();
     assert_converts(&dir, 2);
     let whole = begin.elapsed();
-    let (mut killed, mut old, mut new, mut random) = (0, 0, 0, 7u64);
+    let (mut killed, mut old, mut new, mut leftovers, mut random) = (0, 0, 0, 0, 7u64);
     for round in 0..kills {
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -119,14 +119,18 @@ fn killed_conversions_leave_old_or_new_data_whole() {
         let found = partitions_at(&dir);
         assert!(found == before || found == wanted, "{found} partitions, neither of both");
         (old, new) = if found == before { (old + 1, new) } else { (old, new + 1) };
-        compare(&start(folder.path(), found), &oracle);
+        let left = beside(&dir).exists();
+        leftovers += u64::from(left);
+        let server = start(folder.path(), found);
+        assert!(!beside(&dir).exists(), "the server has removed what was left");
+        compare(&server, &oracle);
     }
     eprintln!("{killed} of {kills} killed: {old} left the old data, {new} the new");
     assert!(
-        kills < KILLS || killed > 0 && old > 0 && new > 0,
-        "{killed} killed, {old} old, {new} new"
+        kills < KILLS || killed > 0 && old > 0 && new > 0 && leftovers > 0,
+        "{killed} killed, {old} old, {new} new, {leftovers} left something"
     );
-    // What the last one may have left goes.
+    // And the last word is a conversion's.
     let wanted = partitions_at(&dir) % 5 + 1;
     assert_converts(&dir, wanted);
     assert!(!beside(&dir).exists());

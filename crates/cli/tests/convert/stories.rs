@@ -29,7 +29,7 @@ fn converted_data_is_whole_and_served() {
         let mut expected: Vec<String> =
             (0..partitions).map(|n| format!("default.{n}.arena")).collect();
         expected.splice(0..0, ["_system.0.arena".to_owned()]);
-        expected.push("lock".to_owned());
+        expected.extend(["lock", "manifest"].map(ToOwned::to_owned));
         assert_eq!(names(&dir), expected);
         assert!(!beside(&dir).exists());
         let mode =
@@ -210,6 +210,28 @@ fn leftovers_of_conversions_go_and_nothing_else() {
     assert!(!left.exists());
     std::fs::write(&left, "a file").expect("the folder is ours");
     assert_one_sentence(&convert(&dir, 2), &["in the way", left.to_str().expect("UTF-8")]);
+}
+
+/// What a cut-off conversion left, as much memory as the data, stayed until somebody converted again. The next server
+/// removes it; and what isn't of a conversion keeps it from that, but not from serving.
+#[test]
+fn a_server_removes_what_a_conversion_left() {
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    start(folder.path(), 2).kill();
+    let left = beside(&dir);
+    std::fs::create_dir(&left).expect("the folder is ours");
+    for name in ["lock", "manifest", "default.0.arena", "default.1.arena.new", "notes"] {
+        std::fs::write(left.join(name), "half").expect("the folder is ours");
+    }
+    let server = start(folder.path(), 2);
+    assert!(server.said().contains("notes is in the way"), "{}", server.said());
+    drop(server);
+    assert_eq!(names(&left).len(), 5, "all is still there");
+    std::fs::remove_file(left.join("notes")).expect("it is there");
+    let server = start(folder.path(), 2);
+    assert!(server.said().contains("removed what a conversion left"), "{}", server.said());
+    assert!(!left.exists());
 }
 
 /// Files that are none of the tenant's stay in the folder, and owner and group are kept.

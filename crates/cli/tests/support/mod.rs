@@ -48,9 +48,19 @@ impl Server {
 
     /// Starts without waiting until it answers.
     pub(crate) fn spawn(folder: &Path, flags: &[&str]) -> Self {
-        let port = free_port();
-        let log = folder.join(format!("log-{port}"));
+        let log = folder.join(format!("log-{}", free_port()));
         let file = std::fs::File::create(&log).expect("the folder is ours");
+        Self::spawn_logging(folder, flags, file, log)
+    }
+
+    /// The same, with its log in a file, which lies at a path.
+    pub(crate) fn spawn_logging(
+        folder: &Path,
+        flags: &[&str],
+        file: std::fs::File,
+        log: PathBuf,
+    ) -> Self {
+        let port = free_port();
         let child = Command::new(NIGH)
             .args(["serve", "--port", &port.to_string(), "--shm-dir"])
             .arg(folder.join("arenas"))
@@ -63,7 +73,8 @@ impl Server {
         Self { child, port, log }
     }
 
-    fn wait(&mut self) {
+    /// Waits until it answers.
+    pub(crate) fn wait(&mut self) {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
@@ -110,14 +121,25 @@ impl Server {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Waits until it has ended by itself; what it said.
-    pub(crate) fn ended(mut self) -> String {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(self.pid(), signal).expect("it is our child");
+    }
+
+    /// Waits for its end: code and log.
+    pub(crate) fn ended_with_code(mut self) -> (Option<i32>, String) {
         let begin = Instant::now();
-        while self.child.try_wait().expect("it is our child").is_none() {
-            assert!(begin.elapsed() < START, "it goes on: {}", self.said());
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return (status.code(), self.said());
+            }
+            assert!(begin.elapsed() < START, "it doesn't end: {}", self.said());
             std::thread::sleep(Duration::from_millis(5));
         }
-        self.said()
+    }
+
+    /// Waits until it has ended by itself; what it said.
+    pub(crate) fn ended(self) -> String {
+        self.ended_with_code().1
     }
 
     /// Ends it as no program can expect.

@@ -6,6 +6,7 @@
 //! The adopting writer only.
 
 use super::{FIRST_STEP_BYTES, HeadSegment, Slot, Space, State, ValueRun};
+use crate::error::Denial;
 use crate::layout::{PAGE_BYTES, record as r, round_up};
 use crate::region::Region;
 use crate::survey::{RunUse, SlotUse, Survey, Use};
@@ -56,19 +57,35 @@ impl Space {
     fn adopt_head(&mut self) -> Result<(), Errno> {
         let tail =
             |s: &Space, slot| u64::from(s.words.load32(s.g.tail_offset(slot), Relaxed)) * r::UNIT;
-        let segments = (self.g.first_slot..self.g.slots)
-            .filter(|&slot| self.slots[slot as usize].state == State::Segment);
-        let Some(slot) = segments.min_by_key(|&slot| tail(self, slot)) else { return Ok(()) };
-        let (at, end) = (self.g.slot_offset(slot), self.g.slot_offset(slot + 1));
-        let next = at + tail(self, slot);
-        // Only a head may be backed in part.
+        let is_segment = |s: &Space, slot| s.slots[slot as usize].state == State::Segment;
+        let segments = (self.g.first_slot..self.g.slots).filter(|&slot| is_segment(self, slot));
+        let Some(roomiest) = segments.min_by_key(|&slot| tail(self, slot)) else { return Ok(()) };
+        let mut in_part = None;
         for slot in self.g.first_slot..self.g.slots {
             let room = self.g.slot_bytes() - tail(self, slot).min(self.g.slot_bytes());
-            if self.slots[slot as usize].state == State::Segment && room >= FIRST_STEP_BYTES {
-                self.region.back(self.g.slot_offset(slot), self.g.slot_bytes())?;
+            if !is_segment(self, slot) || room < FIRST_STEP_BYTES {
+                continue;
+            }
+            match self.region.try_back(self.g.slot_offset(slot), self.g.slot_bytes()) {
+                Ok(()) => {}
+                // The head that the last writer had backed in part: one at most. It is the head again, with
+                // what it has; the rest is taken when there is some.
+                Err(errno) if Denial::from(errno).is_full() && in_part.is_none() => {
+                    in_part = Some(slot);
+                }
+                Err(errno) => return Err(errno),
             }
         }
-        self.head = Some(HeadSegment { slot, next, backed_end: end, end });
+        let slot = in_part.unwrap_or(roomiest);
+        let (at, end) = (self.g.slot_offset(slot), self.g.slot_offset(slot + 1));
+        let next = at + tail(self, slot);
+        let mut backed_end = end;
+        if in_part.is_some() {
+            backed_end = round_up(next, FIRST_STEP_BYTES).min(end);
+            self.region.try_back(at, backed_end - at)?;
+            self.backed -= end - backed_end;
+        }
+        self.head = Some(HeadSegment { slot, next, backed_end, end });
         (self.g.first_slot..self.g.slots).for_each(|slot| self.list(slot));
         Ok(())
     }
@@ -79,7 +96,7 @@ impl Space {
         let (used, slots) = (round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes));
         match (u64::from(slots) << self.g.slot_shift) - used {
             0 => Ok(()),
-            rest => self.region.punch(self.g.slot_offset(slot) + used, rest),
+            rest => self.region.try_punch(self.g.slot_offset(slot) + used, rest),
         }
     }
 
@@ -94,7 +111,7 @@ impl Space {
                 // A crash may have come between the last use and the retirement, so both steps are made.
                 (slot..slot + free).for_each(|s| self.next_generation(s, 1));
                 self.region
-                    .punch(self.g.slot_offset(slot), u64::from(free) << self.g.slot_shift)?;
+                    .try_punch(self.g.slot_offset(slot), u64::from(free) << self.g.slot_shift)?;
                 for s in slot..slot + free {
                     self.next_generation(s, 0);
                     if self.words.load32(self.g.tail_offset(s), Relaxed) != 0 {

@@ -8,7 +8,7 @@
 
 use super::lists::{LISTS, UNFIT, UNLISTED};
 use super::{RECLAIM_STEP, RESERVE_SEGMENTS, Space};
-use crate::error::WriteError;
+use crate::error::{Denial, WriteError};
 use crate::layout::record as r;
 use crate::words::Words;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,8 +38,10 @@ const CLEAN_SEGMENTS: (u32, u32) = (2, 16);
 /// What a refused request lacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Bytes of memory.
+    /// Bytes of memory, of what the arena may use.
     Bytes(u64),
+    /// Bytes of memory that the arena may use, and that the system didn't give.
+    Denied(u64, Denial),
     /// Free slots in a row, though there is memory: cleaning doesn't make that.
     Place,
 }
@@ -71,9 +73,10 @@ impl Space {
 
     /// Bytes that can be taken now.
     fn usable_bytes(&self) -> u64 {
-        let unbacked = match self.no_memory {
-            true => 0,
-            false => self.g.capacity_bytes.saturating_sub(self.backed),
+        // What other faults keep from the arena is not taken: no key has to go for it.
+        let unbacked = match self.denied {
+            Some(denial) if denial.is_full() => 0,
+            _ => self.g.capacity_bytes.saturating_sub(self.backed),
         };
         unbacked + self.ready.len() as u64 * self.g.slot_bytes()
     }
@@ -108,12 +111,15 @@ impl Space {
     pub(super) fn lacks(&mut self, lack: Lack) -> WriteError {
         self.lacked = lack;
         self.refused = true;
-        if let Lack::Bytes(bytes) = lack {
+        if let Lack::Bytes(bytes) | Lack::Denied(bytes, _) = lack {
             let most = self.g.slots_for(self.g.capacity_bytes);
             let slots = self.g.slots_for(bytes) + self.g.slots_for(2 * self.held_bytes);
             self.hunger = self.hunger.max(slots.min(most));
         }
-        WriteError::Oom
+        match lack {
+            Lack::Denied(_, denial) => WriteError::Denied(denial),
+            Lack::Bytes(_) | Lack::Place => WriteError::Oom,
+        }
     }
 
     /// Notes that a request lacked a place that is under way.
@@ -125,7 +131,10 @@ impl Space {
     /// Notes that a request lacked memory for a table.
     #[cold]
     pub(crate) fn lacks_table(&mut self, bytes: u64) -> WriteError {
-        self.lacks(Lack::Bytes(bytes))
+        match self.denied {
+            Some(denial) if bytes <= self.budget(false) => self.lacks(Lack::Denied(bytes, denial)),
+            _ => self.lacks(Lack::Bytes(bytes)),
+        }
     }
 
     /// Nothing is lacking any more: who was refused has found another way.
@@ -158,7 +167,7 @@ impl Space {
         let comes = more_comes || self.busy();
         match self.lacked {
             Lack::Place => comes,
-            Lack::Bytes(bytes) => {
+            Lack::Bytes(bytes) | Lack::Denied(bytes, _) => {
                 let room = self.live_bytes + bytes <= self.g.capacity_bytes;
                 let cleans = self.has_victim(Need::Pressure) && (!stopped || self.can_open_cold());
                 room && (comes || cleans)
@@ -244,9 +253,7 @@ impl Space {
     #[cold]
     fn open_cold(&mut self) -> Option<()> {
         self.collect(RECLAIM_STEP);
-        if !self.has_ready(self.kept_from_cold()) {
-            return None;
-        }
+        self.have_ready(self.kept_from_cold()).ok()?;
         let slot = self.ready.pop_first()?;
         if let Some(old) = self.cold.take() {
             self.close(old.slot);
@@ -262,7 +269,7 @@ impl Space {
 
     /// Whether there is a slot for another cold head.
     fn can_open_cold(&self) -> bool {
-        let unbacked = !self.no_memory && self.budget(true) >= self.g.slot_bytes();
+        let unbacked = self.denied.is_none() && self.budget(true) >= self.g.slot_bytes();
         unbacked || self.ready.len() > self.kept_from_cold()
     }
 

@@ -83,7 +83,7 @@ impl Space {
 
     pub(super) fn reuse_segment(&mut self, slot: u32) {
         self.words.store32(self.g.tail_offset(slot), 0, Release);
-        self.no_memory = false;
+        self.denied = None;
         if self.ready.len() < self.ready_kept() {
             self.slot(slot).state = State::Ready;
             self.ready.insert(slot);
@@ -109,34 +109,37 @@ impl Space {
     }
 
     pub(super) fn done(&mut self, done: Done) {
-        let Done { task, slot, slots, bytes, ok } = done;
+        let Done { task, slot, slots, bytes, result } = done;
         self.pending -= 1;
+        match (task, result) {
+            (_, Ok(())) => self.denied = None,
+            (Task::Back, Err(denial)) => self.denied = Some(denial),
+            (Task::Punch, Err(_)) => {}
+        }
         let is_table = self.slots[slot as usize].state == State::Run;
-        match (task, ok) {
-            (Task::Back, true) if is_table => self.tables_done.push((slot, true)),
-            (Task::Back, true) => {
+        match (task, result) {
+            (Task::Back, Ok(())) if is_table => self.tables_done.push((slot, true)),
+            (Task::Back, Ok(())) => {
                 self.backing -= 1;
                 self.slot(slot).state = State::Ready;
                 self.ready.insert(slot);
             }
-            (Task::Back, false) => {
+            (Task::Back, Err(_)) => {
                 if is_table {
                     self.tables_done.push((slot, false));
                 } else {
                     self.backing -= 1;
                 }
-                self.no_memory = true;
                 self.backed -= bytes;
                 self.free(slot, slots);
             }
-            (Task::Punch, true) => {
+            (Task::Punch, Ok(())) => {
                 self.coming -= bytes;
-                self.no_memory = false;
                 self.backed -= bytes;
                 self.free(slot, slots);
             }
             // The system kept the pages: they stay counted, and the slots are never used again.
-            (Task::Punch, false) => {
+            (Task::Punch, Err(_)) => {
                 self.coming -= bytes;
                 (slot..slot + slots).for_each(|s| self.slot(s).state = State::Fixed);
             }
@@ -194,7 +197,7 @@ impl Space {
         let most = if self.hungers() { RESERVE_SEGMENTS } else { usize::MAX };
         let wanted = self.ready_wanted().min(most);
         while started
-            && !self.no_memory
+            && self.denied.is_none()
             && self.ready.len() + self.backing < wanted
             && self.backed + self.g.slot_bytes() <= self.g.capacity_bytes
             && let Some(slot) = self.find_free(1)

@@ -49,10 +49,7 @@ impl Space {
 
     fn try_run(&mut self, pages: u64, slots: u32, urgent: bool) -> Result<u32, Lack> {
         let slot = self.place_of_run(pages, slots, urgent)?;
-        if self.region.back(self.g.slot_offset(slot), pages).is_err() {
-            self.no_memory = true;
-            return Err(Lack::Bytes(pages));
-        }
+        self.back(self.g.slot_offset(slot), pages)?;
         self.backed += pages;
         self.occupy(slot, slots);
         Ok(slot)
@@ -60,9 +57,7 @@ impl Space {
 
     /// A run made of a slot of the reserve.
     pub(super) fn run_of_reserve(&mut self, bytes: u64) -> Result<u32, WriteError> {
-        if !self.has_ready(CLEANER_SEGMENTS) {
-            return Err(self.lacks(Lack::Bytes(self.g.slot_bytes())));
-        }
+        self.have_ready(CLEANER_SEGMENTS).map_err(|lack| self.lacks(lack))?;
         let slot = self.ready.pop_first().expect("more slots are ready than are kept");
         let (at, zeros) = (self.g.slot_offset(slot), [0u8; 4096]);
         for page in 0..bytes.div_ceil(PAGE_BYTES) {

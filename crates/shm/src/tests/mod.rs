@@ -7,6 +7,7 @@ mod churn;
 mod cleaning;
 mod crash;
 mod damage;
+mod denied;
 mod model;
 mod models;
 mod mounts;

@@ -4,6 +4,7 @@ mod adoption;
 mod commands;
 mod convert;
 mod eviction;
+mod folder;
 mod full;
 mod functions;
 mod keyspace;

@@ -1,0 +1,75 @@
+//! `nigh check` and `nigh serve` judge alike. Each bit of a header is flipped in the store's own test; here the two programs
+//! are asked.
+
+use crate::support::{NIGH, Server, folder, free_port, nigh};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A debug build on a busy machine has decided after this.
+const DECIDED: Duration = Duration::from_secs(60);
+
+/// Whether a server takes the folder: it serves, or ends with code 1.
+fn serves(dir: &Path) -> bool {
+    let port = free_port();
+    let mut child = Command::new(NIGH)
+        .args(["serve", "--maxmemory", "64mb", "--shards", "1", "--port", &port.to_string()])
+        .arg("--shm-dir")
+        .arg(dir)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary was built");
+    let begin = Instant::now();
+    let outcome = loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            assert_eq!(status.code(), Some(1));
+            break false;
+        }
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() && is_ready(&mut child, port) {
+            break true;
+        }
+        assert!(begin.elapsed() < DECIDED, "it doesn't decide");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let _ = child.kill();
+    let _ = child.wait();
+    outcome
+}
+
+/// It listens before it has looked at the arenas.
+fn is_ready(child: &mut Child, port: u16) -> bool {
+    let address = nigh_client::Address::tcp("127.0.0.1", port);
+    let options = nigh_client::Options { timeout: Some(DECIDED), ..Default::default() };
+    let connected = nigh_client::Connection::connect(&address, &options);
+    let answered = connected.is_ok_and(|mut connection| connection.call(["PING"]).is_ok());
+    answered && child.try_wait().is_ok_and(|status| status.is_none())
+}
+
+/// A bit of the tenant's name, of the number of partitions, of what no server looks at: `nigh check` called whole what
+/// serving refused.
+#[test]
+fn check_and_serve_give_the_same_verdict() {
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    let server = Server::start_with(folder.path(), &["--maxmemory", "64mb"]);
+    assert_eq!(server.call(&["SET", "a", "1"]).error(), None);
+    server.kill();
+    let mut refused = 0;
+    for name in ["default.0.arena", "_system.0.arena"] {
+        let path = dir.join(name);
+        let sound = std::fs::read(&path).expect("it is there");
+        // Magic, version, seed, partition, partitions, the name's length and bytes, what follows it, incarnation,
+        // index, counters, zeros.
+        for at in [0, 8, 48, 52, 56, 60, 64, 67, 80, 192, 256, 260, 320, 336, 1000] {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1;
+            std::fs::write(&path, &bytes).expect("it is ours");
+            let checked = nigh(&["check", dir.to_str().expect("UTF-8")]);
+            let serves = serves(&dir);
+            assert_eq!(checked.status.success(), serves, "{name} at {at}: {checked:?}");
+            refused += u32::from(!serves);
+            std::fs::write(&path, &sound).expect("it is ours");
+        }
+    }
+    assert!((10..28).contains(&refused), "{refused} of 30");
+}

@@ -1,0 +1,173 @@
+//! What the system does to the arenas while they are served, and what is left of them at the end.
+//!
+//! 1. What the log says of the arenas' files was looked at when it was said.
+//! 2. Each kind of fault is one line a second at most, however many arenas and requests meet it.
+//!
+//! [`Arenas`]: any thread. [`Watch`]: the thread of the first shard, at its ticks.
+
+use nigh_shm::Denied;
+use nigh_store::Keyspace;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long the same fault is kept to oneself.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Between two looks whether the arenas' files are there: noticed within a second, and a few microseconds each.
+const LOOK: Duration = Duration::from_millis(400);
+/// After so long it is said again that one is gone.
+const REMINDER: Duration = Duration::from_secs(60);
+/// Missing files that are named.
+const MOST_NAMED: usize = 3;
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// The files of the arenas that a server serves.
+#[derive(Debug)]
+pub(crate) struct Arenas {
+    folder: PathBuf,
+    files: Vec<(PathBuf, Identity)>,
+}
+
+impl Arenas {
+    /// Those of a keyspace, which lie in `folder`.
+    pub(crate) fn of(keyspace: &Keyspace, folder: &Path) -> io::Result<Self> {
+        let file = |path: &Path| Ok((path.to_owned(), identity(path)?));
+        let files: io::Result<Vec<_>> =
+            keyspace.regions().iter().map(|region| file(region.path())).collect();
+        Ok(Self { folder: folder.to_owned(), files: files? })
+    }
+
+    /// The files that aren't where they were.
+    pub(crate) fn gone(&self) -> Vec<&Path> {
+        let is_gone = |it: &&(PathBuf, Identity)| {
+            // What can't be asked isn't known to be gone.
+            identity(&it.0).map_or_else(|error| is_absence(&error), |found| found != it.1)
+        };
+        self.files.iter().filter(is_gone).map(|file| file.0.as_path()).collect()
+    }
+
+    /// What is left of the arenas, in one sentence: true if all of them.
+    pub(crate) fn left(&self) -> (bool, String) {
+        let (folder, gone) = (self.folder.display(), self.gone());
+        if gone.is_empty() {
+            return (true, format!("the arenas stay in {folder}, for the next server"));
+        }
+        let count = format!("{} of {}", gone.len(), self.files.len());
+        (false, format!("{count} arenas are lost, since somebody removed them: {}", named(&gone)))
+    }
+
+    /// What is left of arenas that were to go.
+    pub(crate) fn removed(&self) -> (bool, String) {
+        let gone = self.gone().len();
+        let (folder, all) = (self.folder.display(), self.files.len());
+        match all - gone {
+            0 => (true, format!("the arenas in {folder} are removed, as asked")),
+            left => (false, format!("{left} of {all} arenas couldn't be removed from {folder}")),
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<Identity> {
+    path.symlink_metadata().map(|found| (found.dev(), found.ino()))
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The first of some files, and how many more there are.
+fn named(files: &[&Path]) -> String {
+    let mut text = String::new();
+    for (at, path) in files.iter().take(MOST_NAMED).enumerate() {
+        let _ = write!(text, "{}{}", if at > 0 { ", " } else { "" }, path.display());
+    }
+    if files.len() > MOST_NAMED {
+        let _ = write!(text, " and {} more", files.len() - MOST_NAMED);
+    }
+    text
+}
+
+/// A fault by what was being done and the number of the system's error.
+type Kind = (&'static str, i32);
+
+/// Requests that met a fault, and an arena that it befell.
+struct Met {
+    denied: Denied,
+    arena: PathBuf,
+}
+
+/// Looks after the arenas, and tells the log.
+#[derive(Default)]
+pub(crate) struct Watch {
+    /// What was not yet told.
+    met: BTreeMap<Kind, Met>,
+    /// When it was told last.
+    told: BTreeMap<Kind, Instant>,
+    looked: Option<Instant>,
+    /// How many files were gone then, and when that was said.
+    gone: usize,
+    said_gone: Option<Instant>,
+}
+
+impl Watch {
+    /// A look, at a tick.
+    pub(crate) fn look(&mut self, keyspace: &Keyspace, arenas: &Arenas, now: Instant) {
+        self.tell_denied(keyspace, now);
+        if self.looked.is_none_or(|then| now.duration_since(then) >= LOOK) {
+            self.looked = Some(now);
+            self.tell_gone(arenas, now);
+        }
+    }
+
+    fn tell_denied(&mut self, keyspace: &Keyspace, now: Instant) {
+        for region in keyspace.regions() {
+            for denied in region.take_denied() {
+                let kind = (denied.doing, denied.errno);
+                let arena = region.path().to_owned();
+                match self.met.get_mut(&kind) {
+                    Some(known) => known.denied.times += denied.times,
+                    None => _ = self.met.insert(kind, Met { denied, arena }),
+                }
+            }
+        }
+        let told = &mut self.told;
+        self.met.retain(|kind, Met { denied, arena }| {
+            if told.get(kind).is_some_and(|then| now.duration_since(*then) < SILENCE) {
+                return true;
+            }
+            told.insert(*kind, now);
+            let Denied { doing, errno, denial, times, .. } = denied;
+            let error = io::Error::from_raw_os_error(*errno);
+            tracing::error!(arena = %arena.display(), errno, times, "{doing} failed: {error}: {denial}");
+            false
+        });
+    }
+
+    fn tell_gone(&mut self, arenas: &Arenas, now: Instant) {
+        let gone = arenas.gone();
+        let is_news = gone.len() != self.gone;
+        self.gone = gone.len();
+        if gone.is_empty() {
+            if is_news {
+                tracing::warn!(folder = %arenas.folder.display(), "the arenas are where they were again");
+            }
+            return;
+        }
+        let is_time = self.said_gone.is_none_or(|then| now.duration_since(then) >= REMINDER);
+        if is_news || is_time {
+            self.said_gone = Some(now);
+            tracing::error!(
+                gone = gone.len(),
+                of = arenas.files.len(),
+                "ARENAS WERE REMOVED OR REPLACED: {}: what they hold is in this server's memory alone and is lost when \
+                 it ends; copy the data to another server (SCAN, GET) before you stop this one",
+                named(&gone)
+            );
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the system refuses is said as such, not as a lack of room in the arena.
+
+use super::{Arena, directory, spec};
+use crate::{Denial, WriteError};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_removed_file_is_no_lack_of_room() {
+    // Somebody removed the file. As long as there was memory at hand writes went well; then they were refused as if live
+    // data filled the arena, and keys would have been evicted for it.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
+    a.put(b"first", b"v", 0).unwrap();
+    std::fs::remove_file(&a.spec.path).unwrap();
+    let room = a.writer.fill().room_bytes;
+    let refused =
+        (0..).map(|n: u32| a.put_soon(&n.to_le_bytes(), &[1; 1000])).find_map(Result::err);
+    assert_eq!(refused, Some(WriteError::Denied(Denial::Gone)));
+    let denied = a.writer.region().take_denied();
+    assert_eq!(denied[0].errno, rustix::io::Errno::NOENT.raw_os_error(), "{denied:?}");
+    assert_eq!((denied.len(), denied[0].denial), (1, Denial::Gone), "{denied:?}");
+    assert!(a.writer.fill().room_bytes >= room, "no key has to go for it");
+    assert_eq!(a.get(b"first").as_deref(), Some(&b"v"[..]), "what is there is served");
+}
+
+#[test]
+fn memory_is_taken_again_when_the_fault_is_over() {
+    // After a refusal nothing was made ready ahead until something was given back: an arena that only grew had each
+    // of its segments backed in front of a request.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
+    let (path, aside) = (a.spec.path.clone(), dir.path().join("aside"));
+    std::fs::rename(&path, &aside).unwrap();
+    let mut n = 0u32;
+    while a.put_soon(&n.to_le_bytes(), &[1; 1000]).is_ok() {
+        n += 1;
+    }
+    std::fs::rename(&aside, &path).unwrap();
+    let asked = a.writer.space.asked_slots;
+    (n..n + 5000).for_each(|n| a.put_soon(&n.to_le_bytes(), &[1; 1000]).unwrap());
+    assert!(a.writer.space.asked_slots > asked, "the provisioner works again");
+}
