@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 const TRIES_MAX: u32 = 64;
 
 /// Reads the keys of one arena by copying them out.
-#[expect(private_bounds, private_interfaces, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
 pub struct ForeignReader<W: Words = MappedWords> {
     words: W,
     g: Geometry,

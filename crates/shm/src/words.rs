@@ -74,7 +74,7 @@ fn fits(offset: u64, size: u64, len: u64) -> bool {
 
 /// The words of a mapping. It stays mapped as long as its [`crate::Region`] lives.
 #[derive(Clone, Copy)]
-pub(crate) struct MappedWords {
+pub struct MappedWords {
     base: NonNull<u8>,
     len: u64,
 }
