@@ -23,8 +23,8 @@
 //! 3. User code reaches the fiber's host only while it holds the baton ([`Shared::hold`]), and only if the
 //!    fiber still waits for this very entry.
 //! 4. No frame of the fiber keeps an address of thread-local memory across an entry.
-//! 5. At most [`LINGERING_MAX`] carriers of a fiber linger; a further one that is stuck keeps the fiber until one
-//!    of them is done.
+//! 5. At most [`LINGERING_MAX`] carriers of a fiber linger. While they do, its runtime enters no user code
+//!    (lingering.rs).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -40,7 +40,7 @@ use crate::entry::{Entry, Outcome};
 use crate::ffi;
 
 /// Carriers of one fiber that may be stuck at a time: each holds a heap at its limit.
-pub(crate) const LINGERING_MAX: usize = 4;
+pub(crate) const LINGERING_MAX: usize = 8;
 /// Their priority: a tenth of the shard's share of the core. With less they would stay for minutes on a busy one.
 const LINGERING_NICE: i32 = 10;
 /// Stack of a fiber, bytes: what a shard needs without V8, several times over.

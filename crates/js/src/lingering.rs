@@ -7,13 +7,21 @@ use std::sync::{Arc, PoisonError};
 
 use crate::Tenant;
 use crate::fault::Cause;
-use crate::fiber::Wreck;
+use crate::fiber::{LINGERING_MAX, Wreck};
 use crate::runtime::Runtime;
 
 /// In the place of a function's name: the top level of its library.
 pub(crate) const TOP_LEVEL: &str = "";
 /// Why a library isn't started.
 pub(crate) const STILL_STOPPING: &str = "its top level ran too long and is still being stopped";
+
+/// Why nothing can run.
+pub(crate) fn crowded() -> String {
+    format!(
+        "no function can run here: {LINGERING_MAX} calls ran too long and are still being stopped; \
+         try again later"
+    )
+}
 
 /// A function, or the top level of a library, that is stuck in an isolate of its own.
 pub(crate) struct Lingering {
@@ -47,6 +55,16 @@ impl Runtime {
         cause
     }
 
+    /// The calls that haven't come back.
+    pub(crate) fn lingering(&self) -> usize {
+        self.lingering.iter().filter(|it| it.is_there()).count()
+    }
+
+    /// Whether nothing can run until one of them has: there is no room for one more that doesn't.
+    pub(crate) fn is_crowded(&self) -> bool {
+        !self.lingering.is_empty() && self.lingering() >= LINGERING_MAX
+    }
+
     /// Whether a call of a function, or a start of a library, is still being stopped.
     pub(crate) fn lingers(&self, tenant: Tenant, library: &str, function: &str) -> bool {
         self.lingering.iter().any(|it| {
@@ -57,7 +75,7 @@ impl Runtime {
 }
 
 impl Lingering {
-    pub(crate) fn is_there(&self) -> bool {
+    fn is_there(&self) -> bool {
         !self.gone.load(Ordering::Acquire) // SYNC(wreck-gone)
     }
 }

@@ -20,7 +20,7 @@ use crate::mapping::Keyspace;
 use crate::request::Request;
 use crate::stats::{Handle, RuntimeStats};
 use crate::tenant::{TenantState, number};
-use crate::{Tenant, snapshot, source};
+use crate::{Tenant, lingering, snapshot, source};
 
 /// Foreground tasks of V8 that one [`Runtime::catch_up`] runs: mostly there is none, and a step of a collection
 /// takes about 1 ms.
@@ -148,6 +148,9 @@ impl Runtime {
         let text = std::str::from_utf8(source).map_err(|error| {
             bad(format!("the source is not UTF-8 at byte {}", error.valid_up_to()))
         })?;
+        if self.is_crowded() {
+            return Err(bad(lingering::crowded()));
+        }
         if self.lingers(tenant, &name, TOP_LEVEL) {
             return Err(bad(format!("{STILL_STOPPING}; try again later")));
         }
@@ -243,7 +246,7 @@ impl Runtime {
         let heap = self.isolate.heap();
         RuntimeStats {
             contexts: self.alive.len(),
-            lingering: self.lingering.iter().filter(|it| it.is_there()).count(),
+            lingering: self.lingering(),
             dropped_contexts: heap.dropped_contexts,
             heap_bytes: heap.used_bytes,
             array_buffer_bytes: heap.array_buffer_bytes,

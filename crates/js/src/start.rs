@@ -12,7 +12,7 @@ use crate::library::Function;
 use crate::lingering::{STILL_STOPPING, TOP_LEVEL};
 use crate::runtime::Runtime;
 use crate::tenant::Installed;
-use crate::{Tenant, fault, ffi, io};
+use crate::{Tenant, fault, ffi, io, lingering};
 
 /// A library that did not start is tried again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -43,6 +43,9 @@ impl Runtime {
         &mut self,
         tenant: Tenant,
     ) -> Result<*mut ffi::RawContext, String> {
+        if self.is_crowded() {
+            return Err(lingering::crowded());
+        }
         let turn = self.turn;
         let state = self.state(tenant);
         state.used = turn;
