@@ -43,11 +43,15 @@ const ATTACHED: [&str; 6] = [
 /// Threads for compiling and collecting beside the shards; V8 shares them among all isolates.
 const WORKER_THREADS_MAX: usize = 4;
 
-/// No SharedArrayBuffer, Atomics and WebAssembly: V8 would install them in each context, and removing them
-/// there costs a walk over all contexts. Larger inlining budgets, since the prelude's find is to melt into
-/// the user's loop.
+/// - No SharedArrayBuffer, Atomics and WebAssembly: V8 would install them in each context, and removing them
+///   there costs a walk over all contexts.
+/// - Larger inlining budgets, since the prelude's find is to melt into the user's loop.
+/// - Code that isn't optimized yet looks for a stop each 2,112 bytes of bytecode, not each 132 KiB; the ticks
+///   that lead to optimizing are scaled, so that it happens when it did
+///   (docs/design/0013-how-often-a-loop-looks.md).
 const FLAGS: &CStr = c"--no-harmony-sharedarraybuffer --no-harmony-atomics --no-expose-wasm \
-    --max-inlined-bytecode-size=1500 --max-inlined-bytecode-size-cumulative=4000";
+    --max-inlined-bytecode-size=1500 --max-inlined-bytecode-size-cumulative=4000 \
+    --interrupt-budget=2112 --ticks-before-optimization=192 --bytecode-size-allowance-per-tick=2";
 
 struct Snapshot(*const c_void);
 

@@ -102,6 +102,15 @@ const ENDLESS: &[(&str, &str)] = &[
     ("Array.from({length: 2e5}, (_, i) => ['k' + i, i])", "for (;;) Object.fromEntries(x)"),
     ("flat('\\u0101', 2 ** 24)", "for (;;) AggregateError(x)"),
     ("flat('ab', 2 ** 23)", "for (;;) Array.prototype.map.call(x, isNaN)"),
+    // Syntax, in a loop that has run before but isn't optimized: it looks for a stop each 2,112 bytes.
+    (
+        "(() => {
+           const spread = (o, count) => { let n; for (let i = 0; i < count; i++) n = {...o}; return n; };
+           spread([], 300);
+           return () => spread(new Uint8Array(2 ** 15), 1e9);
+         })()",
+        "x()",
+    ),
     // Regular expressions, called by their symbols.
     ("flat('a', 2 ** 24)", "for (;;) /a/g[Symbol.replace](x, 'bb')"),
     ("flat('a', 2 ** 24)", "for (;;) /a/g[Symbol.split](x)"),
