@@ -37,6 +37,7 @@ const KEY_BYTES_MAX = 65535;
 
 // --- layout of the io memory, held to src/io.rs by a test ---
 const STATE = 0;
+const HEAP_HIT = 2;
 const KILL = 3;
 const KEY_LENGTH = 5;
 const PENDING = 6; // see 04_db.js; 0 between calls

@@ -96,9 +96,12 @@ void PlaceKey(NighIsolate* owner, const uint8_t* key, size_t length, uint32_t ha
 // True if the call has been given up: it is about to be stopped, and its arenas may hold anything.
 bool Lost(NighIsolate* owner) { return owner->lost.load(std::memory_order_acquire); }
 
-void MakeText(const FunctionCallbackInfo<Value>& info, const uint8_t* data, uint32_t length) {
-  Isolate* isolate = info.GetIsolate();
-  if (length > static_cast<uint32_t>(String::kMaxLength)) return Throw(isolate, "value too long");
+// A string of UTF-8 bytes; empty if it throws.
+MaybeLocal<String> MakeText(Isolate* isolate, const uint8_t* data, uint32_t length) {
+  if (length > static_cast<uint32_t>(String::kMaxLength)) {
+    Throw(isolate, "value too long");
+    return MaybeLocal<String>();
+  }
   bool ascii = true;
   uint32_t i = 0;
   for (; i + 8 <= length && ascii; i += 8) {
@@ -107,13 +110,10 @@ void MakeText(const FunctionCallbackInfo<Value>& info, const uint8_t* data, uint
     ascii = (eight & 0x8080808080808080ull) == 0;
   }
   for (; i < length && ascii; i++) ascii = data[i] < 128;
-  MaybeLocal<String> made =
-      ascii ? String::NewFromOneByte(isolate, data, v8::NewStringType::kNormal,
-                                     static_cast<int>(length))
-            : String::NewFromUtf8(isolate, reinterpret_cast<const char*>(data),
-                                  v8::NewStringType::kNormal, static_cast<int>(length));
-  Local<String> text;
-  if (made.ToLocal(&text)) info.GetReturnValue().Set(text);
+  int units = static_cast<int>(length);
+  if (ascii) return String::NewFromOneByte(isolate, data, v8::NewStringType::kNormal, units);
+  return String::NewFromUtf8(isolate, reinterpret_cast<const char*>(data),
+                             v8::NewStringType::kNormal, units);
 }
 
 // text(window, offset / 8, length): string of UTF-8 bytes; bad ones become U+FFFD.
@@ -121,7 +121,11 @@ void Text(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
   if (Lost(owner)) return;
   int32_t window = info[0].As<v8::Int32>()->Value();
-  MakeText(info, Place(owner, window, Word(info, 1)), Word(info, 2));
+  const uint8_t* data = Place(owner, window, Word(info, 1));
+  Local<String> text;
+  if (MakeText(info.GetIsolate(), data, Word(info, 2)).ToLocal(&text)) {
+    info.GetReturnValue().Set(text);
+  }
 }
 
 // Writes a string's UTF-8 to `out`; its length, or -1 if it has no room. Lone surrogates become U+FFFD.
@@ -229,15 +233,12 @@ void CopyWithin(const FunctionCallbackInfo<Value>& info) {
   memmove(owner->io + Word(info, 3), Place(owner, window, Word(info, 1)), Word(info, 2));
 }
 
-// bytes(window, offset / 8, length): a fresh Uint8Array with a copy; undefined if there is no room for it now.
-void Bytes(const FunctionCallbackInfo<Value>& info) {
-  Isolate* isolate = info.GetIsolate();
+// A fresh Uint8Array with a copy; empty if there is no room for it now.
+MaybeLocal<Value> MakeBytes(Isolate* isolate, const uint8_t* from, size_t length) {
   NighIsolate* owner = Owner(isolate);
-  if (Lost(owner)) return;
-  size_t length = Word(info, 2);
   void* data = owner->allocator->AllocateUninitialized(length);
-  if (data == nullptr) return;
-  memcpy(data, Place(owner, info[0].As<v8::Int32>()->Value(), Word(info, 1)), length);
+  if (data == nullptr) return MaybeLocal<Value>();
+  memcpy(data, from, length);
   std::unique_ptr<BackingStore> store = ArrayBuffer::NewBackingStore(
       data, length,
       [](void* bytes, size_t size, void* allocator) {
@@ -245,7 +246,41 @@ void Bytes(const FunctionCallbackInfo<Value>& info) {
       },
       owner->allocator.get());
   Local<ArrayBuffer> buffer = ArrayBuffer::New(isolate, std::move(store));
-  info.GetReturnValue().Set(v8::Uint8Array::New(buffer, 0, length));
+  return Local<Value>(v8::Uint8Array::New(buffer, 0, length));
+}
+
+// bytes(window, offset / 8, length): a Uint8Array; undefined if there is no room for it now.
+void Bytes(const FunctionCallbackInfo<Value>& info) {
+  Isolate* isolate = info.GetIsolate();
+  NighIsolate* owner = Owner(isolate);
+  if (Lost(owner)) return;
+  const uint8_t* from = Place(owner, info[0].As<v8::Int32>()->Value(), Word(info, 1));
+  Local<Value> made;
+  if (MakeBytes(isolate, from, Word(info, 2)).ToLocal(&made)) info.GetReturnValue().Set(made);
+}
+
+// list(word of the io memory, count): an array of the texts and bytes that so many pairs name, as
+// prelude/06_dispatch.js has them; undefined if there is no room for bytes now.
+void List(const FunctionCallbackInfo<Value>& info) {
+  constexpr uint32_t kBytes = 2, kKindShift = 30;
+  Isolate* isolate = info.GetIsolate();
+  NighIsolate* owner = Owner(isolate);
+  const std::atomic<int32_t>* pair = owner->word(Word(info, 0));
+  std::vector<Local<Value>> made(Word(info, 1));
+  for (Local<Value>& element : made) {
+    uint32_t offset = static_cast<uint32_t>(pair[0].load(std::memory_order_relaxed));
+    uint32_t packed = static_cast<uint32_t>(pair[1].load(std::memory_order_relaxed));
+    uint32_t length = packed & ((1u << kKindShift) - 1);
+    pair += 2;
+    if (packed >> kKindShift == kBytes) {
+      if (!MakeBytes(isolate, owner->io + offset, length).ToLocal(&element)) return;
+    } else {
+      Local<String> text;
+      if (!MakeText(isolate, owner->io + offset, length).ToLocal(&text)) return;
+      element = text;
+    }
+  }
+  info.GetReturnValue().Set(v8::Array::New(isolate, made.data(), made.size()));
 }
 
 // copyOut(window, offset / 8, view): fills a Uint8Array that its maker alone knows.
@@ -313,7 +348,7 @@ constexpr Callback kCallbacks[] = {
     {"bytes", Bytes},   {"settle", Settle},       {"commit", Commit}, {"isPromise", IsPromise},
     {"scan", Scan},     {"log", Log},             {"byteLength", ByteLength},
     {"key", Key},       {"place", KeyPlace},      {"late", Late},
-    {"copyOut", CopyOut},
+    {"copyOut", CopyOut}, {"list", List},
 #ifdef NIGH_BENCH
     {"benchGet", BenchGet}, {"benchU32", BenchU32},
 #endif

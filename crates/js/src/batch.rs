@@ -14,6 +14,7 @@ use crate::ffi;
 use crate::fiber::{Entered, Wreck};
 use crate::host::{Host, Level};
 use crate::io;
+use crate::limits::Limits;
 use crate::quota::Speaker;
 use crate::request::How;
 use crate::runtime::Runtime;
@@ -111,7 +112,9 @@ impl Runtime {
             let known = last.filter(|(name, _, how)| {
                 *name == call.function && (how.no_writes || !call.read_only)
             });
-            match known.map_or_else(|| self.admit(tenant, call), |(_, id, how)| Ok((id, how))) {
+            let admitted =
+                known.map_or_else(|| self.admit(tenant, call), |(_, id, how)| Ok((id, how)));
+            match admitted.and_then(|found| self.limit_arguments(call).map(|()| found)) {
                 Ok((id, how)) => {
                     last = Some((call.function, id, how));
                     if !self.request.push(&self.isolate.io, call, id, how) {
@@ -207,6 +210,27 @@ impl Runtime {
         }
         let (no_writes, cross_slot) = (callable.no_writes, callable.cross_slot);
         Ok((id, How { no_writes, cross_slot, stable: keyspace.is_foreign() }))
+    }
+
+    /// The error reply if a call has more arguments than may be decoded: that isn't part of its time.
+    fn limit_arguments(&self, call: &Call<'_>) -> Result<(), Vec<u8>> {
+        let Limits { arguments, argument_bytes, .. } = self.limits;
+        let count = call.keys.len() + call.args.len();
+        let bytes: usize = call.keys.iter().chain(call.args).map(|text| text.len()).sum();
+        let (much, limit, setting) = if count > arguments as usize {
+            (count.to_string(), arguments.to_string(), "function-arguments-limit")
+        } else if bytes > argument_bytes {
+            (
+                format!("{bytes} bytes of"),
+                argument_bytes.to_string(),
+                "function-arguments-limit-bytes",
+            )
+        } else {
+            return Ok(());
+        };
+        Err(fault::reply(&format!(
+            "ERR the call has {much} keys and arguments, more than {limit} (setting: {setting})"
+        )))
     }
 
     fn set_inputs(&mut self, turn: RunTurn) {

@@ -24,6 +24,10 @@ pub struct Limits {
     pub array_buffer_bytes: usize,
     /// Stack that JavaScript may use, bytes. Setting `function-stack-bytes`.
     pub stack_bytes: usize,
+    /// Keys and arguments of one call, their number. Setting `function-arguments-limit`.
+    pub arguments: u32,
+    /// Keys and arguments of one call, bytes together. Setting `function-arguments-limit-bytes`.
+    pub argument_bytes: usize,
     /// Reply of one call, bytes of RESP. Setting `function-result-limit-bytes`.
     pub result_bytes: usize,
     /// Nesting of one reply. Setting `function-result-depth`.
@@ -49,6 +53,8 @@ impl Default for Limits {
             heap_bytes: 256 << 20,
             array_buffer_bytes: 256 << 20,
             stack_bytes: 960 << 10, // a thread has 2 MiB by default in Rust; V8's own default
+            arguments: 250_000, // 0.1 µs each to make strings of them, before the call's time begins
+            argument_bytes: 64 << 20,
             result_bytes: 64 << 20,
             result_depth: 32,
             write_set_bytes: 64 << 20,

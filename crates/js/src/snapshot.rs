@@ -178,6 +178,7 @@ mod tests {
             assert_eq!(constant(layout_file, name), value as i64, "{name}");
         };
         check("STATE", io::STATE);
+        check("HEAP_HIT", io::HEAP_HIT);
         check("KILL", io::KILL);
         check("IN_NOW_LOW", io::IN_NOW_LOW);
         check("IN_NOW_HIGH", io::IN_NOW_HIGH);

@@ -132,6 +132,8 @@ fn the_limits_have_the_defaults_that_the_reference_gives() {
         ("function-stack-bytes", format!("{} KiB", limits.stack_bytes >> 10)),
         ("function-result-limit-bytes", format!("{} MiB", limits.result_bytes >> 20)),
         ("function-result-depth", limits.result_depth.to_string()),
+        ("function-arguments-limit", limits.arguments.to_string()),
+        ("function-arguments-limit-bytes", format!("{} MiB", limits.argument_bytes >> 20)),
         ("function-write-set-limit-bytes", format!("{} MiB", limits.write_set_bytes >> 20)),
         ("function-write-set-limit-keys", limits.write_set_keys.to_string()),
         ("function-source-limit-bytes", format!("{} MiB", limits.source_bytes >> 20)),

@@ -446,6 +446,8 @@ fn function_limits(config: &Config) -> nigh_js::Limits {
         stack_bytes: config.size("function-stack-bytes"),
         result_bytes: config.size("function-result-limit-bytes"),
         result_depth: count("function-result-depth"),
+        arguments: count("function-arguments-limit"),
+        argument_bytes: config.size("function-arguments-limit-bytes"),
         write_set_bytes: config.size("function-write-set-limit-bytes"),
         write_set_keys: count("function-write-set-limit-keys"),
         source_bytes: config.size("function-source-limit-bytes"),

@@ -363,6 +363,20 @@ static SETTINGS: &[Setting] = &[
         "Nesting of a function's reply, at most.",
     ),
     row(
+        "function-arguments-limit",
+        number(1, 10_000_000, Unit::Count),
+        "250000",
+        MUTABLE,
+        "Keys and arguments of one function call, at most.",
+    ),
+    row(
+        "function-arguments-limit-bytes",
+        bytes(1 << 10, GIB),
+        "67108864",
+        MUTABLE,
+        "Keys and arguments of one function call together, at most.",
+    ),
+    row(
         "function-write-set-limit-bytes",
         bytes(1 << 10, GIB),
         "67108864",
