@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How long the same fault is kept to oneself.
 const SILENCE: Duration = Duration::from_secs(1);
-/// Between two looks whether the arenas' files are there: noticed within a second, and a few microseconds each.
+/// Between two looks whether the arenas' files are there: noticed within a second, and a few
+/// microseconds each.
 const LOOK: Duration = Duration::from_millis(400);
 /// After so long it is said again that one is gone.
 const REMINDER: Duration = Duration::from_secs(60);
@@ -143,7 +144,8 @@ impl Watch {
             told.insert(*kind, now);
             let Denied { doing, errno, denial, times, .. } = denied;
             let error = io::Error::from_raw_os_error(*errno);
-            tracing::error!(arena = %arena.display(), errno, times, "{doing} failed: {error}: {denial}");
+            let arena = arena.display();
+            tracing::error!(%arena, errno, times, "{doing} failed: {error}: {denial}");
             false
         });
     }
@@ -154,7 +156,8 @@ impl Watch {
         self.gone = gone.len();
         if gone.is_empty() {
             if is_news {
-                tracing::warn!(folder = %arenas.folder.display(), "the arenas are where they were again");
+                let folder = arenas.folder.display();
+                tracing::warn!(%folder, "the arenas are where they were again");
             }
             return;
         }
@@ -164,8 +167,8 @@ impl Watch {
             tracing::error!(
                 gone = gone.len(),
                 of = arenas.files.len(),
-                "ARENAS WERE REMOVED OR REPLACED: {}: what they hold is in this server's memory alone and is lost when \
-                 it ends; copy the data to another server (SCAN, GET) before you stop this one",
+                "ARENAS WERE REMOVED OR REPLACED: {}: what they hold is in this server's memory \
+                 alone and is lost when it ends; copy the data to another server (SCAN, GET) before you stop this one",
                 named(&gone)
             );
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR           lock, arenas          what is served
-//! DIR.convert   lock, more arenas     half a copy, or what the copy has replaced: nothing that is needed
+//! DIR.convert   lock, more arenas     half a copy, or what a copy replaced: not needed
 //! ```
 //!
 //! 1. Who removes it holds the lock of DIR, and takes its own; so no conversion is at work on it.
@@ -29,7 +29,8 @@ const ENDINGS: [&str; 2] = [".arena", ".arena.new"];
 pub enum LeftoverError {
     /// Something else has its name, or lies in it.
     #[error(
-        "{} is in the way of the copy, and is nothing that a conversion leaves: move it elsewhere first",
+        "{} is in the way of the copy, and is nothing that a conversion leaves: \
+         move it elsewhere first",
         .0.display()
     )]
     InTheWay(PathBuf),
@@ -66,8 +67,8 @@ pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// The files of a folder that is to go: only what servers and conversions make, and second links to what the
-/// data's folder holds.
+/// The files of a folder that is to go: only what servers and conversions make, and second links to
+/// what the data's folder holds.
 fn removable(path: &Path, dir: &Path) -> Result<Vec<PathBuf>, LeftoverError> {
     let failed = |cause| LeftoverError::System { path: path.to_owned(), cause };
     let mut files = Vec::new();
@@ -98,8 +99,8 @@ pub fn remove(path: &Path, dir: &Path) -> Result<(), LeftoverError> {
     std::fs::remove_dir(path).map_err(failed)
 }
 
-/// Removes what a conversion of `dir`, whose lock the caller holds, left when it was cut off. True if there was
-/// something.
+/// Removes what a conversion of `dir`, whose lock the caller holds, left when it was cut off. True
+/// if there was something.
 ///
 /// # Errors
 /// Something else has that name, somebody uses it, or the system refuses.

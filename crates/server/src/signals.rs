@@ -1,12 +1,13 @@
 //! Signals: SIGTERM and SIGINT are a clean end, SIGHUP is nothing.
 //!
-//! A thread of its own waits for them, so that they are taken while functions keep the shards busy. It ends
-//! those and wakes the shards, which stop after their turn. If one doesn't, the process ends without it: the
-//! arenas survive that as they survive SIGKILL.
+//! A thread of its own waits for them, so that they are taken while functions keep the shards busy.
+//! It ends those and wakes the shards, which stop after their turn. If one doesn't, the process
+//! ends without it: the arenas survive that as they survive SIGKILL.
 //!
-//! SIGHUP comes when the terminal goes, and from who wants logs reopened. The log is on stderr, so there is none to
-//! reopen, and settings change by CONFIG SET: it is ignored, with a word in the log, as Redis ignores it. That is so
-//! from the start. The other signals have their usual effect until the arenas are open, which harms none.
+//! SIGHUP comes when the terminal goes, and from who wants logs reopened. The log is on stderr, so
+//! there is none to reopen, and settings change by CONFIG SET: it is ignored, with a word in the
+//! log, as Redis ignores it. That is so from the start. The other signals have their usual effect
+//! until the arenas are open, which harms none.
 
 use crate::Stopper;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -17,8 +18,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the shard has to end its turn: many times what a turn takes, less than the ten seconds after
-/// which container managers kill.
+/// How long the shard has to end its turn: many times what a turn takes, less than the ten seconds
+/// after which container managers kill.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// The thread that waits for signals.

@@ -3,13 +3,14 @@
 //! ```text
 //! <dir>/<tenant>.0.arena    the tenant's data, partition 0; .1 and so on if there are more
 //! <dir>/_system.0.arena     libraries
-//! <dir>/manifest            which of them were made: a line for each tenant, its name and its partitions
+//! <dir>/manifest            which of them were made: tenants and partitions
 //! ```
 //!
 //! 1. Opening and `nigh check` go by [`look`]: what the one refuses, the other names.
-//! 2. The manifest is written when all arenas of a tenant have been made. A listed arena that is not there is
-//!    missing. Arenas that no manifest lists were left by a first start that was cut off, and nothing was ever
-//!    written to them; or by a server that knew no manifest, and then all of them are there.
+//! 2. The manifest is written when all arenas of a tenant have been made. A listed arena that is
+//!    not there is missing. Arenas that no manifest lists were left by a first start that was cut
+//!    off, and nothing was ever written to them; or by a server that knew no manifest, and then all
+//!    of them are there.
 //! 3. The manifest goes before any arena goes.
 //!
 //! Thread: any; who opens or converts holds the folder's lock.
@@ -57,8 +58,8 @@ pub(crate) fn check_tenant(name: &str) -> Result<(), StoreError> {
     Err(StoreError::TenantName { name: name.to_owned() })
 }
 
-/// Tenant and partition that a file's name tells; `None` for names that no server gives: 03 or +3 isn't
-/// partition 3.
+/// Tenant and partition that a file's name tells; `None` for names that no server gives: 03 or +3
+/// isn't partition 3.
 #[must_use]
 pub fn arena_of_name(name: &str) -> Option<(&str, usize)> {
     let (tenant, number) = name.strip_suffix(".arena")?.rsplit_once('.')?;
@@ -130,7 +131,8 @@ impl Manifest {
     }
 }
 
-/// Lists in the manifest of `to` what that of `from` lists beyond: tenants whose arenas were taken along.
+/// Lists in the manifest of `to` what that of `from` lists beyond: tenants whose arenas were taken
+/// along.
 ///
 /// # Errors
 /// A manifest makes no sense, or can't be read or written.
@@ -204,8 +206,8 @@ pub fn faults_of(dir: &Path) -> Vec<StoreError> {
     faults.filter(|it| !matches!(it, StoreError::Arena(ArenaError::Damaged { .. }))).collect()
 }
 
-/// Looks at the headers of a tenant's arenas and of the libraries', and refuses what doesn't belong together.
-/// Nothing is changed.
+/// Looks at the headers of a tenant's arenas and of the libraries', and refuses what doesn't belong
+/// together. Nothing is changed.
 pub(crate) fn look(dir: &Path, tenant: &str) -> Result<Found, StoreError> {
     check_tenant(tenant)?;
     let manifest = Manifest::load(dir)?;

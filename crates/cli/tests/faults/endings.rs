@@ -4,15 +4,16 @@ use crate::support::{Server, folder};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Another look than a server's own: a few seconds of a busy machine more than the one within which it notices.
+/// Another look than a server's own: a few seconds of a busy machine more than the one within which
+/// it notices.
 const NOTICED: Duration = Duration::from_secs(10);
 
 fn last_line(log: &str) -> &str {
     log.trim_end().lines().last().unwrap_or_default()
 }
 
-/// Somebody removed the arenas' folder. The server went on, said nothing until memory was short, and as its last
-/// word claimed that the arenas stay.
+/// Somebody removed the arenas' folder. The server went on, said nothing until memory was short,
+/// and as its last word claimed that the arenas stay.
 #[test]
 fn removed_arenas_are_noticed_and_the_last_line_is_true() {
     let folder = folder();
@@ -66,7 +67,8 @@ fn replaced_arenas_are_no_arenas_of_its() {
     assert!(last_line(&server.ended()).contains("the arenas stay in"));
 }
 
-/// However a server is told to end, its log says who told it, and last, when all is over, what is left.
+/// However a server is told to end, its log says who told it, and last, when all is over, what is
+/// left.
 #[test]
 fn an_end_is_told_with_its_cause_and_its_outcome() {
     let folder = folder();
@@ -112,7 +114,8 @@ fn a_hangup_is_ignored_and_told() {
     assert!(last_line(&server.ended()).contains("ended: the arenas stay"));
 }
 
-/// The disk of the log is full, or the terminal gone: each line that was to be written ended the thread that wrote it.
+/// The disk of the log is full, or the terminal gone: each line that was to be written ended the
+/// thread that wrote it.
 #[test]
 fn a_log_that_takes_nothing_ends_no_server() {
     let folder = folder();

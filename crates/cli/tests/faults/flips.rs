@@ -1,5 +1,5 @@
-//! `nigh check` and `nigh serve` judge alike. Each bit of a header is flipped in the store's own test; here the two programs
-//! are asked.
+//! `nigh check` and `nigh serve` judge alike. Each bit of a header is flipped in the store's own
+//! test; here the two programs are asked.
 
 use crate::support::{NIGH, Server, folder, free_port, nigh};
 use std::path::Path;
@@ -45,8 +45,8 @@ fn is_ready(child: &mut Child, port: u16) -> bool {
     answered && child.try_wait().is_ok_and(|status| status.is_none())
 }
 
-/// A bit of the tenant's name, of the number of partitions, of what no server looks at: `nigh check` called whole what
-/// serving refused.
+/// A bit of the tenant's name, of the number of partitions, of what no server looks at: `nigh
+/// check` called whole what serving refused.
 #[test]
 fn check_and_serve_give_the_same_verdict() {
     let folder = folder();
@@ -58,8 +58,8 @@ fn check_and_serve_give_the_same_verdict() {
     for name in ["default.0.arena", "_system.0.arena"] {
         let path = dir.join(name);
         let sound = std::fs::read(&path).expect("it is there");
-        // Magic, version, seed, partition, partitions, the name's length and bytes, what follows it, incarnation,
-        // index, counters, zeros.
+        // Magic, version, seed, partition, partitions, the name's length and bytes, what follows
+        // it, incarnation, index, counters, zeros.
         for at in [0, 8, 48, 52, 56, 60, 64, 67, 80, 192, 256, 260, 320, 336, 1000] {
             let mut bytes = sound.clone();
             bytes[at] ^= 1;

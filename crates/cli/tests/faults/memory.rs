@@ -21,8 +21,8 @@ fn write_until_refused(connection: &mut Connection, prefix: &str, most: u32) -> 
     panic!("{most} values were taken");
 }
 
-/// The process had no descriptor left: that was said as if the data was too large, an operator who looked at maxmemory
-/// looked at the wrong thing, and a policy evicted keys for it.
+/// The process had no descriptor left: that was said as if the data was too large, an operator who
+/// looked at maxmemory looked at the wrong thing, and a policy evicted keys for it.
 #[test]
 fn a_lack_of_descriptors_is_said_and_costs_no_key() {
     let folder = folder();
@@ -88,8 +88,8 @@ fn fill(path: &Path) -> std::fs::File {
     filler
 }
 
-/// A server was killed, and others filled the tmpfs before it came again: with the `--maxmemory` that it had, it was
-/// refused, and the data was there all the while.
+/// A server was killed, and others filled the tmpfs before it came again: with the `--maxmemory`
+/// that it had, it was refused, and the data was there all the while.
 #[test]
 fn a_killed_server_comes_again_where_others_have_filled_the_tmpfs() {
     run_mounted("child_that_comes_again", "96m");

@@ -23,8 +23,8 @@ fn names(dir: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// The arena of the data or of the libraries was removed or lost in a copy: the server started with an empty one in its
-/// place, and nobody was told.
+/// The arena of the data or of the libraries was removed or lost in a copy: the server started with
+/// an empty one in its place, and nobody was told.
 #[test]
 fn a_missing_arena_is_named_and_nothing_takes_its_place() {
     let folder = folder();
@@ -69,8 +69,8 @@ fn a_missing_arena_is_named_and_nothing_takes_its_place() {
     refused(&dir, &["manifest", "is no manifest"]);
 }
 
-/// A first start that is cut off leaves some arenas and no manifest: the next one makes the rest, as long as nothing was
-/// written to those that are there.
+/// A first start that is cut off leaves some arenas and no manifest: the next one makes the rest,
+/// as long as nothing was written to those that are there.
 #[test]
 fn a_first_start_that_was_cut_off_is_gone_on_with() {
     let folder = folder();

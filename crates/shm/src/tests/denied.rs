@@ -7,8 +7,8 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_removed_file_is_no_lack_of_room() {
-    // Somebody removed the file. As long as there was memory at hand writes went well; then they were refused as if live
-    // data filled the arena, and keys would have been evicted for it.
+    // Somebody removed the file. As long as there was memory at hand writes went well; then they
+    // were refused as if live data filled the arena, and keys would have been evicted for it.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
     a.put(b"first", b"v", 0).unwrap();
@@ -26,8 +26,8 @@ fn a_removed_file_is_no_lack_of_room() {
 
 #[test]
 fn memory_is_taken_again_when_the_fault_is_over() {
-    // After a refusal nothing was made ready ahead until something was given back: an arena that only grew had each
-    // of its segments backed in front of a request.
+    // After a refusal nothing was made ready ahead until something was given back: an arena that
+    // only grew had each of its segments backed in front of a request.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
     let (path, aside) = (a.spec.path.clone(), dir.path().join("aside"));

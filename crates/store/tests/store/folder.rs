@@ -27,8 +27,9 @@ fn is_passed(dir: &Path) -> bool {
     arenas.all(|path| is_whole(&path)) && faults_of(dir).is_empty()
 }
 
-/// A flipped bit in the tenant's name, the partition or the seed of an arena without keys passed the check, and no server
-/// took the folder. Each bit of what the header says, one of each other byte of it, and what the tables say of the first slots.
+/// A flipped bit in the tenant's name, the partition or the seed of an arena without keys passed
+/// the check, and no server took the folder. Each bit of what the header says, one of each other
+/// byte of it, and what the tables say of the first slots.
 #[test]
 fn whatever_bit_of_a_header_flips_opening_and_the_check_judge_alike() {
     let folder = tempfile::Builder::new().tempdir_in("/dev/shm").expect("a folder");
