@@ -195,13 +195,9 @@ fn parse_decimal(negative: bool, text: &[u8]) -> Option<Extended> {
     if !DECIMAL_RANGE.contains(&first_digit) {
         return None;
     }
-    let mut numerator = Big::default();
-    for &digit in digits {
-        numerator.multiply_add(10, u32::from(digit - b'0'));
-    }
-    let mut denominator = Big::from(1);
+    let (mut numerator, mut denominator) = (Big::of_digits(digits), Big::from(1));
     let scaled = if power >= 0 { &mut numerator } else { &mut denominator };
-    scaled.scale(power.unsigned_abs());
+    scaled.scale(u32::try_from(power.unsigned_abs()).expect("bounded range and text"));
     finite_and_not_lost(quotient(negative, numerator, denominator))
 }
 
@@ -224,7 +220,7 @@ fn quotient(negative: bool, mut numerator: Big, mut denominator: Big) -> Extende
     } else {
         denominator.shift_left(amount)
     }
-    let (quotient, exact) = numerator.divide(denominator, QUOTIENT_BITS + 1);
+    let (quotient, exact) = numerator.divide(denominator);
     round(negative, quotient | u128::from(!exact), -shift)
 }
 

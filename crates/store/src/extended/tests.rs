@@ -148,3 +148,26 @@ fn doubles_agree_with_rusts_parser() {
         assert!(significand.abs_diff(near) <= 1 << 10, "{double:e}");
     }
 }
+
+/// Five thousand digits took milliseconds, since each was multiplied into a number of all before it.
+/// Texts of any length are read to the last digit.
+#[test]
+fn the_last_digit_of_the_longest_texts_counts() {
+    let longest = |front: &str, middle: &str, last: &str| {
+        let count = MAX_TEXT_BYTES - front.len() - last.len();
+        format!("{front}{}{last}", middle.repeat(count))
+    };
+    for (text, wanted) in [
+        (longest("0.", "3", ""), "0.33333333333333333"),
+        (longest("1.", "9", ""), "2"),
+        (longest("", "0", "17.5"), "17.5"),
+        // Halfway between two values of 64 bits is to even, unless a digit far behind says otherwise.
+        (longest("9223372036854775808.5", "0", ""), "9223372036854775808"),
+        (longest("9223372036854775808.5", "0", "1"), "9223372036854775809"),
+        (longest("18446744073709551617.", "0", ""), "18446744073709551616"),
+        (longest("18446744073709551617.", "0", "1"), "18446744073709551618"),
+    ] {
+        assert_eq!(text.len(), MAX_TEXT_BYTES);
+        assert_eq!(sum(&text, "0").as_deref(), Some(wanted), "{}…", &text[..30]);
+    }
+}
