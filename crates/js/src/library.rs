@@ -40,6 +40,9 @@ pub enum LoadError {
     /// The source does not begin with `#!<engine> name=<name>`.
     #[error("ERR Missing library metadata")]
     MissingMetadata,
+    /// The first line has no end, a quote in it none, or it has a zero byte.
+    #[error("ERR Invalid library metadata")]
+    InvalidLine,
     /// `#!` names no engine that Nigh has.
     #[error("ERR Engine '{engine}' not found")]
     UnknownEngine {
