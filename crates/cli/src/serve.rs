@@ -36,7 +36,9 @@ impl clap::Args for Args {
                 Kind::Flag => arg.value_name("yes|no").num_args(0..=1).default_missing_value("yes"),
                 Kind::Choice(_) => arg.value_name("WORD"),
                 Kind::Number { .. } => arg.value_name("N").allow_negative_numbers(true),
-                Kind::Text { .. } => arg.value_name("TEXT").allow_hyphen_values(true),
+                Kind::Text { .. } | Kind::Secret { .. } => {
+                    arg.value_name("TEXT").allow_hyphen_values(true)
+                }
             })
         })
     }

@@ -190,7 +190,7 @@ pub(crate) fn command(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bu
             for name in &args[2..] {
                 match commands::find_full(name) {
                     Some(row) => commands::info(row, &mut out),
-                    None => out.null_array(),
+                    None => out.null(),
                 }
             }
         }
@@ -217,19 +217,17 @@ pub(crate) fn command(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bu
 
 fn command_list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let names = match &args[2..] {
-        [] => commands::list(None),
+        [] => commands::list(&|_| true),
         [by, kind, value] if is(by, "filterby") && is(kind, "aclcat") => {
             let wanted = value.to_ascii_lowercase();
             match CATEGORIES.iter().find(|name| name.as_bytes() == wanted) {
-                Some(name) => commands::list(Some(&|spec: &CommandSpec| spec.in_category(name))),
+                Some(name) => commands::list(&|spec: &CommandSpec| spec.in_category(name)),
                 None => Vec::new(),
             }
         }
         [by, kind, pattern] if is(by, "filterby") && is(kind, "pattern") => {
             let pattern = pattern.to_ascii_lowercase();
-            commands::list(Some(&|spec: &CommandSpec| {
-                glob::matches(&pattern, spec.name.as_bytes())
-            }))
+            commands::list(&|spec: &CommandSpec| glob::matches(&pattern, spec.name.as_bytes()))
         }
         [by, kind, _] if is(by, "filterby") && is(kind, "module") => Vec::new(),
         _ => return context.error(SYNTAX),

@@ -2,7 +2,7 @@
 
 use super::spec::{CATEGORIES, CommandSpec, Find, KeySpec};
 use super::syntax::Argument;
-use super::{Row, commands, subcommands, table};
+use super::{Row, subcommands, table};
 use crate::output::Writer;
 use nigh_store::Reply;
 
@@ -136,10 +136,7 @@ fn argument_docs(argument: &Argument, out: &mut Writer<'_>) {
     }
 }
 
-/// The names that COMMAND LIST answers, subcommands too when a filter is given, as in Redis.
-pub(crate) fn list(filter: Option<&dyn Fn(&CommandSpec) -> bool>) -> Vec<&'static str> {
-    match filter {
-        None => commands().map(|(_, spec)| spec.name).collect(),
-        Some(keep) => table().iter().filter(|spec| keep(spec)).map(|spec| spec.name).collect(),
-    }
+/// The names that COMMAND LIST answers: of all commands that `keep` wants, subcommands too.
+pub(crate) fn list(keep: &dyn Fn(&CommandSpec) -> bool) -> Vec<&'static str> {
+    table().iter().filter(|spec| keep(spec)).map(|spec| spec.name).collect()
 }

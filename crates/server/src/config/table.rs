@@ -36,8 +36,13 @@ pub enum Kind {
     Flag,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Any text.
+    /// Text for the system, such as a path: without zero bytes.
     Text {
+        /// Longest, in bytes.
+        max_bytes: usize,
+    },
+    /// Any text.
+    Secret {
         /// Longest, in bytes.
         max_bytes: usize,
     },
@@ -175,7 +180,7 @@ static SETTINGS: &[Setting] = &[
     ),
     row(
         "requirepass",
-        Kind::Text { max_bytes: 512 },
+        Kind::Secret { max_bytes: 512 },
         "",
         MUTABLE,
         "Password that AUTH asks for; empty for none.",

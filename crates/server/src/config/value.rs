@@ -142,11 +142,11 @@ impl Setting {
                     invalid(format!("argument(s) must be one of the following: {list}"))
                 })
             }
-            Kind::Text { max_bytes } => {
+            Kind::Text { max_bytes } | Kind::Secret { max_bytes } => {
                 if text.len() > max_bytes {
                     return Err(invalid(format!("argument must have at most {max_bytes} bytes")));
                 }
-                if text.contains('\0') {
+                if matches!(self.kind, Kind::Text { .. }) && text.contains('\0') {
                     return Err(invalid("argument must not contain a zero byte".to_owned()));
                 }
                 Ok(Value::Text(text.to_owned()))
