@@ -16,7 +16,7 @@ use crate::later::Join;
 use crate::output::Mark;
 use crate::route;
 use crate::state::State;
-use crate::work::{Waiting, Work};
+use crate::work::{CALLS_AT_ONCE, Waiting, Work};
 use nigh_js::{Call, UNSTABLE};
 use nigh_resp::Protocol;
 use nigh_store::{BUSY, Keyspace, Turn};
@@ -52,7 +52,11 @@ impl Work {
     pub(crate) fn run_functions(&mut self, turn: &Turn<'_>) {
         let mut waiting = std::mem::take(&mut self.waiting);
         while !waiting.is_empty() {
-            let together = waiting.iter().take_while(|call| !self.crosses(call)).count().max(1);
+            // One runs in any case, so that functions get on.
+            let most = if self.budget.is_used() { 1 } else { 2 * CALLS_AT_ONCE };
+            let most = self.calls_at_once.get(most);
+            let alike = waiting.iter().take(most).take_while(|call| !self.crosses(call));
+            let together = alike.count().max(1);
             let ran = self.run_batch(&waiting[..together], turn);
             waiting.drain(..ran);
             waiting.retain(|call| self.is_still_to_run(call));
@@ -62,13 +66,17 @@ impl Work {
     }
 
     /// Whether nothing before a call waits; else it comes again, behind that. The first of a client that has enough to read
-    /// waits until that is read.
+    /// waits until that is read; the first of each client waits for the next turn if this one has done enough.
     fn is_still_to_run(&mut self, call: &Waiting) -> bool {
         let has_enough = self.has_enough(call.connection);
         let connection = &mut *self.active[call.connection];
         if has_enough {
             connection.input.next = connection.input.next.min(call.index);
             connection.stopped = true;
+        }
+        if self.budget.is_used() {
+            connection.input.next = connection.input.next.min(call.index);
+            (connection.stopped, connection.is_put_off) = (true, true);
         }
         let runs = connection.input.next > call.index;
         connection.calls -= usize::from(!runs);
@@ -119,6 +127,7 @@ impl Work {
             }
             self.bound_reply(call.connection, mark, !answers.mail.is_empty());
             let connection = &mut *self.active[call.connection];
+            self.budget.count_reply(connection.out.since(mark));
             connection.pending = Pending::Nothing;
             count_call(&mut self.state, connection, *call, &mark, turn, answers.each_ns);
             let silent = connection.client.reply_mode != ReplyMode::On;
@@ -218,7 +227,11 @@ impl Work {
         let mail = host.mail;
         let is_busy = self.state.keyspace.take_busy() && self.may_wait();
         self.state.keyspace.take_met_expired(); // a function deletes nothing that it finds expired on a view
-        let each_ns = began.elapsed().as_nanos() / ran.max(1) as u128;
+        let ended = Instant::now();
+        let time = ended.duration_since(began);
+        self.budget.look(ended);
+        self.calls_at_once.took(ran, time, 2 * CALLS_AT_ONCE);
+        let each_ns = time.as_nanos() / ran.max(1) as u128;
         let mut ranges = ranges.into_iter();
         let place = |error: Option<&'static str>| match error {
             Some(text) => Some(Err(text)),

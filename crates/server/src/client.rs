@@ -52,6 +52,8 @@ pub(crate) struct Client {
     /// Its reads leave keys as old as they are. Of a shard: those of some of its clients do.
     pub(crate) no_touch: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
+    /// Commands of the transaction that EXEC runs now.
+    pub(crate) executes: Option<usize>,
     pub(crate) watches: Vec<(usize, WatchToken)>,
     pub(crate) last_row: Option<Row>,
     pub(crate) close: Close,
@@ -86,6 +88,7 @@ impl Client {
             no_evict: false,
             no_touch: false,
             transaction: None,
+            executes: None,
             watches: Vec::new(),
             last_row: None,
             close: Close::No,
@@ -124,13 +127,16 @@ pub(crate) struct Buffers {
     pub(crate) input_capacity: usize,
     pub(crate) output: usize,
     pub(crate) output_capacity: usize,
+    /// Some of the output has been to the socket, which didn't take it.
+    pub(crate) is_behind: bool,
 }
 
 /// One line of CLIENT LIST, without its end.
 pub(crate) fn describe(client: &Client, buffers: Buffers, now: Instant) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let command = client.last_row.map_or("NULL", |row| crate::state::State::spec(row).name);
-    let multi = client.transaction.as_ref().map_or(-1, |t| i64::try_from(t.len()).unwrap_or(0));
+    let queued = client.transaction.as_ref().map(|transaction| transaction.len());
+    let multi = queued.or(client.executes).map_or(-1, |len| i64::try_from(len).unwrap_or(0));
     let multi_bytes = client.transaction.as_ref().map_or(0, |t| t.bytes());
     let total = buffers.input_capacity
         + buffers.output_capacity
@@ -153,8 +159,8 @@ pub(crate) fn describe(client: &Client, buffers: Buffers, now: Instant) -> Strin
         buffers.input_capacity - buffers.input.min(buffers.input_capacity),
         buffers.output_capacity,
         buffers.output,
-        buffers.output_capacity,
-        if buffers.output > 0 { "rw" } else { "r" },
+        if buffers.is_behind { buffers.output_capacity } else { 0 },
+        if buffers.is_behind { "rw" } else { "r" },
         if client.protocol == Protocol::Resp3 { 3 } else { 2 },
         text(&client.lib_name),
         text(&client.lib_version),
@@ -164,7 +170,7 @@ pub(crate) fn describe(client: &Client, buffers: Buffers, now: Instant) -> Strin
 /// Redis's letters for what a client is in.
 fn flags(client: &Client) -> String {
     let letters = [
-        ('x', client.transaction.is_some()),
+        ('x', client.transaction.is_some() || client.executes.is_some()),
         ('d', client.transaction.as_ref().is_some_and(|t| t.is_aborted())),
         ('c', client.close == Close::AfterReplies),
         ('A', client.close == Close::Now),

@@ -101,8 +101,10 @@ pub(crate) struct Connection {
     pub(crate) parked: bool,
     /// FCALLs that wait for the batch.
     pub(crate) calls: usize,
-    /// Stands in the list of connections with work.
+    /// Stands in the list of connections with work, or of those that were put off.
     pub(crate) queued: bool,
+    /// Its next command is put off: see [`crate::budget`].
+    pub(crate) is_put_off: bool,
     /// Its place in the slab.
     pub(crate) slot: usize,
     /// What the decoder was told last.
@@ -162,6 +164,7 @@ impl Connection {
             parked: false,
             calls: 0,
             queued: false,
+            is_put_off: false,
             slot,
             limits_version: u64::MAX, // none yet: told before the first decode
             was_authenticated: false,
@@ -183,6 +186,7 @@ impl Connection {
             input_capacity: self.input.buf.capacity(),
             output: self.out.waiting(),
             output_capacity: self.out.capacity(),
+            is_behind: self.out.is_behind(),
         }
     }
 

@@ -159,6 +159,8 @@ pub(crate) enum Flow {
 /// Checks and runs one command.
 pub(crate) fn execute(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: Resolved) -> Flow {
     let mark = context.out.mark();
+    // While it runs, as CLIENT LIST shows; and what it is, though it may be refused.
+    context.client.last_row = resolved.row();
     let flow = match check(context, args, resolved) {
         Ok((row, target)) if queues(context.client, row) => {
             transaction::queue(context, args, row, target);
@@ -322,7 +324,6 @@ pub(crate) fn call(
             unreachable!("a container has no command of its own: checked before")
         }
     }
-    context.client.last_row = Some(row);
     let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let error = context.out.error_at(mark).map(Box::from);
     let ran = Ran { row, elapsed_ns, error };

@@ -141,6 +141,9 @@ fn ratio(whole: u64, part: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
+/// What `used_memory` is of an empty store: it counts what lives in the arena, and nothing else.
+const EMPTY_BYTES: u64 = 0;
+
 fn memory(state: &State, all: &Snapshot) -> Fields {
     let mut f = Fields::new();
     let arena = all.store.data;
@@ -152,9 +155,12 @@ fn memory(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "used_memory_peak", peak);
     put(&mut f, "used_memory_peak_human", human(peak));
     put(&mut f, "used_memory_overhead", usage::overhead_bytes(all));
+    put(&mut f, "used_memory_startup", EMPTY_BYTES);
     put(&mut f, "used_memory_dataset", arena.used_bytes);
     put(&mut f, "total_system_memory", total);
     put(&mut f, "total_system_memory_human", human(total));
+    put(&mut f, "number_of_functions", state.libraries.functions());
+    put(&mut f, "number_of_libraries", state.libraries.len());
     put(&mut f, "maxmemory", arena.capacity_bytes);
     put(&mut f, "maxmemory_human", human(arena.capacity_bytes));
     put(&mut f, "maxmemory_policy", state.config.text("maxmemory-policy"));
@@ -195,6 +201,14 @@ fn stats(all: &Snapshot) -> Fields {
     put(&mut f, "total_error_replies", errors);
     put(&mut f, "client_query_buffer_limit_disconnections", stats.query_limit_disconnections);
     put(&mut f, "client_output_buffer_limit_disconnections", stats.output_limit_disconnections);
+    put(&mut f, "total_reads_processed", stats.reads);
+    put(&mut f, "total_writes_processed", stats.writes);
+    put(&mut f, "eventloop_cycles", stats.turns);
+    put(&mut f, "eventloop_duration_sum", stats.worked_ns / 1000);
+    put(&mut f, "eventloop_duration_cmd_sum", stats.commands_ns() / 1000);
+    put(&mut f, "instantaneous_eventloop_cycles_per_sec", stats.rates.turns);
+    let each_us = stats.rates.worked_us.checked_div(stats.rates.turns).unwrap_or(0);
+    put(&mut f, "instantaneous_eventloop_duration_usec", each_us);
     f
 }
 
@@ -311,6 +325,8 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "shards", state.shared.shards());
     put(&mut f, "commands_sent_to_owner", all.stats.hops_out);
     put(&mut f, "loop_turns", all.stats.turns);
+    put(&mut f, "replies_copied_bytes", all.stats.copied_bytes);
+    put(&mut f, "replies_longest_turn_copied_bytes", all.stats.most_copied_bytes);
     f.extend(inside::shards(all));
     f
 }

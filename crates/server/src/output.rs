@@ -61,6 +61,10 @@ pub(crate) struct Output {
     values: Vec<Inserted>,
     /// Sum of the lengths of `values`.
     value_bytes: usize,
+    /// Bytes that were copied since somebody asked.
+    copied: usize,
+    /// The socket took less than there was, last time.
+    is_behind: bool,
 }
 
 impl Output {
@@ -68,6 +72,11 @@ impl Output {
     #[inline]
     pub(crate) fn waiting(&self) -> usize {
         self.bytes.len() - self.sent + self.value_bytes
+    }
+
+    /// Whether some of it has been to the socket, which didn't take it.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Whether a part of it is written.
@@ -160,6 +169,7 @@ impl Output {
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_behind = true;
                     self.settle(value_sent, readers, pin);
                     return Ok(false);
                 }
@@ -169,6 +179,7 @@ impl Output {
             value_sent = self.advance(written, value_sent);
             debug_assert!(self.waiting() + written == before, "every byte is counted once");
             if written < offered {
+                self.is_behind = true;
                 self.settle(value_sent, readers, pin); // full: asking again would only say so
                 return Ok(false);
             }
@@ -176,6 +187,7 @@ impl Output {
         self.bytes.clear();
         self.bytes.shrink_to(KEEP_BYTES);
         self.sent = 0;
+        self.is_behind = false;
         Ok(true)
     }
 
@@ -276,10 +288,16 @@ impl Output {
             skip = 0;
         }
         settled.extend_from_slice(&self.bytes[from..]);
+        self.copied += settled.len();
         self.bytes = settled;
         self.sent = 0;
         self.values.clear();
         self.value_bytes = 0;
+    }
+
+    /// Bytes that were copied because their place in the arena was to be used again, since this was asked last.
+    pub(crate) fn take_copied(&mut self) -> usize {
+        std::mem::take(&mut self.copied)
     }
 
     /// Copies all that is referenced.

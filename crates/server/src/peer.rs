@@ -310,13 +310,16 @@ impl Work {
     pub(crate) fn receive_peers(&mut self, turn: &Turn<'_>) {
         let has_waited = self.peers_have_work || self.peers_wait;
         (self.peers_have_work, self.peers_wait) = (false, false);
+        let peers = self.peers.len();
+        self.first_peer = (self.first_peer + 1) % peers;
+        let in_turn = (self.first_peer..peers).chain(0..self.first_peer);
         if has_waited {
-            (0..self.peers.len()).for_each(|number| self.run_peer(number, false, turn));
+            in_turn.clone().for_each(|number| self.run_peer(number, false, turn));
         }
         self.read_mail();
         // Something was changed, maybe before the mail was sent: first this shard looks at that.
         let is_early = self.state.has_notes();
-        (0..self.peers.len()).for_each(|number| self.run_peer(number, is_early, turn));
+        in_turn.for_each(|number| self.run_peer(number, is_early, turn));
     }
 
     /// Takes the commands of a shard into the turn, if there are any, unless they came too early or it has enough to take.
@@ -377,6 +380,7 @@ impl Work {
     pub(crate) fn answer_peer(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
         let keyspace = &self.state.keyspace;
         connection.out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
+        self.state.stats.copied_bytes += connection.out.take_copied() as u64;
         let Some(peer) = &mut connection.peer else { return };
         let replies = connection.out.bytes();
         let (mut from, mut ended, mut answered) = (0, 0, 0);

@@ -274,6 +274,7 @@ fn own_buffers(context: &Context<'_, '_>) -> Buffers {
         input_capacity: context.input.1,
         output: context.out.waiting(),
         output_capacity: context.out.capacity(),
+        is_behind: context.out.is_behind(),
     }
 }
 

@@ -152,8 +152,7 @@ impl Shard {
         loop {
             let spin = Duration::from_micros(self.work.state.hot.spin_us);
             let busy = self.more
-                || !self.work.ready.is_empty()
-                || self.work.peers_have_work
+                || self.work.has_work()
                 || self.work.mailbox.has_mail()
                 || self.work.may_resume()
                 || self.work.state.has_notes()

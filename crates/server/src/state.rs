@@ -48,6 +48,12 @@ pub(crate) struct Stats {
     pub(crate) rejected_connections: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// Reads from sockets and writes to them.
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    /// Bytes of replies that were copied out of the arena, as nobody took them, and most of them in a turn.
+    pub(crate) copied_bytes: u64,
+    pub(crate) most_copied_bytes: u64,
     pub(crate) turns: u64,
     /// Commands that were sent to the owner, and that other shards have sent.
     pub(crate) hops_out: u64,
@@ -72,15 +78,18 @@ pub(crate) struct Rates {
     pub(crate) bytes_out: u64,
     /// Thousandths of the time that were work.
     pub(crate) worked_permille: u64,
+    pub(crate) turns: u64,
+    /// Microseconds of work per second.
+    pub(crate) worked_us: u64,
     /// Counters at the last look, and when that was.
-    seen: Option<(Instant, [u64; 4])>,
+    seen: Option<(Instant, [u64; 5])>,
 }
 
 impl Rates {
     /// Least time between two looks.
     const PERIOD: Duration = Duration::from_millis(1000);
 
-    fn update(&mut self, now: Instant, counters: [u64; 4]) {
+    fn update(&mut self, now: Instant, counters: [u64; 5]) {
         let Some((then, before)) = self.seen else {
             self.seen = Some((now, counters));
             return;
@@ -94,6 +103,7 @@ impl Rates {
         (self.commands, self.bytes_in, self.bytes_out) = (rate(0), rate(1), rate(2));
         // Nanoseconds in a second are millionths of thousandths of it.
         self.worked_permille = (rate(3) / 1_000_000).min(1000);
+        (self.worked_us, self.turns) = (rate(3) / 1000, rate(4));
         self.seen = Some((now, counters));
     }
 }
@@ -133,7 +143,7 @@ impl Stats {
 
     /// Brings the rates up to date; at each tick.
     pub(crate) fn tick(&mut self, now: Instant) {
-        let counters = [self.commands(), self.bytes_in, self.bytes_out, self.worked_ns];
+        let counters = [self.commands(), self.bytes_in, self.bytes_out, self.worked_ns, self.turns];
         self.rates.update(now, counters);
     }
 
@@ -150,6 +160,10 @@ impl Stats {
         self.rejected_connections += other.rejected_connections;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.copied_bytes += other.copied_bytes;
+        self.most_copied_bytes = self.most_copied_bytes.max(other.most_copied_bytes);
         self.turns += other.turns;
         self.hops_out += other.hops_out;
         self.hops_in += other.hops_in;
@@ -165,6 +179,13 @@ impl Stats {
         self.rates.commands += other.rates.commands;
         self.rates.bytes_in += other.rates.bytes_in;
         self.rates.bytes_out += other.rates.bytes_out;
+        self.rates.turns += other.rates.turns;
+        self.rates.worked_us += other.rates.worked_us;
+    }
+
+    /// Time in which commands ran.
+    pub(crate) fn commands_ns(&self) -> u64 {
+        self.rows.iter().map(|row| row.nanoseconds).sum()
     }
 
     /// Commands that ran.

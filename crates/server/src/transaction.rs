@@ -22,7 +22,7 @@ use crate::route::{self, CROSS_SLOT, Target};
 use crate::state::State;
 use nigh_resp::decode::Batch;
 use nigh_shm::WriteError;
-use nigh_store::{Reply, write_error_text};
+use nigh_store::{Keyspace, Reply, Turn, write_error_text};
 
 /// Commands queued by one transaction, at most: a second of work, far beyond real ones.
 const MOST_QUEUED: usize = 1 << 20;
@@ -61,6 +61,18 @@ impl Transaction {
     /// Where its keys lie, if it has some.
     pub(crate) fn partition(&self) -> Option<usize> {
         self.partition
+    }
+
+    /// About how many bytes of values EXEC answers.
+    pub(crate) fn reply_bytes(&self, keyspace: &Keyspace, turn: &Turn<'_>) -> usize {
+        let of_command = |(index, row): (usize, &Row)| match State::spec(*row).run {
+            Run::Data(op) => {
+                let args: Vec<&[u8]> = self.queued.args(index).iter(&[]).collect();
+                keyspace.reply_bytes(op, &args, turn)
+            }
+            _ => 0,
+        };
+        self.rows.iter().enumerate().map(of_command).sum()
     }
 
     /// Whether EXEC needs to know of all shards' clients.
@@ -243,7 +255,9 @@ fn run_queued(
     store.begin();
     context.state.in_transaction = Some(partition);
     context.tally = Some(Vec::with_capacity(transaction.len()));
+    context.client.executes = Some(transaction.len());
     apply_queued(context, transaction, partition, mark);
+    context.client.executes = None;
     context.state.in_transaction = None;
     let tally = context.tally.take().unwrap_or_default();
     let store = context.state.keyspace.part_mut(partition);

@@ -12,6 +12,7 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::budget;
 use crate::client::{Close, ReplyMode};
 use crate::commands::spec::WRITE;
 use crate::commands::{self, Builtin, Row, Run};
@@ -98,15 +99,23 @@ impl Work {
             if self.active[prepared.connection].stopped {
                 continue; // each that follows too: see 2
             }
+            if self.budget.is_used() && self.is_put_off(prepared, turn) {
+                self.put_off(prepared.connection);
+                continue;
+            }
             if self.run_quick(prepared, turn) {
                 quick += 1;
             } else if !self.send_away(prepared) && !self.put_aside(prepared) {
                 let began = Instant::now();
                 self.run_other(*prepared, turn);
-                slow_ns += began.elapsed().as_nanos();
+                let ended = Instant::now();
+                slow_ns += ended.duration_since(began).as_nanos();
+                self.budget.look(ended);
             }
         }
-        let all_ns = began.elapsed().as_nanos().saturating_sub(slow_ns);
+        let ended = Instant::now();
+        self.budget.look(ended);
+        let all_ns = ended.duration_since(began).as_nanos().saturating_sub(slow_ns);
         if let Some(share_ns) = all_ns.checked_div(quick) {
             let share_ns = u64::try_from(share_ns).unwrap_or(u64::MAX);
             for (row, calls) in self.quick_calls.drain(..) {
@@ -176,6 +185,7 @@ impl Work {
             many = args.iter(input.bytes()).collect();
             &many[..]
         };
+        let may_take_long = budget::may_take_long(op, args.len());
         store.apply_hashed(op, args, prepared.hash, turn, &mut out);
         let (is_busy, met_expired) = (store.take_busy(), store.take_met_expired());
         if is_busy && self.may_wait() {
@@ -189,8 +199,12 @@ impl Work {
             self.send(prepared, row, owner, false);
             return true;
         }
+        if may_take_long {
+            self.budget.look(Instant::now());
+        }
         self.bound_reply(prepared.connection, mark, false);
         let connection = &mut *self.active[prepared.connection];
+        self.budget.count_reply(connection.out.since(mark));
         connection.input.next = prepared.index + 1;
         connection.client.last_row = Some(row);
         if let Some(text) = connection.out.error_at(mark) {
@@ -399,6 +413,7 @@ impl Work {
             Flow::Done => {
                 self.bound_reply(at, mark, false);
                 let connection = &mut *self.active[at];
+                self.budget.count_reply(connection.out.since(mark));
                 connection.pending = Pending::Nothing;
                 connection.input.next = index + 1;
                 connection.stopped = connection.client.close != Close::No

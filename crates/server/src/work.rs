@@ -10,15 +10,16 @@
 //! ```
 //!
 //! 1. Replies of a connection leave in the order of its commands: what follows an FCALL waits for it.
-//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions; the rest is the
-//!    next turn's.
+//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions, and by its time and
+//!    the bytes of long replies ([`crate::budget`]); the rest is the next turn's.
 //!
 //! Belongs to the shard's thread.
 
+use crate::budget::{Budget, CallsAtOnce};
 use crate::client::Close;
 use crate::commands::spec::FAST;
 use crate::commands::{self, Builtin, Row, Run};
-use crate::connection::{Connection, Pending};
+use crate::connection::Connection;
 use crate::dispatch::{self, Resolved};
 use crate::hotkeys::Sampler;
 use crate::input::{Fill, Input, Pool};
@@ -29,7 +30,6 @@ use crate::slab::Slab;
 use crate::state::State;
 use crate::window::Prepared;
 use nigh_store::{Op, Turn};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that lines
@@ -63,6 +63,11 @@ pub(crate) struct Work {
     pub(crate) slab: Slab,
     /// Slots of connections with something to do.
     pub(crate) ready: Vec<usize>,
+    /// Slots of those whose next command was put off: they go first, in their order.
+    pub(crate) put_off: Vec<usize>,
+    /// What the part of the turn that runs may still take.
+    pub(crate) budget: Budget,
+    pub(crate) calls_at_once: CallsAtOnce,
     #[expect(clippy::vec_box, reason = "a connection moves between here and the slab every turn")]
     pub(crate) active: Vec<Box<Connection>>,
     pub(crate) prepared: Vec<Prepared>,
@@ -77,6 +82,8 @@ pub(crate) struct Work {
     pub(crate) peers: Vec<Option<Box<Connection>>>,
     /// Some of their commands are left for the next turn.
     pub(crate) peers_have_work: bool,
+    /// The shard whose commands are the first in this turn: they take turns.
+    pub(crate) first_peer: usize,
     /// Some are left until their shard has taken replies.
     pub(crate) peers_wait: bool,
     /// Kept for its memory: answers of other shards that are given to their connections.
@@ -123,6 +130,9 @@ impl Work {
             state,
             slab: Slab::default(),
             ready: Vec::new(),
+            put_off: Vec::new(),
+            budget: Budget::new(Instant::now()),
+            calls_at_once: CallsAtOnce::new(),
             active: Vec::new(),
             prepared: Vec::with_capacity(WINDOW),
             looks: Vec::with_capacity(WINDOW),
@@ -132,6 +142,7 @@ impl Work {
             mailbox,
             peers,
             peers_have_work: false,
+            first_peer: 0,
             peers_wait: false,
             answers: Vec::new(),
             held: Vec::new(),
@@ -146,6 +157,11 @@ impl Work {
             sampler: Sampler::default(),
             now: Instant::now(),
         }
+    }
+
+    /// Whether a turn has something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.put_off.is_empty() || self.peers_have_work
     }
 
     /// Lists a connection as having something to do.
@@ -164,15 +180,64 @@ impl Work {
         if !std::mem::take(&mut self.waited) {
             self.waits_since = None;
         }
-        let take = self.ready.len().min(MOST_ACTIVE);
+        let copied_before = self.state.stats.copied_bytes;
+        self.budget = Budget::new(now);
+        if !self.put_off.is_empty() {
+            self.run_put_off(turn);
+            self.budget = Budget::new(Instant::now());
+        }
         let mut slots = std::mem::take(&mut self.slots);
-        slots.extend(self.ready.drain(..take));
-        for (at, slot) in slots.iter().enumerate() {
+        std::mem::swap(&mut slots, &mut self.ready);
+        let taken = self.run_some(&slots, Budget::is_over, turn);
+        slots.drain(..taken);
+        // Those of this turn that go on stand behind the others.
+        slots.append(&mut self.ready);
+        self.slots = std::mem::replace(&mut self.ready, slots);
+        if self.budget.is_used() || self.peers_have_work {
+            self.complete(turn);
+            self.budget = Budget::new(Instant::now());
+        }
+        self.receive_peers(turn);
+        self.complete(turn);
+        let stats = &mut self.state.stats;
+        let copied = stats.copied_bytes.saturating_sub(copied_before);
+        stats.most_copied_bytes = stats.most_copied_bytes.max(copied);
+        self.close_killed();
+    }
+
+    /// Runs connections that were put off. Those that are again go on where they stood, but for the first: so each
+    /// comes first.
+    fn run_put_off(&mut self, turn: &Turn<'_>) {
+        let mut slots = std::mem::take(&mut self.put_off);
+        let taken = self.run_some(&slots, Budget::is_used, turn);
+        self.complete(turn);
+        let mut again = std::mem::take(&mut self.put_off);
+        let first = again.first().copied().filter(|first| *first == slots[0]);
+        slots.splice(..taken, again.drain(usize::from(first.is_some())..));
+        slots.extend(first);
+        self.put_off = slots;
+    }
+
+    /// Reads, decodes and prepares connections, as many as the turn may have until the budget `ends` it; how many there
+    /// were. Some of their commands may be left in the window.
+    fn run_some(
+        &mut self,
+        slots: &[usize],
+        ends: impl Fn(&Budget) -> bool,
+        turn: &Turn<'_>,
+    ) -> usize {
+        let mut taken = 0;
+        for (at, slot) in slots.iter().take(MOST_ACTIVE).enumerate() {
+            if ends(&self.budget) {
+                break;
+            }
+            taken += 1;
             if let Some(soon) = slots.get(at + 2) {
                 self.slab.prefetch(*soon);
             }
             let Some(mut connection) = self.slab.take(*slot) else { continue };
             connection.queued = false;
+            connection.is_put_off = false;
             if connection.only_writes() {
                 self.finish(connection, turn);
                 continue;
@@ -185,20 +250,21 @@ impl Work {
             if self.windows != windows {
                 self.run_window(turn);
                 if self.waiting.is_empty() || self.waiting.len() >= CALLS_AT_ONCE {
-                    self.complete(turn);
+                    self.answer(turn);
                 }
             }
         }
-        slots.clear();
-        self.slots = slots;
-        self.receive_peers(turn);
+        taken
+    }
+
+    /// Runs all that is left in the window, and what waits for it.
+    fn complete(&mut self, turn: &Turn<'_>) {
         self.run_window(turn);
-        self.complete(turn);
-        self.close_killed();
+        self.answer(turn);
     }
 
     /// Runs the functions that wait and what waits for them, then writes all replies.
-    fn complete(&mut self, turn: &Turn<'_>) {
+    fn answer(&mut self, turn: &Turn<'_>) {
         for _ in 0..MOST_ROUNDS {
             if self.waiting.is_empty() {
                 break;
@@ -211,6 +277,9 @@ impl Work {
                     connection.parked = false;
                     // What its function left for other shards goes before all else.
                     connection.stopped = has_enough || !connection.pending.lets_go_on();
+                    if self.budget.is_used() {
+                        self.put_off(at);
+                    }
                     self.prepare(at, turn);
                 }
             }
@@ -252,6 +321,7 @@ impl Work {
                 connection.stopped = true;
                 return;
             }
+            self.state.stats.reads += 1;
             self.state.stats.bytes_in += connection.client.bytes_in - before;
             connection.client.active = self.now;
             // Another shard has changed something since this one looked at its seat: maybe the client knows, and
@@ -361,6 +431,12 @@ impl Work {
         connection.out.waiting() > most || connection.later.is_full(most)
     }
 
+    /// Leaves what an active connection has still to do for the next turn.
+    pub(crate) fn put_off(&mut self, at: usize) {
+        let connection = &mut *self.active[at];
+        (connection.stopped, connection.is_put_off) = (true, true);
+    }
+
     /// Whether a write for which memory is still to come back may wait for it.
     pub(crate) fn may_wait(&self) -> bool {
         self.waits_since.is_none_or(|since| self.now - since < MOST_WAIT)
@@ -372,112 +448,6 @@ impl Work {
         self.active[at].parked = false;
         self.waited = true;
         self.waits_since.get_or_insert(self.now);
-    }
-
-    /// Answers a protocol error, writes what waits, and puts the connection back or ends it.
-    fn finish(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
-        let has_commands = connection.input.has_commands();
-        let rests = !has_commands && connection.later.is_empty();
-        if rests && let Some(error) = connection.input.error.take() {
-            connection.input.failed = true;
-            if connection.client.close == Close::No {
-                error.write_reply(connection.out.bytes());
-                tracing::debug!(address = %connection.client.address, %error, "client disconnected");
-                connection.client.end(Close::AfterReplies);
-            }
-        }
-        connection.input.consume(&mut self.pool);
-        if connection.input.ended && rests && !connection.input.has_undecoded() {
-            connection.client.end(Close::AfterReplies);
-        }
-        let keyspace = &self.state.keyspace;
-        let gathers = connection.gathers(&|partition| keyspace.reader(partition), turn.pin);
-        if connection.out.waiting() == 0 || connection.client.close == Close::Now {
-            connection.client.drained = self.now;
-        } else if !gathers {
-            self.write(&mut connection, turn);
-        }
-        let empty = connection.out.waiting() == 0;
-        match connection.client.close {
-            Close::Now => return self.close(connection),
-            Close::AfterReplies if empty => return self.close(connection),
-            _ => {}
-        }
-        let paused = connection.out.waiting() > self.state.hot.output_pause;
-        if let Pending::Move(shard) = connection.pending {
-            self.slab.release(connection.slot);
-            return self.moving.push((shard, connection));
-        }
-        let is_open = connection.client.close == Close::No;
-        let goes_on = is_open
-            && connection.pending.lets_go_on()
-            && !paused
-            && (connection.input.has_commands()
-                || connection.input.has_undecoded()
-                || connection.input.readable)
-            || is_open && paused && connection.input.readable;
-        let slot = connection.slot;
-        self.slab.put(connection);
-        if goes_on {
-            self.queue(slot);
-        }
-    }
-
-    fn write(&mut self, connection: &mut Connection, turn: &Turn<'_>) {
-        let before = connection.out.waiting();
-        if before > self.state.hot.output_limit {
-            self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
-            return;
-        }
-        let keyspace = &self.state.keyspace;
-        let outcome = connection.flush(&|partition| keyspace.reader(partition), turn.pin);
-        let written = before - connection.out.waiting();
-        self.state.stats.bytes_out += written as u64;
-        if written > 0 {
-            connection.client.drained = self.now;
-        }
-        if outcome.is_err() {
-            connection.client.end(Close::Now);
-        }
-    }
-
-    /// Ends a connection that reads too slowly.
-    pub(crate) fn cut_off(&mut self, connection: &mut Connection, why: &str) {
-        tracing::warn!(
-            address = %connection.client.address,
-            waiting_bytes = connection.out.waiting(),
-            "client disconnected: {why}"
-        );
-        self.state.stats.output_limit_disconnections += 1;
-        connection.client.end(Close::Now);
-    }
-
-    /// Ends a connection that has been taken out; if parts of its last command wait for room at their shards, when
-    /// they are sent: others of it may be done. It is one of [`Self::held`] then.
-    pub(crate) fn close(&mut self, connection: Box<Connection>) {
-        if !connection.unsent.is_empty() {
-            return self.slab.put(connection);
-        }
-        self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-        let mut connection = connection;
-        for (partition, token) in connection.client.watches.drain(..) {
-            self.state.keyspace.part_mut(partition).unwatch(token);
-        }
-        self.slab.release(connection.slot);
-    }
-
-    /// Ends the connections that CLIENT KILL named.
-    pub(crate) fn close_killed(&mut self) {
-        if self.state.killed.is_empty() {
-            return;
-        }
-        self.state.killed.clear();
-        for slot in 0..self.slab.slots() {
-            let ended = self.slab.get_mut(slot).is_some_and(|c| c.client.close == Close::Now);
-            if ended && let Some(connection) = self.slab.take(slot) {
-                self.close(connection);
-            }
-        }
     }
 }
 

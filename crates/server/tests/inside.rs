@@ -261,3 +261,117 @@ fn a_command_by_parts_is_counted_once() {
         assert!(told.lines().any(|line| line.starts_with(&start)), "{start} is not in\n{told}");
     }
 }
+
+/// Reads and writes of sockets, turns of the loop and their times are counted, as Redis 7.2 tells them.
+#[test]
+fn reads_writes_and_turns_are_counted() {
+    let server = TestServer::with(&[("shards", "2")]);
+    let mut client = server.connect();
+    const FIELDS: [&str; 5] = [
+        "total_reads_processed",
+        "total_writes_processed",
+        "eventloop_cycles",
+        "eventloop_duration_sum",
+        "eventloop_duration_cmd_sum",
+    ];
+    let read = |client: &mut Client| {
+        let text = info(client, "stats");
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        FIELDS.map(|name| field(name).expect(name).parse::<u64>().expect("a number"))
+    };
+    let before = read(&mut client);
+    (0..500).for_each(|_| client.says("SET k v", "+OK\r\n"));
+    let after = read(&mut client);
+    for (at, least) in [500, 500, 500, 500, 1].into_iter().enumerate() {
+        assert!(after[at] >= before[at] + least, "{}: {before:?} {after:?}", FIELDS[at]);
+    }
+    assert!(after[4] <= after[3], "commands take a part of the loop's time: {after:?}");
+    client.says("CONFIG RESETSTAT", "+OK\r\n");
+    assert!(read(&mut client)[..3].iter().zip(after).all(|(now, before)| *now < before));
+    // Rates are of the last second or so.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for field in ["instantaneous_eventloop_cycles_per_sec", "instantaneous_eventloop_duration_usec"]
+    {
+        while client.info("stats", field) == "0" {
+            assert!(Instant::now() < deadline, "{field} stays 0");
+            client.says("SET k v", "+OK\r\n");
+        }
+    }
+}
+
+/// INFO memory says what an empty store takes, and how many libraries and functions there are.
+#[test]
+fn memory_tells_of_the_start_and_of_functions() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let empty = client.info("memory", "used_memory_startup");
+    assert_eq!(empty, client.info("memory", "used_memory"));
+    let source = b"#!js name=l\nexport const f = () => 1;\nexport const g = () => 2;";
+    assert_eq!(client.ask(&[b"FUNCTION", b"LOAD", source]), Frame::Bulk(b"l".to_vec()));
+    client.says("SET k v", "+OK\r\n");
+    for (field, wanted) in [
+        ("number_of_libraries", "1"),
+        ("number_of_functions", "2"),
+        ("used_memory_startup", &empty),
+    ] {
+        assert_eq!(client.info("memory", field), wanted, "{field}");
+    }
+    assert_ne!(client.info("memory", "used_memory"), empty);
+    client.says("FLUSHALL", "+OK\r\n");
+    client.says("FUNCTION FLUSH", "+OK\r\n");
+    assert_eq!(client.info("memory", "used_memory"), empty);
+    assert_eq!(client.info("memory", "number_of_functions"), "0");
+}
+
+/// Keys whose time is over stay in DBSIZE and in INFO keyspace until they are met or swept, which takes a small store no
+/// longer than Redis: some ticks. Both count alike, with several partitions too.
+#[test]
+fn keys_whose_time_is_over_are_counted_alike() {
+    for partitions in ["1", "3"] {
+        let server = TestServer::with(&[("shards", "3"), ("partitions", partitions)]);
+        let mut client = server.connect();
+        for key in 0..20 {
+            client.says(&format!("SET short{key} v PX 1"), "+OK\r\n");
+            client.says(&format!("SET long{key} v PX 1000000"), "+OK\r\n");
+        }
+        client.says("SET plain v", "+OK\r\n");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while client.number("DBSIZE") > 21 {
+            assert!(Instant::now() < deadline, "nobody sweeps");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(client.number("DBSIZE"), 21);
+        let line = client.info("keyspace", "db0");
+        assert!(line.starts_with("keys=21,expires=20,"), "{partitions} partitions: {line}");
+        assert_eq!(client.info("stats", "expired_keys"), "20");
+    }
+}
+
+/// A client's line says what runs, and that nothing waits for it; what it has not read is told as waiting.
+#[test]
+fn a_clients_line_says_what_runs_and_what_waits() {
+    let server = TestServer::with(&[("shards", "1")]);
+    let mut client = server.connect();
+    assert_eq!(client.ask(&[b"SET", b"k", &vec![b'x'; 20_000_000]]), Frame::Simple(b"OK".to_vec()));
+    let mut slow = server.connect();
+    for (command, shown) in [("CLIENT INFO", "client|info"), ("client LIST", "client|list")] {
+        let text = client.text(command);
+        let line = text.lines().next().expect("a client");
+        assert!(line.contains(&format!(" cmd={shown} ")), "{line}");
+        assert!(line.contains(" omem=0 ") && line.contains(" events=r "), "{line}");
+    }
+    slow.send("GET k\r\n");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let text = client.text("CLIENT LIST");
+        let line = text.lines().nth(1).expect("two clients");
+        if line.contains(" events=rw ") {
+            assert!(line.contains(" cmd=get ") && !line.contains(" omem=0 "), "{line}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "the socket takes 20 MB: {line}");
+    }
+    assert!(slow.reply().bytes().is_some_and(|bytes| bytes.len() == 20_000_000));
+    let text = client.text("CLIENT LIST");
+    assert!(text.lines().all(|line| line.contains(" omem=0 ")), "{text}");
+}

@@ -194,7 +194,7 @@ fn commands_describe_themselves() {
     assert_eq!(docs.len(), all.len() * 2);
     client.says("COMMAND GETKEYS mset a 1 b 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
     client.says("COMMAND GETKEYS nothing x", "-ERR Invalid command specified\r\n");
-    client.says("COMMAND INFO nothing", "*1\r\n*-1\r\n");
+    client.says("COMMAND INFO nothing", "*1\r\n$-1\r\n");
     let Frame::Array(help) = client.ask(&[b"CLIENT", b"HELP"]) else { panic!() };
     assert!(help.len() > 10);
 }

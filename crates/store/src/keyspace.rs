@@ -345,6 +345,24 @@ impl Keyspace {
         found.unwrap_or(0)
     }
 
+    /// About how many bytes of values the reply to a command will have, which is told before it runs: what is longest
+    /// and cheap to know. `args` are as many as its arity wants.
+    #[must_use]
+    pub fn reply_bytes(&self, op: Op, args: &[&[u8]], turn: &Turn<'_>) -> usize {
+        let of_key = |key: &[u8]| {
+            let hash = self.hash(key);
+            self.parts[self.partition(key, hash)].value_bytes(hash, key, turn)
+        };
+        match op {
+            Op::Get | Op::GetSet | Op::GetDel | Op::GetEx | Op::GetRange | Op::SubStr => {
+                of_key(args[1])
+            }
+            Op::Set if args.len() > 3 => of_key(args[1]),
+            Op::MGet => args[1..].iter().map(|key| of_key(key)).sum(),
+            _ => 0,
+        }
+    }
+
     /// Applies a command about the whole keyspace to the partitions that are owned here: DBSIZE, FLUSHALL,
     /// FLUSHDB.
     pub fn apply_to_owned<R: Reply>(

@@ -191,6 +191,11 @@ impl Store {
         self.reader.get(turn.pin, hash, key)
     }
 
+    /// Length of the key's value, 0 if it has none. Nobody has used it then.
+    pub(crate) fn value_bytes(&self, hash: u32, key: &[u8], turn: &Turn<'_>) -> usize {
+        self.look(hash, key, turn).map_or(0, |record| record.value_len() as usize)
+    }
+
     #[cold]
     fn drop_expired(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
         if !self.data.is_here() {

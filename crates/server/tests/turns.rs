@@ -1,0 +1,103 @@
+//! A turn ends when it has done enough, whatever clients ask for: others have their turn then.
+
+mod common;
+
+use common::{Client, TestServer, request};
+use nigh_resp::frame::Frame;
+
+/// A long value: most of it finds no room in the socket of a client that doesn't read.
+const LONG: usize = 10_000_000;
+/// What a turn may copy: a few MiB and the reply that goes over them, for each of its parts.
+const MOST_COPIED: usize = 2 * (4 << 20) + 2 * LONG;
+
+fn most_copied(server: &TestServer) -> usize {
+    let most = server.connect().info("nigh", "replies_longest_turn_copied_bytes");
+    most.parse().expect("a number")
+}
+
+fn is_long(reply: &Frame) -> bool {
+    reply.bytes().is_some_and(|bytes| bytes.len() == LONG && bytes.iter().all(|b| *b == b'x'))
+}
+
+/// A thousand clients that asked for 10 MB each and read nothing made a PING wait nine seconds: all their replies were
+/// copied in one turn. Now each turn copies a few; all others go on, and everybody gets the whole reply.
+#[test]
+fn long_replies_that_nobody_reads_are_copied_a_few_in_a_turn() {
+    let server = TestServer::with(&[("shards", "1"), ("maxmemory", "128mb")]);
+    let mut other = server.connect();
+    assert_eq!(other.ask(&[b"SET", b"k", &vec![b'x'; LONG]]), Frame::Simple(b"OK".to_vec()));
+    let mut slow: Vec<Client> = (0..24).map(|_| server.connect()).collect();
+    // Each has something behind the long reply, and some ask in other ways.
+    for (at, client) in slow.iter_mut().enumerate() {
+        client.send(match at % 3 {
+            0 => "GET k\r\nSTRLEN k\r\n",
+            1 => "MGET k\r\nSTRLEN k\r\n",
+            _ => "MULTI\r\nGET k\r\nEXEC\r\nSTRLEN k\r\n",
+        });
+    }
+    other.says("GET none\r\nSET k2 v", "$-1\r\n+OK\r\n");
+    for (at, client) in slow.iter_mut().enumerate() {
+        if at % 3 == 2 {
+            client.expect("+OK\r\n+QUEUED\r\n");
+        }
+        let reply = client.reply();
+        assert!(is_long(reply.elements().map_or(&reply, |elements| &elements[0])));
+        assert_eq!(client.reply(), Frame::Integer(LONG as i64));
+    }
+    let most = most_copied(&server);
+    assert!(most > 0, "the sockets took all: the story wasn't told");
+    assert!(most <= MOST_COPIED, "{most} bytes were copied in one turn");
+    assert_eq!(other.info("stats", "keyspace_hits"), "48", "who was put off is counted once");
+}
+
+/// A turn had a thousand commands of a client, however long they took: a thousand INCRBYFLOATs of 5 KB took a second.
+#[test]
+fn commands_that_take_long_are_done_in_many_turns() {
+    const COMMANDS: usize = 400;
+    let server = TestServer::with(&[("shards", "1")]);
+    let mut client = server.connect();
+    let turns = |client: &mut Client| -> i64 {
+        client.info("stats", "eventloop_cycles").parse().expect("a number")
+    };
+    // The value has 4,900 digits from now on.
+    let one = request(&[b"INCRBYFLOAT", b"f", b"1e4900"]);
+    client.ask(&[b"INCRBYFLOAT", b"f", b"1e4900"]);
+    let before = turns(&mut client);
+    client.send(one.repeat(COMMANDS));
+    for _ in 0..COMMANDS {
+        let reply = client.reply();
+        assert!(reply.bytes().is_some_and(|bytes| bytes.len() > 4900), "{reply:?}");
+    }
+    let took = turns(&mut client) - before;
+    assert!(took >= 10, "{took} turns");
+}
+
+/// Functions are commands, too: what is left of them when a turn's time is over is the next turn's, and each client has
+/// its replies in the order of its commands.
+#[test]
+fn calls_that_take_long_are_done_in_many_turns() {
+    let source = "#!js name=l\n\
+        export function spin(db, [ms, n]) {\n\
+          let sum = 0;\n\
+          for (let i = 0; i < ms * 4e5; i++) sum = (sum + i) | 0;\n\
+          return Number(n) + sum * 0;\n\
+        }\n\
+        spin.flags = ['no-writes'];";
+    let server = TestServer::with(&[("shards", "1")]);
+    let mut other = server.connect();
+    assert_eq!(other.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]), Frame::Bulk(b"l".to_vec()));
+    let before: i64 = other.info("stats", "eventloop_cycles").parse().expect("a number");
+    let mut clients: Vec<Client> = (0..16).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        let calls =
+            (0..4).map(|n| format!("FCALL spin 0 5 {n}\r\nECHO e{n}\r\nFCALL spin 0 5 {n}\r\n"));
+        client.send(calls.collect::<String>());
+    }
+    for client in &mut clients {
+        for n in 0..4 {
+            client.expect(format!(":{n}\r\n$2\r\ne{n}\r\n:{n}\r\n"));
+        }
+    }
+    let after: i64 = other.info("stats", "eventloop_cycles").parse().expect("a number");
+    assert!(after - before >= 12, "128 calls of some milliseconds took {} turns", after - before);
+}
