@@ -64,6 +64,24 @@ SERVER_SESSIONS = [
         1: CLIENT NO-EVICT on
         1: CLIENT INFO
         1: CLIENT INFO x
+        1: client list
+        1: MULTI
+        1: CLIENT INFO
+        1: EXEC
+        1: NOSUCH
+        1: GET a b
+        2: SET a
+        1: CLIENT LIST
+        2: CLIENT NOSUCH
+        1: CLIENT LIST
+        2: CLIENT
+        1: CLIENT LIST
+        2: SET a 1
+        2: INCR a
+        1: CLIENT LIST
+        2: OBJECT ENCODING a
+        1: CLIENT LIST
+        1: DEL a
         1: CLIENT HELP x
         1: CLIENT GETNAME x
         """,
@@ -104,7 +122,16 @@ SERVER_SESSIONS = [
         1: COMMAND INFO copy rename renamenx randomkey keys type touch unlink exists
         1: COMMAND INFO multi exec discard watch unwatch
         1: COMMAND INFO object|encoding client|id nosuch|sub
+        1: COMMAND INFO CONFIG|GET config|nosuch get|x object|help
         1: COMMAND COUNT x
+        1: COMMAND LIST
+        1: COMMAND LIST FILTERBY PATTERN config
+        1: COMMAND LIST FILTERBY PATTERN config|g*
+        1: COMMAND LIST FILTERBY PATTERN object*
+        1: COMMAND LIST FILTERBY ACLCAT dangerous
+        1: COMMAND LIST FILTERBY ACLCAT nosuch
+        1: COMMAND LIST FILTERBY MODULE nosuch
+        1: COMMAND DOCS get|x
         1: COMMAND NOSUCH
         1: COMMAND LIST FILTERBY PATTERN mset*
         1: COMMAND LIST FILTERBY FOO x
@@ -134,6 +161,26 @@ SERVER_SESSIONS = [
         1: FUNCTION LOAD nocode
         1: FUNCTION LOAD ''
         1: FUNCTION LOAD #!nosuch\\x20name=a\\nx
+        1: FUNCTION LOAD #!\\x20name=t\\nx
+        1: FUNCTION LOAD #!\\nx
+        1: FUNCTION LOAD #!js
+        1: FUNCTION LOAD #!js\\x20name=t
+        1: FUNCTION LOAD #!js\\x20name\\nx
+        1: FUNCTION LOAD #!js\\x20name=\\nx
+        1: FUNCTION LOAD #!js\\x20name=\\x20t\\nx
+        1: FUNCTION LOAD #!js\\x20name="t\\nx
+        1: FUNCTION LOAD #!js\\x20"name=t\\nx
+        1: FUNCTION LOAD #!js\\x20name='t\\nx
+        1: FUNCTION LOAD #!js\\x20name="a"b\\nx
+        1: FUNCTION LOAD #!js\\x20name=''\\nx
+        1: FUNCTION LOAD #!js\\x20name="a-b"\\nx
+        1: FUNCTION LOAD #!js\\x20"name=a\\\\n"\\nx
+        1: FUNCTION LOAD #!js\\x20name=a\\x20"Name=b"\\nx
+        1: FUNCTION LOAD #!js\\x20'foo=1'\\nx
+        1: FUNCTION LOAD #!js\\x20name=a\\x00b\\nx
+        1: FUNCTION LOAD #!\\x20js\\x20name=a\\nx
+        1: FUNCTION LOAD #!"nosuch"\\x20name="\\\\x41"\\nx
+        1: FUNCTION LOAD #!nosuch\\nx
         1: FUNCTION LOAD REPLACE
         1: FUNCTION LOAD FOO x
         1: FUNCTION RESTORE x
@@ -167,6 +214,15 @@ SERVER_SESSIONS = [
         1: CONFIG SET timeout -1
         1: CONFIG SET timeout 0
         1: CONFIG GET timeout
+        1: CONFIG SET timeout 1\\x00
+        1: CONFIG SET timeout\\x00 1
+        1: CONFIG GET timeout\\x00
+        1: CONFIG SET requirepass a\\x00b
+        1: AUTH a
+        1: AUTH a\\x00c
+        1: AUTH a\\x00b
+        1: CONFIG GET requirepass
+        1: CONFIG SET requirepass ''
         1: CONFIG RESETSTAT
         1: CONFIG RESETSTAT x
         1: CONFIG NOSUCH
