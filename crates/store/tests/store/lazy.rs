@@ -201,6 +201,14 @@ fn to_functions_and_watchers_a_key_ends_at_the_same_millisecond() {
             store.scan_keys(b"k", 0, 100, turn, &mut |key| met.push(key.to_vec()));
         });
         assert_eq!(met.len(), usize::from(there), "a function's walk, {left_ms} ms left");
+        // Watched a millisecond before its last; nobody writes.
+        fixture.now_ms -= 1;
+        let early = fixture.turn(|store, turn| store.watch(b"k", turn));
+        fixture.now_ms += 1;
+        fixture.turn(|store, turn| {
+            assert_eq!(store.watch_dirty(&early, turn), !there, "its time came, {left_ms} ms left");
+            store.unwatch(early);
+        });
         let token = fixture.turn(|store, turn| store.watch(b"k", turn));
         let now_ms = fixture.now_ms;
         let expire = Write::Expire { key: b"k", expiry_ms: now_ms + 10 };
