@@ -186,3 +186,61 @@ fn a_walk_meets_each_key_once_at_any_moment_of_a_growth() {
     }
     assert!(growths[1] > 50 && a.writer.stats().rebuilds.smaller > 0, "{growths:?}");
 }
+
+#[test]
+fn a_foreign_reader_tells_keys_apart_by_all_of_their_bytes() {
+    // Long keys are compared piece by piece; another key stands under the hash of one that isn't there.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let foreign = crate::ForeignReader::open(&a.spec.path).unwrap();
+    let mut out = Vec::new();
+    for len in [1, 63, 64, 65, 128, 129, 200, 5000] {
+        let key: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        let hash = a.writer.hash(&key);
+        let mut others = vec![key[..len - 1].to_vec(), [&key[..], &[0]].concat()];
+        for at in [0, len / 2, len - 1] {
+            let mut other = key.clone();
+            other[at] ^= 1;
+            others.push(other);
+        }
+        others.sort_unstable();
+        others.dedup();
+        for other in &others {
+            a.writer.put(&a.me.pin(), hash, other, &[b"other"], 0).unwrap();
+        }
+        assert_eq!(foreign.get(&key, &mut out).unwrap(), None, "{len} bytes");
+        a.put(&key, b"mine", 7).unwrap();
+        assert_eq!((foreign.get(&key, &mut out).unwrap(), &out[..]), (Some(7), &b"mine"[..]));
+        for other in &others {
+            assert!(a.writer.delete(&a.me.pin(), hash, other));
+        }
+    }
+}
+
+#[test]
+fn a_foreign_reader_follows_no_table_that_is_none() {
+    // The header of a damaged copy names tables of every size at every slot: what can't be one is refused, what
+    // can, and is none, has no such key; no read faults, and none goes on for ever.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    a.put(b"k", b"v", 0).unwrap();
+    let cut = dir.path().join("cut");
+    std::fs::copy(&a.spec.path, &cut).unwrap();
+    let file = std::fs::File::options().write(true).open(&cut).unwrap();
+    let (foreign, mut out) = (crate::ForeignReader::open(&cut).unwrap(), Vec::new());
+    let right = a.writer.index.current().word();
+    for slot in [0, 1, right >> 6, 20, 31, 32, 33, 1 << 20, u32::MAX >> 6] {
+        for shift in 0..64u32 {
+            let word = slot << 6 | shift;
+            let at = crate::layout::header::CURRENT;
+            std::os::unix::fs::FileExt::write_all_at(&file, &word.to_le_bytes(), at).unwrap();
+            let end = (u128::from(slot) << 17) + (64 << shift);
+            let fits = (3..=26).contains(&shift) && end <= file.metadata().unwrap().len().into();
+            match foreign.get(b"k", &mut out) {
+                Ok(found) if word == right => assert_eq!(found, Some(0)),
+                Ok(_) => assert!(word == 0 || fits, "table {slot} of 2^{shift} lines"),
+                Err(error) => assert!(matches!(error, ArenaError::Busy { .. }), "{error}"),
+            }
+        }
+    }
+}

@@ -222,6 +222,16 @@ fn a_foreign_reader_misses_no_key_while_the_index_moves() {
 }
 
 #[test]
+fn a_foreign_reader_misses_no_key_half_way_to_another_table() {
+    // Line after line moves: the key stands in the old table, then in the current one, in one epoch after another.
+    let act = |a: &mut Arena, load| {
+        a.put(b"k", &value(b'k', load + 1, 20), 0).unwrap();
+        move_lines(a, load);
+    };
+    foreign_story(20, act, false);
+}
+
+#[test]
 fn a_foreign_reader_misses_what_is_deleted_only() {
     // The key is deleted and comes again, or everything is.
     let act = |a: &mut Arena, load: u64| {
