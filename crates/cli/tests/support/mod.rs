@@ -142,6 +142,15 @@ impl Server {
         self.ended_with_code().1
     }
 
+    /// Its private memory, in MiB: not the arenas, which it shares.
+    pub(crate) fn private_mib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.expect("the kernel says it") / 1024
+    }
+
     /// Ends it as no program can expect.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it is our child");
