@@ -44,10 +44,12 @@ size_t OnNearHeapLimit(void* data, size_t current, size_t initial) {
   return current + kHeapSlackBytes;
 }
 
-void (*fatal)(const char* where, const char* message) = nullptr;
+void (*fatal)(void* user, const char* where, const char* message) = nullptr;
 
 void OnFatal(const char* where, const char* message) {
-  if (fatal != nullptr) fatal(where, message);
+  Isolate* isolate = Isolate::TryGetCurrent();
+  void* user = isolate == nullptr || isolate->GetData(0) == nullptr ? nullptr : nigh::Owner(isolate)->user;
+  if (fatal != nullptr) fatal(user, where, message);
   abort();
 }
 

@@ -43,7 +43,8 @@ struct NighHost {
   void (*log)(void* user, int32_t level, const uint8_t* text, size_t length);
   // Call k has ended while the watchdog wants to stop it. False if its termination is on its way.
   bool (*late)(void* user, int32_t k);
-  void (*fatal)(const char* where, const char* message);
+  // V8 gives up. `user` is null on a thread without an isolate. The process ends if this returns.
+  void (*fatal)(void* user, const char* where, const char* message);
 };
 
 struct NighIsolateParams {

@@ -1,13 +1,13 @@
 //! What the shim calls back into: commit, scan, log. Runs on the runtime's thread, inside `nigh_run` or
 //! `nigh_module_install`. No panic leaves it.
 //!
-//! A callback of a call that has lost its fiber (fiber.rs) touches nothing but `baton` and `entry`: the runtime
-//! takes the rest.
+//! A callback of a call that has lost its fiber (fiber.rs) touches nothing but `baton`, `entry`, `io` and `watch`: the
+//! runtime takes the rest.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::crash;
 use crate::fault;
@@ -18,6 +18,7 @@ use crate::io::{self, Io};
 use crate::quota::{Quota, Speaker};
 use crate::stop;
 use crate::tenant::Functions;
+use crate::watchdog::Watch;
 
 /// What a callback needs; lives at a fixed address as long as the isolate.
 pub(crate) struct Bridge {
@@ -25,6 +26,8 @@ pub(crate) struct Bridge {
     /// The fiber that waits for the entry that runs, and that entry's number. Written between entries.
     pub(crate) baton: Option<Arc<Shared>>,
     pub(crate) entry: u64,
+    /// Set once, when the isolate is made.
+    pub(crate) watch: OnceLock<Arc<Watch>>,
     /// Set while JavaScript runs.
     pub(crate) host: Option<NonNull<dyn Host>>,
     pub(crate) functions: Arc<Functions>,
@@ -246,7 +249,9 @@ unsafe extern "C" fn late(user: *mut c_void, k: i32) -> bool {
     stop::settle(&io, k)
 }
 
-unsafe extern "C" fn fatal(place: *const c_char, message: *const c_char) {
+/// V8 can't go on in this isolate. If a fiber waits for what runs in it, that goes on without it, and this thread
+/// stays where it is, with all that the isolate has: nothing of it can be used or freed any more.
+unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *const c_char) {
     let text = |pointer: *const c_char| {
         if pointer.is_null() {
             return "".into();
@@ -254,6 +259,17 @@ unsafe extern "C" fn fatal(place: *const c_char, message: *const c_char) {
         // SAFETY: V8 passes strings that end with NUL.
         unsafe { CStr::from_ptr(pointer) }.to_string_lossy()
     };
-    eprintln!("nigh: V8 ends the process: {} ({})", text(message), text(place));
+    let why = format!("{} ({})", text(message), text(place));
+    let bridge = user.cast::<Bridge>();
+    if !bridge.is_null() {
+        // SAFETY: it lives as long as the isolate; nobody writes this field once the isolate runs code.
+        let watch = unsafe { &(*bridge).watch };
+        if watch.get().is_some_and(|watch| watch.is_given_up(&why)) {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+    eprintln!("nigh: V8 ends the process: {why}");
     crash::tell();
 }

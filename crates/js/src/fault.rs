@@ -86,6 +86,8 @@ pub(crate) fn without_prelude(text: &str) -> Cow<'_, str> {
 pub(crate) enum Cause {
     Time,
     Heap,
+    /// V8 gave up.
+    Fatal,
     Order(Reason),
 }
 
@@ -119,6 +121,11 @@ fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &Limits) ->
             "ERR {what} ran longer than {} ms and was stopped; nothing was written (setting: {})",
             time.0, time.1
         ),
+        Cause::Fatal => {
+            format!(
+                "ERR {what} asked for more than V8 can hold and was stopped; nothing was written"
+            )
+        }
         // Redis's words.
         Cause::Order(Reason::Kill) => "ERR Script killed by user with FUNCTION KILL.".to_owned(),
         Cause::Order(Reason::Shutdown) => {

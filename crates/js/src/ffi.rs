@@ -68,7 +68,7 @@ pub(crate) struct HostTable {
     pub(crate) scan: unsafe extern "C" fn(*mut c_void, u32, u32, f64, u32) -> f64,
     pub(crate) log: unsafe extern "C" fn(*mut c_void, i32, *const u8, usize),
     pub(crate) late: unsafe extern "C" fn(*mut c_void, i32) -> bool,
-    pub(crate) fatal: unsafe extern "C" fn(*const c_char, *const c_char),
+    pub(crate) fatal: unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char),
 }
 
 #[repr(C)]

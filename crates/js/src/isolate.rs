@@ -4,9 +4,9 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 
 use crate::bridge::{self, Bridge};
 use crate::entry::Entry;
@@ -56,6 +56,7 @@ impl Isolate {
             host: None,
             baton: fiber.as_ref().map(|fiber| Arc::clone(fiber.shared())),
             entry: 0,
+            watch: OnceLock::new(),
             functions: Arc::default(),
             ids: Vec::new(),
             first: 0,
@@ -96,6 +97,7 @@ impl Isolate {
         };
         let watchdog = Watchdog::start(raw, mapped, baton)
             .map_err(|error| fail(format!("cannot start the watchdog's thread: {error}")))?;
+        let _ = isolate.bridge().watch.set(Arc::clone(&watchdog.watch)); // only here
         isolate.watchdog = Some(watchdog);
         isolate.set_limits(limits);
         Ok(isolate)
@@ -226,7 +228,11 @@ impl Isolate {
 
     /// Why the watchdog has stopped call `k`.
     fn cause(&self, k: i32) -> Cause {
-        self.watchdog().watch.reason(k).map_or(Cause::Time, Cause::Order)
+        let watch = &self.watchdog().watch;
+        if watch.is_broken() {
+            return Cause::Fatal;
+        }
+        watch.reason(k).map_or(Cause::Time, Cause::Order)
     }
 
     /// Puts a new isolate in the place of this one, which call `k` doesn't leave. What `grave` waits for goes

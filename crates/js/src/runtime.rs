@@ -293,7 +293,7 @@ impl Runtime {
 
     pub(crate) fn count_stop(&mut self, cause: Cause) {
         match cause {
-            Cause::Heap => self.stats.heap_limit_hits += 1,
+            Cause::Heap | Cause::Fatal => self.stats.heap_limit_hits += 1,
             Cause::Time => self.stats.timeouts += 1,
             Cause::Order(_) => self.stats.kills += 1,
         }

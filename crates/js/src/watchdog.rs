@@ -63,6 +63,9 @@ pub(crate) struct Watch {
     closing: AtomicBool,
     /// Another isolate has taken the place of this one.
     lost: AtomicBool,
+    /// V8 has given the isolate up.
+    broken: AtomicBool,
+    isolate: IsolatePointer,
     thread: OnceLock<Thread>,
 }
 
@@ -100,8 +103,11 @@ impl Seen {
 }
 
 struct IsolatePointer(*mut ffi::RawIsolate);
-// SAFETY: used for `nigh_terminate` only, which any thread may call; the thread ends before the isolate.
+// SAFETY: used for `nigh_terminate` and `nigh_isolate_lose` only, which any thread may call; the watchdog's thread
+// ends before the isolate.
 unsafe impl Send for IsolatePointer {}
+// SAFETY: as above.
+unsafe impl Sync for IsolatePointer {}
 
 /// Runs until dropped.
 pub(crate) struct Watchdog {
@@ -136,14 +142,14 @@ impl Watchdog {
             ordered: Mutex::default(),
             closing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            isolate: IsolatePointer(isolate),
             thread: OnceLock::new(),
         });
         crash::watch_too(&watch);
         let shared = Arc::clone(&watch);
-        let isolate = IsolatePointer(isolate);
         let thread = std::thread::Builder::new().name("nigh-watchdog".into()).spawn(move || {
-            let isolate = isolate;
-            shared.run(isolate.0);
+            shared.run();
         })?;
         let _ = watch.thread.set(thread.thread().clone()); // only here
         Ok(Watchdog { watch, thread: Some(thread) })
@@ -237,7 +243,7 @@ impl Watch {
         Duration::from_millis((self.call_ms.load(Ordering::Relaxed) / 10).clamp(1, 10))
     }
 
-    fn run(&self, isolate: *mut ffi::RawIsolate) {
+    fn run(&self) {
         let mut idle = 0;
         while !self.stop.load(Ordering::SeqCst) {
             // The order first: its call ran when it was given, so a call with another number comes later.
@@ -263,7 +269,7 @@ impl Watch {
                 idle = 0;
                 let order = order.filter(|(call, _)| *call == state).map(|(_, reason)| reason);
                 let closing = self.is_closing().then_some(Reason::Shutdown);
-                self.look(state, order.or(closing), isolate);
+                self.look(state, order.or(closing));
             }
             std::thread::park_timeout(self.tick());
         }
@@ -275,7 +281,7 @@ impl Watch {
     }
 
     /// One tick while call `call` runs.
-    fn look(&self, call: i32, order: Option<Reason>, isolate: *mut ffi::RawIsolate) {
+    fn look(&self, call: i32, order: Option<Reason>) {
         let now = self.cpu_ns();
         let (used_ns, stopped_ns) = {
             let mut seen = lock(&self.seen);
@@ -292,10 +298,10 @@ impl Watch {
                 // Before the termination, so that whoever sees that finds the reason.
                 *lock(&self.ordered) = order.map(|reason| (call, reason));
                 // SAFETY: the isolate outlives this thread, which its owner joins first.
-                stop::stop(&self.io, call, || unsafe { ffi::nigh_terminate(isolate) });
+                stop::stop(&self.io, call, || unsafe { ffi::nigh_terminate(self.isolate.0) });
             }
         } else if used_ns >= stopped_ns + SEIZE_AFTER_NS {
-            self.seize(call, isolate);
+            self.seize(call);
             let lost = self.lost.load(Ordering::SeqCst);
             if !lost && used_ns >= limit_ns.saturating_add(grace_ns) {
                 self.give_up(call);
@@ -307,18 +313,49 @@ impl Watch {
         self.io.shared(io::ISSUED).load(Ordering::SeqCst) == call
     }
 
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    /// On the isolate's thread, when V8 has given up: true if all else goes on without this isolate. If not, the
+    /// process has to end.
+    pub(crate) fn is_given_up(&self, why: &str) -> bool {
+        let call = self.io.state().load(Ordering::SeqCst);
+        let taken = self.fiber.as_ref().is_some_and(|fiber| {
+            let mark = || {
+                self.broken.store(true, Ordering::SeqCst);
+                self.mark_lost();
+            };
+            call != 0 && fiber.seize(self.entry.load(Ordering::SeqCst), || true, mark)
+        });
+        let lost = self.lost.load(Ordering::SeqCst);
+        if lost {
+            let (library, function) = self.name_of(call).unwrap_or_default();
+            tracing::error!(
+                library,
+                function,
+                why,
+                taken,
+                "V8 gave up in a function: its shard goes on in a new V8 isolate; the memory of the old one is lost \
+                 until the server starts anew"
+            );
+        }
+        lost
+    }
+
+    fn mark_lost(&self) {
+        // SAFETY: the isolate outlives this: its thread is here, or its owner joins the watchdog first.
+        unsafe { ffi::nigh_isolate_lose(self.isolate.0) };
+        self.lost.store(true, Ordering::SeqCst);
+    }
+
     /// Takes the fiber from a call that doesn't come back.
-    fn seize(&self, call: i32, isolate: *mut ffi::RawIsolate) {
+    fn seize(&self, call: i32) {
         let Some(fiber) = &self.fiber else { return };
         let number = self.entry.load(Ordering::SeqCst);
         // The call has been told to stop, so it dies whatever it does now.
         let stuck = || self.is_issued(call) && self.io.state().load(Ordering::SeqCst) == call;
-        let mark = || {
-            // SAFETY: the isolate outlives this thread, which its owner joins first.
-            unsafe { ffi::nigh_isolate_lose(isolate) };
-            self.lost.store(true, Ordering::SeqCst);
-        };
-        if fiber.seize(number, stuck, mark) {
+        if fiber.seize(number, stuck, || self.mark_lost()) {
             let (library, function) = self.name_of(call).unwrap_or_default();
             tracing::warn!(
                 library,

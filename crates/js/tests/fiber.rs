@@ -110,6 +110,27 @@ fn no_more_than_eight_calls_linger() {
 }
 
 #[test]
+fn a_call_in_which_v8_gives_up_costs_an_isolate() {
+    // An index far behind millions of elements makes a table that V8 can't have: it ended the process.
+    on_fiber(Limits { load_ms: 60_000, call_ms: 60_000, ..limits() }, |bench| {
+        let kept = "const kept = []; for (let i = 0; i < 23e6; i++) kept.push(i);";
+        let far =
+            "export const far = (db) => { db.set('far', '1'); kept[2 ** 32 - 2] = 1; return 1; };";
+        bench.add("t", "export const fine = () => 1;");
+        bench.add("u", &format!("{kept} {far}"));
+        let calls = [call("fine"), call("far")];
+        let replies = bench.run(&calls);
+        assert_eq!(replies[0], ":1\r\n");
+        let refused = "asked for more than V8 can hold and was stopped; nothing was written\r\n";
+        assert_eq!(replies[1], format!("-ERR function 'far' {refused}"));
+        assert!(bench.runtime.remove(bench.tenant, "u"));
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+        assert_eq!(bench.world.text("far"), None);
+        assert_eq!(bench.runtime.stats().lingering, 1);
+    });
+}
+
+#[test]
 fn a_killed_call_that_is_stuck_says_that_it_was_killed() {
     // What others see of the runtime is the isolate that it has now, also after one was lost.
     on_fiber(Limits { call_ms: 60_000, ..limits() }, |bench| {

@@ -149,7 +149,8 @@ fn the_limits_have_the_defaults_that_the_reference_gives() {
 
 /// Beginnings of replies in the table of errors that others make: the commands' own, the store's, and those
 /// that want a fiber (tests/fiber.rs has this text).
-const OF_OTHERS: [&str; 6] = [
+const OF_OTHERS: [&str; 7] = [
+    "ERR function 'f' asked for more than V8 can hold and was stopped; nothing was written",
     "ERR no function can run here: … calls ran too long and are still being stopped; try again later",
     "ERR function 'f' ran too long and is still being stopped; try again later",
     "ERR Bad number of keys provided",
