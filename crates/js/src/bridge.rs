@@ -249,6 +249,10 @@ unsafe extern "C" fn late(user: *mut c_void, k: i32) -> bool {
     stop::settle(&io, k)
 }
 
+/// Where V8 gives up for what a call asks: a table of more elements than it can have. Elsewhere the process lacks
+/// memory, and an isolate that stays makes that worse.
+const TOO_LARGE: &str = "invalid table size";
+
 /// V8 can't go on in this isolate. If a fiber waits for what runs in it, that goes on without it, and this thread
 /// stays where it is, with all that the isolate has: nothing of it can be used or freed any more.
 unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *const c_char) {
@@ -261,7 +265,7 @@ unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *co
     };
     let why = format!("{} ({})", text(message), text(place));
     let bridge = user.cast::<Bridge>();
-    if !bridge.is_null() {
+    if text(place) == TOO_LARGE && !bridge.is_null() {
         // SAFETY: it lives as long as the isolate; nobody writes this field once the isolate runs code.
         let watch = unsafe { &(*bridge).watch };
         if watch.get().is_some_and(|watch| watch.is_given_up(&why)) {
