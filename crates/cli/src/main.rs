@@ -60,6 +60,9 @@ enum Command {
     Convert(convert::Args),
     /// Count friends in a social graph, from the client side and in the store
     Demo(demo::Args),
+    /// Try new sources for a server (which starts this by itself)
+    #[command(name = nigh_server::CHECK_SUBCOMMAND, hide = true)]
+    CheckSources,
     /// Measure a server under load
     Bench(Box<bench::Args>),
 }
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::CheckSources => nigh_server::serve_checks().map_err(Into::into),
         Command::Bench(args) => bench::run(&args),
     };
     match outcome {

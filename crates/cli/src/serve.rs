@@ -77,6 +77,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if std::io::stdout().is_terminal() {
         print_hints(&config);
     }
+    // This very program, also if its file is replaced while it runs.
+    config.checker = Some(PathBuf::from("/proc/self/exe"));
     Ok(nigh_server::run(config)?)
 }
 

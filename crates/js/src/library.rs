@@ -3,6 +3,8 @@
 
 use thiserror::Error;
 
+use crate::{fault, source};
+
 /// What `FUNCTION LOAD` found in a library's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
@@ -10,6 +12,16 @@ pub struct Library {
     pub name: String,
     /// The exported functions, in order of their names.
     pub functions: Vec<Function>,
+}
+
+impl Library {
+    /// The name that a source gives in its first line.
+    ///
+    /// # Errors
+    /// [`LoadError`] if that isn't `#!js name=<name>`.
+    pub fn name_of(source: &[u8]) -> Result<String, LoadError> {
+        source::library_name(source)
+    }
 }
 
 /// One exported function.
@@ -30,6 +42,17 @@ impl Function {
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         let no_writes = self.no_writes.then_some("no-writes");
         no_writes.into_iter().chain(self.allow_cross_slot_keys.then_some("allow-cross-slot-keys"))
+    }
+}
+
+impl LoadError {
+    /// A library that takes longer to start than it may.
+    #[must_use]
+    pub fn too_long(library: &str, load_ms: u64) -> LoadError {
+        LoadError::Compile {
+            library: library.to_owned(),
+            reason: fault::too_long_to_start(load_ms),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ use crate::{Tenant, lingering, snapshot, source};
 const TASKS_MAX: u32 = 16;
 /// Contexts that one [`Runtime::idle`] leaves ready: for a new tenant, and for a library that is loaded then.
 const CONTEXTS_AHEAD: usize = 2;
+/// For whom a source is checked that is no tenant's.
+const NOBODY: Tenant = Tenant(u32::MAX);
 /// What a scratch context reads instead of an arena: the header of none.
 static NO_ARENA: [u64; 512] = [0; 512];
 
@@ -105,6 +107,12 @@ impl Runtime {
         snapshot::v8_version()
     }
 
+    /// The limits that hold.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Changes the limits, from the next batch on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits.clamped();
@@ -143,6 +151,22 @@ impl Runtime {
     /// # Errors
     /// [`LoadError`], whose text is the error reply.
     pub fn load_kept(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
+        let library = self.examine(tenant, source)?;
+        match self.state(tenant).taken(&library.name, &library.functions) {
+            Some(taken) => Err(LoadError::FunctionExists { function: taken.name.clone() }),
+            None => Ok(library),
+        }
+    }
+
+    /// The same without a tenant: whether the source can be a library of any.
+    ///
+    /// # Errors
+    /// [`LoadError`], whose text is the error reply.
+    pub fn check(&mut self, source: &[u8]) -> Result<Library, LoadError> {
+        self.examine(NOBODY, source)
+    }
+
+    fn examine(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
         let name = source::library_name(source)?;
         let bad = |reason| LoadError::BadSource { library: name.clone(), reason };
         let text = std::str::from_utf8(source).map_err(|error| {
@@ -168,9 +192,6 @@ impl Runtime {
         let mut descriptions = source::descriptions(text);
         for function in &mut functions {
             function.description = descriptions.remove(function.name.as_str());
-        }
-        if let Some(taken) = self.state(tenant).taken(&name, &functions) {
-            return Err(LoadError::FunctionExists { function: taken.name.clone() });
         }
         Ok(Library { name, functions })
     }

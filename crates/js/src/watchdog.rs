@@ -36,8 +36,9 @@ use crate::tenant::Functions;
 const IDLE_TICKS: u32 = 20;
 /// Longest sleep: bounds what a lost wake-up costs.
 const SLEEP: Duration = Duration::from_millis(100);
-/// CPU time, ns, that V8 has to leave a call after its termination: most collections of a full heap take less.
-const SEIZE_AFTER_NS: u64 = 20_000_000;
+/// CPU time, ns, that V8 has to leave a call after its termination: with it a shard answers others some 80 ms after
+/// a call with a limit of 50 ms began, a new isolate included.
+const SEIZE_AFTER_NS: u64 = 10_000_000;
 
 /// What the runtime, its watchdog and its [`Handle`](crate::Handle)s share.
 pub(crate) struct Watch {

@@ -64,3 +64,49 @@ fn a_library_that_had_to_be_stopped_is_not_tried_each_second() {
     assert_eq!(bench.call("fa", &[]), "$1\r\na\r\n");
     assert_eq!(bench.runtime.stats().timeouts, tries);
 }
+
+/// So many names in 800 scopes: V8 looks for each of them in each scope, and for a stop nowhere.
+fn names_in_scopes(names: usize) -> String {
+    let (open, close) = ("{ let v; ".repeat(800), "}".repeat(800));
+    format!("{open}{}{close}", "u;".repeat(names))
+}
+
+/// Set in a process that is to end: what runs there.
+const STUCK: &str = "NIGH_TEST_STUCK";
+
+/// What this test program says on stderr when it runs `test` with something stuck in it.
+fn said(test: &str, stuck: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new(program);
+    let output = command.args(["--exact", "--nocapture", test]).env(STUCK, stuck).output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_ends_the_process_since_it_cannot_be_stopped_is_named() {
+    // Nobody carries a call on here, so the watchdog ends the process after the grace period. Its line had no name
+    // for a library that started.
+    let limits = Limits { call_ms: 10, load_ms: 60_000, grace_ms: 50, ..Limits::default() };
+    let slow = names_in_scopes(200_000);
+    match std::env::var(STUCK).as_deref() {
+        Ok("function") => {
+            let mut bench = Bench::with(limits);
+            bench.add("slow", &format!("export function late() {{ {slow} }}"));
+            bench.call("late", &[]);
+        }
+        Ok(_) => {
+            let mut bench = Bench::with(Limits { load_ms: 10, ..limits });
+            let _ = bench.try_add("slow", &format!("export function late() {{ {slow} }}"));
+        }
+        Err(_) => {
+            let test = "what_ends_the_process_since_it_cannot_be_stopped_is_named";
+            let function = said(test, "function");
+            let line = "nigh: function 'late' of library 'slow' did not stop within 50 ms";
+            assert!(function.contains(line), "{function}");
+            let library = said(test, "library");
+            let line = "nigh: library 'slow', which was being started, did not stop within 50 ms";
+            assert!(library.contains(line), "{library}");
+        }
+    }
+}

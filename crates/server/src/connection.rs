@@ -148,6 +148,8 @@ pub(crate) enum Pending {
     Ticket(u64),
     /// They are there: the command that asked for them runs next.
     Refreshed,
+    /// The check of a source.
+    Check,
     /// Nothing: but the next command is a function call that didn't find what it read at one moment.
     Unstable,
 }

@@ -154,6 +154,8 @@ pub(crate) enum Flow {
     Move(usize),
     /// It runs when the other shards have told of themselves.
     Refresh,
+    /// It runs when the source that it loads has been checked.
+    Check,
 }
 
 /// Checks and runs one command.

@@ -122,6 +122,7 @@ struct Listed<'a> {
 
 /// Compiles and installs a library; the error is the whole reply.
 fn install(state: &mut State, source: &[u8], replace: bool) -> Result<Library, String> {
+    state.shared.checks.take(&state.shared, source, state.runtime.limits())?;
     let library = state.runtime.load(state.tenant, source).map_err(|error| error.to_string())?;
     if !replace && state.libraries.has(&library.name) {
         return Err(format!("ERR Library '{}' already exists", library.name));

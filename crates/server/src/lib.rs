@@ -21,6 +21,7 @@ mod allowance;
 mod batch;
 mod bridge;
 mod budget;
+mod checks;
 mod client;
 pub mod commands;
 pub mod config;
@@ -67,6 +68,7 @@ mod usage;
 mod window;
 mod work;
 
+pub use checks::{SUBCOMMAND as CHECK_SUBCOMMAND, serve_checks};
 pub use config::{Config, ConfigError};
 pub(crate) use serve::Stopper;
 pub use serve::{ServeError, Server, run};

@@ -139,6 +139,7 @@ pub(crate) fn elsewhere(
     let state = &*context.state;
     let waits = !context.later.is_empty();
     match (state.place(row), target) {
+        (Place::Owner, _) if waits_for_check(context, args, row) => Flow::Check,
         (Place::Call, Target::Part(partition)) => where_called(context, args, row, partition),
         (Place::View(_), Target::Part(partition)) => {
             let owner = state.owner(partition);
@@ -156,6 +157,14 @@ pub(crate) fn elsewhere(
         (Place::Refresh, _) if state.shared.shards() > 1 && !context.refreshed => Flow::Refresh,
         (_, _) => Flow::Done,
     }
+}
+
+/// Whether a command loads a source whose check isn't done.
+fn waits_for_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool {
+    let shared = &context.state.shared;
+    State::spec(row).run == Run::Server(Builtin::FunctionLoad)
+        && !context.is_peer
+        && !shared.checks.is_done(shared, args[args.len() - 1], context.state.runtime.limits())
 }
 
 /// Where a function call runs.

@@ -15,6 +15,7 @@
 //!
 //! Any thread.
 
+use crate::checks::Checks;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::faults::Arenas;
@@ -139,6 +140,8 @@ pub(crate) struct Shared {
     pub(crate) port: u16,
     /// Most connections that the process's files allow.
     pub(crate) file_limit: usize,
+    /// What is known of new sources.
+    pub(crate) checks: Checks,
     /// The libraries that aren't started.
     pub(crate) skips: Skips,
     pub(crate) open_connections: AtomicUsize,
@@ -190,6 +193,7 @@ impl Shared {
             run_id,
             port,
             file_limit,
+            checks: Checks::new(config.checker.clone()),
             skips,
             open_connections: AtomicUsize::new(0),
             last_client: AtomicU64::new(0),
@@ -222,7 +226,7 @@ impl Shared {
         self.seats.len()
     }
 
-    fn note_all(&self) {
+    pub(crate) fn note_all(&self) {
         self.seats.iter().for_each(Seat::note);
     }
 

@@ -449,11 +449,15 @@ impl Work {
                 }
                 return;
             }
-            Flow::Await | Flow::Move(_) | Flow::Refresh => {
+            Flow::Await | Flow::Move(_) | Flow::Refresh | Flow::Check => {
                 let connection = &mut *self.active[at];
                 connection.pending = match flow {
                     Flow::Await => Pending::Answers,
                     Flow::Move(shard) => Pending::Move(shard),
+                    Flow::Check => {
+                        self.checking.push(connection.slot);
+                        Pending::Check
+                    }
                     _ => {
                         self.asking.push((connection.slot, self.now));
                         Pending::Ticket(self.state.shared.refresh(self.state.number))

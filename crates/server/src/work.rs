@@ -95,6 +95,8 @@ pub(crate) struct Work {
     pub(crate) promised: Vec<Option<(usize, usize)>>,
     /// Slots of connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(usize, Instant)>,
+    /// Slots of connections that wait for the check of a source.
+    pub(crate) checking: Vec<usize>,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
     /// Since when writes have been waiting for memory, turn after turn.
@@ -148,6 +150,7 @@ impl Work {
             held: Vec::new(),
             promised: Vec::new(),
             asking: Vec::new(),
+            checking: Vec::new(),
             moving: Vec::new(),
             waits_since: None,
             waited: false,

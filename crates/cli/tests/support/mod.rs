@@ -113,7 +113,7 @@ impl Server {
     }
 
     pub(crate) fn call(&self, words: &[&str]) -> Frame {
-        self.connect().call(words).expect("the server is up")
+        self.connect().call(words).unwrap_or_else(|error| panic!("{error}: {}", self.said()))
     }
 
     /// The number of its process.

@@ -26,12 +26,15 @@ use std::path::PathBuf;
 #[derive(Debug, Clone)]
 pub struct Config {
     values: BTreeMap<&'static str, Value>,
+    /// The program `nigh`, by which new sources are tried in a process of their own; none: they are compiled where
+    /// they are to run at once.
+    pub checker: Option<PathBuf>,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let values = settings().iter().map(|row| (row.name, row.default_value())).collect();
-        Self { values }
+        Self { values, checker: None }
     }
 }
 

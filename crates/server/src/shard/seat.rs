@@ -56,6 +56,7 @@ impl Shard {
             let snapshot = self.snapshot(true, now);
             shared.publish(self.work.state.number, snapshot, self.work.state.seen.ticket);
         }
+        self.resume_checked();
         self.resume_askers(now);
     }
 
@@ -72,6 +73,18 @@ impl Shard {
         });
         self.work.state.killed.extend(ids);
         self.work.close_killed();
+    }
+
+    /// Lets the connections look again that wait for the check of a source: one may be done.
+    fn resume_checked(&mut self) {
+        for slot in std::mem::take(&mut self.work.checking) {
+            if let Some(connection) = self.work.slab.get_mut(slot)
+                && connection.pending == Pending::Check
+            {
+                connection.pending = Pending::Nothing;
+                self.work.queue(slot);
+            }
+        }
     }
 
     /// Lets the connections go on whose snapshots have come, or are not to be waited for any longer.
