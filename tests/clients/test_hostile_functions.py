@@ -25,6 +25,8 @@ LIMIT_MS = 50  # function-time-limit-ms, by default
 LOAD_LIMIT_MS = 2000  # function-load-limit-ms, by default
 GRACE_MS = 50
 # Not the default, which is 5 s: what the grace ends gets through anyway, and the test is shorter.
+# Where a thread was lost its CPU is counted beside that of the thread that serves, which it holds up by little.
+COUNTED_TWICE_MS = 30
 KILL_GRACE_MS = 500
 BEGUN_MS = 5  # CPU time that a shard without work doesn't use soon
 ROW = 4000  # of a statement, where an attack says /*ROW statement*/
@@ -37,16 +39,12 @@ BIG = {f"big:{mib}": mib * 1_000_000 for mib in (1, 8, 20)}
 
 # Attacks that still get through. The list shrinks only: one that is held off and stands here is a failure.
 KNOWN_OPEN = {
-    # One assignment makes a dictionary of 23 M elements: fatal to V8.
-    "far_index_in_millions",
     # Each call that costs a thread or a context lets the next client wait for the start of a slow library.
     "keys_of_millions",
     "spread_of_millions",
     "set_of_millions",
     "json_of_millions",
     "slow_start",
-    # More calls linger than a shard has places for.
-    "fifth_stuck",
 }
 
 CANARY = """#!js name=canary
@@ -264,22 +262,26 @@ class Scene:
 
 
 def run(attack, scene):
-    """The least CPU ms of some tries, the reply, the scene to go on with, and whether a thread was lost."""
-    best, lost = None, False
+    """The least CPU ms of some tries, whether one was soon enough, the reply, the scene to go on with, and whether a
+    thread was lost."""
+    best, soon, lost = None, False, False
     for _ in range(TRIES):
         idle = scene.idle_ms()
         took, reply = scene.attack(attack)
         took -= idle
         best = took if best is None else min(best, took)
+        allowed = attack.limit_ms
         # What lingers there would count for the next ones.
         if scene.has_lost_a_thread():
             lost = True
+            allowed += COUNTED_TWICE_MS
             scene.close()
             scene = Scene()
+        soon = soon or took <= allowed
         # Another try wouldn't change what is far beyond.
-        if best <= attack.limit_ms or took > 4 * attack.limit_ms:
+        if soon or took > 4 * attack.limit_ms:
             break
-    return best, reply, scene, lost
+    return best, soon, reply, scene, lost
 
 
 class HostileFunctions(unittest.TestCase):
@@ -295,9 +297,9 @@ class HostileFunctions(unittest.TestCase):
                 verdict = ""
                 took, reply = None, b""
                 try:
-                    took, reply, scene, has_lost = run(attack, scene)
+                    took, soon, reply, scene, has_lost = run(attack, scene)
                     lost += [attack.name] if has_lost else []
-                    if took > attack.limit_ms:
+                    if not soon:
                         verdict = f"stalled its shard for {took:.0f} ms"
                 except (Died, AssertionError) as failure:
                     verdict = str(failure)
