@@ -209,7 +209,10 @@ fn what_v8_cannot_interrupt_is_stopped_in_time() {
         assert_eq!(bench.call("prepare", &[&n]), ":1\r\n", "{prepare}");
         bench.runtime.set_limits(limits(20));
         let reply = bench.call("act", &[&n]);
-        assert!(reply.contains("function-time-limit-ms"), "{prepare}: {action}: {reply}");
+        // On a quick machine the pieces of a text may fill the heap first.
+        let limits = ["function-time-limit-ms", "function-heap-limit-bytes"];
+        let is_stopped = limits.iter().any(|limit| reply.contains(limit));
+        assert!(is_stopped, "{prepare}: {action}: {reply}");
     }
 }
 
