@@ -4,11 +4,21 @@ mod common;
 
 use common::{Client, TestServer, request};
 use nigh_resp::frame::Frame;
+use std::collections::BTreeSet;
 
 /// A long value: most of it finds no room in the socket of a client that doesn't read.
 const LONG: usize = 10_000_000;
 /// What a turn may copy: a few MiB and the reply that goes over them, for each of its parts.
 const MOST_COPIED: usize = 2 * (4 << 20) + 2 * LONG;
+
+/// A function that takes about so many milliseconds and returns its other argument.
+const SPIN: &[u8] = b"#!js name=l\n\
+    export function spin(db, [ms, n]) {\n\
+      let sum = 0;\n\
+      for (let i = 0; i < ms * 4e5; i++) sum = (sum + i) | 0;\n\
+      return Number(n) + sum * 0;\n\
+    }\n\
+    spin.flags = ['no-writes'];";
 
 fn most_copied(server: &TestServer) -> usize {
     let most = server.connect().info("nigh", "replies_longest_turn_copied_bytes");
@@ -72,20 +82,52 @@ fn commands_that_take_long_are_done_in_many_turns() {
     assert!(took >= 10, "{took} turns");
 }
 
+/// So are those that come from other shards: the owner of the data has turns of its own between them.
+#[test]
+fn commands_of_other_shards_that_take_long_are_done_in_many_turns() {
+    const EACH: usize = 60;
+    let server = TestServer::with(&[("shards", "2")]);
+    let mut owners = server.connect_to_owner("n");
+    let mut away: Vec<Client> = Vec::new();
+    while away.len() < 4 {
+        let mut client = server.connect();
+        let before = client.info("nigh", "commands_sent_to_owner");
+        client.says("SET n 0", "+OK\r\n");
+        if client.info("nigh", "commands_sent_to_owner") != before {
+            away.push(client);
+        }
+    }
+    for (at, client) in away.iter_mut().enumerate() {
+        // Many may be under way at a time from now on. The value has 4,900 digits.
+        client.send("SETNX none 0\r\n".repeat(1000));
+        client.expect(":1\r\n".repeat(usize::from(at == 0)));
+        client.expect(":0\r\n".repeat(1000 - usize::from(at == 0)));
+        client.ask(&[b"INCRBYFLOAT", format!("f{at}").as_bytes(), b"1e4900"]);
+    }
+    for (at, client) in away.iter_mut().enumerate() {
+        let key = format!("f{at}");
+        let one = [request(&[b"INCRBYFLOAT", key.as_bytes(), b"1"]), request(&[b"INCR", b"n"])];
+        client.send(one.concat().repeat(EACH));
+    }
+    // What a client of the owner sees meanwhile: a number for each turn that did something.
+    let (all, mut seen) = ((EACH * away.len()).to_string(), BTreeSet::new());
+    while seen.insert(owners.text("GET n")) || !seen.contains(&all) {}
+    assert!(seen.len() >= 10, "{} turns", seen.len());
+    for client in &mut away {
+        for _ in 0..EACH {
+            assert!(client.reply().bytes().is_some_and(|bytes| bytes.len() > 4900));
+            assert!(client.reply().integer().is_some());
+        }
+    }
+}
+
 /// Functions are commands, too: what is left of them when a turn's time is over is the next turn's, and each client has
 /// its replies in the order of its commands.
 #[test]
 fn calls_that_take_long_are_done_in_many_turns() {
-    let source = "#!js name=l\n\
-        export function spin(db, [ms, n]) {\n\
-          let sum = 0;\n\
-          for (let i = 0; i < ms * 4e5; i++) sum = (sum + i) | 0;\n\
-          return Number(n) + sum * 0;\n\
-        }\n\
-        spin.flags = ['no-writes'];";
     let server = TestServer::with(&[("shards", "1")]);
     let mut other = server.connect();
-    assert_eq!(other.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]), Frame::Bulk(b"l".to_vec()));
+    assert_eq!(other.ask(&[b"FUNCTION", b"LOAD", SPIN]), Frame::Bulk(b"l".to_vec()));
     let before: i64 = other.info("stats", "eventloop_cycles").parse().expect("a number");
     let mut clients: Vec<Client> = (0..16).map(|_| server.connect()).collect();
     for client in &mut clients {
