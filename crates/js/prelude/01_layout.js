@@ -43,6 +43,7 @@ const KEY_LENGTH = 5;
 const PENDING = 6; // see 04_db.js; 0 between calls
 const PLACE = 7; // first window of the arena of the key that was looked for last; 0 if there is one arena
 const CALL_PLACE = 8; // the same of the partition that the call runs for
+const OVERTIME = 9;
 const IN_NOW_LOW = 16;
 const IN_NOW_HIGH = 17;
 const IN_SEED_LOW = 18;

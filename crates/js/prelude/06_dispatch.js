@@ -264,7 +264,8 @@ function dispatch() {
   beginMoment();
   nowLow = I[IN_NOW_LOW];
   nowHigh = I[IN_NOW_HIGH];
-  let state = I[IN_FIRST_STATE];
+  const first = I[IN_FIRST_STATE];
+  let state = first;
   let at = I[IN_FIRST_HEAD];
   let start = RESPONSE_AT;
   let done = 0;
@@ -294,7 +295,7 @@ function dispatch() {
     done++;
     state++;
     I[OUT_DONE] = done;
-    if (start > RESPONSE_AT + I[IN_FLUSH_BYTES]) break;
+    if (start > RESPONSE_AT + I[IN_FLUSH_BYTES] || I[OVERTIME] === first) break;
   }
   I[OUT_END] = start;
 }

@@ -1,12 +1,13 @@
 //! The way of a batch: calls → request → one entry into V8 → response → replies. The runtime's thread.
 //!
 //! 1. Replies come in the order of the calls, each exactly once, until they are as long as the caller wants at a time.
-//!    They may be longer by one result.
+//!    They may be longer by one result. So it is with the time that the calls take.
 //! 2. An entry that is stopped costs the tenant its context (it is made anew from the libraries): nothing
 //!    that the stopped call left behind is seen by another one. The calls after it enter again.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 
 use crate::call::{Call, RunTurn, Tenant, UNSTABLE};
 use crate::entry::{Entry, Outcome};
@@ -43,6 +44,9 @@ struct Flight<'f> {
     answered: usize,
     bytes: usize,
     enough: usize,
+    /// When the batch has had its time, and whether it has.
+    until: Option<Instant>,
+    is_late: bool,
 }
 
 impl Flight<'_> {
@@ -54,7 +58,7 @@ impl Flight<'_> {
     }
 
     fn has_enough(&self) -> bool {
-        self.bytes > self.enough
+        self.bytes > self.enough || self.is_late
     }
 
     /// Bytes of results that one more entry may gather.
@@ -72,7 +76,7 @@ fn too_long() -> Vec<u8> {
 
 impl Runtime {
     /// Runs `calls` in order; `reply` gets each one's index and its whole RESP reply, in order. How many have run: all,
-    /// unless the replies are longer than [`RunTurn::reply_bytes`].
+    /// unless the replies are longer than [`RunTurn::reply_bytes`], or the time is over.
     pub fn run<'a>(
         &mut self,
         tenant: Tenant,
@@ -101,6 +105,8 @@ impl Runtime {
             answered: 0,
             bytes: 0,
             enough: turn.reply_bytes,
+            until: Instant::now().checked_add(turn.time),
+            is_late: false,
         };
         let partitions = self.state(tenant).keyspace.partitions();
         for (index, call) in calls.iter().enumerate() {
@@ -248,7 +254,7 @@ impl Runtime {
         io.set_word(io::IN_WRITE_KEYS, word(self.limits.write_set_keys as usize));
     }
 
-    /// Runs the calls in the request until each has its reply, or the replies are enough, and empties it.
+    /// Runs the calls in the request until each has its reply, or that is enough for now, and empties it.
     fn fly(&mut self, flight: &mut Flight<'_>) {
         let count = flight.entered.len();
         let mut done = 0;
@@ -341,6 +347,7 @@ impl Runtime {
                 names.functions = Arc::clone(functions);
             }
             names.first = state;
+            names.until = flight.until;
             names.ids.clear();
             names.ids.extend_from_slice(&ids[calls]);
         });
@@ -349,6 +356,7 @@ impl Runtime {
         #[expect(clippy::cast_precision_loss, reason = "Unix ms are far below 2^53")]
         let now_ms = flight.now_ms as f64;
         let entered = self.isolate.enter(Entry::Run { context, now_ms });
+        flight.is_late = flight.until.is_some_and(|until| Instant::now() >= until);
         self.isolate.bridge().host = None;
         self.stats.batches += 1;
 

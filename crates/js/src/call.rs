@@ -1,6 +1,8 @@
 //! What a batch is made of: calls, the turn they run in, and what a transaction has staged before them.
 //! Plain data; any thread.
 
+use std::time::Duration;
+
 /// A tenant of one [`Runtime`](crate::Runtime), as [`open_tenant`](crate::Runtime::open_tenant) numbered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tenant(pub(crate) u32);
@@ -59,4 +61,6 @@ pub struct RunTurn {
     pub random_seed: u64,
     /// Bytes of replies after which the other calls don't run.
     pub reply_bytes: usize,
+    /// Time after which the other calls don't run. The watchdog looks at the clock, a few ms later.
+    pub time: Duration,
 }

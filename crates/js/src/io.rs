@@ -6,7 +6,7 @@
 //! | words | key    | text    | request  | response   | write set table, bytes | scan      |
 //! ```
 //!
-//! The first 4,096 bytes are words. `STATE`, `KILL` and `ISSUED` are shared with the watchdog; all else is written by one side
+//! The first 4,096 bytes are words. `STATE`, `KILL`, `ISSUED` and `OVERTIME` are shared with the watchdog; all else is written by one side
 //! while the other waits, on one thread. The prelude has the same constants; a test compares them.
 
 use std::sync::atomic::AtomicI32;
@@ -19,6 +19,8 @@ pub(crate) const STATE: usize = 0;
 pub(crate) const KILL: usize = 3;
 /// Number of the call that the watchdog has stopped last.
 pub(crate) const ISSUED: usize = 4;
+/// Number of the first call of the entry whose batch has had its time: the calls after the one that runs are not begun.
+pub(crate) const OVERTIME: usize = 9;
 /// Set when the heap came near its limit.
 pub(crate) const HEAP_HIT: usize = 2;
 pub(crate) const IN_NOW_LOW: usize = 16;
@@ -132,7 +134,7 @@ impl Io {
 
     /// One of the words that threads share.
     pub(crate) fn shared(&self, index: usize) -> &AtomicI32 {
-        assert!(matches!(index, STATE | KILL | ISSUED));
+        assert!(matches!(index, STATE | KILL | ISSUED | OVERTIME));
         // SAFETY: inside of the mapping, which is page-aligned.
         let word = unsafe { self.base.cast::<i32>().add(index) };
         // SAFETY: aligned, lives as long as self, and every thread uses it as an atomic.

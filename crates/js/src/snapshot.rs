@@ -180,6 +180,7 @@ mod tests {
         check("STATE", io::STATE);
         check("HEAP_HIT", io::HEAP_HIT);
         check("KILL", io::KILL);
+        check("OVERTIME", io::OVERTIME);
         check("IN_NOW_LOW", io::IN_NOW_LOW);
         check("IN_NOW_HIGH", io::IN_NOW_HIGH);
         check("IN_SEED_LOW", io::IN_SEED_LOW);

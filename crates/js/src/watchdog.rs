@@ -84,6 +84,8 @@ pub(crate) struct Names {
     pub(crate) ids: Vec<u32>,
     /// Number of the first call.
     pub(crate) first: i32,
+    /// When the batch has had its time: it goes on to no further call.
+    pub(crate) until: Option<Instant>,
     /// Number and name of the library that starts, or was the last to.
     pub(crate) module: Option<(i32, Box<str>)>,
 }
@@ -268,6 +270,7 @@ impl Watch {
                 }
             } else {
                 idle = 0;
+                self.end_batch();
                 let order = order.filter(|(call, _)| *call == state).map(|(_, reason)| reason);
                 let closing = self.is_closing().then_some(Reason::Shutdown);
                 self.look(state, order.or(closing));
@@ -307,6 +310,15 @@ impl Watch {
             if !lost && used_ns >= limit_ns.saturating_add(grace_ns) {
                 self.give_up(call);
             }
+        }
+    }
+
+    /// While a call runs: tells the dispatcher when it is to begin no further one. If that comes too late, it names
+    /// calls that are over.
+    fn end_batch(&self) {
+        let names = lock(&self.names);
+        if names.until.is_some_and(|until| Instant::now() >= until) {
+            self.io.shared(io::OVERTIME).store(names.first, Ordering::Relaxed);
         }
     }
 

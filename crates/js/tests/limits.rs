@@ -4,6 +4,7 @@ mod common;
 
 use common::{Bench, call};
 use nigh_js::{Call, Limits, RunTurn};
+use std::time::Duration;
 
 fn quick() -> Bench {
     Bench::with(Limits { call_ms: 20, heap_bytes: 64 << 20, ..Limits::default() })
@@ -244,7 +245,12 @@ fn calls_beyond_what_replies_may_take_dont_run() {
     let long = Call { function: b"long", args: length, ..Call::default() };
     let mut calls = vec![long; 6];
     calls.push(call("missing"));
-    let turn = RunTurn { now_ms: common::NOW_MS, random_seed: 1, reply_bytes: 6_000_000 };
+    let turn = RunTurn {
+        now_ms: common::NOW_MS,
+        random_seed: 1,
+        reply_bytes: 6_000_000,
+        time: Duration::MAX,
+    };
     let (mut lengths, mut from) = (Vec::new(), 0);
     let mut batches = Vec::new();
     while from < calls.len() {
@@ -265,4 +271,44 @@ fn calls_beyond_what_replies_may_take_dont_run() {
     let refusal = "-ERR Function not found\r\n".len();
     assert_eq!(lengths, [one, one, one, one, one, one, refusal]);
     assert_eq!(bench.call("count", &[]), ":6\r\n");
+}
+
+#[test]
+fn calls_beyond_a_batchs_time_dont_run() {
+    // Hundreds of calls that suddenly were slow were run in one go, and all clients of the shard waited for the last one.
+    // What has not run when the time is over runs when it is asked for again.
+    let mut bench = Bench::with(Limits { call_ms: 10_000, ..Limits::default() });
+    bench.add(
+        "t",
+        "let ran = 0;\n\
+         export const slow = () => { for (let i = 0; i < 5e7; i++); return ++ran; };\n\
+         export const stuck = () => { for (;;); };\n\
+         export const quick = () => 7;",
+    );
+    let time = Duration::from_millis(1);
+    let turn = RunTurn { now_ms: common::NOW_MS, random_seed: 1, reply_bytes: usize::MAX, time };
+    let run = |bench: &mut Bench, calls: &[Call<'_>]| {
+        let (mut replies, mut batches) = (Vec::new(), Vec::new());
+        while replies.len() < calls.len() {
+            let rest = &calls[replies.len()..];
+            batches.push(bench.runtime.run(
+                bench.tenant,
+                rest,
+                turn,
+                &mut bench.world,
+                &mut |_, reply| replies.push(String::from_utf8_lossy(reply).into_owned()),
+            ));
+        }
+        (batches, replies)
+    };
+    let (batches, replies) = run(&mut bench, &[call("slow"); 12]);
+    assert!(batches.len() > 1 && !batches.contains(&0), "{batches:?}");
+    let in_order: Vec<String> = (1..=12).map(|n| format!(":{n}\r\n")).collect();
+    assert_eq!(replies, in_order);
+    // A call that is stopped has taken its batch's time too, however quick those behind it are.
+    bench.runtime.set_limits(Limits { call_ms: 20, ..Limits::default() });
+    let (batches, replies) = run(&mut bench, &[call("stuck"), call("stuck"), call("quick")]);
+    assert_eq!(batches, [1, 1, 1]);
+    assert!(replies[0].contains(TIMEOUT) && replies[1].contains(TIMEOUT), "{replies:?}");
+    assert_eq!(replies[2], ":7\r\n");
 }

@@ -4,6 +4,7 @@ mod common;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Arena, Bench, NOW_MS, SEED, World, call, partition};
 use nigh_js::{Call, Keyspace, Limits, Mapping, Overlay, RunTurn, Runtime, UNSTABLE};
@@ -154,7 +155,12 @@ fn each_key_is_found_in_the_partition_of_its_tag() {
         let library = runtime.load(tenant, source.as_bytes()).unwrap();
         runtime.install(tenant, &library, source.as_bytes()).unwrap();
         let count = cases.iter().filter(|(_, bytes)| stored(bytes)).count();
-        let turn = RunTurn { now_ms: NOW_MS, random_seed: 1, reply_bytes: usize::MAX };
+        let turn = RunTurn {
+            now_ms: NOW_MS,
+            random_seed: 1,
+            reply_bytes: usize::MAX,
+            time: Duration::MAX,
+        };
         let mut world = World::default();
         for _ in 0..20 {
             // Interpreted first, then compiled.

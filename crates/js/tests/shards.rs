@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nigh_js::{Call, Host, Level, Limits, Mapping, RunTurn, Runtime, Tenant, UNSTABLE, Write};
 use nigh_shm::{ArenaSpec, Domain, Participant, Region, Writer};
@@ -87,7 +88,12 @@ impl Shard {
     }
 
     fn call(&mut self, function: &str) -> Vec<u8> {
-        let turn = RunTurn { now_ms: 1_700_000_000_000, random_seed: 1, reply_bytes: usize::MAX };
+        let turn = RunTurn {
+            now_ms: 1_700_000_000_000,
+            random_seed: 1,
+            reply_bytes: usize::MAX,
+            time: Duration::MAX,
+        };
         let call = Call { function: function.as_bytes(), ..Call::default() };
         let mut out = Vec::new();
         // From here to the announcement the participant holds what is read.

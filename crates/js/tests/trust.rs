@@ -5,6 +5,7 @@ mod common;
 use common::{Bench, call};
 use nigh_js::{Call, Limits, RunTurn};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 #[test]
 fn the_globals_are_an_allow_list() {
@@ -147,8 +148,12 @@ fn calls_of_many_batches_draw_different_numbers() {
     let calls = vec![call("id"); 100];
     let mut ids = BTreeSet::new();
     for seed in 0..2000 {
-        let turn =
-            RunTurn { now_ms: common::NOW_MS, random_seed: seed << 20, reply_bytes: 1 << 20 };
+        let turn = RunTurn {
+            now_ms: common::NOW_MS,
+            random_seed: seed << 20,
+            reply_bytes: 1 << 20,
+            time: Duration::MAX,
+        };
         bench.runtime.run(bench.tenant, &calls, turn, &mut bench.world, &mut |_, reply| {
             assert!(ids.insert(reply.to_vec()), "{} again", String::from_utf8_lossy(reply));
         });

@@ -2,8 +2,8 @@
 //!
 //! 1. Replies are given out in the order of the calls, an error that needs no function in its place.
 //! 2. The time of a batch is shared by its calls: what one of them took, only V8 knows.
-//! 3. A batch ends when its replies exceed `output-buffer-pause`: calls that haven't run are the next batch's, and those of
-//!    a client for whom so much waits are as if they had not come yet.
+//! 3. A batch ends when its replies exceed `output-buffer-pause`, or a turn's time is over: calls that haven't run are
+//!    the next batch's, and those of a client for whom so much waits are as if they had not come yet.
 //!
 //! Belongs to the shard's thread.
 

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// Time that a part of a turn has: some 20,000 plain commands, so that what a turn costs beside them
 /// isn't felt.
-const TIME: Duration = Duration::from_millis(4);
+pub(crate) const TIME: Duration = Duration::from_millis(4);
 /// Replies from this length on count: shorter ones are the sockets' daily bread.
 pub(crate) const LONG_REPLY_BYTES: usize = 64 << 10;
 /// Bytes of long replies that a part of a turn has: some milliseconds of copying.

@@ -12,6 +12,7 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::budget;
 use crate::dispatch::{Context, quote, wrong_subcommand};
 use crate::host::StoreHost;
 use crate::payload;
@@ -392,7 +393,8 @@ pub(crate) fn run_turn(state: &mut State, turn: &Turn<'_>) -> RunTurn {
     state.batches = state.batches.wrapping_add(1);
     // A turn's number counts by another odd constant, so what both give hardly ever comes twice.
     let random_seed = turn.random ^ state.batches.wrapping_mul(0xD1B5_4A32_D192_ED03);
-    RunTurn { now_ms: turn.now_ms, random_seed, reply_bytes: state.hot.output_pause }
+    let (now_ms, reply_bytes) = (turn.now_ms, state.hot.output_pause);
+    RunTurn { now_ms, random_seed, reply_bytes, time: budget::TIME }
 }
 
 /// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime keeps what it

@@ -5,6 +5,7 @@ mod common;
 use common::{Client, TestServer, request};
 use nigh_resp::frame::Frame;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A long value: most of it finds no room in the socket of a client that doesn't read.
 const LONG: usize = 10_000_000;
@@ -142,4 +143,34 @@ fn calls_that_take_long_are_done_in_many_turns() {
     }
     let after: i64 = other.info("stats", "eventloop_cycles").parse().expect("a number");
     assert!(after - before >= 12, "128 calls of some milliseconds took {} turns", after - before);
+}
+
+/// As long as calls are quick, hundreds are run at once. When those of one batch suddenly took 40 ms each, all others
+/// waited 20 seconds for them: a batch ends with its turn's time, wherever it is.
+#[test]
+fn calls_that_are_suddenly_slow_leave_others_their_turns() {
+    const CALLS: usize = 100;
+    let server = TestServer::with(&[("shards", "1")]);
+    let (mut slow, mut other) = (server.connect(), server.connect());
+    assert_eq!(other.ask(&[b"FUNCTION", b"LOAD", SPIN]), Frame::Bulk(b"l".to_vec()));
+    for _ in 0..20 {
+        slow.send("FCALL spin 0 0 1\r\n".repeat(1000));
+        slow.expect(":1\r\n".repeat(1000));
+    }
+    slow.send("FCALL spin 0 10 2\r\n".repeat(CALLS));
+    let is_done = AtomicBool::new(false);
+    let answered = std::thread::scope(|scope| {
+        let pings = scope.spawn(|| {
+            let mut answered = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                other.says("PING", "+PONG\r\n");
+                answered += 1;
+            }
+            answered
+        });
+        slow.expect(":2\r\n".repeat(CALLS));
+        is_done.store(true, Ordering::Relaxed);
+        pings.join().expect("it is answered")
+    });
+    assert!(answered >= CALLS / 4, "{answered} PINGs were answered between {CALLS} slow calls");
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each bench uses a part")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nigh_js::{Call, Host, Level, Library, Limits, Mapping, RunTurn, Runtime, Tenant, Write};
 use nigh_shm::{ArenaSpec, Domain, Participant, Reader, Writer};
@@ -82,7 +83,12 @@ impl World {
     }
 
     pub(crate) fn run(&mut self, calls: &[Call<'_>]) -> usize {
-        let turn = RunTurn { now_ms: 1_700_000_000_000, random_seed: 1, reply_bytes: usize::MAX };
+        let turn = RunTurn {
+            now_ms: 1_700_000_000_000,
+            random_seed: 1,
+            reply_bytes: usize::MAX,
+            time: Duration::MAX,
+        };
         let mut bytes = 0;
         self.runtime.run(self.tenant, calls, turn, &mut Nobody, &mut |_, reply| {
             assert_ne!(reply[0], b'-', "{}", String::from_utf8_lossy(reply));
@@ -94,12 +100,22 @@ impl World {
     /// Enters V8 `times` times for `calls`, and nothing else.
     #[cfg(feature = "bench-callback")]
     pub(crate) fn enter(&mut self, calls: &[Call<'_>], times: u64) {
-        let turn = RunTurn { now_ms: 1_700_000_000_000, random_seed: 1, reply_bytes: usize::MAX };
+        let turn = RunTurn {
+            now_ms: 1_700_000_000_000,
+            random_seed: 1,
+            reply_bytes: usize::MAX,
+            time: Duration::MAX,
+        };
         self.runtime.enter_only(self.tenant, calls, turn, times);
     }
 
     pub(crate) fn reply(&mut self, function: &str, args: &[&[u8]]) -> Vec<u8> {
-        let turn = RunTurn { now_ms: 1_700_000_000_000, random_seed: 1, reply_bytes: usize::MAX };
+        let turn = RunTurn {
+            now_ms: 1_700_000_000_000,
+            random_seed: 1,
+            reply_bytes: usize::MAX,
+            time: Duration::MAX,
+        };
         let call = Call { function: function.as_bytes(), args, ..Call::default() };
         let mut out = Vec::new();
         self.runtime.run(self.tenant, &[call], turn, &mut Nobody, &mut |_, reply| {

@@ -7,6 +7,7 @@ mod arena;
 
 pub(crate) use arena::{Arena, SEED};
 use nigh_js::{Call, Host, Level, Library, Limits, LoadError, RunTurn, Runtime, Tenant, Write};
+use std::time::Duration;
 use xxhash_rust::xxh32::xxh32;
 
 /// Unix ms at which all tests run.
@@ -154,7 +155,12 @@ impl Bench {
 
     pub(crate) fn run(&mut self, calls: &[Call<'_>]) -> Vec<String> {
         let mut replies = Vec::new();
-        let turn = RunTurn { now_ms: self.now_ms, random_seed: 42, reply_bytes: usize::MAX };
+        let turn = RunTurn {
+            now_ms: self.now_ms,
+            random_seed: 42,
+            reply_bytes: usize::MAX,
+            time: Duration::MAX,
+        };
         self.runtime.run(self.tenant, calls, turn, &mut self.world, &mut |index, reply| {
             assert_eq!(index, replies.len(), "replies come in order, once each");
             replies.push(String::from_utf8_lossy(reply).into_owned());

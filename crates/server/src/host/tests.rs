@@ -8,6 +8,7 @@ use nigh_js::{Call, Limits, RunTurn, Runtime, Tenant};
 use nigh_resp::Protocol;
 use nigh_shm::{Domain, Participant, Pin};
 use nigh_store::{Keyspace, Op, StoreOptions, Turn, Write};
+use std::time::Duration;
 
 /// What functions of the tests do; each answers as the command does that is named like it.
 const SOURCE: &str = "#!js name=t\n\
@@ -84,7 +85,8 @@ impl Layers {
             sends: false,
             stays: None,
         };
-        let run_turn = RunTurn { now_ms, random_seed: 1, reply_bytes: usize::MAX };
+        let run_turn =
+            RunTurn { now_ms, random_seed: 1, reply_bytes: usize::MAX, time: Duration::MAX };
         let mut reply = String::new();
         let tenant = self.tenants[tenant];
         self.runtime.run(tenant, &[call], run_turn, &mut host, &mut |_, bytes| {
