@@ -28,9 +28,9 @@ const SAMPLES: u32 = 60;
 /// What the last third's median may have beyond the second's, MiB. V8's collector lets single moments differ by
 /// hundreds.
 const NOISE_MIB: u64 = 128;
-/// Beyond what there was after the first calls, this may stay once all is quiet, MiB: of two isolates the young
-/// generation (48 each), code, and old garbage that V8 at rest has no reason to collect. 64 to 150 were seen.
-const KEPT_MIB: u64 = 256;
+/// Beyond what there was after the first calls, this may stay once all is quiet, MiB: code, and pages that the
+/// allocator keeps. 9 to 40 were seen; without a collection at rest 80 to 280.
+const KEPT_MIB: u64 = 80;
 /// Time in which it comes to that.
 const REST: Duration = Duration::from_secs(30);
 
@@ -101,10 +101,12 @@ impl Load {
     fn copy_bytes(&self, mut connection: Connection) {
         self.repeat(&self.arrays, |_| {
             let reply = connection.call(["FCALL", "bytes", "0"]).expect("the server is up");
-            // On a busy machine it may be stopped; it is not refused for want of memory.
-            let text = format!("{reply:?}");
+            // On a busy machine it may be stopped, even late; it is not refused for want of memory.
+            let text = String::from_utf8_lossy(reply.error().unwrap_or_default());
             assert!(
-                reply == Frame::Integer(10 << 20) || text.contains("function-time-limit"),
+                reply == Frame::Integer(10 << 20)
+                    || text.contains("function-time-limit")
+                    || text.contains("being stopped"),
                 "{text}"
             );
             std::thread::sleep(Duration::from_millis(100));

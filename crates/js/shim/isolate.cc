@@ -182,6 +182,12 @@ static BareContext MakeBare(NighIsolate* owner) {
   return bare;
 }
 
+// Lets V8 begin to mark, beside calls and in steps between them.
+static void BeginCollection(Isolate* isolate) {
+  isolate->MemoryPressureNotification(v8::MemoryPressureLevel::kModerate);
+  isolate->MemoryPressureNotification(v8::MemoryPressureLevel::kNone);
+}
+
 // Deletes what is left of contexts that the collector has taken.
 static void Bury(NighIsolate* owner) {
   for (NighContext* context : owner->dead) delete context;
@@ -224,6 +230,11 @@ void nigh_isolate_pump(NighIsolate* owner, uint32_t max) {
   HandleScope handles(owner->isolate);
   nigh::Pump(owner->isolate, max);
   Bury(owner);
+}
+
+void nigh_isolate_collect(NighIsolate* owner) {
+  nigh::Entered entered(owner);
+  BeginCollection(owner->isolate);
 }
 
 void nigh_isolate_prepare(NighIsolate* owner, size_t count) {
@@ -320,9 +331,8 @@ void nigh_context_free(NighContext* context) {
       v8::WeakCallbackType::kParameter);
   owner->isolate->ContextDisposedNotification(false);
   if (owner->dying.size() % kDroppedContexts == 0) {
-    // V8 would let some 128 MiB of them come together. This lets it begin to mark beside the calls.
-    owner->isolate->MemoryPressureNotification(v8::MemoryPressureLevel::kModerate);
-    owner->isolate->MemoryPressureNotification(v8::MemoryPressureLevel::kNone);
+    // V8 would let some 128 MiB of them come together.
+    BeginCollection(owner->isolate);
   }
 }
 

@@ -93,6 +93,7 @@ void nigh_isolate_limits(NighIsolate* isolate, size_t heap_bytes, size_t array_b
                          size_t stack_bytes);
 void nigh_isolate_heap(const NighIsolate* isolate, NighHeap* out);
 // Runs V8's foreground tasks, at most `max` of them.
+void nigh_isolate_collect(NighIsolate* isolate);
 void nigh_isolate_pump(NighIsolate* isolate, uint32_t max);
 // Makes bare contexts ahead, so that `nigh_context_new` finds `count`; none while the heap is half full.
 void nigh_isolate_prepare(NighIsolate* isolate, size_t count);

@@ -174,6 +174,12 @@ impl Isolate {
         self.native(|| unsafe { ffi::nigh_isolate_prepare(self.raw, contexts) });
     }
 
+    /// Lets V8 begin to mark what is in use; its tasks do the rest.
+    pub(crate) fn begin_collection(&self) {
+        // SAFETY: our isolate, on its thread.
+        self.native(|| unsafe { ffi::nigh_isolate_collect(self.raw) });
+    }
+
     fn recover_heap(&self) {
         // SAFETY: our isolate, on its thread.
         self.native(|| unsafe { ffi::nigh_isolate_recover(self.raw) });

@@ -45,6 +45,7 @@ mod lingering;
 mod mapping;
 mod quota;
 mod request;
+mod rest;
 mod runtime;
 mod snapshot;
 mod source;

@@ -18,6 +18,7 @@ use crate::limits::Limits;
 use crate::lingering::{Lingering, STILL_STOPPING, TOP_LEVEL};
 use crate::mapping::Keyspace;
 use crate::request::Request;
+use crate::rest::Rest;
 use crate::stats::{Handle, RuntimeStats};
 use crate::tenant::{TenantState, number};
 use crate::{Tenant, lingering, snapshot, source};
@@ -53,6 +54,7 @@ pub struct Runtime {
     pub(crate) alive: Vec<u32>,
     /// Counts batches, to tell which context was used last.
     pub(crate) turn: u64,
+    rest: Rest,
     pub(crate) request: Request,
     /// Kept for its memory: see `batch.rs`.
     pub(crate) entered: Vec<usize>,
@@ -91,6 +93,7 @@ impl Runtime {
             tenants: Vec::new(),
             alive: Vec::new(),
             turn: 0,
+            rest: Rest::new(),
             request: Request::default(),
             entered: Vec::new(),
             stats: RuntimeStats::default(),
@@ -250,9 +253,12 @@ impl Runtime {
         state.index();
     }
 
-    /// To be called between batches, a few times a second, also while there is always work: some of what V8 has put
+    /// To be called between batches, ten times a second, whether there is work or not: some of what V8 has put
     /// off, which gives dropped contexts and garbage back.
     pub fn catch_up(&mut self) {
+        if self.rest.look(self.turn + self.stats.contexts_created) {
+            self.isolate.begin_collection();
+        }
         self.isolate.idle(TASKS_MAX, 0);
     }
 
