@@ -274,19 +274,17 @@ impl Runtime {
                     break;
                 }
             };
-            if let Some(refusal) = self.broken(flight, done) {
+            let state = &self.tenants[flight.tenant.0 as usize];
+            let waiting = &self.isolate.bridge().ids[done..count];
+            let (next, ready) =
+                (waiting[0], waiting.iter().take_while(|&&id| state.is_started(id)).count());
+            if ready > 0 {
+                done += self.enter(context, flight, done..done + ready);
+            } else if let Err(refusal) = self.start_for(flight.tenant, context, next) {
                 self.stats.errors += 1;
                 flight.give(flight.entered[done], &refusal);
                 done += 1;
-                continue;
             }
-            // Calls of libraries that did not start don't enter.
-            let mut end = count;
-            if self.state(flight.tenant).degraded {
-                let mut rest = done + 1..count;
-                end = rest.find(|&call| self.broken(flight, call).is_some()).unwrap_or(count);
-            }
-            done += self.enter(context, flight, done..end);
         }
         flight.entered.clear();
         self.request.clear();
@@ -305,16 +303,18 @@ impl Runtime {
         }
     }
 
-    /// The error reply if a call's library did not start in this context.
-    fn broken(&mut self, flight: &Flight<'_>, call: usize) -> Option<Vec<u8>> {
-        if !self.state(flight.tenant).degraded {
-            return None;
-        }
-        let id = self.isolate.bridge().ids[call];
-        let state = self.state(flight.tenant);
-        let library = Arc::clone(&state.functions.by_id(id)?.library);
-        let (reason, _) = state.libraries.get(&*library)?.broken.as_ref()?;
-        Some(fault::reply(&format!("ERR library '{library}' does not start: {reason}")))
+    /// Starts the library of a function; or the error reply. The context may be gone after that.
+    fn start_for(
+        &mut self,
+        tenant: Tenant,
+        context: *mut ffi::RawContext,
+        id: u32,
+    ) -> Result<(), Vec<u8>> {
+        let functions = &self.tenants[tenant.0 as usize].functions;
+        let library = Arc::clone(&functions.by_id(id).expect("it was admitted").library);
+        self.start_library(tenant, context, &library).map_err(|reason| {
+            fault::reply(&format!("ERR library '{library}' does not start: {reason}"))
+        })
     }
 
     /// One entry into V8 for some calls of the request; how many got their replies.
@@ -382,7 +382,7 @@ impl Runtime {
         done + 1
     }
 
-    /// The error reply of the call that V8 doesn't leave; the request is in the new isolate after this.
+    /// The error reply of the call that V8 doesn't leave.
     fn lost(
         &mut self,
         flight: &Flight<'_>,
@@ -395,12 +395,7 @@ impl Runtime {
         let (library, name) = functions.by_id(id).map_or_else(Default::default, |callable| {
             (callable.library.to_string(), callable.name.clone())
         });
-        let (old, end) = (self.isolate.io, self.request.end());
-        let inputs = old.bytes(0, io::INPUTS_END).to_vec();
-        let request = old.bytes(io::REQUEST_AT, end - io::REQUEST_AT).to_vec();
         let cause = self.lose_isolate(call, grave, (flight.tenant, library, name.clone()));
-        self.isolate.io.put(io::INPUTS_AT, &inputs[io::INPUTS_AT..]);
-        self.isolate.io.put(io::REQUEST_AT, &request);
         self.count_stop(cause);
         fault::stopped(&name, cause, &self.limits)
     }

@@ -15,8 +15,8 @@ const RESULT_DEPTH_MAX: u32 = 128;
 pub struct Limits {
     /// CPU time of one call, ms. Setting `function-time-limit-ms`.
     pub call_ms: u64,
-    /// CPU time in which a library is compiled and its top level runs, ms: once at `FUNCTION LOAD`, and again
-    /// whenever a tenant's context is made anew. Setting `function-load-limit-ms`.
+    /// CPU time in which a library is compiled and its top level runs, ms: at `FUNCTION LOAD`, and again before its
+    /// first call in each later context. Setting `function-load-limit-ms`.
     pub load_ms: u64,
     /// JavaScript heap of the isolate, bytes. Setting `function-heap-limit-bytes`.
     pub heap_bytes: usize,

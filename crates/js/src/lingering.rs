@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use crate::Tenant;
 use crate::fault::Cause;
 use crate::fiber::{LINGERING_MAX, Wreck};
+use crate::io;
 use crate::runtime::Runtime;
 
 /// In the place of a function's name: the top level of its library.
@@ -32,8 +33,8 @@ pub(crate) struct Lingering {
 }
 
 impl Runtime {
-    /// A new isolate takes the place of the one that call `state` doesn't leave; all contexts went with that. Why
-    /// the call was stopped. The function isn't run again while it lingers.
+    /// A new isolate takes the place of the one that call `state` doesn't leave, with the request that lies there;
+    /// all contexts went with that. Why the call was stopped. The function isn't run again while it lingers.
     pub(crate) fn lose_isolate(
         &mut self,
         state: i32,
@@ -42,11 +43,14 @@ impl Runtime {
     ) -> Cause {
         let keep = self.tenants.iter().flat_map(|tenant| tenant.keyspace.keep()).collect();
         for tenant in std::mem::take(&mut self.alive) {
-            let state = &mut self.tenants[tenant as usize];
-            state.context = std::ptr::null_mut();
-            state.holds_overlay = false;
+            self.tenants[tenant as usize].take_context();
         }
+        let (old, end) = (self.isolate.io, self.request.end().max(io::REQUEST_AT));
+        let inputs = old.bytes(io::INPUTS_AT, io::INPUTS_END - io::INPUTS_AT).to_vec();
+        let request = old.bytes(io::REQUEST_AT, end - io::REQUEST_AT).to_vec();
         let (cause, gone) = self.isolate.replace(state, &self.limits, grave, keep);
+        self.isolate.io.put(io::INPUTS_AT, &inputs);
+        self.isolate.io.put(io::REQUEST_AT, &request);
         let watch = Arc::clone(&self.isolate.watchdog().watch);
         *self.handle.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
         self.stats.isolates_lost += 1;

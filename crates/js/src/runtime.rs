@@ -199,11 +199,11 @@ impl Runtime {
         Ok(Library { name, functions })
     }
 
-    /// Makes the functions of a loaded library callable; a library of the same name is replaced.
+    /// Makes the functions of a loaded library callable; a library of the same name is replaced. It is started at
+    /// once. If that fails beside the tenant's other libraries, its calls say so.
     ///
     /// # Errors
-    /// [`LoadError::FunctionExists`] if another library has a function of the same name;
-    /// [`LoadError::Compile`] if it doesn't evaluate beside the tenant's other libraries. The tenant has
+    /// [`LoadError::FunctionExists`] if another library has a function of the same name. The tenant has
     /// the libraries that it had before then.
     pub fn install(
         &mut self,
@@ -215,26 +215,19 @@ impl Runtime {
         if let Some(taken) = state.taken(&library.name, &library.functions) {
             return Err(LoadError::FunctionExists { function: taken.name.clone() });
         }
-        let first_id = state.free_ids(number(library.functions.len()));
-        let context = state.context;
-        if !context.is_null()
-            && let Err(stop) = self.evaluate(tenant, context, &library.name, source, first_id)
-        {
-            // Half of it may be there: the next call gets a fresh context.
-            self.drop_context(tenant);
-            let reason = self.recovered(stop);
-            return Err(LoadError::Compile { library: library.name.clone(), reason });
-        }
         self.remove(tenant, &library.name);
-        self.state(tenant).add(library, source.into(), first_id);
+        self.state(tenant).add(library, source.into());
+        if let Ok(context) = self.ensure_context(tenant) {
+            // Its calls say why not.
+            let _ = self.start_library(tenant, context, &library.name);
+        }
         Ok(())
     }
 
     /// Removes a library; false if there is none of that name.
     pub fn remove(&mut self, tenant: Tenant, name: &str) -> bool {
         let state = self.state(tenant);
-        let Some(old) = state.libraries.remove(name) else { return false };
-        state.index();
+        let Some(old) = state.remove(name) else { return false };
         let context = state.context;
         if !context.is_null() {
             let count = number(old.functions.len());
@@ -309,9 +302,7 @@ impl Runtime {
     }
 
     pub(crate) fn drop_context(&mut self, tenant: Tenant) {
-        let state = self.state(tenant);
-        state.holds_overlay = false;
-        let context = std::mem::replace(&mut state.context, std::ptr::null_mut());
+        let context = self.state(tenant).take_context();
         if !context.is_null() {
             self.alive.retain(|&id| id != tenant.0);
             self.isolate.free_context(context);

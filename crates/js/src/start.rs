@@ -1,5 +1,11 @@
-//! Starts libraries: compiles a module and runs its top level in a context, once to check it and again in each
-//! context that its tenant gets. Belongs to the runtime's thread.
+//! Starts libraries: compiles a module and runs its top level in a context. That is done in a scratch context to
+//! check it, then in the tenant's context when it is installed, and in each later one right before the first call
+//! that needs it: nobody waits for a library of somebody else.
+//!
+//! A start has a limit of its own, that of loading. A library whose start takes longer than a call may, or fails, is
+//! left alone for a while then: the calls of others wait for it during a small part of the shard's time.
+//!
+//! Belongs to the runtime's thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,16 +17,13 @@ use crate::host::{Host, Level, Write};
 use crate::library::Function;
 use crate::lingering::{STILL_STOPPING, TOP_LEVEL};
 use crate::runtime::Runtime;
-use crate::tenant::Installed;
 use crate::{Tenant, fault, ffi, io, lingering};
 
 /// A library that did not start is tried again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// One that had to be stopped waits longer, so that trying takes at most this part of the shard's time.
-const RETRY_SHARE: u32 = 20;
-/// Libraries of a tenant that may have to be stopped while its context is made: each costs their time limit,
-/// and a start of the others. Those after the last are not tried.
-const STOPS_MAX: usize = 3;
+/// One whose start takes longer than a call may is started again after so many times what it took.
+const REST_SHARE: u32 = 20;
+
 /// Where module code's log goes when no batch runs.
 pub(crate) struct NoHost;
 
@@ -37,8 +40,7 @@ impl Host for NoHost {
 }
 
 impl Runtime {
-    /// The tenant's context, made if it has none, with its libraries; the least recently used context
-    /// goes if there are too many.
+    /// The tenant's context, made if it has none; the least recently used context goes if there are too many.
     pub(crate) fn ensure_context(
         &mut self,
         tenant: Tenant,
@@ -50,90 +52,79 @@ impl Runtime {
         let state = self.state(tenant);
         state.used = turn;
         if !state.context.is_null() {
-            let stuck = |library: &Installed| {
-                library.broken.as_ref().is_some_and(|(_, retry)| Instant::now() >= *retry)
-            };
-            // With an overlay in it, on which the next call may build, it stays as it is.
-            let stays = !state.degraded || state.holds_overlay;
-            if stays || !state.libraries.values().any(stuck) {
-                return Ok(state.context);
-            }
-            self.drop_context(tenant);
+            return Ok(state.context);
         }
+        let arenas = state.keyspace.arenas()?;
         while self.alive.len() >= self.limits.contexts.max(1) {
             let oldest = self.alive.iter().min_by_key(|&&id| self.tenants[id as usize].used);
             let Some(&oldest) = oldest else { break };
             self.drop_context(Tenant(oldest));
         }
-        self.start_libraries(tenant)
+        let context = self.new_context(&arenas)?;
+        self.state(tenant).context = context;
+        self.alive.push(tenant.0);
+        Ok(context)
     }
 
-    /// A context with all libraries that start. A library that fails is marked with its own reason; one that
-    /// had to be stopped costs the context too, since its heap may be full, and the others start in a
-    /// fresh one.
-    fn start_libraries(&mut self, tenant: Tenant) -> Result<*mut ffi::RawContext, String> {
-        let state = self.state(tenant);
-        state.degraded = false;
-        state.libraries.values_mut().for_each(|library| library.broken = None);
-        let arenas = state.keyspace.arenas()?;
-        let names: Vec<String> = state.libraries.keys().cloned().collect();
-        let mut reason = String::new();
-        for stops in 0..=STOPS_MAX {
-            let context = self.new_context(&arenas)?;
-            let Some((at, stop)) = self.start_each(tenant, context, &names) else {
-                self.adopt_context(tenant, context);
-                return Ok(context);
-            };
-            self.isolate.free_context(context);
-            reason = self.recovered(stop);
-            let pause = Duration::from_millis(self.limits.load_ms) * RETRY_SHARE;
-            self.mark_broken(tenant, &names[at], reason.clone(), pause);
-            if stops + 1 == STOPS_MAX {
-                for name in &names[at + 1..] {
-                    let reason = "other libraries of this tenant took too long or too much memory";
-                    self.mark_broken(tenant, name, reason.to_owned(), pause);
-                }
-            }
-        }
-        Err(format!("the libraries do not start: {reason}"))
-    }
-
-    /// Starts the libraries that are not marked as broken; the index and the stop of the first that had to
-    /// be stopped.
-    fn start_each(
+    /// Starts a library in the tenant's context, or tells why not. One that has to be stopped costs that context.
+    pub(crate) fn start_library(
         &mut self,
         tenant: Tenant,
         context: *mut ffi::RawContext,
-        names: &[String],
-    ) -> Option<(usize, Stop)> {
-        for (index, name) in names.iter().enumerate() {
-            if self.lingers(tenant, name, TOP_LEVEL) {
-                self.mark_broken(tenant, name, STILL_STOPPING.to_owned(), RETRY_AFTER);
-            }
-            let installed = &self.state(tenant).libraries[name];
-            if installed.broken.is_some() {
-                continue;
-            }
-            let (source, first_id) = (Arc::clone(&installed.source), installed.first_id);
-            match self.evaluate(tenant, context, name, &source, first_id) {
-                Ok(_) => {}
-                Err(Stop::Fault(reason)) => self.mark_broken(tenant, name, reason, RETRY_AFTER),
-                Err(stop) => return Some((index, stop)),
-            }
+        name: &str,
+    ) -> Result<(), String> {
+        if self.lingers(tenant, name, TOP_LEVEL) {
+            return Err(STILL_STOPPING.to_owned());
         }
-        None
+        let installed = &self.state(tenant).libraries[name];
+        if let Some((until, reason)) = &installed.rests
+            && Instant::now() < *until
+        {
+            return Err(reason.clone());
+        }
+        let (source, first_id) = (Arc::clone(&installed.source), installed.first_id);
+        let watch = Arc::clone(&self.isolate.watchdog().watch);
+        let begun_ns = watch.cpu_ns();
+        let started = self.evaluate(tenant, context, name, &source, first_id);
+        let took = Duration::from_nanos(watch.cpu_ns().saturating_sub(begun_ns));
+        let result = match started {
+            Ok(_) => {
+                self.state(tenant).has_started(name);
+                Ok(())
+            }
+            Err(stop) => {
+                if !matches!(stop, Stop::Fault(_)) {
+                    self.drop_context(tenant); // its heap may be full
+                }
+                let reason = self.recovered(stop);
+                tracing::warn!(library = name, %reason, "a library does not start");
+                Err(reason)
+            }
+        };
+        let rests =
+            self.rest(took, &result).map(|(pause, reason)| (Instant::now() + pause, reason));
+        if let Some(installed) = self.state(tenant).libraries.get_mut(name) {
+            installed.rests = rests;
+        }
+        result
     }
 
-    fn adopt_context(&mut self, tenant: Tenant, context: *mut ffi::RawContext) {
-        self.state(tenant).context = context;
-        self.alive.push(tenant.0);
-    }
-
-    fn mark_broken(&mut self, tenant: Tenant, name: &str, reason: String, pause: Duration) {
-        let state = self.state(tenant);
-        state.degraded = true;
-        if let Some(library) = state.libraries.get_mut(name) {
-            library.broken = Some((reason, Instant::now() + pause.max(RETRY_AFTER)));
+    /// How long a library isn't started again after a start that took so long, and why.
+    fn rest(&self, took: Duration, result: &Result<(), String>) -> Option<(Duration, String)> {
+        let pause = took * REST_SHARE;
+        let call_ms = self.limits.call_ms;
+        match result {
+            Err(reason) => Some((pause.max(RETRY_AFTER), reason.clone())),
+            Ok(()) if took <= Duration::from_millis(call_ms) => None,
+            Ok(()) => {
+                let reason = format!(
+                    "its last start took {} ms, more than the {call_ms} ms of a call, so the next one \
+                     waits for {} ms; try again later (setting: function-time-limit-ms)",
+                    took.as_millis(),
+                    pause.as_millis()
+                );
+                Some((pause, reason))
+            }
         }
     }
 

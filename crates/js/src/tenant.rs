@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -64,8 +65,15 @@ pub(crate) struct Installed {
     pub(crate) functions: Vec<Function>,
     /// Its functions have the numbers from here on, in order.
     pub(crate) first_id: u32,
-    /// Why it could not be started in the context that is in use now, and when to try again.
-    pub(crate) broken: Option<(String, Instant)>,
+    /// It is not started before then, and why.
+    pub(crate) rests: Option<(Instant, String)>,
+}
+
+impl Installed {
+    fn ids(&self) -> Range<usize> {
+        let first = self.first_id as usize;
+        first..first + self.functions.len()
+    }
 }
 
 /// State of one tenant.
@@ -75,8 +83,8 @@ pub(crate) struct TenantState {
     pub(crate) functions: Arc<Functions>,
     /// Null while it has none.
     pub(crate) context: *mut ffi::RawContext,
-    /// Some library is broken.
-    pub(crate) degraded: bool,
+    /// For each function: its library has been started in the context.
+    started: Vec<bool>,
     /// The context has the overlay of the last call.
     pub(crate) holds_overlay: bool,
     /// Turn of the runtime in which the context was last used.
@@ -90,10 +98,37 @@ impl TenantState {
             libraries: BTreeMap::new(),
             functions: Arc::default(),
             context: std::ptr::null_mut(),
-            degraded: false,
+            started: Vec::new(),
             holds_overlay: false,
             used: 0,
         }
+    }
+
+    /// Whether a function can be called in the context that is there.
+    pub(crate) fn is_started(&self, id: u32) -> bool {
+        self.started.get(id as usize).is_some_and(|started| *started)
+    }
+
+    /// Notes that a library has been started in the context, or is no longer there.
+    fn set_started(&mut self, ids: Range<usize>, started: bool) {
+        if self.started.len() < ids.end {
+            self.started.resize(ids.end, false);
+        }
+        self.started[ids].fill(started);
+    }
+
+    /// Notes that a library has been started in the context.
+    pub(crate) fn has_started(&mut self, library: &str) {
+        if let Some(installed) = self.libraries.get(library) {
+            self.set_started(installed.ids(), true);
+        }
+    }
+
+    /// Lets go of the context, and of all that was in it.
+    pub(crate) fn take_context(&mut self) -> *mut ffi::RawContext {
+        self.started.clear();
+        self.holds_overlay = false;
+        std::mem::replace(&mut self.context, std::ptr::null_mut())
     }
 
     /// A function of another library than `library` that has the name of one in `functions`.
@@ -109,8 +144,16 @@ impl TenantState {
         })
     }
 
+    /// Takes a library out; the context still has its functions.
+    pub(crate) fn remove(&mut self, library: &str) -> Option<Installed> {
+        let old = self.libraries.remove(library)?;
+        self.set_started(old.ids(), false);
+        self.index();
+        Some(old)
+    }
+
     /// The lowest numbers that nobody has, for `count` functions.
-    pub(crate) fn free_ids(&self, count: u32) -> u32 {
+    fn free_ids(&self, count: u32) -> u32 {
         let mut taken: Vec<(u32, u32)> = self
             .libraries
             .values()
@@ -127,9 +170,10 @@ impl TenantState {
         first
     }
 
-    pub(crate) fn add(&mut self, library: &Library, source: Arc<[u8]>, first_id: u32) {
+    pub(crate) fn add(&mut self, library: &Library, source: Arc<[u8]>) {
         let functions = library.functions.clone();
-        let installed = Installed { source, functions, first_id, broken: None };
+        let first_id = self.free_ids(number(functions.len()));
+        let installed = Installed { source, functions, first_id, rests: None };
         self.libraries.insert(library.name.clone(), installed);
         self.index();
     }

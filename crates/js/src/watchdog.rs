@@ -237,7 +237,8 @@ impl Watch {
         Some((function.library.to_string(), function.name.clone()))
     }
 
-    fn cpu_ns(&self) -> u64 {
+    /// CPU time of the isolate's thread.
+    pub(crate) fn cpu_ns(&self) -> u64 {
         // SAFETY: no preconditions; a clock of a thread that has ended reads as 0.
         unsafe { ffi::nigh_clock_ns(self.clock) }
     }

@@ -171,6 +171,35 @@ fn a_library_whose_start_is_stuck_is_refused() {
 }
 
 #[test]
+fn a_start_that_is_stuck_in_a_batch_leaves_the_calls_behind_it_alone() {
+    // The isolate is lost before these have entered: what they ask for lay in its memory.
+    on_fiber(limits(), |bench| {
+        bench.add("t", BODY);
+        bench.add(
+            "v",
+            "export const spin = () => { for (;;); };\n\
+                        export const spoil = () => { globalThis.spoilt = true; return 1; };",
+        );
+        bench.add(
+            "u",
+            "if (globalThis.spoilt) ({ ...new Uint8Array(2 << 20) }); export const fu = () => 1;",
+        );
+        let replies = bench.run(&[
+            call("spin"),
+            call("spoil"),
+            call("fu"),
+            with_args("fine", &[b"behind"]),
+            with_args("put", &[b"a", b"1"]),
+        ]);
+        assert!(replies[2].contains("library 'u' does not start: "), "{replies:?}");
+        assert!(replies[2].contains("took longer than 50 ms"), "{replies:?}");
+        assert_eq!(replies[3..], ["$6\r\nbehind\r\n", "$3\r\nput\r\n"]);
+        assert_eq!(bench.world.text("a").as_deref(), Some("1"));
+        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+    });
+}
+
+#[test]
 fn a_lost_call_finds_no_host() {
     // A getter of a result that comes after what was stuck: scan, log and commit reach nobody any more.
     on_fiber(limits(), |bench| {

@@ -1,4 +1,4 @@
-//! Calls ended from other threads, and libraries that end or fail while a context is made.
+//! Calls ended from other threads, and what is left of a call that was stopped.
 
 mod common;
 
@@ -108,51 +108,6 @@ fn a_shutdown_ends_the_running_call_and_starts_no_other() {
         ]
     );
     assert_eq!(bench.call("ok", &[]), closing("'ok' was not started"));
-}
-
-#[test]
-fn each_library_that_does_not_start_has_its_own_reason() {
-    // One throws, two never end, all because of what another one did to the globals; the rest works.
-    let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 50, ..Limits::default() });
-    bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
-    bench.add(
-        "b",
-        "if (globalThis.spoilt) throw new Error('b is spoilt'); export const fb = () => 1;",
-    );
-    bench.add("c", "if (globalThis.spoilt) for (;;); export const fc = () => 1;");
-    bench.add("d", "if (globalThis.spoilt) for (;;); export const fd = () => 1;");
-    bench.add("e", "export const fe = () => 'e';");
-    let replies = bench.run(&[call("fa"), call("fb"), call("fc"), call("fd"), call("fe")]);
-    let slow = "compiling it and running its top level took longer than 50 ms (setting: function-load-limit-ms)";
-    assert_eq!(
-        replies,
-        [
-            "$1\r\na\r\n".to_owned(),
-            "-ERR library 'b' does not start: Error: b is spoilt (line 2, column 30)\r\n"
-                .to_owned(),
-            format!("-ERR library 'c' does not start: {slow}\r\n"),
-            format!("-ERR library 'd' does not start: {slow}\r\n"),
-            "$1\r\ne\r\n".to_owned(),
-        ]
-    );
-}
-
-#[test]
-fn libraries_that_never_start_cost_a_bounded_time() {
-    // A tenant full of them: after some the rest is not tried, and what was well before them works.
-    let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 200, ..Limits::default() });
-    bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
-    for n in 0..8 {
-        let body = format!("if (globalThis.spoilt) for (;;); export const f{n} = () => 1;");
-        bench.add(&format!("b{n}"), &body);
-    }
-    assert_eq!(bench.call("fa", &[]), "$1\r\na\r\n");
-    assert!(bench.call("f2", &[]).contains("took longer than 200 ms"));
-    assert_eq!(
-        bench.call("f3", &[]),
-        "-ERR library 'b3' does not start: other libraries of this tenant took too long or too much memory\r\n"
-    );
-    assert_eq!(bench.runtime.stats().timeouts, 3);
 }
 
 /// What each kind of call says when it is called first; see `CANARY`.
