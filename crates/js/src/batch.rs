@@ -61,6 +61,10 @@ impl Flight<'_> {
         self.bytes > self.enough || self.is_late
     }
 
+    fn look_at_clock(&mut self) {
+        self.is_late = self.until.is_some_and(|until| Instant::now() >= until);
+    }
+
     /// Bytes of results that one more entry may gather.
     fn flush_bytes(&self) -> usize {
         self.enough.saturating_sub(self.bytes).min(io::RESPONSE_FLUSH)
@@ -276,13 +280,14 @@ impl Runtime {
             };
             let state = &self.tenants[flight.tenant.0 as usize];
             let waiting = &self.isolate.bridge().ids[done..count];
-            let (next, ready) =
-                (waiting[0], waiting.iter().take_while(|&&id| state.is_started(id)).count());
+            let next = waiting[0];
+            let ready = waiting.iter().take_while(|&&id| state.is_started(id)).count();
             if ready > 0 {
                 done += self.enter(context, flight, done..done + ready);
             } else if let Err(refusal) = self.start_for(flight.tenant, context, next) {
                 self.stats.errors += 1;
                 flight.give(flight.entered[done], &refusal);
+                flight.look_at_clock();
                 done += 1;
             }
         }
@@ -356,7 +361,7 @@ impl Runtime {
         #[expect(clippy::cast_precision_loss, reason = "Unix ms are far below 2^53")]
         let now_ms = flight.now_ms as f64;
         let entered = self.isolate.enter(Entry::Run { context, now_ms });
-        flight.is_late = flight.until.is_some_and(|until| Instant::now() >= until);
+        flight.look_at_clock();
         self.isolate.bridge().host = None;
         self.stats.batches += 1;
 

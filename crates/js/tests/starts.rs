@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use common::{Bench, call};
-use nigh_js::{Call, Limits, Starts};
+use nigh_js::{Call, Limits, RunTurn, Starts};
 
 /// Names of the libraries that were started.
 #[derive(Clone, Default)]
@@ -131,4 +131,26 @@ fn a_slow_library_holds_up_others_during_a_small_part_of_the_time() {
     }
     assert!(refused > 0, "it didn't rest");
     assert_eq!(started.take(), ["t", "slow"][1..], "only when its rest was over");
+}
+
+#[test]
+fn a_start_that_has_to_be_stopped_ends_its_batch() {
+    // It took the time of many turns: what is behind it is the next one's, so that others are served first.
+    let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 100, ..Limits::default() });
+    bench.add("t", SPIN);
+    bench.add("u", "if (globalThis.spoilt) for (;;); export const fu = () => 1;");
+    assert!(bench.call("spin", &[]).contains("function-time-limit-ms"));
+    assert_eq!(bench.call("spoil", &[]), "$1\r\ns\r\n");
+    let turn = RunTurn {
+        now_ms: common::NOW_MS,
+        random_seed: 1,
+        reply_bytes: usize::MAX,
+        time: Duration::from_millis(10),
+    };
+    let (calls, mut replies) = ([call("fu"), call("spoil"), call("spoil")], Vec::new());
+    let ran = bench.runtime.run(bench.tenant, &calls, turn, &mut bench.world, &mut |_, reply| {
+        replies.push(String::from_utf8_lossy(reply).into_owned());
+    });
+    assert_eq!(ran, 1, "{replies:?}");
+    assert!(replies[0].contains("library 'u' does not start"), "{replies:?}");
 }
