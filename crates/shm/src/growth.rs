@@ -153,6 +153,12 @@ impl Writer {
         crowded
     }
 
+    /// Forgets a key that was refused: who writes next asks for its own key only.
+    #[inline]
+    pub fn forget_crowded(&mut self) {
+        self.crowded = None;
+    }
+
     /// Moves much of what is left. Refuses if that wasn't all: the upkeep goes on with it, unless entries are stuck.
     pub(crate) fn finish_growth(&mut self) -> Result<(), WriteError> {
         self.migrate(FINISH_LINES);

@@ -271,6 +271,9 @@ impl Store {
         mut attempt: impl FnMut(&mut Store) -> Result<(), E>,
     ) -> Result<(), E> {
         self.make_room(bytes, turn);
+        if self.evicts() {
+            self.data.forget_crowded();
+        }
         match attempt(self) {
             Err(error) if error.lacks_room() && self.make_room_after(bytes, &error, turn) => {
                 attempt(self).map_err(Refused::try_again)

@@ -78,6 +78,28 @@ fn the_only_key_that_may_go_is_found() {
     assert_eq!(put(&mut fixture, "next", 1_000_000), OOM, "nothing is left that may go");
 }
 
+/// A new key was refused since its lines of the index were full, when nothing might go. Later, when some might, another
+/// write lacked memory: room was made in those lines only, where nothing might go, and it was refused for good.
+#[test]
+fn a_write_that_lacks_memory_makes_no_room_where_another_lacked_a_place() {
+    let mut fixture = Fixture::new();
+    assert_eq!(
+        fixture.bytes(&[b"SET", b"old", &vec![b'v'; 1_000_000], b"EX", b"1000"]),
+        b"+OK\r\n"
+    );
+    let is_taken = |n: &u32| put(&mut fixture, &format!("large{n}"), 1_000_000) == "+OK";
+    assert!((0..100).take_while(is_taken).count() > 30);
+    // Holes in which no larger table of the index finds a place.
+    (0..28).step_by(2).for_each(|n| assert_eq!(fixture.run(&format!("DEL large{n}")), ":1"));
+    let is_taken = |n: &u32| put(&mut fixture, &format!("key{n}"), 8) == "+OK";
+    assert!((0..1_000_000).take_while(is_taken).count() < 1_000_000);
+    let is_taken = |n: &u32| put(&mut fixture, &format!("again{n}"), 500_000) == "+OK";
+    assert_ne!((0..100).take_while(is_taken).count(), 0, "it was a place that the key lacked");
+    set(&mut fixture, Policy::VolatileTtl);
+    assert_eq!(put(&mut fixture, "new", 500_000), "+OK");
+    assert_eq!(stats(&mut fixture).evicted_keys, 1);
+}
+
 /// A transaction for which no room was made, or that wants more than was made, finds the arena full in its middle: nothing goes for it while it runs, whatever the policy. It sees one keyspace; it fails as a whole.
 #[test]
 fn nothing_goes_while_a_transaction_runs() {
