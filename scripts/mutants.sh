@@ -3,10 +3,14 @@
 #
 #   scripts/mutants.sh [FILE...]      default: all files of the table below; many hours
 #
-# Each mutant is built and tested in a copy of the tree, which stays clean. What lived is in
-# target/mutants/FILE/mutants.out/missed.txt; docs/mutants.md has the figures, and why some live.
+# Each mutant is built and tested in a copy of the tree, which stays clean. What makes a mutant cheap: only the targets of
+# its row are built, without debug information, into a target folder that all runs share; the tests end at the first
+# failure; and those that take long run in a second pass, over the mutants that outlived the others.
+#
+# What lived is in target/mutants/FILE/mutants.out/missed.txt; docs/mutants.md has the figures, and why some live.
 # The file's path has dashes for slashes there. A run that lets a mutant live is no error of the script.
 # cargo-mutants is built once, into .tools/cargo. MUTANTS_ARGS is passed on to it, such as "--shard 0/4" or "--re fn".
+# MUTANTS_PASS=quick leaves the second pass out, MUTANTS_PASS=late the first.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,44 +18,55 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/debian.sh
 
 readonly CARGO_MUTANTS_VERSION=27.1.0
-readonly TEST_SECONDS=240  # the tests of a row take up to 60 s alone; a mutant that loops never ends
+readonly LATE_SECONDS=240  # the late tests take up to 60 s alone; a mutant that loops never ends
+readonly TEST_BYTES=$((2 << 30)) # private memory of a program of tests
 readonly BUILD_SECONDS=600 # on a machine that does other things too
 
-# Tests that take long and see nothing that shorter ones don't.
-readonly SLOW_SHM="--skip a_commit_that_waits_for_a_large_table --skip no_story_depends_on_how_soon \
---skip a_table_prepared_for_keys --skip an_index_of_few_keys --skip an_arena_that_is_never_idle \
---skip a_nearly_full_arena_takes --skip ring::"
-readonly SLOW_STORE="--skip no_write_into_a_full_arena --skip hits_are_close --skip large_values_survive_being"
+# The tests of the second pass. A row says by its last word whose they are: those of the row's own, if nothing.
+readonly LATE_shm="tests::crash:: tests::tables:: tests::churn:: tests::model:: tests::agree::verify_and \
+an_arena_that_is_never_idle a_burst_finds a_nearly_full_arena_takes staged_records_survive_cleaning_around \
+an_index_behaves_like_a_map model_growth_hides memory_goes_back_after many_keys_survive_growth a_file_that_is_cut_off"
+readonly LATE_store="no_write_into_a_full_arena whatever_bit_of_a_header a_crashed_store_is_adopted hits_are_close \
+a_full_arena_takes_writes the_only_key_that_may_go values_of_all_sizes a_copy_ the_store_answers_as_a_map"
 
-# File, and what comes behind `cargo test -p PACKAGE`.
+# Tests that see nothing that others don't.
+readonly NOT_SHM="--skip ring:: --skip no_story_depends_on_how_soon"
+
+# File, what comes behind `cargo test -p PACKAGE`, and behind a bar whose late tests they are.
 readonly TABLE="
 crates/shm/src/foreign.rs        --lib -- foreign cut_off model_a_reader_that_nobody
 crates/shm/src/scan.rs           --lib -- stepped readers scan
 crates/shm/src/index/pick.rs     --lib -- stepped
-crates/shm/src/index.rs          --lib -- $SLOW_SHM
-crates/shm/src/index/deleted.rs  --lib -- $SLOW_SHM
-crates/shm/src/growth.rs         --lib -- --skip no_story_depends_on_how_soon
-crates/shm/src/commit.rs         --lib -- $SLOW_SHM
-crates/shm/src/reclaim.rs        --lib -- $SLOW_SHM
-crates/shm/src/space/reclaim.rs  --lib -- $SLOW_SHM
-crates/shm/src/space/adopt.rs    --lib -- $SLOW_SHM
-crates/shm/src/cleaner.rs        --lib -- --skip no_story_depends_on_how_soon
-crates/shm/src/writer.rs         --lib -- $SLOW_SHM
-crates/shm/src/reader.rs         --lib -- $SLOW_SHM
-crates/shm/src/adopt.rs          --lib -- $SLOW_SHM
-crates/store/src/apply.rs        --test store -- $SLOW_STORE
-crates/store/src/transaction.rs  --test store -- $SLOW_STORE
-crates/store/src/eviction.rs     --test store
-crates/store/src/eviction/candidates.rs --test store
-crates/server/src/later.rs
+crates/shm/src/index.rs          --lib -- $NOT_SHM | shm
+crates/shm/src/index/deleted.rs  --lib -- $NOT_SHM | shm
+crates/shm/src/growth.rs         --lib -- $NOT_SHM | shm
+crates/shm/src/commit.rs         --lib -- $NOT_SHM | shm
+crates/shm/src/reclaim.rs        --lib -- $NOT_SHM | shm
+crates/shm/src/space/adopt.rs    --lib -- $NOT_SHM | shm
+crates/shm/src/space/alive.rs    --lib -- $NOT_SHM | shm
+crates/shm/src/space/cold.rs     --lib -- $NOT_SHM | shm
+crates/shm/src/space/lists.rs    --lib -- $NOT_SHM | shm
+crates/shm/src/space/reclaim.rs  --lib -- $NOT_SHM | shm
+crates/shm/src/space/runs.rs     --lib -- $NOT_SHM | shm
+crates/shm/src/space/warm.rs     --lib -- $NOT_SHM | shm
+crates/shm/src/space.rs          --lib -- $NOT_SHM | shm
+crates/shm/src/cleaner.rs        --lib -- $NOT_SHM | shm
+crates/shm/src/writer.rs         --lib -- $NOT_SHM | shm
+crates/shm/src/reader.rs         --lib -- $NOT_SHM | shm
+crates/shm/src/adopt.rs          --lib -- $NOT_SHM | shm
+crates/store/src/apply.rs        --test store -- | store
+crates/store/src/transaction.rs  --test store -- | store
+crates/store/src/eviction.rs     --test store -- | store
+crates/store/src/eviction/candidates.rs --test store -- | store
+crates/server/src/later.rs       --lib --tests
 crates/server/src/mailbox.rs     --lib
-crates/server/src/peer.rs
-crates/resp/src/decode/requests.rs
-crates/resp/src/decode/replies.rs
-crates/resp/src/decode/batch.rs
-crates/resp/src/decode/skip.rs
-crates/resp/src/decode/number.rs
-crates/resp/src/decode/inline.rs
+crates/server/src/peer.rs        --lib --tests
+crates/resp/src/decode/requests.rs --lib --tests
+crates/resp/src/decode/replies.rs  --lib --tests
+crates/resp/src/decode/batch.rs    --lib --tests
+crates/resp/src/decode/skip.rs     --lib --tests
+crates/resp/src/decode/number.rs   --lib --tests
+crates/resp/src/decode/inline.rs   --lib --tests
 "
 
 install_cargo_mutants() {
@@ -63,26 +78,64 @@ install_cargo_mutants() {
     cargo install -q cargo-mutants --version "$CARGO_MUTANTS_VERSION" --locked --root .tools/cargo
 }
 
-# Mutates file $1. 2 and 3 are cargo-mutants' codes for mutants that lived or ran out of time.
+# Mutates file $1: once with the quick tests of its row, and what outlives them once more with the late ones.
 mutate() {
-    local file=$1 line out code=0 tests=() more=()
-    line=$(grep -E "^$file( |\$)" <<<"$TABLE") || die "$file is not in the table of scripts/mutants.sh"
-    read -ra tests <<<"${line#"$file"}"
-    read -ra more <<<"${MUTANTS_ARGS:-}"
-    out=$CARGO_TARGET_DIR/mutants/${file//\//-}
+    local file=$1 line tests late=() skips=() name
+    line=$(grep -E "^$file " <<<"$TABLE") || die "$file is not in the table of scripts/mutants.sh"
+    line=${line#"$file"}
+    read -ra tests <<<"${line%|*}"
+    if [[ $line == *"|"* ]]; then
+        name=LATE_${line##*| }
+        read -ra late <<<"${!name}"
+    fi
+    for name in "${late[@]}"; do
+        skips+=(--skip "$name")
+    done
+    [[ ${MUTANTS_PASS:-quick} == quick ]] && pass "$file" "${tests[@]}" "${skips[@]}"
+    [[ ${MUTANTS_PASS:-late} == late ]] && ((${#late[@]})) &&
+        pass "$file" --iterate "--timeout=$LATE_SECONDS" "${tests[@]}" "${late[@]}"
+    return 0
+}
+
+# One run over file $1, with cargo-mutants' options that come next. Then the arguments of `cargo test`: its options for
+# targets, "--", and the names of tests. Without a time for the tests they get five times what they take unmutated, and
+# 20 s at least. 2 and 3 are cargo-mutants' codes for mutants that lived or ran out of time.
+pass() {
+    local file=$1 out code=0 targets=() more=()
+    shift
+    while [[ ${1-} == --iterate || ${1-} == --timeout=* ]]; do
+        more+=("$1")
+        shift
+    done
+    while (($#)) && [[ $1 != -- ]]; do
+        targets+=("--cargo-arg=$1")
+        shift
+    done
+    shift || true
+    # shellcheck disable=SC2206 # words
+    more+=(${MUTANTS_ARGS:-})
+    out=$RESULTS/${file//\//-}
     mkdir -p "$out"
     say "$file"
     nice -n 5 cargo mutants --file "$file" --output "$out" --jobs 1 \
-        --timeout "$TEST_SECONDS" --build-timeout "$BUILD_SECONDS" --colors never \
-        "${more[@]}" -- --locked "${tests[@]}" || code=$?
+        --build-timeout "$BUILD_SECONDS" --colors never \
+        --cargo-arg=--locked "${targets[@]}" "${more[@]}" \
+        -- -- -Z unstable-options --fail-fast --test-threads 2 "$@" || code=$?
     ((code == 0 || code == 2 || code == 3)) || die "cargo-mutants ended with $code"
 }
 
 main() {
-    local file files=("$@")
+    local file host files=("$@")
     export PATH=$PWD/.tools/cargo/bin:$PATH
     # The copy has no .v8 of its own; what its crates depend on is built already, as a rule.
-    export NIGH_V8_DIR=${NIGH_V8_DIR:-$PWD/.v8} CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
+    export NIGH_V8_DIR=${NIGH_V8_DIR:-$PWD/.v8}
+    RESULTS=${CARGO_TARGET_DIR:-$PWD/target}/mutants
+    export CARGO_TARGET_DIR=$RESULTS/built CARGO_PROFILE_DEV_DEBUG=0
+    # The test harness takes --fail-fast with RUSTC_BOOTSTRAP only. A loop that collects ends soon, and a failure needn't
+    # be made small.
+    host=$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
+    export "CARGO_TARGET_${host}_RUNNER=prlimit --data=$TEST_BYTES env RUSTC_BOOTSTRAP=1"
+    export PROPTEST_MAX_SHRINK_ITERS=0
     install_cargo_mutants
     exec 9<&-
     ((${#files[@]})) || mapfile -t files < <(awk 'NF { print $1 }' <<<"$TABLE")

@@ -39,3 +39,37 @@ pub(super) fn short_header(rest: &[u8], kind: u8) -> Option<(u32, usize)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{integer, short_header};
+
+    #[test]
+    fn a_short_header_is_read_by_its_own_kind_and_width() {
+        // The quick way is for three digits at most, without leading zeros. What it leaves to the slow way would be
+        // read the same there, so that only a look at it alone tells whether it works.
+        for number in 0..1200u32 {
+            let text = format!("${number}\r\n");
+            let read = (number < 1000).then_some((number, text.len()));
+            assert_eq!(short_header(text.as_bytes(), b'$'), read, "{text:?}");
+            assert_eq!(short_header(text.as_bytes(), b'*'), None, "{text:?} is no array");
+            let zero = format!("$0{number}\r\n");
+            assert_eq!(short_header(zero.as_bytes(), b'$'), None, "{zero:?}");
+            let short = text.trim_end_matches('\n');
+            assert_eq!(short_header(short.as_bytes(), b'$'), None, "{short:?}");
+        }
+    }
+
+    #[test]
+    fn an_integer_is_read_up_to_its_limits() {
+        for number in [i64::MIN, -10, -1, 0, 1, 9, 10, i64::MAX] {
+            assert_eq!(integer(number.to_string().as_bytes()), Some(number));
+        }
+        for text in ["", "-", "-0", "00", "01", "-01", "+1", " 1", "1 ", "1a", "1-", "a"] {
+            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
+        }
+        for text in ["9223372036854775808", "-9223372036854775809", "92233720368547758070"] {
+            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}

@@ -193,6 +193,23 @@ fn a_foreign_reader_takes_no_bytes_of_a_run_that_was_reused() {
     foreign_story(300_000, act, false);
 }
 
+#[test]
+fn a_foreign_reader_takes_no_bytes_of_a_record_that_was_only_staged() {
+    // Where its record stood, one of the same key is appended that nobody publishes: key and hash are right, only
+    // the entry and the generation tell.
+    let act = |a: &mut Arena, load| {
+        a.soon(|a| a.put(b"k", &value(b'k', load + 1, 500), 0)).unwrap();
+        a.settle();
+        let (hash, staged) = (a.writer.hash(b"k"), value(b's', load, 500));
+        let refs: Vec<_> =
+            std::iter::from_fn(|| a.writer.stage(hash, b"k", &[&staged], 0).ok()).collect();
+        assert!(refs.len() > 1000, "{} staged", refs.len());
+        // What they took is given back in the next act only.
+        a.writer.abandon(&refs);
+    };
+    foreign_story(500, act, false);
+}
+
 /// The index moves to a larger table and, in the next act, to a smaller one. A pin may be held, so what is left waits.
 fn move_index(a: &mut Arena, load: u64) {
     let epoch = a.writer.index_epoch();
