@@ -165,7 +165,7 @@ fn child_with_huge_pages() {
     let path = Path::new(&mount).join("a");
     let mut a = Arena::create(&spec(path.clone(), 64 * MIB));
     for i in 0..200_000u32 {
-        a.put(&i.to_le_bytes(), &[1; 100], 0).unwrap();
+        a.put_soon(&i.to_le_bytes(), &[1; 100]).unwrap();
     }
     assert!(a.writer.region().has_huge_pages());
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
