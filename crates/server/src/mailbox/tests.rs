@@ -88,6 +88,8 @@ fn a_request_grows_until_it_leaves() {
     a.send(1, 70, 0, &[&[7; 400]]).expect("room");
     assert!(!a.join(1, 70, 0, 9, &[b"five"]), "a body has left the ring");
     a.send(1, 70, 0, &[b"six"]).expect("room");
+    a.seal(1);
+    assert!(!a.join(1, 70, 0, 9, &[b"seven"]), "it is sealed");
     assert_eq!((a.stats().sent, a.outstanding(1)), (3, 3));
     a.flush();
     assert!(!a.join(1, 70, 0, 9, &[b"late"]));
@@ -126,6 +128,24 @@ fn a_full_mailbox_says_so_until_a_reply_came() {
         a.send(1, 99, 0, &[&vec![1; bytes]]).expect("room after a reply");
         assert_eq!(a.stats().full, 1);
     }
+}
+
+#[test]
+fn room_is_promised_up_to_what_is_free() {
+    // Those that wait for room are told how much of it they may take, each behind what others have been promised.
+    let settings = MailSettings { request_bytes: 1024, credits: 8, body_bytes: 1024 };
+    let (mut a, _b, _polls) = two(&settings);
+    let free = |a: &mut Mailbox| {
+        let promised = (0..4096).find(|promised| a.room(1, 40, *promised).is_none());
+        promised.expect("a ring ends") + 40 - 1
+    };
+    assert_eq!((a.room(1, 40, 0), a.room(1, 10_000, 0)), (Some(40), Some(256)), "a fourth at most");
+    let before = free(&mut a);
+    assert!((512..=1024).contains(&before), "{before} bytes are free");
+    assert_eq!((a.room(1, 256, before - 256), a.room(1, 256, before - 255)), (Some(256), None));
+    a.send(1, 70, 0, &[&[1; 40]]).expect("room");
+    let left = free(&mut a);
+    assert!(left + 40 <= before && left > before - 128, "{left} of {before} bytes are free");
 }
 
 #[test]
