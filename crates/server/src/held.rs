@@ -10,6 +10,7 @@
 use crate::connection::{Connection, Pending};
 use crate::mailbox::Mailbox;
 use crate::message;
+use crate::slab::Occupant;
 use crate::work::Work;
 
 /// Bytes that a client's command takes more in a request than in its input, about.
@@ -36,10 +37,10 @@ pub(crate) fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) ->
 }
 
 /// Lists a connection as one that waits for room, and lets it run no further.
-pub(crate) fn hold(held: &mut Vec<usize>, connection: &mut Connection) {
+pub(crate) fn hold(held: &mut Vec<Occupant>, connection: &mut Connection) {
     connection.stopped = true;
     if !std::mem::replace(&mut connection.is_held, true) {
-        held.push(connection.slot);
+        held.push(Occupant::of(connection));
     }
 }
 
@@ -66,10 +67,11 @@ impl Work {
     pub(crate) fn resume_held(&mut self) {
         self.promise_nothing();
         let mut held = std::mem::take(&mut self.held);
-        held.retain(|&slot| {
-            let is_resumed = self.resumes(slot);
-            if is_resumed && let Some(connection) = self.slab.get_mut(slot) {
+        held.retain(|&who| {
+            let is_resumed = self.resumes(who);
+            if is_resumed && let Some(connection) = self.slab.occupant(who) {
                 connection.is_held = false;
+                let slot = connection.slot;
                 self.queue(slot);
             }
             !is_resumed
@@ -84,7 +86,7 @@ impl Work {
         }
         self.promise_nothing();
         let held = std::mem::take(&mut self.held);
-        let resumes = held.iter().any(|&slot| self.resumes(slot));
+        let resumes = held.iter().any(|&who| self.resumes(who));
         self.held = held;
         resumes
     }
@@ -96,8 +98,8 @@ impl Work {
 
     /// Whether a held connection waits for nothing, or for room that is there beside what those before it have been
     /// promised; if it isn't, nobody behind it is promised any.
-    fn resumes(&mut self, slot: usize) -> bool {
-        let Some(connection) = self.slab.get_mut(slot) else { return true };
+    fn resumes(&mut self, who: Occupant) -> bool {
+        let Some(connection) = self.slab.occupant(who) else { return true };
         let Pending::Room { shard, bytes } = connection.pending else { return true };
         if !self.mailbox.can_send(shard, bytes) {
             return false; // maybe it is the body for which there is no room: others don't wait for that

@@ -1,8 +1,8 @@
 //! The connections of a shard by slot, which is what their event token says.
 //!
 //! 1. While a connection is worked on it is taken out, so that its commands can look at the others.
-//! 2. A slot is used again as soon as its connection is gone. What comes later for that one names it by a
-//!    [`Return`], which finds it or nobody: nothing else tells a slot of it.
+//! 2. A slot is used again as soon as its connection is gone. What comes later for that one names it by a [`Return`],
+//!    and lists of those that wait for something by an [`Occupant`]: each finds it or nobody.
 //!
 //! Belongs to the shard's thread.
 
@@ -55,6 +55,20 @@ impl Return {
     }
 }
 
+/// A connection in its slot, as lists of those that wait name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Occupant {
+    slot: usize,
+    client: u64,
+}
+
+impl Occupant {
+    /// This one.
+    pub(crate) fn of(connection: &Connection) -> Self {
+        Self { slot: connection.slot, client: connection.client.id }
+    }
+}
+
 /// Connections by slot.
 #[derive(Default)]
 pub(crate) struct Slab {
@@ -92,6 +106,11 @@ impl Slab {
     /// The connection that an answer belongs to, if it is still there.
     pub(crate) fn addressee(&mut self, to: Return) -> Option<&mut Connection> {
         self.get_mut(to.slot()).filter(|connection| to.names(connection))
+    }
+
+    /// The connection that was listed, if it is still there.
+    pub(crate) fn occupant(&mut self, who: Occupant) -> Option<&mut Connection> {
+        self.get_mut(who.slot).filter(|connection| connection.client.id == who.client)
     }
 
     /// Asks for the memory of the connection in an answer's slot.
@@ -158,5 +177,20 @@ mod tests {
         assert_ne!(other, slot);
         assert!(slab.addressee(to).is_none());
         drop(seven);
+    }
+
+    #[test]
+    fn who_was_listed_is_met_again_or_nobody() {
+        // It waited for something, and was killed meanwhile; now its slot is another's, who waits for something too, and
+        // would be told that it has come.
+        let mut slab = Slab::default();
+        let slot = connection(&mut slab, 7);
+        let who = Occupant::of(slab.get_mut(slot).expect("put"));
+        assert_eq!(slab.occupant(who).map(|connection| connection.client.id), Some(7));
+        drop(slab.take(slot));
+        assert!(slab.occupant(who).is_none());
+        slab.release(slot);
+        assert_eq!(connection(&mut slab, 8), slot, "the slot is used again");
+        assert!(slab.occupant(who).is_none());
     }
 }

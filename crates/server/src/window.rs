@@ -23,6 +23,7 @@ use crate::output::{Mark, Writer};
 use crate::peer::WRITES;
 use crate::place::Place;
 use crate::route::{self, Target};
+use crate::slab::Occupant;
 use crate::state::State;
 use crate::work::{CALLS_AT_ONCE, Waiting, Work};
 use nigh_store::{Op, Turn};
@@ -455,11 +456,11 @@ impl Work {
                     Flow::Await => Pending::Answers,
                     Flow::Move(shard) => Pending::Move(shard),
                     Flow::Check => {
-                        self.checking.push(connection.slot);
+                        self.checking.push(Occupant::of(connection));
                         Pending::Check
                     }
                     _ => {
-                        self.asking.push((connection.slot, self.now));
+                        self.asking.push((Occupant::of(connection), self.now));
                         Pending::Ticket(self.state.shared.refresh(self.state.number))
                     }
                 };

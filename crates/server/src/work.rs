@@ -26,7 +26,7 @@ use crate::input::{Fill, Input, Pool};
 use crate::mailbox::{Mailbox, Reply};
 use crate::message::Known;
 use crate::peer::Peer;
-use crate::slab::Slab;
+use crate::slab::{Occupant, Slab};
 use crate::state::State;
 use crate::window::Prepared;
 use nigh_store::{Op, Turn};
@@ -88,15 +88,15 @@ pub(crate) struct Work {
     pub(crate) peers_wait: bool,
     /// Kept for its memory: answers of other shards that are given to their connections.
     pub(crate) answers: Vec<(Reply, Vec<u8>)>,
-    /// Slots of connections that wait for room in the mailbox.
-    pub(crate) held: Vec<usize>,
+    /// Connections that wait for room in the mailbox.
+    pub(crate) held: Vec<Occupant>,
     /// By shard, kept for its memory: requests and bytes that those have been promised that try again; `None` if one
     /// found no room.
     pub(crate) promised: Vec<Option<(usize, usize)>>,
-    /// Slots of connections that wait for snapshots, and since when.
-    pub(crate) asking: Vec<(usize, Instant)>,
-    /// Slots of connections that wait for the check of a source.
-    pub(crate) checking: Vec<usize>,
+    /// Connections that wait for snapshots, and since when.
+    pub(crate) asking: Vec<(Occupant, Instant)>,
+    /// Connections that wait for the check of a source.
+    pub(crate) checking: Vec<Occupant>,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
     /// Since when writes have been waiting for memory, turn after turn.

@@ -77,11 +77,12 @@ impl Shard {
 
     /// Lets the connections look again that wait for the check of a source: one may be done.
     fn resume_checked(&mut self) {
-        for slot in std::mem::take(&mut self.work.checking) {
-            if let Some(connection) = self.work.slab.get_mut(slot)
+        for who in std::mem::take(&mut self.work.checking) {
+            if let Some(connection) = self.work.slab.occupant(who)
                 && connection.pending == Pending::Check
             {
                 connection.pending = Pending::Nothing;
+                let slot = connection.slot;
                 self.work.queue(slot);
             }
         }
@@ -91,13 +92,14 @@ impl Shard {
     pub(super) fn resume_askers(&mut self, now: Instant) {
         let (shared, number) = (&self.shared, self.work.state.number);
         let mut asking = std::mem::take(&mut self.work.asking);
-        asking.retain(|&(slot, since)| {
-            let Some(connection) = self.work.slab.get_mut(slot) else { return false };
+        asking.retain(|&(who, since)| {
+            let Some(connection) = self.work.slab.occupant(who) else { return false };
             let Pending::Ticket(ticket) = connection.pending else { return false };
             if !shared.is_refreshed(number, ticket) && now.duration_since(since) < MOST_ASKING {
                 return true;
             }
             connection.pending = Pending::Refreshed;
+            let slot = connection.slot;
             self.work.queue(slot);
             false
         });
