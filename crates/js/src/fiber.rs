@@ -16,15 +16,15 @@
 //! that one as a [`Wreck`], and frees all when V8 returns.
 //!
 //! Invariants
-//! 1. The fiber runs on one thread at a time: who takes it from the baton, under its lock, has it alone.
+//! 1. The fiber runs on one thread at a time: who takes it from the baton (baton.rs), under its lock, has it alone.
 //!    What it wrote on one carrier is seen on the next, by that lock.
 //! 2. An entry into user code owns all that it points to, but for memory of the isolate: the fiber's stack and
 //!    what hangs on it may change once the fiber is lost.
 //! 3. User code reaches the fiber's host only while it holds the baton ([`Shared::hold`]), and only if the
 //!    fiber still waits for this very entry.
 //! 4. No frame of the fiber keeps an address of thread-local memory across an entry.
-//! 5. At most [`LINGERING_MAX`] carriers of a fiber linger. While they do, its runtime enters no user code
-//!    (lingering.rs).
+//! 5. At most [`LINGERING_MAX`](crate::baton::LINGERING_MAX) carriers of a fiber linger. While they do, its runtime
+//!    enters no user code (lingering.rs).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -36,11 +36,10 @@ use std::thread;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::baton::Baton;
 use crate::entry::{Entry, Outcome};
 use crate::ffi;
 
-/// Carriers of one fiber that may be stuck at a time: each holds a heap at its limit.
-pub(crate) const LINGERING_MAX: usize = 8;
 /// Their priority: a tenth of the shard's share of the core. With less they would stay for minutes on a busy one.
 const LINGERING_NICE: i32 = 10;
 /// Stack of a fiber, bytes: what a shard needs without V8, several times over.
@@ -79,25 +78,11 @@ struct Body(Coroutine<Answer, Job, (), DefaultStack>);
 // to a thread but the isolate, which stays behind (`Wreck`).
 unsafe impl Send for Body {}
 
-#[derive(Default)]
-struct Baton {
-    /// Number of the newest entry.
-    entry: u64,
-    /// The fiber, while that entry runs.
-    body: Option<Body>,
-    /// Kernel's number of the thread that runs it.
-    carrier: i32,
-    /// What the carriers wait for that have lost the fiber, by entry.
-    graves: Vec<(u64, Receiver<Wreck>)>,
-    /// Carriers that are stuck.
-    lingering: usize,
-}
-
 /// What a fiber, its carriers and its watchdogs share.
 pub(crate) struct Shared {
     name: String,
     stack_bytes: usize,
-    baton: Mutex<Baton>,
+    baton: Mutex<Baton<Body>>,
     done: SyncSender<bool>,
 }
 
@@ -168,9 +153,7 @@ impl Fiber {
 
     /// A new number for an entry.
     pub(crate) fn number(&self) -> u64 {
-        let mut baton = self.shared.lock();
-        baton.entry += 1;
-        baton.entry
+        self.shared.lock().number()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -187,7 +170,7 @@ impl Fiber {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Baton> {
+    fn lock(&self) -> MutexGuard<'_, Baton<Body>> {
         self.baton.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -217,9 +200,10 @@ impl Shared {
                     answer = Answer::Done;
                 }
                 Ok(CoroutineResult::Yield(Job::User(number, entry))) => {
-                    self.lend(number, body, carrier);
+                    self.lock().lend(number, body, carrier);
                     let outcome = entry.perform();
-                    let Some(own) = self.regain(number) else { return self.bury(number) };
+                    let own = self.lock().regain(number);
+                    let Some(own) = own else { return self.bury(number) };
                     body = own;
                     answer = Answer::Back(outcome);
                 }
@@ -233,37 +217,21 @@ impl Shared {
         }
     }
 
-    fn lend(&self, number: u64, body: Body, carrier: i32) {
-        let mut baton = self.lock();
-        assert_eq!(baton.entry, number, "one entry at a time");
-        baton.body = Some(body);
-        baton.carrier = carrier;
-    }
-
-    fn regain(&self, number: u64) -> Option<Body> {
-        let mut baton = self.lock();
-        if baton.entry == number { baton.body.take() } else { None }
-    }
-
     /// The carrier has lost the fiber, and V8 has returned: frees what it was left with.
     fn bury(&self, number: u64) {
-        let grave = {
-            let mut baton = self.lock();
-            let at = baton.graves.iter().position(|(entry, _)| *entry == number);
-            at.map(|at| baton.graves.swap_remove(at).1)
-        };
+        let grave = self.lock().grave(number);
         // Without a wreck the fiber has ended before it could leave one; what V8 has taken is lost then.
         if let Some(Ok(wreck)) = grave.map(|grave| grave.recv()) {
             drop(wreck);
         }
-        self.lock().lingering -= 1;
+        self.lock().buried();
     }
 
     /// Lets a callback of entry `number` use the fiber's host, while the result lives; `None` if the fiber
     /// is lost to it.
     pub(crate) fn hold(&self, number: u64) -> Option<impl Sized + '_> {
         let baton = self.lock();
-        (baton.entry == number && baton.body.is_some()).then_some(baton)
+        baton.holds(number).then_some(baton)
     }
 
     /// Takes the fiber from entry `number` and gives it another carrier, right after `mark`. False if the
@@ -275,18 +243,15 @@ impl Shared {
         mark: impl FnOnce(),
     ) -> bool {
         let mut baton = self.lock();
-        let is_there = baton.entry == number && baton.body.is_some();
-        if !is_there || baton.lingering >= LINGERING_MAX || !stuck() {
+        if !baton.may_seize(number, stuck) {
             return false;
         }
         let Ok(carrier) = self.carrier() else { return false };
-        let Some(body) = baton.body.take() else { return false };
         let (wreck, grave) = mpsc::channel();
-        baton.graves.push((number, grave));
-        baton.lingering += 1;
+        let Some((body, old)) = baton.seize(grave) else { return false };
         mark();
         // SAFETY: no preconditions; of a thread that is gone the kernel says so, and does nothing.
-        unsafe { ffi::nigh_thread_lower(baton.carrier, LINGERING_NICE) };
+        unsafe { ffi::nigh_thread_lower(old, LINGERING_NICE) };
         // It waits for it.
         let _ = carrier.send((body, Some(wreck)));
         true

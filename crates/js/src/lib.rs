@@ -29,6 +29,7 @@
 
 pub mod allocator;
 mod batch;
+mod baton;
 mod bridge;
 mod call;
 mod crash;

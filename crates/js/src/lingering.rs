@@ -6,8 +6,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 
 use crate::Tenant;
+use crate::baton::LINGERING_MAX;
 use crate::fault::Cause;
-use crate::fiber::{LINGERING_MAX, Wreck};
+use crate::fiber::Wreck;
 use crate::io;
 use crate::runtime::Runtime;
 

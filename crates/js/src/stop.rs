@@ -17,7 +17,7 @@
 //! the one between them. All else is here, over a trait of the words, so that loom tries all orders.
 
 #[cfg(test)]
-mod models;
+pub(crate) mod models;
 #[cfg(test)]
 mod tests;
 
@@ -94,6 +94,11 @@ pub(crate) fn settle(words: &impl Words, k: i32) -> bool {
         words.pause();
     }
     true
+}
+
+/// Whether call `k` has been told to stop: it dies, whatever it does now (2).
+pub(crate) fn is_issued(words: &impl Words, k: i32) -> bool {
+    words.load(Word::Issued) == k
 }
 
 /// After [`settle`]: forgets the call, since numbers of calls come again.

@@ -324,7 +324,7 @@ impl Watch {
     }
 
     fn is_issued(&self, call: i32) -> bool {
-        self.io.shared(io::ISSUED).load(Ordering::SeqCst) == call
+        stop::is_issued(&self.io, call)
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -367,9 +367,7 @@ impl Watch {
     fn seize(&self, call: i32) {
         let Some(fiber) = &self.fiber else { return };
         let number = self.entry.load(Ordering::SeqCst);
-        // The call has been told to stop, so it dies whatever it does now.
-        let stuck = || self.is_issued(call) && self.io.state().load(Ordering::SeqCst) == call;
-        if fiber.seize(number, stuck, || self.mark_lost()) {
+        if fiber.seize(number, || self.is_issued(call), || self.mark_lost()) {
             let (library, function) = self.name_of(call).unwrap_or_default();
             tracing::warn!(
                 library,

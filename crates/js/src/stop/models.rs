@@ -1,6 +1,6 @@
 //! Models: loom runs the shipped functions in every order that the memory model allows.
 //!
-//! The call's side in JavaScript is written anew in [`call`]: a store of STATE and a load of KILL, plain. loom
+//! The call's side in JavaScript is written anew in [`run`]: a store of STATE and a load of KILL, plain. loom
 //! knows no membarrier, which makes a full barrier on the call's thread wherever that thread is. So the model
 //! has a barrier on each side, the call's between its two accesses. (Made before both, the load sees KILL;
 //! made after both, the store is seen: neither needs more.)
@@ -11,23 +11,34 @@ use loom::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
 use loom::thread;
 
 /// The words, and whether V8 has a termination that hits what runs next.
-struct Shared {
+pub(crate) struct Shared {
     words: [AtomicI32; 3],
     terminates: AtomicBool,
 }
 
 impl Shared {
-    fn new() -> Arc<Shared> {
+    pub(crate) fn new() -> Arc<Shared> {
         let words = [AtomicI32::new(0), AtomicI32::new(0), AtomicI32::new(0)];
         Arc::new(Shared { words, terminates: AtomicBool::new(false) })
     }
 
-    fn word(&self, word: Word) -> &AtomicI32 {
+    pub(crate) fn word(&self, word: Word) -> &AtomicI32 {
         &self.words[word as usize]
     }
 
-    fn is_hit(&self) -> bool {
+    pub(crate) fn is_hit(&self) -> bool {
         self.terminates.load(Ordering::Acquire)
+    }
+}
+
+impl Shared {
+    /// As Isolate::recover does after call `k` was stopped.
+    pub(crate) fn recover(&self, k: i32) {
+        self.store(Word::State, 0);
+        assert!(!settle(self, k), "call {k} was stopped, but not by the watchdog");
+        assert!(self.is_hit(), "the termination is here before it is taken back");
+        forget(self);
+        self.terminates.store(false, Ordering::Release);
     }
 }
 
@@ -54,22 +65,23 @@ enum End {
     Stopped,
 }
 
-/// Call `k` on the runtime's thread; user code sees a termination at one moment.
-fn call(shared: &Shared, k: i32) -> End {
+/// What V8 does in call `k`, as 06_dispatch.js tells it; user code sees a termination at one moment. Whether it was
+/// stopped.
+pub(crate) fn run(shared: &Shared, k: i32, user_code: impl FnOnce()) -> bool {
     shared.word(Word::State).store(k, Ordering::Relaxed);
-    let mut is_stopped = shared.is_hit();
-    if !is_stopped {
-        shared.word(Word::State).store(0, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // the watchdog's
-        is_stopped = shared.word(Word::Kill).load(Ordering::Relaxed) == k && !settle(shared, k);
+    user_code();
+    if shared.is_hit() {
+        return true;
     }
-    if is_stopped {
-        // As Isolate::recover does.
-        shared.store(Word::State, 0);
-        assert!(!settle(shared, k), "call {k} was stopped, but not by the watchdog");
-        assert!(shared.is_hit(), "the termination is here before it is taken back");
-        forget(shared);
-        shared.terminates.store(false, Ordering::Release);
+    shared.word(Word::State).store(0, Ordering::Relaxed);
+    fence(Ordering::SeqCst); // the watchdog's
+    shared.word(Word::Kill).load(Ordering::Relaxed) == k && !settle(shared, k)
+}
+
+/// Call `k` on the runtime's thread.
+fn call(shared: &Shared, k: i32) -> End {
+    if run(shared, k, || ()) {
+        shared.recover(k);
         return End::Stopped;
     }
     assert!(!shared.is_hit(), "a termination hits the commit of call {k}");
@@ -77,7 +89,7 @@ fn call(shared: &Shared, k: i32) -> End {
 }
 
 /// A look of the watchdog, which finds that the time of call `k` is over.
-fn look(shared: &Shared, k: i32) {
+pub(crate) fn look(shared: &Shared, k: i32) {
     if shared.load(Word::State) == k {
         stop(shared, k, || shared.terminates.store(true, Ordering::Release));
     }
