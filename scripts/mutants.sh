@@ -19,7 +19,7 @@ source scripts/debian.sh
 
 readonly CARGO_MUTANTS_VERSION=27.1.0
 readonly LATE_SECONDS=240  # the late tests take up to 60 s alone; a mutant that loops never ends
-readonly TEST_BYTES=$((2 << 30)) # private memory of a program of tests
+readonly TEST_BYTES=$((6 << 30)) # private memory of a program of tests
 readonly BUILD_SECONDS=600 # on a machine that does other things too
 
 # The tests of the second pass. A row says by its last word whose they are: those of the row's own, if nothing.

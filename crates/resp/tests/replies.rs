@@ -262,6 +262,8 @@ fn errors_say_where() {
     let error = error.expect("an error");
     assert_eq!(error.offset, 13);
     assert!(error.to_string().contains("at byte 13"));
+    let (lengths, error) = skip(b"+OK\r\n:1\r\n*2\r\n:1\r\n?", 3);
+    assert_eq!((lengths, error.expect("an error").offset), (vec![5, 4], 17));
 }
 
 /// A reply with too many frames is refused before it fills memory.
@@ -273,6 +275,20 @@ fn the_number_of_frames_is_bounded() {
     assert_eq!(error.fault, ReplyFault::TooManyFrames { limit: 3 });
     let limits = Limits { frames: 4, ..limits };
     assert!(matches!(Replies::new(limits).decode(input), Ok(Some(_))));
+}
+
+/// Decoder and skipper have the same limits, for short headers too, which they read in a quick way.
+#[test]
+fn what_is_over_a_limit_is_refused() {
+    let skip = |limits, input: &[u8]| Skipper::new(limits).skip(input).map_err(|e| e.fault);
+    let limits = Limits { bulk_bytes: 10, frames: 4, ..Limits::replies() };
+    let decode = |input: &[u8]| Replies::new(limits).decode(input).map_err(|e| e.fault);
+    assert_eq!(decode(b"$10\r\n0123456789\r\n"), Ok(Some(Frame::Bulk(b"0123456789".into()))));
+    assert_eq!(decode(b"$11\r\n"), Err(ReplyFault::BulkTooLong { len: 11, limit: 10 }));
+    assert_eq!(skip(limits, b"$10\r\n0123456789\r\n"), Ok(Some(17)));
+    assert_eq!(skip(limits, b"$11\r\n"), Err(ReplyFault::BulkTooLong { len: 11, limit: 10 }));
+    assert_eq!(skip(limits, b"*4\r\n"), Ok(None));
+    assert_eq!(skip(limits, b"*5\r\n"), Err(ReplyFault::TooManyFrames { limit: 4 }));
 }
 
 /// Giant claims without bytes behind them are waited for, without an allocation of their size.
@@ -294,4 +310,54 @@ fn frames_are_read_through_attributes() {
     assert_eq!(inside(inside(Frame::Null)).without_attributes(), Frame::Null);
     assert_eq!(Frame::Set(vec![Frame::Null]).elements(), Some([Frame::Null].as_slice()));
     assert!(Frame::NullArray.is_null() && !Frame::Integer(0).is_null());
+}
+
+/// Each form that Redis 7 and other servers give a line of one value, and forms that none is.
+#[test]
+fn lines_of_one_value_are_read_in_all_their_forms() {
+    let double = Frame::Double;
+    for (input, frame) in [
+        (&b",inf\r\n"[..], double(f64::INFINITY)),
+        (b",+inf\r\n", double(f64::INFINITY)),
+        (b",-inf\r\n", double(f64::NEG_INFINITY)),
+        (b",+1.5E+2\r\n", double(150.0)),
+        (b",-5e-1\r\n", double(-0.5)),
+        (b",7\r\n", double(7.0)),
+        (b":+5\r\n", Frame::Integer(5)),
+        (b":-5\r\n", Frame::Integer(-5)),
+        (b"(-12\r\n", Frame::BigNumber(b"-12".into())),
+        (b"(+12\r\n", Frame::BigNumber(b"+12".into())),
+        (b"#t\r\n", Frame::Boolean(true)),
+        (b"#f\r\n", Frame::Boolean(false)),
+        (b"*-1\r\n", Frame::NullArray),
+        (b"$-1\r\n", Frame::Null),
+        (b"_\r\n", Frame::Null),
+    ] {
+        assert_eq!(feed(input, &[99]), (vec![frame], None), "{}", input.escape_ascii());
+    }
+    for input in [b",nan\r\n".as_slice(), b",-nan\r\n"] {
+        let frames = feed(input, &[99]).0;
+        assert!(matches!(frames[..], [Frame::Double(n)] if n.is_nan()), "{frames:?}");
+    }
+    for input in [b",\r\n".as_slice(), b",infinity\r\n", b",1f\r\n", b",+\r\n"] {
+        assert_eq!(fault(input), ReplyFault::InvalidValue { kind: b',' });
+    }
+    for input in [b"(\r\n".as_slice(), b"(-\r\n", b"(--1\r\n", b"(1-\r\n"] {
+        assert_eq!(fault(input), ReplyFault::InvalidValue { kind: b'(' });
+    }
+}
+
+/// A reply that has begun to arrive is known: by a byte, by a header of a bulk, or by some elements.
+#[test]
+fn a_reply_that_has_begun_is_known() {
+    for input in [&b"+O"[..], b"+OK\r", b"$3\r\n", b"$3\r\nab", b"*2\r\n", b"*2\r\n:1\r\n"] {
+        let mut decoder = Replies::new(Limits::replies());
+        assert!(!decoder.is_mid_reply());
+        assert_eq!(decoder.decode(b":1\r\n"), Ok(Some(Frame::Integer(1))));
+        decoder.consume();
+        assert!(!decoder.is_mid_reply());
+        assert_eq!(decoder.decode(input), Ok(None));
+        decoder.consume();
+        assert!(decoder.is_mid_reply(), "{}", input.escape_ascii());
+    }
 }

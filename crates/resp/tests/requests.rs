@@ -302,3 +302,59 @@ fn a_copied_command_outlives_its_input() {
     assert_eq!((args.len(), args.from(9).len(), queued.args(1).len()), (4, 0, 0));
     assert_eq!(args.get(&[], 4), b"");
 }
+
+/// An input buffer of 2 GiB is refused, whatever is in it: positions have 31 bits.
+#[test]
+fn a_buffer_of_2_gib_is_refused() {
+    // Zeros that nobody touches take no memory.
+    let zeros = vec![0; 1 << 31];
+    let decode = |buf| Requests::new(Limits::requests()).decode(buf, &mut Batch::new(), 1);
+    assert_eq!(decode(&zeros), Err(ProtocolError::TooBigRequest));
+    assert_eq!(decode(&zeros[1..]), Err(ProtocolError::TooBigInline));
+}
+
+/// A client that is in the middle of a command is one whose command has begun to arrive: by a byte of its header, or of
+/// an inline one, or by some of its arguments.
+#[test]
+fn a_command_that_has_begun_is_known() {
+    for input in [&b"*"[..], b"*2\r", b"*2\r\n", b"*2\r\n$1\r\na\r\n", b"PI", b"PING\r"] {
+        for before in [&b""[..], b"PING\r\n", b"*1\r\n$4\r\nPING\r\n"] {
+            let (mut decoder, mut batch) = (Requests::new(Limits::requests()), Batch::new());
+            assert!(!decoder.is_mid_command());
+            let all = [before, input].concat();
+            assert_eq!(decoder.decode(before, &mut batch, 9), Ok(()));
+            assert!(!decoder.is_mid_command(), "{}", before.escape_ascii());
+            assert_eq!(decoder.decode(&all, &mut batch, 9), Ok(()));
+            assert!(decoder.is_mid_command(), "{}", all.escape_ascii());
+            assert_eq!(decoder.consume(), before.len());
+            assert!(decoder.is_mid_command(), "{} of {}", input.escape_ascii(), all.escape_ascii());
+        }
+    }
+}
+
+/// After commands were consumed, the hint to reserve counts what is left of the buffer.
+#[test]
+fn a_hint_after_consumed_commands_counts_what_is_left() {
+    let mut decoder = Requests::new(Limits::requests());
+    let mut buf = Vec::new();
+    encode::request(&mut buf, ["SET", "k", &"v".repeat(3 << 20)]);
+    let whole = buf.len();
+    buf.extend_from_slice(b"*1\r\n$536870912\r\n");
+    assert_eq!(decoder.decode(&buf, &mut Batch::new(), 9), Ok(()));
+    assert_eq!(decoder.consume(), whole);
+    assert_eq!(decoder.needed(), buf.len() - whole + (1 << 20));
+}
+
+/// New limits hold from the next header on, for short ones too, which are read in a quick way.
+#[test]
+fn new_limits_hold_from_the_next_header_on() {
+    let mut decoder = Requests::new(Limits::requests());
+    let mut batch = Batch::new();
+    let input = b"*2\r\n$3\r\nGET\r\n$11\r\n";
+    assert_eq!(decoder.decode(&input[..13], &mut batch, 9), Ok(()));
+    decoder.set_limits(Limits { bulk_bytes: 10, ..Limits::requests() });
+    assert_eq!(decoder.decode(input, &mut batch, 9), Err(ProtocolError::InvalidBulkLength));
+    let mut decoder = Requests::new(Limits { bulk_bytes: 10, ..Limits::requests() });
+    assert_eq!(decoder.decode(b"*1\r\n$10\r\n0123456789\r\n", &mut batch, 9), Ok(()));
+    assert_eq!(batch.len(), 1);
+}

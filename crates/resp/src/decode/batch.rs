@@ -8,6 +8,7 @@
 //!
 //! 1. A range is valid for the buffer that it was decoded from, until its bytes are dropped.
 //! 2. Starts have 31 bits; the top bit says that the bytes lie in `side`.
+//! 3. Ranges and bytes of `side` that no command names are nobody's: a command that turned out wrong left them.
 
 /// Top bit of a start: the bytes are in the batch's side buffer.
 const SIDE: u32 = 1 << 31;
@@ -145,14 +146,6 @@ impl Batch {
         self.close(first);
     }
 
-    /// Forgets the ranges of a command that turned out wrong: those after the last command, if any
-    /// was added to the `commands` and `ranges` that were there before.
-    pub(super) fn cut(&mut self, commands: usize, ranges: usize) {
-        let kept = self.commands.get(commands..).and_then(<[Command]>::last);
-        let end = kept.map_or(ranges, |last| (last.first + last.argc) as usize);
-        self.ranges.truncate(end);
-    }
-
     /// Makes the ranges from `first` on a command.
     #[inline]
     pub(super) fn close(&mut self, first: usize) {
@@ -236,5 +229,44 @@ impl<'a> Args<'a> {
         let start = (range.start & !SIDE) as usize;
         let source = if range.start & SIDE == 0 { buf } else { self.side };
         source.get(start..start + range.len as usize).unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, BatchFull};
+
+    #[test]
+    fn a_batch_that_was_large_keeps_room_for_an_ordinary_one() {
+        // What `clear` keeps is bounded, and not nothing: a batch is cleared for each read of a connection.
+        let mut batch = Batch::new();
+        batch.push((0..200_000).map(|_| &b"0123456789"[..])).expect("room");
+        batch.clear();
+        assert!((64 << 10..200_000).contains(&batch.ranges.capacity()));
+        assert!((256 << 10..2_000_000).contains(&batch.side.capacity()));
+        (0..200_000).for_each(|_| batch.push([]).expect("room"));
+        batch.clear();
+        assert!((64 << 10..200_000).contains(&batch.commands.capacity()));
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn a_copy_that_would_pass_2_gib_changes_nothing() {
+        // Zeros that nobody touches take no memory.
+        let huge = vec![0; 1 << 31];
+        let mut batch = Batch::new();
+        batch.push([b"SET".as_slice(), b"k"]).expect("room");
+        assert_eq!(batch.push([b"SET".as_slice(), &huge]), Err(BatchFull));
+        assert_eq!((batch.len(), batch.ranges.len(), batch.side.len()), (1, 2, 4));
+        assert!(!batch.is_empty() && !batch.args(0).is_empty() && batch.args(1).is_empty());
+    }
+
+    #[test]
+    fn places_end_before_2_gib() {
+        Batch::new().push_places((1 << 31) - 9, [(4, 4)].into_iter());
+        let over = std::panic::catch_unwind(|| {
+            Batch::new().push_places((1 << 31) - 9, [(4, 5)].into_iter());
+        });
+        assert!(over.is_err());
     }
 }

@@ -22,7 +22,7 @@ fn ends_word(byte: u8) -> bool {
 }
 
 /// Splits `line`, which starts at `base` in the input, into ranges appended to the batch. On an error
-/// some may have been appended: the caller cuts them off.
+/// some may have been appended, which are no command's.
 pub(super) fn split(line: &[u8], base: usize, batch: &mut Batch) -> Result<(), Unbalanced> {
     let mut at = 0;
     while let Some(word) = line.get(at..) {

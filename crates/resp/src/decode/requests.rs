@@ -154,8 +154,6 @@ impl Requests {
             return Err(error);
         }
         self.received = buf.len();
-        let ranges = batch.ranges.len();
-        let commands = batch.len();
         let result = match buf.len() {
             0..=MAX_BUFFER_BYTES => self.commands(buf, batch, max_commands),
             _ => Err(ProtocolError::TooBigRequest),
@@ -163,7 +161,6 @@ impl Requests {
         if let Err(error) = result {
             self.failed = Some(error);
             self.partial = Vec::new();
-            batch.cut(commands, ranges);
         }
         result
     }
