@@ -197,9 +197,6 @@ class Scene:
             sources.append(source_of(attack.library))
         for source in sources:
             reply = self.other.ask("FUNCTION", "LOAD", source)
-            if isinstance(reply, Error) and "of heap" in str(reply):
-                # A context of 184 MB that was dropped just now was still there.
-                reply = self.other.ask("FUNCTION", "LOAD", source)
             assert not isinstance(reply, Error), (attack.library, reply)
         self.other.send(self.canary_command())
         self.check_canary(parse(self.other.reply()))

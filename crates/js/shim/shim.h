@@ -105,6 +105,8 @@ void nigh_isolate_lose(NighIsolate* isolate);
 void nigh_thread_lower(int32_t thread, int32_t nice);
 // Takes back a termination, and what the heap took beyond its limit.
 void nigh_isolate_recover(NighIsolate* isolate);
+// Collects, if dropped contexts may hold half of the heap.
+void nigh_isolate_make_room(NighIsolate* isolate);
 
 // A context whose prelude reads these arenas, by partition, all with one seed of the hash. Null if V8 could
 // not make one.

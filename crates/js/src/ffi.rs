@@ -143,6 +143,7 @@ unsafe extern "C" {
     pub(crate) fn nigh_thread_lower(thread: i32, nice: i32);
     pub(crate) fn nigh_terminate(isolate: *mut RawIsolate);
     pub(crate) fn nigh_isolate_recover(isolate: *mut RawIsolate);
+    pub(crate) fn nigh_isolate_make_room(isolate: *mut RawIsolate);
     pub(crate) fn nigh_context_new(
         isolate: *mut RawIsolate,
         arenas: *const Arena,

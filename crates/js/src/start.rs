@@ -138,6 +138,7 @@ impl Runtime {
         first_id: u32,
     ) -> Result<Vec<Function>, Stop> {
         use std::sync::atomic::Ordering::SeqCst;
+        self.isolate.make_room();
         let state = self.isolate.take_states(1);
         let bridge = self.isolate.bridge();
         bridge.module = name.to_owned();

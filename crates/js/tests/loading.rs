@@ -65,6 +65,29 @@ fn a_library_that_had_to_be_stopped_is_not_tried_each_second() {
     assert_eq!(bench.runtime.stats().timeouts, tries);
 }
 
+#[test]
+fn a_library_is_not_refused_for_what_dropped_contexts_hold() {
+    // One array takes most of the heap. The context that had it before is dropped, but V8 stopped the next start for
+    // want of heap before it had collected that one: each other load was refused, and calls behind a stopped one.
+    let limits = Limits { heap_bytes: 64 << 20, call_ms: 20, load_ms: 60_000, ..Limits::default() };
+    let mut bench = Bench::with(limits.clone());
+    let body = "const all = new Array(5e6).fill(1); export const f = () => all.length;\n\
+                export const spin = () => { for (;;); };";
+    for round in 0..2 {
+        bench.runtime.remove_all(bench.tenant);
+        let loaded = bench.try_add("t", body);
+        assert!(loaded.is_ok(), "round {round}: {}", loaded.unwrap_err());
+        assert_eq!(bench.call("f", &[]), ":5000000\r\n", "round {round}");
+    }
+    bench.runtime.set_limits(Limits { call_ms: 1000, ..limits }); // its start is none that has to rest
+    for round in 0..2 {
+        bench.add("t", body);
+        let stopped = bench.call("spin", &[]);
+        assert!(stopped.contains("function-time-limit-ms"), "round {round}: {stopped}");
+        assert_eq!(bench.call("f", &[]), ":5000000\r\n", "round {round}");
+    }
+}
+
 /// So many names in 800 scopes: V8 looks for each of them in each scope, and for a stop nowhere.
 fn names_in_scopes(names: usize) -> String {
     let (open, close) = ("{ let v; ".repeat(800), "}".repeat(800));
