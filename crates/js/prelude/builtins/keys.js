@@ -53,25 +53,27 @@
     if (indicesOf(o) > MAX_KEYS)
       throw new NativeRangeError(`${name}: more than ${MAX_KEYS} indices`);
   }
-  function guardKeys(owner, names, label) {
+  // Of each of these functions of `owner`: `check(o, label)` first.
+  function guardEach(owner, names, label, check) {
     for (let i = 0; i < names.length; i++) {
       const name = names[i];
       const native = owner[name];
       const text = `${label}.${name}`;
       replace(owner, {
         [name](o) {
-          checkKeys(o, text);
+          check(o, text);
           return native(o);
         },
       });
     }
   }
-  guardKeys(
+  guardEach(
     Object,
     ["keys", "values", "entries", "getOwnPropertyNames", "getOwnPropertyDescriptors"],
     "Object",
+    checkKeys,
   );
-  guardKeys(Reflect, ["ownKeys"], "Reflect");
+  guardEach(Reflect, ["ownKeys"], "Reflect", checkKeys);
 
   // JSON.stringify asks each object in a value for this one, nested ones too.
   const { toJSON } = {
@@ -176,21 +178,11 @@
     },
   });
   // An Array changes to these attributes without a table.
-  function guardFreeze(owner, names, label) {
-    for (let i = 0; i < names.length; i++) {
-      const name = names[i];
-      const native = owner[name];
-      const text = `${label}.${name}`;
-      replace(owner, {
-        [name](o) {
-          if (isLong(o) && (isProxy(o) || !isArray(o))) throw tooLong(text);
-          return native(o);
-        },
-      });
-    }
+  function checkFreeze(o, name) {
+    if (isLong(o) && (isProxy(o) || !isArray(o))) throw tooLong(name);
   }
-  guardFreeze(Object, ["freeze", "seal", "preventExtensions"], "Object");
-  guardFreeze(Reflect, ["preventExtensions"], "Reflect");
+  guardEach(Object, ["freeze", "seal", "preventExtensions"], "Object", checkFreeze);
+  guardEach(Reflect, ["preventExtensions"], "Reflect", checkFreeze);
 
   const shared = globalThis.nighBuiltins;
   shared.objectKeys = objectKeys;
