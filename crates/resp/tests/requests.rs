@@ -230,6 +230,8 @@ fn inline_words_follow_the_quoting_of_redis() {
     assert_eq!(words(b"ECHO a\x0bb \x0b\r\n"), [b"ECHO".to_vec(), b"a\x0bb".to_vec()]);
     assert_eq!(words(b"ECHO \"\"\r\n"), [b"ECHO".to_vec(), Vec::new()]);
     assert_eq!(words(b"ECHO a\rb\r\n"), [b"ECHO", b"a".as_slice(), b"b"]);
+    assert_eq!(words(b"\"\\x4g\\xg4\\xaF\\xFa\\x09\"\r\n"), [b"x4gxg4\xaf\xfa\t"]);
+    assert_eq!(words(b" a 'b' \"c\" \r\n"), [b"a", b"b", b"c"]);
     assert_eq!(words(b"\"\\xZZ\\a\\b\\t\\r\"\n"), [b"xZZ\x07\x08\t\r"]);
 }
 

@@ -29,43 +29,37 @@ pub(super) fn split(line: &[u8], base: usize, batch: &mut Batch) -> Result<(), U
         let spaces = word.iter().take_while(|byte| is_space(**byte)).count();
         at += spaces;
         let Some(word) = word.get(spaces..).filter(|word| !word.is_empty()) else { break };
-        let plain = word
-            .iter()
-            .take_while(|byte| !ends_word(**byte) && !matches!(byte, b'"' | b'\''))
-            .count();
-        if matches!(word.get(plain), Some(b'"' | b'\'')) {
-            let start = batch.side.len();
-            at += unquote(word, &mut batch.side)?;
-            batch.ranges.push(Range::side(start, batch.side.len() - start));
-        } else {
-            batch.ranges.push(Range::input(base + at, plain));
-            at += plain;
-        }
+        let ends = |byte: &u8| ends_word(*byte) || matches!(byte, b'"' | b'\'');
+        let (plain, rest) = word.split_at(word.iter().position(ends).unwrap_or(word.len()));
+        let after = match rest {
+            [b'"', quoted @ ..] => unquoted(plain, quoted, double_quoted, batch)?,
+            [b'\'', quoted @ ..] => unquoted(plain, quoted, single_quoted, batch)?,
+            rest => {
+                batch.ranges.push(Range::input(base + at, plain.len()));
+                rest
+            }
+        };
+        at += word.len() - after.len();
     }
     Ok(())
 }
 
-/// Appends the first word of `word` without its quotes; gives the bytes that it took.
-fn unquote(word: &[u8], side: &mut Vec<u8>) -> Result<usize, Unbalanced> {
-    let mut rest = word;
-    while let [byte, after @ ..] = rest {
-        match byte {
-            byte if ends_word(*byte) => break,
-            b'"' => {
-                rest = double_quoted(after, side)?;
-                break;
-            }
-            b'\'' => {
-                rest = single_quoted(after, side)?;
-                break;
-            }
-            byte => {
-                side.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    Ok(word.len() - rest.len())
+/// Reads a quoted part up to its end; gives what follows it.
+type Unquote = for<'a> fn(&'a [u8], &mut Vec<u8>) -> Result<&'a [u8], Unbalanced>;
+
+/// Appends a word without its quotes: what stands before them, and what `read` makes of the rest. A closing quote ends
+/// the word, so there is no more of it.
+fn unquoted<'a>(
+    plain: &[u8],
+    quoted: &'a [u8],
+    read: Unquote,
+    batch: &mut Batch,
+) -> Result<&'a [u8], Unbalanced> {
+    let start = batch.side.len();
+    batch.side.extend_from_slice(plain);
+    let after = read(quoted, &mut batch.side)?;
+    batch.ranges.push(Range::side(start, batch.side.len() - start));
+    Ok(after)
 }
 
 /// Reads up to a closing `"`; gives what follows it.
