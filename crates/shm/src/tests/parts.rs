@@ -1,11 +1,14 @@
 //! Record and index alone, over words on the heap: random histories against simple models.
 
-use crate::index::{Index, Table, find};
-use crate::layout::{LINE_ENTRIES, PROBE_LINES, record as r, round_up};
+use crate::index::{self, Index, Table, find, split_state};
+use crate::layout::{
+    LINE_ENTRIES, PROBE_LINES, REF_DELETED, REF_MOVED, entry, header, record as r, round_up,
+};
 use crate::record::{self, Head, RunName};
 use crate::words::{HeapWords, Words};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 const SHIFT: u32 = 17;
 /// Records of the index's histories lie from here on.
@@ -148,6 +151,103 @@ impl Model {
             assert_eq!(found, self.keys.get(&key).copied(), "key {key}");
         }
         assert_eq!(self.index.live(), self.keys.len() as u64);
+    }
+}
+
+/// Keys of one table, all with their home in its first lines.
+fn keys_of(words: &HeapWords, index: &mut Index, keys: std::ops::Range<u32>) {
+    for key in keys {
+        let (hash, bytes) = (key % 3, key.to_le_bytes());
+        let offset = RECORDS + u64::from(key) * RECORD_BYTES;
+        record::write(words, offset, &head_of(&bytes, hash), &bytes, &[]);
+        let room = index.locate(words, hash, &bytes).room.expect("room");
+        index.insert(words, room, hash, record::reference_of(offset));
+    }
+}
+
+fn head_of(key: &[u8], hash: u32) -> Head {
+    let key_len = u16::try_from(key.len()).expect("short");
+    let kind = r::KIND_STRING;
+    Head { units: 3, value_len: 0, lsn: 1, expiry_ms: 0, hash, key_len, kind, flags: 0 }
+}
+
+fn state_of(words: &HeapWords) -> (u32, u32, u32) {
+    let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Relaxed));
+    (epoch, current, words.load32(header::OLD, Relaxed))
+}
+
+#[test]
+fn an_entry_that_was_deleted_or_has_moved_names_no_record() {
+    // Both have hash 0. Where their references would point, a record of a key with that hash stands.
+    let table = Table::new(1, 8, SHIFT);
+    for gone in [REF_DELETED, REF_MOVED] {
+        let words = HeapWords::new(2 << SHIFT);
+        let at = u64::from(gone) * r::UNIT;
+        record::write(&words, at, &head_of(b"k", 0), b"k", &[]);
+        let mut index = Index::new(table, SHIFT);
+        index.install(&words);
+        words.store64(table.offset, entry(0, gone), Relaxed);
+        assert_eq!(find(&words, SHIFT, 0, b"k"), None);
+        assert_eq!(index.locate(&words, 0, b"k").found, None);
+        index.each(&words, &mut |at, _| panic!("an entry at {at}"));
+        // What names no record isn't moved, and takes no place of the new table.
+        index.begin_growth(&words, Table::new(1, 4, SHIFT - 1));
+        assert_eq!(index.locate(&words, 0, b"k").found, None);
+        index.migrate(&words, 8);
+        assert_eq!((index.growing(), index.load()), (false, 0));
+    }
+}
+
+#[test]
+fn growth_moves_as_many_lines_as_it_is_told() {
+    let words = HeapWords::new(9 << SHIFT);
+    let (old, new) = (Table::new(1, 8, SHIFT), Table::new(2, 16, SHIFT));
+    let mut index = Index::new(old, SHIFT);
+    index.install(&words);
+    keys_of(&words, &mut index, 0..10);
+    assert_eq!(state_of(&words), (0, old.word(), 0));
+    index.begin_growth(&words, new);
+    assert_eq!(state_of(&words), (1, new.word(), old.word()));
+    assert_eq!((index.old(), index.current(), index.load()), (Some(old), new, 0));
+    assert_eq!(index.migrate(&words, 0), index::Step { lines: 0, emptied: None });
+    assert_eq!(index.migrate(&words, 3), index::Step { lines: 3, emptied: None });
+    assert_eq!((index.load(), index.live()), (10, 10));
+    assert!(index.growing() && !index.stuck());
+    assert_eq!(index.migrate(&words, 9), index::Step { lines: 5, emptied: Some(old) });
+    assert_eq!(state_of(&words), (2, new.word(), 0));
+    assert_eq!(index.migrate(&words, 9), index::Step { lines: 0, emptied: None });
+    // Everything is deleted: in a growth both tables are to be retired, and the epoch is even again.
+    index.begin_growth(&words, old);
+    assert_eq!(index.clear(&words, new), [Some(old), Some(new)]);
+    assert_eq!(state_of(&words), (4, new.word(), 0));
+    assert_eq!(index.clear(&words, old), [Some(new), None]);
+    assert_eq!(state_of(&words), (6, old.word(), 0));
+    assert_eq!((index.load(), index.live()), (0, 0));
+}
+
+#[test]
+fn growth_that_finds_no_place_goes_round_again_when_there_is_one() {
+    // Twenty keys move to a table of sixteen entries. Once four are deleted, the rest fits.
+    let words = HeapWords::new(9 << SHIFT);
+    let (old, new) = (Table::new(1, 8, SHIFT), Table::new(2, 2, SHIFT));
+    let mut index = Index::new(old, SHIFT);
+    index.install(&words);
+    keys_of(&words, &mut index, 0..20);
+    index.begin_growth(&words, new);
+    assert_eq!(index.migrate(&words, 7).emptied, None);
+    assert!(!index.stuck());
+    assert_eq!(index.migrate(&words, 9).emptied, None);
+    assert!(index.stuck() && index.growing());
+    assert_eq!((index.load(), index.live()), (16, 20));
+    for key in 0..4u32 {
+        assert_eq!(index.migrate(&words, 8).emptied, None);
+        let place = index.locate(&words, key % 3, &key.to_le_bytes()).found.expect("a key");
+        index.remove(&words, &place);
+    }
+    assert_eq!(index.migrate(&words, 16).emptied, Some(old));
+    assert_eq!((index.growing(), index.stuck(), index.live()), (false, false, 16));
+    for key in 4..20u32 {
+        assert!(find(&words, SHIFT, key % 3, &key.to_le_bytes()).is_some(), "key {key}");
     }
 }
 
