@@ -279,14 +279,42 @@ mod tests {
     }
 
     #[test]
-    fn turns_of_two_participants_differ() {
-        // A value noted in one thread's turn is never taken for one of another's.
+    fn no_turn_comes_twice() {
+        // A value noted in one turn is never taken for one of another, of this thread's or of another's.
         let domain = Domain::new(2);
         let (mut a, b) = (domain.join(), domain.join());
-        let first = a.pin().turn();
-        a.quiescent();
-        assert_ne!(first, a.pin().turn());
-        assert_ne!(a.pin().turn(), b.pin().turn());
+        let mut turns = vec![b.pin().turn(), a.pin().turn()];
+        for announce in [Participant::quiescent, Participant::offline, Participant::online] {
+            announce(&mut a);
+            turns.push(a.turn);
+        }
+        assert!(turns[1..].is_sorted_by(|x, y| x < y), "{turns:?}");
+        assert!(!turns[1..].contains(&turns[0]), "{turns:?}");
+        drop(a);
+        turns.push(domain.join().turn);
+        assert!(turns[1..].is_sorted_by(|x, y| x < y), "{turns:?}");
+    }
+
+    #[test]
+    fn a_dropped_arena_is_unmapped_when_everybody_announced() {
+        let dir = crate::tests::directory();
+        let a = crate::tests::Arena::create(&crate::tests::spec(dir.path().join("a"), 4 << 20));
+        let crate::tests::Arena { writer, reader, mut me, domain, .. } = a;
+        let mut other = domain.join();
+        drop((writer, reader));
+        let state = || (lock(&domain.graves).len(), domain.any_graves.load(Ordering::Relaxed));
+        assert_eq!(state(), (1, true));
+        me.quiescent();
+        assert_eq!(state(), (1, true));
+        other.quiescent();
+        assert_eq!(state(), (0, false));
+    }
+
+    #[test]
+    fn a_pin_is_of_its_own_domain() {
+        let (ours, theirs) = (Domain::new(1), Domain::new(1));
+        let me = ours.join();
+        assert!(me.pin().is_of(&ours) && !me.pin().is_of(&theirs));
     }
 
     #[test]
