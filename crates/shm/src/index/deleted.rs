@@ -89,6 +89,36 @@ mod tests {
     }
 
     #[test]
+    fn a_deleted_entry_is_freed_once_no_key_lies_behind_it() {
+        // Twenty keys of one hash take their home line, the next one, and half of a third, at the table's end too.
+        for hash in 0..8 {
+            let words = HeapWords::new(2 << SHIFT);
+            let mut index = Index::new(Table::new(1, 8, SHIFT), SHIFT);
+            index.install(&words);
+            let mut keys: Vec<Place> = (0..20)
+                .map(|n| {
+                    let (room, reference) = (index.room(&words, hash).unwrap(), REF_MOVED + 1 + n);
+                    index.insert(&words, room, hash, reference);
+                    Place { at: room.0, reference, in_old: false }
+                })
+                .collect();
+            let mut counts = |gone: std::ops::Range<usize>| {
+                keys.drain(gone).for_each(|place| index.remove(&words, &place));
+                (index.load(), index.live(), search(&index, &words, hash))
+            };
+            // In the home line and in the second they only are DELETED: keys lie behind.
+            assert_eq!(counts(0..2), (20, 18, 3), "hash {hash}");
+            assert_eq!(counts(6..9), (20, 15, 3), "hash {hash}");
+            // The third line, which isn't full, gets empty, but for one. With that one nothing lies behind the second.
+            assert_eq!(counts(11..14), (17, 12, 3), "hash {hash}");
+            assert_eq!(counts(11..12), (13, 11, 2), "hash {hash}");
+            // The same for the second line, and the home line gets two EMPTY entries with its last key.
+            assert_eq!(counts(6..10), (9, 7, 2), "hash {hash}");
+            assert_eq!(counts(6..7), (6, 6, 1), "hash {hash}");
+        }
+    }
+
+    #[test]
     fn keys_that_come_and_go_leave_searches_short() {
         // Half of a table is taken. Fifty times as many keys as it holds come, each in place of another. (Once, each
         // line had been full after that, and a search looked at sixteen.)
