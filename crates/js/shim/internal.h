@@ -28,6 +28,10 @@ constexpr uint32_t kSeedWord = 12;
 // log2 of the windows that an arena has (prelude/01_layout.js).
 constexpr int kWindowsShift = 4;
 
+// V8 keeps typed arrays up to here in its heap, whose limit bounds their number. When somebody asks for the buffer of
+// one, V8 ends the process if it gets none.
+constexpr size_t kInHeapBytes = 64;
+
 // Zeroed memory up to a limit; beyond it JavaScript gets a RangeError.
 class Allocator final : public v8::ArrayBuffer::Allocator {
  public:
@@ -45,7 +49,7 @@ class Allocator final : public v8::ArrayBuffer::Allocator {
     size_t before = used_.fetch_add(length, std::memory_order_relaxed);
     size_t limit = limit_.load(std::memory_order_relaxed);
     void* data = nullptr;
-    if (length <= limit && before <= limit - length) {
+    if (length <= kInHeapBytes || (length <= limit && before <= limit - length)) {
       data = zero ? calloc(length ? length : 1, 1) : malloc(length ? length : 1);
     }
     if (data == nullptr) used_.fetch_sub(length, std::memory_order_relaxed);

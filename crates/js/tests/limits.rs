@@ -151,6 +151,27 @@ fn buffers_have_their_own_limit() {
 }
 
 #[test]
+fn a_short_view_gets_its_buffer_when_buffers_are_used_up() {
+    // V8 keeps short views in its heap, and makes the ArrayBuffer when somebody asks for it. If it gets no memory for
+    // that it ends the process: any function could, once it had used up the limit.
+    let limits = Limits { array_buffer_bytes: 1 << 20, call_ms: 30_000, ..Limits::default() };
+    let mut bench = Bench::with(limits);
+    bench.add(
+        "t",
+        "export const used_up = () => {
+           const short = new Uint8Array(64).fill(7), kept = [];
+           for (let bytes = 1 << 19; bytes > 64; bytes >>= 1) {
+             try { for (;;) kept.push(new ArrayBuffer(bytes)); } catch {}
+           }
+           return [short.buffer.byteLength, new Uint8Array(short.buffer)[63], kept.length > 1];
+         };
+         export const long = () => new Uint8Array(65).length;",
+    );
+    assert_eq!(bench.call3("used_up", &[]), "*3\r\n:64\r\n:7\r\n#t\r\n");
+    assert_eq!(bench.call("long", &[]), ":65\r\n");
+}
+
+#[test]
 fn a_modules_top_level_is_bounded_too() {
     // A library that never ends, or fills the heap, is refused; others go on.
     let mut bench = Bench::with(Limits { load_ms: 100, ..Limits::default() });
