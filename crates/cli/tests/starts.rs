@@ -12,6 +12,9 @@ const MENDED: &str = "#!js name=bad\nexport const late = () => 2;";
 const FLAGS: [&str; 6] =
     ["--maxmemory", MAXMEMORY, "--shards", "1", "--function-load-limit-ms", "3600000"];
 
+/// By when a slow machine has loaded it and answered.
+const LOADED_MS: u128 = 5000;
+
 fn unix_ms() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis()
 }
@@ -30,7 +33,7 @@ fn wait_for_mark(folder: &Path) {
 fn killed_while_starting(folder: &Path) {
     let server = Server::start_with(folder, &FLAGS);
     server.call(&["FUNCTION", "LOAD", GOOD]);
-    let from = unix_ms() + 1500;
+    let from = unix_ms() + LOADED_MS;
     let bad =
         format!("#!js name=bad\nif (Date.now() > {from}) for (;;);\nexport const late = () => 1;");
     assert_eq!(server.call(&["FUNCTION", "LOAD", &bad]).bytes(), Some(&b"bad"[..]));

@@ -4,16 +4,28 @@ mod common;
 
 use common::{Client, TestServer, request};
 use nigh_resp::frame::Frame;
-use std::time::Duration;
 
-/// Calls of a pipeline: some turns of some tenths of a second. Each is so long that a turn reads some 400 of them,
-/// which are enough for a batch of their own before the shard reads from the next client.
-const CALLS: usize = 1200;
-const PADDING: &str = "something that makes it longer";
+/// Runs until there is a key, however slow the machine is.
+const WAIT: &str = "#!js name=w\n\
+    export function wait(db, args, [key]) { while (!db.exists(key)); return 0; }\n\
+    wait.flags = ['no-writes'];";
 
 fn load(client: &mut Client, source: &str) {
     let reply = client.ask(&[b"FUNCTION", b"LOAD", b"REPLACE", source.as_bytes()]);
     assert!(matches!(reply, Frame::Bulk(_)), "{reply:?}");
+}
+
+/// Many times what a turn may take, ms.
+const LONG_MS: i64 = 500;
+
+/// Waits until a function has run on another shard for so many ms.
+fn wait_for_function(client: &mut Client, ms: i64) {
+    loop {
+        let Frame::Array(stats) = client.ask(&[b"FUNCTION", b"STATS"]) else { panic!("a map") };
+        if stats[1].elements().is_some_and(|running| running[5].integer() >= Some(ms)) {
+            return;
+        }
+    }
 }
 
 /// A library is replaced, and a setting changed, while another shard is in the middle of a long turn. The client is
@@ -21,14 +33,12 @@ fn load(client: &mut Client, source: &str) {
 /// turn, and yet runs the new function and shows the new setting.
 #[test]
 fn what_is_read_in_a_turn_meets_what_changed_since_it_began() {
-    let server = TestServer::with(&[("shards", "2"), ("partitions", "2")]);
+    let limit = ("function-time-limit-ms", "3600000");
+    let server = TestServer::with(&[("shards", "2"), ("partitions", "2"), limit]);
     let [here, there] = server.connect().one_of_each();
     let mut changing = server.connect_to_owner(&here);
     let [mut busy, mut calling] = [0; 2].map(|_| server.connect_to_owner(&there));
-    let slow = "#!js name=slow\n\
-        export function slow() { let n = 0; while (n < 2e6) n++; return 0; }\n\
-        slow.flags = ['no-writes'];";
-    load(&mut changing, slow);
+    load(&mut changing, WAIT);
     for round in 0..3 {
         let version = |n: u32| {
             format!(
@@ -37,21 +47,25 @@ fn what_is_read_in_a_turn_meets_what_changed_since_it_began() {
         };
         load(&mut changing, &version(round + 100));
         calling.says("FCALL version 0", &format!(":{}\r\n", round + 100));
-        busy.send(format!("FCALL slow 0 '{PADDING}'\r\n").repeat(CALLS));
-        std::thread::sleep(Duration::from_millis(20));
-        // The shard learns of a part in a turn, so it will read the rest in the next one.
+        // Two turns: the second call is put off, since the first one takes long.
+        let [first, second] = ["a", "b"].map(|end| format!("{{{here}}}{round}{end}"));
+        busy.send(format!("FCALL wait 1 {first}\r\nFCALL wait 1 {second}\r\n"));
+        wait_for_function(&mut changing, LONG_MS);
+        // The shard learns of a part as the second turn begins, and reads behind the call that was put off.
         let call =
             [request(&[b"FCALL", b"version", b"0"]), request(&[b"CONFIG", b"GET", b"timeout"])]
                 .concat();
         calling.send(&call[..5]);
+        changing.says(&format!("SET {first} 1"), "+OK\r\n");
         busy.expect(":0\r\n");
-        std::thread::sleep(Duration::from_millis(5));
+        wait_for_function(&mut changing, 0);
         load(&mut changing, &version(round + 200));
         changing.says(&format!("CONFIG SET timeout {}", round + 1000), "+OK\r\n");
         calling.send(&call[5..]);
+        changing.says(&format!("SET {second} 1"), "+OK\r\n");
         assert_eq!(calling.reply(), Frame::Integer(i64::from(round) + 200));
         let timeout = Frame::Bulk((round + 1000).to_string().into_bytes());
         assert_eq!(calling.reply(), Frame::Array(vec![Frame::Bulk(b"timeout".to_vec()), timeout]));
-        busy.expect(":0\r\n".repeat(CALLS - 1));
+        busy.expect(":0\r\n");
     }
 }

@@ -214,14 +214,21 @@ fn reads_of_a_client_that_says_so_keep_the_age_of_keys() {
     let seen = idle(&mut other, &keys, |idle| idle == 0);
     assert!(seen.into_iter().all(|idle| idle >= 1), "{seen:?}");
 
-    let touch = |client: &mut Client| client.says(&format!("TOUCH {a} {b}"), ":2\r\n");
-    (0..40).for_each(|_| touch(&mut client));
-    assert_eq!(idle(&mut other, &keys, |idle| idle == 0), [0, 0], "TOUCH is for that");
+    // Only some of what other shards read is told to the owner, and that a moment later.
+    let mut makes_young = |client: &mut Client, command: &str, reply: &str| {
+        let began = std::time::Instant::now();
+        while began.elapsed().as_secs() < 60 {
+            (0..40).for_each(|_| client.says(command, reply));
+            if idle(&mut other, &keys, |idle| idle == 0) == [0, 0] {
+                return;
+            }
+        }
+        panic!("{command} leaves keys old");
+    };
+    makes_young(&mut client, &format!("TOUCH {a} {b}"), ":2\r\n");
     old();
-    client.says(&format!("MSET {a} v {b} v"), "+OK\r\n");
-    assert_eq!(idle(&mut other, &keys, |idle| idle == 0), [0, 0], "what is written is young");
+    makes_young(&mut client, &format!("MSET {a} v {b} v"), "+OK\r\n");
     old();
     client.says("CLIENT NO-TOUCH OFF", "+OK\r\n");
-    (0..40).for_each(|_| client.says(&format!("MGET {a} {b}"), "*2\r\n$1\r\nv\r\n$1\r\nv\r\n"));
-    assert_eq!(idle(&mut other, &keys, |idle| idle == 0), [0, 0], "its reads count again");
+    makes_young(&mut client, &format!("MGET {a} {b}"), "*2\r\n$1\r\nv\r\n$1\r\nv\r\n");
 }

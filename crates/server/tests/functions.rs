@@ -186,11 +186,16 @@ fn time_of(client: &mut Client, keys: usize, calls: usize) -> std::time::Duratio
 fn calls_behind_many_writes_take_as_long_as_others() {
     let server = TestServer::start();
     let mut client = counter(&server);
-    let apart = time_of(&mut client, 10_000, 1) + time_of(&mut client, 1, 1000);
-    // Others may use the machine too: the best of three tells.
-    let times: Vec<_> = (0..3).map(|_| time_of(&mut client, 10_000, 1000)).collect();
-    let together = times.iter().min().expect("three");
-    assert!(*together < 4 * apart, "{times:?} together, {apart:?} apart");
+    // Others may use the machine too, more at one moment than at the next: one of several tries tells. A call that
+    // cost what was staged before it would take a hundred times as long.
+    let tries: Vec<_> = (0..5)
+        .map(|_| {
+            let apart = time_of(&mut client, 10_000, 1) + time_of(&mut client, 1, 1000);
+            (apart, time_of(&mut client, 10_000, 1000))
+        })
+        .collect();
+    let is_alike = tries.iter().any(|(apart, together)| *together < 4 * *apart);
+    assert!(is_alike, "apart and together: {tries:?}");
 }
 
 /// Libraries are listed, replaced, deleted, dumped and restored as in Redis.

@@ -121,14 +121,22 @@ fn metrics_are_served() {
     let server = TestServer::with(&[("metrics-port", &port.to_string())]);
     let mut client = Client::connect(server.port());
     client.says("SET k v", "+OK\r\n");
-    std::thread::sleep(std::time::Duration::from_millis(300)); // a tick copies the numbers
-    let mut http = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    http.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        .expect("reads");
-    let mut text = String::new();
-    http.read_to_string(&mut text).expect("it answers");
-    assert!(text.contains("nigh_keys 1"), "{text}");
-    assert!(text.contains("nigh_commands_total{command=\"set\"} 1"), "{text}");
+    let begin = std::time::Instant::now();
+    loop {
+        let mut text = String::new();
+        // The exporter's thread may have still to begin, and a tick copies the numbers.
+        if let Ok(mut http) = std::net::TcpStream::connect(("127.0.0.1", port)) {
+            let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            http.write_all(request).expect("it reads");
+            http.read_to_string(&mut text).expect("it answers");
+        }
+        if text.contains("nigh_keys 1") {
+            assert!(text.contains("nigh_commands_total{command=\"set\"} 1"), "{text}");
+            return;
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{text}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 /// A file with the number of a partition that there isn't, whatever is in it: the server doesn't start, whichever

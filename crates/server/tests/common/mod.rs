@@ -91,8 +91,8 @@ pub struct Client {
     replies: Replies,
 }
 
-/// How long a test waits for bytes before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for bytes before it fails: a slow machine that does other things too has them by then.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Client {
     pub fn connect(port: u16) -> Self {
