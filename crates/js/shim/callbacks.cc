@@ -268,17 +268,21 @@ void List(const FunctionCallbackInfo<Value>& info) {
   const std::atomic<int32_t>* pair = owner->word(Word(info, 0));
   std::vector<Local<Value>> made(Word(info, 1));
   for (Local<Value>& element : made) {
+    // What makes an element leaves handles, which every collection meanwhile would look at.
+    v8::EscapableHandleScope handles(isolate);
+    Local<Value> value;
     uint32_t offset = static_cast<uint32_t>(pair[0].load(std::memory_order_relaxed));
     uint32_t packed = static_cast<uint32_t>(pair[1].load(std::memory_order_relaxed));
     uint32_t length = packed & ((1u << kKindShift) - 1);
     pair += 2;
     if (packed >> kKindShift == kBytes) {
-      if (!MakeBytes(isolate, owner->io + offset, length).ToLocal(&element)) return;
+      if (!MakeBytes(isolate, owner->io + offset, length).ToLocal(&value)) return;
     } else {
       Local<String> text;
       if (!MakeText(isolate, owner->io + offset, length).ToLocal(&text)) return;
-      element = text;
+      value = text;
     }
+    element = handles.Escape(value);
   }
   info.GetReturnValue().Set(v8::Array::New(isolate, made.data(), made.size()));
 }

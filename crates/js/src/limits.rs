@@ -55,7 +55,7 @@ impl Default for Limits {
             stack_bytes: 960 << 10, // a thread has 2 MiB by default in Rust; V8's own default
             arguments: 250_000, // 0.1 µs each to make strings of them, before the call's time begins
             argument_bytes: 64 << 20,
-            result_bytes: 64 << 20,
+            result_bytes: 32 << 20,
             result_depth: 32,
             write_set_bytes: 64 << 20,
             write_set_keys: 100_000,

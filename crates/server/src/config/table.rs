@@ -356,7 +356,7 @@ static SETTINGS: &[Setting] = &[
     row(
         "function-result-limit-bytes",
         bytes(1 << 10, GIB),
-        "67108864",
+        "33554432",
         MUTABLE,
         "Reply of one function call, at most.",
     ),

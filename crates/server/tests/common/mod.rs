@@ -22,6 +22,8 @@ pub fn config(settings: &[(&str, &str)]) -> Config {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let dir = format!("/dev/shm/nigh-test-server-{}-{number}", std::process::id());
+    // A process of the same number may have been killed here before.
+    let _ = std::fs::remove_dir_all(&dir);
     let mut config = Config::default();
     for (name, text) in [("port", "0"), ("shm-dir", &dir), ("maxmemory", "64mb")] {
         config.set(name, text).expect("a right setting");
