@@ -184,10 +184,13 @@ static BareContext MakeBare(NighIsolate* owner) {
   return bare;
 }
 
-// Lets V8 begin to mark, beside calls and in steps between them.
+// Lets V8 begin to mark, beside calls and in steps between them, as if much memory had been taken outside of its heap.
+// A notice of memory pressure would begin too, but that collection takes the shapes of objects of which none is alive
+// now, and with them the optimized code of who makes them: the next calls would be slow for 20 ms.
 static void BeginCollection(Isolate* isolate) {
-  isolate->MemoryPressureNotification(v8::MemoryPressureLevel::kModerate);
-  isolate->MemoryPressureNotification(v8::MemoryPressureLevel::kNone);
+  constexpr int64_t kBeyondSoftLimit = (64 << 20) + 1;
+  isolate->AdjustAmountOfExternalAllocatedMemory(kBeyondSoftLimit);
+  isolate->AdjustAmountOfExternalAllocatedMemory(-kBeyondSoftLimit);
 }
 
 // Deletes what is left of contexts that the collector has taken.
