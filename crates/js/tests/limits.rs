@@ -85,7 +85,16 @@ fn a_late_termination_never_hits_another_call() {
     for step in &steps {
         let args: [&[u8]; 1] = [step.as_bytes()];
         let spin = Call { function: b"spin", args: &args, ..Call::default() };
-        let replies = bench.run(&[spin, call("ok"), call("ok")]);
+        // On a busy machine a start may take longer than a call may: the next one waits then.
+        let starts = |replies: &[String]| replies.iter().all(|it| !it.contains("does not start"));
+        let replies = (0..100).find_map(|_| {
+            let replies = bench.run(&[spin, call("ok"), call("ok")]);
+            if !starts(&replies) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            starts(&replies).then_some(replies)
+        });
+        let replies = replies.expect("it starts at last");
         assert_eq!(replies[1..], [":1\r\n", ":1\r\n"]);
         if replies[0].starts_with('$') {
             ended += 1;

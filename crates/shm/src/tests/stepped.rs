@@ -215,7 +215,7 @@ fn move_index(a: &mut Arena, load: u64) {
     let epoch = a.writer.index_epoch();
     for key in 0..600u32 {
         if load.is_multiple_of(2) {
-            a.put(&key.to_le_bytes(), b"", 0).unwrap();
+            a.put_soon(&key.to_le_bytes(), b"").unwrap();
         } else {
             assert!(a.delete(&key.to_le_bytes()));
         }
