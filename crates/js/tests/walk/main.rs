@@ -10,7 +10,8 @@
 //! The suite does all cases that were ever found (`found.txt`).
 //!
 //! ```text
-//! NIGH_WALK=all cargo test -p nigh-js --test walk -- --nocapture     all cases, and loops of the slow ones: an hour
+//! NIGH_WALK=all cargo test -p nigh-js --test walk -- --nocapture     all cases, and loops of the slow ones: hours
+//! NIGH_WALK_KINDS=10..20 …                                           the same of some kinds of values: in parts
 //! NIGH_WALK=sample …                                                 one of SAMPLE of all cases
 //! NIGH_WALK=record …                                                 the same, and says what to add to found.txt
 //! NIGH_WALK_ONLY=Array.prototype …                                   all cases of operations with this in their name
@@ -125,6 +126,15 @@ fn print(names: &Names, done: &Done) {
     println!("{took:>8} ms {:>5} MiB  {}: {}", done.peak_mib, names.label(&done.case), done.reply);
 }
 
+/// The kinds that `NIGH_WALK_KINDS` asks for, by number; else all.
+fn part(kinds: usize) -> std::ops::Range<usize> {
+    let Ok(asked) = std::env::var("NIGH_WALK_KINDS") else { return 0..kinds };
+    let part =
+        asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    let part: std::ops::Range<usize> = part.expect("NIGH_WALK_KINDS is like 10..20");
+    part.start.min(kinds)..part.end.min(kinds)
+}
+
 /// All cases that `mode` asks for, and their number.
 fn walk(names: &Names, mode: &str, filtered: bool) -> (Vec<Done>, u64) {
     let mut cases = 0;
@@ -137,7 +147,7 @@ fn walk(names: &Names, mode: &str, filtered: bool) -> (Vec<Done>, u64) {
     if mode.is_empty() && !filtered {
         return (done, cases);
     }
-    let kinds = 0..names.kinds.len();
+    let kinds = part(names.kinds.len());
     let orders = kinds.map(|kind| format!("sweep once {kind} 0 0")).collect();
     let behind = |case: &Case| {
         let (kind, next) = (case.kind, case.operation + 1);
