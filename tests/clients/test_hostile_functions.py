@@ -24,10 +24,10 @@ from wire import Closed, Error, Wire, encode, parse
 HERE = pathlib.Path(__file__).parent / "hostile_functions"
 LIMIT_MS = 50  # function-time-limit-ms, by default
 LOAD_LIMIT_MS = 2000  # function-load-limit-ms, by default
-GRACE_MS = 150  # what a slow machine adds to 50; a stall that isn't bounded takes seconds
-# Not the default, which is 5 s: what the grace ends gets through anyway, and the test is shorter.
+GRACE_MS = 150  # 50 are enough on a quiet machine; a stall without a bound takes seconds
 # Where a thread was lost its CPU is counted beside that of the thread that serves, which it holds up by little.
 COUNTED_TWICE_MS = 30
+# Not the default, which is 5 s: what the grace ends gets through anyway, and the test is shorter.
 KILL_GRACE_MS = 500
 BEGUN_MS = 5  # CPU time that a shard without work doesn't use soon
 ROW = 4000  # of a statement, where an attack says /*ROW statement*/

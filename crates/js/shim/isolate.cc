@@ -186,7 +186,8 @@ static BareContext MakeBare(NighIsolate* owner) {
 
 // Lets V8 begin to mark, beside calls and in steps between them, as if much memory had been taken outside of its heap.
 // A notice of memory pressure would begin too, but that collection takes the shapes of objects of which none is alive
-// now, and with them the optimized code of who makes them: the next calls would be slow for 20 ms.
+// now, and with them the optimized code of who makes them: the next calls would be slow for 20 ms. Below a heap limit
+// of 128 MiB V8 takes this for such pressure too, and collects at once.
 static void BeginCollection(Isolate* isolate) {
   constexpr int64_t kBeyondSoftLimit = (64 << 20) + 1;
   isolate->AdjustAmountOfExternalAllocatedMemory(kBeyondSoftLimit);

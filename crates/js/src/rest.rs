@@ -2,7 +2,8 @@
 //! ones come, which may be never.
 //!
 //! 1. It costs nobody time: a marking begins after a second without work, and V8's own tasks do it in small steps.
-//!    Optimized code stays: the calls that end the rest are as fast as those before it.
+//!    Optimized code stays, unless the heap limit is below 128 MiB: there V8 collects at once, and the calls that end
+//!    the rest are slow for some 20 ms.
 //! 2. It happens twice and then not again until something has run: the first takes dropped contexts, the second
 //!    what only these held.
 
