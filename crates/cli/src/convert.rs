@@ -1,4 +1,5 @@
-//! `nigh convert`: other partitions, or more memory, for the data that a stopped server left.
+//! `nigh convert`: other partitions, more memory, or today's format, for the data that a stopped
+//! server left.
 //!
 //! ```text
 //! DIR           lock, arenas ──copy──┐        DIR           lock, new arenas
@@ -15,10 +16,12 @@ use crate::bench::thousands;
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_server::leftover::{self, LOCK_FILE, is_same};
+use nigh_shm::layout::VERSION;
 use nigh_shm::{Domain, Participant, WriteError};
 use nigh_store::{
-    Copied, Copying, DEFAULT_TENANT, Keyspace, Left, MANIFEST, MOST_PARTITIONS, NEW_MANIFEST,
-    Refused, StoreError, StoreOptions, copy_bytes, left_in, list_others,
+    Copied, CopyError, Copying, DEFAULT_TENANT, Edition, Keyspace, Left, MANIFEST, MOST_PARTITIONS,
+    NEW_MANIFEST, OldKeyspace, Refused, Source, StoreError, StoreOptions, copy_bytes, left_in,
+    list_others,
 };
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use std::fs::{DirBuilder, DirEntry, File, Permissions};
@@ -51,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     shm_dir: PathBuf,
     /// Partitions that the data is to have, 1 to 64; as many as it has unless given
-    #[arg(long, value_name = "N", required_unless_present = "maxmemory")]
+    #[arg(long, value_name = "N")]
     partitions: Option<usize>,
     /// Memory that the arenas are made for, such as 4gb; as much as before unless given. A server may use up to twice that
     #[arg(long, value_name = "SIZE")]
@@ -63,6 +66,11 @@ pub(crate) struct Args {
 
 /// Converts.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    run_by(args, Edition::of)
+}
+
+/// Converts; the folder's arenas are of the edition that is told of it.
+fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError>) -> Result<()> {
     let begin = Instant::now();
     if let Some(wanted) = args.partitions.filter(|n| !(1..=MOST_PARTITIONS).contains(n)) {
         return Err(StoreError::PartitionCount { wanted }.into());
@@ -77,12 +85,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let name = dir.display();
     let nothing =
         || format!("{name} holds no arenas of tenant {}: nothing to convert", args.tenant);
+    let look = || -> Result<(Edition, Left)> {
+        let edition = edition_of(&dir, &args.tenant)?;
+        Ok((edition, left_in(&dir, &args.tenant, edition)?.with_context(nothing)?))
+    };
     // Looked at before it is locked, so that no lock is left where no server was.
-    left_in(&dir, &args.tenant)?.with_context(nothing)?;
+    look()?;
     let _held = hold(&dir)?;
     let beside = beside(&dir)?;
     leftover::remove_leftover(&dir)?;
-    let left = left_in(&dir, &args.tenant)?.with_context(nothing)?;
+    let (edition, left) = look()?;
+    let is_old = edition == Edition::One;
+    ensure!(
+        is_old || args.partitions.is_some() || memory_bytes.is_some(),
+        "nothing to do: say with --partitions or --maxmemory what the data is to have"
+    );
     let mut wanted = left;
     wanted.partitions = args.partitions.unwrap_or(left.partitions);
     wanted.capacity_bytes = memory_bytes.unwrap_or(left.capacity_bytes);
@@ -93,11 +110,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         wanted.partitions
     );
     // What the arenas may use now is not what they were made with.
-    if wanted.partitions == left.partitions && memory_bytes.is_none() {
+    if wanted.partitions == left.partitions && memory_bytes.is_none() && !is_old {
         println!("{name}: nothing to do, the data has {} partition(s) already", left.partitions);
         return Ok(());
     }
-    let copied = convert(&args.tenant, &dir, &beside, &left, &wanted)?;
+    let copied = convert(&args.tenant, &dir, &beside, edition, [&left, &wanted])?;
+    if is_old {
+        println!("{name}: version 1 of the format before, {VERSION} now");
+    }
     println!("{name}: {} partition(s) before, {} now", left.partitions, wanted.partitions);
     let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
     line("keys", copied.keys);
@@ -119,39 +139,29 @@ fn bytes_of(text: &str) -> Result<u64> {
     Ok(config.unsigned("maxmemory"))
 }
 
-/// Copies into the folder `beside`, and swaps it for `dir`.
-fn convert(tenant: &str, dir: &Path, beside: &Path, left: &Left, wanted: &Left) -> Result<Copied> {
-    let domain = Domain::new(1);
+/// Copies what was left, of this edition, into the folder `beside`, and swaps it for `dir`.
+fn convert(
+    tenant: &str,
+    dir: &Path,
+    beside: &Path,
+    edition: Edition,
+    [left, wanted]: [&Left; 2],
+) -> Result<Copied> {
     let mut options = StoreOptions::new(dir, left.capacity_bytes);
     tenant.clone_into(&mut options.tenant);
     options.partitions = left.partitions;
     let links = to_take_along(dir, tenant)?;
-    let (from, _) = Keyspace::open(&options, &domain)?;
-    options.partitions = wanted.partitions;
-    options.capacity_bytes =
-        wanted.capacity_bytes.max(LEAST_PARTITION_BYTES * wanted.partitions as u64);
-    let needed = copy_bytes(&from, options.partitions, options.capacity_bytes);
-    let free = free_bytes(dir)?;
-    ensure!(
-        free >= needed,
-        "the copy needs about {needed} bytes beside the data, but {} has only {free} free: enlarge the \
-         file system, or delete keys first",
-        dir.display()
-    );
-    let copy = Folder::make(beside, dir)?;
-    beside.clone_into(&mut options.dir);
-    let (mut to, _) = Keyspace::open(&options, &domain)?;
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-    let copying = Copying::new(&from, &mut to, u64::try_from(now_ms)?);
-    let copied = match copy_all(copying, &mut domain.join(), from.stats().keys) {
-        Ok(copied) => copied,
-        Err(Stopped::Interrupted) => bail!("interrupted; {} is as it was", dir.display()),
-        Err(Stopped::Refused(refused)) => {
-            let free = free_bytes(beside)?;
-            bail!("{}; {} is as it was", why(refused, needed, free, &options), dir.display())
+    let (copy, copied) = match edition {
+        Edition::Living => {
+            let domain = Domain::new(1);
+            let (from, _) = Keyspace::open(&options, &domain)?;
+            copy_to(beside, &options, (&from).into(), wanted, &domain)?
+        }
+        Edition::One => {
+            let from = OldKeyspace::open(dir, tenant)?;
+            copy_to(beside, &options, (&from).into(), wanted, &Domain::new(1))?
         }
     };
-    drop((to, from));
     list_others(dir, beside)?;
     copy.make_like(dir, &links)?;
     copy.swap_with(dir)?;
@@ -161,16 +171,48 @@ fn convert(tenant: &str, dir: &Path, beside: &Path, left: &Left, wanted: &Left) 
     Ok(copied)
 }
 
+/// Copies all of `from`, which `options` opened, into a new folder `beside`.
+fn copy_to<'a>(
+    beside: &'a Path,
+    options: &'a StoreOptions,
+    from: Source<'_>,
+    wanted: &Left,
+    domain: &Arc<Domain>,
+) -> Result<(Folder<'a>, Copied)> {
+    let (dir, mut options) = (&*options.dir, options.clone());
+    options.partitions = wanted.partitions;
+    options.capacity_bytes =
+        wanted.capacity_bytes.max(LEAST_PARTITION_BYTES * wanted.partitions as u64);
+    let needed = copy_bytes(from, options.partitions, options.capacity_bytes);
+    let free = free_bytes(dir)?;
+    ensure!(
+        free >= needed,
+        "the copy needs about {needed} bytes beside the data, but {} has only {free} free: enlarge the \
+         file system, or delete keys first",
+        dir.display()
+    );
+    let copy = Folder::make(beside, dir)?;
+    beside.clone_into(&mut options.dir);
+    let (mut to, _) = Keyspace::open(&options, domain)?;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    let copying = Copying::new(from, &mut to, u64::try_from(now_ms)?);
+    match copy_all(copying, &mut domain.join(), from.keys()) {
+        Ok(copied) => Ok((copy, copied)),
+        Err(Stopped::Interrupted) => bail!("interrupted; {} is as it was", dir.display()),
+        Err(Stopped::Copy(CopyError::Unreadable(error))) => {
+            bail!("{error}; {} is as it was", dir.display())
+        }
+        Err(Stopped::Copy(CopyError::Refused(refused))) => {
+            let free = free_bytes(beside)?;
+            bail!("{}; {} is as it was", why(refused, needed, free, &options), dir.display())
+        }
+    }
+}
+
 /// Why a copy ended early.
 enum Stopped {
     Interrupted,
-    Refused(Refused),
-}
-
-impl From<Refused> for Stopped {
-    fn from(refused: Refused) -> Stopped {
-        Stopped::Refused(refused)
-    }
+    Copy(CopyError),
 }
 
 /// Copies step by step, showing how far it is.
@@ -208,10 +250,12 @@ fn copy_all(
                 bar.finish_and_clear();
                 return Ok(copied);
             }
-            Err(Refused { error: WriteError::Busy, .. }) if moved.elapsed() < PATIENCE => {
+            Err(CopyError::Refused(Refused { error: WriteError::Busy, .. }))
+                if moved.elapsed() < PATIENCE =>
+            {
                 std::thread::sleep(PAUSE);
             }
-            Err(refused) => return Err(refused.into()),
+            Err(error) => return Err(Stopped::Copy(error)),
         }
     }
 }
@@ -380,3 +424,6 @@ impl Drop for Folder<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

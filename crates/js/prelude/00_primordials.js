@@ -89,8 +89,9 @@ class Arena {
     this.oldTable = words;
     this.oldBase = 0;
     this.oldMask = -1;
-    this.reader = 0; // state of the call that has looked into it, and the commit sequence it found then
-    this.sequence = 0;
+    this.reader = 0; // state of the call that has looked into it
+    this.lsn = 0; // if it is foreign: the moment of that call, and the owner's clock then, Unix ms
+    this.clock = 0;
   }
 }
 Object.setPrototypeOf(Arena.prototype, null);

@@ -11,7 +11,9 @@
 // 1. A tag is loaded before its reference, and the key in the record is always compared: so a torn pair
 //    either mismatches or is the new record.
 // 2. A miss counts only if the epoch is the same after it as before; a hit needs nothing more.
-// 3. What a call has found stays: the runtime's thread holds a pin as long as it runs.
+// 3. Where another thread writes, what is found is what it was at the call's moment of the arena; what can't be told
+//    ends the attempt, whatever the function catches.
+// 4. What a call has found stays: the runtime's thread holds a pin as long as it runs.
 
 // --- xxHash32 ---
 const P1 = 0x9e3779b1 | 0;
@@ -185,6 +187,74 @@ function alive(ref) {
   return ref;
 }
 
+// --- the moment at which a call reads an arena that another thread writes (docs/formats/arena.md) ---
+const VIEW = !SEVERAL && foreign[0]; // of several arenas each tells by itself
+const LOOKS_MAX = 10000; // while a commit goes on, which takes some microseconds
+const VERSIONS_MAX = 256; // of a key
+const TOO_NEW = 1; // another moment may tell
+const TOO_LATE = 2; // a key's time is over by our clock, not by the owner's: only the owner tells
+var untold = 0; // of the attempt, whatever the function catches
+
+// A word of 64 bits that only rises; Infinity if it rises meanwhile.
+function wordAt(words, at) {
+  const high = words[at + 1];
+  const low = words[at];
+  return words[at + 1] === high ? high * 4294967296 + (low >>> 0) : Infinity;
+}
+
+// Chooses the moment: a committed number with which all that it counts is to be seen.
+function takeMoment(arena) {
+  const words = arena.words;
+  for (let i = 0; i < LOOKS_MAX; i++) {
+    const begun = wordAt(words, BEGUN_WORD); // SYNC(moment)
+    const intent = words[INTENT_WORD];
+    const lsn = wordAt(words, COMMITTED_WORD);
+    if (lsn === Infinity || (intent === 0 && lsn < begun)) continue;
+    arena.lsn = lsn;
+    arena.clock = wordAt(words, CLOCK_WORD);
+    if (arena.clock !== Infinity && wordAt(words, COMMITTED_WORD) === lsn) return;
+  }
+  untold |= TOO_NEW;
+}
+
+function leaveUntold(why) {
+  untold |= why;
+  throw new ErrorConstructor("TRYAGAIN the keys are changing too fast");
+}
+
+// The version of record `ref` of the arena at I[PLACE] that was current at the moment, or 0.
+function then(ref, hash) {
+  const arena = placedArena();
+  for (let i = 0; i < VERSIONS_MAX; i++) {
+    const words = wordsOf(ref);
+    const at = (ref & 0xfffffff) << 2;
+    if (words[at + REC_LSN_HIGH] * 4294967296 + (words[at + REC_LSN_LOW] >>> 0) <= arena.lsn) {
+      const low = words[at + REC_EXPIRY_LOW];
+      const high = words[at + REC_EXPIRY_HIGH];
+      if ((low | high) === 0) return ref;
+      if ((high >>> 0) * 4294967296 + (low >>> 0) < arena.clock) return 0;
+      return expired(low, high) ? leaveUntold(TOO_LATE) : ref;
+    }
+    ref = words[at + REC_PREV];
+    if (ref === 0) return absentThen(arena, hash);
+  }
+  return leaveUntold(TOO_NEW);
+}
+
+// 0 for a key that isn't there, if it wasn't at the moment either.
+function absentThen(arena, hash) {
+  const words = arena.words;
+  const at = STAMPS_WORD + ((hash & STAMPS_MASK) << 1);
+  if (wordAt(words, at) > arena.lsn || wordAt(words, CLEAR_STAMP_WORD) > arena.lsn) leaveUntold(TOO_NEW);
+  return 0;
+}
+
+// What the index says of a key, 0 if nothing, as the call sees it.
+function told(ref, hash) {
+  if (SEVERAL ? placedArena().foreign : VIEW) return ref === 0 ? absentThen(placedArena(), hash) : then(ref, hash);
+  return ref === 0 ? 0 : alive(ref);
+}
+
 // The first window of the arena at I[PLACE], which the call from now on has looked into.
 function enterWords() {
   const arena = placedArena();
@@ -221,9 +291,10 @@ function findShort(hash, low, high, length) {
     const at = ref << 2;
     if ((words[at + REC_META] & 0xffff) === length && words[at + REC_KEY] === low &&
       words[at + REC_KEY + 1] === high) {
+      if (SEVERAL || VIEW) return told(ref, hash) | 0;
       return (words[at + REC_EXPIRY_LOW] | words[at + REC_EXPIRY_HIGH]) === 0 ? ref : alive(ref) | 0;
     }
-  } else if (ref === 0) return 0;
+  } else if (ref === 0) return SEVERAL || VIEW ? told(0, hash) : 0;
   I[KEY_AT >> 2] = low;
   I[(KEY_AT >> 2) + 1] = high;
   return findFar(length, hash) | 0;
@@ -236,9 +307,10 @@ function findLong(length, hash) {
     const words = SEVERAL ? placedArena().words : A;
     const at = ref << 2;
     if ((words[at + REC_META] & 0xffff) === length && sameWords(words, at + REC_KEY, (length + 3) >> 2)) {
+      if (SEVERAL || VIEW) return told(ref, hash) | 0;
       return (words[at + REC_EXPIRY_LOW] | words[at + REC_EXPIRY_HIGH]) === 0 ? ref : alive(ref) | 0;
     }
-  } else if (ref === 0) return 0;
+  } else if (ref === 0) return SEVERAL || VIEW ? told(0, hash) : 0;
   return findFar(length, hash) | 0;
 }
 
@@ -256,12 +328,12 @@ function findFar(length, hash) {
     const seen = arena.epoch;
     if (arena.oldMask !== -1) {
       const ref = probe(arena.oldTable, arena.oldBase, arena.oldMask, hash, length);
-      if (ref !== 0) return alive(ref);
+      if (ref !== 0) return told(ref, hash);
     }
     const ref = arena.tableMask === -1 ? 0
       : probe(arena.table, arena.tableBase, arena.tableMask, hash, length);
-    if (ref !== 0) return alive(ref);
-    if (words[EPOCH_WORD] === seen) return 0;
+    if (ref !== 0) return told(ref, hash);
+    if (words[EPOCH_WORD] === seen) return told(0, hash);
   }
   throw new ErrorConstructor("TRYAGAIN the index is changing too fast");
 }

@@ -200,44 +200,25 @@ function callOne(at, start) {
 }
 
 const STABLE_ATTEMPTS = 8; // runs of one call before its owner is asked
-const SEQUENCE_LOADS = 10000; // while a commit goes on, which takes some microseconds
 
-// An arena's commit sequence: even, unless a commit takes unusually long.
-function commitSequence(arena) {
-  const words = arena.words;
-  let sequence = words[COMMIT_SEQUENCE_WORD];
-  for (let i = 0; (sequence & 1) !== 0 && i < SEQUENCE_LOADS; i++) sequence = words[COMMIT_SEQUENCE_WORD];
-  return sequence;
-}
-
-// Notes the commit sequence of an arena before a call looks into it for the first time.
+// Takes the moment of an arena at which a call reads it, when it looks there for the first time.
 function beginReading(arena) {
   arena.reader = I[STATE];
-  if (arena.foreign) arena.sequence = commitSequence(arena); // SYNC(commit-sequence)
+  if (arena.foreign) takeMoment(arena);
 }
 
 function beginAttempt() {
+  untold = 0;
   if (!SEVERAL) return beginReading(onlyArena);
   for (let i = 0; i < PARTITIONS; i++) arenas[i].reader = 0;
 }
 
-// Does all that the call has read of each arena belong to one moment of it?
-function isWhole() {
-  for (let i = 0; i < PARTITIONS; i++) {
-    const arena = arenas[i];
-    if (arena.reader !== I[STATE] || !arena.foreign) continue;
-    const sequence = arena.sequence;
-    if ((sequence & 1) !== 0 || arena.words[COMMIT_SEQUENCE_WORD] !== sequence) return false; // SYNC(commit-sequence)
-  }
-  return true;
-}
-
-// A call whose reads of an arena are to belong to one moment, while its writer is another thread: it runs
-// again if several keys were committed meanwhile. What it threw counts no more than what it returned.
+// A call that reads arenas which other threads write, each at one moment: it runs again, at another, if something
+// couldn't be told. What it threw counts no more than what it returned then.
 function callStable(at, start) {
   for (let attempt = 0; attempt < STABLE_ATTEMPTS; attempt++) {
     beginAttempt();
-    if (!SEVERAL && (onlyArena.sequence & 1) !== 0) continue;
+    if (untold !== 0) continue;
     let failed = false;
     let thrown;
     try {
@@ -246,12 +227,13 @@ function callStable(at, start) {
       failed = true;
       thrown = caught;
     }
-    if (isWhole()) {
+    if (untold === 0) {
       if (failed) throw thrown;
       return;
     }
     if (Q[WAITING] !== 0) native.settle(undefined);
     if (I[PENDING] !== 0) closeCall();
+    if ((untold & TOO_LATE) !== 0) break;
   }
   outEnd = start + R_HEAD;
   I[(start >> 2) + R_KIND] = KIND_UNSTABLE;

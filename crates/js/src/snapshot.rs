@@ -145,7 +145,16 @@ mod tests {
         check("EPOCH_WORD", layout::header::EPOCH / 4);
         check("CURRENT_WORD", layout::header::CURRENT / 4);
         check("OLD_WORD", layout::header::OLD / 4);
-        check("COMMIT_SEQUENCE_WORD", layout::header::COMMIT_SEQUENCE / 4);
+        check("INTENT_WORD", layout::header::INTENT / 4);
+        check("BEGUN_WORD", layout::header::BEGUN_LSN / 4);
+        check("COMMITTED_WORD", layout::header::COMMITTED_LSN / 4);
+        check("CLOCK_WORD", layout::header::CLOCK / 4);
+        check("CLEAR_STAMP_WORD", layout::header::CLEAR_STAMP / 4);
+        check("STAMPS_WORD", layout::stamp_offset(0) / 4);
+        check("STAMPS_MASK", layout::STAMPS - 1);
+        check("REC_LSN_LOW", layout::record::LSN / 4);
+        check("REC_LSN_HIGH", layout::record::LSN / 4 + 1);
+        check("REC_PREV", layout::record::PREV / 4);
         check("LINE_WORDS", layout::LINE_BYTES / 4);
         check("LINE_WORDS_SHIFT", u64::from((layout::LINE_BYTES / 4).trailing_zeros()));
         check("MAX_PROBES", layout::PROBE_LINES);

@@ -226,7 +226,7 @@ impl Work {
         });
         let mail = host.mail;
         let is_busy = self.state.keyspace.take_busy() && self.may_wait();
-        self.state.keyspace.take_met_expired(); // a function deletes nothing that it finds expired on a view
+        self.state.keyspace.take_lack(); // a function deletes nothing that it finds expired on a view
         let ended = Instant::now();
         let time = ended.duration_since(began);
         self.budget.look(ended);

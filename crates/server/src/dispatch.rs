@@ -20,7 +20,7 @@ use crate::route::{self, Target};
 use crate::slab::Slab;
 use crate::state::State;
 use crate::{admin, functions, session, transaction, usage};
-use nigh_store::{Op, Reply, Turn};
+use nigh_store::{Lack, Op, Reply, Turn};
 use std::time::Instant;
 
 /// How often a view reads several keys that change under it, before it asks the owner.
@@ -348,21 +348,17 @@ fn apply(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op, partition: usize
         return true;
     }
     for _ in 0..TRIES_TOGETHER {
-        let token = store.reader().begin_several();
-        if op.reads_several() && token.is_none() {
-            std::hint::spin_loop();
-            continue;
+        if op.reads_several() && !store.take_moment(context.turn) {
+            return false;
         }
         let mut out = Writer::new(context.out, context.client.protocol);
         store.apply(op, args, context.turn, &mut out);
-        let is_whole =
-            !op.reads_several() || token.is_some_and(|token| store.reader().end_several(token));
-        let met_expired = store.take_met_expired();
-        if is_whole && !met_expired {
+        let lack = store.take_lack();
+        if lack == Lack::Nothing {
             return true;
         }
         context.out.cut(mark);
-        if met_expired {
+        if lack == Lack::Clock {
             return false;
         }
     }
@@ -375,16 +371,13 @@ fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) {
     let mark = context.out.mark();
     for _ in 0..TRIES_TOGETHER {
         let keyspace = &mut context.state.keyspace;
-        let tokens: Vec<_> =
-            keyspace.parts().iter().map(|it| it.reader().begin_several()).collect();
+        if op.reads_several() && !keyspace.take_moments(context.turn) {
+            continue;
+        }
         let mut out = Writer::new(context.out, context.client.protocol);
         keyspace.apply_over_views(op, args, context.turn, &mut out);
-        keyspace.take_met_expired(); // their owners meet them too
-        let is_whole = || {
-            let mut parts = keyspace.parts().iter().zip(tokens);
-            parts.all(|(it, token)| token.is_some_and(|token| it.reader().end_several(token)))
-        };
-        if !op.reads_several() || is_whole() {
+        // Whose time is over by our clock alone is a miss here.
+        if keyspace.take_lack() != Lack::Moment {
             return;
         }
         context.out.cut(mark);

@@ -92,6 +92,8 @@ pub(crate) struct Shard {
     next_tick: Instant,
     /// The wall's clock at an instant: read at each tick, as the loop's own clock tells the rest.
     wall: (Instant, Duration),
+    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of who had our arenas before.
+    latest_ms: u64,
     /// Ticks until the hot keys' counts are halved.
     ticks_to_age: u32,
     next_look: usize,
@@ -114,6 +116,7 @@ impl Shard {
         // Without the kernel's randomness functions' Math.random starts from the same number.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let shared = Arc::clone(&state.shared);
+        let latest_ms = millis(unix_time()).max(state.keyspace.clock_ms());
         let mut shard = Self {
             participant: domain.join(),
             poll,
@@ -130,15 +133,15 @@ impl Shard {
             soon: false,
             next_tick: Instant::now() + TICK,
             wall: (Instant::now(), unix_time()),
+            latest_ms,
             ticks_to_age: TICKS_PER_AGE,
             next_look: 0,
             trimmer: Trimmer::new(allocator::free_bytes()),
             faults: Watch::default(),
         };
-        let now_ms = millis(unix_time());
         {
             let pin = shard.participant.pin();
-            let turn = Turn { now_ms, pin: &pin, random: shard.random };
+            let turn = Turn { now_ms: latest_ms, pin: &pin, random: shard.random };
             shard.work.state.reload_libraries(&turn);
         }
         shard.participant.quiescent();
@@ -238,7 +241,9 @@ impl Shard {
         {
             let pin = self.participant.pin();
             let unix = self.wall.1 + now.saturating_duration_since(self.wall.0);
-            let turn = Turn { now_ms: millis(unix), pin: &pin, random: self.random };
+            self.latest_ms = self.latest_ms.max(millis(unix));
+            let turn = Turn { now_ms: self.latest_ms, pin: &pin, random: self.random };
+            self.work.state.keyspace.begin_turn(&turn);
             self.work.turn(&turn, now);
             self.work.mailbox.flush();
             self.work.state.mail = self.work.mailbox.stats();

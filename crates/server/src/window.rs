@@ -26,7 +26,7 @@ use crate::route::{self, Target};
 use crate::slab::Occupant;
 use crate::state::State;
 use crate::work::{CALLS_AT_ONCE, Waiting, Work};
-use nigh_store::{Op, Turn};
+use nigh_store::{Lack, Op, Turn};
 use std::time::Instant;
 
 /// Arguments of a quick command that are gathered without an allocation.
@@ -188,14 +188,14 @@ impl Work {
         };
         let may_take_long = budget::may_take_long(op, args.len());
         store.apply_hashed(op, args, prepared.hash, turn, &mut out);
-        let (is_busy, met_expired) = (store.take_busy(), store.take_met_expired());
+        let (is_busy, lack) = (store.take_busy(), store.take_lack());
         if is_busy && self.may_wait() {
             // It has changed nothing; it runs again when this turn has given memory back.
             self.active[prepared.connection].out.cut(mark);
             self.wait_for_memory(prepared.connection);
             return true;
         }
-        if met_expired {
+        if lack != Lack::Nothing {
             self.active[prepared.connection].out.cut(mark);
             self.send(prepared, row, owner, false);
             return true;

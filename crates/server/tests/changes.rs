@@ -5,9 +5,11 @@ mod common;
 use common::{Client, TestServer, request};
 use nigh_resp::frame::Frame;
 
-/// Runs until there is a key, however slow the machine is.
+/// Runs until there is a key, however slow the machine is. It looks by scanning: all else shows the moment at which
+/// the call began.
 const WAIT: &str = "#!js name=w\n\
-    export function wait(db, args, [key]) { while (!db.exists(key)); return 0; }\n\
+    const there = (db, key) => { let at = 0; do { const page = db.scan(key, at); if (page.keys.length) return true; at = page.cursor; } while (at !== 0); return false; };\n\
+    export function wait(db, args, [key]) { while (!there(db, key)); return 0; }\n\
     wait.flags = ['no-writes'];";
 
 fn load(client: &mut Client, source: &str) {

@@ -15,7 +15,8 @@ const SETTINGS: &[(&str, &str)] = &[
 
 /// While it waits for a key, the turn of its shard goes on, and nothing that was overwritten comes back.
 const AWAIT: &str = "#!js name=f\n\
-    export function wait(db, args, [key]) { while (!db.exists(key)); }\n\
+    const there = (db, key) => { let at = 0; do { const page = db.scan(key, at); if (page.keys.length) return true; at = page.cursor; } while (at !== 0); return false; };\n\
+    export function wait(db, args, [key]) { while (!there(db, key)); }\n\
     wait.flags = ['no-writes'];";
 
 /// One part of a MSET is done while the other waits for memory, and is overwritten by somebody else meanwhile: it

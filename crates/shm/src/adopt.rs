@@ -9,7 +9,8 @@ use crate::check::{Fault, HeaderInfo, Whole, length_fault, read_header};
 use crate::create::{ArenaSpec, capacity_error, check_tenant};
 use crate::error::ArenaError;
 use crate::index::Index;
-use crate::layout::{CAPACITY_MIN, header, record as r};
+use crate::layout::{CAPACITY_MIN, entry, header, record as r};
+use crate::moment;
 use crate::reclaim::Domain;
 use crate::record::Head;
 use crate::region::{Region, io};
@@ -60,6 +61,8 @@ impl Writer {
         }
         let found = survey(&region.words(), &g, region.end(), info.seed, &mut Err);
         let found = found.map_err(damaged)?;
+        // Odd until all is ended: who reads from outside waits.
+        region.words().store64(header::INCARNATION, incarnation(&info), Release);
         let space = Space::adopted(&region, &found);
         let space = space.map_err(|e| io(&spec.path, "taking memory", e))?;
         Writer::resume(spec, &info, region, space, &found)
@@ -75,21 +78,23 @@ impl Writer {
         let g = *region.geometry();
         let words = region.words();
         let current = found.current.expect("an arena without a table is refused");
-        let index = Index::adopted(g.slot_shift, current, found.old, found.load, found.entries);
+        let index = Index::adopted(current, found.old, found.load, found.entries);
         let mut writer = Writer::assemble(region, space, index, info.seed);
-        writer.incarnation = info.incarnation.wrapping_add(1);
-        words.store64(header::INCARNATION, writer.incarnation, Release);
+        writer.incarnation = incarnation(info);
         words.store64(header::CAPACITY, g.capacity_bytes, Release);
         if found.old.is_none() && words.load32(header::OLD, Relaxed) != 0 {
             words.store32(header::OLD, 0, Release);
         }
-        writer.lsn = found.newest_lsn.max(found.counts.committed_lsn);
+        let counts = &found.counts;
+        writer.lsn = found.newest_lsn.max(counts.committed_lsn).max(counts.removal_lsn);
         writer.appended = found.counts.appended_bytes;
         writer.cleaner.resume(&found.counts);
         writer.expires = found.expires;
         writer.drop_twins();
         let redone_intent = writer.redo(spec, found)?;
         writer.store_counters();
+        writer.incarnation += 1;
+        words.store64(header::INCARNATION, writer.incarnation, Release);
         let adoption = Adoption {
             keys: writer.keys(),
             expires: writer.expires,
@@ -112,31 +117,47 @@ impl Writer {
         }
     }
 
-    /// Ends a commit that was interrupted.
+    /// Ends a change that was interrupted. No key is newer then than what is committed.
     fn redo(&mut self, spec: &ArenaSpec, found: &Survey) -> Result<bool, ArenaError> {
         let words = self.words;
         let Some(intent) = &found.intent else {
-            let sequence = words.load32(header::COMMIT_SEQUENCE, Relaxed);
-            if sequence & 1 == 1 {
-                words.store32(header::COMMIT_SEQUENCE, sequence.wrapping_add(1), Release);
-            }
+            moment::begin(&words, self.lsn, 0);
+            moment::end(&words, self.lsn, 0);
             return Ok(false);
         };
         let reference = |w: &Whole| crate::record::reference_of(w.offset);
-        let list = self.last_of_each_key(intent.list.iter().map(reference).collect());
-        let newest = intent.list.iter().map(|w| w.head.lsn).max().unwrap_or(0);
-        self.lsn = self.lsn.max(newest).max(intent.record.head.lsn);
-        let no_memory = |cause| {
+        let named = |w: &Whole| {
+            // SAFETY: the survey has found this record whole, and nothing has been written since.
+            let key = unsafe { words.bytes(w.offset + r::KEY, w.head.key_len.into()) };
+            entry(self.hash(key), reference(w))
+        };
+        let entries: Vec<u64> = intent.list.iter().map(named).collect();
+        let lsns = intent.list.iter().chain([&intent.record]).map(|w| w.head.lsn);
+        self.lsn = lsns.fold(self.lsn, u64::max);
+        // Once it is the index, it has all that was to be put.
+        let clear = intent.clear.filter(|&table| table != self.index.current());
+        if let Some(table) = clear {
+            let words_of = (table.offset..table.offset + table.bytes()).step_by(8);
+            words_of.for_each(|at| words.store64(at, 0, Relaxed));
+        }
+        let places = match clear {
+            Some(table) => self.fit_all(&entries, table),
+            None => self.prepare_commit(false, &entries, true).map(drop),
+        };
+        places.map_err(|cause| {
             let path = spec.path.clone();
             ArenaError::Memory { path, doing: "end an interrupted commit", cause }
-        };
-        let table = self.prepare_commit(intent.clear_first, &list, true).map_err(no_memory)?;
-        self.publish_all(reference(&intent.record), table, &list);
+        })?;
+        self.publish_all(reference(&intent.record), clear, &entries);
         let held = intent.list.iter().chain([&intent.record]);
         held.for_each(|w| self.space.release(w.offset, &w.head));
-        words.store64(header::COMMITTED_LSN, self.lsn, Release);
         Ok(true)
     }
+}
+
+/// Of a writer that adopts, until it has ended what the last one left.
+fn incarnation(info: &HeaderInfo) -> u64 {
+    info.incarnation.wrapping_add(1) | 1
 }
 
 /// Reads and checks the header of a file.

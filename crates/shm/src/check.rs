@@ -7,11 +7,12 @@
 use crate::error::ArenaError;
 use crate::index::Table;
 use crate::layout::{
-    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, Geometry, LINE_BYTES, MAGIC, REF_MOVED,
-    SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TABLE_LINES_MIN, TABLE_SHIFT_MAX, TENANT_BYTES_MAX, VERSION,
-    entry_reference, entry_tag, header, record as r, round_up,
+    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, LINE_BYTES, LSN_END, MAGIC,
+    REF_MOVED, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TABLE_LINES_MIN, TABLE_SHIFT_MAX, TENANT_BYTES_MAX,
+    VERSION, entry_reference, entry_tag, header, record as r, round_up,
 };
 use crate::record::{Head, RunName};
+use crate::sum;
 use crate::words::Words;
 use std::path::Path;
 use std::sync::atomic::Ordering::Acquire;
@@ -93,6 +94,10 @@ impl HeaderInfo {
     }
 }
 
+fn hex(sum: u32) -> String {
+    format!("{sum:08x}")
+}
+
 /// Reads the fixed part of a header from the first bytes of a file.
 pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
     let four = |at: u64| {
@@ -120,7 +125,7 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
     })?;
     let slots = address_bytes >> slot_shift;
     let table = round_up(slots * 4, LINE_BYTES);
-    let (generations, tails) = (header::BYTES, header::BYTES + table);
+    let (generations, tails) = (GENERATIONS, GENERATIONS + table);
     let first_slot = (tails + table).div_ceil(1 << slot_shift);
     want(header::SLOTS, "number of slots", slots, four(header::SLOTS).into())?;
     let found = four(header::GENERATIONS).into();
@@ -179,8 +184,9 @@ pub(crate) struct Whole {
 /// A commit of several keys that was interrupted.
 pub(crate) struct Intent {
     pub(crate) record: Whole,
-    pub(crate) clear_first: bool,
-    /// In order; one may come twice.
+    /// The table that takes the index's place first.
+    pub(crate) clear: Option<Table>,
+    /// In order; no two have one key.
     pub(crate) list: Vec<Whole>,
 }
 
@@ -188,6 +194,8 @@ pub(crate) struct Intent {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) committed_lsn: u64,
+    /// The largest of all stamps.
+    pub(crate) removal_lsn: u64,
     pub(crate) appended_bytes: u64,
     pub(crate) relocated_bytes: u64,
     pub(crate) cleaned_segments: u64,
@@ -216,7 +224,8 @@ impl<'a, W: Words> Checker<'a, W> {
             Fault::new(at, "log2 of a table's lines", "3 to 26", shift)
         })?;
         let table = Table::new(slot, 1 << shift, self.g.slot_shift);
-        let run = RunName { slot, slots: self.g.slots_for(table.bytes()), generation: 0 };
+        let run =
+            RunName { slot, slots: self.g.slots_for(table.bytes()), generation: 0, checksum: 0 };
         let inside = table.offset.checked_add(table.bytes()).is_some_and(|end| end <= self.end);
         ensure(inside && run.place_fault(self.g).is_none(), || {
             Fault::new(at, "place of a table", format!("a run below {}", self.end), table.offset)
@@ -241,8 +250,18 @@ impl<'a, W: Words> Checker<'a, W> {
             ensure(found < COUNT_END, || Fault::new(at, what, "less than 2^62", found))?;
             Ok(found)
         };
+        let lsn = |at, what| {
+            let found = self.words.load64(at, Acquire);
+            ensure(found < LSN_END, || Fault::new(at, what, "less than 2^53", found))?;
+            Ok(found)
+        };
+        let mut removal_lsn = lsn(header::CLEAR_STAMP, "stamp of a clearing")?;
+        for at in (header::BYTES..GENERATIONS).step_by(8) {
+            removal_lsn = removal_lsn.max(lsn(at, "stamp of a removal")?);
+        }
         Ok(Counts {
-            committed_lsn: count(header::COMMITTED_LSN, "committed LSN")?,
+            committed_lsn: lsn(header::COMMITTED_LSN, "committed LSN")?,
+            removal_lsn,
             appended_bytes: count(header::APPENDED_BYTES, "bytes appended")?,
             relocated_bytes: count(header::RELOCATED_BYTES, "bytes moved to clean segments")?,
             cleaned_segments: count(header::CLEANED_SEGMENTS, "segments emptied")?,
@@ -306,16 +325,15 @@ impl<'a, W: Words> Checker<'a, W> {
         ensure(head.kind == r::KIND_STRING && !head.is_tombstone(), || {
             Fault::new(offset, "kind of a published record", "a string", format!("{head:?}"))
         })?;
-        ensure(head.hash == tag, || Fault::new(offset, "hash of a record", tag, head.hash))?;
-        self.hash(head, offset)
+        let hash = self.hash(head, offset);
+        ensure(hash == tag, || Fault::new(offset, "hash of a key", tag, hash))
     }
 
-    /// Whether the hash in a record is its key's.
-    pub(crate) fn hash(&mut self, head: &Head, offset: u64) -> Result<(), Fault> {
+    /// The hash of a record's key.
+    fn hash(&mut self, head: &Head, offset: u64) -> u32 {
         self.key.resize(head.key_len.into(), 0);
         self.words.copy_out(offset + r::KEY, &mut self.key);
-        let hash = crate::hash::hash(self.seed, &self.key);
-        ensure(hash == head.hash, || Fault::new(offset, "hash of a key", hash, head.hash))
+        crate::hash::hash(self.seed, &self.key)
     }
 
     fn run(&self, head: &Head, offset: u64) -> Result<Option<RunName>, Fault> {
@@ -360,8 +378,29 @@ impl<'a, W: Words> Checker<'a, W> {
         for from in (1..count).map(|i| at + u64::from(i) * 4) {
             list.push(self.listed(from)?);
         }
-        let clear_first = self.words.load32(at, Acquire) == 1;
-        Ok(Some(Intent { record, clear_first, list }))
+        let clear = match self.words.load32(at, Acquire) {
+            0 => None,
+            word => Some(self.table(at, word)?),
+        };
+        for whole in list.iter().chain([&record]) {
+            self.sum(whole)?;
+        }
+        Ok(Some(Intent { record, clear, list }))
+    }
+
+    /// Whether a record, and its run, have the sums that they name.
+    pub(crate) fn sum(&self, whole: &Whole) -> Result<(), Fault> {
+        let Whole { offset, head, run } = whole;
+        let found = sum::expected(self.words, *offset, head);
+        ensure(found == head.checksum, || {
+            Fault::new(*offset, "checksum of a record", hex(head.checksum), hex(found))
+        })?;
+        let Some(run) = run else { return Ok(()) };
+        let at = self.g.slot_offset(run.slot);
+        let found = sum::of_bytes(self.words, at, head.value_len.into());
+        ensure(found == run.checksum, || {
+            Fault::new(at, "checksum of a value", hex(run.checksum), hex(found))
+        })
     }
 
     /// The record that a word of an intent's list names.
@@ -375,7 +414,6 @@ impl<'a, W: Words> Checker<'a, W> {
         ensure(kind == r::KIND_STRING, || {
             Fault::new(whole.offset, "kind of a record", "a string", kind)
         })?;
-        self.hash(&whole.head, whole.offset)?;
         Ok(whole)
     }
 }

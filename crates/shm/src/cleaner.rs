@@ -132,14 +132,14 @@ fn locate<W: Words>(words: &W, index: &Index, hash: u32, reference: u32) -> Opti
 pub(crate) fn move_record<W: Words>(
     words: &W,
     index: &mut Index,
-    place: &Place,
+    (place, hash): (&Place, u32),
     head: &Head,
     to: u64,
     seal: impl FnOnce(),
 ) {
     words.copy_record(u64::from(place.reference) * r::UNIT, to, head.bytes());
     seal();
-    index.replace(words, place, head.hash, reference_of(to));
+    index.replace(words, place, hash, reference_of(to));
 }
 
 /// What became of a record that the cleaner met.
@@ -308,10 +308,10 @@ impl Writer {
     /// Looks at the next records of a victim. Returns bytes and records; none if there is no room for what
     /// is alive.
     fn clean_batch(&mut self, victim: Victim) -> (u64, u64) {
-        let mut batch = [(0u64, Head::EMPTY); BATCH_RECORDS];
+        let mut batch = [(0u64, 0u32, Head::EMPTY); BATCH_RECORDS];
         let (count, end, whole) = self.read_ahead(&victim, &mut batch);
-        for (n, (offset, head)) in (0u64..).zip(&batch[..count]) {
-            if let Met::Stuck = self.meet(*offset, head) {
+        for (n, (offset, hash, head)) in (0u64..).zip(&batch[..count]) {
+            if let Met::Stuck = self.meet(*offset, *hash, head) {
                 self.space.advance_victim(victim.slot, *offset);
                 return (offset - victim.at, n);
             }
@@ -330,12 +330,12 @@ impl Writer {
         (end - victim.at, count as u64)
     }
 
-    /// Reads the headers of the next records and asks for their index lines. Returns how many, where they
-    /// end, and whether all was whole.
+    /// Reads the headers of the next records, hashes their keys and asks for their index lines. Returns how
+    /// many, where they end, and whether all was whole.
     fn read_ahead(
         &self,
         victim: &Victim,
-        batch: &mut [(u64, Head); BATCH_RECORDS],
+        batch: &mut [(u64, u32, Head); BATCH_RECORDS],
     ) -> (usize, u64, bool) {
         let g = self.space.geometry();
         let (mut count, mut at) = (0, victim.at);
@@ -344,10 +344,13 @@ impl Writer {
             if head.fault(g, at).is_some() {
                 return (count, at, false);
             }
+            // SAFETY: these bytes lie in a segment of this arena, as `fault` has found; its writer alone stores to it.
+            let key = unsafe { self.words.bytes(at + r::KEY, head.key_len.into()) };
+            let hash = self.hash(key);
             for table in [Some(self.index.current()), self.index.old()].into_iter().flatten() {
-                self.words.prefetch(table.line_offset(table.home(head.hash)));
+                self.words.prefetch(table.line_offset(table.home(hash)));
             }
-            batch[count] = (at, head);
+            batch[count] = (at, hash, head);
             count += 1;
             at += head.bytes();
         }
@@ -357,22 +360,21 @@ impl Writer {
 
     /// Moves a record if it is alive, deletes it if its time is over.
     #[inline]
-    fn meet(&mut self, offset: u64, head: &Head) -> Met {
-        let Some(place) = locate(&self.words, &self.index, head.hash, reference_of(offset)) else {
+    fn meet(&mut self, offset: u64, hash: u32, head: &Head) -> Met {
+        let Some(place) = locate(&self.words, &self.index, hash, reference_of(offset)) else {
             self.cleaner.stats.dead_records += 1;
             return Met::Done;
         };
         if is_over(head.expiry_ms, self.cleaner.now_ms) {
-            self.index.remove(&self.words, &place);
-            self.expires -= 1;
-            self.space.discharge(offset, head);
+            self.remove_at(&place, hash);
             self.cleaner.stats.expired_keys += 1;
             self.cleaner.expired += 1;
             return Met::Done;
         }
         let Some(to) = self.space.reserve_cold(head.bytes()) else { return Met::Stuck };
         let space = &self.space;
-        move_record(&self.words, &mut self.index, &place, head, to, || space.store_cold_tail());
+        let place = (&place, hash);
+        move_record(&self.words, &mut self.index, place, head, to, || space.store_cold_tail());
         // The copy first: a run that both name must not lose its last name in between.
         self.space.charge(to, head);
         self.space.discharge(offset, head);
@@ -386,7 +388,7 @@ impl Writer {
 mod tests {
     use super::*;
     use crate::layout::inline_record_bytes;
-    use crate::record::{self, units};
+    use crate::record;
     use crate::tests::{Arena, directory, spec};
 
     #[test]
@@ -399,12 +401,12 @@ mod tests {
         let (slot, end) = (g.slots - 1, g.address_bytes);
         a.writer.region.back(g.slot_offset(slot), g.slot_bytes()).unwrap();
         let bytes = inline_record_bytes(3, 0);
-        let head =
-            Head { units: units(bytes), lsn: 1, key_len: 3, kind: r::KIND_STRING, ..Head::EMPTY };
+        let head = Head { lsn: 1, key_len: 3, kind: r::KIND_STRING, ..Head::EMPTY };
         let at = end - r::UNIT - bytes;
         record::write(&words, at, &head, b"key", &[]);
-        let mut batch = [(0, Head::EMPTY); BATCH_RECORDS];
+        let mut batch = [(0, 0, Head::EMPTY); BATCH_RECORDS];
         let read = a.writer.read_ahead(&Victim { slot, at, end }, &mut batch);
-        assert_eq!((read, batch[0]), ((1, end - r::UNIT, false), (at, head)));
+        let written = (at, a.writer.hash(b"key"), Head::load(&words, at));
+        assert_eq!((read, batch[0]), ((1, end - r::UNIT, false), written));
     }
 }

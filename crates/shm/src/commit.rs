@@ -1,8 +1,8 @@
 //! Several keys at once: staged records, published all or nothing.
 //!
 //! ```text
-//! append all, append intent | intent := ref | sequence odd | publish each | sequence even | intent := 0
-//!        nobody knows       |<------------- a crash here: publish all again ------------>|
+//! append all, append intent, number all | begun, intent | publish each | committed, intent := 0 | retire
+//!            nobody knows               |<--- a crash here: publish all again --->|
 //! ```
 //!
 //! 1. Before the intent is stored, everything that publishing needs is there: places in the index, and the
@@ -14,48 +14,18 @@
 
 use crate::error::WriteError;
 use crate::growth::{GROW_PERCENT, lines_for};
-use crate::index::{Located, Table, is_room};
-use crate::layout::{LINE_ENTRIES, PROBE_LINES, header, record as r};
+use crate::index::{Table, is_room};
+use crate::layout::{LINE_ENTRIES, PROBE_LINES, entry_reference, entry_tag, record as r};
+use crate::moment;
 use crate::reclaim::Pin;
 use crate::record::{self, Head, RecordRef, RunName};
 use crate::words::Words;
 use crate::writer::{Append, Writer};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Tables that a commit tries, each twice as large, before it says that too many keys have one hash.
 const TABLE_TRIES: u32 = 4;
-
-/// Names the intent, then makes the commit sequence odd.
-pub(crate) fn begin<W: Words>(words: &W, intent: u32) {
-    // SYNC(intent): the list and all its records are written before.
-    words.store32(header::INTENT, intent, Release);
-    let sequence = words.load32(header::COMMIT_SEQUENCE, Relaxed);
-    // SYNC(commit-sequence): odd before the first entry is stored (each is a Release store).
-    words.store32(header::COMMIT_SEQUENCE, sequence | 1, Release);
-}
-
-/// Makes the commit sequence even, then forgets the intent.
-pub(crate) fn end<W: Words>(words: &W) {
-    let sequence = words.load32(header::COMMIT_SEQUENCE, Relaxed);
-    // SYNC(commit-sequence): even after the last entry.
-    words.store32(header::COMMIT_SEQUENCE, (sequence | 1).wrapping_add(1), Release);
-    words.store32(header::INTENT, 0, Release);
-}
-
-/// Reader of several keys: the sequence before the first, `None` while a commit is under way.
-pub(crate) fn read_begin<W: Words>(words: &W) -> Option<u32> {
-    // SYNC(commit-sequence)
-    let sequence = words.load32(header::COMMIT_SEQUENCE, Acquire);
-    (sequence & 1 == 0).then_some(sequence)
-}
-
-/// Reader of several keys: whether all that was read since belongs to one moment.
-pub(crate) fn read_end<W: Words>(words: &W, sequence: u32) -> bool {
-    words.fence(Acquire);
-    // SYNC(commit-sequence)
-    words.load32(header::COMMIT_SEQUENCE, Relaxed) == sequence
-}
 
 impl Writer {
     /// Appends a record without publishing it.
@@ -139,6 +109,7 @@ impl Writer {
         self.space.hold(offset, &head);
         let slot = self.space.geometry().slot_of(offset);
         Ok(RecordRef {
+            hash: a.hash,
             reference: record::reference_of(offset),
             generation: self.space.generation(slot),
             arena: self.region.number(),
@@ -199,46 +170,63 @@ impl Writer {
         for &reference in refs {
             only_deletes &= self.check_ref(reference).is_tombstone();
         }
-        let references = self.last_of_each_key(refs.iter().map(|r| r.reference).collect());
+        let entries = self.last_of_each_key(refs.iter().map(RecordRef::entry).collect());
         let table = self
-            .prepare_commit(clear_first, &references, only_deletes)
+            .prepare_commit(clear_first, &entries, only_deletes)
             .map_err(|e| self.refused(e))?;
-        if let (&[one], None) = (&references[..], table) {
-            // One key is one store: it needs no intent.
-            self.publish(one);
+        // One key is one store: it needs no intent.
+        let intent = if entries.len() == 1 && table.is_none() {
+            None
         } else {
-            let intent = match self.append_intent(&references, clear_first, only_deletes) {
-                Ok(intent) => intent,
+            match self.append_intent(&entries, table, only_deletes) {
+                Ok(intent) => Some(intent),
                 Err(error) => {
                     if let Some(table) = table {
                         self.space.retire_table(table.slot, table.bytes());
                     }
                     return Err(error);
                 }
-            };
-            self.publish_all(intent.reference, table, &references);
-            self.abandon(&[intent]);
-        }
+            }
+        };
+        self.number(intent, table, &entries);
+        self.publish_all(intent.map_or(0, |intent| intent.reference), table, &entries);
+        self.abandon(intent.as_slice());
         self.abandon(refs);
-        self.words.store64(header::COMMITTED_LSN, self.lsn, Release);
         self.pay_if_due();
         Ok(())
     }
 
-    /// Leaves the last record of each key, in order: so a key that is there is never deleted and put again,
+    /// Gives what is committed its numbers, densely: a clearing first, then the list in order. The intent has the first.
+    pub(crate) fn number(
+        &mut self,
+        intent: Option<RecordRef>,
+        clear: Option<Table>,
+        entries: &[u64],
+    ) {
+        if let Some(intent) = intent {
+            record::seal(&self.words, intent.offset(), self.lsn + 1);
+        }
+        self.lsn += u64::from(clear.is_some());
+        for &e in entries {
+            self.lsn += 1;
+            record::seal(&self.words, u64::from(entry_reference(e)) * r::UNIT, self.lsn);
+        }
+    }
+
+    /// Leaves the last entry of each key, in order: so a key that is there is never deleted and put again,
     /// and keeps its place.
-    pub(crate) fn last_of_each_key(&self, mut references: Vec<u32>) -> Vec<u32> {
+    pub(crate) fn last_of_each_key(&self, mut entries: Vec<u64>) -> Vec<u64> {
         let words = &self.words;
-        let hash = |reference| words.load32(u64::from(reference) * r::UNIT + r::HASH, Relaxed);
         let mut order: Vec<(u32, usize)> =
-            references.iter().enumerate().map(|(i, &reference)| (hash(reference), i)).collect();
+            entries.iter().enumerate().map(|(i, &e)| (entry_tag(e), i)).collect();
         order.sort_unstable();
         let (mut doubles, mut last) = (Vec::new(), Vec::<usize>::new());
         for same in order.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
             last.clear();
             for &(_, i) in same.iter().rev() {
-                let key = self.key_of(references[i]);
-                if last.iter().any(|&j| record::key_is(words, references[j], key)) {
+                let key = self.key_of(entry_reference(entries[i]));
+                let is_key = |j: &usize| record::key_is(words, entry_reference(entries[*j]), key);
+                if last.iter().any(is_key) {
                     doubles.push(i);
                 } else {
                     last.push(i);
@@ -248,12 +236,12 @@ impl Writer {
         if !doubles.is_empty() {
             doubles.sort_unstable();
             let mut at = 0;
-            references.retain(|_| {
+            entries.retain(|_| {
                 at += 1;
                 doubles.binary_search(&(at - 1)).is_err()
             });
         }
-        references
+        entries
     }
 
     /// The key of a staged record.
@@ -265,14 +253,14 @@ impl Writer {
         unsafe { self.words.bytes(offset + r::KEY, len as usize) }
     }
 
-    fn append_intent(
+    pub(crate) fn append_intent(
         &mut self,
-        references: &[u32],
-        clear_first: bool,
+        entries: &[u64],
+        clear: Option<Table>,
         urgent: bool,
     ) -> Result<RecordRef, WriteError> {
-        let list: Vec<u8> = std::iter::once(u32::from(clear_first))
-            .chain(references.iter().copied())
+        let list: Vec<u8> = std::iter::once(clear.map_or(0, |table| table.word()))
+            .chain(entries.iter().map(|&e| entry_reference(e)))
             .flat_map(u32::to_le_bytes)
             .collect();
         let parts = [list.as_slice()];
@@ -280,64 +268,67 @@ impl Writer {
         self.stage_append(&Append { kind: r::KIND_INTENT, urgent, ..append })
     }
 
-    /// The stores of a commit, in order. Everything that they need is there.
-    pub(crate) fn publish_all(&mut self, intent: u32, clear: Option<Table>, references: &[u32]) {
+    /// The stores of a commit whose records are numbered up to the writer's LSN, in order. Everything that they need
+    /// is there.
+    pub(crate) fn publish_all(&mut self, intent: u32, clear: Option<Table>, entries: &[u64]) {
         let words = self.words;
-        begin(&words, intent);
-        if let Some(table) = clear {
-            self.clear_into(table);
+        moment::begin(&words, self.lsn, intent);
+        let emptied = match clear {
+            None => {
+                entries.iter().for_each(|&e| self.publish(e));
+                None
+            }
+            Some(table) => {
+                let is_put = |e: &u64| !self.head_of(*e).is_tombstone();
+                let puts: Vec<u64> = entries.iter().copied().filter(is_put).collect();
+                let lsn = self.lsn - entries.len() as u64;
+                Some((self.clear_into(table, lsn, &puts), puts))
+            }
+        };
+        moment::end(&words, self.lsn, intent);
+        if let Some((emptied, puts)) = emptied {
+            self.let_all_go(emptied, &puts);
         }
-        for &reference in references {
-            self.publish(reference);
-        }
-        end(&words);
+        let mut unpublished = std::mem::take(&mut self.unpublished);
+        self.let_go(unpublished.drain(..));
+        self.unpublished = unpublished;
     }
 
     /// Makes the index say what a staged record says. Saying it again changes nothing.
-    fn publish(&mut self, reference: u32) {
-        let offset = u64::from(reference) * r::UNIT;
-        let head = Head::load(&self.words, offset);
-        let key = self.key_of(reference);
-        if head.is_tombstone() {
-            self.remove(head.hash, key);
-            return;
-        }
-        let at = self.index.locate(&self.words, head.hash, key);
-        match at {
-            Located { found: Some(place), .. } if place.reference == reference => return,
-            Located { found: Some(place), .. } => {
-                let old_at = u64::from(place.reference) * r::UNIT;
-                let old = Head::load(&self.words, old_at);
-                self.index.replace(&self.words, &place, head.hash, reference);
-                self.space.charge(offset, &head);
-                self.expires -= u64::from(old.expiry_ms != 0);
-                self.space.discharge(old_at, &old);
-            }
-            Located { found: None, room } => {
-                let room = room.expect("places were promised before the intent was stored");
-                self.index.insert(&self.words, room, head.hash, reference);
-                self.space.charge(offset, &head);
-            }
-        }
-        self.expires += u64::from(head.expiry_ms != 0);
+    fn publish(&mut self, e: u64) {
+        let (hash, reference) = (entry_tag(e), entry_reference(e));
+        let (head, key) = (self.head_of(e), self.key_of(reference));
+        let at = self.index.locate(&self.words, hash, key);
+        let unpublished = match at.found {
+            Some(place) if head.is_tombstone() => Some(self.take_out(&place, hash, head.lsn)),
+            None if head.is_tombstone() => return,
+            Some(place) if place.reference == reference => return,
+            _ => self.enter(&at, e, &head),
+        };
+        self.unpublished.extend(unpublished);
+    }
+
+    /// The header of the record that an entry names.
+    fn head_of(&self, e: u64) -> Head {
+        Head::load(&self.words, u64::from(entry_reference(e)) * r::UNIT)
     }
 
     /// Sees to a place for every key. Returns the empty table if the commit clears first.
     pub(crate) fn prepare_commit(
         &mut self,
         clear_first: bool,
-        references: &[u32],
+        entries: &[u64],
         urgent: bool,
     ) -> Result<Option<Table>, WriteError> {
         if clear_first {
-            return self.table_for_all(references, urgent).map(Some);
+            return self.table_for_all(entries, urgent).map(Some);
         }
         for _ in 0..TABLE_TRIES {
-            self.migrate_chains(references);
-            let (new, unplaced) = self.promise_places(references);
+            self.migrate_chains(entries);
+            let (new, unplaced) = self.promise_places(entries);
             let placed = unplaced.is_none();
-            let entries = self.index.current().entries();
-            let full = (self.index.load() + new) * 100 > entries * GROW_PERCENT;
+            let places = self.index.current().entries();
+            let full = (self.index.load() + new) * 100 > places * GROW_PERCENT;
             if placed && (!full || self.index.growing()) {
                 return Ok(None);
             }
@@ -345,7 +336,7 @@ impl Writer {
                 self.finish_growth()?;
                 continue;
             }
-            if !placed && !full && self.index.load() + new <= entries / 2 {
+            if !placed && !full && self.index.load() + new <= places / 2 {
                 break;
             }
             self.prepare_table();
@@ -362,33 +353,31 @@ impl Writer {
     }
 
     /// Moves what the keys would meet in the table that is being emptied: promises count on what is left.
-    fn migrate_chains(&mut self, references: &[u32]) {
+    fn migrate_chains(&mut self, entries: &[u64]) {
         if !self.index.growing() {
             return;
         }
-        for &reference in references {
-            let hash = self.words.load32(u64::from(reference) * r::UNIT + r::HASH, Relaxed);
-            self.index.migrate_chain(&self.words, hash);
+        for &entry in entries {
+            self.index.migrate_chain(&self.words, entry_tag(entry));
         }
     }
 
     /// Promises each new key the place that publishing in order would give it, deletions apart: they only make more
     /// room. Returns the number of new keys, and the hash of one that has no place.
-    fn promise_places(&mut self, references: &[u32]) -> (u64, Option<u32>) {
+    fn promise_places(&mut self, entries: &[u64]) -> (u64, Option<u32>) {
         let mut promised = std::mem::take(&mut self.promised);
         promised.clear();
         let (mut new, mut unplaced) = (0, None);
-        for &reference in references {
-            let offset = u64::from(reference) * r::UNIT;
-            let head = Head::load(&self.words, offset);
-            let key = self.key_of(reference);
-            let known = self.index.locate(&self.words, head.hash, key).found.is_some();
+        for &entry in entries {
+            let (hash, head) = (entry_tag(entry), self.head_of(entry));
+            let key = self.key_of(entry_reference(entry));
+            let known = self.index.locate(&self.words, hash, key).found.is_some();
             if head.is_tombstone() || known {
                 continue;
             }
             new += 1;
-            if !self.promise(&mut promised, head.hash) {
-                unplaced = Some(head.hash);
+            if !self.promise(&mut promised, hash) {
+                unplaced = Some(hash);
             }
         }
         self.promised = promised;
@@ -406,13 +395,8 @@ impl Writer {
     }
 
     /// An empty table in which each key of the list finds a place.
-    fn table_for_all(&mut self, references: &[u32], urgent: bool) -> Result<Table, WriteError> {
-        let hashes: Vec<u32> = references
-            .iter()
-            .map(|&reference| Head::load(&self.words, u64::from(reference) * r::UNIT))
-            .filter(|head| !head.is_tombstone())
-            .map(|head| head.hash)
-            .collect();
+    fn table_for_all(&mut self, entries: &[u64], urgent: bool) -> Result<Table, WriteError> {
+        let hashes = self.hashes_put(entries);
         let mut lines = lines_for(hashes.len() as u64);
         for _ in 0..TABLE_TRIES {
             if all_fit(&hashes, lines, &mut self.promised) {
@@ -421,6 +405,20 @@ impl Writer {
             lines *= 2;
         }
         Err(WriteError::TooManyKeysWithOneHash)
+    }
+}
+
+impl Writer {
+    /// Whether each key of the list finds a place in an empty table.
+    pub(crate) fn fit_all(&mut self, entries: &[u64], table: Table) -> Result<(), WriteError> {
+        let hashes = self.hashes_put(entries);
+        let fit = all_fit(&hashes, table.lines, &mut self.promised);
+        if fit { Ok(()) } else { Err(WriteError::TooManyKeysWithOneHash) }
+    }
+
+    fn hashes_put(&self, entries: &[u64]) -> Vec<u32> {
+        let puts = entries.iter().filter(|&&e| !self.head_of(e).is_tombstone());
+        puts.map(|&e| entry_tag(e)).collect()
     }
 }
 

@@ -77,13 +77,13 @@ impl Writer {
         four(header::PARTITIONS, spec.partitions.into());
         four(header::TENANT_LEN, spec.tenant.len() as u64);
         words.copy_in(header::TENANT, spec.tenant.as_bytes());
-        words.store64(header::INCARNATION, 1, Relaxed);
+        words.store64(header::INCARNATION, 2, Relaxed);
         let no_memory = |cause| {
             let path = spec.path.clone();
             ArenaError::Memory { path, doing: "make its index", cause }
         };
         let table = space.take_run(FIRST_TABLE_LINES * 64, false).map_err(no_memory)?;
-        let index = Index::new(Table::new(table, FIRST_TABLE_LINES, g.slot_shift), g.slot_shift);
+        let index = Index::new(Table::new(table, FIRST_TABLE_LINES, g.slot_shift));
         index.install(&words);
         // SYNC(arena-magic): stored last, so that a file with the magic is whole.
         words.store64(header::MAGIC, MAGIC, Release);

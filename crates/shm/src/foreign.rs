@@ -184,7 +184,7 @@ impl<W: Words> ForeignReader<W> {
                 if entry_reference(entry) <= REF_MOVED {
                     continue;
                 }
-                match self.copy(entry_at, entry, hash, key, out) {
+                match self.copy(entry_at, entry, key, out) {
                     Try::Miss => {}
                     result => return result,
                 }
@@ -197,24 +197,24 @@ impl<W: Words> ForeignReader<W> {
     }
 
     /// Copies the record that an entry names, if it is the key's.
-    fn copy(&self, entry_at: u64, entry: u64, hash: u32, key: &[u8], out: &mut Vec<u8>) -> Try {
+    fn copy(&self, entry_at: u64, entry: u64, key: &[u8], out: &mut Vec<u8>) -> Try {
         let offset = u64::from(entry_reference(entry)) * r::UNIT;
         let slot = self.g.slot_of(offset);
         if slot < self.g.first_slot || !self.reaches(offset + r::HEADER_BYTES) {
             return Try::Again;
         }
         let at = self.g.generation_offset(slot);
-        guarded(&self.words, at, (entry_at, entry), || self.copy_at(offset, hash, key, out))
+        guarded(&self.words, at, (entry_at, entry), || self.copy_at(offset, key, out))
             .unwrap_or(Try::Again)
     }
 
     /// Copies the record at an offset, which may be anything by now.
-    fn copy_at(&self, offset: u64, hash: u32, key: &[u8], out: &mut Vec<u8>) -> Try {
+    fn copy_at(&self, offset: u64, key: &[u8], out: &mut Vec<u8>) -> Try {
         let head = Head::load(&self.words, offset);
         if head.fault(&self.g, offset).is_some() || !self.reaches(offset + head.bytes()) {
             return Try::Again;
         }
-        let mine = head.hash == hash && self.key_is(offset, &head, key);
+        let mine = self.key_is(offset, &head, key);
         if mine && head.has_run() {
             let run = RunName::load(&self.words, offset, &head);
             if !self.copy_run(&run, &head, out) {

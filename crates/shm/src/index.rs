@@ -218,7 +218,6 @@ struct Growth {
 
 /// The writer's view of the index.
 pub(crate) struct Index {
-    slot_shift: u32,
     current: Table,
     growth: Option<Growth>,
     /// Entries of the current table that are not EMPTY.
@@ -237,20 +236,14 @@ pub(crate) struct Step {
 
 impl Index {
     /// An index over an empty, zeroed table, not yet stored in the header.
-    pub(crate) fn new(current: Table, slot_shift: u32) -> Index {
-        Index { slot_shift, current, growth: None, load: 0, live: 0 }
+    pub(crate) fn new(current: Table) -> Index {
+        Index { current, growth: None, load: 0, live: 0 }
     }
 
     /// The index as an adopting writer counted it.
-    pub(crate) fn adopted(
-        slot_shift: u32,
-        current: Table,
-        old: Option<Table>,
-        load: u64,
-        live: u64,
-    ) -> Index {
+    pub(crate) fn adopted(current: Table, old: Option<Table>, load: u64, live: u64) -> Index {
         let growth = old.map(|old| Growth { old, cursor: 0, stuck: 0, again: false });
-        Index { slot_shift, current, growth, load, live }
+        Index { current, growth, load, live }
     }
 
     pub(crate) fn current(&self) -> Table {
@@ -438,15 +431,15 @@ impl Index {
         old
     }
 
-    /// Makes a zeroed table the whole index; returns the tables to retire.
-    pub(crate) fn clear<W: Words>(&mut self, words: &W, new: Table) -> [Option<Table>; 2] {
+    /// Makes another index, empty or filled, of which nobody knows yet, the whole index; returns the tables to retire.
+    pub(crate) fn switch<W: Words>(&mut self, words: &W, new: Index) -> [Option<Table>; 2] {
         let (epoch, _) = split_state(words.load64(header::INDEX_STATE, Relaxed));
         let even = epoch.wrapping_add(2 - (epoch & 1));
         // SYNC(index-state): the one store with which everything is gone.
-        words.store64(header::INDEX_STATE, join_state(even, new.word()), Release);
+        words.store64(header::INDEX_STATE, join_state(even, new.current.word()), Release);
         words.store32(header::OLD, 0, Release);
         let retired = [Some(self.current), self.growth.map(|g| g.old)];
-        *self = Index::new(new, self.slot_shift);
+        *self = new;
         retired
     }
 

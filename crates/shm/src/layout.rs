@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! offset 0                                                        address bytes
-//! | header 4 KiB | generations | tails |  pad  | slot k | slot k+1 | ...        |
-//! |<------------- slots 0..k: never reused --->|<- segments, runs, free slots ->|
+//! | header 4 KiB | stamps 8 KiB | generations | tails | pad | slot k | slot k+1 | ...        |
+//! |<--------------- slots 0..k: never reused ------->|<- segments, runs, free slots ->|
 //! ```
 //!
 //! 1. All numbers are little-endian and naturally aligned; everything is an offset.
@@ -13,7 +13,7 @@
 /// `NIGHARN1`, stored last when an arena is created.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NIGHARN1");
 /// The version of the format that this crate writes and reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Offsets of the header's words, in bytes.
 pub mod header {
@@ -55,44 +55,48 @@ pub mod header {
     pub const CURRENT: u64 = 260;
     /// u32: table word of the old table; counts only while the epoch is odd.
     pub const OLD: u64 = 264;
-    /// u32: odd while several keys are being published.
-    pub const COMMIT_SEQUENCE: u64 = 268;
     /// u32: reference of an intent record, or 0.
-    pub const INTENT: u64 = 272;
-    /// u64: LSN of the newest published record.
-    pub const COMMITTED_LSN: u64 = 320;
+    pub const INTENT: u64 = 268;
+    /// u64: LSN up to which the writer may be storing.
+    pub const BEGUN_LSN: u64 = 320;
+    /// u64: LSN up to which all may see.
+    pub const COMMITTED_LSN: u64 = 328;
+    /// u64: Unix ms, the latest time by which the writer has judged expiry.
+    pub const CLOCK: u64 = 336;
+    /// u64: LSN of the last change that removed all keys.
+    pub const CLEAR_STAMP: u64 = 344;
     /// u64: LSN up to which the log is durable.
-    pub const DURABLE_LSN: u64 = 328;
+    pub const DURABLE_LSN: u64 = 384;
     /// u64: keys.
-    pub const KEYS: u64 = 336;
+    pub const KEYS: u64 = 392;
     /// u64: keys with an expiry.
-    pub const EXPIRES: u64 = 344;
+    pub const EXPIRES: u64 = 400;
     /// u64: bytes of live records and of their runs.
-    pub const LIVE_BYTES: u64 = 352;
+    pub const LIVE_BYTES: u64 = 408;
     /// u64: bytes appended since creation.
-    pub const APPENDED_BYTES: u64 = 360;
+    pub const APPENDED_BYTES: u64 = 416;
     /// u64: bytes backed by memory.
-    pub const BACKED_BYTES: u64 = 368;
+    pub const BACKED_BYTES: u64 = 424;
     /// u64: bytes that the cleaner has moved since creation.
-    pub const RELOCATED_BYTES: u64 = 376;
+    pub const RELOCATED_BYTES: u64 = 432;
     /// u64: segments that the cleaner has emptied since creation.
-    pub const CLEANED_SEGMENTS: u64 = 384;
+    pub const CLEANED_SEGMENTS: u64 = 440;
     /// Bytes of the whole header.
     pub const BYTES: u64 = 4096;
 }
 
 /// Offsets within a record, in bytes.
 pub mod record {
-    /// u32: length of the whole record in units of 16 bytes.
-    pub const UNITS: u64 = 0;
     /// u32: length of the value, bytes.
-    pub const VALUE_LEN: u64 = 4;
+    pub const VALUE_LEN: u64 = 0;
+    /// u32: checksum, see [`crate::sum`].
+    pub const CHECKSUM: u64 = 4;
     /// u64: LSN.
     pub const LSN: u64 = 8;
     /// u64: expiry in Unix milliseconds, or 0.
     pub const EXPIRY: u64 = 16;
-    /// u32: hash of the key.
-    pub const HASH: u64 = 24;
+    /// u32: reference of the record that this one replaced when it was published, or 0.
+    pub const PREV: u64 = 24;
     /// u16: length of the key, bytes.
     pub const KEY_LEN: u64 = 28;
     /// u8: kind.
@@ -121,7 +125,9 @@ pub mod record {
 pub const KEY_BYTES_MAX: usize = 65_535;
 /// Longest value, bytes: as Redis's `proto-max-bulk-len`.
 pub const VALUE_BYTES_MAX: usize = 512 << 20;
-/// LSNs and the header's counts since creation stay below: nobody counts so far, so more is damage.
+/// LSNs stay below, so that JavaScript has them exactly; more is damage.
+pub const LSN_END: u64 = 1 << 53;
+/// The header's counts since creation stay below: nobody counts so far, so more is damage.
 pub const COUNT_END: u64 = 1 << 62;
 /// Longest tenant name, bytes: its place in the header.
 pub const TENANT_BYTES_MAX: usize = 128;
@@ -162,6 +168,12 @@ pub const ADDRESSES_PER_CAPACITY: u64 = 2;
 pub const WINDOW_BYTES: u64 = 4 << 30;
 /// Granularity of memory, bytes.
 pub const PAGE_BYTES: u64 = 4096;
+/// Removal stamps, chosen by the low bits of a key's hash.
+pub const STAMPS: u64 = 1024;
+/// Bytes of the stamps, which follow the header.
+pub const STAMPS_BYTES: u64 = STAMPS * 8;
+/// Where the generation table begins.
+pub const GENERATIONS: u64 = header::BYTES + STAMPS_BYTES;
 /// Generation and tail table: bytes per slot.
 pub const SLOT_WORD_BYTES: u64 = 4;
 
@@ -172,16 +184,18 @@ const _: () = {
     assert!(h::FIRST_SLOT == 44 && h::SEED == 48 && h::PARTITION == 52 && h::PARTITIONS == 56);
     assert!(h::TENANT_LEN == 60 && h::TENANT == 64 && h::INCARNATION == 192);
     assert!(h::TENANT + TENANT_BYTES_MAX as u64 == h::INCARNATION);
-    assert!(h::EPOCH == 256 && h::CURRENT == 260 && h::OLD == 264 && h::COMMIT_SEQUENCE == 268);
+    assert!(h::EPOCH == 256 && h::CURRENT == 260 && h::OLD == 264 && h::INTENT == 268);
     assert!(h::INDEX_STATE == h::EPOCH && h::INDEX_STATE + 4 == h::CURRENT);
-    assert!(h::INTENT == 272 && h::COMMITTED_LSN == 320 && h::DURABLE_LSN == 328);
-    assert!(h::KEYS == 336 && h::EXPIRES == 344 && h::LIVE_BYTES == 352);
-    assert!(h::APPENDED_BYTES == 360 && h::BACKED_BYTES == 368);
-    assert!(h::RELOCATED_BYTES == 376 && h::CLEANED_SEGMENTS == 384 && h::BYTES == 4096);
+    assert!(h::BEGUN_LSN == 320 && h::COMMITTED_LSN == 328 && h::CLOCK == 336);
+    assert!(h::CLEAR_STAMP == 344 && h::DURABLE_LSN == 384);
+    assert!(h::KEYS == 392 && h::EXPIRES == 400 && h::LIVE_BYTES == 408);
+    assert!(h::APPENDED_BYTES == 416 && h::BACKED_BYTES == 424);
+    assert!(h::RELOCATED_BYTES == 432 && h::CLEANED_SEGMENTS == 440 && h::BYTES == 4096);
+    assert!(GENERATIONS == 12_288 && GENERATIONS == h::BYTES + STAMPS_BYTES);
     // Records: no padding between the fields, 32 bytes in all.
     use record as r;
-    assert!(r::UNITS == 0 && r::VALUE_LEN == 4 && r::LSN == 8 && r::EXPIRY == 16);
-    assert!(r::HASH == 24 && r::KEY_LEN == 28 && r::KIND == 30 && r::FLAGS == 31);
+    assert!(r::VALUE_LEN == 0 && r::CHECKSUM == 4 && r::LSN == 8 && r::EXPIRY == 16);
+    assert!(r::PREV == 24 && r::KEY_LEN == 28 && r::KIND == 30 && r::FLAGS == 31);
     assert!(r::KEY == 32 && r::HEADER_BYTES == r::KEY && r::RUN_BYTES == 16 && r::UNIT == 16);
     // Index.
     assert!(LINE_BYTES == LINE_ENTRIES * 8 && TABLE_LINES_MIN == 8 && PROBE_LINES == 16);
@@ -237,11 +251,18 @@ pub const fn slot_of(offset: u64, slot_shift: u32) -> u32 {
     (offset >> slot_shift) as u32
 }
 
-/// Where the generation of a slot lies: the table follows the header in every arena.
+/// Where the generation of a slot lies: the table follows the stamps in every arena.
 #[must_use]
 #[inline]
 pub const fn generation_offset(slot: u32) -> u64 {
-    header::BYTES + slot as u64 * SLOT_WORD_BYTES
+    GENERATIONS + slot as u64 * SLOT_WORD_BYTES
+}
+
+/// Where the stamp of a key's removal lies.
+#[must_use]
+#[inline]
+pub const fn stamp_offset(hash: u32) -> u64 {
+    header::BYTES + (hash as u64 & (STAMPS - 1)) * 8
 }
 
 /// How an arena is divided, as its header says.
@@ -275,7 +296,7 @@ impl Geometry {
         let wanted = (capacity_bytes * ADDRESSES_PER_CAPACITY).min(ADDRESS_BYTES_MAX);
         let slots = u32::try_from(wanted >> slot_shift).ok()?;
         let table = round_up(u64::from(slots) * SLOT_WORD_BYTES, LINE_BYTES);
-        let (generations, tails) = (header::BYTES, header::BYTES + table);
+        let (generations, tails) = (GENERATIONS, GENERATIONS + table);
         let first_slot = u32::try_from((tails + table).div_ceil(1 << slot_shift)).ok()?;
         Some(Geometry {
             capacity_bytes,

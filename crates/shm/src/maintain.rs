@@ -7,7 +7,7 @@
 use crate::cleaner::CleanerStats;
 use crate::growth::Rebuilds;
 use crate::index::Table;
-use crate::layout::{REF_MOVED, entry_reference, header, is_over, record as r};
+use crate::layout::{REF_MOVED, entry_reference, entry_tag, header, is_over, record as r};
 use crate::reclaim::Pin;
 use crate::record::Head;
 use crate::words::Words;
@@ -185,11 +185,12 @@ impl Writer {
 
     fn expire_line_of(&mut self, table: Table, line: u64, now_ms: u64) -> u32 {
         let entries = self.words.line(table.line_offset(line));
-        let live = || entries.iter().map(|&e| entry_reference(e)).filter(|&r| r > REF_MOVED);
-        live().for_each(|reference| self.words.prefetch(u64::from(reference) * r::UNIT));
+        let live = || entries.into_iter().filter(|&e| entry_reference(e) > REF_MOVED);
+        let offset = |e| u64::from(entry_reference(e)) * r::UNIT;
+        live().for_each(|e| self.words.prefetch(offset(e)));
         let mut deleted = 0;
-        for reference in live() {
-            let at = u64::from(reference) * r::UNIT;
+        for e in live() {
+            let at = offset(e);
             let expiry = self.words.load64(at + r::EXPIRY, Relaxed);
             if !is_over(expiry, now_ms) {
                 continue;
@@ -197,7 +198,7 @@ impl Writer {
             let head = Head::load(&self.words, at);
             // SAFETY: a published record of this arena; nothing is reclaimed before this call ends.
             let key = unsafe { self.words.bytes(at + r::KEY, head.key_len.into()) };
-            deleted += u32::from(self.remove(head.hash, key));
+            deleted += u32::from(self.remove(entry_tag(e), key));
         }
         deleted
     }

@@ -6,9 +6,9 @@
 //!
 //! Any thread with a participant of the arena's domain.
 
-use crate::commit;
 use crate::index::{self, Table, match_line, split_state};
 use crate::layout::{REF_MOVED, entry_reference, header, record as r};
+use crate::moment::{self, Sample, TooNew};
 use crate::reclaim::Pin;
 use crate::record::{Head, Record, RecordRef, RunName, ValueRef};
 use crate::region::Region;
@@ -20,6 +20,22 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 const PREFETCH_RECORD_BYTES: u64 = 192;
 /// Bytes of a cache line.
 const CACHE_LINE_BYTES: u64 = 64;
+
+/// A moment of an arena, good for the turn in which it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    sample: Sample,
+    turn: u64,
+    arena: u32,
+}
+
+impl Moment {
+    /// The time by which to judge what was read at it, Unix ms.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        self.sample.clock_ms
+    }
+}
 
 /// Finds records of one arena.
 #[derive(Clone)]
@@ -117,7 +133,7 @@ impl Reader {
         let number = self.region.number();
         // SAFETY: the index named it while the pin was held, so its segment was not retired before, and
         // is reused only after the pin's participant has announced; same for its run.
-        unsafe { Record::new(self.words, self.slot_shift, offset, pin.turn(), number) }
+        unsafe { Record::new(self.words, (self.seed, self.slot_shift), offset, pin.turn(), number) }
     }
 
     #[inline]
@@ -148,7 +164,9 @@ impl Reader {
         let (offset, number) = (reference.offset(), self.region.number());
         // SAFETY: the reference was made from a record of this arena at that generation. Neither its slot
         // nor its run were retired when we looked, which was after the pin (invariant 2).
-        Some(unsafe { Record::new(self.words, self.slot_shift, offset, pin.turn(), number) })
+        Some(unsafe {
+            Record::new(self.words, (self.seed, self.slot_shift), offset, pin.turn(), number)
+        })
     }
 
     /// The value that was noted earlier in this turn.
@@ -178,6 +196,12 @@ impl Reader {
         self.region.geometry().capacity_bytes
     }
 
+    /// The latest time by which the writer has judged expiry, Unix ms.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        self.words.load64(header::CLOCK, Acquire)
+    }
+
     /// Number of keys, as the writer last said.
     #[must_use]
     pub fn keys(&self) -> u64 {
@@ -196,17 +220,58 @@ impl Reader {
         self.partition
     }
 
-    /// Before reading several keys that must belong together: a token, or `None` while several keys are being
-    /// published.
+    /// A moment of now, for reads of several keys; the pin has been held since before. `None` if a commit is under
+    /// way for too long.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
     #[must_use]
-    pub fn begin_several(&self) -> Option<u32> {
-        commit::read_begin(&self.words)
+    pub fn moment(&self, pin: &Pin<'_>) -> Option<Moment> {
+        self.check_pin(pin);
+        let sample = moment::sample(&self.words)?;
+        Some(Moment { sample, turn: pin.turn(), arena: self.region.number() })
     }
 
-    /// After reading several keys: whether they belong together.
-    #[must_use]
-    pub fn end_several(&self, token: u32) -> bool {
-        commit::read_end(&self.words, token)
+    /// The record that a key had at a moment. Whether its time is over is to be judged by the moment's clock.
+    ///
+    /// # Errors
+    /// [`TooNew`]: take another moment, and read again what was read at this one.
+    ///
+    /// # Panics
+    /// If the pin is another domain's, or the moment another turn's or another arena's.
+    #[inline]
+    pub fn get_at<'p>(
+        &self,
+        pin: &'p Pin<'_>,
+        moment: &Moment,
+        hash: u32,
+        key: &[u8],
+    ) -> Result<Option<Record<'p>>, TooNew> {
+        self.check_pin(pin);
+        // What was current then is kept as long as this pin.
+        assert!(moment.turn == pin.turn(), "a moment of another turn: take one in each");
+        assert!(moment.arena == self.region.number(), "a moment of another arena");
+        let found = moment::find(&self.words, self.slot_shift, &moment.sample, (hash, key))?;
+        Ok(found.map(|reference| self.lend(pin, reference)))
+    }
+
+    /// The record of a single key, and the time by which to judge it if it has an expiry.
+    ///
+    /// # Errors
+    /// [`TooNew`]: try again.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    #[inline]
+    pub fn get_alone<'p>(
+        &self,
+        pin: &'p Pin<'_>,
+        hash: u32,
+        key: &[u8],
+    ) -> Result<(Option<Record<'p>>, u64), TooNew> {
+        self.check_pin(pin);
+        let (found, clock_ms) = moment::find_alone(&self.words, self.slot_shift, (hash, key))?;
+        Ok((found.map(|reference| self.lend(pin, reference)), clock_ms))
     }
 
     /// Some record, each about as likely as another; `None` if there is none.

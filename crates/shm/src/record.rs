@@ -8,21 +8,28 @@
 //! Writing: the arena's writer. Reading: any thread with a pin.
 
 use crate::layout::{
-    COUNT_END, Geometry, KEY_BYTES_MAX, VALUE_BYTES_MAX, generation_offset, inline_record_bytes,
-    record as r, round_up, run_record_bytes, slot_of,
+    Geometry, KEY_BYTES_MAX, LSN_END, VALUE_BYTES_MAX, entry, generation_offset,
+    inline_record_bytes, record as r, round_up, run_record_bytes, slot_of,
 };
+use crate::sum;
 use crate::words::{MappedWords, Words};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
+/// Bytes of a header.
+const HEADER_LEN: usize = 32;
+/// Records up to here are put together before they are written.
+const SMALL_BYTES: usize = 512;
+
 /// What a record's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    pub(crate) units: u32,
     pub(crate) value_len: u32,
+    pub(crate) checksum: u32,
     pub(crate) lsn: u64,
     pub(crate) expiry_ms: u64,
-    pub(crate) hash: u32,
+    /// Reference of the record that this one replaced when it was published, or 0.
+    pub(crate) prev: u32,
     pub(crate) key_len: u16,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
@@ -34,16 +41,18 @@ pub(crate) struct RunName {
     pub(crate) slot: u32,
     pub(crate) slots: u32,
     pub(crate) generation: u32,
+    /// Sum of the value.
+    pub(crate) checksum: u32,
 }
 
 impl Head {
     /// Of no record.
     pub(crate) const EMPTY: Head = Head {
-        units: 0,
         value_len: 0,
+        checksum: 0,
         lsn: 0,
         expiry_ms: 0,
-        hash: 0,
+        prev: 0,
         key_len: 0,
         kind: 0,
         flags: 0,
@@ -51,11 +60,11 @@ impl Head {
 
     pub(crate) fn to_bytes(self) -> [u8; 32] {
         let mut b = [0; 32];
-        b[0..4].copy_from_slice(&self.units.to_le_bytes());
-        b[4..8].copy_from_slice(&self.value_len.to_le_bytes());
+        b[0..4].copy_from_slice(&self.value_len.to_le_bytes());
+        b[4..8].copy_from_slice(&self.checksum.to_le_bytes());
         b[8..16].copy_from_slice(&self.lsn.to_le_bytes());
         b[16..24].copy_from_slice(&self.expiry_ms.to_le_bytes());
-        b[24..28].copy_from_slice(&self.hash.to_le_bytes());
+        b[24..28].copy_from_slice(&self.prev.to_le_bytes());
         b[28..30].copy_from_slice(&self.key_len.to_le_bytes());
         b[30] = self.kind;
         b[31] = self.flags;
@@ -66,11 +75,11 @@ impl Head {
         let four = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("4 bytes"));
         let eight = |at: usize| u64::from_le_bytes(b[at..at + 8].try_into().expect("8 bytes"));
         Head {
-            units: four(0),
-            value_len: four(4),
+            value_len: four(0),
+            checksum: four(4),
             lsn: eight(8),
             expiry_ms: eight(16),
-            hash: four(24),
+            prev: four(24),
             key_len: u16::from_le_bytes([b[28], b[29]]),
             kind: b[30],
             flags: b[31],
@@ -86,9 +95,14 @@ impl Head {
         Head::from_bytes(&bytes)
     }
 
-    /// Bytes of the whole record, as it says.
+    /// Bytes of the whole record.
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.units) * r::UNIT
+        if self.has_run() {
+            run_record_bytes(self.key_len.into())
+        } else {
+            inline_record_bytes(self.key_len.into(), self.value_len as usize)
+        }
     }
 
     /// Whether its value lies in a run.
@@ -108,11 +122,7 @@ impl Head {
 
     /// What contradicts itself in it, if it is to lie at `offset`; `None` if nothing does.
     pub(crate) fn fault(&self, g: &Geometry, offset: u64) -> Option<&'static str> {
-        let expected = if self.has_run() {
-            run_record_bytes(self.key_len.into())
-        } else {
-            inline_record_bytes(self.key_len.into(), self.value_len as usize)
-        };
+        let bytes = self.bytes();
         if self.kind != r::KIND_STRING && self.kind != r::KIND_INTENT {
             Some("kind of a record")
         } else if self.flags & !(r::FLAG_RUN | r::FLAG_TOMBSTONE) != 0 {
@@ -121,13 +131,11 @@ impl Head {
             Some("value of a tombstone")
         } else if self.value_len as usize > VALUE_BYTES_MAX {
             Some("value length of a record")
-        } else if self.lsn >= COUNT_END {
+        } else if self.lsn >= LSN_END {
             Some("LSN of a record")
-        } else if self.bytes() != expected {
-            Some("length of a record")
-        } else if g.slot_of(offset) != g.slot_of(offset + expected - 1) {
+        } else if g.slot_of(offset) != g.slot_of(offset + bytes - 1) {
             Some("end of a record (it crosses its segment's)")
-        } else if offset + expected > g.address_bytes {
+        } else if offset + bytes > g.address_bytes {
             Some("end of a record (it lies behind the arena's)")
         } else {
             None
@@ -141,6 +149,7 @@ impl RunName {
         b[0..4].copy_from_slice(&self.slot.to_le_bytes());
         b[4..8].copy_from_slice(&self.slots.to_le_bytes());
         b[8..12].copy_from_slice(&self.generation.to_le_bytes());
+        b[12..16].copy_from_slice(&self.checksum.to_le_bytes());
         b
     }
 
@@ -148,7 +157,7 @@ impl RunName {
     pub(crate) fn load<W: Words>(words: &W, offset: u64, head: &Head) -> RunName {
         let at = offset + head.value_at();
         let word = |i: u64| words.load32(at + i, Ordering::Relaxed);
-        RunName { slot: word(0), slots: word(4), generation: word(8) }
+        RunName { slot: word(0), slots: word(4), generation: word(8), checksum: word(12) }
     }
 
     /// What is wrong with it for a value of so many bytes.
@@ -181,36 +190,78 @@ pub(crate) fn key_is<W: Words>(words: &W, reference: u32, key: &[u8]) -> bool {
     len as usize == key.len() && words.equals(offset + r::KEY, key)
 }
 
-/// The length of a record as the arithmetic of the file wants it.
-pub(crate) fn units(bytes: u64) -> u32 {
-    u32::try_from(bytes / r::UNIT).expect("a record is shorter than a slot")
-}
-
-/// Writes a record: header, key, parts of its value, and zeros between and behind.
+/// Writes a record: header with its checksum, key, parts of its value, and zeros between and behind. One that has
+/// no number yet keeps the sum of what stands behind its header, until [`seal`].
+#[inline]
 pub(crate) fn write<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], parts: &[&[u8]]) {
     debug_assert!(key.len() <= KEY_BYTES_MAX && key.len() == usize::from(head.key_len));
-    words.copy_in(offset, &head.to_bytes());
-    let mut at = offset + r::KEY;
-    words.copy_in(at, key);
-    at += key.len() as u64;
-    at = pad(words, at, 8);
-    for part in parts {
-        words.copy_in(at, part);
-        at += part.len() as u64;
+    if head.bytes() <= SMALL_BYTES as u64 {
+        return write_small(words, offset, head, key, parts);
     }
-    at = pad(words, at, r::UNIT);
-    debug_assert_eq!(at - offset, head.bytes());
+    let mut body = Body { words, at: offset + r::KEY, sum: 0 };
+    body.append(key);
+    body.pad(8);
+    parts.iter().for_each(|part| body.append(part));
+    body.pad(r::UNIT);
+    debug_assert_eq!(body.at - offset, head.bytes());
+    let checksum = if head.lsn == 0 { body.sum } else { sum::of_record(body.sum, head) };
+    words.copy_in(offset, &Head { checksum, ..*head }.to_bytes());
 }
 
-/// Zeros up to a multiple of `to` (8 or 16).
+/// A small record and, behind it, what is summed of its header. Aligned, since a sum goes by whole words.
+#[repr(align(64))]
+struct Small([u8; SMALL_BYTES + sum::OF_HEADER]);
+
+/// The same of a small record, which is put together first: it is summed and copied in one piece then.
 #[inline]
-fn pad<W: Words>(words: &W, at: u64, to: u64) -> u64 {
-    let end = round_up(at, to);
-    if end != at {
-        let zeros = [0; 16];
-        words.copy_in(at, &zeros[..usize::try_from(end - at).expect("below 16")]);
+fn write_small<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], parts: &[&[u8]]) {
+    let mut small = Small([0; SMALL_BYTES + sum::OF_HEADER]);
+    let bytes = &mut small.0;
+    let len = usize::try_from(head.bytes()).expect("it is small");
+    bytes[HEADER_LEN..HEADER_LEN + key.len()].copy_from_slice(key);
+    let mut at = (HEADER_LEN + key.len()).next_multiple_of(8);
+    for part in parts {
+        bytes[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
     }
-    end
+    debug_assert_eq!(at.next_multiple_of(16), len);
+    let summed = if head.lsn == 0 { len } else { len + sum::OF_HEADER };
+    bytes[len..len + sum::OF_HEADER].copy_from_slice(&sum::header(head));
+    let checksum = sum::more(0, &bytes[HEADER_LEN..summed]);
+    bytes[..HEADER_LEN].copy_from_slice(&Head { checksum, ..*head }.to_bytes());
+    words.copy_in(offset, &bytes[..len]);
+}
+
+/// Gives a record that was written without a number its number.
+pub(crate) fn seal<W: Words>(words: &W, offset: u64, lsn: u64) {
+    let head = Head { lsn, ..Head::load(words, offset) };
+    let checksum = sum::of_record(head.checksum, &head);
+    words.copy_in(offset, &Head { checksum, ..head }.to_bytes());
+}
+
+/// What stands behind a header, while it is written.
+struct Body<'a, W> {
+    words: &'a W,
+    at: u64,
+    sum: u32,
+}
+
+impl<W: Words> Body<'_, W> {
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) {
+        self.words.copy_in(self.at, bytes);
+        self.at += bytes.len() as u64;
+        self.sum = sum::more(self.sum, bytes);
+    }
+
+    /// Zeros up to a multiple of `to` (8 or 16).
+    #[inline]
+    fn pad(&mut self, to: u64) {
+        let zeros = round_up(self.at, to) - self.at;
+        if zeros != 0 {
+            self.append(&[0; 16][..usize::try_from(zeros).expect("below 16")]);
+        }
+    }
 }
 
 /// One version of a key, lent out where it lies.
@@ -220,7 +271,8 @@ pub struct Record<'p> {
     offset: u64,
     turn: u64,
     arena: u32,
-    slot_shift: u32,
+    seed: u32,
+    slot_shift: u8,
     pin: PhantomData<(&'p [u8], *const u8)>,
 }
 
@@ -232,12 +284,14 @@ impl<'p> Record<'p> {
     #[inline]
     pub(crate) unsafe fn new(
         words: MappedWords,
-        slot_shift: u32,
+        (seed, slot_shift): (u32, u32),
         offset: u64,
         turn: u64,
         arena: u32,
     ) -> Record<'p> {
-        Record { words, offset, turn, arena, slot_shift, pin: PhantomData }
+        #[expect(clippy::cast_possible_truncation, reason = "17 to 20")]
+        let slot_shift = slot_shift as u8;
+        Record { words, offset, turn, arena, seed, slot_shift, pin: PhantomData }
     }
 
     #[inline]
@@ -311,7 +365,7 @@ impl<'p> Record<'p> {
     #[must_use]
     #[inline]
     pub fn hash(&self) -> u32 {
-        self.word32(r::HASH)
+        crate::hash::hash(self.seed, self.key())
     }
 
     /// Whether it is a staged deletion.
@@ -327,9 +381,10 @@ impl<'p> Record<'p> {
     pub fn reference(&self) -> RecordRef {
         // SYNC(generation): the slot is not reused while the pin lasts; odd if it was retired meanwhile,
         // which makes a reference that is never followed.
-        let at = generation_offset(slot_of(self.offset, self.slot_shift));
+        let at = generation_offset(slot_of(self.offset, self.slot_shift.into()));
         let generation = self.words.load32(at, Ordering::Acquire);
-        RecordRef { reference: reference_of(self.offset), generation, arena: self.arena }
+        let (hash, reference) = (self.hash(), reference_of(self.offset));
+        RecordRef { hash, reference, generation, arena: self.arena }
     }
 
     /// Its value's place, for [`crate::Reader::bytes`] within this turn.
@@ -366,12 +421,18 @@ pub(crate) const fn reference_of(offset: u64) -> u32 {
 /// generation of its slot is even while the slot is in use and odd while it waits to be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordRef {
+    pub(crate) hash: u32,
     pub(crate) reference: u32,
     pub(crate) generation: u32,
     pub(crate) arena: u32,
 }
 
 impl RecordRef {
+    /// What stands in the index for it once it is published.
+    pub(crate) fn entry(&self) -> u64 {
+        entry(self.hash, self.reference)
+    }
+
     /// Offset of the record in the arena, bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {

@@ -379,10 +379,10 @@ impl Drop for Region {
     }
 }
 
-/// Takes memory for the header and for the tables' pages of the slots between two ends of the file.
+/// Takes memory for header and stamps and for the tables' pages of the slots between two ends of the file.
 fn back_tables(file: &OwnedFd, g: &Geometry, from: u64, to: u64) -> Result<(), Errno> {
     if from == 0 {
-        fallocate(file, 0, PAGE_BYTES)?;
+        fallocate(file, 0, g.generations)?;
     }
     let (had, slots) = (from >> g.slot_shift, u64::from(g.slot_of(to - 1)) + 1);
     for table in [g.generations, g.tails] {

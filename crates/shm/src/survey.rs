@@ -8,7 +8,7 @@
 //! 1. Adoption refuses a file at the first contradiction, and `nigh check` lists them all. It is the same walk: what the
 //!    one calls whole the other takes, unless memory or owner stand against it.
 //! 2. What an interrupted writer leaves is none: an unfinished commit, growth or reuse of a slot, an entry in both tables,
-//!    a stale word of an old table, an odd commit sequence. Adoption ends it (see `adopt`).
+//!    a stale word of an old table, a begun LSN or a stamp above the committed one. Adoption ends it (see `adopt`).
 //! 3. Nothing is changed.
 
 use crate::check::{Checker, Counts, Fault, Intent, Whole, ensure};
@@ -121,6 +121,12 @@ pub(crate) fn survey<W: Words>(
     }
     survey.intent = or_else(checker.intent(), judge)?.flatten();
     if let Some(intent) = survey.intent.take() {
+        if let Some(table) = intent.clear.filter(|&table| survey.current != Some(table)) {
+            let taken = survey.claim_run(table.slot, g.slots_for(table.bytes())).map_err(|what| {
+                Fault::new(table.offset, "slots of a table", "its own", format!("{what:?}"))
+            });
+            or_else(taken, judge)?;
+        }
         for whole in intent.list.iter().chain([&intent.record]) {
             or_else(survey.hold(words, g, whole), judge)?;
         }

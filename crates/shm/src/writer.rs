@@ -1,7 +1,7 @@
 //! The only writer of an arena.
 //!
 //! ```text
-//! put: locate ── append record ── store tail ── store entry (Release) ── count the old record out
+//! put: locate ── append record ── store tail ── begin ── prev, entry ── end ── count the old record out
 //! ```
 //!
 //! 1. Until its entry is stored, a record is nobody's; a write that fails before that has changed
@@ -12,16 +12,18 @@
 use crate::cleaner::Cleaner;
 use crate::error::WriteError;
 use crate::growth::{Prepared, Rebuilds};
-use crate::index::{Index, Table, split_state};
+use crate::index::{Index, Located, Place, Table, split_state};
 use crate::layout::{
-    KEY_BYTES_MAX, SLOT_WORD_BYTES, TABLE_LINES_MIN, VALUE_BYTES_MAX, entry_reference, header,
-    inline_record_bytes, record as r, run_record_bytes,
+    KEY_BYTES_MAX, SLOT_WORD_BYTES, TABLE_LINES_MIN, VALUE_BYTES_MAX, entry, entry_reference,
+    entry_tag, header, inline_record_bytes, record as r, run_record_bytes,
 };
+use crate::moment;
 use crate::reader::Reader;
 use crate::reclaim::Pin;
 use crate::record::{self, Head, RunName};
 use crate::region::Region;
 use crate::space::Space;
+use crate::sum;
 use crate::words::{MappedWords, Words};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -50,6 +52,8 @@ pub struct Writer {
     pub(crate) expire_line: u64,
     /// Places promised to keys of a commit: line offset, entries. Kept to save allocations.
     pub(crate) promised: std::collections::HashMap<u64, u32>,
+    /// What a commit under way has unpublished. Kept to save allocations.
+    pub(crate) unpublished: Vec<(u64, Head)>,
     pub(crate) cleaner: Cleaner,
     pub(crate) rebuilds: Rebuilds,
     /// The next table was wanted, but there was no memory for it.
@@ -72,6 +76,8 @@ pub(crate) struct Append<'a> {
     pub(crate) expiry_ms: u64,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
+    /// Its number, or 0 if that is given when its commit begins.
+    pub(crate) lsn: u64,
     /// The value lies in this run already; its length.
     pub(crate) run: Option<(RunName, u32)>,
     pub(crate) urgent: bool,
@@ -85,7 +91,7 @@ impl<'a> Append<'a> {
         expiry_ms: u64,
     ) -> Append<'a> {
         let kind = r::KIND_STRING;
-        Append { hash, key, parts, expiry_ms, kind, flags: 0, run: None, urgent: false }
+        Append { hash, key, parts, expiry_ms, kind, flags: 0, lsn: 0, run: None, urgent: false }
     }
 }
 
@@ -101,9 +107,10 @@ impl Writer {
             lsn: 0,
             appended: 0,
             expires: 0,
-            incarnation: 1,
+            incarnation: 2,
             expire_line: 0,
             promised: std::collections::HashMap::new(),
+            unpublished: Vec::new(),
             cleaner: Cleaner::default(),
             rebuilds: Rebuilds::default(),
             lacks_table: false,
@@ -170,26 +177,50 @@ impl Writer {
         if at.found.is_none() && self.make_room(a.hash, at.room.is_some())? {
             at = self.index.locate(&self.words, a.hash, a.key);
         }
-        let (offset, head) = self.append(a)?;
-        let reference = record::reference_of(offset);
-        match (at.found, at.room) {
-            (Some(place), _) => {
-                let old_at = u64::from(place.reference) * r::UNIT;
-                let old = Head::load(&self.words, old_at);
-                self.index.replace(&self.words, &place, a.hash, reference);
-                self.space.charge(offset, &head);
-                self.expires -= u64::from(old.expiry_ms != 0);
-                self.space.discharge(old_at, &old);
-            }
-            (None, Some(room)) => {
-                self.index.insert(&self.words, room, a.hash, reference);
-                self.space.charge(offset, &head);
-            }
-            (None, None) => unreachable!("make_room found room or failed"),
-        }
-        self.expires += u64::from(head.expiry_ms != 0);
-        self.words.store64(header::COMMITTED_LSN, head.lsn, Release);
+        let (offset, head) = self.append(&Append { lsn: self.lsn + 1, ..*a })?;
+        self.lsn = head.lsn;
+        moment::begin(&self.words, self.lsn, 0);
+        let old = self.enter(&at, entry(a.hash, record::reference_of(offset)), &head);
+        moment::end(&self.words, self.lsn, 0);
+        self.let_go(old);
         Ok(())
+    }
+
+    /// Stores the entry of a record where its key stands or could, within a change that has begun. Returns what it
+    /// replaced, for [`Self::let_go`] behind the change's end.
+    #[inline]
+    pub(crate) fn enter(&mut self, at: &Located, e: u64, head: &Head) -> Option<(u64, Head)> {
+        let (hash, offset) = (entry_tag(e), u64::from(entry_reference(e)) * r::UNIT);
+        self.space.charge(offset, head);
+        self.expires += u64::from(head.expiry_ms != 0);
+        let Some(place) = at.found else {
+            let room = at.room.expect("room was made, or promised before the intent was stored");
+            self.index.insert(&self.words, room, hash, entry_reference(e));
+            return None;
+        };
+        let old_at = u64::from(place.reference) * r::UNIT;
+        let old = Head::load(&self.words, old_at);
+        self.words.store32(offset + r::PREV, place.reference, Release);
+        self.index.replace(&self.words, &place, hash, entry_reference(e));
+        Some((old_at, old))
+    }
+
+    /// Stamps and removes an entry, within a change that has begun. Returns what it named, for [`Self::let_go`].
+    pub(crate) fn take_out(&mut self, place: &Place, hash: u32, lsn: u64) -> (u64, Head) {
+        moment::stamp(&self.words, hash, lsn);
+        let at = u64::from(place.reference) * r::UNIT;
+        let head = Head::load(&self.words, at);
+        self.index.remove(&self.words, place);
+        (at, head)
+    }
+
+    /// Counts out what a change has unpublished, behind its end.
+    #[inline]
+    pub(crate) fn let_go(&mut self, unpublished: impl IntoIterator<Item = (u64, Head)>) {
+        for (offset, head) in unpublished {
+            self.expires -= u64::from(head.expiry_ms != 0);
+            self.space.discharge(offset, &head);
+        }
     }
 
     /// Gives a key another expiry (0: none). Its value is not copied if it lies in a run. Works when
@@ -246,29 +277,56 @@ impl Writer {
 
     pub(crate) fn remove(&mut self, hash: u32, key: &[u8]) -> bool {
         let Some(place) = self.index.locate(&self.words, hash, key).found else { return false };
-        let at = u64::from(place.reference) * r::UNIT;
-        let head = Head::load(&self.words, at);
-        self.index.remove(&self.words, &place);
-        self.expires -= u64::from(head.expiry_ms != 0);
-        self.space.discharge(at, &head);
+        self.remove_at(&place, hash);
         true
+    }
+
+    /// Removes an entry: a change of its own.
+    pub(crate) fn remove_at(&mut self, place: &Place, hash: u32) {
+        self.lsn += 1;
+        moment::begin(&self.words, self.lsn, 0);
+        let old = self.take_out(place, hash, self.lsn);
+        moment::end(&self.words, self.lsn, 0);
+        self.let_go([old]);
     }
 
     /// Deletes every key at once. Works when the arena is full.
     pub fn clear(&mut self) {
         match self.space.take_run(FIRST_TABLE_LINES * 64, true) {
-            Ok(slot) => self.clear_into(Table::new(
-                slot,
-                FIRST_TABLE_LINES,
-                self.space.geometry().slot_shift,
-            )),
+            Ok(slot) => {
+                let slot_shift = self.space.geometry().slot_shift;
+                self.lsn += 1;
+                moment::begin(&self.words, self.lsn, 0);
+                let table = Table::new(slot, FIRST_TABLE_LINES, slot_shift);
+                let emptied = self.clear_into(table, self.lsn, &[]);
+                moment::end(&self.words, self.lsn, 0);
+                self.let_all_go(emptied, &[]);
+            }
             Err(_) => self.clear_one_by_one(),
         }
         self.store_counters();
     }
 
-    pub(crate) fn clear_into(&mut self, table: Table) {
-        let emptied = self.index.clear(&self.words, table);
+    /// Fills a zeroed table with what `entries` name and makes it the whole index, within a change that has begun.
+    /// Returns the tables that were the index, for [`Self::let_all_go`].
+    pub(crate) fn clear_into(
+        &mut self,
+        table: Table,
+        lsn: u64,
+        entries: &[u64],
+    ) -> [Option<Table>; 2] {
+        let mut index = Index::new(table);
+        for &e in entries {
+            let room = index.room(&self.words, entry_tag(e));
+            let room = room.expect("the table was chosen so that each finds a place");
+            index.insert(&self.words, room, entry_tag(e), entry_reference(e));
+        }
+        moment::stamp_all(&self.words, lsn);
+        self.index.switch(&self.words, index)
+    }
+
+    /// Counts out all that was there, behind the end of the change that cleared, and counts in what `entries` name.
+    pub(crate) fn let_all_go(&mut self, emptied: [Option<Table>; 2], entries: &[u64]) {
         for table in emptied.into_iter().flatten() {
             self.space.retire_table(table.slot, table.bytes());
         }
@@ -276,18 +334,24 @@ impl Writer {
         self.expires = 0;
         self.expire_line = 0;
         self.space.clear();
+        for &e in entries {
+            let offset = u64::from(entry_reference(e)) * r::UNIT;
+            let head = Head::load(&self.words, offset);
+            self.space.charge(offset, &head);
+            self.expires += u64::from(head.expiry_ms != 0);
+        }
     }
 
     /// When not even a page can be had: as many deletions.
     fn clear_one_by_one(&mut self) {
         let (words, mut all) = (self.words, Vec::new());
-        self.index.each(&words, &mut |_, e| all.push(entry_reference(e)));
-        for reference in all {
-            let at = u64::from(reference) * r::UNIT;
+        self.index.each(&words, &mut |_, e| all.push(e));
+        for e in all {
+            let at = u64::from(entry_reference(e)) * r::UNIT;
             let head = Head::load(&words, at);
             // SAFETY: a published record of this arena; nothing is reclaimed before this call ends.
             let key = unsafe { words.bytes(at + r::KEY, head.key_len.into()) };
-            self.remove(head.hash, key);
+            self.remove(entry_tag(e), key);
         }
     }
 
@@ -308,18 +372,17 @@ impl Writer {
         }
         let inline = inline_record_bytes(a.key.len(), value_len);
         let mut head = Head {
-            units: 0,
             value_len: u32::try_from(value_len).expect("at most 512 MiB"),
-            lsn: self.lsn + 1,
+            checksum: 0,
+            lsn: a.lsn,
             expiry_ms: a.expiry_ms,
-            hash: a.hash,
+            prev: 0,
             key_len,
             kind: a.kind,
             flags: a.flags,
         };
         let wants_run = self.space.geometry().wants_run(inline, value_len as u64);
         let offset = if a.run.is_none() && !wants_run {
-            head.units = record::units(inline);
             let offset = self.space.reserve(inline, a.urgent)?;
             record::write(&self.words, offset, &head, a.key, a.parts);
             offset
@@ -327,7 +390,6 @@ impl Writer {
             self.append_with_run(a, &mut head)?
         };
         self.space.store_tail();
-        self.lsn += 1;
         self.appended += head.bytes();
         Ok((offset, head))
     }
@@ -335,7 +397,6 @@ impl Writer {
     #[cold]
     fn append_with_run(&mut self, a: &Append<'_>, head: &mut Head) -> Result<u64, WriteError> {
         let bytes = run_record_bytes(a.key.len());
-        head.units = record::units(bytes);
         head.flags |= r::FLAG_RUN;
         let offset = self.space.reserve(bytes, a.urgent)?;
         let name = match a.run {
@@ -354,13 +415,23 @@ impl Writer {
 
     fn fill_run(&mut self, parts: &[&[u8]], len: u32, urgent: bool) -> Result<RunName, WriteError> {
         let slot = self.space.take_run(len.into(), urgent)?;
-        let mut at = self.space.geometry().slot_offset(slot);
+        let (mut at, mut checksum) = (self.space.geometry().slot_offset(slot), 0);
         for part in parts {
             self.words.copy_in(at, part);
             at += part.len() as u64;
+            checksum = sum::more(checksum, part);
         }
         self.appended += u64::from(len);
-        Ok(self.space.name_run(slot, len.into()))
+        Ok(self.space.name_run(slot, len.into(), checksum))
+    }
+
+    /// Expiry is judged by this time from now on, Unix ms; or by a later one, if there was one.
+    #[inline]
+    pub fn note_time(&mut self, now_ms: u64) {
+        if now_ms > self.words.load64(header::CLOCK, Relaxed) {
+            // SYNC(moment): before whatever is removed for it.
+            self.words.store64(header::CLOCK, now_ms, Release);
+        }
     }
 
     /// Number of keys, expired ones included.

@@ -123,7 +123,7 @@ impl Store {
         out: &mut R,
     ) {
         match (op, args) {
-            (Op::Get, [_, key, ..]) if self.transaction.is_none() => {
+            (Op::Get, [_, key, ..]) if self.transaction.is_none() && self.data.is_here() => {
                 // Straight from the reader: a record that several paths bring goes through memory, which costs
                 // a GET some 5 %.
                 match self.reader.get(turn.pin, hash, key) {

@@ -1,29 +1,35 @@
-//! Copying a tenant's data into a keyspace with another number of partitions.
+//! Copying a tenant's data into a keyspace with another number of partitions, or from arenas of
+//! edition 1.
 //!
 //! ```text
 //! from: partition 0, 1, … ──hash of the tag──> to: partition 0, 1, …
 //!       libraries         ───────────────────> libraries
 //! ```
 //!
-//! 1. Both keyspaces are held whole, by one thread, and nobody else writes: `from` doesn't change.
+//! 1. Both sides are held whole, by one thread, and nobody else writes: `from` doesn't change.
 //! 2. A step that is refused has changed `to` only by keys that it counts; the next goes on behind them.
 //! 3. A copy that is done has every key but those whose time was over when it began, with value and
 //!    expiry, and every library.
 //!
 //! Thread: the one that opened the keyspaces.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
+use nigh_shm::edition1::{Edition1, Entry};
 use nigh_shm::layout::Geometry;
-use nigh_shm::{HeaderInfo, Pin, Record, WriteError};
+use nigh_shm::{ArenaError, Pin, WriteError};
 
+use crate::edition1::{Edition, OldKeyspace};
 use crate::error::StoreError;
 use crate::folder::look;
 use crate::keyspace::Keyspace;
-use crate::store::{Turn, is_over};
+use crate::store::{Store, Turn, is_over};
 
 /// Home lines in one step, each some 6 records: some 100 µs, if values are small.
 const LINES_PER_STEP: u32 = 64;
+/// The same in places, of which an index of edition 1 has 8 in a line.
+const PLACES_PER_STEP: u64 = 512;
 /// Index memory that a key takes at most, bytes: entries of 8 in a table two fifths full, and while the index
 /// grows, the half as large one before it. (Tables double, at four fifths.)
 const INDEX_BYTES_PER_KEY: u64 = 30;
@@ -44,28 +50,96 @@ pub struct Left {
     pub capacity_bytes: u64,
 }
 
-/// Looks what a server left of a tenant's data, without opening it. `None` if there is none.
+/// Looks what a server of this edition left of a tenant's data, without opening it. `None` if there
+/// is none.
 ///
 /// # Errors
 ///
 /// The directory or an arena can't be read, or the tenant's name is none.
-pub fn left_in(dir: &Path, tenant: &str) -> Result<Option<Left>, StoreError> {
-    let found = look(dir, tenant)?;
+pub fn left_in(dir: &Path, tenant: &str, edition: Edition) -> Result<Option<Left>, StoreError> {
+    let found = look(dir, tenant, edition)?;
     let Some(partitions) = found.partitions.filter(|_| !found.there.is_empty()) else {
         return Ok(None);
     };
-    let capacity_bytes: u64 = found.there.values().map(HeaderInfo::capacity_bytes).sum();
+    let capacity_bytes: u64 = found.there.values().map(|header| header.capacity_bytes).sum();
     // Those that a first start didn't come to make would have been like the others.
     let capacity_bytes = capacity_bytes / found.there.len() as u64 * partitions as u64;
     Ok(Some(Left { partitions, capacity_bytes }))
 }
 
+/// What is copied.
+#[derive(Clone, Copy)]
+pub enum Source<'k> {
+    /// Arenas as servers write them, opened whole.
+    Living(&'k Keyspace),
+    /// Arenas of edition 1.
+    Old(&'k OldKeyspace),
+}
+
+impl<'k> From<&'k Keyspace> for Source<'k> {
+    fn from(keyspace: &'k Keyspace) -> Source<'k> {
+        Source::Living(keyspace)
+    }
+}
+
+impl<'k> From<&'k OldKeyspace> for Source<'k> {
+    fn from(keyspace: &'k OldKeyspace) -> Source<'k> {
+        Source::Old(keyspace)
+    }
+}
+
+impl Source<'_> {
+    fn partitions(&self) -> usize {
+        match self {
+            Source::Living(keyspace) => keyspace.partitions(),
+            Source::Old(keyspace) => keyspace.parts.len(),
+        }
+    }
+
+    /// Keys, those whose time is over included.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        match self {
+            Source::Living(keyspace) => keys(keyspace),
+            Source::Old(keyspace) => keyspace.keys(),
+        }
+    }
+
+    fn libraries(&self) -> u64 {
+        match self {
+            Source::Living(keyspace) => libraries(keyspace),
+            Source::Old(keyspace) => keyspace.libraries.as_ref().map_or(0, Edition1::keys),
+        }
+    }
+
+    /// Bytes of all records and of their runs.
+    fn record_bytes(&self) -> u64 {
+        match self {
+            Source::Living(keyspace) => {
+                let stats = keyspace.stats();
+                stats.data.used_bytes + stats.system.used_bytes
+            }
+            Source::Old(keyspace) => {
+                keyspace.parts.iter().chain(&keyspace.libraries).map(Edition1::live_bytes).sum()
+            }
+        }
+    }
+}
+
+fn keys(keyspace: &Keyspace) -> u64 {
+    keyspace.parts().iter().map(Store::keys).sum()
+}
+
+fn libraries(keyspace: &Keyspace) -> u64 {
+    keyspace.librarian().libraries.writer.keys()
+}
+
 /// About how much memory a copy takes, bytes: into so many partitions, which may use so much together.
 #[must_use]
-pub fn copy_bytes(from: &Keyspace, partitions: usize, capacity_bytes: u64) -> u64 {
-    let (stats, partitions) = (from.stats(), partitions as u64);
-    let records = stats.data.used_bytes + stats.system.used_bytes;
-    let index = stats.keys * INDEX_BYTES_PER_KEY;
+pub fn copy_bytes<'k>(from: impl Into<Source<'k>>, partitions: usize, capacity_bytes: u64) -> u64 {
+    let (from, partitions) = (from.into(), partitions as u64);
+    let records = from.record_bytes();
+    let index = from.keys() * INDEX_BYTES_PER_KEY;
     let segment = Geometry::new(capacity_bytes / partitions).map_or(0, |g| g.slot_bytes());
     let spare = (SPARE_SEGMENTS * segment * partitions).min(2 * records);
     records + records / SLACK_SHARE + index + spare + EMPTY_ARENA_BYTES * (partitions + 1)
@@ -92,9 +166,30 @@ pub struct Refused {
     pub error: WriteError,
 }
 
+/// Why a copy doesn't go on.
+#[derive(Debug)]
+pub enum CopyError {
+    /// A key or a library can't be written.
+    Refused(Refused),
+    /// What is copied can't be read.
+    Unreadable(ArenaError),
+}
+
+impl From<Refused> for CopyError {
+    fn from(refused: Refused) -> CopyError {
+        CopyError::Refused(refused)
+    }
+}
+
+impl From<ArenaError> for CopyError {
+    fn from(error: ArenaError) -> CopyError {
+        CopyError::Unreadable(error)
+    }
+}
+
 /// A copy that is under way.
 pub struct Copying<'k> {
-    from: &'k Keyspace,
+    from: Source<'k>,
     to: &'k mut Keyspace,
     now_ms: u64,
     /// The partition that is being copied; behind the last one, the libraries.
@@ -113,10 +208,15 @@ impl<'k> Copying<'k> {
     ///
     /// If `to` isn't empty, or one of them isn't owned whole.
     #[must_use]
-    pub fn new(from: &'k Keyspace, to: &'k mut Keyspace, now_ms: u64) -> Copying<'k> {
-        let whole = |keyspace: &Keyspace| keyspace.parts().iter().all(|store| store.is_owner());
-        assert!(whole(from) && whole(to), "keyspaces are copied before they are divided");
-        assert!(to.parts().iter().all(|store| store.keys() == 0), "a copy begins empty");
+    pub fn new(from: impl Into<Source<'k>>, to: &'k mut Keyspace, now_ms: u64) -> Copying<'k> {
+        let from = from.into();
+        let whole = |keyspace: &Keyspace| keyspace.parts().iter().all(Store::is_owner);
+        let is_whole = match from {
+            Source::Living(from) => whole(from),
+            Source::Old(_) => true,
+        };
+        assert!(is_whole && whole(to), "keyspaces are copied before they are divided");
+        assert!(keys(to) == 0, "a copy begins empty");
         Copying { from, to, now_ms, at: 0, cursor: 0, ahead: 0, copied: Copied::default() }
     }
 
@@ -130,38 +230,68 @@ impl<'k> Copying<'k> {
     ///
     /// # Errors
     ///
-    /// A key or library can't be written: [`Refused`] says why.
+    /// A key or library can't be written, or not be read any more: [`CopyError`] says why.
     ///
     /// # Panics
     ///
     /// If the copy turns out to lack something in the end.
-    pub fn step(&mut self, pin: &Pin<'_>) -> Result<bool, Refused> {
+    pub fn step(&mut self, pin: &Pin<'_>) -> Result<bool, CopyError> {
         // The clock stands still: what is copied doesn't expire before all is counted.
         let turn = Turn { now_ms: self.now_ms, pin, random: 0 };
         self.to.maintain(&turn);
-        let from = self.from;
-        let reader = match from.parts().get(self.at) {
-            Some(store) => store.reader(),
-            None => &from.librarian().libraries.reader,
+        let next = match self.from {
+            Source::Living(from) => self.step_of(from, &turn)?,
+            Source::Old(from) => self.step_of_old(from, &turn)?,
         };
-        let mut records = Vec::new();
-        let next =
-            reader.scan(pin, self.cursor, LINES_PER_STEP, &mut |record| records.push(record));
-        for record in &records[self.ahead..] {
-            self.copy(record, &turn)?;
-            self.ahead += 1;
-        }
-        (self.cursor, self.ahead) = (next, 0);
-        self.at += usize::from(next == 0);
-        let done = self.at > from.partitions();
+        self.cursor = next.unwrap_or(0);
+        self.at += usize::from(next.is_none());
+        let done = self.at > self.from.partitions();
         if done {
             self.check();
         }
         Ok(done)
     }
 
-    fn copy(&mut self, record: &Record<'_>, turn: &Turn<'_>) -> Result<(), Refused> {
-        let (key, value, expiry_ms) = (record.key(), record.value(), record.expiry_ms());
+    /// A step; where the next one begins in this partition, if there is more in it.
+    fn step_of(&mut self, from: &'k Keyspace, turn: &Turn<'_>) -> Result<Option<u64>, Refused> {
+        let reader = match from.parts().get(self.at) {
+            Some(store) => store.reader(),
+            None => &from.librarian().libraries.reader,
+        };
+        let mut records = Vec::new();
+        let next =
+            reader.scan(turn.pin, self.cursor, LINES_PER_STEP, &mut |record| records.push(record));
+        for record in &records[self.ahead..] {
+            let (key, value, expiry_ms) = (record.key(), record.value(), record.expiry_ms());
+            self.copy(Entry { key, value, expiry_ms }, turn)?;
+            self.ahead += 1;
+        }
+        self.ahead = 0;
+        Ok((next != 0).then_some(next))
+    }
+
+    /// The same, from arenas of edition 1.
+    fn step_of_old(
+        &mut self,
+        from: &'k OldKeyspace,
+        turn: &Turn<'_>,
+    ) -> Result<Option<u64>, CopyError> {
+        let Some(arena) = from.parts.get(self.at).or(from.libraries.as_ref()) else {
+            return Ok(None);
+        };
+        let mut refused = None;
+        let next = arena.scan(self.cursor, PLACES_PER_STEP, &mut |entry| {
+            refused = self.copy(entry, turn).err();
+            if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        let Some(refused) = refused else { return Ok(next) };
+        // At the key that was refused.
+        self.cursor = next.unwrap_or(self.cursor);
+        Err(refused.into())
+    }
+
+    fn copy(&mut self, entry: Entry<'_>, turn: &Turn<'_>) -> Result<(), Refused> {
+        let Entry { key, value, expiry_ms } = entry;
         if self.at == self.from.partitions() {
             let libraries = &mut self.to.librarian_mut().libraries;
             let hash = libraries.reader.hash(key);
@@ -186,14 +316,10 @@ impl<'k> Copying<'k> {
 
     /// Nothing is missing and nothing came twice.
     fn check(&self) {
-        let keys = |keyspace: &Keyspace| -> u64 {
-            keyspace.parts().iter().map(|store| store.keys()).sum()
-        };
-        let libraries = |keyspace: &Keyspace| keyspace.librarian().libraries.writer.keys();
         let Copied { keys: copied, expired, libraries: of_libraries } = self.copied;
-        assert_eq!(keys(self.from), copied + expired, "keys that the copy has met");
+        assert_eq!(self.from.keys(), copied + expired, "keys that the copy has met");
         assert_eq!(keys(self.to), copied, "keys that the copy has");
-        assert_eq!(libraries(self.from), of_libraries, "libraries that the copy has met");
+        assert_eq!(self.from.libraries(), of_libraries, "libraries that the copy has met");
         assert_eq!(libraries(self.to), of_libraries, "libraries that the copy has");
     }
 }

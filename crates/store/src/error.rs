@@ -86,6 +86,16 @@ pub enum StoreError {
         /// How many were asked for.
         wanted: usize,
     },
+    /// The directory holds arenas of an earlier format.
+    #[error(
+        "the arenas in {} have format version 1, which earlier servers wrote: make them new with \
+         `nigh convert --shm-dir {}`, or start anew with --fresh",
+        dir.display(), dir.display()
+    )]
+    Edition {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The directory holds another number of partitions.
     #[error(
         "{} holds data in {found} partition(s), and {wanted} were asked for: start with --partitions {found}, \

@@ -21,8 +21,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nigh_shm::{ArenaError, HeaderInfo, header_of};
+use nigh_shm::{ArenaError, HeaderInfo, edition1, header_of};
 
+use crate::edition1::Edition;
 use crate::error::StoreError;
 use crate::keyspace::MOST_PARTITIONS;
 use crate::options::DEFAULT_TENANT;
@@ -146,12 +147,68 @@ pub fn list_others(from: &Path, to: &Path) -> Result<(), StoreError> {
     listed.store(to).map_err(|source| StoreError::Directory { path: to.join(MANIFEST), source })
 }
 
+/// What an arena's header says of its place in a folder.
+pub(crate) struct Header {
+    tenant: String,
+    partition: u32,
+    partitions: u32,
+    seed: u32,
+    committed_lsn: u64,
+    pub(crate) capacity_bytes: u64,
+}
+
+impl Header {
+    /// Reads that of an arena, which is of this edition.
+    fn of(path: &Path, edition: Edition) -> Result<Header, ArenaError> {
+        if edition == Edition::One {
+            let edition1::Header {
+                tenant,
+                partition,
+                partitions,
+                seed,
+                capacity_bytes,
+                committed_lsn,
+                ..
+            } = edition1::Header::of(path)?;
+            return Ok(Header {
+                tenant,
+                partition,
+                partitions,
+                seed,
+                committed_lsn,
+                capacity_bytes,
+            });
+        }
+        let header = header_of(path)?;
+        let capacity_bytes = header.capacity_bytes();
+        let HeaderInfo { tenant, partition, partitions, seed, committed_lsn, .. } = header;
+        Ok(Header { tenant, partition, partitions, seed, committed_lsn, capacity_bytes })
+    }
+
+    /// Refuses an arena of another tenant, or another partition.
+    fn check_owner(
+        &self,
+        path: &Path,
+        tenant: &str,
+        partition: u32,
+        partitions: u32,
+    ) -> Result<(), ArenaError> {
+        if (&*self.tenant, self.partition, self.partitions) == (tenant, partition, partitions) {
+            return Ok(());
+        }
+        let found =
+            format!("{} {}/{}", self.tenant.escape_debug(), self.partition, self.partitions);
+        let (path, expected) = (path.to_owned(), format!("{tenant} {partition}/{partitions}"));
+        Err(ArenaError::WrongTenant { path, expected, found })
+    }
+}
+
 /// What a folder holds of a tenant.
 pub(crate) struct Found {
     /// Partitions of the tenant's data; `None` if there is none yet.
     pub(crate) partitions: Option<usize>,
     /// The arenas that are there, with what their headers say.
-    pub(crate) there: BTreeMap<usize, HeaderInfo>,
+    pub(crate) there: BTreeMap<usize, Header>,
     /// Whether the libraries' arena is there.
     pub(crate) has_system: bool,
     /// The folder's manifest.
@@ -201,14 +258,14 @@ pub fn faults_of(dir: &Path) -> Vec<StoreError> {
         Ok(tenants) => tenants,
         Err(error) => return vec![error],
     };
-    let looks = tenants.iter().map(|tenant| look(dir, tenant));
+    let looks = tenants.iter().map(|tenant| look(dir, tenant, Edition::Living));
     let faults = looks.filter_map(Result::err);
     faults.filter(|it| !matches!(it, StoreError::Arena(ArenaError::Damaged { .. }))).collect()
 }
 
 /// Looks at the headers of a tenant's arenas and of the libraries', and refuses what doesn't belong
 /// together. Nothing is changed.
-pub(crate) fn look(dir: &Path, tenant: &str) -> Result<Found, StoreError> {
+pub(crate) fn look(dir: &Path, tenant: &str, edition: Edition) -> Result<Found, StoreError> {
     check_tenant(tenant)?;
     let manifest = Manifest::load(dir)?;
     let listed = |tenant| manifest.as_ref().and_then(|it| it.0.get(tenant).copied());
@@ -218,14 +275,14 @@ pub(crate) fn look(dir: &Path, tenant: &str) -> Result<Found, StoreError> {
         (Some(partitions), _) => Some(partitions),
         // The first one says so.
         (None, Some(&first)) => {
-            let header = header_of(&path_of(dir, tenant, first))?;
+            let header = Header::of(&path_of(dir, tenant, first), edition)?;
             let partitions = usize::try_from(header.partitions).unwrap_or(usize::MAX);
             headers.insert(first, header);
             Some(partitions)
         }
         (None, None) => None,
     };
-    let of = Whole { dir, tenant, partitions: partitions.unwrap_or(0) };
+    let of = Whole { dir, tenant, partitions: partitions.unwrap_or(0), edition };
     of.refuse_stray(&numbers)?;
     for &partition in &numbers {
         of.add(&mut headers, partition)?;
@@ -234,8 +291,8 @@ pub(crate) fn look(dir: &Path, tenant: &str) -> Result<Found, StoreError> {
     let found = Found { partitions, there: headers, has_system, manifest };
     of.refuse_missing(&found)?;
     if has_system {
-        let (path, header) = (system_path(dir), header_of(&system_path(dir))?);
-        header.check_owner(&path, SYSTEM_TENANT, 0, 1)?;
+        let path = system_path(dir);
+        Header::of(&path, edition)?.check_owner(&path, SYSTEM_TENANT, 0, 1)?;
     }
     Ok(found)
 }
@@ -249,6 +306,7 @@ struct Whole<'a> {
     dir: &'a Path,
     tenant: &'a str,
     partitions: usize,
+    edition: Edition,
 }
 
 impl Whole<'_> {
@@ -262,7 +320,7 @@ impl Whole<'_> {
             return Ok(());
         };
         let path = self.path(stray);
-        let says = match header_of(&path) {
+        let says = match Header::of(&path, self.edition) {
             Ok(other) => format!("it says that it is one of {} partition(s)", other.partitions),
             Err(error) => error.to_string(),
         };
@@ -273,13 +331,13 @@ impl Whole<'_> {
     /// Reads a header, which has to be of this tenant and of one keyspace with the others'.
     fn add(
         &self,
-        headers: &mut BTreeMap<usize, HeaderInfo>,
+        headers: &mut BTreeMap<usize, Header>,
         partition: usize,
     ) -> Result<(), StoreError> {
         let path = self.path(partition);
         let header = match headers.remove(&partition) {
             Some(header) => header,
-            None => header_of(&path)?,
+            None => Header::of(&path, self.edition)?,
         };
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         header.check_owner(&path, self.tenant, number(partition), number(self.partitions))?;
@@ -313,7 +371,7 @@ impl Whole<'_> {
         }
         // Libraries that nobody lists, and no data of anybody: it was there when they were written.
         let is_alone = found.manifest.is_none() && self.partitions == 0 && found.has_system;
-        if is_alone && header_of(&path)?.committed_lsn > 0 && !self.has_others()? {
+        if is_alone && Header::of(&path, self.edition)?.committed_lsn > 0 && !self.has_others()? {
             return missing(self.path(0), self.tenant, false);
         }
         Ok(())

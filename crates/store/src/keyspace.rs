@@ -25,7 +25,7 @@ use crate::options::{Opened, StoreOptions};
 use crate::random::Random;
 use crate::reply::Reply;
 use crate::stats::{Maintenance, StoreStats};
-use crate::store::{Store, Turn};
+use crate::store::{Lack, Store, Turn};
 
 /// Partitions of a keyspace, at most.
 pub const MOST_PARTITIONS: usize = 64;
@@ -264,9 +264,26 @@ impl Keyspace {
         self.parts.iter_mut().fold(false, |busy, store| store.take_busy() | busy)
     }
 
-    /// [`Store::take_met_expired`] of all partitions.
-    pub fn take_met_expired(&mut self) -> bool {
-        self.parts.iter_mut().fold(false, |met, store| store.take_met_expired() | met)
+    /// [`Store::take_lack`] of all partitions: the most.
+    pub fn take_lack(&mut self) -> Lack {
+        self.parts.iter_mut().map(Store::take_lack).max().unwrap_or_default()
+    }
+
+    /// [`Store::take_moment`] of all partitions, each its own.
+    pub fn take_moments(&mut self, turn: &Turn<'_>) -> bool {
+        self.parts.iter_mut().all(|store| store.take_moment(turn))
+    }
+
+    /// [`Store::begin_turn`] of all partitions.
+    pub fn begin_turn(&mut self, turn: &Turn<'_>) {
+        self.parts.iter_mut().for_each(|store| store.begin_turn(turn));
+    }
+
+    /// [`Store::clock_ms`], the latest of those that this thread owns; 0 without one.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        let owned = self.parts.iter().filter(|store| store.is_owner());
+        owned.map(Store::clock_ms).max().unwrap_or(0)
     }
 
     /// Bytes of memory that all data may use.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use nigh_shm::{Adoption, ArenaSpec, Domain, Writer};
 
+use crate::edition1::Edition;
 use crate::error::StoreError;
 use crate::folder::{
     Found, MANIFEST, Manifest, SYSTEM_TENANT, check_tenant, look, partitions_there, path_of,
@@ -44,7 +45,10 @@ pub(crate) fn open_all(
     if options.fresh {
         remove_arenas(options)?;
     }
-    let found = look(&options.dir, &options.tenant)?;
+    if Edition::of(&options.dir, &options.tenant)? == Edition::One {
+        return Err(StoreError::Edition { dir: options.dir.clone() });
+    }
+    let found = look(&options.dir, &options.tenant, Edition::Living)?;
     check_partitions(options, found.partitions)?;
     let system_path = system_path(&options.dir);
     let mut arenas = open_partitions(options, &found, domain)?;
@@ -81,6 +85,7 @@ pub(crate) fn open_all(
             sweep: Sweep::default(),
             tracks: false,
             tracks_reads: false,
+            moment: None,
             eviction: None,
             hit_log: None,
             inbox: Inbox::new(Arc::clone(&rings)),

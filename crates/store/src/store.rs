@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use nigh_shm::{Budget, Pin, Reader, Record, Region, WriteError};
+use nigh_shm::{Budget, Moment, Pin, Reader, Record, Region, WriteError};
 
 use crate::eviction::Eviction;
 use crate::half::{Libraries, WriterHalf};
@@ -59,6 +59,8 @@ pub struct Store {
     pub(crate) tracks: bool,
     /// And that they are read: not while a client's commands run that doesn't want to make them young.
     pub(crate) tracks_reads: bool,
+    /// A view's, while a command runs that reads several keys.
+    pub(crate) moment: Option<Moment>,
     /// The owner's, if a policy evicts.
     pub(crate) eviction: Option<Box<Eviction>>,
     /// A view's, once the owner has wanted to know.
@@ -96,8 +98,20 @@ pub(crate) struct Counters {
     pub(crate) evicted: u64,
     /// A command was refused for want of memory that comes back after this turn.
     pub(crate) busy: bool,
-    /// A view has met a key whose time is over.
-    pub(crate) met_expired: bool,
+    /// A view has met something that it can't tell.
+    pub(crate) lacks: Lack,
+}
+
+/// What a view, which reads what another thread writes, can't tell of the keys that it has met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// Nothing: its answer is right.
+    #[default]
+    Nothing,
+    /// What a key was at the moment at which the others were read: the same again, at another moment, may tell.
+    Moment,
+    /// Whether a key is there, as its time seems to be over: the owner tells, and deletes it.
+    Clock,
 }
 
 impl Store {
@@ -137,12 +151,65 @@ impl Store {
         key: &[u8],
         turn: &Turn<'p>,
     ) -> Option<Record<'p>> {
+        if !self.data.is_here() {
+            return self.find_in_view(hash, key, turn);
+        }
         let record = self.look(hash, key, turn)?;
         if is_over(record.expiry_ms(), turn.now_ms) {
             self.drop_expired(hash, key, turn);
             return None;
         }
         Some(record)
+    }
+
+    /// The same where another thread writes: at the moment that the command reads at, if it has one. Notes what
+    /// can't be told.
+    fn find_in_view<'p>(&mut self, hash: u32, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
+        let found = match &self.moment {
+            Some(moment) => self
+                .reader
+                .get_at(turn.pin, moment, hash, key)
+                .map(|found| (found, moment.clock_ms())),
+            None => self.reader.get_alone(turn.pin, hash, key),
+        };
+        let Ok((found, clock_ms)) = found else {
+            self.counters.lacks = self.counters.lacks.max(Lack::Moment);
+            return None;
+        };
+        let record = found?;
+        // The owner deletes it, if it is over by its clock too.
+        if is_over(record.expiry_ms(), turn.now_ms.max(clock_ms)) {
+            self.counters.lacks = Lack::Clock;
+            return None;
+        }
+        Some(record)
+    }
+
+    /// What a view's next command reads belongs to one moment; false if there is none now.
+    pub fn take_moment(&mut self, turn: &Turn<'_>) -> bool {
+        self.moment = self.reader.moment(turn.pin);
+        self.moment.is_some()
+    }
+
+    /// What a view's commands read each by itself again; and what they couldn't tell since the last call.
+    #[inline]
+    pub fn take_lack(&mut self) -> Lack {
+        self.moment = None;
+        std::mem::take(&mut self.counters.lacks)
+    }
+
+    /// At the beginning of a turn: the owner judges expiry by this time, and says so to those who read elsewhere.
+    #[inline]
+    pub fn begin_turn(&mut self, turn: &Turn<'_>) {
+        if self.data.is_here() {
+            self.data.note_time(turn.now_ms);
+        }
+    }
+
+    /// The latest time by which the owner has judged expiry, Unix ms.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        self.reader.clock_ms()
     }
 
     /// [`Store::peek`] for commands that use the value, which makes the key young.
@@ -171,7 +238,7 @@ impl Store {
         let record = self.find(hash, key, turn);
         if record.is_some() {
             self.counters.hits += 1;
-        } else if !self.counters.met_expired {
+        } else if self.counters.lacks == Lack::Nothing {
             self.counters.misses += 1;
         }
         record
@@ -198,10 +265,6 @@ impl Store {
 
     #[cold]
     fn drop_expired(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
-        if !self.data.is_here() {
-            self.counters.met_expired = true;
-            return;
-        }
         // A staged record stays until the transaction ends; it is as missing anyway.
         let staged = self.transaction.as_ref().is_some_and(|staged| staged.get(key).is_some());
         if !staged && self.data.delete(turn.pin, hash, key) {
@@ -366,13 +429,6 @@ impl Store {
         std::mem::take(&mut self.counters.busy)
     }
 
-    /// Whether a command since the last call met a key whose time is over, on a view: the owner is to apply
-    /// it again, and to delete the key.
-    #[inline]
-    pub fn take_met_expired(&mut self) -> bool {
-        std::mem::take(&mut self.counters.met_expired)
-    }
-
     /// Counters and sizes. Of a view only what it has counted itself.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
@@ -436,6 +492,7 @@ impl Store {
             sweep: Sweep::default(),
             tracks: false,
             tracks_reads: false,
+            moment: None,
             eviction: None,
             hit_log: None,
             inbox: Inbox::new(Arc::clone(&views.new_rings)),

@@ -2,6 +2,7 @@
 //!
 //! `NIGH_KILLS` sets the number of kills.
 
+mod kept;
 mod kills;
 mod stories;
 #[path = "../support/mod.rs"]

@@ -126,13 +126,38 @@ impl Arena {
         self.w32(256, next + u32::from(next % 2 != growing));
     }
 
-    /// Makes the commit sequence odd, as a writer does that publishes several keys.
-    pub(crate) fn begin_commit(&self) {
-        self.w32(268, self.r32(268) | 1);
+    /// Begins to publish several keys, as a writer does: what is put or deleted until the end is one commit.
+    pub(crate) fn begin_commit(&mut self) {
+        self.w32(320, self.lsn as u32 + 1000);
+        self.w32(268, 1000); // an intent
     }
 
-    pub(crate) fn end_commit(&self) {
-        self.w32(268, self.r32(268) + 1);
+    pub(crate) fn end_commit(&mut self) {
+        self.w32(328, self.lsn as u32);
+        self.w32(320, self.lsn as u32);
+        self.w32(268, 0);
+    }
+
+    /// The time by which keys are over that the owner has found to be.
+    pub(crate) fn set_clock(&self, now_ms: u64) {
+        self.w32(336, now_ms as u32);
+        self.w32(340, (now_ms >> 32) as u32);
+    }
+
+    fn is_in_commit(&self) -> bool {
+        self.r32(268) != 0
+    }
+
+    /// Around the stores of a change: what is begun, and what is committed.
+    fn change(&mut self, stores: impl FnOnce(&mut Arena)) {
+        let is_single = !self.is_in_commit();
+        if is_single {
+            self.w32(320, self.lsn as u32);
+        }
+        stores(self);
+        if is_single {
+            self.w32(328, self.lsn as u32);
+        }
     }
 
     pub(crate) fn set_seed(&self, seed: u32) {
@@ -157,12 +182,10 @@ impl Arena {
         let at = self.end;
         self.end += length;
         self.lsn += 1;
-        self.w32(at, (length / 16) as u32);
-        self.w32(at + 4, value.len() as u32);
+        self.w32(at, value.len() as u32);
         self.w32(at + 8, self.lsn as u32);
         self.w32(at + 16, expiry_ms as u32);
         self.w32(at + 20, (expiry_ms >> 32) as u32);
-        self.w32(at + 24, Arena::hash(key));
         self.w32(at + 28, key.len() as u32 | 1 << 16 | u32::from(run) << 24);
         self.put_bytes(at + 32, key);
         let value_at = at + 32 + key_room;
@@ -190,7 +213,7 @@ impl Arena {
         let meta = self.r32(at + 28);
         let value = at + 32 + ((meta & 0xffff) as usize).next_multiple_of(8);
         let value = if meta >> 24 & 1 == 1 { self.r32(value) as usize * SLOT } else { value };
-        Some((self.bytes(value, self.r32(at + 4) as usize).to_vec(), expiry))
+        Some((self.bytes(value, self.r32(at) as usize).to_vec(), expiry))
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<String> {
@@ -253,6 +276,7 @@ impl Arena {
             self.move_entry(entry);
         }
         if let Some(entry) = self.find(key) {
+            self.w32(reference as usize * 16 + 24, self.r32(entry + 4));
             self.w32(entry + 4, reference);
             return;
         }
@@ -265,15 +289,20 @@ impl Arena {
 
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8], expiry_ms: u64) {
         let reference = self.append(key, value, expiry_ms);
-        self.publish(key, reference);
+        self.change(|arena| arena.publish(key, reference));
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
         let Some(entry) = self.find(key) else { return false };
         let start = entry / LINE * LINE;
         let open = (start..start + LINE).step_by(8).any(|at| self.r32(at + 4) == 0);
-        self.w32(entry, 0);
-        self.w32(entry + 4, u32::from(!open));
+        self.lsn += 1;
+        self.change(|arena| {
+            let stamp = 4096 + (Arena::hash(key) as usize & 1023) * 8;
+            arena.w32(stamp, arena.lsn as u32);
+            arena.w32(entry, 0);
+            arena.w32(entry + 4, u32::from(!open));
+        });
         true
     }
 

@@ -7,7 +7,7 @@
 //!
 //! The shard's thread.
 
-use super::{Shard, millis, unix_time};
+use super::Shard;
 use crate::client::Close;
 use crate::connection::Pending;
 use crate::shared::Arrival;
@@ -47,7 +47,7 @@ impl Shard {
         let ticket = self.work.state.seen.ticket;
         {
             let pin = self.participant.pin();
-            let turn = Turn { now_ms: millis(unix_time()), pin: &pin, random: self.random };
+            let turn = Turn { now_ms: self.latest_ms, pin: &pin, random: self.random };
             self.work.state.catch_up(&turn);
         }
         self.participant.quiescent();

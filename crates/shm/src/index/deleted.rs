@@ -93,7 +93,7 @@ mod tests {
         // Twenty keys of one hash take their home line, the next one, and half of a third, at the table's end too.
         for hash in 0..8 {
             let words = HeapWords::new(2 << SHIFT);
-            let mut index = Index::new(Table::new(1, 8, SHIFT), SHIFT);
+            let mut index = Index::new(Table::new(1, 8, SHIFT));
             index.install(&words);
             let mut keys: Vec<Place> = (0..20)
                 .map(|n| {
@@ -123,7 +123,7 @@ mod tests {
         // Half of a table is taken. Fifty times as many keys as it holds come, each in place of another. (Once, each
         // line had been full after that, and a search looked at sixteen.)
         let words = HeapWords::new(2 << SHIFT);
-        let mut index = Index::new(Table::new(1, LINES, SHIFT), SHIFT);
+        let mut index = Index::new(Table::new(1, LINES, SHIFT));
         index.install(&words);
         let mut random = 1u64;
         let mut next = || {

@@ -112,11 +112,11 @@ impl Space {
     }
 
     /// Makes a run a value's.
-    pub(crate) fn name_run(&mut self, slot: u32, value_bytes: u64) -> RunName {
+    pub(crate) fn name_run(&mut self, slot: u32, value_bytes: u64, checksum: u32) -> RunName {
         let slots = self.g.slots_for(value_bytes);
         let bytes = round_up(value_bytes, PAGE_BYTES);
         self.runs.insert(slot, ValueRun { slots, bytes, live: 0, held: 0 });
-        RunName { slot, slots, generation: self.generation(slot) }
+        RunName { slot, slots, generation: self.generation(slot), checksum }
     }
 
     /// Retires a run that no record names (any more).

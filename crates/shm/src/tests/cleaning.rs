@@ -344,8 +344,8 @@ fn leftovers_that_are_no_records_are_left_alone() {
         let (k, pin) = (key(i), a.me.pin());
         let at = a.reader.get(&pin, a.writer.hash(&k), &k).unwrap().reference().offset();
         assert!(a.delete(&k));
-        words.store32(at + r::UNITS, 0xFFFF_FFFF, Relaxed);
-        words.store32(at + r::HASH, i, Relaxed);
+        words.store32(at + r::VALUE_LEN, 0xFFFF_FFFF, Relaxed);
+        words.store32(at + r::PREV, i, Relaxed);
     }
     let (mut a, _) = a.again();
     for version in 0..n * 4 {
@@ -367,21 +367,32 @@ fn leftovers_that_are_no_records_are_left_alone() {
 fn counts_that_nobody_has_counted_are_damage() {
     // An LSN or a count near 2^64 was adopted, and the first write after it overflowed.
     let dir = directory();
-    for at in 0..5 {
+    for at in 0..7 {
         let mut a = Arena::create(&spec(dir.path().join("a"), 2 * MIB));
         a.put(b"k", b"v", 0).unwrap();
         let lsn = {
             let pin = a.me.pin();
             a.reader.get(&pin, a.writer.hash(b"k"), b"k").unwrap().reference().offset() + r::LSN
         };
-        let (h, spec) = (header::COMMITTED_LSN, a.spec.clone());
-        let counts =
-            [h, header::APPENDED_BYTES, header::RELOCATED_BYTES, header::CLEANED_SEGMENTS, lsn];
+        let spec = a.spec.clone();
+        let counts = [
+            header::COMMITTED_LSN,
+            header::CLEAR_STAMP,
+            header::BYTES, // the first stamp
+            header::APPENDED_BYTES,
+            header::RELOCATED_BYTES,
+            header::CLEANED_SEGMENTS,
+            lsn,
+        ];
         let file = std::fs::OpenOptions::new().write(true).open(&spec.path).unwrap();
         drop(a);
         file.write_all_at(&u64::MAX.to_le_bytes(), counts[at]).unwrap();
         let error = Writer::adopt(&spec, &Domain::new(1)).err().expect("it is damaged").to_string();
-        let what = if counts[at] == lsn { "LSN of a record" } else { "less than 2^62" };
+        let what = match counts[at] {
+            at if at == lsn => "LSN of a record",
+            header::COMMITTED_LSN | header::CLEAR_STAMP | header::BYTES => "less than 2^53",
+            _ => "less than 2^62",
+        };
         assert!(error.contains(what), "{at}: {error}");
         assert_eq!(verify(&spec.path).unwrap().findings.len(), 1);
         std::fs::remove_file(&spec.path).unwrap();

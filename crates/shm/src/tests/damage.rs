@@ -120,14 +120,13 @@ fn with_intent(spec: &ArenaSpec) -> (Arena, u64, [u64; 2]) {
     let mut a = Arena::create(spec);
     let records = [b"one", b"two"].map(|key| {
         let hash = a.writer.hash(key);
-        a.writer.stage(hash, key, &[b"v"], 0).unwrap().offset()
+        a.writer.stage(hash, key, &[b"v"], 0).unwrap()
     });
-    let words = [0, records[0] / r::UNIT, records[1] / r::UNIT];
-    let list: Vec<u8> = words.iter().flat_map(|&w| (w as u32).to_le_bytes()).collect();
-    let intent = a.writer.stage(0, b"", &[&list], 0).unwrap().offset();
-    a.writer.words.store32(intent + r::KEY_LEN, u32::from(r::KIND_INTENT) << 16, Relaxed);
-    a.writer.words.store32(header::INTENT, (intent / r::UNIT) as u32, Relaxed);
-    (a, intent + r::KEY, records)
+    let list = records.map(|record| record.entry());
+    let intent = a.writer.append_intent(&list, None, false).unwrap();
+    a.writer.number(Some(intent), None, &list);
+    a.writer.words.store32(header::INTENT, intent.reference, Relaxed);
+    (a, intent.offset() + r::KEY, records.map(|record| record.offset()))
 }
 
 #[test]
@@ -143,14 +142,13 @@ fn an_intent_is_redone_as_long_as_all_that_it_lists_is_whole() {
     assert!(adoption.redone_intent && a.get(b"one").is_some() && a.get(b"two").is_some());
     drop(a);
 
-    let damages: [fn(u64, [u64; 2]) -> Damage; 4] = [
+    let damages: [fn(u64, [u64; 2]) -> Damage; 3] = [
         // A word of the list names no record, or lies; a record is an intent, or another key's.
         |list, _| (list + 8, 2, list + 8, "reference in an intent"),
         |list, _| (list + 4, 0xFFFF_FFFF, list + 4, "reference"),
         |_, [one, _]| {
             (one + r::KEY_LEN, 3 | u32::from(r::KIND_INTENT) << 16, one, "kind of a record")
         },
-        |_, [_, two]| (two + r::HASH, 5, two, "hash of a key"),
     ];
     for damage in damages {
         std::fs::remove_file(&spec.path).unwrap();
@@ -158,6 +156,15 @@ fn an_intent_is_redone_as_long_as_all_that_it_lists_is_whole() {
         let (at, word, found_at, reason) = damage(list, records);
         assert_refused(&damaged(a, &[(at, word)]), found_at, reason);
     }
+    // A record says something else than it was summed for; so does the list.
+    std::fs::remove_file(&spec.path).unwrap();
+    let (a, _, [_, two]) = with_intent(&spec);
+    let refused = damaged(a, &[(two + r::EXPIRY, 5)]);
+    assert_refused(&refused, two, "checksum of a record");
+    std::fs::remove_file(&spec.path).unwrap();
+    let (a, list, _) = with_intent(&spec);
+    let refused = damaged(a, &[(list - r::KEY + r::EXPIRY, 1)]);
+    assert_refused(&refused, list - r::KEY, "checksum of a record");
     std::fs::remove_file(&spec.path).unwrap();
     let (a, list, _) = with_intent(&spec);
     let intent = list - r::KEY;

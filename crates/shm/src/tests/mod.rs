@@ -8,6 +8,7 @@ mod cleaning;
 mod crash;
 mod damage;
 mod denied;
+mod edition1_kept;
 mod model;
 mod models;
 mod mounts;

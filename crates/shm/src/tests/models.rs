@@ -9,10 +9,10 @@
 //! another thread's load.
 
 use crate::cleaner::move_record;
-use crate::commit;
 use crate::foreign::guarded;
 use crate::index::{Index, Table, find};
 use crate::layout::{entry, entry_reference, generation_offset, header, record as r};
+use crate::moment;
 use crate::reclaim::Qsbr;
 use crate::record::{self, Head};
 use crate::space::next_generation;
@@ -157,11 +157,30 @@ impl Setting {
     }
 
     /// A record that is there from the beginning: constant words.
-    fn record(mut self, n: u64, key: &[u8], hash: u32, value: u64) -> Setting {
+    fn record(mut self, n: u64, key: &[u8], value: u64) -> Setting {
         let words = crate::words::HeapWords::new(64);
-        write_record(&words, 0, key, hash, value);
+        write_record(&words, 0, key, value);
         for at in (0..RECORD_BYTES).step_by(8) {
             self.cold.insert(offset(n) + at, words.load64(at, Ordering::Relaxed));
+        }
+        self
+    }
+
+    /// The same, of which number and predecessor are known: as if its change were being published.
+    fn numbered(mut self, n: u64, key: &[u8], prev: u64, lsn: u64) -> Setting {
+        self = self.record(n, key, 0);
+        self.cold.insert(offset(n) + r::LSN, lsn);
+        let at = offset(n) + r::PREV;
+        let word = self.cold[&at] & !0xFFFF_FFFF | u64::from(reference(prev));
+        self.cold.insert(at, word);
+        self
+    }
+
+    /// The words of the moment, hot; what is there from the beginning is number 1.
+    fn moments(mut self) -> Setting {
+        for at in [header::BEGUN_LSN, header::COMMITTED_LSN] {
+            self.hot.insert(at, Cell::Wide(AtomicU64::new(1)));
+            self.own.insert(at, 1);
         }
         self
     }
@@ -205,16 +224,13 @@ fn reference(n: u64) -> u32 {
 }
 
 /// A record of 48 bytes: a key of at most 8, a value of 8.
-fn write_record<W: Words>(words: &W, at: u64, key: &[u8], hash: u32, value: u64) {
+fn write_record<W: Words>(words: &W, at: u64, key: &[u8], value: u64) {
     let head = Head {
-        units: 3,
         value_len: 8,
         lsn: 1,
-        expiry_ms: 0,
-        hash,
         key_len: u16::try_from(key.len()).expect("short"),
         kind: r::KIND_STRING,
-        flags: 0,
+        ..Head::EMPTY
     };
     record::write(words, at, &head, key, &[&value.to_le_bytes()]);
 }
@@ -246,8 +262,8 @@ fn model_a_published_record_is_whole() {
     check(3, || {
         let (words, writer) = Setting::new(&[home(SMALL, 5, 0)]).hot_record(0).words();
         let thread = loom::thread::spawn(move || {
-            let mut index = Index::new(SMALL, SHIFT);
-            write_record(&writer, offset(0), b"k", 5, 77);
+            let mut index = Index::new(SMALL);
+            write_record(&writer, offset(0), b"k", 77);
             let room = index.locate(&writer, 5, b"k").room.expect("an empty table");
             index.insert(&writer, room, 5, reference(0));
         });
@@ -262,9 +278,9 @@ fn model_a_published_record_is_whole() {
 /// A small table with the keys `k` (hash 5) and `m` (hash 13, same home line in the small table only).
 fn two_keys() -> (LoomWords, LoomWords, Index) {
     let entries = [home(SMALL, 5, 0), home(SMALL, 5, 1), home(LARGE, 5, 0), home(LARGE, 13, 0)];
-    let setting = Setting::new(&entries).record(0, b"k", 5, 1).record(1, b"m", 13, 2);
-    let (words, writer) = setting.record(2, b"m", 13, 3).words();
-    let mut index = Index::new(SMALL, SHIFT);
+    let setting = Setting::new(&entries).record(0, b"k", 1).record(1, b"m", 2);
+    let (words, writer) = setting.record(2, b"m", 3).words();
+    let mut index = Index::new(SMALL);
     index.insert(&writer, (home(SMALL, 5, 0), true), 5, reference(0));
     index.insert(&writer, (home(SMALL, 5, 1), true), 13, reference(1));
     (words, writer, index)
@@ -315,7 +331,8 @@ fn model_clearing_in_growth_is_one_moment() {
         writer.store64(home(LARGE, 13, 0), entry(13, reference(1)), Ordering::Release);
         writer.store64(home(SMALL, 5, 1), entry(0, 2), Ordering::Release);
         let thread = loom::thread::spawn(move || {
-            index.clear(&writer, Table { slot: 5, offset: 5 << SHIFT, lines: 8 });
+            let empty = Index::new(Table { slot: 5, offset: 5 << SHIFT, lines: 8 });
+            index.switch(&writer, empty);
         });
         let (first, second) = (find(&words, SHIFT, 5, b"k"), find(&words, SHIFT, 13, b"m"));
         assert!(first.is_some() || second.is_none());
@@ -327,27 +344,28 @@ fn model_clearing_in_growth_is_one_moment() {
 
 #[test]
 fn model_several_keys_are_read_together_or_again() {
-    // A commit replaces two keys; who reads both at one sequence has both old or both new.
+    // A commit replaces two keys; who reads both at one moment has both old or both new.
     check(3, || {
         let entries = [home(SMALL, 1, 0), home(SMALL, 2, 0)];
-        let setting = Setting::new(&entries).record(0, b"a", 1, 0).record(1, b"b", 2, 0);
-        let (words, writer) = setting.record(2, b"a", 1, 0).record(3, b"b", 2, 0).words();
-        let mut index = Index::new(SMALL, SHIFT);
+        let setting = Setting::new(&entries).record(0, b"a", 0).record(1, b"b", 0);
+        let setting = setting.numbered(2, b"a", 0, 2).numbered(3, b"b", 1, 3);
+        let (words, writer) = setting.moments().words();
+        let mut index = Index::new(SMALL);
         index.insert(&writer, (home(SMALL, 1, 0), true), 1, reference(0));
         index.insert(&writer, (home(SMALL, 2, 0), true), 2, reference(1));
         let thread = loom::thread::spawn(move || {
-            commit::begin(&writer, 9);
+            moment::begin(&writer, 3, 9);
             for (hash, key, n) in [(1, b"a", 2), (2, b"b", 3)] {
                 let place = index.locate(&writer, hash, key).found.expect("a key");
                 index.replace(&writer, &place, hash, reference(n));
             }
-            commit::end(&writer);
+            moment::end(&writer, 3, 9);
         });
-        if let Some(token) = commit::read_begin(&words) {
-            let (a, b) = (find(&words, SHIFT, 1, b"a"), find(&words, SHIFT, 2, b"b"));
-            if commit::read_end(&words, token) {
-                assert_eq!(a == Some(reference(2)), b == Some(reference(3)));
-            }
+        if let Some(now) = moment::sample_within(&words, 2) {
+            let a = moment::find(&words, SHIFT, &now, (1, b"a")).expect("no key goes");
+            let b = moment::find(&words, SHIFT, &now, (2, b"b")).expect("no key goes");
+            assert_eq!(a == Some(reference(2)), b == Some(reference(3)));
+            assert_eq!(a == Some(reference(2)), now.lsn == 3);
         }
         thread.join().unwrap();
     });
@@ -355,10 +373,10 @@ fn model_several_keys_are_read_together_or_again() {
 
 /// One reader, one writer that replaces a record and reuses its memory as soon as it may.
 fn reuse_under_a_reader(sleeps: bool) {
-    let setting = Setting::new(&[home(SMALL, 5, 0)]).record(0, b"k", 5, 1).record(1, b"k", 5, 2);
+    let setting = Setting::new(&[home(SMALL, 5, 0)]).record(0, b"k", 1).record(1, b"k", 2);
     let (words, writer) = setting.hot_record(0).hot_word(0).hot_word(64).words();
     let qsbr = Qsbr::new(words.clone(), 1);
-    let mut index = Index::new(SMALL, SHIFT);
+    let mut index = Index::new(SMALL);
     index.insert(&writer, (home(SMALL, 5, 0), true), 5, reference(0));
     if !sleeps {
         qsbr.online(0);
@@ -404,7 +422,7 @@ fn model_nothing_is_reused_under_a_reader_that_wakes_up() {
 fn move_k(writer: &LoomWords, index: &mut Index) {
     let place = index.locate(writer, 5, b"k").found.expect("a key");
     let head = Head::load(writer, offset(0));
-    move_record(writer, index, &place, &head, offset(1), || {});
+    move_record(writer, index, (&place, 5), &head, offset(1), || {});
 }
 
 #[test]
@@ -412,12 +430,12 @@ fn model_a_record_moved_by_the_cleaner_is_found_whole() {
     // A record moves to another segment, its old one is retired and reused as soon as it may be, all under a
     // reader that announces between two finds: it finds the value each time, wherever it lies.
     check(3, || {
-        let setting = Setting::new(&[home(SMALL, 5, 0)]).record(0, b"k", 5, 1);
+        let setting = Setting::new(&[home(SMALL, 5, 0)]).record(0, b"k", 1);
         let setting = setting.hot_record(0).hot_record(1).hot_word(0).hot_word(64);
         let (words, writer) = setting.words();
         let qsbr = Qsbr::new(words.clone(), 1);
         qsbr.online(0);
-        let mut index = Index::new(SMALL, SHIFT);
+        let mut index = Index::new(SMALL);
         index.insert(&writer, (home(SMALL, 5, 0), true), 5, reference(0));
         let reclaim = qsbr.clone();
         let thread = loom::thread::spawn(move || {
@@ -443,10 +461,10 @@ fn model_a_reader_that_nobody_waits_for_copies_a_moved_record_or_tries_again() {
     // generation to tell.
     check(3, || {
         let generation = generation_offset(3);
-        let setting = Setting::new(&[home(SMALL, 5, 0)]).record(0, b"k", 5, 1);
+        let setting = Setting::new(&[home(SMALL, 5, 0)]).record(0, b"k", 1);
         let setting = setting.hot_record(0).hot_record(1).hot_pair(generation);
         let (words, writer) = setting.words();
-        let mut index = Index::new(SMALL, SHIFT);
+        let mut index = Index::new(SMALL);
         index.insert(&writer, (home(SMALL, 5, 0), true), 5, reference(0));
         let thread = loom::thread::spawn(move || {
             move_k(&writer, &mut index);
@@ -470,11 +488,11 @@ fn model_a_retired_table_is_not_reused_under_a_reader() {
     // as soon as it may be. A reader that announces between two finds never meets that.
     check(3, || {
         let entries = [home(SMALL, 5, 0), home(LARGE, 5, 0)];
-        let setting = Setting::new(&entries).record(0, b"k", 5, 1).record(1, b"k", 5, 666);
+        let setting = Setting::new(&entries).record(0, b"k", 1).record(1, b"k", 666);
         let (words, writer) = setting.hot_word(0).hot_word(64).words();
         let qsbr = Qsbr::new(words.clone(), 1);
         qsbr.online(0);
-        let mut index = Index::new(SMALL, SHIFT);
+        let mut index = Index::new(SMALL);
         index.insert(&writer, (home(SMALL, 5, 0), true), 5, reference(0));
         let reclaim = qsbr.clone();
         let thread = loom::thread::spawn(move || {

@@ -5,6 +5,7 @@ use crate::layout::{
     LINE_ENTRIES, PROBE_LINES, REF_DELETED, REF_MOVED, entry, header, record as r, round_up,
 };
 use crate::record::{self, Head, RunName};
+use crate::sum;
 use crate::words::{HeapWords, Words};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -53,7 +54,7 @@ struct Model {
 impl Model {
     fn new() -> Model {
         let words = HeapWords::new(usize::try_from(RECORDS + 700 * RECORD_BYTES).expect("small"));
-        let index = Index::new(Table::new(1, 8, SHIFT), SHIFT);
+        let index = Index::new(Table::new(1, 8, SHIFT));
         index.install(&words);
         Model { words, index, keys: BTreeMap::new(), records: 0, tables: 1 }
     }
@@ -71,16 +72,7 @@ impl Model {
     fn record(&mut self, key: u16) -> u32 {
         let offset = RECORDS + self.records * RECORD_BYTES;
         self.records += 1;
-        let head = Head {
-            units: 3,
-            value_len: 0,
-            lsn: self.records,
-            expiry_ms: 0,
-            hash: hash_of(key),
-            key_len: 4,
-            kind: r::KIND_STRING,
-            flags: 0,
-        };
+        let head = Head { lsn: self.records, key_len: 4, kind: r::KIND_STRING, ..Head::EMPTY };
         record::write(&self.words, offset, &head, &u32::from(key).to_le_bytes(), &[]);
         record::reference_of(offset)
     }
@@ -104,7 +96,7 @@ impl Model {
             Step::Migrate(lines) => drop(self.index.migrate(&self.words, lines)),
             Step::Clear => {
                 let new = self.table(8);
-                self.index.clear(&self.words, new);
+                self.index.switch(&self.words, Index::new(new));
                 self.keys.clear();
             }
             Step::Grow { .. } | Step::Twin => self.adopt(),
@@ -141,7 +133,7 @@ impl Model {
         }
         assert_eq!((self.index.live(), self.index.load()), (live, load));
         let old = self.index.old();
-        self.index = Index::adopted(SHIFT, current, old, load, live);
+        self.index = Index::adopted(current, old, load, live);
         assert!(self.index.mark_moved_twins(&self.words).is_empty());
     }
 
@@ -159,16 +151,16 @@ fn keys_of(words: &HeapWords, index: &mut Index, keys: std::ops::Range<u32>) {
     for key in keys {
         let (hash, bytes) = (key % 3, key.to_le_bytes());
         let offset = RECORDS + u64::from(key) * RECORD_BYTES;
-        record::write(words, offset, &head_of(&bytes, hash), &bytes, &[]);
+        record::write(words, offset, &head_of(&bytes), &bytes, &[]);
         let room = index.locate(words, hash, &bytes).room.expect("room");
         index.insert(words, room, hash, record::reference_of(offset));
     }
 }
 
-fn head_of(key: &[u8], hash: u32) -> Head {
+fn head_of(key: &[u8]) -> Head {
     let key_len = u16::try_from(key.len()).expect("short");
     let kind = r::KIND_STRING;
-    Head { units: 3, value_len: 0, lsn: 1, expiry_ms: 0, hash, key_len, kind, flags: 0 }
+    Head { lsn: 1, key_len, kind, ..Head::EMPTY }
 }
 
 fn state_of(words: &HeapWords) -> (u32, u32, u32) {
@@ -183,8 +175,8 @@ fn an_entry_that_was_deleted_or_has_moved_names_no_record() {
     for gone in [REF_DELETED, REF_MOVED] {
         let words = HeapWords::new(2 << SHIFT);
         let at = u64::from(gone) * r::UNIT;
-        record::write(&words, at, &head_of(b"k", 0), b"k", &[]);
-        let mut index = Index::new(table, SHIFT);
+        record::write(&words, at, &head_of(b"k"), b"k", &[]);
+        let mut index = Index::new(table);
         index.install(&words);
         words.store64(table.offset, entry(0, gone), Relaxed);
         assert_eq!(find(&words, SHIFT, 0, b"k"), None);
@@ -216,7 +208,7 @@ fn a_line_says_which_entries_a_hash_may_mean_and_whether_a_search_ends() {
 fn growth_moves_as_many_lines_as_it_is_told() {
     let words = HeapWords::new(9 << SHIFT);
     let (old, new) = (Table::new(1, 8, SHIFT), Table::new(2, 16, SHIFT));
-    let mut index = Index::new(old, SHIFT);
+    let mut index = Index::new(old);
     index.install(&words);
     keys_of(&words, &mut index, 0..10);
     assert_eq!(state_of(&words), (0, old.word(), 0));
@@ -232,9 +224,9 @@ fn growth_moves_as_many_lines_as_it_is_told() {
     assert_eq!(index.migrate(&words, 9), index::Step { lines: 0, emptied: None });
     // Everything is deleted: in a growth both tables are to be retired, and the epoch is even again.
     index.begin_growth(&words, old);
-    assert_eq!(index.clear(&words, new), [Some(old), Some(new)]);
+    assert_eq!(index.switch(&words, Index::new(new)), [Some(old), Some(new)]);
     assert_eq!(state_of(&words), (4, new.word(), 0));
-    assert_eq!(index.clear(&words, old), [Some(new), None]);
+    assert_eq!(index.switch(&words, Index::new(old)), [Some(new), None]);
     assert_eq!(state_of(&words), (6, old.word(), 0));
     assert_eq!((index.load(), index.live()), (0, 0));
 }
@@ -244,7 +236,7 @@ fn growth_that_finds_no_place_goes_round_again_when_there_is_one() {
     // Twenty keys move to a table of sixteen entries. Once four are deleted, the rest fits.
     let words = HeapWords::new(9 << SHIFT);
     let (old, new) = (Table::new(1, 8, SHIFT), Table::new(2, 2, SHIFT));
-    let mut index = Index::new(old, SHIFT);
+    let mut index = Index::new(old);
     index.install(&words);
     keys_of(&words, &mut index, 0..20);
     index.begin_growth(&words, new);
@@ -291,7 +283,7 @@ proptest! {
     fn a_record_reads_as_it_was_written(
         key in prop::collection::vec(any::<u8>(), 0..70),
         parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..4),
-        (lsn, expiry_ms, hash) in any::<(u64, u64, u32)>(),
+        (lsn, expiry_ms, prev) in any::<(u64, u64, u32)>(),
         dirt in any::<u64>(),
     ) {
         // Any key and value, over memory that was used before: the bytes come back, the padding is zero.
@@ -302,18 +294,19 @@ proptest! {
         let value = parts.concat();
         let bytes = crate::layout::inline_record_bytes(key.len(), value.len());
         let head = Head {
-            units: record::units(bytes),
             value_len: u32::try_from(value.len()).expect("short"),
+            checksum: 0,
             lsn,
             expiry_ms,
-            hash,
+            prev,
             key_len: u16::try_from(key.len()).expect("short"),
             kind: r::KIND_STRING,
             flags: 0,
         };
         let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         record::write(&words, 16, &head, &key, &slices);
-        prop_assert_eq!(Head::load(&words, 16), head);
+        let checksum = sum::expected(&words, 16, &head);
+        prop_assert_eq!(Head::load(&words, 16), Head { checksum, ..head });
         prop_assert_eq!(head.bytes(), bytes);
         let mut all = vec![0; usize::try_from(bytes).expect("short")];
         words.copy_out(16, &mut all);
@@ -336,7 +329,7 @@ proptest! {
             prop_assert_eq!(g.slot_of(offset), g.slot_of(offset + head.bytes() - 1));
             prop_assert!(head.value_at() <= head.bytes());
         }
-        let name = RunName { slot: head.units, slots: head.value_len, generation: 0 };
+        let name = RunName { slot: head.prev, slots: head.value_len, generation: 0, checksum: 0 };
         if name.place_fault(&g).is_none() {
             prop_assert!(u64::from(name.slot) + u64::from(name.slots) <= u64::from(g.slots));
         }

@@ -367,7 +367,7 @@ fn one_arena_has_one_writer_in_a_process() {
         "{error}"
     );
     let (_, adoption) = Writer::adopt(&spec, &domain).unwrap();
-    assert_eq!((adoption.keys, adoption.incarnation), (0, 2));
+    assert_eq!((adoption.keys, adoption.incarnation), (0, 4));
     assert!(std::fs::read_dir(dir.path()).unwrap().count() == 1, "no temporary file is left");
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use nigh_shm::{Domain, Participant, WriteError};
 use nigh_store::{
-    Copied, Copying, Keyspace, Refused, StoreOptions, Turn, copy_bytes, left_in, tag,
+    Copied, CopyError, Copying, Edition, Keyspace, Refused, Source, StoreOptions, Turn, copy_bytes,
+    left_in, tag,
 };
 
 use crate::support::{Resp2, START_MS, op};
@@ -73,15 +74,21 @@ impl Fixture {
         keyspace.librarian_mut().put_library(name, source, &turn).expect("there is room");
     }
 
-    fn copy(&mut self, from: &Keyspace, to: &mut Keyspace, now_ms: u64) -> Result<Copied, Refused> {
+    fn copy<'k>(
+        &mut self,
+        from: impl Into<Source<'k>>,
+        to: &'k mut Keyspace,
+        now_ms: u64,
+    ) -> Result<Copied, Refused> {
         let mut copying = Copying::new(from, to, now_ms);
         for _ in 0..STEPS_MAX {
             let step = copying.step(&self.participant.pin());
             self.participant.quiescent();
             match step {
                 Ok(true) => return Ok(copying.copied()),
-                Ok(false) | Err(Refused { error: WriteError::Busy, .. }) => {}
-                Err(refused) => return Err(refused),
+                Ok(false) | Err(CopyError::Refused(Refused { error: WriteError::Busy, .. })) => {}
+                Err(CopyError::Refused(refused)) => return Err(refused),
+                Err(CopyError::Unreadable(error)) => panic!("{error}"),
             }
         }
         panic!("the copy never ends");
@@ -204,9 +211,11 @@ fn what_was_left_is_known_without_opening_it() {
     let fixture = Fixture::new();
     drop(fixture.open("3", 3, 48 * MIB));
     let dir = fixture.dir.path().join("3");
-    let left = left_in(&dir, "default").expect("it is readable").expect("something is there");
+    let left = left_in(&dir, "default", Edition::Living)
+        .expect("it is readable")
+        .expect("something is there");
     assert_eq!((left.partitions, left.capacity_bytes), (3, 48 * MIB));
-    assert_eq!(left_in(&dir, "other").expect("it is readable"), None);
-    assert!(left_in(&dir, "../3/default").is_err(), "no name of a tenant");
-    assert!(left_in(Path::new("/dev/shm/nigh-is-not-there"), "default").is_err());
+    assert_eq!(left_in(&dir, "other", Edition::Living).expect("it is readable"), None);
+    assert!(left_in(&dir, "../3/default", Edition::Living).is_err(), "no name of a tenant");
+    assert!(left_in(Path::new("/dev/shm/nigh-is-not-there"), "default", Edition::Living).is_err());
 }

@@ -4,7 +4,7 @@
 //! what is left must be equal, byte by byte. Each command has fresh stores, since the first that meets the key deletes
 //! it. The same with a key at the very millisecond of its expiry, which is there: beside one that has a millisecond left.
 
-use nigh_store::{Op, Store, Write};
+use nigh_store::{Lack, Op, Store, Write};
 
 use crate::support::{Fixture, Resp2, op};
 
@@ -116,12 +116,12 @@ fn run(fixture: &mut Fixture, way: Way, command: &str) -> String {
     if way == Way::OnView {
         let mut view = Store::view(fixture.turn(|store, _| store.views()));
         let args = words(command);
-        let (reply, met_expired) = fixture.turn(|_, turn| {
+        let (reply, lack) = fixture.turn(|_, turn| {
             let mut out = Resp2::default();
             view.apply(op(args[0]), &args, turn, &mut out);
-            (out.0, view.take_met_expired())
+            (out.0, view.take_lack())
         });
-        if !met_expired {
+        if lack == Lack::Nothing {
             return String::from_utf8(reply).expect("text").trim_end().replace("\r\n", " ");
         }
     }
