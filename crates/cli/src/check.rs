@@ -11,12 +11,12 @@
 //!    write meanwhile. What a running server writes to is listed, but not judged.
 //! 3. What is judged is what a server would open, by the same walk: each arena, and whether all of a folder belong
 //!    together and none is missing. Other files named so are listed.
-//! 4. The exit code is 1 if a server would refuse the folder.
+//! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
 
 use crate::bench::thousands;
 use anyhow::{Context, Result, bail};
 use nigh_shm::layout::header;
-use nigh_shm::{Report, verify};
+use nigh_shm::{BadRecord, Report, verify};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,8 +30,10 @@ const PREFIX: &str = "nigh-";
 const LOCK: &str = "lock";
 /// How an arena's file name ends.
 const EXTENSION: &str = "arena";
-/// Findings that are printed of one arena.
+/// Findings, and bad records, that are printed of one arena.
 const FINDINGS: usize = 20;
+/// Bytes of a key that are printed.
+const KEY_BYTES: usize = 100;
 
 /// Options of `nigh check`.
 #[derive(clap::Args)]
@@ -39,6 +41,16 @@ pub(crate) struct Args {
     /// Folders with arenas; by default all /dev/shm/nigh-*
     #[arg(value_name = "FOLDER")]
     folders: Vec<PathBuf>,
+}
+
+/// What an arena was found to be.
+enum Verdict {
+    /// As a server leaves it, or not judged.
+    Whole,
+    /// So many of its records have wrong checksums. A server serves it.
+    Bad(u64),
+    /// A server refuses it.
+    Damaged,
 }
 
 /// Whether a server uses a folder.
@@ -55,12 +67,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "{:<44} {:<10} {:>11} {:>15} {:>11} {:<8} state",
         "arena", "tenant", "keys", "live bytes", "incarnation", "server"
     );
-    let (mut arenas, mut damaged, mut refused) = (0, 0, 0);
+    let (mut arenas, mut damaged, mut refused, mut bad) = (0, 0, 0, 0);
     for folder in &folders {
         let holder = holder(folder)?;
         for path in arenas_in(folder)? {
             arenas += 1;
-            damaged += u32::from(!arena(&path, &holder));
+            match arena(&path, &holder) {
+                Verdict::Whole => {}
+                Verdict::Bad(records) => bad += records,
+                Verdict::Damaged => damaged += 1,
+            }
         }
         if matches!(holder, Holder::Nobody(_)) {
             let faults = nigh_store::faults_of(folder);
@@ -78,6 +94,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "the arenas of {refused} folder(s) are whole, but no server would take them: see above"
         );
     }
+    if bad > 0 {
+        bail!(
+            "{bad} records have wrong checksums: a server serves them as they are, so write these keys anew or delete them"
+        );
+    }
     match arenas {
         0 => println!("no arenas"),
         _ => println!("{arenas} arenas, none damaged"),
@@ -85,8 +106,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Prints an arena's line and findings; false if it is damaged.
-fn arena(path: &Path, holder: &Holder) -> bool {
+/// Prints an arena's line and findings.
+fn arena(path: &Path, holder: &Holder) -> Verdict {
     let name = path.display().to_string();
     let served = matches!(holder, Holder::Server);
     let server = if served { "running" } else { "none" };
@@ -96,20 +117,22 @@ fn arena(path: &Path, holder: &Holder) -> bool {
             "{name:<44} {:<10} {:>39} {server:<8} not judged: no server gives this name",
             "?", ""
         );
-        return true;
+        return Verdict::Whole;
     }
     let report = match verify(path) {
         Ok(report) => report,
         Err(error) => {
             println!("{name:<44} {:<10} {:>39} {server:<8} damaged: {error}", "?", "");
-            return served;
+            return if served { Verdict::Whole } else { Verdict::Damaged };
         }
     };
     let Report { tenant, keys, live_bytes, findings, more_findings, .. } = &report;
-    let state = match (served, findings.is_empty()) {
-        (true, _) => "in use, not judged",
-        (false, true) => "whole",
-        (false, false) => "damaged",
+    let bad = report.bad_records.len() as u64 + report.more_bad_records;
+    let (state, verdict) = match (served, findings.is_empty(), bad) {
+        (true, ..) => ("in use, not judged", Verdict::Whole),
+        (false, true, 0) => ("whole", Verdict::Whole),
+        (false, true, _) => ("bad records", Verdict::Bad(bad)),
+        (false, false, _) => ("damaged", Verdict::Damaged),
     };
     println!(
         "{name:<44} {tenant:<10} {:>11} {:>15} {:>11} {server:<8} {state}",
@@ -118,7 +141,7 @@ fn arena(path: &Path, holder: &Holder) -> bool {
         incarnation(path).map_or_else(|_| "?".to_owned(), |number| number.to_string()),
     );
     if served {
-        return true;
+        return verdict;
     }
     for finding in findings.iter().take(FINDINGS) {
         println!("    at {:#x}: {}", finding.offset, finding.what);
@@ -127,7 +150,20 @@ fn arena(path: &Path, holder: &Holder) -> bool {
     if more > 0 {
         println!("    and {more} more");
     }
-    findings.is_empty()
+    for BadRecord { key, finding, .. } in report.bad_records.iter().take(FINDINGS) {
+        let (key, rest) = key.split_at(key.len().min(KEY_BYTES));
+        let dots = if rest.is_empty() { "" } else { "..." };
+        println!(
+            "    key \"{}\"{dots} at {:#x}: {}",
+            key.escape_ascii(),
+            finding.offset,
+            finding.what
+        );
+    }
+    if bad > FINDINGS as u64 {
+        println!("    and {} more bad records", bad - FINDINGS as u64);
+    }
+    verdict
 }
 
 /// How many writers the arena has had.

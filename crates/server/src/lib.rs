@@ -65,6 +65,7 @@ mod state;
 mod transaction;
 mod trimmer;
 mod usage;
+mod verify;
 mod window;
 mod work;
 

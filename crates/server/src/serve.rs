@@ -14,6 +14,7 @@ use crate::shared::{Seat, Shared};
 use crate::signals::Watcher;
 use crate::starts::Skips;
 use crate::state::{State, Stop};
+use crate::verify::compare_sums;
 use nigh_js::{Fiber, Join};
 use nigh_shm::Domain;
 use nigh_store::{Keyspace, Opened, StoreOptions};
@@ -365,6 +366,10 @@ fn open_keyspace(
     let mut options = StoreOptions::new(&folder.path, capacity_bytes);
     options.fresh = config.flag("fresh");
     options.partitions = config.size("partitions");
+    if config.flag("verify") && !options.fresh {
+        compare_sums(&folder.path)
+            .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
+    }
     let (keyspace, opened) =
         Keyspace::open(&options, domain).map_err(|error| ServeError::Store(error.to_string()))?;
     log_opened(&opened, &options, keyspace.capacity_bytes());

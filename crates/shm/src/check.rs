@@ -393,13 +393,13 @@ impl<'a, W: Words> Checker<'a, W> {
         let Whole { offset, head, run } = whole;
         let found = sum::expected(self.words, *offset, head);
         ensure(found == head.checksum, || {
-            Fault::new(*offset, "checksum of a record", hex(head.checksum), hex(found))
+            Fault::new(*offset, "checksum of a record", hex(found), hex(head.checksum))
         })?;
         let Some(run) = run else { return Ok(()) };
         let at = self.g.slot_offset(run.slot);
         let found = sum::of_bytes(self.words, at, head.value_len.into());
         ensure(found == run.checksum, || {
-            Fault::new(at, "checksum of a value", hex(run.checksum), hex(found))
+            Fault::new(at, "checksum of a value", hex(found), hex(run.checksum))
         })
     }
 

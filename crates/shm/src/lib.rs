@@ -67,6 +67,6 @@ pub use reader::{Moment, Reader};
 pub use reclaim::{Domain, Participant, Pin};
 pub use record::{Record, RecordRef, ValueRef};
 pub use region::{Denied, Region};
-pub use verify::{Finding, Report, verify};
+pub use verify::{BadRecord, Finding, Report, verify};
 pub use words::prefetch;
 pub use writer::Writer;

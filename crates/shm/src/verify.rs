@@ -4,23 +4,24 @@
 //! 2. Findings are bounded; the rest are counted.
 //! 3. What is reported is what adoption refuses, and nothing else: both go by the survey. What adoption ends or gives back
 //!    by itself is no finding; that it may lack memory for that, or find another owner's name, is none of the file's faults.
-//! 4. While a writer is at work, findings may be false: what was checked had changed. The report says
+//! 4. A record with a wrong sum is no such finding: a writer adopts it, and all others are served. It is listed by itself.
+//! 5. While a writer is at work, findings may be false: what was checked had changed. The report says
 //!    whether anything was committed meanwhile.
 //!
 //! Any thread, any process.
 
 use crate::adopt::header_of;
-use crate::check::{Fault, length_fault};
+use crate::check::{Checker, Fault, Whole, length_fault};
 use crate::error::ArenaError;
-use crate::layout::header;
+use crate::layout::{Geometry, header, record as r};
 use crate::region::{Mapping, io};
-use crate::survey::survey;
+use crate::survey::{Survey, survey};
 use crate::words::Words;
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::Ordering::Acquire;
 
-/// Findings that a report lists at most.
+/// Findings, and bad records, that a report lists at most.
 const FINDINGS_MAX: usize = 100;
 
 /// What [`verify`] found.
@@ -57,6 +58,20 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// How much more is wrong.
     pub more_findings: u64,
+    /// Records whose sum, or whose value's, is wrong. They are served as they are.
+    pub bad_records: Vec<BadRecord>,
+    /// How many more there are.
+    pub more_bad_records: u64,
+}
+
+/// A record with a wrong sum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BadRecord {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Where it, or its value, lies, and which sum it has and should have.
+    pub finding: Finding,
 }
 
 /// Something that contradicts the format.
@@ -69,20 +84,33 @@ pub struct Finding {
     pub what: String,
 }
 
+impl From<&Fault> for Finding {
+    fn from(fault: &Fault) -> Finding {
+        let Fault { offset, what, expected, found } = fault;
+        Finding { offset: *offset, what: format!("{what} is {found}, expected {expected}") }
+    }
+}
+
 impl Report {
     fn note(&mut self, fault: &Fault) {
         if self.findings.len() >= FINDINGS_MAX {
             self.more_findings += 1;
             return;
         }
-        let Fault { offset, what, expected, found } = fault;
-        let what = format!("{what} is {found}, expected {expected}");
-        self.findings.push(Finding { offset: *offset, what });
+        self.findings.push(fault.into());
+    }
+
+    fn note_bad(&mut self, key: Vec<u8>, fault: &Fault) {
+        if self.bad_records.len() >= FINDINGS_MAX {
+            self.more_bad_records += 1;
+            return;
+        }
+        self.bad_records.push(BadRecord { key, finding: fault.into() });
     }
 }
 
-/// Checks every record that the index or an unfinished commit names (place, length, hash, key, run), and that no slot is
-/// used for two things.
+/// Checks every record that the index or an unfinished commit names (place, length, hash, key, run, sums), and that no
+/// slot is used for two things.
 ///
 /// # Errors
 /// If the file can't be read, or its header makes no sense.
@@ -116,6 +144,7 @@ pub fn verify(path: &Path) -> Result<Report, ArenaError> {
         Ok(())
     });
     let found = found.map_err(|fault| fault.at(path))?;
+    compare_sums(&words, (&info.g, usable, info.seed), &found, &mut report);
     (report.keys, report.expires) = (found.entries, found.expires);
     (report.live_bytes, report.growing) = (found.live_bytes, found.growing);
     report.index_lines = found.current.map_or(0, |table| table.lines);
@@ -124,4 +153,28 @@ pub fn verify(path: &Path) -> Result<Report, ArenaError> {
     report.changed_meanwhile = words.load64(header::COMMITTED_LSN, Acquire) != before
         || words.load64(header::INDEX_STATE, Acquire) != state;
     Ok(report)
+}
+
+/// Compares the sums of all records that the index names and that are whole otherwise.
+fn compare_sums<W: Words>(
+    words: &W,
+    (g, end, seed): (&Geometry, u64, u32),
+    found: &Survey,
+    report: &mut Report,
+) {
+    let sums = Checker::new(words, g, end, seed);
+    for table in [found.old, found.current].into_iter().flatten() {
+        let mut compare = |whole: Result<Whole, Fault>| {
+            if let Ok(whole) = whole
+                && let Err(fault) = sums.sum(&whole)
+            {
+                let mut key = vec![0; whole.head.key_len.into()];
+                words.copy_out(whole.offset + r::KEY, &mut key);
+                report.note_bad(key, &fault);
+            }
+            Ok(())
+        };
+        let walked = Checker::new(words, g, end, seed).records(table, &mut compare);
+        walked.expect("nothing ends this walk");
+    }
 }

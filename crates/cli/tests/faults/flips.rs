@@ -73,3 +73,32 @@ fn check_and_serve_give_the_same_verdict() {
     }
     assert!((10..28).contains(&refused), "{refused} of 30");
 }
+
+/// A bit of a value: its key is named, and all others are served.
+#[test]
+fn a_flipped_bit_in_a_value_is_named_by_its_key() {
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    let server = Server::start_with(folder.path(), &["--maxmemory", "64mb"]);
+    assert_eq!(server.call(&["SET", "bad", "a value that is nowhere else"]).error(), None);
+    assert_eq!(server.call(&["SET", "good", "1"]).error(), None);
+    server.kill();
+    let path = dir.join("default.0.arena");
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    let value = b"a value that is nowhere else";
+    let at = bytes.windows(value.len()).position(|it| it == value).expect("it was set");
+    bytes[at] ^= 0x20;
+    std::fs::write(&path, &bytes).expect("it is ours");
+    let checked = nigh(&["check", dir.to_str().expect("UTF-8")]);
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(!checked.status.success() && said.contains("key \"bad\" at 0x"), "{checked:?}");
+    assert!(said.contains("checksum of a record is") && !said.contains("good"), "{said}");
+    for verify in ["yes", "no"] {
+        let server =
+            Server::start_with(folder.path(), &["--maxmemory", "64mb", "--verify", verify]);
+        assert_eq!(server.call(&["GET", "good"]).bytes(), Some(&b"1"[..]));
+        let named = server.said().contains("key \"bad\" in ");
+        assert_eq!(named, verify == "yes", "{}", server.said());
+        server.kill();
+    }
+}

@@ -250,6 +250,13 @@ static SETTINGS: &[Setting] = &[
         MUTABLE,
         "Random keys that are looked at for each that goes: more find older ones and take longer.",
     ),
+    row(
+        "verify",
+        Kind::Flag,
+        "no",
+        FIXED,
+        "Compare the checksums of all records before serving, and log those that are wrong.",
+    ),
     row("fresh", Kind::Flag, "no", FIXED, "Start empty: remove what an earlier server left."),
     row("save", Kind::Choice(&[""]), "", FIXED, "Nigh saves nothing to disk yet."),
     row("appendonly", Kind::Choice(&["no"]), "no", FIXED, "Nigh has no log on disk yet."),

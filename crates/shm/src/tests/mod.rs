@@ -17,6 +17,7 @@ mod readers;
 mod sparse;
 mod stepped;
 mod stories;
+mod sums;
 mod tables;
 
 use crate::{ArenaSpec, Domain, Participant, Reader, Writer};
