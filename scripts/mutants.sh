@@ -34,7 +34,10 @@ readonly NOT_SHM="--skip ring:: --skip no_story_depends_on_how_soon"
 
 # File, what comes behind `cargo test -p PACKAGE`, and behind a bar whose late tests they are.
 readonly TABLE="
-crates/shm/src/foreign.rs        --lib -- foreign cut_off model_a_reader_that_nobody
+crates/shm/src/foreign.rs        --lib -- foreign outside cut_off model_a_reader_that_nobody
+crates/shm/src/foreign/copier.rs --lib -- foreign outside cut_off model_a_reader_that_nobody
+crates/shm/src/foreign/view.rs   --lib -- foreign outside
+crates/shm/src/foreign/watch.rs  --lib -- foreign outside
 crates/shm/src/scan.rs           --lib -- stepped readers scan
 crates/shm/src/index/pick.rs     --lib -- stepped
 crates/shm/src/index.rs          --lib -- $NOT_SHM | shm

@@ -93,6 +93,11 @@ fn exercise(path: PathBuf) {
         for i in (0..KEYS).step_by(25).chain([7]) {
             let _ = reader.get(&i.to_le_bytes(), &mut out);
         }
+        // Where the committed LSN was changed, ways back are walked.
+        let keys: Vec<_> = (0..KEYS).step_by(25).chain([7]).map(u32::to_le_bytes).collect();
+        for key in &keys {
+            let _ = reader.multi_get(&[key]);
+        }
     }
     let domain = Domain::new(1);
     let mut writer = match Writer::adopt(&spec(path), &domain) {

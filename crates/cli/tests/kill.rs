@@ -1,22 +1,28 @@
 //! SIGKILL under write load: the next server has every acknowledged write, and no half of anything.
 //!
 //! ```text
-//! round:  start (adopts) ─► compare with the oracle ─► writers in parallel ─► SIGKILL
+//! round:  start (adopts) ─► compare with the oracle ─► writers in parallel ─► SIGKILL ─► nigh check
 //! ```
 //!
-//! Each writer has keys of its own and one connection, whose commands run in order. When the server
-//! dies, some are unanswered: of these, any number from the front may have happened, each wholly.
-//! So what is found must equal the oracle after *some* prefix of them.
+//! Each writer has keys of its own and one connection, whose commands run in order: SET, DEL, APPEND, MSET, PEXPIREAT,
+//! PERSIST, and MULTI/EXEC of them. When the server dies, some are unanswered. What is found is compared so:
+//!
+//! 1. Any number of the unanswered, from the front, may have happened, each wholly: so all keys must equal the oracle
+//!    after *some* prefix of them. Of an APPEND that means that the value is all parts so far, in order, and no more.
+//! 2. Brief keys expire while the server runs, is killed or starts. One whose time is over is never found again; one
+//!    that has time left is. Two that one transaction gave the same time are found both or not at all.
+//! 3. Other keys expire in an hour, or never: which it is, is found too.
+//! 4. `nigh check` finds nothing.
 //!
 //! `NIGH_KILLS` sets the number of kills.
 
 mod support;
 
 use nigh_client::{Connection, Frame};
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
-use support::load::{self, Random, Value, bytes, words};
-use support::{Server, folder};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use support::load::{self, Random, bytes, words};
+use support::{Server, folder, nigh, stdout};
 
 /// Kills without `NIGH_KILLS`.
 const KILLS: u64 = 10;
@@ -26,21 +32,123 @@ const WRITERS: u64 = 3;
 const IN_FLIGHT: usize = 16;
 /// Keys of a writer, at most: enough for the index to grow several times.
 const KEYS: u64 = 20_000;
+/// Keys of a writer to which it mostly appends, and pairs of keys that soon expire.
+const LOGS: u64 = 6;
+const BRIEF: u64 = 300;
 /// Keys that are read at once.
 const READ_AT_ONCE: usize = 500;
 /// A value that doesn't fit into half a segment of the tests' arena.
 const LARGE: usize = 700_000;
 /// Rounds after which all is flushed: what was overwritten stays in the arena until then.
 const FLUSH_EVERY: u64 = 8;
-/// One value of so many is large.
+/// One value of so many is large; and one log of so many that begin anew.
 const LARGE_EVERY: u64 = 500;
+const LARGE_LOG_EVERY: u64 = 10;
+/// A log begins anew after so many appends or so.
+const LOG_PARTS: u64 = 60;
+/// How long brief keys live at most, ms: some die with the server, others after its successor has started.
+const BRIEF_MS: u64 = 1500;
+/// What the server's clock and ours may differ by, ms, and a turn of it on a busy machine.
+const SLACK_MS: u64 = 300;
+/// The other expiry.
+const HOUR_MS: u64 = 3_600_000;
 
-type State = BTreeMap<String, Value>;
+/// Number and length of a write, from which all its bytes follow.
+type Part = (u64, usize);
+
+/// What a key holds: parts in order, and its expiry (0: none).
+#[derive(Clone, Debug, PartialEq)]
+struct Held {
+    parts: Vec<Part>,
+    expiry_ms: u64,
+}
+
+impl Held {
+    fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.1).sum()
+    }
+
+    fn is(&self, data: &[u8]) -> bool {
+        data.len() == self.len()
+            && data == self.parts.iter().copied().flat_map(bytes).collect::<Vec<u8>>()
+    }
+}
+
+type State = BTreeMap<String, Option<Held>>;
+
+/// What an operation does to one key.
+#[derive(Clone, Copy)]
+enum Change {
+    Set(Part, u64),
+    Append(Part),
+    Expiry(u64),
+    Delete,
+}
+
+fn apply(state: &mut State, changes: &[(String, Change)]) {
+    for (key, change) in changes {
+        let held = state.entry(key.clone()).or_insert(None);
+        match *change {
+            Change::Set(part, expiry_ms) => *held = Some(Held { parts: vec![part], expiry_ms }),
+            Change::Append(part) => match held {
+                Some(held) => held.parts.push(part),
+                None => *held = Some(Held { parts: vec![part], expiry_ms: 0 }),
+            },
+            Change::Expiry(expiry_ms) => {
+                if let Some(held) = held {
+                    held.expiry_ms = expiry_ms;
+                }
+            }
+            Change::Delete => *held = None,
+        }
+    }
+}
 
 /// Some commands that happen wholly or not at all.
 struct Op {
     commands: Vec<Vec<Vec<u8>>>,
-    changes: Vec<(String, Value)>,
+    changes: Vec<(String, Change)>,
+}
+
+impl Op {
+    /// One command a change, as a transaction if there are several.
+    fn of(changes: Vec<(String, Change)>) -> Op {
+        let command = |(key, change): &(String, Change)| {
+            let key = key.as_bytes();
+            match *change {
+                Change::Set(part, 0) => words(&[b"SET", key, &bytes(part)]),
+                Change::Set(part, expiry_ms) => {
+                    words(&[b"SET", key, &bytes(part), b"PXAT", expiry_ms.to_string().as_bytes()])
+                }
+                Change::Append(part) => words(&[b"APPEND", key, &bytes(part)]),
+                Change::Expiry(0) => words(&[b"PERSIST", key]),
+                Change::Expiry(expiry_ms) => {
+                    words(&[b"PEXPIREAT", key, expiry_ms.to_string().as_bytes()])
+                }
+                Change::Delete => words(&[b"DEL", key]),
+            }
+        };
+        let mut commands: Vec<_> = changes.iter().map(command).collect();
+        if commands.len() > 1 {
+            commands.insert(0, words(&[b"MULTI"]));
+            commands.push(words(&[b"EXEC"]));
+        }
+        Op { commands, changes }
+    }
+
+    /// MSET of one value to all these keys.
+    fn mset(keys: &[String], part: Part) -> Op {
+        let data = bytes(part);
+        let pairs = keys.iter().flat_map(|key| [key.as_bytes(), &data]);
+        let command: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(pairs).collect();
+        let changes = keys.iter().map(|key| (key.clone(), Change::Set(part, 0))).collect();
+        Op { commands: vec![words(&command)], changes }
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    u64::try_from(now.as_millis()).expect("before the end of time")
 }
 
 /// One writer's view of the world.
@@ -50,7 +158,14 @@ struct Writer {
     sequence: u64,
     acknowledged: State,
     unanswered: VecDeque<Op>,
+    /// Keys that were written since the last comparison.
+    touched: BTreeSet<String>,
     count: u64,
+    appends: u64,
+    /// Brief keys whose time was over when they were looked for.
+    over: u64,
+    /// Comparisons in which some of the unanswered writes had happened.
+    in_part: u64,
 }
 
 impl Writer {
@@ -61,7 +176,11 @@ impl Writer {
             sequence: 0,
             acknowledged: State::new(),
             unanswered: VecDeque::new(),
+            touched: BTreeSet::new(),
             count: 0,
+            appends: 0,
+            over: 0,
+            in_part: 0,
         }
     }
 
@@ -70,36 +189,72 @@ impl Writer {
         format!("w{}:{number}", self.id)
     }
 
-    fn value(&mut self) -> (u64, usize) {
+    fn part(&mut self, large_every: u64) -> Part {
         self.sequence += 1;
         let small = 8 + usize::try_from(self.random.draw(120)).expect("small");
-        (self.sequence, if self.random.draw(LARGE_EVERY) == 0 { LARGE } else { small })
+        (self.sequence, if self.random.draw(large_every) == 0 { LARGE } else { small })
     }
 
-    /// The next operation: SET, DEL, or two keys at once by MSET, DEL or EXEC.
+    /// The next operation.
     fn op(&mut self) -> Op {
-        let (key, value) = (self.key(), self.value());
-        let data = bytes(value);
-        let other = format!("{key}:twin");
-        let (first, second) = (key.as_bytes(), other.as_bytes());
-        let (set, delete) =
-            (|key: &[u8]| words(&[b"SET", key, &data]), |key: &[u8]| words(&[b"DEL", key]));
-        let exec = |inner: [Vec<Vec<u8>>; 2]| {
-            let [a, b] = inner;
-            vec![words(&[b"MULTI"]), a, b, words(&[b"EXEC"])]
-        };
-        let (commands, changed) = match self.random.0 >> 40 & 7 {
-            0..=2 => (vec![set(first)], vec![Some(value)]),
-            3 => (vec![delete(first)], vec![None]),
-            4 | 5 => {
-                let command = words(&[b"MSET", first, &data, second, &data]);
-                (vec![command], vec![Some(value), Some(value)])
+        use Change::{Append, Delete, Expiry, Set};
+        let (key, part) = (self.key(), self.part(LARGE_EVERY));
+        let twin = format!("{key}:twin");
+        let hour = now_ms() + HOUR_MS;
+        match self.random.draw(16) {
+            0 | 1 => Op::of(vec![(key, Set(part, 0))]),
+            2 => Op::of(vec![(key, Set(part, hour))]),
+            3 => Op::of(vec![(key, Delete)]),
+            4 => Op::of(vec![(key, Append(part))]),
+            5 => Op::of(vec![(key, Expiry(hour))]),
+            6 => Op::of(vec![(key, Expiry(0))]),
+            7 => Op::mset(&[key, twin], part),
+            8 => {
+                let keys: Vec<String> = (0..8).map(|_| self.key()).collect();
+                let keys: BTreeSet<String> = keys.into_iter().collect();
+                Op::mset(&keys.into_iter().collect::<Vec<_>>(), part)
             }
-            6 => (exec([set(first), set(second)]), vec![Some(value), Some(value)]),
-            _ => (exec([delete(first), set(second)]), vec![None, Some(value)]),
-        };
-        let changes = [key, other].into_iter().zip(changed).collect();
-        Op { commands, changes }
+            9 => Op::of(vec![(key, Set(part, 0)), (twin, Set(part, hour))]),
+            10 => Op::of(vec![(key, Delete), (twin, Append(part))]),
+            11 => {
+                Op::of(vec![(key.clone(), Append(part)), (key, Expiry(hour)), (twin, Append(part))])
+            }
+            12 | 13 => self.log_op(),
+            _ => self.brief_op(),
+        }
+    }
+
+    /// Appends to a log, to two of them at once, or begins one anew.
+    fn log_op(&mut self) -> Op {
+        let number = self.random.draw(LOGS);
+        let [key, next] = [number, (number + 1) % LOGS].map(|n| format!("w{}:log:{n}", self.id));
+        if self.random.draw(LOG_PARTS) == 0 {
+            let part = self.part(LARGE_LOG_EVERY);
+            return Op::of(vec![(key, Change::Set(part, 0))]);
+        }
+        let part = self.part(u64::MAX);
+        match self.random.draw(4) {
+            0 => Op::of(vec![(key, Change::Append(part)), (next, Change::Append(part))]),
+            _ => Op::of(vec![(key, Change::Append(part))]),
+        }
+    }
+
+    /// Sets a key that soon expires, or two at once with the same time. They are never written otherwise, so that no
+    /// outcome hangs on whose clock was ahead.
+    fn brief_op(&mut self) -> Op {
+        let (number, part) = (self.random.draw(BRIEF), self.part(u64::MAX));
+        let at = now_ms() + self.random.draw(BRIEF_MS);
+        let key = |n| format!("w{}:brief:{n}", self.id);
+        match number % 3 {
+            0 => Op::of(vec![(key(number), Change::Set(part, at))]),
+            _ => {
+                let pair = number - number % 3;
+                Op::of(vec![
+                    (key(pair + 1), Change::Set(part, at)),
+                    (key(pair + 2), Change::Set(part, at)),
+                ])
+            }
+        }
     }
 
     /// Writes until the connection breaks.
@@ -115,41 +270,44 @@ impl Writer {
                 }
             }
             let Some(op) = self.unanswered.front() else { return };
+            let mut last = None;
             for _ in 0..op.commands.len() {
                 match connection.receive() {
-                    Ok(reply) => assert!(!is_refused(&reply), "{reply:?}"),
+                    Ok(reply) => {
+                        assert!(!is_refused(&reply), "{reply:?}");
+                        last = Some(reply);
+                    }
                     Err(_) => return,
                 }
             }
             let Some(op) = self.unanswered.pop_front() else { return };
-            self.acknowledged.extend(op.changes);
+            apply(&mut self.acknowledged, &op.changes);
+            if let [(key, Change::Append(_))] = &op.changes[..] {
+                let expected = self.acknowledged[key].as_ref().map(|held| held.len() as i64);
+                assert_eq!(last.and_then(|reply| reply.integer()), expected, "APPEND to {key}");
+                self.appends += 1;
+            }
+            self.touched.extend(op.changes.into_iter().map(|(key, _)| key));
             self.count += 1;
         }
     }
 
     /// Compares with what a server has, and takes that over.
     fn compare(&mut self, connection: &mut Connection) {
-        for op in &self.unanswered {
-            for (key, _) in &op.changes {
-                self.acknowledged.entry(key.clone()).or_insert(None);
-            }
+        for (key, _) in self.unanswered.iter().flat_map(|op| &op.changes) {
+            self.acknowledged.entry(key.clone()).or_insert(None);
+            self.touched.insert(key.clone());
         }
-        let keys: Vec<String> = self.acknowledged.keys().cloned().collect();
-        let mut found = BTreeMap::new();
-        for keys in keys.chunks(READ_AT_ONCE) {
-            let command = std::iter::once("MGET").chain(keys.iter().map(String::as_str));
-            let reply = connection.call(command).expect("the server is up");
-            let values = reply.elements().expect("MGET answers a list").to_vec();
-            found.extend(keys.iter().cloned().zip(values));
-        }
+        let found = self.read_all(connection);
         let mut expected = self.acknowledged.clone();
         let mut wrong = mismatch(&expected, &found);
         let first = wrong.clone();
+        self.in_part += u64::from(wrong.is_some());
         for op in std::mem::take(&mut self.unanswered) {
             if wrong.is_none() {
                 break;
             }
-            expected.extend(op.changes);
+            apply(&mut expected, &op.changes);
             wrong = mismatch(&expected, &found);
         }
         assert!(
@@ -160,7 +318,66 @@ impl Writer {
             first.unwrap_or_default(),
             wrong.unwrap_or_default()
         );
+        // What is over stays so.
+        for (key, held) in &mut expected {
+            if held.as_ref().is_some_and(|held| held.expiry_ms != 0) && found[key].data.is_null() {
+                *held = None;
+                self.over += 1;
+            }
+        }
         self.acknowledged = expected;
+        self.touched.clear();
+    }
+
+    /// All keys, and the expiry of those that were written of late.
+    fn read_all(&self, connection: &mut Connection) -> BTreeMap<String, Found> {
+        let keys: Vec<String> = self.acknowledged.keys().cloned().collect();
+        let mut all = BTreeMap::new();
+        for keys in keys.chunks(READ_AT_ONCE) {
+            let command = std::iter::once("MGET").chain(keys.iter().map(String::as_str));
+            let from_ms = now_ms();
+            let reply = connection.call(command).expect("the server is up");
+            let read_ms = (from_ms, now_ms());
+            let values = reply.elements().expect("MGET answers a list").to_vec();
+            let found = values.into_iter().map(|data| Found { data, read_ms, expiry_ms: None });
+            all.extend(keys.iter().cloned().zip(found));
+        }
+        for keys in self.touched.iter().collect::<Vec<_>>().chunks(READ_AT_ONCE) {
+            for key in keys {
+                connection.send(["PEXPIRETIME", key]).expect("the server is up");
+            }
+            for key in keys {
+                let reply = connection.receive().expect("the server is up");
+                let expiry = reply.integer().expect("PEXPIRETIME answers a number");
+                // -1: never; -2: there is no such key, or no more.
+                let found = all.get_mut(*key).expect("it was read");
+                found.expiry_ms = match expiry {
+                    -2 => None,
+                    expiry => Some(u64::try_from(expiry).unwrap_or(0)),
+                };
+            }
+        }
+        all
+    }
+}
+
+/// What a server says of a key.
+struct Found {
+    data: Frame,
+    /// It was read between these.
+    read_ms: (u64, u64),
+    expiry_ms: Option<u64>,
+}
+
+impl Found {
+    fn is(&self, held: &Option<Held>) -> bool {
+        let (Some(held), Frame::Bulk(data)) = (held, &self.data) else {
+            let may_be_over =
+                |held: &Held| held.expiry_ms != 0 && held.expiry_ms < self.read_ms.1 + SLACK_MS;
+            return self.data.is_null() && held.as_ref().is_none_or(may_be_over);
+        };
+        let is_over = held.expiry_ms != 0 && held.expiry_ms + SLACK_MS < self.read_ms.0;
+        !is_over && held.is(data) && self.expiry_ms.is_none_or(|expiry| expiry == held.expiry_ms)
     }
 }
 
@@ -170,27 +387,35 @@ fn is_refused(reply: &Frame) -> bool {
         || reply.elements().is_some_and(|replies| replies.iter().any(|r| r.error().is_some()))
 }
 
-/// The first key that isn't as expected.
-fn mismatch(expected: &State, found: &BTreeMap<String, Frame>) -> Option<String> {
-    expected.iter().find_map(|(key, value)| {
-        let right = match (&found[key], value) {
-            (Frame::Bulk(data), Some(value)) => *data == bytes(*value),
-            (reply, None) => reply.is_null(),
-            _ => false,
-        };
-        (!right).then(|| {
-            let bytes = found[key].bytes().map(<[u8]>::len);
-            format!("{key} should be {value:?} (number, length), has {bytes:?} bytes")
-        })
-    })
+/// The first key that isn't as expected, or is without the one that shares its end.
+fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String> {
+    let mut pair: Option<(&Held, bool)> = None;
+    for (key, held) in expected {
+        let is_there = !found[key].data.is_null();
+        if !found[key].is(held) {
+            let (bytes, expiry) = (found[key].data.bytes().map(<[u8]>::len), found[key].expiry_ms);
+            return Some(format!(
+                "{key} should be {held:?}, has {bytes:?} bytes, expiry {expiry:?}"
+            ));
+        }
+        let Some(held) = held.as_ref().filter(|held| held.expiry_ms != 0) else { continue };
+        if let Some((first, was_there)) = pair.replace((held, is_there))
+            && *first == *held
+            && was_there != is_there
+        {
+            return Some(format!("{key} is there: {is_there}, the one before it: {was_there}"));
+        }
+    }
+    None
 }
 
-/// Kill after kill, with writers that SET, DEL, MSET and EXEC, small and large values, while the
-/// index grows: all that was acknowledged is there, and commits are whole.
+/// Kill after kill, with writers of small and large values, logs and keys that expire, while the index grows: all that
+/// was acknowledged is there, commits are whole, and what is over stays gone.
 #[test]
-fn killed_servers_lose_nothing_and_halve_nothing() {
+fn killed_servers_lose_nothing_halve_nothing_and_bring_nothing_back() {
     let kills = load::kills(KILLS);
     let folder = folder();
+    let arenas = folder.path().join("arenas");
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     let mut pause = Random(WRITERS + 1);
     for round in 0..=kills {
@@ -204,7 +429,7 @@ fn killed_servers_lose_nothing_and_halve_nothing() {
         if round % FLUSH_EVERY == FLUSH_EVERY - 1 {
             assert!(!is_refused(&server.call(&["FLUSHALL"])), "FLUSHALL always works");
             for writer in &mut writers {
-                writer.acknowledged.values_mut().for_each(|value| *value = None);
+                writer.acknowledged.values_mut().for_each(|held| *held = None);
             }
         }
         let span = Duration::from_millis(3 + pause.draw(60));
@@ -216,8 +441,16 @@ fn killed_servers_lose_nothing_and_halve_nothing() {
             std::thread::sleep(span);
             server.kill();
         });
+        let check = nigh(&["check", arenas.to_str().expect("a path of ours")]);
+        assert!(check.status.success(), "{}", stdout(&check));
     }
-    let written: u64 = writers.iter().map(|writer| writer.count).sum();
+    let sum = |of: fn(&Writer) -> u64| writers.iter().map(of).sum::<u64>();
+    let (written, over) = (sum(|w| w.count), sum(|w| w.over));
+    let (appends, in_part) = (sum(|w| w.appends), sum(|w| w.in_part));
     assert!(written > kills, "{written} acknowledged writes in {kills} rounds are no load");
-    eprintln!("{kills} kills, {written} acknowledged writes, all there");
+    assert!(appends > kills && over > kills, "{appends} appends, {over} keys over are no load");
+    eprintln!(
+        "{kills} kills, {written} acknowledged writes ({appends} of them single APPENDs), all there; {in_part} \
+         comparisons with writes of which nobody was told; {over} keys were over and stayed gone"
+    );
 }

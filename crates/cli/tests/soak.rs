@@ -12,6 +12,10 @@
 //! from key and number. A read may find what any operation left from the newest that was acknowledged before
 //! it to the newest that was issued after it, and nothing else.
 //!
+//! Beside them are keys that say something of each other, and some that only grow
+//! (`support::together`). At the end the server is killed, and the checksum of each record that it
+//! leaves is compared.
+//!
 //! `NIGH_SOAK_SECONDS` makes it as long as one likes.
 
 mod support;
@@ -22,6 +26,8 @@ use std::path::Path;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use support::chain::Chain;
+use support::together::Together;
 use support::{Server, folder};
 
 /// Seconds without `NIGH_SOAK_SECONDS`.
@@ -38,8 +44,15 @@ const LARGE_EVERY: usize = 50;
 const LARGE_BYTES: u64 = 150_000;
 /// One operation of so many on a key deletes it.
 const DELETES_EVERY: u64 = 8;
+/// One operation of so many is on the keys that say something of each other.
+const TOGETHER_EVERY: u64 = 8;
+/// One read of those of so many is of a whole value that has grown.
+const WHOLE_EVERY: u64 = 4;
 /// All is flushed about so often by each writer.
 const FLUSH: Duration = Duration::from_millis(700);
+
+/// And not any more when so much time is left: the server is killed with many records.
+const NO_FLUSH: Duration = Duration::from_secs(1);
 
 /// What is known of one key.
 #[derive(Default)]
@@ -51,10 +64,16 @@ struct Known {
 /// What writers and readers share.
 struct World {
     known: Vec<Known>,
+    /// Of each writer.
+    together: Vec<Together>,
+    last_flush: Instant,
+    /// Keys that the other process reads at one moment.
+    chain: Chain,
     /// Held for writing by who flushes.
     flushing: RwLock<()>,
     stop: AtomicBool,
     reads: AtomicU64,
+    reads_together: AtomicU64,
     foreign_reads: AtomicU64,
     writes: AtomicU64,
     flushes: AtomicU64,
@@ -114,13 +133,18 @@ impl World {
 
     /// Operations on the keys of one writer.
     fn write(&self, writer: usize, mut connection: Connection) {
-        let (mut random, mut flushed) = (writer as u64 + 1, Instant::now());
+        let (mut random, mut flushed, mut round) = (writer as u64 + 1, Instant::now(), 0u64);
         while !self.stopped() {
-            if flushed.elapsed() > FLUSH * (2 + u32::try_from(writer).expect("few")) {
+            let is_due = flushed.elapsed() > FLUSH * (2 + u32::try_from(writer).expect("few"));
+            if is_due && Instant::now() < self.last_flush {
                 self.flush(&mut connection);
                 flushed = Instant::now();
             }
             let _writing = self.flushing.read().expect("nobody panicked");
+            round += 1;
+            if round.is_multiple_of(TOGETHER_EVERY) {
+                self.together[writer].write(&mut connection);
+            }
             let key = self.key(&mut random) / WRITERS * WRITERS + writer;
             let Some(known) = self.known.get(key) else { continue };
             let number = known.issued.load(Ordering::Relaxed) + 1;
@@ -146,17 +170,34 @@ impl World {
         for known in &self.known {
             known.issued.store(next(known.issued.load(Ordering::Relaxed)), Ordering::SeqCst);
         }
+        self.together.iter().for_each(Together::begin_anew);
         let reply = connection.call(["FLUSHALL"]).expect("the server is up");
         assert_eq!(reply, Frame::Simple(b"OK".to_vec()));
         for known in &self.known {
             known.acknowledged.store(known.issued.load(Ordering::Relaxed), Ordering::SeqCst);
         }
+        self.together.iter().for_each(Together::began_anew);
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn read(&self, reader: usize, mut connection: Connection) {
-        let mut random = 1000 + reader as u64;
+    fn write_chain(&self, mut connection: Connection) {
         while !self.stopped() {
+            let _writing = self.flushing.read().expect("nobody panicked");
+            self.chain.write(&mut connection);
+        }
+    }
+
+    fn read(&self, reader: usize, mut connection: Connection) {
+        let (mut random, mut round) = (1000 + reader as u64, reader as u64);
+        while !self.stopped() {
+            round += 1;
+            if round.is_multiple_of(TOGETHER_EVERY) {
+                let turn = round / TOGETHER_EVERY;
+                let together = &self.together[usize::try_from(turn).expect("few") % WRITERS];
+                together.read(&mut connection);
+                together.read_grown(&mut connection, turn.is_multiple_of(WHOLE_EVERY));
+                self.reads_together.fetch_add(2, Ordering::Relaxed);
+            }
             let key = self.key(&mut random);
             let from = self.known[key].acknowledged.load(Ordering::SeqCst);
             let reply = connection.call(["GET", &name(key)]).expect("the server is up");
@@ -171,6 +212,7 @@ impl World {
         let reader = ForeignReader::open(arena).expect("the arena can be read");
         let (mut random, mut bytes) = (7, Vec::new());
         while !self.stopped() {
+            self.chain.read(&reader);
             let key = self.key(&mut random);
             let from = self.known[key].acknowledged.load(Ordering::SeqCst);
             let found = reader.get(name(key).as_bytes(), &mut bytes);
@@ -189,11 +231,16 @@ fn no_value_is_torn_lost_or_back_from_the_dead() {
     let folder = folder();
     let server = Server::start_with(folder.path(), &["--maxmemory", MAXMEMORY, "--shards", "3"]);
     server.call(&["SET", "first", "1"]);
+    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(SECONDS));
     let world = World {
+        last_flush: end - NO_FLUSH,
         known: (0..WRITERS * KEYS).map(|_| Known::default()).collect(),
+        together: (0..WRITERS).map(Together::new).collect(),
+        chain: Chain::default(),
         flushing: RwLock::new(()),
         stop: AtomicBool::new(false),
         reads: AtomicU64::new(0),
+        reads_together: AtomicU64::new(0),
         foreign_reads: AtomicU64::new(0),
         writes: AtomicU64::new(0),
         flushes: AtomicU64::new(0),
@@ -214,6 +261,11 @@ fn no_value_is_torn_lost_or_back_from_the_dead() {
                 world.write(number, connection);
             });
         }
+        let (connection, chained) = (server.connect(), &world);
+        scope.spawn(move || {
+            let _stop = StopOnDrop(chained);
+            chained.write_chain(connection);
+        });
         for number in 0..4 {
             let (connection, world) = (server.connect(), &world);
             scope.spawn(move || {
@@ -226,7 +278,6 @@ fn no_value_is_torn_lost_or_back_from_the_dead() {
             let _stop = StopOnDrop(world);
             world.read_foreign(arena);
         });
-        let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(SECONDS));
         while Instant::now() < end && !world.stopped() {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -234,10 +285,22 @@ fn no_value_is_torn_lost_or_back_from_the_dead() {
     });
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (reads, foreign) = (count(&world.reads), count(&world.foreign_reads));
+    server.signal(rustix::process::Signal::KILL);
+    server.ended();
+    let report = nigh_shm::verify(&arena).expect("an arena");
+    assert!(report.findings.is_empty() && report.bad_records.is_empty(), "{report:?}");
+    assert!(report.keys > KEYS as u64 / 10, "{} records to compare", report.keys);
     eprintln!(
-        "{} writes, {} flushes; {reads} reads at the shards, {foreign} from outside: 0 torn, 0 lost, 0 back",
+        "{} writes, {} flushes; {reads} reads at the shards, {foreign} from outside: 0 torn, \
+         0 lost, 0 back; {} of several keys and of lengths; {} records with the right sum",
         count(&world.writes),
-        count(&world.flushes)
+        count(&world.flushes),
+        count(&world.reads_together),
+        report.keys
     );
-    assert!(reads > 0 && foreign > 0 && count(&world.writes) > 0, "everybody has worked");
+    assert!(
+        count(&world.reads_together) > 0 && reads > 0 && foreign > 0 && count(&world.writes) > 0,
+        "everybody has worked"
+    );
+    eprintln!("from outside, at one moment: {}", world.chain.said());
 }

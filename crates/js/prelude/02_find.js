@@ -126,7 +126,7 @@ function openTables(arena) {
     arena.epoch = seen;
     return;
   }
-  throw new ErrorConstructor("TRYAGAIN the index is changing too fast");
+  return leaveUntold(arena);
 }
 
 // Has the line an EMPTY entry, so that no key that is there was pushed past it? Asked after a miss only.
@@ -191,9 +191,9 @@ function alive(ref) {
 const VIEW = !SEVERAL && foreign[0]; // of several arenas each tells by itself
 const LOOKS_MAX = 10000; // while a commit goes on, which takes some microseconds
 const VERSIONS_MAX = 256; // of a key
-const TOO_NEW = 1; // another moment may tell
-const TOO_LATE = 2; // a key's time is over by our clock, not by the owner's: only the owner tells
-var untold = 0; // of the attempt, whatever the function catches
+var untold = false; // of the attempt, whatever the function catches
+var untoldLow = 0; // in which partitions, a bit for each
+var untoldHigh = 0;
 
 // A word of 64 bits that only rises; Infinity if it rises meanwhile.
 function wordAt(words, at) {
@@ -214,12 +214,27 @@ function takeMoment(arena) {
     arena.clock = wordAt(words, CLOCK_WORD);
     if (arena.clock !== Infinity && wordAt(words, COMMITTED_WORD) === lsn) return;
   }
-  untold |= TOO_NEW;
+  noteUntold(arena);
 }
 
-function leaveUntold(why) {
-  untold |= why;
+// Something of an arena can't be told: so much has changed since the moment, or, if a key's time is over by our clock
+// and not by its owner's, until that is told.
+function noteUntold(arena) {
+  untold = true;
+  const partition = arena.place >> WINDOWS_SHIFT;
+  if (partition < 32) untoldLow |= 1 << partition;
+  else untoldHigh |= 1 << partition - 32;
+}
+
+function leaveUntold(arena) {
+  noteUntold(arena);
   throw new ErrorConstructor("TRYAGAIN the keys are changing too fast");
+}
+
+// Has the owner of an arena told its time, and stands still until the batch is over?
+function standsStill(arena) {
+  const partition = arena.place >> WINDOWS_SHIFT;
+  return (I[partition < 32 ? IN_STILL_LOW : IN_STILL_HIGH] >>> (partition & 31) & 1) !== 0;
 }
 
 // The version of record `ref` of the arena at I[PLACE] that was current at the moment, or 0.
@@ -233,19 +248,20 @@ function then(ref, hash) {
       const high = words[at + REC_EXPIRY_HIGH];
       if ((low | high) === 0) return ref;
       if ((high >>> 0) * 4294967296 + (low >>> 0) < arena.clock) return 0;
-      return expired(low, high) ? leaveUntold(TOO_LATE) : ref;
+      // Over by our clock alone: a reader that has just been told of another time must not meet it any more.
+      return expired(low, high) && !standsStill(arena) ? leaveUntold(arena) : ref;
     }
     ref = words[at + REC_PREV];
     if (ref === 0) return absentThen(arena, hash);
   }
-  return leaveUntold(TOO_NEW);
+  return leaveUntold(arena);
 }
 
 // 0 for a key that isn't there, if it wasn't at the moment either.
 function absentThen(arena, hash) {
   const words = arena.words;
   const at = STAMPS_WORD + ((hash & STAMPS_MASK) << 1);
-  if (wordAt(words, at) > arena.lsn || wordAt(words, CLEAR_STAMP_WORD) > arena.lsn) leaveUntold(TOO_NEW);
+  if (wordAt(words, at) > arena.lsn || wordAt(words, CLEAR_STAMP_WORD) > arena.lsn) leaveUntold(arena);
   return 0;
 }
 
@@ -335,7 +351,7 @@ function findFar(length, hash) {
     if (ref !== 0) return told(ref, hash);
     if (words[EPOCH_WORD] === seen) return told(0, hash);
   }
-  throw new ErrorConstructor("TRYAGAIN the index is changing too fast");
+  return leaveUntold(arena);
 }
 
 // --- keys ---

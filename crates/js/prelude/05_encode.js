@@ -7,6 +7,7 @@
 const R_KIND = 0; // words
 const R_LENGTH = 1;
 const R_STACK = 2; // KIND_ERROR: bytes of the stack, after those of the message
+const R_UNTOLD = 2; // of KIND_UNSTABLE: the partitions, two words
 const R_HEAD = 16; // bytes
 const KIND_REPLY = 0;
 const KIND_ERROR = 1;

@@ -199,7 +199,7 @@ function callOne(at, start) {
   I[(start >> 2) + R_LENGTH] = outEnd - start - R_HEAD;
 }
 
-const STABLE_ATTEMPTS = 8; // runs of one call before its owner is asked
+const STABLE_ATTEMPTS = 8; // runs of one call before its owner is asked, while the batch has time
 
 // Takes the moment of an arena at which a call reads it, when it looks there for the first time.
 function beginReading(arena) {
@@ -208,17 +208,19 @@ function beginReading(arena) {
 }
 
 function beginAttempt() {
-  untold = 0;
+  untold = false;
   if (!SEVERAL) return beginReading(onlyArena);
   for (let i = 0; i < PARTITIONS; i++) arenas[i].reader = 0;
 }
 
 // A call that reads arenas which other threads write, each at one moment: it runs again, at another, if something
-// couldn't be told. What it threw counts no more than what it returned then.
+// couldn't be told. What it threw counts no more than what it returned then. False if no attempt could tell all.
 function callStable(at, start) {
-  for (let attempt = 0; attempt < STABLE_ATTEMPTS; attempt++) {
+  untoldLow = untoldHigh = 0;
+  const first = I[IN_FIRST_STATE];
+  for (let attempt = 0; attempt < STABLE_ATTEMPTS && (attempt === 0 || I[OVERTIME] !== first); attempt++) {
     beginAttempt();
-    if (untold !== 0) continue;
+    if (untold) continue;
     let failed = false;
     let thrown;
     try {
@@ -227,17 +229,19 @@ function callStable(at, start) {
       failed = true;
       thrown = caught;
     }
-    if (untold === 0) {
+    if (!untold) {
       if (failed) throw thrown;
-      return;
+      return true;
     }
     if (Q[WAITING] !== 0) native.settle(undefined);
     if (I[PENDING] !== 0) closeCall();
-    if ((untold & TOO_LATE) !== 0) break;
   }
   outEnd = start + R_HEAD;
   I[(start >> 2) + R_KIND] = KIND_UNSTABLE;
   I[(start >> 2) + R_LENGTH] = 0;
+  I[(start >> 2) + R_UNTOLD] = untoldLow;
+  I[(start >> 2) + R_UNTOLD + 1] = untoldHigh;
+  return false;
 }
 
 function dispatch() {
@@ -251,13 +255,14 @@ function dispatch() {
   let at = I[IN_FIRST_HEAD];
   let start = RESPONSE_AT;
   let done = 0;
-  while (done < count) {
+  let told = true; // those behind a call that couldn't be told wait for it
+  while (done < count && told) {
     callIndex = I[IN_FIRST_INDEX] + done;
     makeAhead(at);
     I[STATE] = state; // SYNC(call-state)
     try {
       if ((I[at + C_FLAGS] & CALL_STABLE) === 0) callOne(at, start);
-      else callStable(at, start);
+      else told = callStable(at, start);
     } catch (thrown) {
       writeError(start, thrown);
     }

@@ -1,7 +1,8 @@
 //! The way of a batch: calls → request → one entry into V8 → response → replies. The runtime's thread.
 //!
 //! 1. Replies come in the order of the calls, each exactly once, until they are as long as the caller wants at a time.
-//!    They may be longer by one result. So it is with the time that the calls take.
+//!    They may be longer by one result. So it is with the time that the calls take. A call that ends [`UNSTABLE`](crate::UNSTABLE) is
+//!    the last, so that none behind it has written when it runs again.
 //! 2. An entry that is stopped costs the tenant its context (it is made anew from the libraries): nothing
 //!    that the stopped call left behind is seen by another one. The calls after it enter again.
 
@@ -9,67 +10,19 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use crate::call::{Call, RunTurn, Tenant, UNSTABLE};
+use crate::call::{Call, RunTurn, Tenant};
+use crate::deliver::Flight;
 use crate::entry::{Entry, Outcome};
 use crate::ffi;
 use crate::fiber::{Entered, Wreck};
-use crate::host::{Host, Level};
+use crate::host::Host;
 use crate::io;
 use crate::limits::Limits;
-use crate::quota::Speaker;
 use crate::request::How;
 use crate::runtime::Runtime;
 use crate::start::erase;
 use crate::tenant::TenantState;
 use crate::{fault, tenant};
-
-const R_HEAD: usize = 16; // as in 05_encode.js
-const KIND_REPLY: i32 = 0;
-const KIND_UNSTABLE: i32 = 2;
-
-/// Gets each call's index and its whole RESP reply.
-type Reply<'r> = &'r mut dyn FnMut(usize, &[u8]);
-
-/// Which calls of a batch wait in the request, and who gets their replies.
-struct Flight<'f> {
-    tenant: Tenant,
-    now_ms: u64,
-    /// Index in the batch of each call in the request.
-    entered: Vec<usize>,
-    /// Overlays that haven't come to the context.
-    overlays: usize,
-    host: &'f mut dyn Host,
-    reply: Reply<'f>,
-    /// Calls that have their replies, the bytes of these, and how many are enough.
-    answered: usize,
-    bytes: usize,
-    enough: usize,
-    /// When the batch has had its time, and whether it has.
-    until: Option<Instant>,
-    is_late: bool,
-}
-
-impl Flight<'_> {
-    /// Hands out the reply of a call.
-    fn give(&mut self, index: usize, reply: &[u8]) {
-        self.answered += 1;
-        self.bytes += reply.len();
-        (self.reply)(index, reply);
-    }
-
-    fn has_enough(&self) -> bool {
-        self.bytes > self.enough || self.is_late
-    }
-
-    fn look_at_clock(&mut self) {
-        self.is_late = self.until.is_some_and(|until| Instant::now() >= until);
-    }
-
-    /// Bytes of results that one more entry may gather.
-    fn flush_bytes(&self) -> usize {
-        self.enough.saturating_sub(self.bytes).min(io::RESPONSE_FLUSH)
-    }
-}
 
 fn too_long() -> Vec<u8> {
     fault::reply(&format!(
@@ -80,7 +33,8 @@ fn too_long() -> Vec<u8> {
 
 impl Runtime {
     /// Runs `calls` in order; `reply` gets each one's index and its whole RESP reply, in order. How many have run: all,
-    /// unless the replies are longer than [`RunTurn::reply_bytes`], or the time is over.
+    /// unless the replies are longer than [`RunTurn::reply_bytes`], or the time is over, or one was
+    /// [`UNSTABLE`](crate::UNSTABLE).
     pub fn run<'a>(
         &mut self,
         tenant: Tenant,
@@ -90,6 +44,7 @@ impl Runtime {
         reply: &mut dyn FnMut(usize, &[u8]),
     ) -> usize {
         self.turn += 1;
+        self.untold = 0;
         self.set_inputs(turn);
         let mut last: Option<(&[u8], u32, How)> = None; // calls of a batch are often of one function
         self.request.clear();
@@ -111,6 +66,7 @@ impl Runtime {
             enough: turn.reply_bytes,
             until: Instant::now().checked_add(turn.time),
             is_late: false,
+            is_untold: false,
         };
         let partitions = self.state(tenant).keyspace.partitions();
         for (index, call) in calls.iter().enumerate() {
@@ -161,6 +117,13 @@ impl Runtime {
         let scan_end = std::mem::take(&mut self.isolate.bridge().scan_end);
         self.isolate.io.trim(self.request.end(), response_end, scan_end);
         flight.answered
+    }
+
+    /// The partitions, a bit for each, of which the last [`Runtime::run`]'s [`UNSTABLE`](crate::UNSTABLE) call couldn't be told; 0
+    /// if there was none.
+    #[must_use]
+    pub fn untold(&self) -> u64 {
+        self.untold
     }
 
     /// Whether the tenant's context still has the overlay of the last call, so that the next one of the same
@@ -252,6 +215,11 @@ impl Runtime {
         let high = (turn.random_seed >> 32) as u32;
         io.set_word(io::IN_SEED_LOW, low.cast_signed());
         io.set_word(io::IN_SEED_HIGH, high.cast_signed());
+        #[expect(clippy::cast_possible_truncation, reason = "split in two words")]
+        let low = turn.still as u32;
+        let high = (turn.still >> 32) as u32;
+        io.set_word(io::IN_STILL_LOW, low.cast_signed());
+        io.set_word(io::IN_STILL_HIGH, high.cast_signed());
         io.set_word(io::IN_RESULT_BYTES, word(self.limits.result_bytes));
         io.set_word(io::IN_RESULT_DEPTH, word(self.limits.result_depth as usize));
         io.set_word(io::IN_WRITE_BYTES, word(self.limits.write_set_bytes));
@@ -434,60 +402,5 @@ impl Runtime {
         // The dispatcher catches all that a function throws, so this is a mistake of ours.
         tracing::error!(function = name, "an exception left the dispatcher");
         fault::reply(&format!("ERR internal error in function '{name}'"))
-    }
-
-    /// Hands out the replies of `done` calls from `first` on.
-    fn deliver(&mut self, flight: &mut Flight<'_>, first: usize, done: usize) {
-        let io = self.isolate.io;
-        let size = |word: i32| usize::try_from(word).unwrap_or(0);
-        let mut failed = std::mem::take(&mut self.isolate.bridge().failed).into_iter().peekable();
-        let mut at = io::RESPONSE_AT;
-        for call in first..first + done {
-            let (kind, length) = (io.word(at / 4), size(io.word(at / 4 + 1)));
-            let body = at + R_HEAD;
-            let mut end = body + length;
-            let index = flight.entered[call];
-            if kind == KIND_UNSTABLE {
-                flight.give(index, UNSTABLE);
-            } else if kind != KIND_REPLY {
-                let stack_length = size(io.word(at / 4 + 2));
-                let message = String::from_utf8_lossy(io.bytes(body, length));
-                let stack = String::from_utf8_lossy(io.bytes(end, stack_length));
-                let error = self.thrown(flight, call, &message, &stack);
-                flight.give(index, &error);
-                end += stack_length;
-            } else if let Some((_, error)) = failed.next_if(|(failed, _)| *failed == call) {
-                self.stats.errors += 1;
-                flight.give(index, &fault::reply(&error));
-            } else {
-                flight.give(index, io.bytes(body, length));
-            }
-            at = end.next_multiple_of(8);
-        }
-    }
-
-    /// The reply to a thrown error; its stack goes to the log, unless the function had its share.
-    fn thrown(
-        &mut self,
-        flight: &mut Flight<'_>,
-        call: usize,
-        message: &str,
-        stack: &str,
-    ) -> Vec<u8> {
-        self.stats.errors += 1;
-        let id = self.isolate.bridge().ids[call];
-        let functions = Arc::clone(&self.state(flight.tenant).functions);
-        let Some(callable) = functions.by_id(id) else { return fault::reply(message) };
-        let text = if stack.is_empty() { message } else { stack };
-        let speaker = Speaker {
-            tenant: flight.tenant.0,
-            library: Arc::clone(&callable.library),
-            function: callable.name.clone(),
-        };
-        if self.isolate.bridge().stacks.take(speaker, flight.now_ms) {
-            let text = fault::without_prelude(text);
-            flight.host.log(Level::Warn, &callable.library, &callable.name, &text);
-        }
-        fault::thrown(message, stack, &callable.library, &callable.name)
     }
 }

@@ -7,10 +7,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tenant(pub(crate) u32);
 
-/// The reply to a call that read a [foreign](crate::Mapping::foreign) arena and found no moment without commits
-/// to it: the arena's owner can run it. No function can make this reply: errors that it throws name the function.
+/// The reply to a call that read [foreign](crate::Mapping::foreign) arenas, and couldn't tell at any moment what some
+/// of them had: [`Runtime::untold`](crate::Runtime::untold) says which. Their owner can run it; or it runs again
+/// while their owners [stand still](RunTurn::still). No function can make this reply: errors that it throws name the
+/// function.
 pub const UNSTABLE: &[u8] =
-    b"-TRYAGAIN keys were committed each time while the function read them\r\n";
+    b"-TRYAGAIN the keys were changing each time that the function read them\r\n";
 
 /// One FCALL or FCALL_RO.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,4 +65,7 @@ pub struct RunTurn {
     pub reply_bytes: usize,
     /// Time after which the other calls don't run. The watchdog looks at the clock, a few ms later.
     pub time: Duration,
+    /// Foreign partitions, a bit for each, that aren't written until the batch is over, and whose owners have stored
+    /// their time since the calls came: all that they say can be told, and expiry is judged by their clocks alone.
+    pub still: u64,
 }

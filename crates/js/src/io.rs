@@ -23,6 +23,9 @@ pub(crate) const ISSUED: usize = 4;
 pub(crate) const OVERTIME: usize = 9;
 /// Set when the heap came near its limit.
 pub(crate) const HEAP_HIT: usize = 2;
+/// Partitions whose owners stand still during the batch, a bit for each.
+pub(crate) const IN_STILL_LOW: usize = 12;
+pub(crate) const IN_STILL_HIGH: usize = 13;
 pub(crate) const IN_NOW_LOW: usize = 16;
 pub(crate) const IN_NOW_HIGH: usize = 17;
 pub(crate) const IN_SEED_LOW: usize = 18;

@@ -33,6 +33,7 @@ mod baton;
 mod bridge;
 mod call;
 mod crash;
+mod deliver;
 mod entry;
 mod fault;
 mod ffi;

@@ -31,9 +31,9 @@ impl Mapping {
         Mapping { base, len, foreign: false, keep }
     }
 
-    /// The arena's writer is another thread than the runtime's. What a call reads of it is to belong to one
-    /// moment all the same: if several keys were committed together meanwhile, the call runs again, and after some
-    /// times the reply is [`UNSTABLE`](crate::UNSTABLE). Each partition has a moment of its own.
+    /// The arena's writer is another thread than the runtime's. What a call reads of it belongs to one moment all the
+    /// same: if something can't be told as it was then, the call runs again, and after some times the reply is
+    /// [`UNSTABLE`](crate::UNSTABLE). Each partition has a moment of its own.
     #[must_use]
     pub fn foreign(self) -> Mapping {
         Mapping { foreign: true, ..self }

@@ -54,6 +54,8 @@ pub struct Runtime {
     pub(crate) alive: Vec<u32>,
     /// Counts batches, to tell which context was used last.
     pub(crate) turn: u64,
+    /// Partitions of which a call of the last batch couldn't be told, a bit for each.
+    pub(crate) untold: u64,
     rest: Rest,
     pub(crate) request: Request,
     /// Kept for its memory: see `batch.rs`.
@@ -93,6 +95,7 @@ impl Runtime {
             tenants: Vec::new(),
             alive: Vec::new(),
             turn: 0,
+            untold: 0,
             rest: Rest::new(),
             request: Request::default(),
             entered: Vec::new(),
@@ -186,6 +189,7 @@ impl Runtime {
         let context = self.new_context(&[arena]);
         let compile = |reason| LoadError::Compile { library: name.clone(), reason };
         let context = context.map_err(compile)?;
+        self.isolate.make_room();
         let found = self.evaluate(tenant, context, &name, source, 0);
         self.isolate.free_context(context);
         let mut functions = found.map_err(|stop| compile(self.recovered(stop)))?;

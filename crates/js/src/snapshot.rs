@@ -190,6 +190,8 @@ mod tests {
         check("HEAP_HIT", io::HEAP_HIT);
         check("KILL", io::KILL);
         check("OVERTIME", io::OVERTIME);
+        check("IN_STILL_LOW", io::IN_STILL_LOW);
+        check("IN_STILL_HIGH", io::IN_STILL_HIGH);
         check("IN_NOW_LOW", io::IN_NOW_LOW);
         check("IN_NOW_HIGH", io::IN_NOW_HIGH);
         check("IN_SEED_LOW", io::IN_SEED_LOW);

@@ -280,6 +280,7 @@ fn calls_beyond_what_replies_may_take_dont_run() {
         random_seed: 1,
         reply_bytes: 6_000_000,
         time: Duration::MAX,
+        still: 0,
     };
     let (mut lengths, mut from) = (Vec::new(), 0);
     let mut batches = Vec::new();
@@ -316,7 +317,8 @@ fn calls_beyond_a_batchs_time_dont_run() {
          export const quick = () => 7;",
     );
     let time = Duration::from_millis(1);
-    let turn = RunTurn { now_ms: common::NOW_MS, random_seed: 1, reply_bytes: usize::MAX, time };
+    let turn =
+        RunTurn { now_ms: common::NOW_MS, random_seed: 1, reply_bytes: usize::MAX, time, still: 0 };
     let run = |bench: &mut Bench, calls: &[Call<'_>]| {
         let (mut replies, mut batches) = (Vec::new(), Vec::new());
         while replies.len() < calls.len() {

@@ -93,6 +93,7 @@ impl Shard {
             random_seed: 1,
             reply_bytes: usize::MAX,
             time: Duration::MAX,
+            still: 0,
         };
         let call = Call { function: function.as_bytes(), ..Call::default() };
         let mut out = Vec::new();

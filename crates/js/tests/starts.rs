@@ -146,6 +146,7 @@ fn a_start_that_has_to_be_stopped_ends_its_batch() {
         random_seed: 1,
         reply_bytes: usize::MAX,
         time: Duration::from_millis(10),
+        still: 0,
     };
     let (calls, mut replies) = ([call("fu"), call("spoil"), call("spoil")], Vec::new());
     let ran = bench.runtime.run(bench.tenant, &calls, turn, &mut bench.world, &mut |_, reply| {

@@ -153,6 +153,7 @@ fn calls_of_many_batches_draw_different_numbers() {
             random_seed: seed << 20,
             reply_bytes: 1 << 20,
             time: Duration::MAX,
+            still: 0,
         };
         bench.runtime.run(bench.tenant, &calls, turn, &mut bench.world, &mut |_, reply| {
             assert!(ids.insert(reply.to_vec()), "{} again", String::from_utf8_lossy(reply));

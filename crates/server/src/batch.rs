@@ -9,7 +9,7 @@
 
 use crate::client::ReplyMode;
 use crate::connection::{Connection, Pending};
-use crate::dispatch::{self, UNSTABLE_KEYS};
+use crate::dispatch;
 use crate::functions;
 use crate::host::StoreHost;
 use crate::later::Join;
@@ -36,6 +36,8 @@ struct Answers {
     each_ns: u64,
     /// Some found that memory is still to come back for their writes, and have changed nothing.
     is_busy: bool,
+    /// Partitions of which the last call couldn't be told, a bit for each.
+    untold: u64,
     /// Writes of the only call for partitions of other shards.
     mail: Vec<(usize, Vec<u8>)>,
 }
@@ -96,7 +98,7 @@ impl Work {
     fn run_batch(&mut self, calls: &[Waiting], turn: &Turn<'_>) -> usize {
         let mut answers = self.call_all(calls, turn);
         let calls = &calls[..answers.places.len()];
-        for (number, (call, place)) in calls.iter().zip(&answers.places).enumerate() {
+        for (call, place) in calls.iter().zip(&answers.places) {
             let connection = &mut *self.active[call.connection];
             connection.calls -= 1;
             let mark = connection.out.mark();
@@ -105,8 +107,9 @@ impl Work {
                 // only reads, or found the store busy.
                 continue;
             }
-            if place.as_ref().is_ok_and(|place| answers.bytes[place.clone()] == *UNSTABLE)
-                && self.is_repeated(call, &calls[number + 1..])
+            if answers.untold != 0
+                && place.as_ref().is_ok_and(|place| answers.bytes[place.clone()] == *UNSTABLE)
+                && self.runs_again(call, answers.untold)
             {
                 continue;
             }
@@ -117,9 +120,6 @@ impl Work {
             }
             let connection = &mut *self.active[call.connection];
             match place {
-                Ok(range) if answers.bytes[range.clone()] == *UNSTABLE => {
-                    nigh_resp::encode::error(connection.out.bytes(), UNSTABLE_KEYS);
-                }
                 Ok(range) => {
                     connection.out.bytes().extend_from_slice(&answers.bytes[range.clone()]);
                 }
@@ -142,26 +142,18 @@ impl Work {
         calls.len()
     }
 
-    /// Lets a call run again that didn't find what it read at one moment: the owner of all that it reads is
-    /// asked then. If there is no such owner, it may run here once more; false if it did, or if one behind it has
-    /// written and can't run again with it.
-    fn is_repeated(&mut self, call: &Waiting, behind: &[Waiting]) -> bool {
-        let may_have_written = |other: &Waiting| {
-            other.connection == call.connection && {
-                let input = &self.active[other.connection].input;
-                let name = input.batch.args(other.index).get(input.bytes(), 1);
-                !self.state.libraries.only_reads(name)
+    /// Lets a call run again that couldn't be told what some partitions have: at the owner, if there is one partition;
+    /// else here, while their owners stand still. It is the last of its batch. False in a server that stops.
+    fn runs_again(&mut self, call: &Waiting, untold: u64) -> bool {
+        if self.state.keyspace.partitions() > 1 {
+            if !self.wait_for_still(call.connection, untold) {
+                return false;
             }
-        };
-        if behind.iter().any(may_have_written) {
-            return false;
+        } else {
+            self.active[call.connection].pending = Pending::Unstable(untold);
+            self.state.stats.moved_calls += 1;
         }
-        let connection = &mut *self.active[call.connection];
-        if self.state.keyspace.partitions() > 1 && connection.pending == Pending::Unstable {
-            return false;
-        }
-        connection.input.next = call.index;
-        connection.pending = Pending::Unstable;
+        self.active[call.connection].input.next = call.index;
         true
     }
 
@@ -172,7 +164,7 @@ impl Work {
         let reply = connection.out.cut_bytes(mark);
         let shards: Vec<usize> = mail.iter().map(|(shard, _)| *shard).collect();
         connection.later.expect_parts(Join::Ok, vec![reply], &shards);
-        self.send_parts(at, mail, silent);
+        self.send_parts(at, mail, silent, true);
     }
 
     /// Enters the runtime once for all calls.
@@ -226,6 +218,7 @@ impl Work {
         });
         let mail = host.mail;
         let is_busy = self.state.keyspace.take_busy() && self.may_wait();
+        let untold = self.state.runtime.untold();
         self.state.keyspace.take_lack(); // a function deletes nothing that it finds expired on a view
         let ended = Instant::now();
         let time = ended.duration_since(began);
@@ -241,6 +234,7 @@ impl Work {
             places: errors.into_iter().map_while(place).collect(),
             bytes,
             is_busy,
+            untold,
             mail,
             each_ns: u64::try_from(each_ns).unwrap_or(u64::MAX),
         }

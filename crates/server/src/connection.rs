@@ -85,7 +85,7 @@ impl AsFd for Stream {
 impl Pending {
     /// Whether commands run.
     pub(crate) fn lets_go_on(self) -> bool {
-        matches!(self, Self::Nothing | Self::Refreshed | Self::Unstable)
+        matches!(self, Self::Nothing | Self::Refreshed | Self::Unstable(_))
     }
 }
 
@@ -150,8 +150,11 @@ pub(crate) enum Pending {
     Refreshed,
     /// The check of a source.
     Check,
-    /// Nothing: but the next command is a function call that didn't find what it read at one moment.
-    Unstable,
+    /// The owners of these partitions, a bit for each, to stand still.
+    Still(u64),
+    /// Nothing: but the next command couldn't be told what it read, before these stood still; or with one partition, which
+    /// only the owner tells.
+    Unstable(u64),
 }
 
 impl Connection {

@@ -19,15 +19,10 @@ use crate::output::{Mark, Output, Writer};
 use crate::route::{self, Target};
 use crate::slab::Slab;
 use crate::state::State;
-use crate::{admin, functions, session, transaction, usage};
-use nigh_store::{Lack, Op, Reply, Turn};
+use crate::{admin, functions, session, transaction, usage, views};
+use nigh_store::{Reply, Turn};
 use std::time::Instant;
 
-/// How often a view reads several keys that change under it, before it asks the owner.
-const TRIES_TOGETHER: u32 = 32;
-/// The answer if that is often, and no owner has all the keys.
-pub(crate) const UNSTABLE_KEYS: &str =
-    "TRYAGAIN keys that are read together were written each time that they were read";
 /// Bytes of arguments that an unknown command's error quotes, as in Redis.
 const QUOTED_BYTES: usize = 128;
 
@@ -170,7 +165,13 @@ pub(crate) fn execute(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: R
         }
         Ok((row, target)) => match route::elsewhere(context, args, row, target) {
             Flow::Done if call(context, args, row, target) => Flow::Done,
-            Flow::Done => return Flow::Send(row, route::only_shard(context, target)),
+            Flow::Done => {
+                context.state.stats.moved_reads += 1;
+                return match target {
+                    Target::Part(partition) => Flow::Send(row, context.state.owner(partition)),
+                    _ => Flow::Scatter(row, target),
+                };
+            }
             flow => return flow,
         },
         Err(text) => {
@@ -301,8 +302,8 @@ pub(crate) fn wrong_subcommand(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     context.reply().error_bytes(&text);
 }
 
-/// Runs a command that passed the checks, and counts it. False if only the owner can answer it; nothing
-/// has happened then.
+/// Runs a command that passed the checks, and counts it. False if only the owner can answer it, or the owners each a
+/// part of it; nothing has happened then.
 pub(crate) fn call(
     context: &mut Context<'_, '_>,
     args: &[&[u8]],
@@ -312,11 +313,14 @@ pub(crate) fn call(
     let mark = context.out.mark();
     let began = Instant::now();
     match (State::spec(row).run, target) {
-        (Run::Data(op), Target::Part(partition)) if !apply(context, args, op, partition) => {
+        (Run::Data(op), Target::Part(partition)) if !views::apply(context, args, op, partition) => {
             return false;
         }
         (Run::Data(_), Target::Part(_)) => {}
-        (Run::Data(op), Target::Views) => apply_over_views(context, args, op),
+        (Run::Data(op), Target::Views) if !views::apply_over_views(context, args, op) => {
+            return false;
+        }
+        (Run::Data(_), Target::Views) => {}
         (Run::Data(op), _) => {
             let mut out = Writer::new(context.out, context.client.protocol);
             context.state.keyspace.apply_to_owned(op, args, context.turn, &mut out);
@@ -334,55 +338,6 @@ pub(crate) fn call(
         None => ran.count(context, args),
     }
     true
-}
-
-/// Runs a data command; false, without a reply, if only the owner can answer it: a view has met a key whose
-/// time is over, or has read several keys and found each time that several were being written at once, so
-/// that its answer could be half of a commit.
-fn apply(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op, partition: usize) -> bool {
-    let mark = context.out.mark();
-    let store = context.state.keyspace.part_mut(partition);
-    if store.is_owner() {
-        let mut out = Writer::new(context.out, context.client.protocol);
-        store.apply(op, args, context.turn, &mut out);
-        return true;
-    }
-    for _ in 0..TRIES_TOGETHER {
-        if op.reads_several() && !store.take_moment(context.turn) {
-            return false;
-        }
-        let mut out = Writer::new(context.out, context.client.protocol);
-        store.apply(op, args, context.turn, &mut out);
-        let lack = store.take_lack();
-        if lack == Lack::Nothing {
-            return true;
-        }
-        context.out.cut(mark);
-        if lack == Lack::Clock {
-            return false;
-        }
-    }
-    false
-}
-
-/// Runs a command that reads several partitions, or all. Of each of them it shows one moment, if it reads keys
-/// that belong together.
-fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) {
-    let mark = context.out.mark();
-    for _ in 0..TRIES_TOGETHER {
-        let keyspace = &mut context.state.keyspace;
-        if op.reads_several() && !keyspace.take_moments(context.turn) {
-            continue;
-        }
-        let mut out = Writer::new(context.out, context.client.protocol);
-        keyspace.apply_over_views(op, args, context.turn, &mut out);
-        // Whose time is over by our clock alone is a miss here.
-        if keyspace.take_lack() != Lack::Moment {
-            return;
-        }
-        context.out.cut(mark);
-    }
-    context.error(UNSTABLE_KEYS);
 }
 
 impl Ran {

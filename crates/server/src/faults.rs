@@ -1,7 +1,8 @@
 //! What the system does to the arenas while they are served, and what is left of them at the end.
 //!
 //! 1. What the log says of the arenas' files was looked at when it was said.
-//! 2. Each kind of fault is one line a second at most, however many arenas and requests meet it.
+//! 2. Each kind of fault is one line a second at most, however many arenas and requests meet it; a bad record is one
+//!    line for each writer that meets it.
 //!
 //! [`Arenas`]: any thread. [`Watch`]: the thread of the first shard, at its ticks.
 
@@ -21,6 +22,8 @@ const SILENCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(400);
 /// After so long it is said again that one is gone.
 const REMINDER: Duration = Duration::from_secs(60);
+/// Bytes of a key that are logged.
+const KEY_BYTES: usize = 100;
 /// Missing files that are named.
 const MOST_NAMED: usize = 3;
 
@@ -93,6 +96,30 @@ fn named(files: &[&Path]) -> String {
     text
 }
 
+/// Tells which records and segments the arenas' writers have left alone. Each is told once.
+fn tell_kept(keyspace: &Keyspace) {
+    for region in keyspace.regions() {
+        let (all_kept, more) = region.take_kept();
+        let arena = region.path().display();
+        for kept in &all_kept {
+            let (at, what) = (kept.finding.offset, &kept.finding.what);
+            let key = kept.key.as_deref().map(|key| key[..key.len().min(KEY_BYTES)].escape_ascii());
+            match key {
+                Some(key) => tracing::warn!(
+                    "key \"{key}\" in {arena} at {at:#x}: {what}: the record stays where it is and is served; \
+                     write it anew or delete it; `nigh check` lists all that are bad"
+                ),
+                None => tracing::warn!(
+                    "{arena} at {at:#x}: {what}: the segment stays as it is; `nigh check` lists what is bad there"
+                ),
+            }
+        }
+        if more > 0 {
+            tracing::warn!("{more} more records of {arena} are bad; `nigh check` lists them");
+        }
+    }
+}
+
 /// A fault by what was being done and the number of the system's error.
 type Kind = (&'static str, i32);
 
@@ -119,6 +146,7 @@ impl Watch {
     /// A look, at a tick.
     pub(crate) fn look(&mut self, keyspace: &Keyspace, arenas: &Arenas, now: Instant) {
         self.tell_denied(keyspace, now);
+        tell_kept(keyspace);
         if self.looked.is_none_or(|then| now.duration_since(then) >= LOOK) {
             self.looked = Some(now);
             self.tell_gone(arenas, now);

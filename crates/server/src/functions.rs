@@ -394,12 +394,13 @@ pub(crate) fn run_turn(state: &mut State, turn: &Turn<'_>) -> RunTurn {
     // A turn's number counts by another odd constant, so what both give hardly ever comes twice.
     let random_seed = turn.random ^ state.batches.wrapping_mul(0xD1B5_4A32_D192_ED03);
     let (now_ms, reply_bytes) = (turn.now_ms, state.hot.output_pause);
-    RunTurn { now_ms, random_seed, reply_bytes, time: budget::TIME }
+    RunTurn { now_ms, random_seed, reply_bytes, time: budget::TIME, still: state.still }
 }
 
 /// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime keeps what it
 /// was told of that from one call to the next, so each call costs what is new since the last one. If it has lost it,
-/// such as by a call that was stopped, it is told all again.
+/// such as by a call that was stopped, it is told all again. One that can't be told what other partitions have says so in
+/// `State::untold`: the transaction is to run again.
 pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let state = &mut *context.state;
     let end = match key_end(&state.libraries, args) {
@@ -435,5 +436,6 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
     state.runtime.run(state.tenant, &[call], run_turn, &mut host, &mut |_, bytes| {
         reply.extend_from_slice(bytes);
     });
+    state.untold = state.runtime.untold();
     context.reply().raw(&reply);
 }

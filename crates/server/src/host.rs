@@ -20,7 +20,8 @@ use crate::message::{self, Known};
 use crate::peer::WRITES;
 use crate::route::CROSS_SLOT;
 use nigh_js::{Host, Level, Write};
-use nigh_store::{BUSY, Keyspace, Reply, Turn, write_error_text};
+use nigh_shm::WriteError;
+use nigh_store::{BUSY, Keyspace, Reply, Turn, together_error_text};
 use std::collections::BTreeMap;
 
 /// The answer to a call whose function was another one when it was sent here.
@@ -48,7 +49,7 @@ impl StoreHost<'_, '_> {
         let store = self.keyspace.part_mut(partition);
         if store.is_owner() {
             let done = store.commit_writes(writes, self.turn);
-            return done.map_err(|error| write_error_text(&error).to_owned());
+            return done.map_err(|error| error_text(&error, writes).to_owned());
         }
         self.mail.push((self.keyspace.owner(partition), writes_message(writes)));
         Ok(())
@@ -106,6 +107,13 @@ impl Host for StoreHost<'_, '_> {
     }
 }
 
+/// What a client is told of a write set that isn't committed.
+fn error_text(error: &WriteError, writes: &[nigh_store::Write<'_>]) -> &'static str {
+    let is_delete =
+        |write: &nigh_store::Write<'_>| matches!(write, nigh_store::Write::Delete { .. });
+    together_error_text(error, writes.iter().all(is_delete))
+}
+
 fn store_write<'a>(write: &Write<'a>) -> nigh_store::Write<'a> {
     match *write {
         Write::Put { key, value, expiry_ms } => nigh_store::Write::Put { key, value, expiry_ms },
@@ -160,6 +168,6 @@ pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let partition = keyspace.partition_of(first.key());
     match keyspace.part_mut(partition).commit_writes(&writes, context.turn) {
         Ok(()) => context.reply().ok(),
-        Err(error) => context.error(write_error_text(&error)),
+        Err(error) => context.error(error_text(&error, &writes)),
     }
 }

@@ -303,6 +303,7 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "cleaner_relocated_bytes", arena.cleaner.relocated_bytes);
     put(&mut f, "cleaner_dead_records", arena.cleaner.dead_records);
     put(&mut f, "cleaner_expired_keys", arena.cleaner.expired_keys);
+    put(&mut f, "cleaner_bad_records", arena.cleaner.bad_records);
     put(&mut f, "cleaner_longest_step_bytes", arena.cleaner.longest_step_bytes);
     put(&mut f, "arena_incarnation", arena.incarnation);
     put(&mut f, "arena_lsn", arena.lsn);
@@ -324,6 +325,9 @@ fn nigh(state: &State, all: &Snapshot) -> Fields {
     put(&mut f, "partitions", state.keyspace.partitions());
     put(&mut f, "shards", state.shared.shards());
     put(&mut f, "commands_sent_to_owner", all.stats.hops_out);
+    put(&mut f, "reads_moved_to_owner", all.stats.moved_reads);
+    put(&mut f, "function_calls_moved_to_owner", all.stats.moved_calls);
+    put(&mut f, "function_calls_with_owners_still", all.stats.stills);
     put(&mut f, "loop_turns", all.stats.turns);
     put(&mut f, "replies_copied_bytes", all.stats.copied_bytes);
     put(&mut f, "replies_longest_turn_copied_bytes", all.stats.most_copied_bytes);

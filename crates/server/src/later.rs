@@ -20,6 +20,7 @@
 
 #[cfg(test)]
 mod tests;
+mod values;
 
 use crate::message::Replies;
 use crate::oks::{self, Oks};
@@ -43,12 +44,15 @@ type Early = SmallVec<[u8; 24]>;
 pub(crate) type Own = SmallVec<[u8; RUNS_INSIDE * b"+OK\r\n".len()]>;
 
 /// How the replies to the parts of a command become its reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Join {
     /// Numbers, to be added.
     Sum,
     /// OK, if all say so.
     Ok,
+    /// Values, in the order of their keys: for each the shard that gives it, [`HERE`](crate::oks::HERE) if that is this
+    /// one. A shard has one part.
+    Values(Box<[u8]>),
 }
 
 /// Commands that follow each other and whose replies come from the same place.
@@ -66,7 +70,8 @@ enum Run {
 #[derive(Debug)]
 struct Joined {
     join: Join,
-    came: Vec<Vec<u8>>,
+    /// With the shard that gave it.
+    came: Vec<(u8, Vec<u8>)>,
     waits: Vec<usize>,
 }
 
@@ -258,6 +263,7 @@ impl Later {
         self.bytes += came.iter().map(Vec::len).sum::<usize>();
         self.commands += 1;
         shards.iter().for_each(|shard| self.expect_from(*shard));
+        let came = came.into_iter().map(|reply| (oks::HERE, reply)).collect();
         let joined = Joined { join, came, waits: shards.to_vec() };
         self.order.push_back(Run::Joined(Box::new(joined)));
     }
@@ -376,7 +382,7 @@ impl Later {
                         |shard: usize| early.get_mut(shard).and_then(VecDeque::pop_front);
                     waits.retain(|shard| match next(*shard) {
                         Some(reply) => {
-                            came.push(reply.into_vec());
+                            came.push((narrow(*shard), reply.into_vec()));
                             false
                         }
                         None => true,
@@ -384,8 +390,8 @@ impl Later {
                     if !waits.is_empty() {
                         break;
                     }
-                    write_joined(*join, came, out);
-                    self.bytes -= came.iter().map(Vec::len).sum::<usize>();
+                    write_joined(join, came, out);
+                    self.bytes -= came.iter().map(|(_, reply)| reply.len()).sum::<usize>();
                     1
                 }
             };
@@ -410,15 +416,16 @@ fn narrow(shard: usize) -> u8 {
 }
 
 /// Writes the reply that the parts' replies are; the first error if there is one.
-fn write_joined(join: Join, replies: &[Vec<u8>], out: &mut Vec<u8>) {
-    let error = replies.iter().find(|reply| reply.first() == Some(&b'-'));
+fn write_joined(join: &Join, replies: &[(u8, Vec<u8>)], out: &mut Vec<u8>) {
+    let error = replies.iter().find(|(_, reply)| reply.first() == Some(&b'-'));
     match (join, error, replies) {
-        (_, Some(error), _) => out.extend_from_slice(error),
-        (Join::Sum, None, _) if replies.iter().all(|reply| !reply.is_empty()) => {
-            let sum = replies.iter().map(|reply| integer(reply)).sum();
+        (_, Some((_, error)), _) => out.extend_from_slice(error),
+        (Join::Values(order), None, _) => values::write(order, replies, out),
+        (Join::Sum, None, _) if replies.iter().all(|(_, reply)| !reply.is_empty()) => {
+            let sum = replies.iter().map(|(_, reply)| integer(reply)).sum();
             nigh_resp::encode::integer(out, sum);
         }
-        (_, None, [first, ..]) => out.extend_from_slice(first),
+        (_, None, [(_, first), ..]) => out.extend_from_slice(first),
         (_, None, []) => {}
     }
 }

@@ -62,10 +62,13 @@ mod slowlog;
 mod snapshot;
 mod starts;
 mod state;
+mod still;
 mod transaction;
 mod trimmer;
+mod untold;
 mod usage;
 mod verify;
+mod views;
 mod window;
 mod work;
 

@@ -97,6 +97,7 @@ impl Gauges {
         self.counter("nigh_arena_appended_bytes_total", store.data.appended_bytes);
         self.counter("nigh_cleaner_relocated_bytes_total", store.data.cleaner.relocated_bytes);
         self.counter("nigh_cleaner_segments_total", store.data.cleaner.segments);
+        self.counter("nigh_cleaner_bad_records_total", store.data.cleaner.bad_records);
         self.counter("nigh_function_calls_total", runtime.calls);
         self.counter("nigh_function_errors_total", runtime.errors);
         self.counter("nigh_function_timeouts_total", runtime.timeouts);

@@ -93,6 +93,11 @@ impl Peer {
         Box::new(connection)
     }
 
+    /// The shard that sends them.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
     pub(crate) fn protocol(&self, index: usize) -> Protocol {
         self.commands[index].protocol
     }
@@ -215,12 +220,21 @@ impl Work {
 
     /// Sends parts of what an active connection wants, each to its shard; what finds no room goes when there
     /// is some, before all else of the connection.
-    pub(crate) fn send_parts(&mut self, at: usize, parts: Vec<(usize, Vec<u8>)>, silent: bool) {
+    pub(crate) fn send_parts(
+        &mut self,
+        at: usize,
+        parts: Vec<(usize, Vec<u8>)>,
+        silent: bool,
+        is_brief: bool,
+    ) {
         let connection = &mut *self.active[at];
-        let token = Return::to(connection, silent, true).token();
+        let token = Return::to(connection, silent, is_brief).token();
         let kind = kind(&connection.client) | PART;
         self.state.stats.hops_out += parts.len() as u64;
         for (shard, message) in parts {
+            if !is_brief {
+                connection.allowance.sent_long();
+            }
             connection.unsent.push_back(Unsent { shard, token, kind, message });
         }
         if !send_unsent(&mut self.mailbox, connection) {
@@ -322,14 +336,15 @@ impl Work {
         in_turn.for_each(|number| self.run_peer(number, is_early, turn));
     }
 
-    /// Takes the commands of a shard into the turn, if there are any, unless they came too early or it has enough to take.
-    fn run_peer(&mut self, number: usize, is_early: bool, turn: &Turn<'_>) {
+    /// Takes the commands of a shard into the turn, if there are any, unless they came too early, it has enough to
+    /// take, or they wait for others to stand still.
+    pub(crate) fn run_peer(&mut self, number: usize, is_early: bool, turn: &Turn<'_>) {
         let has_commands = |peer: &mut Box<Connection>| peer.input.has_commands();
         let Some(mut connection) = self.peers[number].take_if(has_commands) else { return };
-        let is_behind = self.mailbox.is_behind(number);
-        if is_early || is_behind {
-            self.peers_wait |= is_behind;
-            self.peers_have_work |= !is_behind;
+        let waits = self.mailbox.is_behind(number) || !connection.pending.lets_go_on();
+        if is_early || waits {
+            self.peers_wait |= waits;
+            self.peers_have_work |= !waits;
             self.mailbox.hold_back(number, true);
             self.peers[number] = Some(connection);
             return;
@@ -402,7 +417,9 @@ impl Work {
         let has_commands = connection.input.has_commands();
         self.mailbox.hold_back(number, has_commands);
         if has_commands {
-            self.peers_have_work = true;
+            let goes_on = connection.pending.lets_go_on();
+            self.peers_have_work |= goes_on;
+            self.peers_wait |= !goes_on;
         } else {
             assert!(replies.is_empty() && peer.requests.is_empty(), "every command is answered");
             replies.shrink_to(KEEP_BYTES);

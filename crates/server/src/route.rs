@@ -3,7 +3,7 @@
 //! | target | commands |
 //! |---|---|
 //! | part | all keys lie in one partition; libraries are with partition 0 |
-//! | views | reads over several partitions, or all: this shard reads them where they lie |
+//! | views | reads over several partitions, or all: this shard reads them where they lie, or the owners their parts |
 //! | split | writes of several keys: each partition gets those that lie in it |
 //! | owners | about all keys: each owner does it to its partitions |
 //!
@@ -119,14 +119,6 @@ pub(crate) fn only_partition<'a>(
         }
     }
     Ok(found)
-}
-
-/// The shard of a command that only the owner of its partition can answer.
-pub(crate) fn only_shard(context: &Context<'_, '_>, target: Target) -> usize {
-    match target {
-        Target::Part(partition) => context.state.owner(partition),
-        _ => unreachable!("what goes over several partitions is answered by nobody alone"),
-    }
 }
 
 /// Where a command runs; `Done` if right here and now.

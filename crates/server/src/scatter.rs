@@ -1,4 +1,5 @@
-//! Commands that go over several partitions by parts: MSET, DEL, UNLINK, DBSIZE, FLUSHALL, FLUSHDB.
+//! Commands that go over several partitions by parts: MSET, DEL, UNLINK, DBSIZE, FLUSHALL, FLUSHDB; and MGET, EXISTS and
+//! TOUCH, if this shard couldn't tell itself what other partitions had at a moment.
 //!
 //! ```text
 //! DEL a b c d ──> own partitions: here and now        :1 ┐
@@ -11,15 +12,20 @@
 //!    again. Those that are done stand on the connection with their replies, and aren't done again: what another
 //!    client has written in between stays.
 //!
+//! 3. A read has one part for each owner, which applies it in one go: so it shows one moment of each partition, and is
+//!    always answered.
+//!
 //! Belongs to the shard's thread.
 
 use crate::commands::{Row, Run};
 use crate::later::Join;
 use crate::message::{self, Known};
+use crate::oks;
 use crate::output::{Output, Writer};
 use crate::route::Target;
 use crate::state::State;
 use crate::work::Work;
+use nigh_resp::Protocol;
 use nigh_store::{Op, Turn};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -36,7 +42,8 @@ impl Work {
         turn: &Turn<'_>,
     ) -> bool {
         let Run::Data(op) = State::spec(row).run else { unreachable!("only data has partitions") };
-        if !self.has_allowance(at, true) {
+        let is_brief = op != Op::MGet;
+        if !self.has_allowance(at, is_brief) {
             return false;
         }
         let began = Instant::now();
@@ -54,25 +61,29 @@ impl Work {
                 }
                 (std::mem::take(done).into_values().collect(), others)
             }
+            Target::Views => {
+                let protocol = connection.client.protocol;
+                read_by_owners(&mut self.state, protocol, row, op, &args, turn)
+            }
             _ => to_owners(&mut self.state, out, row, op, &args, turn),
         };
         if silent {
             came.iter_mut().for_each(Vec::clear);
         }
+        let join = match op {
+            Op::DbSize | Op::Del | Op::Unlink | Op::Exists | Op::Touch => Join::Sum,
+            Op::MGet => Join::Values(givers(&self.state, &args)),
+            _ => Join::Ok,
+        };
         let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.state.stats.count_calls(row, 1, elapsed_ns);
         let shards: Vec<usize> = parts.iter().map(|(shard, _)| *shard).collect();
         let connection = &mut *self.active[at];
         connection.input.next = index + 1;
         connection.client.last_row = Some(row);
-        let join = if op == Op::DbSize || matches!(op, Op::Del | Op::Unlink) {
-            Join::Sum
-        } else {
-            Join::Ok
-        };
         connection.later.expect_parts(join, came, &shards);
         connection.later.write_complete(connection.out.bytes());
-        self.send_parts(at, parts, silent);
+        self.send_parts(at, parts, silent, is_brief);
         true
     }
 }
@@ -80,7 +91,7 @@ impl Work {
 /// Replies of the own parts, and the others as messages with the shards that they go to.
 type Parts = (Vec<Vec<u8>>, Vec<(usize, Vec<u8>)>);
 
-/// The words of the parts, by partition.
+/// The words of the parts, by partition; of reads, by owner.
 type Words<'a> = BTreeMap<usize, Vec<&'a [u8]>>;
 
 /// Cuts a command of several keys by partition: the own parts, and the others as messages.
@@ -136,6 +147,40 @@ fn do_own(
     true
 }
 
+/// Reads the own keys, and asks the owners of the others for theirs.
+fn read_by_owners(
+    state: &mut State,
+    protocol: Protocol,
+    row: Row,
+    op: Op,
+    args: &[&[u8]],
+    turn: &Turn<'_>,
+) -> Parts {
+    let mut by_owner = Words::new();
+    for key in &args[1..] {
+        let owner = state.owner(state.keyspace.partition_of(key));
+        by_owner.entry(owner).or_insert_with(|| vec![args[0]]).push(key);
+    }
+    let mut came = Vec::new();
+    if let Some(own) = by_owner.remove(&state.number) {
+        let (keyspace, mut out) = (&mut state.keyspace, Output::default());
+        keyspace.apply_over_views(op, &own, turn, &mut Writer::new(&mut out, protocol));
+        out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
+        came.push(std::mem::take(out.bytes()));
+    }
+    let message = |(owner, args): (usize, Vec<&[u8]>)| (owner, whole_message(row, &args));
+    (came, by_owner.into_iter().map(message).collect())
+}
+
+/// For each key the shard that gives its value.
+fn givers(state: &State, args: &[&[u8]]) -> Box<[u8]> {
+    let giver = |key: &&[u8]| match state.owner(state.keyspace.partition_of(key)) {
+        owner if owner == state.number => oks::HERE,
+        owner => u8::try_from(owner).expect("mailboxes are made for few shards"),
+    };
+    args[1..].iter().map(giver).collect()
+}
+
 /// Does a command about all keys to the own partitions.
 fn to_owners(
     state: &mut State,
@@ -163,6 +208,6 @@ fn to_owners(
 /// protocols.
 fn reply_of(out: &mut Output, apply: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mark = out.mark();
-    apply(&mut Writer::new(out, nigh_resp::Protocol::Resp2));
+    apply(&mut Writer::new(out, Protocol::Resp2));
     out.cut_bytes(mark)
 }

@@ -434,3 +434,9 @@ fn kill_options(context: &mut Context<'_, '_>, options: &[&[u8]], filter: &mut F
     }
     odd.is_empty()
 }
+
+/// Whether a browser was led to send this: Redis drops such connections too.
+pub(crate) fn is_attack(args: &[&[u8]]) -> bool {
+    let name = args.first().copied().unwrap_or_default();
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}

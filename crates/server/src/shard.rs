@@ -180,10 +180,36 @@ impl Shard {
                     self.work.state.stats.count_turn(clock.duration_since(began));
                 }
             }
+            if self.shared.still.wants(self.work.state.number) {
+                self.stand_still();
+                clock = Instant::now();
+            }
             if let Some(stop) = self.shared.stopping() {
                 return stop;
             }
         }
+    }
+
+    /// Lets another shard read what this one owns, as it is now.
+    fn stand_still(&mut self) {
+        let now_ms = self.now_ms(Instant::now());
+        {
+            let pin = self.participant.pin();
+            let turn = Turn { now_ms, pin: &pin, random: self.random };
+            self.work.state.keyspace.begin_turn(&turn);
+        }
+        self.participant.offline();
+        let shared = &self.shared;
+        let wake = |shard: usize| shared.seats[shard].wake();
+        shared.still.stand(self.work.state.number, wake, || shared.stopping().is_some());
+        self.participant.online();
+    }
+
+    /// Unix time at an instant, in ms, for all that happens until the next one is asked for.
+    fn now_ms(&mut self, now: Instant) -> u64 {
+        let unix = self.wall.1 + now.saturating_duration_since(self.wall.0);
+        self.latest_ms = self.latest_ms.max(millis(unix));
+        self.latest_ms
     }
 
     /// Lets go of everything; arenas stay or are removed.
@@ -237,12 +263,11 @@ impl Shard {
         }
         // Any odd constant gives all numbers in turn; the store and V8 mix it.
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let now_ms = self.now_ms(now);
         let ended;
         {
             let pin = self.participant.pin();
-            let unix = self.wall.1 + now.saturating_duration_since(self.wall.0);
-            self.latest_ms = self.latest_ms.max(millis(unix));
-            let turn = Turn { now_ms: self.latest_ms, pin: &pin, random: self.random };
+            let turn = Turn { now_ms, pin: &pin, random: self.random };
             self.work.state.keyspace.begin_turn(&turn);
             self.work.turn(&turn, now);
             self.work.mailbox.flush();

@@ -24,6 +24,7 @@ use crate::slowlog::Slowlog;
 use crate::snapshot::{ClientRow, Snapshot};
 use crate::starts::Skips;
 use crate::state::Stop;
+use crate::still::Still;
 use nigh_js::{Handle, Reason, Running};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -158,6 +159,8 @@ pub(crate) struct Shared {
     arenas: OnceLock<Arenas>,
     stop: AtomicU8,
     next_seat: AtomicUsize,
+    /// Who stands still for whom.
+    pub(crate) still: Still,
 }
 
 /// Ended clients that are remembered: more than can be on their way between shards.
@@ -207,6 +210,7 @@ impl Shared {
             arenas: OnceLock::new(),
             stop: AtomicU8::new(RUNNING),
             next_seat: AtomicUsize::new(0),
+            still: Still::default(),
         }
     }
 

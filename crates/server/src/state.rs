@@ -58,6 +58,11 @@ pub(crate) struct Stats {
     /// Commands that were sent to the owner, and that other shards have sent.
     pub(crate) hops_out: u64,
     pub(crate) hops_in: u64,
+    /// Reads, and function calls that only read, which were begun here and sent to the owner, since only it could tell.
+    pub(crate) moved_reads: u64,
+    pub(crate) moved_calls: u64,
+    /// Times that owners of other partitions were asked to stand still for a call.
+    pub(crate) stills: u64,
     /// Time in turns that had work, and of the longest of them.
     pub(crate) worked_ns: u64,
     pub(crate) longest_turn_ns: u64,
@@ -167,6 +172,9 @@ impl Stats {
         self.turns += other.turns;
         self.hops_out += other.hops_out;
         self.hops_in += other.hops_in;
+        self.moved_reads += other.moved_reads;
+        self.moved_calls += other.moved_calls;
+        self.stills += other.stills;
         self.worked_ns += other.worked_ns;
         self.longest_turn_ns = self.longest_turn_ns.max(other.longest_turn_ns);
         self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
@@ -277,6 +285,10 @@ pub(crate) struct State {
     pub(crate) ran_functions: bool,
     /// Batches of functions that have run.
     pub(crate) batches: u64,
+    /// Partitions whose owners stand still for this shard now, a bit for each.
+    pub(crate) still: u64,
+    /// Those that a call of the transaction that runs couldn't be told of.
+    pub(crate) untold: u64,
     /// The partition of the transaction that runs.
     pub(crate) in_transaction: Option<usize>,
     /// Connections that CLIENT KILL ended, to be closed in this turn.
@@ -323,6 +335,8 @@ impl State {
             shared,
             ran_functions: true, // so that it gets ready for the first ones
             batches: 0,
+            still: 0,
+            untold: 0,
             in_transaction: None,
             killed: Vec::new(),
             limits_version: 0,

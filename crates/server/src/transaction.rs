@@ -6,7 +6,8 @@
 //!
 //! 1. The store shows nothing of a transaction before its commit, and all of it after.
 //! 2. If one of its commands, or the commit, finds no memory, it was never there: EXEC has one error. It has one too if
-//!    what it deletes would be room enough, since that is there until the commit. Only what isn't about data (CONFIG SET,
+//!    what it deletes would be room enough, since that is there until the commit; and if there is no room to note all its
+//!    deletions, which would not survive a kill as one. Only what isn't about data (CONFIG SET,
 //!    CLIENT SETNAME, FUNCTION LOAD) is done at its place, and stays.
 //! 3. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in Redis.
 //! 4. A queue holds at most `client-query-buffer-limit` bytes.
@@ -22,7 +23,7 @@ use crate::route::{self, CROSS_SLOT, Target};
 use crate::state::State;
 use nigh_resp::decode::Batch;
 use nigh_shm::WriteError;
-use nigh_store::{Keyspace, Reply, Turn, write_error_text};
+use nigh_store::{Keyspace, Reply, Turn, together_error_text};
 
 /// Commands queued by one transaction, at most: a second of work, far beyond real ones.
 const MOST_QUEUED: usize = 1 << 20;
@@ -204,15 +205,20 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
     } else {
         match run_queued(context, &transaction, partition) {
             Ok(()) => {}
-            Err(WriteError::Busy) if context.may_wait => {
-                // As if EXEC had not come yet: it comes again in the next turn.
+            Err(Unfinished::Untold) => {
+                // As if EXEC had not come yet: it comes again when others stand still.
+                context.client.transaction = Some(transaction);
+                return;
+            }
+            Err(Unfinished::Refused(WriteError::Busy)) if context.may_wait => {
+                // It comes again in the next turn.
                 transaction.was_busy = true;
                 context.client.transaction = Some(transaction);
                 return;
             }
-            Err(error) => {
+            Err(Unfinished::Refused(error)) => {
                 context.state.keyspace.take_busy();
-                let text = write_error_text(&error);
+                let text = together_error_text(&error, transaction.written_bytes == 0);
                 context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
             }
         }
@@ -239,13 +245,26 @@ fn has_room(context: &mut Context<'_, '_>, transaction: &Transaction, partition:
     !context.may_wait
 }
 
+/// Why a transaction has not happened.
+enum Unfinished {
+    /// A function of it couldn't be told what other partitions have.
+    Untold,
+    Refused(WriteError),
+}
+
+impl From<WriteError> for Unfinished {
+    fn from(error: WriteError) -> Self {
+        Self::Refused(error)
+    }
+}
+
 /// Runs what was queued, as one. If it fails, nothing has happened, nothing is answered, and nothing but EXEC itself is
 /// counted: for good, or, if it is busy, until memory has come back.
 fn run_queued(
     context: &mut Context<'_, '_>,
     transaction: &Transaction,
     partition: usize,
-) -> Result<(), WriteError> {
+) -> Result<(), Unfinished> {
     let mark = context.out.mark();
     let replies = (context.client.reply_mode, context.client.skip_next);
     // Each time it begins it may leave a segment behind, which comes back and is left the next time. If nothing else
@@ -261,6 +280,12 @@ fn run_queued(
     context.state.in_transaction = None;
     let tally = context.tally.take().unwrap_or_default();
     let store = context.state.keyspace.part_mut(partition);
+    if context.state.untold != 0 {
+        store.rollback();
+        context.out.cut(mark);
+        (context.client.reply_mode, context.client.skip_next) = replies;
+        return Err(Unfinished::Untold);
+    }
     let wanted = if store.is_refused() { store.bytes_wanted(context.turn) } else { 0 };
     let Err(error) = store.commit(context.turn) else {
         assert!(!store.is_busy(), "a transaction that has happened doesn't come again");
@@ -274,16 +299,16 @@ fn run_queued(
     context.out.cut(mark);
     (context.client.reply_mode, context.client.skip_next) = replies;
     match error {
-        WriteError::Busy if !is_last => Err(error),
+        WriteError::Busy if !is_last => Err(error.into()),
         // What only running has told of may go for it.
-        WriteError::Denied(denial) if !denial.is_full() => Err(error),
+        WriteError::Denied(denial) if !denial.is_full() => Err(error.into()),
         WriteError::Oom | WriteError::Busy | WriteError::Denied(_) => {
             let wanted = wanted.max(transaction.written_bytes);
             let goes = store.prepare_again(wanted, context.turn);
             let for_good = if error == WriteError::Busy { WriteError::Oom } else { error };
-            Err(if goes { WriteError::Busy } else { for_good })
+            Err(if goes { WriteError::Busy } else { for_good }.into())
         }
-        _ => Err(error),
+        _ => Err(error.into()),
     }
 }
 
@@ -303,7 +328,7 @@ fn apply_queued(
         let done = call(context, &args, *row, Target::Part(partition));
         debug_assert!(done, "a transaction runs at the owner, which asks nobody");
         mute(context.client, context.out, own);
-        if context.state.keyspace.part(partition).is_refused() {
+        if context.state.keyspace.part(partition).is_refused() || context.state.untold != 0 {
             // The others must not be committed without it.
             return;
         }

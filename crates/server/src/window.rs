@@ -23,6 +23,7 @@ use crate::output::{Mark, Writer};
 use crate::peer::WRITES;
 use crate::place::Place;
 use crate::route::{self, Target};
+use crate::session;
 use crate::slab::Occupant;
 use crate::state::State;
 use crate::work::{CALLS_AT_ONCE, Waiting, Work};
@@ -196,6 +197,7 @@ impl Work {
             return true;
         }
         if lack != Lack::Nothing {
+            self.state.stats.moved_reads += 1;
             self.active[prepared.connection].out.cut(mark);
             self.send(prepared, row, owner, false);
             return true;
@@ -256,8 +258,10 @@ impl Work {
         if !connection.client.plain || connection.calls > 0 {
             return false;
         }
-        let waits =
-            || connection.later.sent_to(owner) > 0 || connection.pending == Pending::Unstable;
+        let waits = || {
+            connection.later.sent_to(owner) > 0
+                || matches!(connection.pending, Pending::Unstable(_))
+        };
         let is_sent = prepared.is_away
             || match self.state.place(row) {
                 Place::View(_) => waits(),
@@ -380,7 +384,7 @@ impl Work {
             later: &connection.later,
             is_peer: connection.peer.is_some(),
             is_part: connection.peer.as_ref().is_some_and(|peer| peer.is_part(prepared.index)),
-            unstable: connection.pending == Pending::Unstable,
+            unstable: matches!(connection.pending, Pending::Unstable(_)),
             refreshed: connection.pending == Pending::Refreshed,
             may_wait,
             settled: None,
@@ -390,12 +394,18 @@ impl Work {
         if keeps_ages || connection.client.no_touch {
             self.state.keyspace.keep_ages(false);
         }
-        if self.state.keyspace.take_busy() && may_wait {
+        let is_busy = self.state.keyspace.take_busy() && may_wait;
+        let untold = std::mem::take(&mut self.state.untold);
+        if is_busy || untold != 0 {
             connection.out.cut(mark);
             connection.client.reply_mode = reply_mode;
             connection.client.skip_next = false;
             connection.client.settle();
-            return self.wait_for_memory(prepared.connection);
+            if untold == 0 {
+                return self.wait_for_memory(prepared.connection);
+            }
+            self.wait_for_still(prepared.connection, untold);
+            return;
         }
         self.follow(flow, prepared, silent, mark, turn);
     }
@@ -481,16 +491,10 @@ fn flow_of(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: Resolved) ->
         host::commit_for_peer(context, args);
         return Flow::Done;
     }
-    if is_attack(args) {
+    if session::is_attack(args) {
         tracing::warn!(address = %context.client.address, "HTTP request: client disconnected");
         context.client.end(Close::Now);
         return Flow::Done;
     }
     dispatch::execute(context, args, resolved)
-}
-
-/// Whether a browser was led to send this: Redis drops such connections too.
-fn is_attack(args: &[&[u8]]) -> bool {
-    let name = args.first().copied().unwrap_or_default();
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

@@ -28,6 +28,7 @@ use crate::message::Known;
 use crate::peer::Peer;
 use crate::slab::{Occupant, Slab};
 use crate::state::State;
+use crate::untold::Asker;
 use crate::window::Prepared;
 use nigh_store::{Op, Turn};
 use std::time::{Duration, Instant};
@@ -95,6 +96,8 @@ pub(crate) struct Work {
     pub(crate) promised: Vec<Option<(usize, usize)>>,
     /// Connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(Occupant, Instant)>,
+    /// Connections that wait for others to stand still.
+    pub(crate) untold: Vec<Asker>,
     /// Connections that wait for the check of a source.
     pub(crate) checking: Vec<Occupant>,
     /// Connections that go to another shard.
@@ -150,6 +153,7 @@ impl Work {
             held: Vec::new(),
             promised: Vec::new(),
             asking: Vec::new(),
+            untold: Vec::new(),
             checking: Vec::new(),
             moving: Vec::new(),
             waits_since: None,
@@ -185,6 +189,7 @@ impl Work {
         }
         let copied_before = self.state.stats.copied_bytes;
         self.budget = Budget::new(now);
+        self.run_untold(turn);
         if !self.put_off.is_empty() {
             self.run_put_off(turn);
             self.budget = Budget::new(Instant::now());
@@ -223,7 +228,7 @@ impl Work {
 
     /// Reads, decodes and prepares connections, as many as the turn may have until the budget `ends` it; how many there
     /// were. Some of their commands may be left in the window.
-    fn run_some(
+    pub(crate) fn run_some(
         &mut self,
         slots: &[usize],
         ends: impl Fn(&Budget) -> bool,
@@ -261,7 +266,7 @@ impl Work {
     }
 
     /// Runs all that is left in the window, and what waits for it.
-    fn complete(&mut self, turn: &Turn<'_>) {
+    pub(crate) fn complete(&mut self, turn: &Turn<'_>) {
         self.run_window(turn);
         self.answer(turn);
     }

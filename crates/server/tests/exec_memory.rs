@@ -246,3 +246,35 @@ fn room_is_made_for_what_only_running_tells() {
     refused(&mut client);
     assert!(client.number("DBSIZE") > keys - 300, "hardly more went than upkeep takes");
 }
+
+/// A transaction, or a function, deletes so many keys that a full store can't even note them all: none goes, and the
+/// error says what to do. DEL deletes them at once.
+#[test]
+fn what_deletes_more_than_can_be_noted_says_what_to_do() {
+    const TOO_MANY: &str = "OOM memory is too full to delete so many keys as one: \
+        delete them in smaller parts, or by DEL outside of MULTI";
+    let server = TestServer::with(&[SMALL, ("function-time-limit-ms", "20000")]);
+    let mut client = server.connect();
+    let library =
+        "#!js name=t\nexport const del = (db, keys) => keys.forEach((key) => db.delete(key));";
+    client.send(request(&[b"FUNCTION", b"LOAD", library.as_bytes()]));
+    client.expect("$1\r\nt\r\n");
+    let value = [b'v'; 100];
+    let name = |n: &u32| format!("{n}{}", "k".repeat(200)).into_bytes();
+    let is_taken = |n: &u32| client.ask(&[b"SET", &name(n), &value]).error().is_none();
+    let names: Vec<Vec<u8>> = (0..100_000).take_while(is_taken).map(|n| name(&n)).collect();
+    let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+    let keys = client.number("DBSIZE");
+    assert_eq!(keys, i64::try_from(names.len()).unwrap());
+    for _ in 0..2 {
+        exec(&mut client, &[&[&[b"DEL".as_slice()], &names[..]].concat()]);
+        let reply = client.reply();
+        let text = reply.error().map(String::from_utf8_lossy).expect("it is refused");
+        assert_eq!(text, format!("EXECABORT Transaction discarded because of: {TOO_MANY}"));
+        let reply = client.ask(&[&[b"FCALL".as_slice(), b"del", b"0"], &names[..]].concat());
+        assert_eq!(reply.error().map(String::from_utf8_lossy).as_deref(), Some(TOO_MANY));
+        assert_eq!(client.number("DBSIZE"), keys);
+    }
+    let deleted = client.ask(&[&[b"DEL".as_slice()], &names[..]].concat());
+    assert_eq!((deleted.integer(), client.number("DBSIZE")), (Some(keys), 0));
+}

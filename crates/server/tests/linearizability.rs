@@ -4,19 +4,20 @@ mod common;
 mod history;
 
 use common::{Client, TestServer};
-use history::{Did, Operation, is_linearizable};
+use history::Operation;
+use history::one_key::{Did, is_linearizable};
 use nigh_resp::frame::Frame;
 use std::time::{Duration, Instant};
 
-fn op(did: Did, called: u64, returned: u64) -> Operation {
-    Operation { did, called, returned }
+fn op(did: Did, called: u64, returned: u64) -> Operation<Did> {
+    Operation { did, called, returned, behind: None }
 }
 
 /// The checker knows wrong histories when it sees them; a checker that never objects proves nothing.
 #[test]
 fn wrong_histories_are_found() {
     use Did::{Add, Create, Delete, Read, Swap, Write};
-    let wrong: [(&str, &[Operation]); 9] = [
+    let wrong: [(&str, &[Operation<Did>]); 9] = [
         ("a stale read", &[op(Write(1), 0, 1), op(Write(2), 2, 3), op(Read(Some(1)), 4, 5)]),
         ("a lost write", &[op(Write(1), 0, 1), op(Read(None), 2, 3)]),
         ("a value from nowhere", &[op(Write(1), 0, 9), op(Read(Some(2)), 1, 8)]),
@@ -56,7 +57,7 @@ fn wrong_histories_are_found() {
 #[test]
 fn right_histories_pass() {
     use Did::{Add, Create, Delete, Read, Swap, Write};
-    let right: [&[Operation]; 5] = [
+    let right: [&[Operation<Did>]; 5] = [
         &[],
         &[op(Write(1), 0, 10), op(Read(None), 1, 2), op(Read(Some(1)), 3, 4)],
         &[op(Add(2), 0, 5), op(Add(1), 1, 4), op(Read(Some(1)), 2, 3), op(Read(Some(2)), 6, 7)],
@@ -87,7 +88,7 @@ fn number(frame: &Frame) -> Option<i64> {
 
 /// One client's operations: each with its key. A round is a pipeline, so that shards work at once. Now and then it
 /// leaves in the middle of one, about keys of nobody else, and comes again: its slots were used before.
-fn client(port: u16, seed: u64, rounds: u64, start: Instant) -> Vec<(usize, Operation)> {
+fn client(port: u16, seed: u64, rounds: u64, start: Instant) -> Vec<(usize, Operation<Did>)> {
     let mut client = Client::connect(port);
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let now = || u64::try_from(start.elapsed().as_nanos()).expect("centuries");
@@ -129,7 +130,7 @@ fn client(port: u16, seed: u64, rounds: u64, start: Instant) -> Vec<(usize, Oper
                 _ => Did::Add(reply.integer().expect("a number")),
             };
             assert!(reply.error().is_none(), "{reply:?}");
-            done.push((key, Operation { did, called, returned: now() }));
+            done.push((key, Operation { did, called, returned: now(), behind: None }));
         }
     }
     done
@@ -154,7 +155,7 @@ fn what_all_clients_see_fits_into_one_order() {
         for _ in 0..10 {
             let start = Instant::now();
             story += 1;
-            let mut keys: Vec<Vec<Operation>> = vec![Vec::new(); 5];
+            let mut keys: Vec<Vec<Operation<Did>>> = vec![Vec::new(); 5];
             std::thread::scope(|scope| {
                 let clients: Vec<_> = (0..CLIENTS)
                     .map(|number| {

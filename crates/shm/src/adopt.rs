@@ -4,11 +4,14 @@
 //! 2. Everything is checked before anything is changed; a contradiction is an error with its offset.
 //! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on, the reuse of a slot by
 //!    giving the slot back. None of that is damage.
+//! 4. It may be cut off before any of its stores and done again: the incarnation is odd from the first to the last,
+//!    memory is given back before the commit is ended (which needs some), and `committed` and the intent come last.
+//! 5. No number is given again that somebody may have seen: the LSN is the largest of records, stamps and `committed`.
 
 use crate::check::{Fault, HeaderInfo, Whole, length_fault, read_header};
 use crate::create::{ArenaSpec, capacity_error, check_tenant};
 use crate::error::ArenaError;
-use crate::index::Index;
+use crate::index::{Index, Place};
 use crate::layout::{CAPACITY_MIN, entry, header, record as r};
 use crate::moment;
 use crate::reclaim::Domain;
@@ -85,8 +88,7 @@ impl Writer {
         if found.old.is_none() && words.load32(header::OLD, Relaxed) != 0 {
             words.store32(header::OLD, 0, Release);
         }
-        let counts = &found.counts;
-        writer.lsn = found.newest_lsn.max(counts.committed_lsn).max(counts.removal_lsn);
+        writer.lsn = found.lsn();
         writer.appended = found.counts.appended_bytes;
         writer.cleaner.resume(&found.counts);
         writer.expires = found.expires;
@@ -126,16 +128,18 @@ impl Writer {
             return Ok(false);
         };
         let reference = |w: &Whole| crate::record::reference_of(w.offset);
+        // Once it is the index, it has all that was to be put.
+        let clear = intent.clear.filter(|&table| table != self.index.current());
         let named = |w: &Whole| {
             // SAFETY: the survey has found this record whole, and nothing has been written since.
             let key = unsafe { words.bytes(w.offset + r::KEY, w.head.key_len.into()) };
-            entry(self.hash(key), reference(w))
+            let hash = self.hash(key);
+            let found = self.index.locate(&words, hash, key).found;
+            let lsn = |place: Place| Head::load(&words, u64::from(place.reference) * r::UNIT).lsn;
+            let is_newer = clear.is_none() && found.is_some_and(|it| lsn(it) > w.head.lsn);
+            (!is_newer).then(|| entry(hash, reference(w)))
         };
-        let entries: Vec<u64> = intent.list.iter().map(named).collect();
-        let lsns = intent.list.iter().chain([&intent.record]).map(|w| w.head.lsn);
-        self.lsn = lsns.fold(self.lsn, u64::max);
-        // Once it is the index, it has all that was to be put.
-        let clear = intent.clear.filter(|&table| table != self.index.current());
+        let entries: Vec<u64> = intent.list.iter().filter_map(named).collect();
         if let Some(table) = clear {
             let words_of = (table.offset..table.offset + table.bytes()).step_by(8);
             words_of.for_each(|at| words.store64(at, 0, Relaxed));

@@ -42,6 +42,23 @@ impl Fault {
     }
 }
 
+/// Something that contradicts the format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Where, in bytes from the start of the file.
+    pub offset: u64,
+    /// What.
+    pub what: String,
+}
+
+impl From<&Fault> for Finding {
+    fn from(fault: &Fault) -> Finding {
+        let Fault { offset, what, expected, found } = fault;
+        Finding { offset: *offset, what: format!("{what} is {found}, expected {expected}") }
+    }
+}
+
 pub(crate) fn ensure(ok: bool, fault: impl FnOnce() -> Fault) -> Result<(), Fault> {
     if ok { Ok(()) } else { Err(fault()) }
 }
@@ -96,6 +113,11 @@ impl HeaderInfo {
 
 fn hex(sum: u32) -> String {
     format!("{sum:08x}")
+}
+
+/// A record whose sum should be another one.
+pub(crate) fn sum_fault(offset: u64, head: &Head, expected: u32) -> Fault {
+    Fault::new(offset, "checksum of a record", hex(expected), hex(head.checksum))
 }
 
 /// Reads the fixed part of a header from the first bytes of a file.
@@ -392,9 +414,7 @@ impl<'a, W: Words> Checker<'a, W> {
     pub(crate) fn sum(&self, whole: &Whole) -> Result<(), Fault> {
         let Whole { offset, head, run } = whole;
         let found = sum::expected(self.words, *offset, head);
-        ensure(found == head.checksum, || {
-            Fault::new(*offset, "checksum of a record", hex(found), hex(head.checksum))
-        })?;
+        ensure(found == head.checksum, || sum_fault(*offset, head, found))?;
         let Some(run) = run else { return Ok(()) };
         let at = self.g.slot_offset(run.slot);
         let found = sum::of_bytes(self.words, at, head.value_len.into());

@@ -1,8 +1,9 @@
 //! Cleaning: live records of poor segments move together, so that whole segments can be reused.
 //!
 //! ```text
-//! victim     | dead | LIVE | dead | dead | LIVE | expired |    walked from its start to its tail
-//!                      │                    │        └─ deleted
+//! victim     | dead | LIVE | dead | BAD | LIVE | expired |    walked from its start to its tail
+//!                      │             │     │        └─ deleted
+//!                      │             └─ stays, and the segment with it
 //! cold head  | ... | LIVE | LIVE |       copied whole, then the entry is stored again (Release)
 //! victim     retired ── grace period ──> reused
 //! ```
@@ -11,12 +12,15 @@
 //! 2. The cleaner runs between writes, never within one: what a write has located stays where it is.
 //! 3. Each step is bounded in bytes and records, so in time; what is owed beyond waits for the next.
 //! 4. What a record says (LSN, expiry, flags, its run) is not changed by moving it.
+//! 5. A live record whose checksum is wrong is neither moved nor dropped, and told once. Its segment is no victim any
+//!    more, so it is walked once by each writer; it dies when clients have overwritten or deleted what is left in it.
 //!
 //! The arena's writer only; moving a record is generic over the shared words.
 
-use crate::check::Counts;
+use crate::check::{Counts, Fault};
 use crate::error::WriteError;
 use crate::index::{Index, Place};
+use crate::kept::{Kept, Known};
 use crate::layout::{entry, is_over, record as r};
 use crate::record::{Head, reference_of};
 use crate::space::{Need, Victim};
@@ -61,6 +65,8 @@ pub struct CleanerStats {
     pub dead_records: u64,
     /// Expired keys that were met and deleted.
     pub expired_keys: u64,
+    /// Live records that were met whose checksum is wrong, and which stay where they are; 1,000 are told apart.
+    pub bad_records: u64,
     /// Steps: each was in front of a request or of the next turn.
     pub steps: u64,
     /// Bytes that the longest step walked over.
@@ -77,6 +83,7 @@ impl CleanerStats {
         self.relocated_records += other.relocated_records;
         self.dead_records += other.dead_records;
         self.expired_keys += other.expired_keys;
+        self.bad_records += other.bad_records;
         self.steps += other.steps;
         self.longest_step_bytes = self.longest_step_bytes.max(other.longest_step_bytes);
         self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
@@ -99,6 +106,9 @@ pub(crate) struct Cleaner {
     pub(crate) now_ms: u64,
     /// Expired keys deleted since the last upkeep.
     pub(crate) expired: u32,
+    pub(crate) known: Known,
+    /// Bytes of the present victim's bad records.
+    bad_bytes: u64,
     pub(crate) wants_turn: bool,
     /// The last step found no room for what is alive.
     pub(crate) stuck: bool,
@@ -310,6 +320,9 @@ impl Writer {
     fn clean_batch(&mut self, victim: Victim) -> (u64, u64) {
         let mut batch = [(0u64, 0u32, Head::EMPTY); BATCH_RECORDS];
         let (count, end, whole) = self.read_ahead(&victim, &mut batch);
+        if victim.at == self.space.geometry().slot_offset(victim.slot) {
+            self.cleaner.bad_bytes = 0;
+        }
         for (n, (offset, hash, head)) in (0u64..).zip(&batch[..count]) {
             if let Met::Stuck = self.meet(*offset, *hash, head) {
                 self.space.advance_victim(victim.slot, *offset);
@@ -323,8 +336,7 @@ impl Writer {
         }
         self.space.advance_victim(victim.slot, end);
         if !whole || end >= victim.end {
-            // It says that something of it is alive, but its bytes don't.
-            self.space.give_up_victim();
+            self.keep_victim(end);
             return (end - victim.at, count.max(1) as u64);
         }
         (end - victim.at, count as u64)
@@ -358,13 +370,31 @@ impl Writer {
         (count, at, count == BATCH_RECORDS || at >= victim.end)
     }
 
-    /// Moves a record if it is alive, deletes it if its time is over.
+    /// Leaves a segment alone in which something is alive that could not be moved.
+    #[cold]
+    fn keep_victim(&mut self, walked_to: u64) {
+        let live_bytes = self.space.give_up_victim();
+        let unmet_bytes = live_bytes.saturating_sub(self.cleaner.bad_bytes);
+        if unmet_bytes > 0 {
+            let what = "bytes of live records that cleaning the segment didn't meet";
+            let finding = (&Fault::new(walked_to, what, 0, unmet_bytes)).into();
+            self.region.note_kept(Kept { key: None, finding });
+        }
+    }
+
+    /// Moves a record if it is alive, deletes it if its time is over, leaves it if its checksum is wrong.
     #[inline]
     fn meet(&mut self, offset: u64, hash: u32, head: &Head) -> Met {
         let Some(place) = locate(&self.words, &self.index, hash, reference_of(offset)) else {
             self.cleaner.stats.dead_records += 1;
             return Met::Done;
         };
+        let sum = self.sum_of(offset, head);
+        if sum != head.checksum {
+            self.note_wrong_sum(offset, head, sum);
+            self.cleaner.bad_bytes += head.bytes();
+            return Met::Done;
+        }
         if is_over(head.expiry_ms, self.cleaner.now_ms) {
             self.remove_at(&place, hash);
             self.cleaner.stats.expired_keys += 1;

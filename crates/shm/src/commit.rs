@@ -12,17 +12,16 @@
 //!
 //! The arena's writer only; the protocol's stores are generic over the shared words.
 
+use crate::change::Stored;
 use crate::error::WriteError;
 use crate::growth::{GROW_PERCENT, lines_for};
 use crate::index::{Table, is_room};
 use crate::layout::{LINE_ENTRIES, PROBE_LINES, entry_reference, entry_tag, record as r};
-use crate::moment;
 use crate::reclaim::Pin;
 use crate::record::{self, Head, RecordRef, RunName};
 use crate::words::Words;
 use crate::writer::{Append, Writer};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Tables that a commit tries, each twice as large, before it says that too many keys have one hash.
 const TABLE_TRIES: u32 = 4;
@@ -81,19 +80,6 @@ impl Writer {
         self.stage_from(pin, from, Append { urgent: true, ..append })
     }
 
-    /// Stages `append` with the value of a record.
-    fn stage_from(
-        &mut self,
-        pin: &Pin<'_>,
-        from: RecordRef,
-        append: Append<'_>,
-    ) -> Result<RecordRef, WriteError> {
-        self.check_pin(pin);
-        let head = self.check_ref(from);
-        let (value, run) = self.value_of(from.offset(), &head);
-        self.stage_append(&Append { parts: &[value], run, ..append })
-    }
-
     /// Appends the deletion of a key without making it happen. Works when the arena is full, as long
     /// as the reserve lasts.
     ///
@@ -104,7 +90,7 @@ impl Writer {
         self.stage_append(&Append { flags: r::FLAG_TOMBSTONE, urgent: true, ..append })
     }
 
-    fn stage_append(&mut self, a: &Append<'_>) -> Result<RecordRef, WriteError> {
+    pub(crate) fn stage_append(&mut self, a: &Append<'_>) -> Result<RecordRef, WriteError> {
         let (offset, head) = self.append(a).map_err(|e| self.refused(e))?;
         self.space.hold(offset, &head);
         let slot = self.space.geometry().slot_of(offset);
@@ -124,11 +110,12 @@ impl Writer {
         for &reference in refs {
             let head = self.check_ref(reference);
             self.space.release(reference.offset(), &head);
+            self.forget_base(&head, reference.reference);
         }
     }
 
     /// A staged or published record's header.
-    fn check_ref(&self, reference: RecordRef) -> Head {
+    pub(crate) fn check_ref(&self, reference: RecordRef) -> Head {
         let g = self.space.geometry();
         assert!(reference.arena == self.region.number(), "a record of another arena");
         let slot = g.slot_of(reference.offset());
@@ -244,15 +231,6 @@ impl Writer {
         entries
     }
 
-    /// The key of a staged record.
-    fn key_of<'p>(&self, reference: u32) -> &'p [u8] {
-        let offset = u64::from(reference) * r::UNIT;
-        let len = self.words.load32(offset + r::KEY_LEN, Relaxed) & 0xFFFF;
-        // SAFETY: a staged record of this arena: it is held, so its segment is not reused meanwhile; the
-        // slice doesn't leave the call that commits it.
-        unsafe { self.words.bytes(offset + r::KEY, len as usize) }
-    }
-
     pub(crate) fn append_intent(
         &mut self,
         entries: &[u64],
@@ -271,21 +249,19 @@ impl Writer {
     /// The stores of a commit whose records are numbered up to the writer's LSN, in order. Everything that they need
     /// is there.
     pub(crate) fn publish_all(&mut self, intent: u32, clear: Option<Table>, entries: &[u64]) {
-        let words = self.words;
-        moment::begin(&words, self.lsn, intent);
-        let emptied = match clear {
+        let stored = Stored::Entries { clears: clear.is_some(), entries };
+        let emptied = self.change(intent, stored, |writer| match clear {
             None => {
-                entries.iter().for_each(|&e| self.publish(e));
+                entries.iter().for_each(|&e| writer.publish(e));
                 None
             }
             Some(table) => {
-                let is_put = |e: &u64| !self.head_of(*e).is_tombstone();
+                let is_put = |e: &u64| !writer.head_of(*e).is_tombstone();
                 let puts: Vec<u64> = entries.iter().copied().filter(is_put).collect();
-                let lsn = self.lsn - entries.len() as u64;
-                Some((self.clear_into(table, lsn, &puts), puts))
+                let lsn = writer.lsn - entries.len() as u64;
+                Some((writer.clear_into(table, lsn, &puts), puts))
             }
-        };
-        moment::end(&words, self.lsn, intent);
+        });
         if let Some((emptied, puts)) = emptied {
             self.let_all_go(emptied, &puts);
         }
@@ -336,7 +312,8 @@ impl Writer {
                 self.finish_growth()?;
                 continue;
             }
-            if !placed && !full && self.index.load() + new <= places / 2 {
+            let few = !full && self.index.load() + new <= places / 2;
+            if few && unplaced.is_some_and(|hash| !self.would_part(hash)) {
                 break;
             }
             self.prepare_table();

@@ -90,6 +90,26 @@ pub enum ArenaError {
         /// Tries made.
         tries: u32,
     },
+    /// A foreign reader found no moment at which it could read all of its keys.
+    #[error("arena {path}: too much has changed in each of {attempts} attempts; ask the owner")]
+    TooNew {
+        /// The arena's file.
+        path: PathBuf,
+        /// Attempts made.
+        attempts: u32,
+    },
+    /// A server is taking the arena over.
+    #[error("arena {path}: a server is taking it over; try again when it is up")]
+    Adopting {
+        /// The arena's file.
+        path: PathBuf,
+    },
+    /// The file was set aside, converted or removed.
+    #[error("arena {path}: this file is no longer the arena; ask the server for the one that is")]
+    Over {
+        /// The arena's file.
+        path: PathBuf,
+    },
 }
 
 /// Why the system gave an arena no memory. It may give some again later.

@@ -1,5 +1,5 @@
-//! Dying on purpose between two stores to shared memory: for tests of adoption. And holding up the thread
-//! that moves memory: for tests of what must not depend on how soon it runs.
+//! Dying on purpose between two stores to shared memory, or looking at what is there between them: for tests of
+//! adoption. And holding up the thread that moves memory: for tests of what must not depend on how soon it runs.
 //!
 //! Compiled to nothing without the feature `failpoints` (or this crate's own tests). Any thread may
 //! arm it; the process dies by SIGKILL before its N-th store from then on.
@@ -22,8 +22,33 @@ mod armed {
         LEFT.load(Ordering::SeqCst)
     }
 
+    #[cfg(test)]
+    thread_local! {
+        static WATCH: std::cell::RefCell<Option<Box<dyn FnMut()>>> = std::cell::RefCell::default();
+    }
+
+    /// Has `look` called before each shared store of this thread during `run`, but for those of `look` itself.
+    #[cfg(test)]
+    pub(crate) fn before_each_step<T>(look: impl FnMut() + 'static, run: impl FnOnce() -> T) -> T {
+        let outer = WATCH.replace(Some(Box::new(look)));
+        let result = run();
+        WATCH.set(outer);
+        result
+    }
+
+    #[cfg(test)]
+    fn watched() {
+        // Taken meanwhile, so that it doesn't look at itself.
+        if let Some(mut look) = WATCH.take() {
+            look();
+            WATCH.set(Some(look));
+        }
+    }
+
     #[inline]
     pub(crate) fn step() {
+        #[cfg(test)]
+        watched();
         if LEFT.load(Ordering::Relaxed) < 0 {
             return;
         }
@@ -40,6 +65,8 @@ mod armed {
 #[cfg(any(test, feature = "failpoints"))]
 pub use armed::{kill_before_step, steps_left};
 
+#[cfg(test)]
+pub(crate) use armed::before_each_step;
 #[cfg(any(test, feature = "failpoints"))]
 pub(crate) use armed::step;
 

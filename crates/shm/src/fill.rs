@@ -134,11 +134,9 @@ impl Reader {
     #[must_use]
     pub fn footprint(&self, record: &Record<'_>) -> (u64, u64) {
         let (key, value) = (record.key().len(), u64::from(record.value_len()));
-        let inline = inline_record_bytes(key, record.value_len() as usize);
-        let own = if self.region.geometry().wants_run(inline, value) {
-            run_record_bytes(key) + round_up(value, PAGE_BYTES)
-        } else {
-            inline
+        let own = match record.has_run() {
+            true => run_record_bytes(key) + round_up(value, PAGE_BYTES),
+            false => inline_record_bytes(key, record.value_len() as usize),
         };
         (own, self.current().bytes())
     }

@@ -18,7 +18,10 @@
 
 use crate::error::WriteError;
 use crate::index::Table;
-use crate::layout::{LINE_BYTES, LINE_ENTRIES, TABLE_SHIFT_MAX};
+use crate::layout::{
+    LINE_BYTES, LINE_ENTRIES, REF_MOVED, TABLE_SHIFT_MAX, entry_reference, entry_tag,
+};
+use crate::words::Words;
 use crate::writer::{FIRST_TABLE_LINES, Writer};
 
 /// Load of the current table at which the next one is asked for, per cent of its entries.
@@ -65,7 +68,7 @@ pub struct Rebuilds {
 
 /// Per cent of entries as a number of entries.
 fn share(entries: u64, percent: u64) -> u64 {
-    entries / 100 * percent + entries % 100 * percent / 100
+    entries * percent / 100
 }
 
 /// Lines of a table that so many keys fill to half at most.
@@ -114,18 +117,15 @@ impl Writer {
         self.index.migrate_chain(&self.words, hash);
         let has_room = self.index.room(&self.words, hash).is_some();
         let (entries, load) = (self.index.current().entries(), self.index.load());
+        if !has_room && !self.would_part(hash) {
+            return Err(WriteError::TooManyKeysWithOneHash);
+        }
         if self.index.growing() {
             if has_room {
                 return Ok(true);
             }
-            if load <= entries / 2 {
-                return Err(WriteError::TooManyKeysWithOneHash);
-            }
             self.finish_growth()?;
             return self.begin_growth(0, true).map(|()| true);
-        }
-        if !has_room && load <= entries / 2 {
-            return Err(WriteError::TooManyKeysWithOneHash);
         }
         self.prepare_table();
         if has_room && load < share(entries, GROW_PERCENT) {
@@ -139,6 +139,21 @@ impl Writer {
                 Err(error)
             }
         }
+    }
+
+    /// Whether a key that finds no room would find some in a table twice as large: a quarter of the entries of its lines
+    /// would stand elsewhere there. By chance it is half of them, also where lines are full in a table that is half empty,
+    /// since a sweep over it deletes while others come. Of keys with one hash it is none, and they would never all move.
+    /// A table with so few keys that the larger one would shrink again doesn't grow for it.
+    pub(crate) fn would_part(&self, hash: u32) -> bool {
+        let table = self.index.current();
+        if self.index.live() <= share(table.entries(), 2 * SHRINK_PERCENT) {
+            return false;
+        }
+        let parts = |e: u64| u64::from(entry_tag(e) ^ hash) & table.lines != 0;
+        let lines = || table.probe(hash).map(|at| self.words.line(at));
+        let apart = lines().flatten().filter(|&e| entry_reference(e) > REF_MOVED && parts(e));
+        apart.count() * 4 >= lines().flatten().count()
     }
 
     /// The hash of a key that was refused since the last call because its lines of the index are full of live keys,
@@ -263,9 +278,13 @@ impl Writer {
     }
 
     /// Starts to grow into a table with room for so many keys more. Takes memory here and now only if the
-    /// table is small; if it `must`, notes what is lacking.
+    /// table is small; if it `must`, as a key finds no place, it gets larger, and what is lacking is noted.
     pub(crate) fn begin_growth(&mut self, more: u64, must: bool) -> Result<(), WriteError> {
-        let lines = self.lines_wanted(more);
+        let least = if must { 2 * self.index.current().lines } else { 0 };
+        let lines = self.lines_wanted(more).max(least);
+        if lines > 1 << TABLE_SHIFT_MAX {
+            return Err(WriteError::TooManyKeysWithOneHash);
+        }
         let table = match self.take_prepared(lines) {
             Some(table) => table,
             None if must => self.table_now(lines)?,

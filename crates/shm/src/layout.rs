@@ -45,7 +45,7 @@ pub mod header {
     pub const TENANT_LEN: u64 = 60;
     /// The tenant's name, zero-padded.
     pub const TENANT: u64 = 64;
-    /// u64: +1 with each writer.
+    /// u64: +2 with each writer, odd while it adopts; [`super::INCARNATION_OVER`].
     pub const INCARNATION: u64 = 192;
     /// u64, stored at once: index epoch (low 4 bytes), current table (high 4 bytes).
     pub const INDEX_STATE: u64 = 256;
@@ -57,6 +57,8 @@ pub mod header {
     pub const OLD: u64 = 264;
     /// u32: reference of an intent record, or 0.
     pub const INTENT: u64 = 268;
+    /// u64: how often slots that were in use have been given to something else.
+    pub const REUSES: u64 = 272;
     /// u64: LSN up to which the writer may be storing.
     pub const BEGUN_LSN: u64 = 320;
     /// u64: LSN up to which all may see.
@@ -119,6 +121,8 @@ pub mod record {
     pub const FLAG_RUN: u8 = 1;
     /// Flag: the key is to be deleted.
     pub const FLAG_TOMBSTONE: u8 = 2;
+    /// Flag: its change in a log stands on an earlier version.
+    pub const FLAG_BASED: u8 = 4;
 }
 
 /// Longest key, bytes: the record's length field is 16 bits.
@@ -129,6 +133,8 @@ pub const VALUE_BYTES_MAX: usize = 512 << 20;
 pub const LSN_END: u64 = 1 << 53;
 /// The header's counts since creation stay below: nobody counts so far, so more is damage.
 pub const COUNT_END: u64 = 1 << 62;
+/// The incarnation of a file that isn't its arena any more.
+pub const INCARNATION_OVER: u64 = u64::MAX;
 /// Longest tenant name, bytes: its place in the header.
 pub const TENANT_BYTES_MAX: usize = 128;
 
@@ -185,6 +191,7 @@ const _: () = {
     assert!(h::TENANT_LEN == 60 && h::TENANT == 64 && h::INCARNATION == 192);
     assert!(h::TENANT + TENANT_BYTES_MAX as u64 == h::INCARNATION);
     assert!(h::EPOCH == 256 && h::CURRENT == 260 && h::OLD == 264 && h::INTENT == 268);
+    assert!(h::REUSES == 272);
     assert!(h::INDEX_STATE == h::EPOCH && h::INDEX_STATE + 4 == h::CURRENT);
     assert!(h::BEGUN_LSN == 320 && h::COMMITTED_LSN == 328 && h::CLOCK == 336);
     assert!(h::CLEAR_STAMP == 344 && h::DURABLE_LSN == 384);

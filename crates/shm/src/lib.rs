@@ -17,12 +17,15 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod adopt;
+mod change;
 mod check;
 mod cleaner;
 mod commit;
 mod create;
+mod delete;
 pub mod edition1;
 mod error;
+mod extend;
 #[cfg(any(test, feature = "failpoints"))]
 pub mod failpoints;
 #[cfg(not(any(test, feature = "failpoints")))]
@@ -33,6 +36,7 @@ mod growth;
 mod hash;
 mod hugepages;
 mod index;
+mod kept;
 pub mod layout;
 mod maintain;
 mod moment;
@@ -43,6 +47,7 @@ mod record;
 mod region;
 pub mod ring;
 mod scan;
+mod sound;
 mod space;
 mod sum;
 mod survey;
@@ -54,19 +59,21 @@ mod writer;
 mod tests;
 
 pub use adopt::{Adoption, header_of};
-pub use check::HeaderInfo;
+pub use change::{Change, Journal, ReplayError, What};
+pub use check::{Finding, HeaderInfo};
 pub use cleaner::CleanerStats;
 pub use create::ArenaSpec;
 pub use error::{ArenaError, Denial, WriteError};
 pub use fill::Fill;
-pub use foreign::ForeignReader;
+pub use foreign::{ForeignReader, ForeignValue, View};
 pub use growth::Rebuilds;
+pub use kept::Kept;
 pub use maintain::{ArenaStats, Budget, Maintenance};
 pub use moment::TooNew;
 pub use reader::{Moment, Reader};
 pub use reclaim::{Domain, Participant, Pin};
 pub use record::{Record, RecordRef, ValueRef};
 pub use region::{Denied, Region};
-pub use verify::{BadRecord, Finding, Report, verify};
+pub use verify::{BadRecord, Report, verify};
 pub use words::prefetch;
 pub use writer::Writer;

@@ -4,7 +4,7 @@
 //!
 //! The arena's writer only.
 
-use crate::cleaner::CleanerStats;
+use crate::cleaner::{CleanerStats, STEP_BYTES};
 use crate::growth::Rebuilds;
 use crate::index::Table;
 use crate::layout::{REF_MOVED, entry_reference, entry_tag, header, is_over, record as r};
@@ -169,26 +169,47 @@ impl Writer {
         self.expire_lines(now_ms, lines)
     }
 
+    /// Deletes a key whose time is over, unless its record's checksum is wrong: its expiry may be. Returns whether it
+    /// did. The caller treats the key as gone either way.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn expire(&mut self, pin: &Pin<'_>, hash: u32, key: &[u8]) -> bool {
+        self.check_pin(pin);
+        let Some(place) = self.index.locate(&self.words, hash, key).found else { return false };
+        let at = u64::from(place.reference) * r::UNIT;
+        let head = Head::load(&self.words, at);
+        let expires = self.may_expire(at, &head);
+        if expires {
+            self.remove_at(&place, hash);
+        }
+        expires
+    }
+
     pub(crate) fn expire_lines(&mut self, now_ms: u64, lines: u32) -> u32 {
-        let mut deleted = 0;
+        let (mut deleted, mut summed) = (0, 0);
         for _ in 0..lines {
-            if self.expires == 0 {
+            if self.expires == 0 || summed > STEP_BYTES {
                 break;
             }
             let table = self.index.current();
             let line = self.expire_line & (table.lines - 1);
             self.expire_line = line + 1;
-            deleted += self.expire_line_of(table, line, now_ms);
+            let (keys, bytes) = self.expire_line_of(table, line, now_ms);
+            deleted += keys;
+            summed += bytes;
         }
         deleted
     }
 
-    fn expire_line_of(&mut self, table: Table, line: u64, now_ms: u64) -> u32 {
+    /// Deletes what is over of a line, but for what has a wrong checksum: its expiry may be. Returns how many keys, and
+    /// bytes of records that were looked at.
+    fn expire_line_of(&mut self, table: Table, line: u64, now_ms: u64) -> (u32, u64) {
         let entries = self.words.line(table.line_offset(line));
         let live = || entries.into_iter().filter(|&e| entry_reference(e) > REF_MOVED);
         let offset = |e| u64::from(entry_reference(e)) * r::UNIT;
         live().for_each(|e| self.words.prefetch(offset(e)));
-        let mut deleted = 0;
+        let (mut deleted, mut summed) = (0, 0);
         for e in live() {
             let at = offset(e);
             let expiry = self.words.load64(at + r::EXPIRY, Relaxed);
@@ -196,11 +217,15 @@ impl Writer {
                 continue;
             }
             let head = Head::load(&self.words, at);
+            summed += head.bytes();
+            if !self.may_expire(at, &head) {
+                continue;
+            }
             // SAFETY: a published record of this arena; nothing is reclaimed before this call ends.
             let key = unsafe { self.words.bytes(at + r::KEY, head.key_len.into()) };
             deleted += u32::from(self.remove(entry_tag(e), key));
         }
-        deleted
+        (deleted, summed)
     }
 
     /// Counts, exact at this moment.

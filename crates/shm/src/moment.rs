@@ -13,18 +13,18 @@
 //! 4. A reader's moment S is a committed number. What was current at S is the newest version of a key with a number
 //!    up to S; or nothing, if no removal since has left its stamp.
 //!
-//! Generic over the shared words, so that models run it. `begin`, `end` and the stamps: the arena's writer. The rest:
-//! any thread with a pin from before the moment was sampled.
+//! Generic over the shared words, so that models run it. `begin`, `end` and what is stored between
+//! them: the arena's writer. The rest: any thread with a pin from before the moment was sampled.
 
-use crate::index;
-use crate::layout::{header, record as r, stamp_offset};
+use crate::index::{self, Index, Located, Place, Table};
+use crate::layout::{entry_reference, entry_tag, header, record as r, stamp_offset};
 use crate::words::Words;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Looks at a commit that is under way before a reader gives up: some microseconds.
 const LOOKS_MAX: u32 = 1_000;
 /// Versions of a key that a reader goes back.
-const VERSIONS_MAX: u32 = 256;
+pub(crate) const VERSIONS_MAX: u32 = 256;
 
 /// A moment of an arena, for as many keys as its reader likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +62,47 @@ pub(crate) fn end<W: Words>(words: &W, last: u64, intent: u32) {
 
 /// A key with this hash is about to go, by change `lsn`.
 #[inline]
-pub(crate) fn stamp<W: Words>(words: &W, hash: u32, lsn: u64) {
+fn stamp<W: Words>(words: &W, hash: u32, lsn: u64) {
     words.store64(stamp_offset(hash), lsn, Release);
 }
 
-/// All keys are about to go.
-pub(crate) fn stamp_all<W: Words>(words: &W, lsn: u64) {
+/// Stores the entry of a record where its key stands or could, within a change that has begun.
+/// Returns the reference that it replaced.
+#[inline]
+pub(crate) fn put<W: Words>(words: &W, index: &mut Index, at: &Located, e: u64) -> Option<u32> {
+    let (hash, reference) = (entry_tag(e), entry_reference(e));
+    let Some(place) = at.found else {
+        let room = at.room.expect("room was made, or promised before the intent was stored");
+        index.insert(words, room, hash, reference);
+        return None;
+    };
+    words.store32(u64::from(reference) * r::UNIT + r::PREV, place.reference, Release);
+    index.replace(words, &place, hash, reference);
+    Some(place.reference)
+}
+
+/// Stamps and removes an entry, by change `lsn`, which has begun.
+#[inline]
+pub(crate) fn remove<W: Words>(
+    words: &W,
+    index: &mut Index,
+    (place, hash): (&Place, u32),
+    lsn: u64,
+) {
+    stamp(words, hash, lsn);
+    index.remove(words, place);
+}
+
+/// Stamps and removes all entries, by change `lsn`, which has begun: `new` is the index then, which
+/// nobody knows of yet. Returns the tables that were the index.
+pub(crate) fn clear<W: Words>(
+    words: &W,
+    index: &mut Index,
+    new: Index,
+    lsn: u64,
+) -> [Option<Table>; 2] {
     words.store64(header::CLEAR_STAMP, lsn, Release);
+    index.switch(words, new)
 }
 
 /// A moment of now; `None` if a commit is under way for too long.
@@ -105,7 +139,7 @@ pub(crate) fn find<W: Words>(
 ) -> Result<Option<u32>, TooNew> {
     let mut next = index::find(words, slot_shift, hash, key);
     for _ in 0..VERSIONS_MAX {
-        let Some(reference) = next else { return absent(words, moment, hash) };
+        let Some(reference) = next else { return absent(words, moment, hash).map(|()| None) };
         let at = u64::from(reference) * r::UNIT;
         if words.load64(at + r::LSN, Relaxed) <= moment.lsn {
             return Ok(Some(reference));
@@ -118,12 +152,12 @@ pub(crate) fn find<W: Words>(
 }
 
 /// Of a key that isn't there now, or has come since: whether it was absent at the moment too.
-fn absent<W: Words>(words: &W, moment: &Sample, hash: u32) -> Result<Option<u32>, TooNew> {
+pub(crate) fn absent<W: Words>(words: &W, moment: &Sample, hash: u32) -> Result<(), TooNew> {
     // SYNC(moment): a removal that the probe has seen had left its stamp before.
     words.fence(Acquire);
     let newest = words.load64(stamp_offset(hash), Acquire);
     let cleared = words.load64(header::CLEAR_STAMP, Acquire);
-    if newest.max(cleared) <= moment.lsn { Ok(None) } else { Err(TooNew) }
+    if newest.max(cleared) <= moment.lsn { Ok(()) } else { Err(TooNew) }
 }
 
 /// The version of a single key that is current, and the time by which to judge it; 0 if it isn't to be judged.

@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
 /// Bytes of a header.
-const HEADER_LEN: usize = 32;
+pub(crate) const HEADER_LEN: usize = 32;
 /// Records up to here are put together before they are written.
 const SMALL_BYTES: usize = 512;
 
@@ -125,7 +125,7 @@ impl Head {
         let bytes = self.bytes();
         if self.kind != r::KIND_STRING && self.kind != r::KIND_INTENT {
             Some("kind of a record")
-        } else if self.flags & !(r::FLAG_RUN | r::FLAG_TOMBSTONE) != 0 {
+        } else if self.flags & !(r::FLAG_RUN | r::FLAG_TOMBSTONE | r::FLAG_BASED) != 0 {
             Some("flags of a record")
         } else if self.is_tombstone() && (self.has_run() || self.value_len != 0) {
             Some("value of a tombstone")
@@ -153,6 +153,11 @@ impl RunName {
         b
     }
 
+    pub(crate) fn from_bytes(b: &[u8; 16]) -> RunName {
+        let four = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("4 bytes"));
+        RunName { slot: four(0), slots: four(4), generation: four(8), checksum: four(12) }
+    }
+
     /// Copies out the name that stands in place of the value.
     pub(crate) fn load<W: Words>(words: &W, offset: u64, head: &Head) -> RunName {
         let at = offset + head.value_at();
@@ -162,7 +167,7 @@ impl RunName {
 
     /// What is wrong with it for a value of so many bytes.
     pub(crate) fn fault(&self, g: &Geometry, value_len: u32) -> Option<&'static str> {
-        if self.slots == 0 || self.slots != g.slots_for(u64::from(value_len)) {
+        if self.slots == 0 || self.slots < g.slots_for(u64::from(value_len)) {
             return Some("slots of a run");
         }
         self.place_fault(g)
@@ -325,7 +330,7 @@ impl<'p> Record<'p> {
     #[inline]
     fn value_offset(&self) -> u64 {
         let at = self.offset + r::KEY + round_up(self.key_len() as u64, 8);
-        if self.flags() & u32::from(r::FLAG_RUN) == 0 {
+        if !self.has_run() {
             return at;
         }
         u64::from(self.words.load32(at, Ordering::Relaxed)) << self.slot_shift
@@ -366,6 +371,12 @@ impl<'p> Record<'p> {
     #[inline]
     pub fn hash(&self) -> u32 {
         crate::hash::hash(self.seed, self.key())
+    }
+
+    /// Whether its value lies in a run.
+    #[inline]
+    pub(crate) fn has_run(&self) -> bool {
+        self.flags() & u32::from(r::FLAG_RUN) != 0
     }
 
     /// Whether it is a staged deletion.

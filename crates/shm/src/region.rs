@@ -17,6 +17,7 @@
 
 use crate::error::{ArenaError, Denial};
 use crate::hugepages::{self, HUGE_PAGE_BYTES};
+use crate::kept::{Kept, Untold};
 use crate::layout::{Geometry, LINE_BYTES, PAGE_BYTES, round_up};
 use crate::reclaim::Domain;
 use crate::words::MappedWords;
@@ -149,6 +150,8 @@ pub struct Region {
     has_huge_pages: bool,
     /// What the system refused since somebody asked last: one of a kind, so a few at most.
     denied: Mutex<Vec<Denied>>,
+    /// What its writer has met and left alone since somebody asked last.
+    kept: Mutex<Untold>,
 }
 
 /// Something that the system refused of an arena's memory.
@@ -237,6 +240,7 @@ impl Region {
             end: Mutex::new(end),
             has_huge_pages: hugepages::are_given(identity.0),
             denied: Mutex::default(),
+            kept: Mutex::default(),
         })
     }
 
@@ -352,6 +356,19 @@ impl Region {
     #[must_use]
     pub fn take_denied(&self) -> Vec<Denied> {
         std::mem::take(&mut *lock(&self.denied))
+    }
+
+    /// Notes what the writer leaves alone, for [`Self::take_kept`].
+    #[cold]
+    pub(crate) fn note_kept(&self, kept: Kept) {
+        lock(&self.kept).note(kept);
+    }
+
+    /// What the writer has met since the last call and neither moves nor drops, since its bytes are wrong: some of it,
+    /// and how much more there was. Each record is told once.
+    #[must_use]
+    pub fn take_kept(&self) -> (Vec<Kept>, u64) {
+        lock(&self.kept).take()
     }
 
     /// [`Self::back`], with the system's own answer, which is noted nowhere.

@@ -10,8 +10,8 @@
 //! 3. Two segments stay in reserve for what must work when the arena is full ("urgent").
 //! 4. A slot's generation gets odd when it is retired, before the stamp that its reuse waits for, and even
 //!    again before its reuse.
-//! 5. A record counts in its segment while it is published ("live") or staged ("held"), and as much in
-//!    the run that it names.
+//! 5. A record counts in its segment while it is published ("live") or staged ("held"), and the run that it names
+//!    counts as long as any record does.
 //! 6. Two heads take records: the hot one what is appended, the cold one what the cleaner moves.
 //!
 //! The arena's writer only.
@@ -107,7 +107,10 @@ impl Slot {
 #[derive(Clone, Copy, Debug)]
 struct ValueRun {
     slots: u32,
+    /// Backed bytes.
     bytes: u64,
+    /// The highest byte ever written, be it for nothing.
+    end: u64,
     live: u32,
     held: u32,
 }
@@ -141,6 +144,8 @@ pub(crate) struct Space {
     victim: Option<Victim>,
     lists: Lists,
     runs: HashMap<u32, ValueRun>,
+    /// Slots of runs beyond what their values need.
+    spare_slots: u32,
     retired: VecDeque<(u64, What)>,
     demand: Demand,
     mail: Arc<Mail>,
@@ -198,6 +203,7 @@ impl Space {
             victim: None,
             lists: Lists::new(&g),
             runs: HashMap::new(),
+            spare_slots: 0,
             retired: VecDeque::new(),
             demand: Demand::default(),
             mail: Arc::default(),

@@ -63,10 +63,17 @@ impl SlotUse {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunUse {
     pub(crate) slots: u32,
-    /// Bytes of its pages.
-    pub(crate) bytes: u64,
+    /// The longest length that a record names.
+    pub(crate) end: u64,
     pub(crate) live: u32,
     pub(crate) held: u32,
+}
+
+impl RunUse {
+    /// Bytes of its pages.
+    pub(crate) fn bytes(&self) -> u64 {
+        round_up(self.end, PAGE_BYTES)
+    }
 }
 
 /// What an arena holds.
@@ -132,6 +139,10 @@ pub(crate) fn survey<W: Words>(
         }
         survey.intent = Some(intent);
     }
+    for run in survey.runs.values() {
+        survey.live_bytes += if run.live > 0 { run.bytes() } else { 0 };
+        survey.held_bytes += if run.held > 0 { run.bytes() } else { 0 };
+    }
     Ok(survey)
 }
 
@@ -144,6 +155,14 @@ fn or_else<T>(found: Result<T, Fault>, judge: Judge<'_>) -> Result<Option<T>, Fa
 }
 
 impl Survey {
+    /// The largest number that any reader may have seen, or may yet see, of a change.
+    pub(crate) fn lsn(&self) -> u64 {
+        let intent =
+            self.intent.iter().flat_map(|intent| intent.list.iter().chain([&intent.record]));
+        let named = intent.map(|whole| whole.head.lsn).fold(self.newest_lsn, u64::max);
+        named.max(self.counts.committed_lsn).max(self.counts.removal_lsn)
+    }
+
     fn new(g: &Geometry) -> Survey {
         let mut slots = vec![SlotUse::default(); g.slots as usize];
         for slot in &mut slots[..g.first_slot as usize] {
@@ -203,7 +222,6 @@ impl Survey {
     ) -> Result<(), Fault> {
         if let Some(run) = self.claim(words, g, whole, by)? {
             run.live += 1;
-            self.live_bytes += u64::from(whole.head.value_len);
         }
         self.entries += 1;
         self.expires += u64::from(whole.head.expiry_ms != 0);
@@ -217,7 +235,6 @@ impl Survey {
     fn hold<W: Words>(&mut self, words: &W, g: &Geometry, whole: &Whole) -> Result<(), Fault> {
         if let Some(run) = self.claim(words, g, whole, By::Intent)? {
             run.held += 1;
-            self.held_bytes += u64::from(whole.head.value_len);
         }
         self.held_bytes += whole.head.bytes();
         Ok(())
@@ -248,16 +265,16 @@ impl Survey {
         slot.what = Use::Segment;
         *used = u32::try_from(sum).expect("at most a slot");
         let Some(run) = run else { return Ok(None) };
-        let pages = round_up(head.value_len.into(), PAGE_BYTES);
-        let same = |known: &RunUse| known.slots == run.slots && known.bytes == pages;
-        if !self.runs.get(&run.slot).is_some_and(same) {
+        if self.runs.get(&run.slot).is_none_or(|known| known.slots != run.slots) {
             self.claim_run(run.slot, run.slots).map_err(|what| {
                 Fault::new(*offset, "slots of a run", "its own", format!("{what:?}"))
             })?;
-            let known = RunUse { slots: run.slots, bytes: pages, live: 0, held: 0 };
+            let known = RunUse { slots: run.slots, end: 0, live: 0, held: 0 };
             self.runs.insert(run.slot, known);
         }
-        Ok(self.runs.get_mut(&run.slot))
+        let known = self.runs.get_mut(&run.slot).expect("it is there, or was put there");
+        known.end = known.end.max(head.value_len.into());
+        Ok(Some(known))
     }
 
     /// Claims slots for a run; says what one is used for already.

@@ -11,7 +11,7 @@
 //! Any thread, any process.
 
 use crate::adopt::header_of;
-use crate::check::{Checker, Fault, Whole, length_fault};
+use crate::check::{Checker, Fault, Finding, Whole, length_fault};
 use crate::error::ArenaError;
 use crate::layout::{Geometry, header, record as r};
 use crate::region::{Mapping, io};
@@ -72,23 +72,6 @@ pub struct BadRecord {
     pub key: Vec<u8>,
     /// Where it, or its value, lies, and which sum it has and should have.
     pub finding: Finding,
-}
-
-/// Something that contradicts the format.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// Where, in bytes from the start of the file.
-    pub offset: u64,
-    /// What.
-    pub what: String,
-}
-
-impl From<&Fault> for Finding {
-    fn from(fault: &Fault) -> Finding {
-        let Fault { offset, what, expected, found } = fault;
-        Finding { offset: *offset, what: format!("{what} is {found}, expected {expected}") }
-    }
 }
 
 impl Report {

@@ -9,6 +9,8 @@
 //! The trait is private to the crate: with its stores, safe code elsewhere could change bytes that a
 //! [`crate::Record`] lends out.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -60,6 +62,11 @@ pub(crate) trait Words: Clone {
     }
     /// Copies bytes out; under a concurrent writer they may be torn, so the caller validates.
     fn copy_out(&self, offset: u64, bytes: &mut [u8]);
+    /// Reads bytes of the file that these words are mapped from, by a call to the system; under a
+    /// concurrent writer they may be torn.
+    fn read_file(&self, file: &File, offset: u64, bytes: &mut [u8]) -> std::io::Result<()> {
+        file.read_exact_at(bytes, offset)
+    }
     /// Whether published, immutable bytes equal these.
     fn equals(&self, offset: u64, bytes: &[u8]) -> bool;
     /// Asks for a cache line.

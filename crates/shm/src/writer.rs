@@ -1,7 +1,7 @@
 //! The only writer of an arena.
 //!
 //! ```text
-//! put: locate ── append record ── store tail ── begin ── prev, entry ── end ── count the old record out
+//! put: locate ── append record ── store tail ── change: begin ── prev, entry ── end ── count the old record out
 //! ```
 //!
 //! 1. Until its entry is stored, a record is nobody's; a write that fails before that has changed
@@ -9,8 +9,10 @@
 //! 2. Each write moves a bounded number of lines while the index grows.
 //! 3. `&mut self` is the lock: one writer per arena, on one thread at a time.
 
+use crate::change::{Base, Journal, Stored};
 use crate::cleaner::Cleaner;
 use crate::error::WriteError;
+use crate::extend::Prefix;
 use crate::growth::{Prepared, Rebuilds};
 use crate::index::{Index, Located, Place, Table, split_state};
 use crate::layout::{
@@ -20,12 +22,12 @@ use crate::layout::{
 use crate::moment;
 use crate::reader::Reader;
 use crate::reclaim::Pin;
-use crate::record::{self, Head, RunName};
+use crate::record::{self, Head};
 use crate::region::Region;
 use crate::space::Space;
-use crate::sum;
 use crate::words::{MappedWords, Words};
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -51,9 +53,12 @@ pub struct Writer {
     pub(crate) incarnation: u64,
     pub(crate) expire_line: u64,
     /// Places promised to keys of a commit: line offset, entries. Kept to save allocations.
-    pub(crate) promised: std::collections::HashMap<u64, u32>,
+    pub(crate) promised: HashMap<u64, u32>,
     /// What a commit under way has unpublished. Kept to save allocations.
     pub(crate) unpublished: Vec<(u64, Head)>,
+    /// What staged values in runs stand on, by the references of their records.
+    pub(crate) based: HashMap<u32, Base>,
+    pub(crate) journal: Option<Box<dyn Journal>>,
     pub(crate) cleaner: Cleaner,
     pub(crate) rebuilds: Rebuilds,
     /// The next table was wanted, but there was no memory for it.
@@ -78,8 +83,12 @@ pub(crate) struct Append<'a> {
     pub(crate) flags: u8,
     /// Its number, or 0 if that is given when its commit begins.
     pub(crate) lsn: u64,
-    /// The value lies in this run already; its length.
-    pub(crate) run: Option<(RunName, u32)>,
+    /// What the value begins with, before `parts`.
+    pub(crate) prefix: Option<Prefix>,
+    /// The record whose value it stands on.
+    pub(crate) base: Option<u32>,
+    /// The value will be extended again.
+    pub(crate) grows: bool,
     pub(crate) urgent: bool,
 }
 
@@ -90,8 +99,19 @@ impl<'a> Append<'a> {
         parts: &'a [&'a [u8]],
         expiry_ms: u64,
     ) -> Append<'a> {
-        let kind = r::KIND_STRING;
-        Append { hash, key, parts, expiry_ms, kind, flags: 0, lsn: 0, run: None, urgent: false }
+        Append {
+            hash,
+            key,
+            parts,
+            expiry_ms,
+            kind: r::KIND_STRING,
+            flags: 0,
+            lsn: 0,
+            prefix: None,
+            base: None,
+            grows: false,
+            urgent: false,
+        }
     }
 }
 
@@ -109,8 +129,10 @@ impl Writer {
             expires: 0,
             incarnation: 2,
             expire_line: 0,
-            promised: std::collections::HashMap::new(),
+            promised: HashMap::new(),
             unpublished: Vec::new(),
+            based: HashMap::new(),
+            journal: None,
             cleaner: Cleaner::default(),
             rebuilds: Rebuilds::default(),
             lacks_table: false,
@@ -171,7 +193,8 @@ impl Writer {
     }
 
     /// Appends a record and publishes it in place of the key's.
-    fn replace(&mut self, a: &Append<'_>) -> Result<(), WriteError> {
+    #[inline]
+    pub(crate) fn replace(&mut self, a: &Append<'_>) -> Result<(), WriteError> {
         self.advance_growth(LINES_PER_WRITE);
         let mut at = self.index.locate(&self.words, a.hash, a.key);
         if at.found.is_none() && self.make_room(a.hash, at.room.is_some())? {
@@ -179,10 +202,11 @@ impl Writer {
         }
         let (offset, head) = self.append(&Append { lsn: self.lsn + 1, ..*a })?;
         self.lsn = head.lsn;
-        moment::begin(&self.words, self.lsn, 0);
-        let old = self.enter(&at, entry(a.hash, record::reference_of(offset)), &head);
-        moment::end(&self.words, self.lsn, 0);
+        let e = entry(a.hash, record::reference_of(offset));
+        let stored = Stored::Entries { clears: false, entries: &[e] };
+        let old = self.change(0, stored, |writer| writer.enter(&at, e, &head));
         self.let_go(old);
+        self.forget_base(&head, entry_reference(e));
         Ok(())
     }
 
@@ -190,27 +214,18 @@ impl Writer {
     /// replaced, for [`Self::let_go`] behind the change's end.
     #[inline]
     pub(crate) fn enter(&mut self, at: &Located, e: u64, head: &Head) -> Option<(u64, Head)> {
-        let (hash, offset) = (entry_tag(e), u64::from(entry_reference(e)) * r::UNIT);
-        self.space.charge(offset, head);
+        self.space.charge(u64::from(entry_reference(e)) * r::UNIT, head);
         self.expires += u64::from(head.expiry_ms != 0);
-        let Some(place) = at.found else {
-            let room = at.room.expect("room was made, or promised before the intent was stored");
-            self.index.insert(&self.words, room, hash, entry_reference(e));
-            return None;
-        };
-        let old_at = u64::from(place.reference) * r::UNIT;
-        let old = Head::load(&self.words, old_at);
-        self.words.store32(offset + r::PREV, place.reference, Release);
-        self.index.replace(&self.words, &place, hash, entry_reference(e));
-        Some((old_at, old))
+        let old = moment::put(&self.words, &mut self.index, at, e)?;
+        let old_at = u64::from(old) * r::UNIT;
+        Some((old_at, Head::load(&self.words, old_at)))
     }
 
     /// Stamps and removes an entry, within a change that has begun. Returns what it named, for [`Self::let_go`].
     pub(crate) fn take_out(&mut self, place: &Place, hash: u32, lsn: u64) -> (u64, Head) {
-        moment::stamp(&self.words, hash, lsn);
         let at = u64::from(place.reference) * r::UNIT;
         let head = Head::load(&self.words, at);
-        self.index.remove(&self.words, place);
+        moment::remove(&self.words, &mut self.index, (place, hash), lsn);
         (at, head)
     }
 
@@ -218,7 +233,8 @@ impl Writer {
     #[inline]
     pub(crate) fn let_go(&mut self, unpublished: impl IntoIterator<Item = (u64, Head)>) {
         for (offset, head) in unpublished {
-            self.expires -= u64::from(head.expiry_ms != 0);
+            // Less than none: damage gave the record an expiry.
+            self.expires = self.expires.saturating_sub(u64::from(head.expiry_ms != 0));
             self.space.discharge(offset, &head);
         }
     }
@@ -240,29 +256,9 @@ impl Writer {
     ) -> Result<bool, WriteError> {
         self.check_pin(pin);
         let Some(place) = self.index.locate(&self.words, hash, key).found else { return Ok(false) };
-        let from = u64::from(place.reference) * r::UNIT;
-        let head = Head::load(&self.words, from);
-        let (value, run) = self.value_of(from, &head);
-        let parts = [value];
-        let append = Append::string(hash, key, &parts, expiry_ms);
-        self.replace(&Append { run, urgent: true, ..append }).map_err(|e| self.refused(e))?;
-        self.pay_if_due();
+        let append = Append { urgent: true, ..Append::string(hash, key, &[], expiry_ms) };
+        self.replace_based(place.reference, append)?;
         Ok(true)
-    }
-
-    /// A record's inline value, or the run that holds it.
-    pub(crate) fn value_of<'p>(
-        &self,
-        offset: u64,
-        head: &Head,
-    ) -> (&'p [u8], Option<(RunName, u32)>) {
-        if head.has_run() {
-            return (&[], Some((RunName::load(&self.words, offset, head), head.value_len)));
-        }
-        // SAFETY: the record is published or staged, and no slot is reused while this writer is in one
-        // of its calls with a pin of the domain; the slice doesn't leave that call.
-        let value = unsafe { self.words.bytes(offset + head.value_at(), head.value_len as usize) };
-        (value, None)
     }
 
     /// Deletes a key; false if there is none. Never fails for lack of memory.
@@ -284,9 +280,9 @@ impl Writer {
     /// Removes an entry: a change of its own.
     pub(crate) fn remove_at(&mut self, place: &Place, hash: u32) {
         self.lsn += 1;
-        moment::begin(&self.words, self.lsn, 0);
-        let old = self.take_out(place, hash, self.lsn);
-        moment::end(&self.words, self.lsn, 0);
+        let (lsn, key) = (self.lsn, self.key_of(place.reference));
+        let stored = Stored::Removals(&[(hash, key)]);
+        let old = self.change(0, stored, |writer| writer.take_out(place, hash, lsn));
         self.let_go([old]);
     }
 
@@ -296,10 +292,9 @@ impl Writer {
             Ok(slot) => {
                 let slot_shift = self.space.geometry().slot_shift;
                 self.lsn += 1;
-                moment::begin(&self.words, self.lsn, 0);
-                let table = Table::new(slot, FIRST_TABLE_LINES, slot_shift);
-                let emptied = self.clear_into(table, self.lsn, &[]);
-                moment::end(&self.words, self.lsn, 0);
+                let (lsn, table) = (self.lsn, Table::new(slot, FIRST_TABLE_LINES, slot_shift));
+                let stored = Stored::Entries { clears: true, entries: &[] };
+                let emptied = self.change(0, stored, |writer| writer.clear_into(table, lsn, &[]));
                 self.let_all_go(emptied, &[]);
             }
             Err(_) => self.clear_one_by_one(),
@@ -321,8 +316,7 @@ impl Writer {
             let room = room.expect("the table was chosen so that each finds a place");
             index.insert(&self.words, room, entry_tag(e), entry_reference(e));
         }
-        moment::stamp_all(&self.words, lsn);
-        self.index.switch(&self.words, index)
+        moment::clear(&self.words, &mut self.index, index, lsn)
     }
 
     /// Counts out all that was there, behind the end of the change that cleared, and counts in what `entries` name.
@@ -347,11 +341,7 @@ impl Writer {
         let (words, mut all) = (self.words, Vec::new());
         self.index.each(&words, &mut |_, e| all.push(e));
         for e in all {
-            let at = u64::from(entry_reference(e)) * r::UNIT;
-            let head = Head::load(&words, at);
-            // SAFETY: a published record of this arena; nothing is reclaimed before this call ends.
-            let key = unsafe { words.bytes(at + r::KEY, head.key_len.into()) };
-            self.remove(entry_tag(e), key);
+            self.remove(entry_tag(e), self.key_of(entry_reference(e)));
         }
     }
 
@@ -364,7 +354,7 @@ impl Writer {
     #[inline]
     pub(crate) fn append(&mut self, a: &Append<'_>) -> Result<(u64, Head), WriteError> {
         let inline_len: usize = a.parts.iter().map(|part| part.len()).sum();
-        let value_len = a.run.map_or(inline_len, |(_, len)| len as usize);
+        let value_len = inline_len + a.prefix.map_or(0, |prefix| prefix.len as usize);
         let key_len =
             u16::try_from(a.key.len()).map_err(|_| WriteError::KeyTooLong { len: a.key.len() })?;
         if value_len > VALUE_BYTES_MAX {
@@ -381,8 +371,7 @@ impl Writer {
             kind: a.kind,
             flags: a.flags,
         };
-        let wants_run = self.space.geometry().wants_run(inline, value_len as u64);
-        let offset = if a.run.is_none() && !wants_run {
+        let offset = if !self.lies_in_run(a, inline, value_len) {
             let offset = self.space.reserve(inline, a.urgent)?;
             record::write(&self.words, offset, &head, a.key, a.parts);
             offset
@@ -399,30 +388,19 @@ impl Writer {
         let bytes = run_record_bytes(a.key.len());
         head.flags |= r::FLAG_RUN;
         let offset = self.space.reserve(bytes, a.urgent)?;
-        let name = match a.run {
-            Some((name, _)) => name,
-            None => match self.fill_run(a.parts, head.value_len, a.urgent) {
-                Ok(name) => name,
-                Err(error) => {
-                    self.space.unreserve(offset);
-                    return Err(error);
-                }
-            },
+        let name = match self.run_for(a, head.value_len) {
+            Ok(name) => name,
+            Err(error) => {
+                self.space.unreserve(offset);
+                return Err(error);
+            }
         };
+        if let Some(base) = a.base.and_then(|base| self.base_of(base)) {
+            head.flags |= r::FLAG_BASED;
+            self.based.insert(record::reference_of(offset), base);
+        }
         record::write(&self.words, offset, head, a.key, &[&name.to_bytes()]);
         Ok(offset)
-    }
-
-    fn fill_run(&mut self, parts: &[&[u8]], len: u32, urgent: bool) -> Result<RunName, WriteError> {
-        let slot = self.space.take_run(len.into(), urgent)?;
-        let (mut at, mut checksum) = (self.space.geometry().slot_offset(slot), 0);
-        for part in parts {
-            self.words.copy_in(at, part);
-            at += part.len() as u64;
-            checksum = sum::more(checksum, part);
-        }
-        self.appended += u64::from(len);
-        Ok(self.space.name_run(slot, len.into(), checksum))
     }
 
     /// Expiry is judged by this time from now on, Unix ms; or by a later one, if there was one.

@@ -187,12 +187,15 @@ impl Store {
 
     /// About how many bytes a write takes: those of its arguments, and of the value that it may copy.
     fn bytes_of(&self, call: Call<'_, '_, '_>) -> usize {
-        let copied = match call.op {
-            Op::Append | Op::SetRange | Op::Copy => {
-                let record = self.look(call.hash, call.key(), call.turn);
-                record.map_or(0, |record| record.value_len() as usize)
+        let copies = matches!(call.op, Op::Append | Op::SetRange | Op::Copy);
+        let record = copies.then(|| self.look(call.hash, call.key(), call.turn)).flatten();
+        let copied = match record {
+            Some(record) if call.op == Op::Append => {
+                let stays = self.data.extends_in_place(&record, call.arg(2).len());
+                if stays { 0 } else { record.value_len() as usize }
             }
-            _ => 0,
+            Some(record) => record.value_len() as usize,
+            None => 0,
         };
         call.args.iter().map(|arg| arg.len()).sum::<usize>() + copied
     }

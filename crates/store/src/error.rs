@@ -11,6 +11,8 @@ use nigh_shm::{ArenaError, Denial, WriteError};
 
 /// The arena is full.
 pub const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// So full that there isn't even room to note the deletions of a transaction or a write set, which has nothing else.
+pub const OOM_DELETING: &str = "OOM memory is too full to delete so many keys as one: delete them in smaller parts, or by DEL outside of MULTI";
 /// Memory is being reclaimed: the same command will find room in a later turn.
 pub const BUSY: &str = "TRYAGAIN memory is being reclaimed, try again";
 /// A key does not fit the record's 16-bit length.
@@ -37,6 +39,15 @@ pub fn write_error_text(error: &WriteError) -> &'static str {
         WriteError::TooManyKeysWithOneHash => ONE_HASH,
         #[allow(unreachable_patterns, reason = "the enum may be or become non-exhaustive")]
         _ => "ERR the write failed",
+    }
+}
+
+/// The same for writes that happen as one, and may be deletions only.
+#[must_use]
+pub fn together_error_text(error: &WriteError, only_deletes: bool) -> &'static str {
+    match error {
+        WriteError::Oom if only_deletes => OOM_DELETING,
+        _ => write_error_text(error),
     }
 }
 

@@ -269,9 +269,13 @@ impl Keyspace {
         self.parts.iter_mut().map(Store::take_lack).max().unwrap_or_default()
     }
 
-    /// [`Store::take_moment`] of all partitions, each its own.
-    pub fn take_moments(&mut self, turn: &Turn<'_>) -> bool {
-        self.parts.iter_mut().all(|store| store.take_moment(turn))
+    /// [`Store::take_moment`] of all partitions that these keys lie in and others own, each its own.
+    pub fn take_moments(&mut self, keys: &[&[u8]], turn: &Turn<'_>) -> bool {
+        keys.iter().all(|key| {
+            let partition = self.partition_of(key);
+            let store = &mut self.parts[partition];
+            store.is_owner() || store.moment.is_some() || store.take_moment(turn)
+        })
     }
 
     /// [`Store::begin_turn`] of all partitions.

@@ -60,21 +60,26 @@ mod store;
 mod sweep;
 mod system;
 mod transaction;
+mod view;
 mod watch;
 mod writes;
 
 pub use command::{Op, Span};
 pub use convert::{Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in};
 pub use edition1::{Edition, OldKeyspace};
-pub use error::{BUSY, KEY_TOO_LONG, ONE_HASH, OOM, StoreError, VALUE_TOO_LONG, write_error_text};
+pub use error::{
+    BUSY, KEY_TOO_LONG, ONE_HASH, OOM, OOM_DELETING, StoreError, VALUE_TOO_LONG,
+    together_error_text, write_error_text,
+};
 pub use eviction::Policy;
 pub use folder::{MANIFEST, NEW_MANIFEST, arena_of_name, faults_of, list_others};
 pub use keyspace::{Keyspace, MOST_PARTITIONS, partition_of_hash, tag};
 pub use options::{DEFAULT_TENANT, Opened, SYSTEM_CAPACITY_BYTES, StoreOptions};
 pub use reply::Reply;
 pub use stats::{Maintenance, StoreStats};
-pub use store::{Lack, Store, Turn, Views};
+pub use store::{Lack, Store, Turn};
 pub use transaction::StagedKeys;
+pub use view::Views;
 pub use watch::WatchToken;
 pub use writes::Write;
 

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use nigh_shm::{Budget, Moment, Pin, Reader, Record, Region, WriteError};
+use nigh_shm::{Budget, Journal, Moment, Pin, Reader, Record, Region, WriteError};
 
 use crate::eviction::Eviction;
 use crate::half::{Libraries, WriterHalf};
@@ -71,15 +71,6 @@ pub struct Store {
     pub(crate) libraries: Libraries,
     pub(crate) files: Option<Files>,
     /// Where it stands in its keyspace.
-    pub(crate) place: Place,
-}
-
-/// What a view of a store is made from, on whatever thread.
-#[derive(Clone)]
-pub struct Views {
-    pub(crate) data: Reader,
-    pub(crate) system: Reader,
-    pub(crate) new_rings: Arc<NewRings>,
     pub(crate) place: Place,
 }
 
@@ -162,42 +153,6 @@ impl Store {
         Some(record)
     }
 
-    /// The same where another thread writes: at the moment that the command reads at, if it has one. Notes what
-    /// can't be told.
-    fn find_in_view<'p>(&mut self, hash: u32, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
-        let found = match &self.moment {
-            Some(moment) => self
-                .reader
-                .get_at(turn.pin, moment, hash, key)
-                .map(|found| (found, moment.clock_ms())),
-            None => self.reader.get_alone(turn.pin, hash, key),
-        };
-        let Ok((found, clock_ms)) = found else {
-            self.counters.lacks = self.counters.lacks.max(Lack::Moment);
-            return None;
-        };
-        let record = found?;
-        // The owner deletes it, if it is over by its clock too.
-        if is_over(record.expiry_ms(), turn.now_ms.max(clock_ms)) {
-            self.counters.lacks = Lack::Clock;
-            return None;
-        }
-        Some(record)
-    }
-
-    /// What a view's next command reads belongs to one moment; false if there is none now.
-    pub fn take_moment(&mut self, turn: &Turn<'_>) -> bool {
-        self.moment = self.reader.moment(turn.pin);
-        self.moment.is_some()
-    }
-
-    /// What a view's commands read each by itself again; and what they couldn't tell since the last call.
-    #[inline]
-    pub fn take_lack(&mut self) -> Lack {
-        self.moment = None;
-        std::mem::take(&mut self.counters.lacks)
-    }
-
     /// At the beginning of a turn: the owner judges expiry by this time, and says so to those who read elsewhere.
     #[inline]
     pub fn begin_turn(&mut self, turn: &Turn<'_>) {
@@ -267,7 +222,7 @@ impl Store {
     fn drop_expired(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
         // A staged record stays until the transaction ends; it is as missing anyway.
         let staged = self.transaction.as_ref().is_some_and(|staged| staged.get(key).is_some());
-        if !staged && self.data.delete(turn.pin, hash, key) {
+        if !staged && self.data.expire(turn.pin, hash, key) {
             self.counters.expired += 1;
             self.watches.touch(key);
         }
@@ -288,6 +243,27 @@ impl Store {
         } else {
             let reference = self.data.stage(hash, key, parts, expiry_ms)?;
             self.install(hash, key, Some(reference), turn);
+        }
+        self.touch(hash);
+        self.touch_watchers(key);
+        Ok(())
+    }
+
+    /// Writes `parts` behind the value of the key, which has `record`.
+    pub(crate) fn extend(
+        &mut self,
+        hash: u32,
+        record: Record<'_>,
+        parts: &[&[u8]],
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        let (pin, from) = (turn.pin, record.reference());
+        let (key, expiry_ms) = (record.key(), record.expiry_ms());
+        if self.transaction.is_none() {
+            self.data.extend(pin, from, (hash, key), parts, expiry_ms)?;
+        } else {
+            let staged = self.data.stage_extended(pin, from, (hash, key), parts, expiry_ms)?;
+            self.install(hash, key, Some(staged), turn);
         }
         self.touch(hash);
         self.touch_watchers(key);
@@ -469,38 +445,9 @@ impl Store {
         self.reader.region()
     }
 
-    /// What views of this store are made from.
-    #[must_use]
-    pub fn views(&self) -> Views {
-        Views {
-            data: self.reader.clone(),
-            system: self.libraries.reader.clone(),
-            new_rings: Arc::clone(&self.new_rings),
-            place: self.place,
-        }
-    }
-
-    /// A store that reads what another shard owns.
-    #[must_use]
-    pub fn view(views: Views) -> Store {
-        Store {
-            data: WriterHalf::elsewhere(),
-            reader: views.data,
-            transaction: None,
-            watches: Watches::default(),
-            counters: Counters::default(),
-            sweep: Sweep::default(),
-            tracks: false,
-            tracks_reads: false,
-            moment: None,
-            eviction: None,
-            hit_log: None,
-            inbox: Inbox::new(Arc::clone(&views.new_rings)),
-            new_rings: views.new_rings,
-            libraries: Libraries { writer: WriterHalf::elsewhere(), reader: views.system },
-            files: None,
-            place: views.place,
-        }
+    /// Has every commit of the owner told to a journal, from now on.
+    pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
+        self.data.set_journal(journal);
     }
 
     /// Whether this shard is the owner: it alone writes.

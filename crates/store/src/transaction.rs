@@ -6,7 +6,7 @@
 //! 1. Nothing of a transaction is in the index before [`Store::commit`], which publishes all of it
 //!    or nothing, also across a SIGKILL (the arena's intent).
 //! 2. Deletes are noted, and get their tombstones at the commit: noting needs no memory of the
-//!    arena.
+//!    arena. One that has no memory for them all is refused: it would be whole no more after a SIGKILL.
 //! 3. A function that is called inside is told of all that is staged, and the next one of what is new since.
 //! 4. Who watches a key is told at the commit: a transaction that fails, or is to run again, has written nothing.
 //! 5. A staged record that is replaced is kept until the end: the record that replaces it may
@@ -210,14 +210,19 @@ impl Store {
             }
         }
         let cleared = if transaction.cleared { self.watched_and_there(turn) } else { Vec::new() };
-        let outcome = if publish.is_empty() {
-            if transaction.cleared {
-                self.data.clear();
+        let outcome = match (&publish[..], &deleted[..]) {
+            ([], []) => {
+                if transaction.cleared {
+                    self.data.clear();
+                }
+                Ok(())
             }
-            self.delete_all(&deleted, turn);
-            Ok(())
-        } else {
-            self.publish(transaction.cleared, publish, &deleted, turn)
+            // One deletion needs no memory.
+            ([], &[(hash, key)]) => {
+                self.data.delete(turn.pin, hash, key);
+                Ok(())
+            }
+            _ => self.publish(transaction.cleared, publish, &deleted, turn),
         };
         if outcome.is_ok() {
             cleared.iter().for_each(|key| self.watches.touch(key));
@@ -301,19 +306,20 @@ impl Store {
             })
             .and_then(|()| self.data.commit(turn.pin, clear_first, &records));
         if outcome.is_err() {
-            self.data.abandon(&records[staged..]);
+            self.data.take_back(&records[staged..]);
         }
         outcome
     }
 
-    /// Deletes keys that are there; as one commit if there is memory for its tombstones, else one
-    /// by one, so that it works when the arena is full.
+    /// Deletes keys that are there, at one moment; also when the arena is so full that it has no memory for their
+    /// tombstones: only a kill of the process in the middle may leave some of them then.
     pub(crate) fn delete_all(&mut self, keys: &[(u32, &[u8])], turn: &Turn<'_>) {
-        if keys.len() > 1 && self.publish(false, Vec::new(), keys, turn).is_ok() {
-            return;
-        }
-        for &(hash, key) in keys {
-            self.data.delete(turn.pin, hash, key);
+        match *keys {
+            [(hash, key)] => {
+                self.data.delete(turn.pin, hash, key);
+            }
+            _ if self.publish(false, Vec::new(), keys, turn).is_ok() => {}
+            _ => self.data.delete_together(turn.pin, keys),
         }
     }
 }

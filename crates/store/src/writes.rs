@@ -204,7 +204,7 @@ impl Store {
         }
         let outcome = outcome.and_then(|()| self.data.commit(turn.pin, false, &records));
         if outcome.is_err() {
-            self.data.abandon(&tombstones);
+            self.data.take_back(&tombstones);
         }
         outcome
     }

@@ -2,6 +2,7 @@
 //! test; here the two programs are asked.
 
 use crate::support::{NIGH, Server, folder, free_port, nigh};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -101,4 +102,41 @@ fn a_flipped_bit_in_a_value_is_named_by_its_key() {
         assert_eq!(named, verify == "yes", "{}", server.said());
         server.kill();
     }
+}
+
+/// A bit flips in the memory of a server that serves, and then most of what lies around it is deleted: the cleaner meets
+/// the record, leaves it where it is and tells it once.
+#[test]
+fn a_bit_that_flips_while_it_is_served_is_told_by_the_cleaner() {
+    const KEYS: usize = 4000;
+    let folder = folder();
+    let server = Server::start_with(folder.path(), &["--maxmemory", "64mb"]);
+    let mut connection = server.connect();
+    let filler = "f".repeat(1000);
+    let mut set = |key: &str, value: &str| {
+        assert_eq!(connection.call(["SET", key, value]).expect("it is up").error(), None);
+    };
+    for i in 0..KEYS {
+        set(&format!("key {i}"), &filler);
+        if i == KEYS / 2 {
+            set("bad", "a value that is nowhere else");
+        }
+    }
+    let path = folder.path().join("arenas/default.0.arena");
+    let (bytes, value) = (std::fs::read(&path).expect("it is there"), b"a value that is nowhere");
+    let at = bytes.windows(value.len()).position(|it| it == value).expect("it was set");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it is ours");
+    file.write_all_at(b"A", at as u64).expect("it is ours");
+    for i in (0..KEYS).filter(|i| i % 8 != 0) {
+        let deleted = connection.call(["DEL", &format!("key {i}")]).expect("it is up");
+        assert_eq!(deleted.integer(), Some(1));
+    }
+    server.wait_for("the record stays where it is");
+    assert_eq!(server.said().matches("key \"bad\" in ").count(), 1, "{}", server.said());
+    assert_eq!(server.call(&["GET", "bad"]).bytes(), Some(&b"A value that is nowhere else"[..]));
+    let info = server.call(&["INFO", "nigh"]);
+    let info = String::from_utf8_lossy(info.bytes().expect("a text")).into_owned();
+    assert!(info.contains("cleaner_bad_records:1\r\n"), "{info}");
+    let deleted = server.call(&["DEL", "bad"]).integer();
+    assert_eq!((deleted, server.call(&["DBSIZE"]).integer()), (Some(1), Some(KEYS as i64 / 8)));
 }

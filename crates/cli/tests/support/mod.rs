@@ -1,7 +1,9 @@
 //! The real binary as a server, for tests: private folder in tmpfs, free port, gone when dropped.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub(crate) mod chain;
 pub(crate) mod load;
+pub(crate) mod together;
 
 use nigh_client::{Address, Connection, Frame, Options};
 use std::net::TcpListener;

@@ -88,6 +88,7 @@ impl World {
             random_seed: 1,
             reply_bytes: usize::MAX,
             time: Duration::MAX,
+            still: 0,
         };
         let mut bytes = 0;
         self.runtime.run(self.tenant, calls, turn, &mut Nobody, &mut |_, reply| {
@@ -105,6 +106,7 @@ impl World {
             random_seed: 1,
             reply_bytes: usize::MAX,
             time: Duration::MAX,
+            still: 0,
         };
         self.runtime.enter_only(self.tenant, calls, turn, times);
     }
@@ -115,6 +117,7 @@ impl World {
             random_seed: 1,
             reply_bytes: usize::MAX,
             time: Duration::MAX,
+            still: 0,
         };
         let call = Call { function: function.as_bytes(), args, ..Call::default() };
         let mut out = Vec::new();

@@ -75,8 +75,13 @@ fn a_call_that_may_be_killed_waits_until_that_is_decided() {
     for kills in [false, true, false, true] {
         let mut host = Late { io, isolate, kills, deciding: None, commits: 0 };
         let call = |function| Call { function, ..Call::default() };
-        let turn =
-            RunTurn { now_ms: 1, random_seed: 1, reply_bytes: usize::MAX, time: Duration::MAX };
+        let turn = RunTurn {
+            now_ms: 1,
+            random_seed: 1,
+            reply_bytes: usize::MAX,
+            time: Duration::MAX,
+            still: 0,
+        };
         let mut replies = Vec::new();
         let calls = [call(b"late"), call(b"next")];
         runtime.run(tenant, &calls, turn, &mut host, &mut |_, reply| {

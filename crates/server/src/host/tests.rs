@@ -86,8 +86,13 @@ impl Layers {
             sends: false,
             stays: None,
         };
-        let run_turn =
-            RunTurn { now_ms, random_seed: 1, reply_bytes: usize::MAX, time: Duration::MAX };
+        let run_turn = RunTurn {
+            now_ms,
+            random_seed: 1,
+            reply_bytes: usize::MAX,
+            time: Duration::MAX,
+            still: 0,
+        };
         let mut reply = String::new();
         let tenant = self.tenants[tenant];
         self.runtime.run(tenant, &[call], run_turn, &mut host, &mut |_, bytes| {

@@ -1,55 +1,39 @@
-//! Histories of concurrent clients, and whether they are linearizable: whether each operation can be given a
-//! moment between its call and its return at which it took effect at once, for all operations in one order.
+//! Histories of concurrent clients, and whether they are strictly serialisable: whether each
+//! operation can be given a moment between its call and its return at which it took effect at once,
+//! for all operations in one order.
 //!
-//! Since keys are independent (linearizability is local: Herlihy and Wing, TOPLAS 1990), each key's history
-//! is checked for itself. The search is Wing and Gong's (1993) with Lowe's memory of what was tried (2017), as
-//! in Porcupine: operations are tried in the order of their calls, an operation that returned without having
-//! been placed turns back, and a set of placed operations with a state is tried once.
+//! ```text
+//! clients ── operations with times ─┬─> one_key: GET, SET, INCR … of a key (linearizability)
+//!                                   └─> whole: MGET, MSET, EXEC … of all keys of a partition
+//! ```
+//!
+//! The search is Wing and Gong's (1993) with Lowe's memory of what was tried (2017), as in
+//! Porcupine: operations are tried in the order of their calls, an operation that returned without
+//! having been placed turns back, and a set of placed operations with a state is tried once.
 
-#![allow(unreachable_pub, reason = "a module of tests")]
+#![allow(unreachable_pub, dead_code, reason = "a module of tests; each test file uses its part")]
+
+pub mod one_key;
+pub mod whole;
 
 use std::collections::HashSet;
+use std::hash::Hash;
 
-/// What a client asked of one key, and was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Did {
-    /// GET: the value.
-    Read(Option<i64>),
-    /// SET.
-    Write(i64),
-    /// DEL: whether there was something.
-    Delete(bool),
-    /// GETSET: the value before.
-    Swap(i64, Option<i64>),
-    /// SET NX: whether it was set.
-    Create(i64, bool),
-    /// INCR: the value after.
-    Add(i64),
-}
+/// Of what never returns: it may take effect at any time from its call on, or not at all.
+pub const NEVER: u64 = u64::MAX;
 
 /// An operation with the moments of its call and its return.
-#[derive(Debug, Clone, Copy)]
-pub struct Operation {
-    pub did: Did,
+#[derive(Debug, Clone)]
+pub struct Operation<D> {
+    pub did: D,
     pub called: u64,
     pub returned: u64,
+    /// The operation of the same client that took effect before.
+    pub behind: Option<usize>,
 }
 
 /// Steps after which a history is given up as too hard: far more than a right one takes.
 const MOST_STEPS: u64 = 50_000_000;
-
-/// The state after an operation, or `None` if it can't have happened in this state.
-fn step(state: Option<i64>, did: Did) -> Option<Option<i64>> {
-    match did {
-        Did::Read(value) => (value == state).then_some(state),
-        Did::Write(value) => Some(Some(value)),
-        Did::Delete(was) => (was == state.is_some()).then_some(None),
-        Did::Swap(value, before) => (before == state).then_some(Some(value)),
-        Did::Create(value, true) => state.is_none().then_some(Some(value)),
-        Did::Create(_, false) => state.is_some().then_some(state),
-        Did::Add(after) => (state.unwrap_or(0) + 1 == after).then_some(Some(after)),
-    }
-}
 
 /// Calls and returns in the order of time, as a list from which placed operations are taken out.
 struct Events {
@@ -64,7 +48,7 @@ struct Events {
 const HEAD: usize = 0;
 
 impl Events {
-    fn new(operations: &[Operation]) -> Self {
+    fn new<D>(operations: &[Operation<D>]) -> Self {
         let mut order: Vec<(u64, bool, usize)> = Vec::new();
         for (index, operation) in operations.iter().enumerate() {
             assert!(operation.called <= operation.returned, "it returns after its call");
@@ -100,15 +84,21 @@ impl Events {
     }
 }
 
-/// Whether one key's history, from the empty key on, is linearizable.
-pub fn is_linearizable(operations: &[Operation]) -> bool {
+/// Whether all operations that returned fit into one order, from a first state on. `step` gives the
+/// state after an operation, or `None` if it can't have happened in a state.
+pub fn fits<S: Clone + Eq + Hash, D>(
+    operations: &[Operation<D>],
+    first: S,
+    step: impl Fn(&S, &D) -> Option<S>,
+) -> bool {
     let mut events = Events::new(operations);
     let mut placed = vec![0u64; operations.len().div_ceil(64)];
     let mut tried = HashSet::new();
-    let mut path: Vec<(usize, Option<i64>)> = Vec::new();
-    let (mut state, mut node) = (None, events.next[HEAD]);
+    let mut path: Vec<(usize, S)> = Vec::new();
+    let mut left = operations.iter().filter(|operation| operation.returned < NEVER).count();
+    let (mut state, mut node) = (first, events.next[HEAD]);
     for _ in 0..MOST_STEPS {
-        if events.next[HEAD] == HEAD {
+        if left == 0 {
             return true;
         }
         let (index, is_return) = events.what[node];
@@ -117,16 +107,20 @@ pub fn is_linearizable(operations: &[Operation]) -> bool {
             let index = events.what[back].0;
             state = before;
             placed[index / 64] &= !(1 << (index % 64));
+            left += usize::from(operations[index].returned < NEVER);
             events.put_back(events.returns[index]);
             events.put_back(back);
             node = events.next[back];
             continue;
         }
-        if let Some(after) = step(state, operations[index].did) {
+        let operation = &operations[index];
+        let is_placed = |index: usize| placed[index / 64] >> (index % 64) & 1 == 1;
+        let after = step(&state, &operation.did).filter(|_| operation.behind.is_none_or(is_placed));
+        if let Some(after) = after {
             placed[index / 64] |= 1 << (index % 64);
-            if tried.insert((placed.clone(), after)) {
-                path.push((node, state));
-                state = after;
+            if tried.insert((placed.clone(), after.clone())) {
+                left -= usize::from(operation.returned < NEVER);
+                path.push((node, std::mem::replace(&mut state, after)));
                 events.take(node);
                 events.take(events.returns[index]);
                 node = events.next[HEAD];

@@ -5,6 +5,7 @@
 //!
 //! The adopting writer only.
 
+use super::reclaim::note_reuse;
 use super::{FIRST_STEP_BYTES, HeadSegment, Slot, Space, State, ValueRun};
 use crate::error::Denial;
 use crate::layout::{PAGE_BYTES, record as r, round_up};
@@ -32,23 +33,31 @@ impl Space {
     /// that has the most room.
     pub(crate) fn adopted(region: &Arc<Region>, found: &Survey) -> Result<Space, Errno> {
         let mut space = Space::new(region);
+        let g = space.g;
         for (slot, found) in space.slots.iter_mut().zip(&found.slots) {
             *slot = Slot::adopted(found);
         }
         let segments = space.slots.iter().filter(|slot| slot.state == State::Segment).count();
         space.segments = u32::try_from(segments).expect("a number of slots");
         space.backed += space.segment_bytes();
-        for (&slot, &RunUse { slots, bytes, live, held }) in &found.runs {
-            space.runs.insert(slot, ValueRun { slots, bytes, live, held });
+        for (&slot, run) in &found.runs {
+            let RunUse { slots, end, live, held } = *run;
+            space.add_run(slot, ValueRun { slots, bytes: run.bytes(), end, live, held });
         }
         (space.live_bytes, space.record_bytes) = (found.live_bytes, found.record_bytes);
         space.held_bytes = found.held_bytes;
+        // All that nobody claims. Its fence is also that of the incarnation, which was stored before.
+        note_reuse(&space.words);
         space.punch_unused()?;
-        let runs = found.runs.iter().map(|(&slot, run)| (slot, run.bytes));
-        let tables = found.old.iter().chain(&found.current);
-        for (slot, bytes) in runs.chain(tables.map(|table| (table.slot, table.bytes()))) {
+        let runs = found.runs.iter().map(|(&slot, run)| (slot, run.slots, run.end));
+        // The one that an unfinished commit clears into is in use as well, until it is the index.
+        let cleared = found.intent.as_ref().and_then(|intent| intent.clear);
+        let cleared = cleared.filter(|&table| found.current != Some(table));
+        let tables = found.old.iter().chain(&found.current).chain(&cleared);
+        let tables = tables.map(|table| (table.slot, g.slots_for(table.bytes()), table.bytes()));
+        for (slot, slots, bytes) in runs.chain(tables) {
             space.backed += round_up(bytes, PAGE_BYTES);
-            space.punch_behind(slot, bytes)?;
+            space.punch_behind(slot, slots, bytes)?;
         }
         space.adopt_head()?;
         Ok(space)
@@ -90,13 +99,13 @@ impl Space {
         Ok(())
     }
 
-    /// Gives back what lies behind the pages of a run in its last slot: there is nothing in an arena that nobody has
-    /// damaged, and nobody would ever look there again.
-    fn punch_behind(&self, slot: u32, bytes: u64) -> Result<(), Errno> {
-        let (used, slots) = (round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes));
-        match (u64::from(slots) << self.g.slot_shift) - used {
+    /// Gives back what lies behind the pages of a run in its slots: room that was backed ahead, or written in vain.
+    fn punch_behind(&self, slot: u32, slots: u32, bytes: u64) -> Result<(), Errno> {
+        let used = self.g.slot_offset(slot) + round_up(bytes, PAGE_BYTES);
+        let end = self.g.slot_offset(slot + slots).min(self.region.end());
+        match end.saturating_sub(used) {
             0 => Ok(()),
-            rest => self.region.try_punch(self.g.slot_offset(slot) + used, rest),
+            rest => self.region.try_punch(used, rest),
         }
     }
 

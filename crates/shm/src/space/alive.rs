@@ -1,6 +1,7 @@
 //! Who is alive: the bytes of published and staged records in each segment, and who names each run.
 //!
-//! 1. What is counted in is counted out exactly once; a sum below zero is a mistake of ours.
+//! 1. What is counted in is counted out exactly once: a sum below zero is a mistake of ours. A run's
+//!    memory is counted in with the first record that names it, and out with the last.
 //! 2. A segment or run without live and held records is retired at once, but for the head.
 //!
 //! The arena's writer only.
@@ -22,7 +23,8 @@ impl Space {
         if head.has_run() {
             let run = self.run_of(offset, head);
             run.live += 1;
-            self.live_bytes += u64::from(head.value_len);
+            let bytes = if run.live == 1 { run.bytes } else { 0 };
+            self.live_bytes += bytes;
         }
     }
 
@@ -43,7 +45,8 @@ impl Space {
         if head.has_run() {
             let run = self.run_of(offset, head);
             run.live -= 1;
-            self.live_bytes -= u64::from(head.value_len);
+            let bytes = if run.live == 0 { run.bytes } else { 0 };
+            self.live_bytes -= bytes;
             self.retire_run_if_dead(offset, head);
         }
         if dead {
@@ -57,8 +60,10 @@ impl Space {
         self.slot(slot).held += u32::try_from(head.bytes()).expect("shorter than a slot");
         self.held_bytes += head.bytes();
         if head.has_run() {
-            self.held_bytes += u64::from(head.value_len);
-            self.run_of(offset, head).held += 1;
+            let run = self.run_of(offset, head);
+            run.held += 1;
+            let bytes = if run.held == 1 { run.bytes } else { 0 };
+            self.held_bytes += bytes;
         }
     }
 
@@ -70,9 +75,10 @@ impl Space {
         s.held = s.held.checked_sub(units).expect("a staged record is committed or abandoned once");
         self.held_bytes -= head.bytes();
         if head.has_run() {
-            self.held_bytes -= u64::from(head.value_len);
             let run = self.run_of(offset, head);
             run.held = run.held.checked_sub(1).expect("a staged run is released once");
+            let bytes = if run.held == 0 { run.bytes } else { 0 };
+            self.held_bytes -= bytes;
             self.retire_run_if_dead(offset, head);
         }
         self.close(slot);

@@ -2,7 +2,8 @@
 //!
 //! 1. A victim has no staged record, and is no head.
 //! 2. The cleaner may take the last ready slot if nothing is coming back by itself: its live bytes
-//!    fit a segment, so that at least one comes back for it.
+//!    fit a segment, so that at least one comes back for it; unless damage keeps the victim (see `cleaner`),
+//!    and then the cleaner stops for want of room, until clients have deleted something.
 //!
 //! The arena's writer only.
 
@@ -230,12 +231,13 @@ impl Space {
         self.victim.is_some_and(|victim| victim.slot == slot)
     }
 
-    /// A victim that is no row of records is left alone until it dies.
-    pub(crate) fn give_up_victim(&mut self) {
-        if let Some(victim) = self.victim.take() {
-            debug_assert!(self.slots[victim.slot as usize].list == UNLISTED);
-            self.slot(victim.slot).list = UNFIT;
-        }
+    /// A victim in which something stays that can't be moved is left alone until it dies. Returns its live bytes.
+    pub(crate) fn give_up_victim(&mut self) -> u64 {
+        let Some(victim) = self.victim.take() else { return 0 };
+        let slot = self.slot(victim.slot);
+        debug_assert!(slot.list == UNLISTED);
+        slot.list = UNFIT;
+        slot.live.into()
     }
 
     /// Room in the cold head; `None` if there is no segment to be had now.

@@ -25,7 +25,7 @@ const LISTS_SHIFT: u32 = 6;
 pub(super) const LISTS: u8 = 1 << LISTS_SHIFT;
 /// In no list.
 pub(super) const UNLISTED: u8 = u8::MAX;
-/// In no list and never again in one: its bytes are no row of records (a file that somebody damaged).
+/// In no list and never again in one: damage in it keeps something of it from being moved.
 pub(super) const UNFIT: u8 = u8::MAX - 1;
 /// No slot.
 const NONE: u32 = u32::MAX;

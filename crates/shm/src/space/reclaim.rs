@@ -1,6 +1,8 @@
 //! Retiring, reusing and giving back memory, and taking it ahead of need.
 //!
 //! 1. A generation goes up before the stamp is taken; the stamp passes before a byte is reused.
+//!    What is reused is counted for readers in other processes before its first byte changes or
+//!    its memory goes back.
 //! 2. What takes long (backing, punching) is the provisioner's, unless its queue is full.
 //! 3. Each wait has an end.
 //!
@@ -10,6 +12,7 @@ use super::{
     AHEAD_SHARE, AHEAD_SLOTS_MAX, RECLAIM_STEP, RESERVE_BACKED_FROM, RESERVE_SEGMENTS, Space,
     State, WAIT_MAX, WAIT_STEP, What,
 };
+use crate::layout::header;
 use crate::provision::{Done, Job, Task};
 use crate::words::Words;
 use std::sync::Arc;
@@ -23,6 +26,15 @@ pub(crate) fn next_generation<W: Words>(words: &W, at: u64, parity: u32) {
         // SYNC(generation): who reads the slot's next bytes sees this.
         words.store32(at, generation.wrapping_add(1), Release);
     }
+}
+
+/// Slots that were in use are about to be something else, and their generations say so.
+pub(super) fn note_reuse<W: Words>(words: &W) {
+    let reuses = words.load64(header::REUSES, Relaxed);
+    // SYNC(reuses): what is reused was unpublished before; a moment that is read behind this says so.
+    words.store64(header::REUSES, reuses.wrapping_add(1), Release);
+    // SYNC(reuses), SYNC(generation): both are stored before the first byte that is reused.
+    words.fence(Release);
 }
 
 impl Space {
@@ -71,8 +83,7 @@ impl Space {
             let (slot, slots, bytes) = self.place_of(what);
             self.coming -= bytes;
             (slot..slot + slots).for_each(|s| self.next_generation(s, 0));
-            // SYNC(generation): the generation is stored before the first byte that is reused.
-            self.words.fence(Release);
+            note_reuse(&self.words);
             match what {
                 What::Segment(slot) => self.reuse_segment(slot),
                 What::Run { .. } => self.punch(slot, slots, bytes),

@@ -2,16 +2,25 @@
 //!
 //! 1. A run is taken from free slots, so that it begins zeroed; only its pages are backed.
 //! 2. No run crosses a line of 4 GiB.
+//! 3. A value's run may have more slots than the value needs, so that the value can grow. They cost
+//!    addresses, no memory. All runs together have at most a quarter of the slots in this way.
 //!
 //! The arena's writer only.
 
 use super::cold::Lack;
 use super::{CLEANER_SEGMENTS, RECLAIM_STEP, Slot, Space, State, ValueRun, What};
 use crate::error::WriteError;
-use crate::layout::{PAGE_BYTES, round_up};
+use crate::layout::{PAGE_BYTES, VALUE_BYTES_MAX, round_up};
 use crate::provision::Task;
 use crate::record::RunName;
 use crate::words::Words;
+
+/// Of the slots, the share that runs may have beyond what their values need.
+const SPARE_SHARE: u32 = 4;
+/// A run that grows is backed ahead by such a share of its length, and by so many bytes at most: a call to the system for
+/// some ten writes, and 1/8 of the memory.
+const BACKED_SHARE: u64 = 8;
+const BACKED_AHEAD_MAX: u64 = 64 << 10;
 
 impl Space {
     /// A zeroed run; who takes it for a value names it by [`Self::name_run`].
@@ -78,6 +87,37 @@ impl Space {
         }
     }
 
+    /// Backs a run up to `most`, or to `least` if there isn't more.
+    fn back_run(
+        &mut self,
+        slot: u32,
+        least: u64,
+        most: u64,
+        urgent: bool,
+    ) -> Result<(), WriteError> {
+        let run = self.runs[&slot];
+        let needed = least - run.bytes;
+        if needed > self.budget(urgent) {
+            // Slots that are ready ahead give way.
+            self.wait(&mut |s| {
+                s.shrink_ready();
+                needed <= s.budget(urgent)
+            });
+        }
+        let budget = self.budget(urgent);
+        if needed > budget {
+            return Err(self.lacks(Lack::Bytes(needed)));
+        }
+        let more = if most - run.bytes <= budget { most - run.bytes } else { needed };
+        let at = self.g.slot_offset(slot) + run.bytes;
+        self.back(at, more).map_err(|lack| self.lacks(lack))?;
+        self.backed += more;
+        self.live_bytes += if run.live > 0 { more } else { 0 };
+        self.held_bytes += if run.held > 0 { more } else { 0 };
+        self.runs.get_mut(&slot).expect("looked at above").bytes += more;
+        Ok(())
+    }
+
     /// Asks the provisioner for a zeroed run; [`Self::table_done`] tells when it is there.
     pub(crate) fn ask_for_table(&mut self, bytes: u64) -> Option<u32> {
         let (pages, slots) = (round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes));
@@ -111,17 +151,97 @@ impl Space {
         Some(self.tables_done.swap_remove(i).1)
     }
 
+    /// A zeroed run for a value of so many bytes, with room if it is going to grow and there is some. Returns its first
+    /// slot, and how many.
+    pub(crate) fn take_value_run(
+        &mut self,
+        value_bytes: u64,
+        grows: bool,
+        urgent: bool,
+    ) -> Result<(u32, u32), WriteError> {
+        let pages = round_up(value_bytes, PAGE_BYTES);
+        if grows
+            && let Some(slots) = self.roomy(value_bytes)
+            && let Ok(slot) = self.try_run(pages, slots, urgent)
+        {
+            return Ok((slot, slots));
+        }
+        Ok((self.take_run(value_bytes, urgent)?, self.g.slots_for(value_bytes)))
+    }
+
+    /// Whether a run with room could be taken for such a value now.
+    pub(crate) fn has_room(&mut self, value_bytes: u64, urgent: bool) -> bool {
+        let pages = round_up(value_bytes, PAGE_BYTES);
+        let slots = self.roomy(value_bytes);
+        slots.is_some_and(|slots| self.place_of_run(pages, slots, urgent).is_ok())
+    }
+
+    /// Slots for twice the length of a value, if all runs together may have as many to spare.
+    fn roomy(&self, value_bytes: u64) -> Option<u32> {
+        let slots = self.g.slots_for((2 * value_bytes).min(VALUE_BYTES_MAX as u64));
+        let spare = slots - self.needed_slots(value_bytes);
+        (self.spare_slots + spare <= self.g.slots / SPARE_SHARE).then_some(slots)
+    }
+
+    /// Slots without which a value can't be stored: none if it could lie in a segment.
+    fn needed_slots(&self, value_bytes: u64) -> u32 {
+        if value_bytes > self.g.slot_bytes() / 2 { self.g.slots_for(value_bytes) } else { 0 }
+    }
+
     /// Makes a run a value's.
-    pub(crate) fn name_run(&mut self, slot: u32, value_bytes: u64, checksum: u32) -> RunName {
-        let slots = self.g.slots_for(value_bytes);
-        let bytes = round_up(value_bytes, PAGE_BYTES);
-        self.runs.insert(slot, ValueRun { slots, bytes, live: 0, held: 0 });
+    pub(crate) fn name_run(
+        &mut self,
+        (slot, slots): (u32, u32),
+        value_len: u32,
+        checksum: u32,
+    ) -> RunName {
+        let (end, bytes) = (u64::from(value_len), round_up(value_len.into(), PAGE_BYTES));
+        self.add_run(slot, ValueRun { slots, bytes, end, live: 0, held: 0 });
         RunName { slot, slots, generation: self.generation(slot), checksum }
+    }
+
+    pub(super) fn add_run(&mut self, slot: u32, run: ValueRun) {
+        self.spare_slots += run.slots - self.needed_slots(run.end);
+        self.runs.insert(slot, run);
+    }
+
+    /// Whether a run has room for a value that has `from` bytes and will have `to`, and wasn't written behind them before.
+    pub(crate) fn reaches(&self, slot: u32, from: u64, to: u64) -> bool {
+        let run = &self.runs[&slot];
+        run.end == from && to <= u64::from(run.slots) * self.g.slot_bytes()
+    }
+
+    /// Makes a run longer for a value that has `from` bytes and will have `to`; false if it doesn't reach so far.
+    pub(crate) fn extend_run(
+        &mut self,
+        slot: u32,
+        from: u32,
+        to: u32,
+        urgent: bool,
+    ) -> Result<bool, WriteError> {
+        let (from, to, run) = (u64::from(from), u64::from(to), self.runs[&slot]);
+        if !self.reaches(slot, from, to) {
+            return Ok(false);
+        }
+        if to > run.bytes {
+            let most = u64::from(run.slots) * self.g.slot_bytes();
+            let ahead = to + (to / BACKED_SHARE).min(BACKED_AHEAD_MAX);
+            self.back_run(
+                slot,
+                round_up(to, PAGE_BYTES),
+                round_up(ahead, PAGE_BYTES).min(most),
+                urgent,
+            )?;
+        }
+        self.spare_slots -= self.needed_slots(to) - self.needed_slots(from);
+        self.runs.get_mut(&slot).expect("looked at above").end = to;
+        Ok(true)
     }
 
     /// Retires a run that no record names (any more).
     pub(crate) fn retire_run(&mut self, slot: u32) {
         let run = self.runs.remove(&slot).expect("a run that is a value's");
+        self.spare_slots -= run.slots - self.needed_slots(run.end);
         self.retire(What::Run { slot, slots: run.slots, bytes: run.bytes });
     }
 

@@ -3,9 +3,12 @@
 //! Each value tells its key, the number of the write, and a checksum over all of it. Readers on other threads
 //! and one that reads as another process would check every value that they see: whole, of the right key, and
 //! never older than one seen before. At the end, and after adoption, a full scan equals the model.
+//!
+//! Those on other threads compare the record's own checksum too, and its run's.
 
 use super::{Arena, StopOnDrop, directory, spec};
-use crate::{Budget, ForeignReader, Participant, Reader, WriteError};
+use crate::record::{Head, RunName};
+use crate::{Budget, ForeignReader, Participant, Reader, Record, WriteError, sum};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -71,6 +74,19 @@ fn is_passing(key: u64) -> bool {
     (STEADY..STEADY + PASSING).contains(&key)
 }
 
+/// Compares the sums of a record that is lent out, and of its run, with what their bytes have.
+fn check_sums(reader: &Reader, record: &Record<'_>) {
+    let (words, offset) = (&reader.words, record.reference().offset());
+    let head = Head::load(words, offset);
+    assert_eq!(sum::expected(words, offset, &head), head.checksum, "of the record at {offset}");
+    if head.has_run() {
+        let name = RunName::load(words, offset, &head);
+        let at = reader.region().geometry().slot_offset(name.slot);
+        let found = sum::of_bytes(words, at, head.value_len.into());
+        assert_eq!(found, name.checksum, "of the run at {at}");
+    }
+}
+
 fn read_in_process(reader: &Reader, mut me: Participant, shared: &Shared, seed: u64) {
     let (mut seen, mut random, mut reads) = (BTreeMap::new(), seed, 0u64);
     while reads < READS_MIN || !shared.stop.load(Ordering::Relaxed) {
@@ -81,6 +97,7 @@ fn read_in_process(reader: &Reader, mut me: Participant, shared: &Shared, seed: 
             let found = reader.get(&pin, reader.hash(&name), &name);
             assert!(found.is_some() || is_passing(key), "key {key} is lost");
             if let Some(record) = found {
+                check_sums(reader, &record);
                 let number = number_of(key, record.value());
                 let last = seen.insert(key, number).unwrap_or(0);
                 assert!(number >= last, "key {key}: {last} came back as {number}");
@@ -90,7 +107,9 @@ fn read_in_process(reader: &Reader, mut me: Participant, shared: &Shared, seed: 
                 let [first, second] = [STEADY + PASSING, STEADY + PASSING + 1].map(|key| {
                     let name = self::name(key);
                     let found = reader.get_at(&pin, &moment, reader.hash(&name), &name).ok()?;
-                    Some(number_of(key, found.expect("a steady key").value()))
+                    let record = found.expect("a steady key");
+                    check_sums(reader, &record);
+                    Some(number_of(key, record.value()))
                 });
                 assert!(
                     first.is_none() || second.is_none() || first == second,

@@ -81,7 +81,7 @@ fn commit(a: &mut Arena, clear_first: bool) {
     a.writer.commit(&a.me.pin(), clear_first, &refs).unwrap();
 }
 
-fn scenarios() -> [Scenario; 7] {
+fn scenarios() -> [Scenario; 8] {
     [
         Scenario {
             name: "commit",
@@ -96,6 +96,20 @@ fn scenarios() -> [Scenario; 7] {
             before: |a| fill(a, 0..100),
             dying: |a| commit(a, true),
             outcomes: || vec![numbered(0..100), committed(Map::new())],
+            stride: 1,
+            ended: 4,
+        },
+        Scenario {
+            // Without tombstones: those that are removed when it dies stay removed.
+            name: "delete-together",
+            before: |a| fill(a, 0..100),
+            dying: |a| {
+                let keys: Vec<Vec<u8>> = (0..60).map(key).collect();
+                let keys: Vec<(u32, &[u8])> =
+                    keys.iter().map(|key| (a.writer.hash(key), key.as_slice())).collect();
+                a.writer.delete_together(&a.me.pin(), &keys);
+            },
+            outcomes: || (0..=60).map(|n| numbered(n..100)).collect(),
             stride: 1,
             ended: 4,
         },
@@ -259,6 +273,18 @@ fn check_adopted(path: &Path, outcomes: &[Map], step: i64) -> bool {
     });
     assert!(outcomes.contains(&found), "step {step}: {} keys, of no outcome", found.len());
     assert_eq!(a.writer.keys(), found.len() as u64, "step {step}");
+    {
+        // At once, and none is newer than what is committed.
+        let pin = a.me.pin();
+        let moment = a.reader.moment(&pin).expect("a moment can be taken");
+        for (key, value) in &found {
+            let hash = a.reader.hash(key);
+            let at = a.reader.get_at(&pin, &moment, hash, key).expect("no key is newer");
+            let alone = a.reader.get_alone(&pin, hash, key).expect("nor alone").0;
+            let values = [at, alone].map(|record| record.map(|record| record.value()));
+            assert_eq!(values, [Some(&value[..]); 2], "step {step}");
+        }
+    }
     assert!(found.iter().all(|(k, v)| a.get(k).as_ref() == Some(v)), "step {step}");
     for i in 0..1500u32 {
         a.put(&i.to_be_bytes(), &[1; 300], 0).unwrap();
@@ -307,6 +333,12 @@ fn a_commit_killed_at_any_step_is_none_or_all() {
 fn a_clearing_commit_killed_at_any_step_is_none_or_all() {
     // FLUSHALL inside a transaction.
     die_at_every_step("clear-and-commit");
+}
+
+#[test]
+fn a_deletion_without_tombstones_killed_at_any_step_leaves_the_others() {
+    // 60 keys go without room for tombstones: those before the step are gone, those behind it whole.
+    die_at_every_step("delete-together");
 }
 
 #[test]

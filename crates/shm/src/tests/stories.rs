@@ -272,10 +272,10 @@ fn a_large_commit_finds_places_in_a_small_table() {
 
 #[test]
 fn too_many_keys_with_one_hash_are_refused_and_lose_nothing() {
-    // Colliding keys fill their sixteen lines; the next is refused, the others stay, also over growth. Whether
-    // growth finds room for all of them hangs on the seed: with the first it does; with the second some
-    // stay where they are, and it ends when they are gone. (The story once waited for that for ever.)
-    for (seed, is_stuck) in [(1, false), (11, true)] {
+    // Colliding keys fill their sixteen lines; the next is refused, the others stay, also over growth, which
+    // finds room for all of them and ends. (With the second seed it began for a key of theirs, and some stayed
+    // in the old table for ever.)
+    for seed in [1, 11] {
         let dir = directory();
         let arena = crate::ArenaSpec { seed: Some(seed), ..spec(dir.path().join("a"), 64 * MIB) };
         let mut a = Arena::create(&arena);
@@ -294,24 +294,26 @@ fn too_many_keys_with_one_hash_are_refused_and_lose_nothing() {
             }
         };
         assert_eq!(refused, WriteError::TooManyKeysWithOneHash);
-        assert!((80..=128).contains(&n), "{n} keys with one hash");
+        assert!((50..=128).contains(&n), "{n} keys with one hash");
+        let mut same: Vec<u32> = (0..n).collect();
         assert_eq!(put(&mut a, 0), Ok(()), "overwriting needs no place");
         // A key with that very home line is refused too; all others find their place.
         let mut there: Vec<u32> = (0..2000).collect();
         for i in 2000..20_000u32 {
-            match a.put(&i.to_le_bytes(), b"x", 0) {
+            match a.put_soon(&i.to_le_bytes(), b"x") {
                 Ok(()) => there.push(i),
                 Err(error) => assert_eq!(error, WriteError::TooManyKeysWithOneHash),
             }
-            put(&mut a, i).ok();
+            // A larger table may have some places more, of those that other keys had.
+            same.extend(put(&mut a, i).is_ok().then_some(i));
         }
-        assert!(there.len() > 19_800, "{}", there.len());
+        assert!(there.len() > 19_800 && same.len() <= 128, "{} {}", there.len(), same.len());
         let turns = (0..5000).take_while(|_| {
             a.turn();
             a.writer.stats().growing
         });
-        assert_eq!(turns.count() == 5000, is_stuck);
-        for i in 0..n {
+        assert!(turns.count() < 5000, "growth ends");
+        for i in same {
             let (key, pin) = (format!("same {i}"), a.me.pin());
             assert!(a.reader.get(&pin, 42, key.as_bytes()).is_some(), "{i}");
             assert!(a.writer.delete(&pin, 42, key.as_bytes()), "{i}");

@@ -1,7 +1,7 @@
 //! APPEND, STRLEN, GETRANGE, SUBSTR, SETRANGE: parts of values. The expiry stays.
 //!
-//! A record is immutable, so each change of a part writes the whole value anew, once, from its
-//! parts.
+//! A record is immutable. What is added at the end of a long value goes behind it, into the same
+//! run; each other change writes the whole value anew, once, from its parts.
 //!
 //! Thread: the shard that owns the store.
 
@@ -29,14 +29,15 @@ fn checked_length(before: u64, added: usize) -> Result<u64, Refusal> {
 
 impl Store {
     pub(super) fn append<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let (old, expiry) = match self.find(call.hash, call.key(), call.turn) {
-            Some(record) => (record.value(), record.expiry_ms()),
-            None => (&b""[..], 0),
-        };
         let added = call.arg(2);
-        checked_length(old.len() as u64, added.len())?;
-        self.put(call.hash, call.key(), &[old, added], expiry, call.turn)?;
-        out.int(length(old.len() + added.len()));
+        let Some(record) = self.find(call.hash, call.key(), call.turn) else {
+            self.put(call.hash, call.key(), &[added], 0, call.turn)?;
+            out.int(length(added.len()));
+            return Ok(());
+        };
+        let total = checked_length(record.value_len().into(), added.len())?;
+        self.extend(call.hash, record, &[added], call.turn)?;
+        out.int(i64::try_from(total).expect("bounded by the longest value"));
         Ok(())
     }
 
@@ -66,10 +67,8 @@ impl Store {
         let offset = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
         let offset = u64::try_from(offset).map_err(|_| OFFSET)?;
         let new = call.arg(3);
-        let (old, expiry) = match self.find(call.hash, call.key(), call.turn) {
-            Some(record) => (record.value(), record.expiry_ms()),
-            None => (&b""[..], 0),
-        };
+        let record = self.find(call.hash, call.key(), call.turn);
+        let old = record.map_or(&b""[..], |record| record.value());
         if new.is_empty() {
             out.int(length(old.len()));
             return Ok(());
@@ -78,7 +77,10 @@ impl Store {
         let offset = usize::try_from(offset).expect("bounded by the longest value");
         let end = offset + new.len();
         let mut parts: SmallVec<[&[u8]; 8]> = SmallVec::new();
-        parts.push(&old[..offset.min(old.len())]);
+        let extended = record.filter(|_| offset >= old.len());
+        if extended.is_none() {
+            parts.push(&old[..offset.min(old.len())]);
+        }
         let mut gap = offset.saturating_sub(old.len());
         while gap > 0 {
             let zeros = &ZEROS[..gap.min(ZEROS.len())];
@@ -86,8 +88,14 @@ impl Store {
             gap -= zeros.len();
         }
         parts.push(new);
-        parts.push(&old[end.min(old.len())..]);
-        self.put(call.hash, call.key(), &parts, expiry, call.turn)?;
+        match extended {
+            Some(record) => self.extend(call.hash, record, &parts, call.turn)?,
+            None => {
+                parts.push(&old[end.min(old.len())..]);
+                let expiry_ms = record.map_or(0, |record| record.expiry_ms());
+                self.put(call.hash, call.key(), &parts, expiry_ms, call.turn)?;
+            }
+        }
         out.int(length(end.max(old.len())));
         Ok(())
     }

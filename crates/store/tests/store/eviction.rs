@@ -487,3 +487,28 @@ fn idle_time_is_told() {
     assert_eq!(fixture.run("EXPIRE a 1000"), ":1");
     assert!(idle(&mut fixture, "a") <= 1 && idle(&mut fixture, "b") >= 98);
 }
+
+#[test]
+fn an_append_makes_room_for_what_it_adds() {
+    // Each made room for the whole value, though only the new bytes are written: a long log emptied the keyspace.
+    let mut fixture = Fixture::with_capacity(32 << 20);
+    fixture.turn(|store, _| store.set_eviction(Policy::AllKeysLru, 5));
+    let long = vec![b'l'; 8 << 20];
+    fixture.bytes(&[b"SET", b"log", &long]);
+    fixture.script(&[("APPEND log +", ":8388609")]);
+    let value = vec![b'v'; 1000];
+    for n in 0..40_000 {
+        assert_eq!(fixture.bytes(&[b"SET", format!("key{n}").as_bytes(), &value]), b"+OK\r\n");
+        if n % 100 == 0 {
+            fixture.bytes(&[b"GET", b"log"]);
+        }
+    }
+    let before = fixture.turn(|store, _| store.stats());
+    assert!(before.evicted_keys > 1000, "memory is full");
+    for _ in 0..500 {
+        fixture.bytes(&[b"APPEND", b"log", &value]);
+    }
+    assert_eq!(fixture.run("STRLEN log"), format!(":{}", (8 << 20) + 1 + 500 * 1000));
+    let gone = fixture.turn(|store, _| store.stats()).evicted_keys - before.evicted_keys;
+    assert!(gone < 3000, "{gone} keys went for 500 KB");
+}

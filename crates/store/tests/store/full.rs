@@ -1,6 +1,6 @@
 //! A full arena: what is refused, what works, and that nothing is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nigh_shm::WriteError;
 use nigh_store::{Policy, Write};
@@ -114,6 +114,41 @@ fn a_full_store_deletes_thousands_of_keys_at_once() {
         stored = fill(&mut fixture, 1000);
     }
     assert!(stored.len() * 100 >= first.len() * 98, "{} after {}", stored.len(), first.len());
+}
+
+/// A transaction, or a function, that deletes more keys than there is room to note deletes none of them: it was done key
+/// by key, and others, and whoever started after a kill, could find half of it. DEL deletes them all.
+#[test]
+fn a_full_store_refuses_more_deletions_in_a_transaction_than_it_can_note() {
+    let (mut fixture, stored) = full(1000);
+    let names: Vec<&str> = stored.keys().map(String::as_str).collect();
+    let all = format!("DEL {}", names.join(" "));
+    let writes: Vec<Write<'_>> =
+        names.iter().map(|name| Write::Delete { key: name.as_bytes() }).collect();
+    let mut outcomes = BTreeSet::new();
+    for round in 0..MOST_ATTEMPTS {
+        let outcome = if round % 2 == 0 {
+            fixture.turn(|store, _| store.begin());
+            assert_eq!(fixture.run(&all), format!(":{}", stored.len()));
+            assert_eq!(fixture.run("DBSIZE"), ":0");
+            fixture.turn(|store, turn| store.commit(turn))
+        } else {
+            fixture.turn(|store, turn| store.commit_writes(&writes, turn))
+        };
+        let error = outcome.expect_err("there isn't room for so many tombstones");
+        outcomes.insert(format!("{error:?}"));
+        fixture.turn(|store, _| store.take_busy());
+        assert_eq!(fixture.run("DBSIZE"), format!(":{}", stored.len()));
+        fixture.end_turn();
+    }
+    assert!(outcomes.iter().all(|error| error == "Oom" || error == "Busy"), "{outcomes:?}");
+    check(&mut fixture, &stored);
+    // A part of them has room.
+    fixture.turn(|store, _| store.begin());
+    assert_eq!(fixture.run(&format!("DEL {}", names[..100].join(" "))), ":100");
+    fixture.turn(|store, turn| store.commit(turn)).expect("room for 100 tombstones");
+    assert_eq!(fixture.run(&all), format!(":{}", stored.len() - 100));
+    assert_eq!(fixture.run("DBSIZE"), ":0");
 }
 
 /// A transaction that writes `c` twice and ends in one of three ways. False if it met memory that is only on its way

@@ -7,6 +7,7 @@ mod eviction;
 mod folder;
 mod full;
 mod functions;
+mod journal;
 mod keyspace;
 mod lazy;
 mod model;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::Fixture;
+use crate::journal::{Recorder, Replica, State, state};
+use crate::support::{CAPACITY_BYTES, Fixture};
 
 /// A key's value and expiry.
 type Oracle = BTreeMap<u8, (Vec<u8>, u64)>;
@@ -81,6 +82,10 @@ fn name(key: u8) -> Vec<u8> {
     format!("key{}{key}", "-".repeat(usize::from(key) * 3)).into_bytes()
 }
 
+fn names() -> Vec<Vec<u8>> {
+    (0..KEYS).map(name).collect()
+}
+
 fn bulk(value: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
@@ -97,9 +102,37 @@ struct Pair {
     fixture: Fixture,
     oracle: Oracle,
     before: Option<Oracle>,
+    told: Recorder,
+    /// How many commits were told, and what the keys were then.
+    seen: Vec<(usize, State)>,
 }
 
 impl Pair {
+    fn new() -> Pair {
+        let (mut fixture, told) = (Fixture::new(), Recorder::default());
+        told.listen(&mut fixture);
+        Pair { fixture, oracle: Oracle::new(), before: None, told, seen: Vec::new() }
+    }
+
+    /// Notes what the arena says now, for [`Self::replay`].
+    fn note(&mut self) {
+        let commits = self.told.commits();
+        if self.seen.last().is_none_or(|(known, _)| *known != commits) {
+            let reader = self.fixture.turn(|store, _| store.reader().clone());
+            self.seen.push((commits, state(&reader, &self.fixture.participant, &names())));
+        }
+    }
+
+    /// Makes the store again from what was told, and compares wherever it was noted.
+    fn replay(&mut self) {
+        let mut replica = Replica::new(CAPACITY_BYTES);
+        for (commits, wanted) in &self.seen {
+            let found = replica.replay(&self.told, *commits, &names());
+            assert_eq!(found, *wanted, "after {commits} commits");
+        }
+        assert_eq!(replica.lsn(), self.fixture.turn(|store, _| store.stats().data.lsn));
+    }
+
     fn expect(&mut self, args: &[&[u8]], wanted: &[u8]) {
         let reply = self.fixture.bytes(args);
         assert!(
@@ -347,6 +380,7 @@ impl Pair {
                     self.oracle = before;
                 }
                 self.fixture.crash();
+                self.told.listen(&mut self.fixture);
             }
             _ => {}
         }
@@ -359,14 +393,18 @@ proptest! {
     })]
 
     /// Whatever the commands, with keys that die, transactions that end either way, growth and
-    /// crashes in between, the store answers as a map would.
+    /// crashes in between, the store answers as a map would; and what its journal was told, cut
+    /// behind any commit, makes what the keys were then, numbers and all.
     #[test]
     fn the_store_answers_as_a_map_would(steps in vec(step(), 1..150)) {
-        let mut pair = Pair { fixture: Fixture::new(), oracle: Oracle::new(), before: None };
+        let mut pair = Pair::new();
         for step in &steps {
             pair.take(step);
+            pair.note();
         }
         pair.take(&Step::Commit);
+        pair.note();
+        pair.replay();
         for key in 0..KEYS {
             pair.take(&Step::Get(key));
             pair.take(&Step::PTtl(key));

@@ -11,6 +11,7 @@
 //! 3. All servers are stopped and their files removed when it ends.
 
 mod arena;
+mod growing;
 mod levels;
 mod machine;
 mod markdown;

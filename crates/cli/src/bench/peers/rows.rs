@@ -6,6 +6,7 @@ use super::super::engine::{Engine, Until, histogram};
 use super::super::keys::{Keys, Shape};
 use super::super::template::Workload;
 use super::arena::{Room, record_bytes, tmpfs_bytes};
+use super::growing;
 use super::levels::Levels;
 use super::{Args, Contestant, Row, Servers, Target};
 use crate::demo;
@@ -113,7 +114,9 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
             .into_iter()
             .filter(|(_, title)| wanted(title))
             .collect();
-    bar.set_length(((runs + depths.len() * 4) * args.pairs) as u64);
+    let grows = wanted(growing::APPEND);
+    let appends = if grows { 2 } else { 0 };
+    bar.set_length(((runs + appends + depths.len() * 4) * args.pairs) as u64);
     let empty = tmpfs_bytes(servers.nigh.directory())?;
     bar.set_message("loading keys");
     fill(args, &servers.nigh)?;
@@ -128,6 +131,10 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
     for plan in plans {
         bar.set_message(plan.title);
         rows.push(requests(args, servers, plan, bar)?);
+    }
+    if grows {
+        bar.set_message(growing::APPEND);
+        rows.push(growing::measure(args, servers, bar)?);
     }
     if !depths.is_empty() {
         let graph = Graph::load()?;

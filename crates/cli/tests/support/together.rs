@@ -1,0 +1,161 @@
+//! Keys whose values say something of each other: a reader of several sees one moment, and what
+//! grows only grows.
+//!
+//! ```text
+//! one writer:  SET first n, SET second n, ...   second is first, or one behind
+//!              MSET left n right n, ...         they are equal
+//!              APPEND grown ..., ...         its bytes are the beginning of one endless text,
+//!              DEL grown                     and of another one behind this
+//! ```
+//!
+//! Each writer has keys of its own. FLUSHALL removes all of them at one moment.
+
+use nigh_client::{Connection, Frame};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What grows is deleted when it is longer: by then it lies in a run, and has been copied to a
+/// larger one.
+const GROWN_BYTES: u64 = 200_000;
+/// It grows by so many bytes at a time, and by up to twice as many.
+const STEP_BYTES: u64 = 6_000;
+/// Bits for a length.
+const LENGTH_BITS: u32 = 32;
+
+/// One writer's keys, and what is known of them.
+pub(crate) struct Together {
+    writer: usize,
+    /// Number of the newest MSET that was sent, and of the newest that was answered.
+    issued: AtomicU64,
+    acknowledged: AtomicU64,
+    /// The grown key's text and length (`text << LENGTH_BITS | length`), as sent and as answered.
+    grown_issued: AtomicU64,
+    grown_acknowledged: AtomicU64,
+}
+
+/// Bytes of an endless text, from one position to another.
+fn text(writer: usize, number: u64, from: u64, to: u64) -> Vec<u8> {
+    let begin = format!("{writer}:{number:012};").into_bytes();
+    let period = begin.len() as u64;
+    (from..to)
+        .map(|at| match usize::try_from(at) {
+            Ok(i) if i < begin.len() => begin[i],
+            // Each repetition differs from the one before, so that no part is taken for another.
+            _ => begin[usize::try_from(at % period).expect("short")]
+                .wrapping_add(u8::try_from(at / period % 97).expect("below 97")),
+        })
+        .collect()
+}
+
+fn number(frame: &Frame) -> Option<u64> {
+    let text = frame.bytes().map(|bytes| std::str::from_utf8(bytes).expect("digits"));
+    text.map(|text| text.parse().expect("a number"))
+}
+
+impl Together {
+    pub(crate) fn new(writer: usize) -> Together {
+        let zero = || AtomicU64::new(0);
+        Together {
+            writer,
+            issued: zero(),
+            acknowledged: zero(),
+            grown_issued: zero(),
+            grown_acknowledged: zero(),
+        }
+    }
+
+    fn name(&self, what: &str) -> String {
+        format!("together:{}:{what}", self.writer)
+    }
+
+    /// The next writes, one after another. By its one writer.
+    pub(crate) fn write(&self, connection: &mut Connection) {
+        let n = self.issued.load(Ordering::Relaxed) + 1;
+        self.issued.store(n, Ordering::SeqCst);
+        let digits = n.to_string();
+        let mut ok = |words: &[&str]| {
+            let reply = connection.call(words.iter().copied()).expect("the server is up");
+            assert_eq!(reply, Frame::Simple(b"OK".to_vec()), "{words:?}");
+        };
+        ok(&["SET", &self.name("first"), &digits]);
+        ok(&["MSET", &self.name("left"), &digits, &self.name("right"), &digits]);
+        ok(&["SET", &self.name("second"), &digits]);
+        self.acknowledged.store(n, Ordering::SeqCst);
+        self.grow(connection, n);
+    }
+
+    fn grow(&self, connection: &mut Connection, n: u64) {
+        let state = self.grown_issued.load(Ordering::Relaxed);
+        let (number, length) = (state >> LENGTH_BITS, state & ((1 << LENGTH_BITS) - 1));
+        let key = self.name("grown");
+        if length > GROWN_BYTES {
+            self.begin_anew();
+            let reply = connection.call(["DEL", &key]).expect("the server is up");
+            assert_eq!(reply.integer(), Some(1));
+            self.began_anew();
+            return;
+        }
+        let to = length + STEP_BYTES + n % STEP_BYTES;
+        let bytes = text(self.writer, number, length, to);
+        self.grown_issued.store(number << LENGTH_BITS | to, Ordering::SeqCst);
+        let reply = connection.call([b"APPEND".as_slice(), key.as_bytes(), &bytes]);
+        let reply = reply.expect("the server is up");
+        assert_eq!(reply.integer(), i64::try_from(to).ok(), "{key}: {reply:?}");
+        self.grown_acknowledged.store(number << LENGTH_BITS | to, Ordering::SeqCst);
+    }
+
+    /// What has grown is about to go. Nobody writes meanwhile.
+    pub(crate) fn begin_anew(&self) {
+        let number = self.grown_issued.load(Ordering::Relaxed) >> LENGTH_BITS;
+        self.grown_issued.store((number + 1) << LENGTH_BITS, Ordering::SeqCst);
+    }
+
+    /// It has gone.
+    pub(crate) fn began_anew(&self) {
+        self.grown_acknowledged.store(self.grown_issued.load(Ordering::Relaxed), Ordering::SeqCst);
+    }
+
+    /// Reads the numbers at one moment.
+    pub(crate) fn read(&self, connection: &mut Connection) {
+        let names = ["second", "left", "first", "right", "second"].map(|what| self.name(what));
+        let from = self.acknowledged.load(Ordering::SeqCst);
+        let words = ["MGET"].into_iter().chain(names.iter().map(String::as_str));
+        let reply = connection.call(words).expect("the server is up");
+        let to = self.issued.load(Ordering::SeqCst);
+        let found: Vec<_> =
+            reply.elements().unwrap_or_else(|| panic!("{reply:?}")).iter().map(number).collect();
+        let [second, left, first, right, again] = found[..] else { panic!("{reply:?}") };
+        assert!(second == again, "a change within one moment: {found:?}");
+        assert!(left == right, "half of a write of two keys: {found:?}");
+        let in_order = second.is_none_or(|second| first.is_some_and(|first| first >= second));
+        assert!(in_order, "the second of two writes without the first: {found:?}");
+        for found in found.into_iter().flatten() {
+            assert!((from..=to).contains(&found), "{found} was not there between {from} and {to}");
+        }
+    }
+
+    /// Reads what grows: its length, or all of it.
+    pub(crate) fn read_grown(&self, connection: &mut Connection, whole: bool) {
+        let key = self.name("grown");
+        let from = self.grown_acknowledged.load(Ordering::SeqCst);
+        let command = if whole { "GET" } else { "STRLEN" };
+        let reply = connection.call([command, &key]).expect("the server is up");
+        let to = self.grown_issued.load(Ordering::SeqCst);
+        let length_of = |state: u64| state & ((1 << LENGTH_BITS) - 1);
+        let went = to >> LENGTH_BITS > from >> LENGTH_BITS;
+        let lengths = if went { 0..=u64::MAX } else { length_of(from)..=length_of(to) };
+        let Some(bytes) = reply.bytes() else {
+            let length = reply.integer().unwrap_or(0);
+            let length = u64::try_from(length).expect("a length");
+            assert!(reply.error().is_none(), "{reply:?}");
+            assert!(lengths.contains(&length), "{key}: {length} bytes, not {lengths:?}");
+            return;
+        };
+        let digits = String::from_utf8_lossy(&bytes[..bytes.len().min(20)]).into_owned();
+        let number = digits.split([':', ';']).nth(1).and_then(|number| number.parse().ok());
+        let number: u64 = number.unwrap_or_else(|| panic!("{key} holds {digits}"));
+        let length = bytes.len() as u64;
+        assert!(bytes == text(self.writer, number, 0, length), "{key}: {digits}: other bytes");
+        let found = number << LENGTH_BITS | length;
+        assert!((from..=to).contains(&found), "{key}: {number}, {length} bytes: {from} to {to}");
+    }
+}

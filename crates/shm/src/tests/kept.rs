@@ -1,0 +1,206 @@
+//! Records whose bytes have changed, and a cleaner that meets them.
+
+use super::{Arena, directory, spec};
+use crate::layout::record as r;
+use crate::{Budget, Kept, WriteError, verify};
+use std::os::unix::fs::FileExt;
+
+const MIB: u64 = 1 << 20;
+/// Keys of a filled arena: eight segments and more.
+const KEYS: u32 = 2000;
+const VALUE_BYTES: usize = 500;
+/// The key whose record is bad, and the next one that is alive, in one segment.
+const BAD: u32 = 800;
+const NEAR: u32 = 808;
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key:{i:08}").into_bytes()
+}
+
+fn value(i: u32) -> Vec<u8> {
+    vec![i as u8; VALUE_BYTES]
+}
+
+/// Where a key's record lies.
+fn place(a: &Arena, key: &[u8]) -> u64 {
+    let pin = a.me.pin();
+    a.reader.get(&pin, a.reader.hash(key), key).expect("a key").reference().offset()
+}
+
+fn bytes_at(a: &Arena, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let file = std::fs::File::open(&a.spec.path).unwrap();
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+/// Flips bits of one byte in memory.
+fn flip(a: &Arena, at: u64, bits: u8) {
+    let byte = bytes_at(a, at, 1)[0] ^ bits;
+    let file = std::fs::OpenOptions::new().write(true).open(&a.spec.path).unwrap();
+    file.write_all_at(&[byte], at).unwrap();
+}
+
+/// Keys of which one in eight is left, so that the cleaner comes when there is time.
+fn poor(a: &mut Arena) {
+    for i in 0..KEYS {
+        a.put(&key(i), &value(i), 0).unwrap();
+    }
+    for i in (0..KEYS).filter(|i| i % 8 != 0) {
+        assert!(a.delete(&key(i)));
+    }
+}
+
+/// What was told since the last time; nothing beyond.
+fn told(a: &Arena) -> Vec<Kept> {
+    let (kept, more) = a.reader.region().take_kept();
+    assert_eq!(more, 0);
+    kept
+}
+
+/// Turns in which nothing is to be done any more.
+fn assert_at_rest(a: &mut Arena) {
+    let before = a.writer.stats().cleaner;
+    for _ in 0..50 {
+        let done = a.turn();
+        assert!(!done.more && !done.waiting, "{done:?}");
+    }
+    let after = a.writer.stats().cleaner;
+    assert_eq!(
+        (after.relocated_records, after.segments),
+        (before.relocated_records, before.segments)
+    );
+    assert!(!a.writer.is_gaining() && told(a).is_empty());
+}
+
+#[test]
+fn a_bad_record_stays_byte_for_byte_and_its_segment_comes_back_when_it_is_overwritten() {
+    // One bit of a value flips in memory. The cleaner once copied such a record and everything around it.
+    let dir = directory();
+    for overwrite in [true, false] {
+        let mut a = Arena::create(&spec(dir.path().join(format!("{overwrite}")), 8 * MIB));
+        poor(&mut a);
+        let (bad, near) = (key(BAD), key(NEAR));
+        let (at, near_at) = (place(&a, &bad), place(&a, &near));
+        let slot = a.writer.space.geometry().slot_of(at);
+        assert_eq!(slot, a.writer.space.geometry().slot_of(near_at), "neighbours");
+        flip(&a, at + 200, 0x10);
+        let record = bytes_at(&a, at, 560);
+        a.settle();
+        let stats = a.writer.stats().cleaner;
+        assert!(stats.bad_records == 1 && stats.segments > 4, "{stats:?}");
+        assert_eq!((place(&a, &bad), bytes_at(&a, at, 560)), (at, record), "it stays as it is");
+        assert!(place(&a, &near) != near_at, "others are moved");
+        assert!((0..KEYS).step_by(8).all(|i| i == BAD || a.get(&key(i)) == Some(value(i))));
+        let [kept] = &told(&a)[..] else { panic!("told once") };
+        assert_eq!((kept.key.as_ref(), kept.finding.offset), (Some(&bad), at));
+        assert!(kept.finding.what.contains("checksum of a record is "), "{kept:?}");
+        assert_at_rest(&mut a);
+        // What a client does with it ends the segment like any other.
+        let generation = a.writer.space.generation(slot);
+        if overwrite {
+            a.put(&bad, b"new", 0).unwrap();
+        } else {
+            assert!(a.delete(&bad));
+        }
+        a.settle();
+        assert!(a.writer.space.generation(slot) > generation, "the segment was given back");
+        let report = verify(&a.spec.path).unwrap();
+        assert!(report.findings.is_empty() && report.bad_records.is_empty(), "{report:?}");
+        assert_eq!(a.get(&bad), overwrite.then(|| b"new".to_vec()));
+        a.writer.clear();
+        a.settle();
+        assert!(a.writer.stats().segments <= 1, "{:?}", a.writer.stats());
+    }
+}
+
+#[test]
+fn a_record_is_not_dropped_for_an_expiry_that_nobody_gave_it() {
+    // A bit of an expiry flips, and the key looks as if its time were over long since. Neither the cleaner nor active
+    // expiry nor a request that meets it deletes it.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    poor(&mut a);
+    // One that really expires: active expiry looks at nothing while no key does.
+    a.put(b"over", b"v", 9).unwrap();
+    let at = place(&a, &key(BAD));
+    flip(&a, at + r::EXPIRY, 1);
+    let budget = Budget { now_ms: 1000, ..Budget::default() };
+    for round in 0..200 {
+        a.me.quiescent();
+        a.writer.maintain(Budget { now_ms: 1000 + round * 100, ..budget });
+    }
+    let stats = a.writer.stats().cleaner;
+    assert!(stats.segments > 4 && stats.bad_records == 1, "{stats:?}");
+    a.put(b"over too", b"v", 9).unwrap();
+    let expired = a.writer.expire_step(&a.me.pin(), 2000, 1000);
+    assert_eq!((expired, a.get(b"over")), (1, None), "only what is over");
+    let hash = a.writer.hash(&key(BAD));
+    assert!(!a.writer.expire(&a.me.pin(), hash, &key(BAD)));
+    a.put(b"over", b"v", 9).unwrap();
+    let hash = a.writer.hash(b"over");
+    assert!(a.writer.expire(&a.me.pin(), hash, b"over") && a.get(b"over").is_none());
+    assert_eq!((place(&a, &key(BAD)), told(&a).len()), (at, 1));
+    assert!(a.delete(&key(BAD)));
+    assert_eq!((a.writer.expires(), a.writer.stats().cleaner.bad_records), (0, 1));
+}
+
+#[test]
+fn a_record_of_a_wrong_length_keeps_its_segment_and_is_told() {
+    // Behind a wrong length nobody knows where the next record begins: what is alive there stays.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    poor(&mut a);
+    let (at, behind) = (place(&a, &key(BAD)), place(&a, &key(NEAR)));
+    flip(&a, at + r::VALUE_LEN + 3, 0x40);
+    a.settle();
+    let [kept] = &told(&a)[..] else { panic!("told once") };
+    assert!(kept.key.is_none() && kept.finding.offset == at, "{kept:?}");
+    assert_eq!(place(&a, &key(NEAR)), behind);
+    assert!((NEAR..KEYS).step_by(8).all(|i| a.get(&key(i)) == Some(value(i))));
+    assert_at_rest(&mut a);
+}
+
+#[test]
+fn a_full_arena_with_bad_segments_says_that_it_is_full() {
+    // Every segment of an arena keeps one bad record, and else little. Cleaning them gives nothing: writes are told that
+    // memory is full, not to wait for ever; and when the bad keys go, there is room again.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let mut n = 0;
+    while a.put_soon(&key(n), &value(n)).is_ok() {
+        n += 1;
+    }
+    assert!(n > 5000, "{n} keys");
+    // One in a hundred stays, and is bad: two or three in each segment.
+    for i in (0..n).filter(|i| i % 100 == 0) {
+        flip(&a, place(&a, &key(i)) + 300, 1);
+    }
+    for i in (0..n).filter(|i| i % 100 != 0) {
+        assert!(a.delete(&key(i)));
+    }
+    let mut stored = 0;
+    let error = loop {
+        match a.put_soon(&key(n + stored), &value(stored)) {
+            Ok(()) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, WriteError::Oom);
+    assert!(stored < n / 8, "{stored} of {n}: the bad ones' segments were reused");
+    // The last two segments take records, so the cleaner looks at neither.
+    let (kept, more) = a.reader.region().take_kept();
+    let met = a.writer.stats().cleaner.bad_records;
+    assert!(met > u64::from(n / 100) * 9 / 10 && met <= u64::from(n.div_ceil(100)), "{met} of {n}");
+    assert_eq!(kept.len() as u64 + more, met, "each once");
+    assert!(!a.writer.is_gaining());
+    for i in (0..n).step_by(100) {
+        assert_eq!(a.get(&key(i)).map(|v| v.len()), Some(VALUE_BYTES));
+        assert!(a.delete(&key(i)));
+    }
+    for i in 0..n / 2 {
+        a.put_soon(&key(i), &value(i)).unwrap();
+    }
+    assert!((0..stored).all(|i| a.get(&key(n + i)) == Some(value(i))));
+    assert!(verify(&a.spec.path).unwrap().bad_records.is_empty());
+}

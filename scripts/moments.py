@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""What reading several keys at one moment costs a shard that views them, beside a writer at full speed.
+
+    scripts/moments.py [--nigh PATH] [--seconds N] [--rounds N]
+
+One partition, two shards; readers are at the shard that doesn't own it. Two figures:
+
+1. Of the calls of a function that reads a key written at full speed and one that isn't there, beside 10,000 expiries a
+   second of other keys: the share that went to the owner (INFO: function_calls_moved_to_owner). It is to be 1 % at most.
+2. MGET of 10 keys with a writer at full speed on other keys, to the same without a writer: in turn, --rounds times each,
+   by the CPU time of the reading shard's thread for each MGET, since a writer takes wall time from whoever shares its
+   core. It is to be 0.9 at least. Of them, too, the share that went to the owner is printed.
+"""
+
+import argparse
+import multiprocessing
+import pathlib
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+LIBRARY = """#!js name=moments
+export const pair = (db, keys) => keys.map((key) => db.text(key) ?? null);
+pair.flags = ['no-writes'];
+"""
+EXPIRIES = 10_000  # a second
+PIPELINE = 16
+
+
+def command(*words):
+    words = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+class Client:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def reply(self):
+        line = self.file.readline()
+        if line[:1] in b"+:":
+            return line[1:-2]
+        if line[:1] == b"-":
+            raise SystemExit("the server says " + line.decode())
+        count = int(line[1:])
+        if line[:1] == b"*":
+            return [self.reply() for _ in range(count)]
+        return None if count < 0 else self.file.read(count + 2)[:-2]
+
+    def ask(self, *words):
+        self.send(command(*words))
+        return self.reply()
+
+    def info(self, field):
+        lines = self.ask("INFO", "everything").decode().splitlines()
+        return next((line.split(":", 1)[1] for line in lines if line.startswith(field + ":")), None)
+
+
+def write(port, stop):
+    client = Client(port)
+    pipeline = b"".join(command("SET", "hot", str(n)) for n in range(256))
+    answer = b"+OK\r\n" * 256
+    client.send(pipeline)
+    while not stop.is_set():
+        client.send(pipeline)
+        if client.file.read(len(answer)) != answer:
+            raise SystemExit("a write was refused")
+
+
+def expire(port, stop):
+    client, begun, step = Client(port), time.monotonic(), 0
+    while not stop.is_set():
+        lot = range(step * 100, step * 100 + 100)
+        client.send(b"".join(command("SET", "e%d" % n, "v", "PX", "50") for n in lot))
+        client.file.read(5 * 100)
+        step += 1
+        time.sleep(max(0, begun + step * 100 / EXPIRIES - time.monotonic()))
+
+
+class Beside:
+    """Processes that load the server for a while."""
+
+    def __init__(self, port, *loads):
+        self.stop = multiprocessing.Event()
+        self.loads = [multiprocessing.Process(target=load, args=(port, self.stop)) for load in loads]
+
+    def __enter__(self):
+        for load in self.loads:
+            load.start()
+        time.sleep(0.3 if self.loads else 0)
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for load in self.loads:
+            load.join()
+
+
+def viewer(port):
+    """A client at the shard that sends writes to the owner."""
+    for _ in range(64):
+        client = Client(port)
+        before = int(client.info("commands_sent_to_owner"))
+        client.ask("SET", "probe", "1")
+        if int(client.info("commands_sent_to_owner")) > before:
+            return client
+    raise SystemExit("all connections are at the owner")
+
+
+def read(client, request, seconds):
+    """How many requests were answered meanwhile."""
+    pipeline, done, end = request * PIPELINE, 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        client.send(pipeline)
+        for _ in range(PIPELINE):
+            client.reply()
+        done += PIPELINE
+    return done
+
+
+def thread_ns(pid, name):
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == name:
+            return int((task / "schedstat").read_text().split()[0])
+    raise SystemExit(f"no thread {name}")
+
+
+def measure(pid, port, seconds, rounds):
+    client = viewer(port)
+    client.ask("FUNCTION", "LOAD", LIBRARY)
+    client.ask("SET", "hot", "0")
+    keys = ["k%d" % n for n in range(10)]
+    for key in keys:
+        client.ask("SET", key, "v" * 100)
+    counted = lambda: [int(client.info(name)) for name in
+                       ("function_calls_moved_to_owner", "reads_moved_to_owner", "expired_keys", "arena_lsn")]
+    before = counted()
+    with Beside(port, write, expire):
+        calls = read(client, command("FCALL_RO", "pair", "0", "hot", "none"), seconds)
+    moved, _, expired, changes = (after - past for after, past in zip(counted(), before))
+    print(f"functions: {calls} calls, {moved} moved to the owner ({100 * moved / calls:.3f} %), beside "
+          f"{changes / seconds:.0f} changes and {expired / seconds:.0f} expiries a second")
+    times = {True: [], False: []}
+    before = counted()
+    reads = 0
+    for step in range(2 * rounds):
+        writes = step % 2 == 1
+        with Beside(port, *([write] if writes else [])):
+            began = thread_ns(pid, "nigh-shard-1")
+            done = read(client, command("MGET", *keys), seconds / rounds)
+            times[writes].append((thread_ns(pid, "nigh-shard-1") - began) / done)
+            reads += done
+    moved = counted()[1] - before[1]
+    alone, beside = (statistics.median(times[writes]) for writes in (False, True))
+    print(f"MGET of 10: {alone:.0f} ns of the shard's CPU time alone, {beside:.0f} ns beside a writer: ratio "
+          f"{alone / beside:.3f}; {moved} of {reads} moved to the owner ({100 * moved / reads:.3f} %)")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nigh", default="target/release/nigh")
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--rounds", type=int, default=10)
+    args = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="nigh-moments-", dir="/dev/shm")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen([args.nigh, "serve", "--port", str(port), "--shards", "2", "--shm-dir", folder + "/arenas",
+                               "--maxmemory", "256mb"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            try:
+                Client(port)
+                break
+            except OSError:
+                time.sleep(0.1)
+        measure(server.pid, port, args.seconds, args.rounds)
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
