@@ -83,6 +83,7 @@ impl Runtime {
             return Err(reason.clone());
         }
         let (source, first_id) = (Arc::clone(&installed.source), installed.first_id);
+        self.isolate.make_room(); // what others left is no time of this start
         let watch = Arc::clone(&self.isolate.watchdog().watch);
         let begun_ns = watch.cpu_ns();
         let started = self.evaluate(tenant, context, name, &source, first_id);
@@ -128,7 +129,8 @@ impl Runtime {
         }
     }
 
-    /// Compiles and evaluates a module in `context` under the watchdog's eye; its functions.
+    /// Compiles and evaluates a module in `context` under the watchdog's eye; its functions. There is to be room:
+    /// see [`crate::isolate::Isolate::make_room`].
     pub(crate) fn evaluate(
         &mut self,
         tenant: Tenant,
@@ -138,7 +140,6 @@ impl Runtime {
         first_id: u32,
     ) -> Result<Vec<Function>, Stop> {
         use std::sync::atomic::Ordering::SeqCst;
-        self.isolate.make_room();
         let state = self.isolate.take_states(1);
         let bridge = self.isolate.bridge();
         bridge.module = name.to_owned();
