@@ -57,7 +57,8 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) is_peer: bool,
     /// It is a part of a client's command, which that shard counts.
     pub(crate) is_part: bool,
-    /// This function call read keys that changed together while it ran, each time that it was tried.
+    /// This command has run before, and couldn't be told what other partitions have. Now their owners stand still, or
+    /// it is to be sent to the one that owns all.
     pub(crate) unstable: bool,
     /// The other shards have told what this command wants to know.
     pub(crate) refreshed: bool,
@@ -70,6 +71,7 @@ pub(crate) struct Context<'a, 't> {
 }
 
 /// A command that ran, to be counted.
+#[derive(Clone)]
 pub(crate) struct Ran {
     row: Row,
     elapsed_ns: u64,

@@ -201,7 +201,8 @@ fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
     let owner = state.owner(client.partition().unwrap_or(partition));
     match () {
         () if owner != state.number => Flow::Move(owner),
-        () if looks_around(context) && !context.refreshed => Flow::Refresh,
+        // Others stand still only once it was refreshed, and don't wait for that again.
+        () if looks_around(context) && !context.refreshed && !context.unstable => Flow::Refresh,
         () => Flow::Done,
     }
 }

@@ -11,7 +11,6 @@
 //! 2. The own parts come first: if memory is still to come for one, nothing is sent yet, and the command comes
 //!    again. Those that are done stand on the connection with their replies, and aren't done again: what another
 //!    client has written in between stays.
-//!
 //! 3. A read has one part for each owner, which applies it in one go: so it shows one moment of each partition, and is
 //!    always answered.
 //!
@@ -49,6 +48,7 @@ impl Work {
         let began = Instant::now();
         let may_wait = self.may_wait();
         let connection = &mut *self.active[at];
+        let keeps_ages = connection.keeps_ages(index);
         let (input, out) = (&connection.input, &mut connection.out);
         let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
         let (mut came, parts) = match target {
@@ -63,7 +63,10 @@ impl Work {
             }
             Target::Views => {
                 let protocol = connection.client.protocol;
-                read_by_owners(&mut self.state, protocol, row, op, &args, turn)
+                self.state.keyspace.keep_ages(keeps_ages);
+                let parts = read_by_owners(&mut self.state, protocol, row, op, &args, turn);
+                self.state.keyspace.keep_ages(false);
+                parts
             }
             _ => to_owners(&mut self.state, out, row, op, &args, turn),
         };

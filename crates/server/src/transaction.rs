@@ -8,28 +8,58 @@
 //! 2. If one of its commands, or the commit, finds no memory, it was never there: EXEC has one error. It has one too if
 //!    what it deletes would be room enough, since that is there until the commit; and if there is no room to note all its
 //!    deletions, which would not survive a kill as one. Only what isn't about data (CONFIG SET,
-//!    CLIENT SETNAME, FUNCTION LOAD) is done at its place, and stays.
+//!    CLIENT SETNAME, FUNCTION LOAD) is done at its place, and stays: once, also if EXEC comes again.
 //! 3. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in Redis.
 //! 4. A queue holds at most `client-query-buffer-limit` bytes.
 //!
 //! Belongs to the shard's thread.
 
-use crate::client::Close;
+use crate::client::{Client, Close, ReplyMode};
 use crate::commands::{Builtin, Row, Run};
-use crate::dispatch::{Context, call, mute};
+use crate::dispatch::{Context, Ran, call, mute};
 use crate::output::Mark;
 use crate::place::Place;
 use crate::route::{self, CROSS_SLOT, Target};
 use crate::state::State;
+use nigh_resp::Protocol;
 use nigh_resp::decode::Batch;
 use nigh_shm::WriteError;
 use nigh_store::{Keyspace, Reply, Turn, together_error_text};
+use std::collections::BTreeMap;
 
 /// Commands queued by one transaction, at most: a second of work, far beyond real ones.
 const MOST_QUEUED: usize = 1 << 20;
 
 /// Keys that one connection watches, at most.
 const MOST_WATCHED: usize = 1 << 20;
+
+/// How a client's replies are written, as HELLO and CLIENT REPLY say.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    protocol: Protocol,
+    mode: ReplyMode,
+    skip_next: bool,
+}
+
+impl Manner {
+    fn of(client: &Client) -> Self {
+        let Client { protocol, reply_mode: mode, skip_next, .. } = *client;
+        Self { protocol, mode, skip_next }
+    }
+
+    fn set(self, client: &mut Client) {
+        (client.protocol, client.reply_mode, client.skip_next) =
+            (self.protocol, self.mode, self.skip_next);
+    }
+}
+
+/// A command that isn't about data and has run.
+struct Done {
+    ran: Ran,
+    reply: Vec<u8>,
+    /// How the replies behind it are written.
+    manner: Manner,
+}
 
 /// A transaction between MULTI and EXEC.
 #[derive(Default)]
@@ -46,6 +76,8 @@ pub(crate) struct Transaction {
     aborted: bool,
     /// One of them looks at all shards' clients.
     looks_around: bool,
+    /// Commands that aren't about data and ran when EXEC came before, by their places.
+    done: BTreeMap<usize, Done>,
 }
 
 impl Transaction {
@@ -203,7 +235,7 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
     } else if touched {
         context.reply().null_array();
     } else {
-        match run_queued(context, &transaction, partition) {
+        match run_queued(context, &mut transaction, partition) {
             Ok(()) => {}
             Err(Unfinished::Untold) => {
                 // As if EXEC had not come yet: it comes again when others stand still.
@@ -262,11 +294,11 @@ impl From<WriteError> for Unfinished {
 /// counted: for good, or, if it is busy, until memory has come back.
 fn run_queued(
     context: &mut Context<'_, '_>,
-    transaction: &Transaction,
+    transaction: &mut Transaction,
     partition: usize,
 ) -> Result<(), Unfinished> {
     let mark = context.out.mark();
-    let replies = (context.client.reply_mode, context.client.skip_next);
+    let manner = Manner::of(context.client);
     // Each time it begins it may leave a segment behind, which comes back and is left the next time. If nothing else
     // could be gained since, it has had all that there is.
     let store = context.state.keyspace.part_mut(partition);
@@ -283,7 +315,7 @@ fn run_queued(
     if context.state.untold != 0 {
         store.rollback();
         context.out.cut(mark);
-        (context.client.reply_mode, context.client.skip_next) = replies;
+        manner.set(context.client);
         return Err(Unfinished::Untold);
     }
     let wanted = if store.is_refused() { store.bytes_wanted(context.turn) } else { 0 };
@@ -297,7 +329,7 @@ fn run_queued(
         return Ok(());
     };
     context.out.cut(mark);
-    (context.client.reply_mode, context.client.skip_next) = replies;
+    manner.set(context.client);
     match error {
         WriteError::Busy if !is_last => Err(error.into()),
         // What only running has told of may go for it.
@@ -315,19 +347,19 @@ fn run_queued(
 /// Applies what was queued, up to the first command that finds no memory.
 fn apply_queued(
     context: &mut Context<'_, '_>,
-    transaction: &Transaction,
+    transaction: &mut Transaction,
     partition: usize,
     mark: Mark,
 ) {
     let limit = context.state.hot.output_limit;
     context.reply().array(transaction.len());
     mute(context.client, context.out, mark);
-    for (index, row) in transaction.rows.iter().enumerate() {
-        let args: Vec<&[u8]> = transaction.queued.args(index).iter(&[]).collect();
-        let own = context.out.mark();
-        let done = call(context, &args, *row, Target::Part(partition));
-        debug_assert!(done, "a transaction runs at the owner, which asks nobody");
-        mute(context.client, context.out, own);
+    for index in 0..transaction.len() {
+        if let Some(done) = transaction.done.get(&index) {
+            done.answer(context);
+        } else {
+            apply_one(context, transaction, index, partition);
+        }
         if context.state.keyspace.part(partition).is_refused() || context.state.untold != 0 {
             // The others must not be committed without it.
             return;
@@ -337,6 +369,40 @@ fn apply_queued(
             context.out.cut(mark);
             context.client.end(Close::Now);
         }
+    }
+}
+
+/// Runs a queued command. What it did stays if it isn't about data, so its reply is kept.
+fn apply_one(
+    context: &mut Context<'_, '_>,
+    transaction: &mut Transaction,
+    index: usize,
+    partition: usize,
+) {
+    let row = transaction.rows[index];
+    let args: Vec<&[u8]> = transaction.queued.args(index).iter(&[]).collect();
+    let own = context.out.mark();
+    let done = call(context, &args, row, Target::Part(partition));
+    debug_assert!(done, "a transaction runs at the owner, which asks nobody");
+    mute(context.client, context.out, own);
+    let is_about_data = match State::spec(row).run {
+        Run::Server(builtin) => matches!(builtin, Builtin::Fcall | Builtin::FcallRo),
+        Run::Data(_) | Run::Container => true,
+    };
+    let ran = context.tally.as_ref().and_then(|tally| tally.last());
+    if let Some(ran) = ran.filter(|_| !is_about_data).cloned() {
+        let reply = context.out.cut_bytes(own);
+        context.out.bytes().extend_from_slice(&reply);
+        transaction.done.insert(index, Done { ran, reply, manner: Manner::of(context.client) });
+    }
+}
+
+impl Done {
+    /// Answers what was answered, and counts it, without running it again.
+    fn answer(&self, context: &mut Context<'_, '_>) {
+        context.out.bytes().extend_from_slice(&self.reply);
+        context.tally.get_or_insert_default().push(self.ran.clone());
+        self.manner.set(context.client);
     }
 }
 

@@ -2,8 +2,8 @@
 //! transactions with such calls. They run again while the owners of those partitions stand still (`still`).
 //!
 //! 1. Nothing of such a command has happened, and nothing behind it of its connection: see [`nigh_js::UNSTABLE`].
-//! 2. Each time that it can't be told of further partitions, their owners are asked too. So it is told after as many
-//!    times as there are owners, at most.
+//! 2. Each time that it can't be told of further partitions, their owners are asked too. So it is told after it has run
+//!    as many times as there are owners, at most; a run that the turn has no time for is put off, and asks again.
 //! 3. A connection that waits for that is in `untold` once; one that is gone asks nobody.
 //!
 //! Belongs to the shard's thread.
@@ -12,7 +12,7 @@ use crate::budget::Budget;
 use crate::connection::{Connection, Pending};
 use crate::slab::Occupant;
 use crate::state::State;
-use crate::work::Work;
+use crate::work::{MOST_ACTIVE, Work};
 use nigh_store::Turn;
 use std::time::Instant;
 
@@ -62,6 +62,8 @@ impl Work {
         connection.pending = Pending::Still(before | partitions);
         self.untold.push(Asker::of(connection));
         self.state.stats.stills += 1;
+        // The next turn asks them: it is to come at once.
+        self.state.shared.seats[self.state.number].wake();
         true
     }
 
@@ -76,22 +78,21 @@ impl Work {
     }
 
     /// At the beginning of a turn: if all stand whom those that wait have asked, runs these, and lets the others go.
+    /// Those beyond what a turn may run wait for the next one.
     pub(crate) fn run_untold(&mut self, turn: &Turn<'_>) {
         if self.untold.is_empty() {
             return;
         }
         let mut untold = std::mem::take(&mut self.untold);
-        let mut partitions = 0;
-        untold.retain(|asker| {
-            let wanted = self.asks(*asker).map(|(_, wanted)| wanted);
-            partitions |= wanted.unwrap_or(0);
-            wanted.is_some()
-        });
+        untold.retain(|asker| self.asks(*asker).is_some());
+        self.untold = untold.split_off(untold.len().min(MOST_ACTIVE));
+        let mut wanted = |asker: &Asker| self.asks(*asker).map_or(0, |(_, wanted)| wanted);
+        let partitions = untold.iter().fold(0, |all, asker| all | wanted(asker));
         let (shared, number) = (self.state.shared.clone(), self.state.number);
         let wake = |shard: usize| shared.seats[shard].wake();
         let shards = owners(&self.state, partitions);
         if shards != 0 && !shared.still.ask(number, shards, wake) {
-            self.untold = untold;
+            self.untold.splice(..0, untold);
             return;
         }
         self.state.still = owned_by(&self.state, shards);
@@ -108,6 +109,9 @@ impl Work {
         self.complete(turn);
         self.state.still = 0;
         shared.still.release(number, wake);
+        if !self.untold.is_empty() {
+            wake(number);
+        }
         self.budget = Budget::new(Instant::now());
     }
 }

@@ -25,8 +25,8 @@ fn outcome(out: &mut Output, mark: Mark, lack: Lack) -> Option<bool> {
 }
 
 /// Runs a data command; false, without a reply, if only the owner can answer it: a view has met a key whose
-/// time is over, or has read several keys and found each time that several were being written at once, so
-/// that its answer could be half of a commit.
+/// time is over by our clock alone, or has read several keys and could not be told what they were at any of the moments
+/// that it took.
 pub(crate) fn apply(
     context: &mut Context<'_, '_>,
     args: &[&[u8]],

@@ -39,7 +39,7 @@ const WINDOW: usize = 64;
 /// Commands of one connection in a turn: long pipelines share the turn with others.
 pub(crate) const MOST_COMMANDS: usize = 1024;
 /// Connections in a turn.
-const MOST_ACTIVE: usize = 1024;
+pub(crate) const MOST_ACTIVE: usize = 1024;
 /// Batches of functions in a turn: each takes one call limit per call at worst.
 const MOST_ROUNDS: usize = 16;
 /// Calls in one batch, about: entering V8 costs little per call long before.

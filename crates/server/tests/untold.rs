@@ -10,19 +10,28 @@ use nigh_resp::frame::Frame;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// `both` reads keys one after the other; `slow` takes its time between them; `kept` writes what it has read so.
 /// Rounds in which what must happen once is waited for.
 const ROUNDS_MAX: u32 = 10;
+/// `both` reads keys one after the other; `slow` takes its time between them, `long` some 20 ms; `kept` writes what it has read so; `spin`
+/// never ends, at the owner of its key.
 const LIBRARY: &str = "#!js name=untold\n\
     const wait = () => { let x = 0; for (let i = 0; i < 20000; i++) x += i % 7; return x; };\n\
     export const both = (db, keys) => keys.map((key) => db.text(key) ?? null);\n\
     export const slow = (db, keys) => keys.map((key) => { wait(); return db.text(key) ?? null; });\n\
     export const kept = (db, args, [to]) => { const all = slow(db, args); db.set(to, all.join()); return all; };\n\
+    export const long = (db, keys) => keys.map((key) => { for (let i = 0; i < 1000; i++) wait(); return db.text(key) ?? null; });\n\
+    export const spin = () => { for (;;); };\n\
     both.flags = ['no-writes'];\n\
+    long.flags = ['no-writes'];\n\
     slow.flags = ['no-writes'];\n";
 
 fn server() -> (TestServer, Client) {
-    let server = TestServer::with(&[("shards", "2"), ("partitions", "2")]);
+    server_with(&[])
+}
+
+fn server_with(more: &[(&str, &str)]) -> (TestServer, Client) {
+    let settings = [&[("shards", "2"), ("partitions", "2")], more].concat();
+    let server = TestServer::with(&settings);
     let mut client = server.connect();
     client.send(request(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]));
     client.expect("$6\r\nuntold\r\n");
@@ -281,4 +290,123 @@ fn what_changes_too_fast_is_read_while_its_owner_stands_still() {
         answers > 50 && stood_still,
         "{answers} answers, and no owner was asked to stand still"
     );
+}
+
+/// A server whose calls end after two seconds, with a key of one partition whose time is over while its owner is in such
+/// a call: so the other shard can't be told of it for as long.
+struct Busy {
+    server: TestServer,
+    client: Client,
+    here: String,
+    over: String,
+    owner: Client,
+}
+
+impl Busy {
+    fn new() -> Busy {
+        let (server, mut client) = server_with(&[("function-time-limit-ms", "2000")]);
+        let [here, there] = tags(&mut client);
+        client.says(&format!("SET {here}a A"), "+OK\r\n");
+        let owner = server.connect_to_owner(&there);
+        Busy { server, client, here, over: format!("{there}x"), owner }
+    }
+
+    /// The owner is busy from now on.
+    fn begin(&mut self) {
+        let over = &self.over;
+        self.owner.says(&format!("SET {over} gone PX 100"), "+OK\r\n");
+        self.owner.send(words(&format!("FCALL spin 1 {over}")));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    fn end(&mut self) {
+        assert!(self.owner.reply().error().is_some(), "it is stopped");
+    }
+
+    fn stills(&mut self) -> u64 {
+        self.client.info("nigh", "function_calls_with_owners_still").parse().unwrap()
+    }
+}
+
+/// More clients than a turn serves wait for the same owner to stand still: those beyond a turn's number were forgotten.
+#[test]
+fn more_callers_than_a_turn_takes_are_all_answered() {
+    let mut busy = Busy::new();
+    let mut callers: Vec<Client> =
+        (0..1100).map(|_| busy.server.connect_to_owner(&busy.here)).collect();
+    let call = words(&format!("FCALL_RO both 0 {} {}a", busy.over, busy.here));
+    let mut at_once = 0;
+    for _ in 0..ROUNDS_MAX {
+        let before = busy.stills();
+        busy.begin();
+        callers.iter_mut().for_each(|caller| caller.send(&call));
+        for caller in &mut callers {
+            assert_eq!(texts(&caller.reply()), [None, Some("A".to_owned())]);
+        }
+        busy.end();
+        at_once = busy.stills() - before;
+        if at_once > 1024 {
+            break;
+        }
+    }
+    assert!(at_once > 1024, "{at_once} waited at once");
+}
+
+/// A transaction comes again when others stand still. What isn't about data was done when it came first: it isn't done
+/// again, and is answered as it was then. FUNCTION LOAD said that there was such a library, which it had loaded itself,
+/// and what stood before HELLO was answered in the new protocol.
+#[test]
+fn a_transaction_that_comes_again_loads_its_library_once() {
+    let mut busy = Busy::new();
+    let (mut client, here) = (busy.server.connect_to_owner(&busy.here), busy.here.clone());
+    busy.begin();
+    client.says("MULTI", "+OK\r\n");
+    client.says(&format!("GET {here}none"), "+QUEUED\r\n");
+    client.says("HELLO 3", "+QUEUED\r\n");
+    client.send(request(&[b"FUNCTION", b"LOAD", b"#!js name=again\nexport const f = () => 1;"]));
+    client.expect("+QUEUED\r\n");
+    client.says(&format!("FCALL both 0 {} {here}a", busy.over), "+QUEUED\r\n");
+    client.send(words("EXEC"));
+    busy.end();
+    client.expect("*4\r\n$-1\r\n");
+    assert!(client.reply().error().is_none(), "HELLO");
+    client.expect("$5\r\nagain\r\n*2\r\n_\r\n$1\r\nA\r\n");
+    assert!(busy.stills() > 0, "it came once only");
+    assert_eq!(client.info("commandstats", "cmdstat_hello").split(',').next(), Some("calls=1"));
+}
+
+/// EXEC of a command that asks all shards, and of a function that no moment can tell: it runs when all have answered, and
+/// again when the owner stands still. Once it asked all shards again then, for ever.
+#[test]
+fn a_transaction_that_asks_all_shards_runs_while_an_owner_stands_still() {
+    let (server, mut client) = server_with(&[("function-time-limit-ms", "5000")]);
+    let [here, there] = tags(&mut client);
+    let mut near = server.connect_to_owner(&here);
+    let writer = server.connect_to_owner(&there);
+    let writing = |stop: &AtomicBool| {
+        let commands: Vec<String> = ["SET {}x 1", "DEL {}x", "SET {}y 1", "DEL {}y"]
+            .map(|command| command.replace("{}", &there))
+            .to_vec();
+        at_full_speed(writer, &commands, stop);
+    };
+    let asking = |stop: &AtomicBool| {
+        for _ in 0..3 {
+            let exec = [
+                words("MULTI"),
+                words(&format!("SET {here}a A")),
+                words("INFO server"),
+                words(&format!("FCALL long 0 {there}x {there}y {there}x")),
+                words("EXEC"),
+            ];
+            near.send(exec.concat());
+            near.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n");
+            let found = texts(&near.reply().elements().expect("three replies")[2]);
+            assert!(found.len() == 3 && found[0] == found[2], "{found:?}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    for_a_while(vec![Box::new(writing), Box::new(asking)]);
+    let stills = client.info("nigh", "function_calls_with_owners_still").parse::<u64>().unwrap();
+    // One each; more if a turn had no time for one.
+    assert!((1..=6).contains(&stills), "owners stood still {stills} times for 3 transactions");
 }
