@@ -8,11 +8,13 @@
 //!    memory is given back before the commit is ended (which needs some), and `committed` and the intent come last.
 //! 5. No number is given again that somebody may have seen: the LSN is the largest of records, stamps and `committed`.
 
-use crate::check::{Fault, HeaderInfo, Whole, length_fault, read_header};
+use crate::check::{
+    Checker, Fault, HeaderInfo, Whole, incarnation_fault, length_fault, read_header,
+};
 use crate::create::{ArenaSpec, capacity_error, check_tenant};
 use crate::error::ArenaError;
-use crate::index::{Index, Place};
-use crate::layout::{CAPACITY_MIN, entry, header, record as r};
+use crate::index::{Index, Place, split_state};
+use crate::layout::{CAPACITY_MIN, INCARNATION_OVER, entry, header, record as r};
 use crate::moment;
 use crate::reclaim::Domain;
 use crate::record::Head;
@@ -21,6 +23,7 @@ use crate::space::Space;
 use crate::survey::{Survey, survey};
 use crate::words::Words;
 use crate::writer::Writer;
+use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -54,6 +57,12 @@ impl Writer {
             return Err(capacity_error(spec));
         }
         let info = header_of(&spec.path)?;
+        if info.incarnation == INCARNATION_OVER {
+            return Err(ArenaError::Over { path: spec.path.clone() });
+        }
+        if let Some(fault) = incarnation_fault(info.incarnation) {
+            return Err(fault.at(&spec.path));
+        }
         info.check_owner(&spec.path, &spec.tenant, spec.partition, spec.partitions)?;
         let mut g = info.g;
         g.capacity_bytes = spec.capacity_bytes.min(g.address_bytes);
@@ -62,6 +71,7 @@ impl Writer {
         if let Some(fault) = length_fault(&g, region.end()) {
             return Err(damaged(fault));
         }
+        back_index(&region, info.seed).map_err(|e| io(&spec.path, "taking memory", e))?;
         let found = survey(&region.words(), &g, region.end(), info.seed, &mut Err);
         let found = found.map_err(damaged)?;
         // Odd until all is ended: who reads from outside waits.
@@ -159,9 +169,26 @@ impl Writer {
     }
 }
 
+/// Takes memory for the tables that the header names, of which the survey reads each line. They
+/// have theirs, unless a flipped bit makes one longer: then a page that nobody can give would be a
+/// fault.
+fn back_index(region: &Region, seed: u32) -> Result<(), Errno> {
+    let (words, g) = (region.words(), region.geometry());
+    let checker = Checker::new(&words, g, region.end(), seed);
+    let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Relaxed));
+    let old = if epoch & 1 == 1 { words.load32(header::OLD, Relaxed) } else { 0 };
+    // What is none the survey refuses.
+    for table in
+        [current, old].map(|word| checker.table(header::INDEX_STATE, word)).iter().flatten()
+    {
+        region.try_back(table.offset, table.bytes())?;
+    }
+    Ok(())
+}
+
 /// Of a writer that adopts, until it has ended what the last one left.
 fn incarnation(info: &HeaderInfo) -> u64 {
-    info.incarnation.wrapping_add(1) | 1
+    (info.incarnation + 1) | 1
 }
 
 /// Reads and checks the header of a file.

@@ -7,7 +7,8 @@
 //! 1. Whatever alters what a key says goes through [`Writer::change`]: writes, removals by whatever reason, clearing,
 //!    commits of several, and the end of one that was interrupted. Moving records (cleaning, growth) is no change.
 //! 2. The journal is told of a whole commit before the first of its stores, in the order of its numbers.
-//! 3. Replaying what it was told, commit by commit, makes the same keys with the same numbers.
+//! 3. Replaying what it was told, commit by commit, makes the same keys with the same numbers. A
+//!    commit for which there is no memory is refused as a whole, a clearing too.
 //! 4. A value in a run is told by what is new in it: it stands on the version before ("based"). All others are told whole.
 //!
 //! The arena's writer only.
@@ -235,6 +236,10 @@ impl Writer {
             }
         }
         let clears = changes.first().is_some_and(|change| change.what == What::Clear);
+        if clears && changes.len() == 1 {
+            // Not key by key, as where memory is short: each deletion would take a number.
+            return Ok(self.clear_at_once().map_err(|e| self.refused(e))?);
+        }
         let mut staged = Vec::new();
         let all = changes[usize::from(clears)..].iter().try_for_each(|change| {
             staged.push(self.stage_again(change)?);

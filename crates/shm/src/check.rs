@@ -7,9 +7,10 @@
 use crate::error::ArenaError;
 use crate::index::Table;
 use crate::layout::{
-    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, LINE_BYTES, LSN_END, MAGIC,
-    REF_MOVED, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TABLE_LINES_MIN, TABLE_SHIFT_MAX, TENANT_BYTES_MAX,
-    VERSION, entry_reference, entry_tag, header, record as r, round_up,
+    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, INCARNATION_OVER,
+    LINE_BYTES, LSN_END, MAGIC, REF_MOVED, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TABLE_LINES_MIN,
+    TABLE_SHIFT_MAX, TENANT_BYTES_MAX, VERSION, entry_reference, entry_tag, header, record as r,
+    round_up,
 };
 use crate::record::{Head, RunName};
 use crate::sum;
@@ -195,6 +196,16 @@ pub(crate) fn length_fault(g: &Geometry, end: u64) -> Option<Fault> {
     (end < least).then(|| Fault::new(0, "length of the file", format!("at least {least}"), end))
 }
 
+/// What is wrong with the number of a writer, which a file that is over has none of.
+pub(crate) fn incarnation_fault(incarnation: u64) -> Option<Fault> {
+    let found = match incarnation {
+        INCARNATION_OVER => "that of a file that is over".into(),
+        0..COUNT_END => return None,
+        other => other.to_string(),
+    };
+    Some(Fault::new(header::INCARNATION, "incarnation", "less than 2^62", found))
+}
+
 /// A record that was found to be whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whole {
@@ -321,6 +332,18 @@ impl<'a, W: Words> Checker<'a, W> {
         ensure(offset >= first && offset + r::HEADER_BYTES <= self.end, || {
             Fault::new(from, "reference", format!("{first} to {}", self.end), offset)
         })?;
+        let slot = self.g.slot_of(offset);
+        let tail_at = self.g.tail_offset(slot);
+        let tail = u64::from(self.words.load32(tail_at, Acquire)) * r::UNIT;
+        let covers = |bytes: u64| {
+            let used = offset + bytes - self.g.slot_offset(slot);
+            ensure(used <= tail && tail <= self.g.slot_bytes(), || {
+                let expected = format!("{used} to {}", self.g.slot_bytes());
+                Fault::new(tail_at, "tail of a segment", expected, tail)
+            })
+        };
+        // First of all: what no tail covers may be a hole, and reading one takes memory.
+        covers(r::HEADER_BYTES)?;
         let head = Head::load(self.words, offset);
         if let Some(what) = head.fault(self.g, offset) {
             return Err(Fault::new(offset, what, "what arena.md says", format!("{head:?}")));
@@ -328,14 +351,7 @@ impl<'a, W: Words> Checker<'a, W> {
         ensure(offset + head.bytes() <= self.end, || {
             Fault::new(offset, "end of a record", format!("at most {}", self.end), head.bytes())
         })?;
-        let slot = self.g.slot_of(offset);
-        let used = offset + head.bytes() - self.g.slot_offset(slot);
-        let tail_at = self.g.tail_offset(slot);
-        let tail = u64::from(self.words.load32(tail_at, Acquire)) * r::UNIT;
-        ensure(used <= tail && tail <= self.g.slot_bytes(), || {
-            let expected = format!("{used} to {}", self.g.slot_bytes());
-            Fault::new(tail_at, "tail of a segment", expected, tail)
-        })?;
+        covers(head.bytes())?;
         self.in_use(slot)?;
         if let Some(tag) = tag {
             self.published(&head, offset, tag)?;
@@ -367,7 +383,7 @@ impl<'a, W: Words> Checker<'a, W> {
         if let Some(what) = run.fault(self.g, head.value_len) {
             return Err(Fault::new(at, what, "what arena.md says", format!("{run:?}")));
         }
-        let end = self.g.slot_offset(run.slot) + u64::from(head.value_len);
+        let end = self.g.slot_offset(run.slot) + u64::from(head.value_len.max(1));
         ensure(end <= self.end, || {
             Fault::new(at, "end of a run", format!("at most {}", self.end), end)
         })?;

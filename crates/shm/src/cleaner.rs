@@ -107,8 +107,8 @@ pub(crate) struct Cleaner {
     /// Expired keys deleted since the last upkeep.
     pub(crate) expired: u32,
     pub(crate) known: Known,
-    /// Bytes of the present victim's bad records.
-    bad_bytes: u64,
+    /// The present victim's bad records, by hash and reference.
+    bad: Vec<(u32, u32)>,
     pub(crate) wants_turn: bool,
     /// The last step found no room for what is alive.
     pub(crate) stuck: bool,
@@ -321,7 +321,7 @@ impl Writer {
         let mut batch = [(0u64, 0u32, Head::EMPTY); BATCH_RECORDS];
         let (count, end, whole) = self.read_ahead(&victim, &mut batch);
         if victim.at == self.space.geometry().slot_offset(victim.slot) {
-            self.cleaner.bad_bytes = 0;
+            self.cleaner.bad.clear();
         }
         for (n, (offset, hash, head)) in (0u64..).zip(&batch[..count]) {
             if let Met::Stuck = self.meet(*offset, *hash, head) {
@@ -373,11 +373,15 @@ impl Writer {
     /// Leaves a segment alone in which something is alive that could not be moved.
     #[cold]
     fn keep_victim(&mut self, walked_to: u64) {
-        let live_bytes = self.space.give_up_victim();
-        let unmet_bytes = live_bytes.saturating_sub(self.cleaner.bad_bytes);
-        if unmet_bytes > 0 {
-            let what = "bytes of live records that cleaning the segment didn't meet";
-            let finding = (&Fault::new(walked_to, what, 0, unmet_bytes)).into();
+        // Clients may have overwritten some of the bad ones since they were met.
+        let is_there = |&(hash, reference): &(u32, u32)| {
+            locate(&self.words, &self.index, hash, reference).is_some()
+        };
+        let bad = self.cleaner.bad.iter().filter(|&it| is_there(it)).count() as u64;
+        let unmet = u64::from(self.space.give_up_victim()).saturating_sub(bad);
+        if unmet > 0 {
+            let what = "number of live records that cleaning the segment didn't meet";
+            let finding = (&Fault::new(walked_to, what, 0, unmet)).into();
             self.region.note_kept(Kept { key: None, finding });
         }
     }
@@ -392,7 +396,7 @@ impl Writer {
         let sum = self.sum_of(offset, head);
         if sum != head.checksum {
             self.note_wrong_sum(offset, head, sum);
-            self.cleaner.bad_bytes += head.bytes();
+            self.cleaner.bad.push((hash, reference_of(offset)));
             return Met::Done;
         }
         if is_over(head.expiry_ms, self.cleaner.now_ms) {

@@ -105,7 +105,10 @@ pub enum ArenaError {
         path: PathBuf,
     },
     /// The file was set aside, converted or removed.
-    #[error("arena {path}: this file is no longer the arena; ask the server for the one that is")]
+    #[error(
+        "arena {path}: this file is over: it was set aside, converted or removed; \
+         ask the server for the one that is in use"
+    )]
     Over {
         /// The arena's file.
         path: PathBuf,

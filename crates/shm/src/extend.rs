@@ -9,12 +9,14 @@
 //!    even if it was for nothing. Any other value is copied. So no byte that a record names is written again.
 //! 2. A value that was extended once gets a run with room for twice its length. So its bytes are copied as often as it
 //!    doubles.
-//! 3. What stands behind a copied value goes on with the sum that the value's name has: damage stays visible.
+//! 3. What stands behind a value that lies in a run goes on with the sum that the run's name has:
+//!    damage of that value stays visible. A value in a segment is summed anew with what is behind
+//!    it, wrong bytes included.
 //!
 //! The arena's writer only.
 
 use crate::error::WriteError;
-use crate::layout::record as r;
+use crate::layout::{inline_record_bytes, record as r};
 use crate::reclaim::Pin;
 use crate::record::{Head, Record, RecordRef, RunName};
 use crate::sum;
@@ -164,6 +166,18 @@ impl Writer {
             || a.grows && len > COPIED_BYTES_MAX && self.space.has_room(len as u64, a.urgent)
     }
 
+    /// Whether the value of `a`, `len` bytes, is too long for a segment.
+    fn must_lie_in_run(&self, a: &Append<'_>, len: usize) -> bool {
+        let inline = inline_record_bytes(a.key.len(), len);
+        self.space.geometry().wants_run(inline, len as u64)
+    }
+
+    /// Whether a value that finds no memory for a run of its own can lie in a segment instead.
+    #[cold]
+    pub(crate) fn may_lie_inline(&self, a: &Append<'_>, len: usize) -> bool {
+        a.prefix.is_none() && !self.must_lie_in_run(a, len)
+    }
+
     /// A run with the whole value of `a`, `len` bytes.
     pub(crate) fn run_for(&mut self, a: &Append<'_>, len: u32) -> Result<RunName, WriteError> {
         let Some(Prefix { run, len: had }) = a.prefix else { return self.fill_run(&[], 0, a, len) };
@@ -190,12 +204,13 @@ impl Writer {
         a: &Append<'_>,
         len: u32,
     ) -> Result<RunName, WriteError> {
-        let (slot, slots) = self.space.take_value_run(len.into(), a.grows, a.urgent)?;
+        let must = self.must_lie_in_run(a, len as usize);
+        let (slot, slots) = self.space.take_value_run(len.into(), must, a.grows, a.urgent)?;
         let at = self.space.geometry().slot_offset(slot);
         self.words.copy_in(at, prefix);
         let checksum = self.write_parts(at + prefix.len() as u64, a.parts, checksum);
         self.appended += u64::from(len);
-        Ok(self.space.name_run((slot, slots), len, checksum))
+        Ok(self.space.name_run((slot, slots), must, len, checksum))
     }
 
     /// Writes bytes of a run that no reader knows of. Returns the sum, which was `checksum` before them.

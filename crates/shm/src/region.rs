@@ -20,6 +20,7 @@ use crate::hugepages::{self, HUGE_PAGE_BYTES};
 use crate::kept::{Kept, Untold};
 use crate::layout::{Geometry, LINE_BYTES, PAGE_BYTES, round_up};
 use crate::reclaim::Domain;
+use crate::space::next_generation;
 use crate::words::MappedWords;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -323,11 +324,22 @@ impl Region {
         let end = round_up(end, step.max(g.slot_bytes())).min(g.address_bytes);
         let file = self.reopen()?;
         back_tables(&file, g, *current, end)?;
+        if *current > 0 {
+            self.make_even(g.slot_of(*current)..g.slot_of(end));
+        }
         // Only now: who maps the file counts slots by its length.
         rustix::fs::ftruncate(&file, end)?;
         self.mapping().map(&file, *current, end, WRITABLE)?;
         *current = end;
         Ok(())
+    }
+
+    /// Makes the generations of slots even that the file didn't have before: an earlier server left
+    /// some odd there, and nobody else would ever end that.
+    fn make_even(&self, slots: std::ops::Range<u32>) {
+        let words = self.words();
+        let generations = slots.map(|slot| self.geometry.generation_offset(slot));
+        generations.for_each(|at| next_generation(&words, at, 0));
     }
 
     /// Takes memory for whole pages, which then read as zeros unless they were backed before.

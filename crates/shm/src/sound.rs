@@ -1,6 +1,9 @@
 //! Whether a live record's bytes are still those that were written, and noting those that aren't.
 //!
-//! 1. Who is noted stays where it is: see `cleaner`.
+//! 1. A record that is noted stays where it is, for all that the writer does by itself: see
+//!    `cleaner`. What a client asks for is done with it as with any other: overwriting, deletion
+//!    and eviction end it; EXPIRE and rename make a new record with its value, whatever that is by
+//!    now.
 //!
 //! The arena's writer only.
 

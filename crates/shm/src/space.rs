@@ -27,7 +27,6 @@ mod warm;
 use self::cold::Lack;
 pub(crate) use self::cold::{Need, Victim};
 use self::lists::{Lists, UNLISTED};
-#[cfg(test)]
 pub(crate) use self::reclaim::next_generation;
 use self::warm::Demand;
 use crate::error::{Denial, WriteError};
@@ -86,6 +85,10 @@ struct Slot {
     state: State,
     /// The list of segments that it stands in.
     list: u8,
+    /// Published records: with the last of them the segment dies, whatever they say of their
+    /// lengths.
+    records: u32,
+    /// Bytes of them; 0 only without any.
     live: u32,
     /// Bytes at the end of a closed segment that no record took.
     unused: u32,
@@ -99,7 +102,7 @@ impl Slot {
     }
 
     const fn new(state: State) -> Slot {
-        Slot { state, list: UNLISTED, live: 0, unused: 0, held: 0 }
+        Slot { state, list: UNLISTED, records: 0, live: 0, unused: 0, held: 0 }
     }
 }
 
@@ -113,6 +116,8 @@ struct ValueRun {
     end: u64,
     live: u32,
     held: u32,
+    /// Its value can't lie in a segment.
+    must: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

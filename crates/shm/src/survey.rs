@@ -13,7 +13,8 @@
 
 use crate::check::{Checker, Counts, Fault, Intent, Whole, ensure};
 use crate::index::{Table, split_state};
-use crate::layout::{Geometry, PAGE_BYTES, header, record as r, round_up};
+use crate::layout::{Geometry, PAGE_BYTES, header, inline_record_bytes, record as r, round_up};
+use crate::sum;
 use crate::words::Words;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
@@ -44,11 +45,13 @@ enum By {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SlotUse {
     pub(crate) what: Use,
+    /// Published records; one that stands in both tables counts twice.
+    pub(crate) records: u32,
     bytes: [u32; 3],
 }
 
 impl SlotUse {
-    /// Bytes of published records; one that stands in both tables counts twice.
+    /// Bytes of published records, likewise.
     pub(crate) fn live(&self) -> u32 {
         self.bytes[By::OldTable as usize] + self.bytes[By::CurrentTable as usize]
     }
@@ -67,12 +70,16 @@ pub(crate) struct RunUse {
     pub(crate) end: u64,
     pub(crate) live: u32,
     pub(crate) held: u32,
+    /// The value of one of them can't lie in a segment.
+    pub(crate) must: bool,
+    /// The checksum of one of them is wrong, so that its length may be: pages may be missing.
+    pub(crate) is_bad: bool,
 }
 
 impl RunUse {
-    /// Bytes of its pages.
+    /// Bytes of its pages: one at least, whatever its records say.
     pub(crate) fn bytes(&self) -> u64 {
-        round_up(self.end, PAGE_BYTES)
+        round_up(self.end.max(1), PAGE_BYTES)
     }
 }
 
@@ -263,17 +270,22 @@ impl Survey {
             Fault::new(*offset, "bytes of live records of a segment", expected, sum)
         })?;
         slot.what = Use::Segment;
+        slot.records += u32::from(by != By::Intent);
         *used = u32::try_from(sum).expect("at most a slot");
         let Some(run) = run else { return Ok(None) };
         if self.runs.get(&run.slot).is_none_or(|known| known.slots != run.slots) {
             self.claim_run(run.slot, run.slots).map_err(|what| {
                 Fault::new(*offset, "slots of a run", "its own", format!("{what:?}"))
             })?;
-            let known = RunUse { slots: run.slots, end: 0, live: 0, held: 0 };
+            let known =
+                RunUse { slots: run.slots, end: 0, live: 0, held: 0, must: false, is_bad: false };
             self.runs.insert(run.slot, known);
         }
         let known = self.runs.get_mut(&run.slot).expect("it is there, or was put there");
         known.end = known.end.max(head.value_len.into());
+        let inline = inline_record_bytes(head.key_len.into(), head.value_len as usize);
+        known.must |= g.wants_run(inline, head.value_len.into());
+        known.is_bad |= sum::expected(words, *offset, head) != head.checksum;
         Ok(Some(known))
     }
 

@@ -11,7 +11,7 @@
 //! Any thread, any process.
 
 use crate::adopt::header_of;
-use crate::check::{Checker, Fault, Finding, Whole, length_fault};
+use crate::check::{Checker, Fault, Finding, Whole, incarnation_fault, length_fault};
 use crate::error::ArenaError;
 use crate::layout::{Geometry, header, record as r};
 use crate::region::{Mapping, io};
@@ -113,6 +113,9 @@ pub fn verify(path: &Path) -> Result<Report, ArenaError> {
         tenant: info.tenant,
         ..Report::default()
     };
+    if let Some(fault) = incarnation_fault(info.incarnation) {
+        report.note(&fault);
+    }
     if let Some(fault) = length_fault(&info.g, usable) {
         report.note(&fault);
         return Ok(report);

@@ -288,18 +288,22 @@ impl Writer {
 
     /// Deletes every key at once. Works when the arena is full.
     pub fn clear(&mut self) {
-        match self.space.take_run(FIRST_TABLE_LINES * 64, true) {
-            Ok(slot) => {
-                let slot_shift = self.space.geometry().slot_shift;
-                self.lsn += 1;
-                let (lsn, table) = (self.lsn, Table::new(slot, FIRST_TABLE_LINES, slot_shift));
-                let stored = Stored::Entries { clears: true, entries: &[] };
-                let emptied = self.change(0, stored, |writer| writer.clear_into(table, lsn, &[]));
-                self.let_all_go(emptied, &[]);
-            }
-            Err(_) => self.clear_one_by_one(),
+        if self.clear_at_once().is_err() {
+            self.clear_one_by_one();
         }
         self.store_counters();
+    }
+
+    /// Deletes every key by one change, which takes a page.
+    pub(crate) fn clear_at_once(&mut self) -> Result<(), WriteError> {
+        let slot = self.space.take_run(FIRST_TABLE_LINES * 64, true)?;
+        let slot_shift = self.space.geometry().slot_shift;
+        self.lsn += 1;
+        let (lsn, table) = (self.lsn, Table::new(slot, FIRST_TABLE_LINES, slot_shift));
+        let stored = Stored::Entries { clears: true, entries: &[] };
+        let emptied = self.change(0, stored, |writer| writer.clear_into(table, lsn, &[]));
+        self.let_all_go(emptied, &[]);
+        Ok(())
     }
 
     /// Fills a zeroed table with what `entries` name and makes it the whole index, within a change that has begun.
@@ -371,36 +375,49 @@ impl Writer {
             kind: a.kind,
             flags: a.flags,
         };
-        let offset = if !self.lies_in_run(a, inline, value_len) {
+        let in_run = match self.lies_in_run(a, inline, value_len) {
+            true => self.append_with_run(a, &mut head)?,
+            false => None,
+        };
+        let offset = if let Some(offset) = in_run {
+            offset
+        } else {
             let offset = self.space.reserve(inline, a.urgent)?;
             record::write(&self.words, offset, &head, a.key, a.parts);
             offset
-        } else {
-            self.append_with_run(a, &mut head)?
         };
         self.space.store_tail();
         self.appended += head.bytes();
         Ok((offset, head))
     }
 
+    /// `None` if there is no memory for the run, and the value can do without.
     #[cold]
-    fn append_with_run(&mut self, a: &Append<'_>, head: &mut Head) -> Result<u64, WriteError> {
+    fn append_with_run(
+        &mut self,
+        a: &Append<'_>,
+        head: &mut Head,
+    ) -> Result<Option<u64>, WriteError> {
         let bytes = run_record_bytes(a.key.len());
-        head.flags |= r::FLAG_RUN;
         let offset = self.space.reserve(bytes, a.urgent)?;
         let name = match self.run_for(a, head.value_len) {
             Ok(name) => name,
             Err(error) => {
                 self.space.unreserve(offset);
-                return Err(error);
+                if !self.may_lie_inline(a, head.value_len as usize) {
+                    return Err(error);
+                }
+                self.space.sate();
+                return Ok(None);
             }
         };
+        head.flags |= r::FLAG_RUN;
         if let Some(base) = a.base.and_then(|base| self.base_of(base)) {
             head.flags |= r::FLAG_BASED;
             self.based.insert(record::reference_of(offset), base);
         }
         record::write(&self.words, offset, head, a.key, &[&name.to_bytes()]);
-        Ok(offset)
+        Ok(Some(offset))
     }
 
     /// Expiry is judged by this time from now on, Unix ms; or by a later one, if there was one.

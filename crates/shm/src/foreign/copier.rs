@@ -280,7 +280,10 @@ impl<W: Words> Copier<W> {
         if run.fault(&self.g, head.value_len).is_some() || !self.reaches(end) {
             return None;
         }
-        let slots = || (run.slot..run.slot + run.slots).map(|slot| self.generation(slot));
+        // Those of the value: the run's room may lie behind the file's end, where a generation that
+        // is read takes memory.
+        let slots = run.slot..run.slot + self.g.slots_for(head.value_len.max(1).into());
+        let slots = || slots.clone().map(|slot| self.generation(slot));
         let before: Vec<u32> = slots().collect();
         out.resize(head.value_len as usize, 0);
         self.read(at, out)?;

@@ -24,7 +24,8 @@ impl Slot {
             Use::Segment => State::Segment,
             Use::Run => State::Run,
         };
-        Slot { live: found.live(), held: found.held(), ..Slot::new(state) }
+        let (records, live, held) = (found.records, found.live(), found.held());
+        Slot { records, live, held, ..Slot::new(state) }
     }
 }
 
@@ -41,15 +42,15 @@ impl Space {
         space.segments = u32::try_from(segments).expect("a number of slots");
         space.backed += space.segment_bytes();
         for (&slot, run) in &found.runs {
-            let RunUse { slots, end, live, held } = *run;
-            space.add_run(slot, ValueRun { slots, bytes: run.bytes(), end, live, held });
+            let RunUse { slots, end, live, held, must, .. } = *run;
+            space.add_run(slot, ValueRun { slots, bytes: run.bytes(), end, live, held, must });
         }
         (space.live_bytes, space.record_bytes) = (found.live_bytes, found.record_bytes);
         space.held_bytes = found.held_bytes;
         // All that nobody claims. Its fence is also that of the incarnation, which was stored before.
         note_reuse(&space.words);
         space.punch_unused()?;
-        let runs = found.runs.iter().map(|(&slot, run)| (slot, run.slots, run.end));
+        let runs = found.runs.iter().map(|(&slot, run)| (slot, run.slots, run.bytes()));
         // The one that an unfinished commit clears into is in use as well, until it is the index.
         let cleared = found.intent.as_ref().and_then(|intent| intent.clear);
         let cleared = cleared.filter(|&table| found.current != Some(table));
@@ -58,6 +59,10 @@ impl Space {
         for (slot, slots, bytes) in runs.chain(tables) {
             space.backed += round_up(bytes, PAGE_BYTES);
             space.punch_behind(slot, slots, bytes)?;
+        }
+        // A record with a flipped length is served like any other, and no reader may meet a hole.
+        for (&slot, run) in found.runs.iter().filter(|(_, run)| run.is_bad) {
+            region.try_back(g.slot_offset(slot), run.bytes())?;
         }
         space.adopt_head()?;
         Ok(space)

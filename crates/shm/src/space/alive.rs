@@ -1,14 +1,23 @@
 //! Who is alive: the bytes of published and staged records in each segment, and who names each run.
 //!
-//! 1. What is counted in is counted out exactly once: a sum below zero is a mistake of ours. A run's
-//!    memory is counted in with the first record that names it, and out with the last.
+//! 1. What is counted in is counted out exactly once: fewer records than none are a mistake of
+//!    ours. A run's memory is counted in with the first record that names it, and out with the
+//!    last.
 //! 2. A segment or run without live and held records is retired at once, but for the head.
+//! 3. A published record is counted out by what its header says then, of which a bit may have
+//!    changed. So a segment dies by the number of its records, not by their bytes; if these don't
+//!    fit, it is told and no victim any more. A run is let go only by a record whose checksum is
+//!    right: by another it might be another's. It stays until all is cleared or the arena is
+//!    adopted.
 //!
 //! The arena's writer only.
 
-use super::lists::UNLISTED;
+use super::lists::{LISTS, UNFIT};
 use super::{HeadSegment, Space, State, ValueRun, What};
+use crate::check::{Fault, sum_fault};
+use crate::kept::Kept;
 use crate::record::{Head, RunName};
+use crate::sum;
 
 impl Space {
     /// A record was published.
@@ -17,7 +26,8 @@ impl Space {
         let (slot, bytes) = (self.g.slot_of(offset), head.bytes());
         let s = self.slot(slot);
         s.live += u32::try_from(bytes).expect("shorter than a slot");
-        debug_assert!(s.list == UNLISTED, "only heads take records");
+        s.records += 1;
+        debug_assert!(s.list >= LISTS, "only heads take records");
         self.live_bytes += bytes;
         self.record_bytes += bytes;
         if head.has_run() {
@@ -32,26 +42,76 @@ impl Space {
     #[inline]
     pub(crate) fn discharge(&mut self, offset: u64, head: &Head) {
         let (slot, bytes) = (self.g.slot_of(offset), head.bytes());
-        let units = u32::try_from(bytes).expect("shorter than a slot");
         let s = self.slot(slot);
-        s.live = s.live.checked_sub(units).expect("a record dies once");
-        let (kept, list) = (s.kept(), s.list);
-        let dead = s.live == 0 && s.held == 0;
-        if self.lists.is_other(list, kept) {
-            self.list(slot);
-        }
-        self.live_bytes -= bytes;
-        self.record_bytes -= bytes;
+        s.records = s.records.checked_sub(1).expect("a record dies once");
+        let left = s.live.checked_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let dead = match left {
+            Some(left) if (left == 0) == (s.records == 0) => {
+                s.live = left;
+                let (kept, list, dead) = (s.kept(), s.list, left == 0 && s.held == 0);
+                if self.lists.is_other(list, kept) {
+                    self.list(slot);
+                }
+                self.live_bytes -= bytes;
+                self.record_bytes -= bytes;
+                dead
+            }
+            _ => self.note_misfit(offset, bytes),
+        };
         if head.has_run() {
-            let run = self.run_of(offset, head);
-            run.live -= 1;
-            let bytes = if run.live == 0 { run.bytes } else { 0 };
-            self.live_bytes -= bytes;
-            self.retire_run_if_dead(offset, head);
+            self.leave_run(offset, head);
         }
         if dead {
             self.retire_if_dead(slot);
         }
+    }
+
+    /// The length of a record that went is not the one that it had when it came, or that of another
+    /// one of its segment wasn't. What is left there counts as before, until the last record goes:
+    /// then the segment may be dead.
+    #[cold]
+    fn note_misfit(&mut self, offset: u64, bytes: u64) -> bool {
+        let slot = self.g.slot_of(offset);
+        self.unlist(slot);
+        self.victim = self.victim.filter(|victim| victim.slot != slot);
+        let s = self.slot(slot);
+        let is_news = s.list != UNFIT;
+        s.list = UNFIT;
+        let is_empty = s.records == 0;
+        if is_empty {
+            let gone = u64::from(std::mem::take(&mut s.live));
+            self.live_bytes -= gone;
+            self.record_bytes -= gone;
+        }
+        if is_news {
+            let what = "length of a record, or of another one of its segment,";
+            let finding = (&Fault::new(offset, what, "the one that was written", bytes)).into();
+            self.region.note_kept(Kept { key: None, finding });
+        }
+        is_empty
+    }
+
+    /// A record that named a run is no longer published.
+    #[cold]
+    fn leave_run(&mut self, offset: u64, head: &Head) {
+        if let Some(fault) = self.fault_of(offset, head) {
+            let finding = (&fault).into();
+            return self.region.note_kept(Kept { key: None, finding });
+        }
+        let run = self.run_of(offset, head);
+        run.live -= 1;
+        let bytes = if run.live == 0 { run.bytes } else { 0 };
+        self.live_bytes -= bytes;
+        self.retire_run_if_dead(offset, head);
+    }
+
+    /// What is wrong with a record, but for a value in a run.
+    fn fault_of(&self, offset: u64, head: &Head) -> Option<Fault> {
+        if let Some(what) = head.fault(&self.g, offset) {
+            return Some(Fault::new(offset, what, "what arena.md says", format!("{head:?}")));
+        }
+        let expected = sum::expected(&self.words, offset, head);
+        (expected != head.checksum).then(|| sum_fault(offset, head, expected))
     }
 
     /// A record was staged, or is a part of an intent.
@@ -117,7 +177,8 @@ impl Space {
         self.cold = None;
         for slot in self.g.first_slot..self.g.slots {
             if self.slots[slot as usize].state == State::Segment {
-                self.slot(slot).live = 0;
+                let s = self.slot(slot);
+                (s.records, s.live) = (0, 0);
                 self.retire_if_dead(slot);
             }
         }

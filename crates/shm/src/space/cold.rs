@@ -231,13 +231,14 @@ impl Space {
         self.victim.is_some_and(|victim| victim.slot == slot)
     }
 
-    /// A victim in which something stays that can't be moved is left alone until it dies. Returns its live bytes.
-    pub(crate) fn give_up_victim(&mut self) -> u64 {
+    /// A victim in which something stays that can't be moved is left alone until it dies. Returns
+    /// how many live records it has.
+    pub(crate) fn give_up_victim(&mut self) -> u32 {
         let Some(victim) = self.victim.take() else { return 0 };
         let slot = self.slot(victim.slot);
         debug_assert!(slot.list == UNLISTED);
         slot.list = UNFIT;
-        slot.live.into()
+        slot.records
     }
 
     /// Room in the cold head; `None` if there is no segment to be had now.

@@ -3,8 +3,9 @@
 //! 1. A generation goes up before the stamp is taken; the stamp passes before a byte is reused.
 //!    What is reused is counted for readers in other processes before its first byte changes or
 //!    its memory goes back.
-//! 2. What takes long (backing, punching) is the provisioner's, unless its queue is full.
-//! 3. Each wait has an end.
+//! 2. Only slots of which bytes were backed change their generation. So it lies within the file.
+//! 3. What takes long (backing, punching) is the provisioner's, unless its queue is full.
+//! 4. Each wait has an end.
 //!
 //! The arena's writer only.
 
@@ -46,11 +47,9 @@ impl Space {
             self.victim = self.victim.filter(|victim| victim.slot != slot);
         }
         self.coming += bytes;
-        for s in slot..slot + slots {
-            // Odd: references to what was there are refused from now on.
-            self.next_generation(s, 1);
-            self.slot(s).state = State::Retired;
-        }
+        // Odd: references to what was there are refused from now on.
+        self.next_generations(slot, bytes, 1);
+        (slot..slot + slots).for_each(|s| self.slot(s).state = State::Retired);
         self.retired.push_back((self.region.domain().stamp(), what));
     }
 
@@ -60,6 +59,13 @@ impl Space {
             What::Segment(slot) => (slot, 1, self.g.slot_bytes()),
             What::Run { slot, slots, bytes } => (slot, slots, bytes),
         }
+    }
+
+    /// Makes the generations of so many bytes the next odd or even ones. The room of a run has none
+    /// of them: nothing names a byte there, and it may lie behind the file's end, where a
+    /// generation has no memory.
+    fn next_generations(&self, slot: u32, bytes: u64, parity: u32) {
+        (slot..slot + self.g.slots_for(bytes)).for_each(|s| self.next_generation(s, parity));
     }
 
     /// Makes a slot's generation the next odd or even one.
@@ -82,7 +88,7 @@ impl Space {
             reclaimed += 1;
             let (slot, slots, bytes) = self.place_of(what);
             self.coming -= bytes;
-            (slot..slot + slots).for_each(|s| self.next_generation(s, 0));
+            self.next_generations(slot, bytes, 0);
             note_reuse(&self.words);
             match what {
                 What::Segment(slot) => self.reuse_segment(slot),

@@ -2,8 +2,10 @@
 //!
 //! 1. A run is taken from free slots, so that it begins zeroed; only its pages are backed.
 //! 2. No run crosses a line of 4 GiB.
-//! 3. A value's run may have more slots than the value needs, so that the value can grow. They cost
-//!    addresses, no memory. All runs together have at most a quarter of the slots in this way.
+//! 3. A value's run may have more slots than the value needs, so that the value can grow: its room.
+//!    It costs addresses, no memory, and may lie behind the file's end. A value that could lie in a
+//!    segment needs no slots, so all of its run's are room. A run with room is taken only as long
+//!    as the room of all, with its own, is at most a quarter of the file's slots.
 //!
 //! The arena's writer only.
 
@@ -87,7 +89,8 @@ impl Space {
         }
     }
 
-    /// Backs a run up to `most`, or to `least` if there isn't more.
+    /// Backs a run up to `most`; to `least` if the arena may not use so much, or the system doesn't
+    /// give it.
     fn back_run(
         &mut self,
         slot: u32,
@@ -108,9 +111,13 @@ impl Space {
         if needed > budget {
             return Err(self.lacks(Lack::Bytes(needed)));
         }
-        let more = if most - run.bytes <= budget { most - run.bytes } else { needed };
-        let at = self.g.slot_offset(slot) + run.bytes;
-        self.back(at, more).map_err(|lack| self.lacks(lack))?;
+        let (at, ahead) = (self.g.slot_offset(slot) + run.bytes, most - run.bytes);
+        let mut more = needed;
+        if ahead > needed && ahead <= budget && self.region.try_back(at, ahead).is_ok() {
+            (more, self.denied) = (ahead, None);
+        } else {
+            self.back(at, needed).map_err(|lack| self.lacks(lack))?;
+        }
         self.backed += more;
         self.live_bytes += if run.live > 0 { more } else { 0 };
         self.held_bytes += if run.held > 0 { more } else { 0 };
@@ -151,17 +158,19 @@ impl Space {
         Some(self.tables_done.swap_remove(i).1)
     }
 
-    /// A zeroed run for a value of so many bytes, with room if it is going to grow and there is some. Returns its first
-    /// slot, and how many.
+    /// A zeroed run for a value of so many bytes, which `must` lie in one or could lie in a
+    /// segment; with room if it is going to grow and there is some. Returns its first slot, and how
+    /// many.
     pub(crate) fn take_value_run(
         &mut self,
         value_bytes: u64,
+        must: bool,
         grows: bool,
         urgent: bool,
     ) -> Result<(u32, u32), WriteError> {
         let pages = round_up(value_bytes, PAGE_BYTES);
         if grows
-            && let Some(slots) = self.roomy(value_bytes)
+            && let Some(slots) = self.roomy(value_bytes, must)
             && let Ok(slot) = self.try_run(pages, slots, urgent)
         {
             return Ok((slot, slots));
@@ -169,39 +178,42 @@ impl Space {
         Ok((self.take_run(value_bytes, urgent)?, self.g.slots_for(value_bytes)))
     }
 
-    /// Whether a run with room could be taken for such a value now.
+    /// Whether a run with room could be taken now for such a value, which could lie in a segment.
     pub(crate) fn has_room(&mut self, value_bytes: u64, urgent: bool) -> bool {
         let pages = round_up(value_bytes, PAGE_BYTES);
-        let slots = self.roomy(value_bytes);
+        let slots = self.roomy(value_bytes, false);
         slots.is_some_and(|slots| self.place_of_run(pages, slots, urgent).is_ok())
     }
 
     /// Slots for twice the length of a value, if all runs together may have as many to spare.
-    fn roomy(&self, value_bytes: u64) -> Option<u32> {
+    fn roomy(&self, value_bytes: u64, must: bool) -> Option<u32> {
         let slots = self.g.slots_for((2 * value_bytes).min(VALUE_BYTES_MAX as u64));
-        let spare = slots - self.needed_slots(value_bytes);
+        let spare = slots - self.needed_slots(value_bytes, must);
         (self.spare_slots + spare <= self.g.slots / SPARE_SHARE).then_some(slots)
     }
 
-    /// Slots without which a value can't be stored: none if it could lie in a segment.
-    fn needed_slots(&self, value_bytes: u64) -> u32 {
-        if value_bytes > self.g.slot_bytes() / 2 { self.g.slots_for(value_bytes) } else { 0 }
+    /// Slots without which a value can't be stored: none if it could lie in a segment. `must`: its
+    /// key is too long for that.
+    fn needed_slots(&self, value_bytes: u64, must: bool) -> u32 {
+        let must = must || value_bytes > self.g.slot_bytes() / 2;
+        if must { self.g.slots_for(value_bytes) } else { 0 }
     }
 
     /// Makes a run a value's.
     pub(crate) fn name_run(
         &mut self,
         (slot, slots): (u32, u32),
+        must: bool,
         value_len: u32,
         checksum: u32,
     ) -> RunName {
         let (end, bytes) = (u64::from(value_len), round_up(value_len.into(), PAGE_BYTES));
-        self.add_run(slot, ValueRun { slots, bytes, end, live: 0, held: 0 });
+        self.add_run(slot, ValueRun { slots, bytes, end, live: 0, held: 0, must });
         RunName { slot, slots, generation: self.generation(slot), checksum }
     }
 
     pub(super) fn add_run(&mut self, slot: u32, run: ValueRun) {
-        self.spare_slots += run.slots - self.needed_slots(run.end);
+        self.spare_slots += run.slots - self.needed_slots(run.end, run.must);
         self.runs.insert(slot, run);
     }
 
@@ -233,7 +245,7 @@ impl Space {
                 urgent,
             )?;
         }
-        self.spare_slots -= self.needed_slots(to) - self.needed_slots(from);
+        self.spare_slots -= self.needed_slots(to, run.must) - self.needed_slots(from, run.must);
         self.runs.get_mut(&slot).expect("looked at above").end = to;
         Ok(true)
     }
@@ -241,7 +253,7 @@ impl Space {
     /// Retires a run that no record names (any more).
     pub(crate) fn retire_run(&mut self, slot: u32) {
         let run = self.runs.remove(&slot).expect("a run that is a value's");
-        self.spare_slots -= run.slots - self.needed_slots(run.end);
+        self.spare_slots -= run.slots - self.needed_slots(run.end, run.must);
         self.retire(What::Run { slot, slots: run.slots, bytes: run.bytes });
     }
 
@@ -279,5 +291,22 @@ impl Space {
             *self.slot(s) = Slot::new(State::Free);
         }
         self.lowest_free = self.lowest_free.min(slot);
+    }
+}
+
+#[cfg(test)]
+impl Space {
+    /// Has all free slots below one as if they were runs'.
+    pub(crate) fn occupy_below(&mut self, slot: u32) {
+        let is_free = |s: &Space, n: u32| s.slots[n as usize].state == State::Free;
+        (0..slot)
+            .filter(|&n| is_free(self, n))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|n| self.occupy(n, 1));
+    }
+
+    pub(crate) fn spare_slots(&self) -> u32 {
+        self.spare_slots
     }
 }

@@ -172,3 +172,25 @@ fn an_intent_is_redone_as_long_as_all_that_it_lists_is_whole() {
     let spec = damaged(a, &[(intent + r::VALUE_LEN, 14)]);
     assert_refused(&spec, intent, "intent");
 }
+
+#[test]
+fn a_file_that_is_over_or_counts_beyond_all_writers_is_refused() {
+    // The mark of a file that is over was adopted as a writer's number, and the numbers before it
+    // overflowed.
+    let over = u64::MAX;
+    for incarnation in [over, over - 1, over - 2, 1 << 62] {
+        let dir = directory();
+        let a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+        a.writer.words.store64(header::INCARNATION, incarnation, Relaxed);
+        let spec = a.spec.clone();
+        drop(a);
+        if incarnation < over {
+            assert_refused(&spec, header::INCARNATION, "incarnation");
+            continue;
+        }
+        let error = Writer::adopt(&spec, &Domain::new(1)).err().expect("it was adopted");
+        assert!(matches!(error, ArenaError::Over { .. }), "{error}");
+        let [finding] = &verify(&spec.path).unwrap().findings[..] else { panic!("one finding") };
+        assert!(finding.what.contains("over"), "{finding:?}");
+    }
+}

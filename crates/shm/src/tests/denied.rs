@@ -1,7 +1,7 @@
 //! What the system refuses is said as such, not as a lack of room in the arena.
 
 use super::{Arena, directory, spec};
-use crate::{Denial, WriteError};
+use crate::{Change, Denial, ReplayError, What, WriteError};
 
 const MIB: u64 = 1 << 20;
 
@@ -40,4 +40,23 @@ fn memory_is_taken_again_when_the_fault_is_over() {
     let asked = a.writer.space.asked_slots;
     (n..n + 5000).for_each(|n| a.put_soon(&n.to_le_bytes(), &[1; 1000]).unwrap());
     assert!(a.writer.space.asked_slots > asked, "the provisioner works again");
+}
+
+#[test]
+fn a_clearing_that_finds_no_memory_is_not_replayed_key_by_key() {
+    // Where no page can be had, keys are cleared one by one, and each takes a number. A replay that
+    // did so had other numbers than its journal behind it, and refused the next commit.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    (0..3u8).for_each(|n| a.put(&[n], b"v", 0).unwrap());
+    let aside = dir.path().join("aside");
+    std::fs::rename(&a.spec.path, &aside).unwrap();
+    let clearing = [Change { lsn: 4, what: What::Clear }];
+    let refused = a.writer.replay(&a.me.pin(), &clearing);
+    assert_eq!(refused, Err(ReplayError::Write(WriteError::Denied(Denial::Gone))));
+    assert_eq!((a.writer.stats().lsn, a.writer.keys()), (3, 3));
+    std::fs::rename(&aside, &a.spec.path).unwrap();
+    a.writer.replay(&a.me.pin(), &clearing).unwrap();
+    assert_eq!((a.writer.stats().lsn, a.writer.keys()), (4, 0));
+    a.writer.replay(&a.me.pin(), &[Change { lsn: 5, what: What::Delete { key: b"k" } }]).unwrap();
 }

@@ -2,6 +2,7 @@
 
 use super::{Arena, directory, spec};
 use crate::layout::record as r;
+use crate::space::Need;
 use crate::{Budget, Kept, WriteError, verify};
 use std::os::unix::fs::FileExt;
 
@@ -203,4 +204,105 @@ fn a_full_arena_with_bad_segments_says_that_it_is_full() {
     }
     assert!((0..stored).all(|i| a.get(&key(n + i)) == Some(value(i))));
     assert!(verify(&a.spec.path).unwrap().bad_records.is_empty());
+}
+
+#[test]
+fn a_header_that_changes_while_it_is_served_is_told_when_its_key_goes() {
+    // A bit of a header flips in memory. The next overwrite or deletion counted its record out by
+    // what stood there then, which was not what had been counted in: the writer died of a sum below
+    // zero, or of a run that there wasn't.
+    let flips = [(r::VALUE_LEN, 0x20), (r::VALUE_LEN + 1, 4), (r::VALUE_LEN + 3, 0x80)];
+    let flips = flips.into_iter().chain([(r::FLAGS, r::FLAG_RUN)]);
+    for ((at, bits), others) in flips.flat_map(|flip| [(flip, false), (flip, true)]) {
+        let dir = directory();
+        let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+        if others {
+            // As many bytes as the flipped bit adds to a length: the segment looked as if nothing
+            // lived in it.
+            a.put(b"other", &[7; 1024 - 40], 0).unwrap();
+        }
+        a.put(b"k", &[1; 100], 0).unwrap();
+        flip(&a, place(&a, b"k") + at, bits);
+        a.put(b"k", b"new", 0).unwrap();
+        assert_eq!((a.get(b"k"), a.writer.lsn), (Some(b"new".to_vec()), 2 + u64::from(others)));
+        // The segment takes no records any more, and but for the other one they all go.
+        for i in 0..400 {
+            a.put_soon(b"filler", &[i as u8; 1000]).unwrap();
+            a.turn();
+        }
+        a.put(b"k", b"newer", 0).unwrap();
+        a.settle();
+        for i in 0..400 {
+            a.put_soon(b"filler", &[i as u8; 1000]).unwrap();
+            a.turn();
+        }
+        assert_eq!(a.get(b"other"), others.then(|| vec![7; 1024 - 40]), "{at} {bits}");
+        // With its last record the segment comes back, and nothing is counted that isn't there.
+        for key in [&b"k"[..], b"other", b"filler"] {
+            a.delete(key);
+        }
+        a.settle();
+        assert!(!told(&a).is_empty(), "{at} {bits}");
+        let stats = a.writer.stats();
+        assert!(stats.segments <= 1 && stats.used_bytes < 200, "{at} {bits}: {stats:?}");
+        assert!(verify(&a.spec.path).unwrap().findings.is_empty());
+    }
+}
+
+#[test]
+fn a_run_is_let_go_only_by_a_record_that_is_whole() {
+    // A bit flips in the name of a run, and names the run of another key: when the key was deleted,
+    // the other one's value was given back.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let keys = [b"a", b"b", b"c", b"d"];
+    for (key, byte) in keys.into_iter().zip(1..) {
+        a.put(key, &vec![byte; 200_000], 0).unwrap();
+    }
+    let slot_of = |a: &Arena, key: &[u8]| {
+        let name = bytes_at(a, place(a, key) + r::KEY + 8, 4);
+        u32::from_le_bytes(name.try_into().expect("4 bytes"))
+    };
+    let slots = keys.map(|key| slot_of(&a, key));
+    let pairs = (0..4).flat_map(|i| (0..4).map(move |j| (i, j)));
+    let is_bit = |&(i, j): &(usize, usize)| (slots[i] ^ slots[j]).is_power_of_two();
+    let (bad, other) = pairs.into_iter().find(is_bit).expect("runs one bit apart");
+    let bit = (slots[bad] ^ slots[other]) as u8;
+    flip(&a, place(&a, keys[bad]) + r::KEY + 8, bit);
+    assert!(a.delete(keys[bad]));
+    a.settle();
+    let value = vec![other as u8 + 1; 200_000];
+    assert!(a.get(keys[other]) == Some(value), "another key's value");
+    assert!(told(&a)[0].finding.what.contains("checksum of a record is "));
+    assert_eq!(a.writer.stats().runs, 4, "the run that it had is kept");
+    a.writer.clear();
+    a.settle();
+    assert_eq!(a.writer.stats().runs, 0);
+}
+
+#[test]
+fn a_bad_record_that_goes_while_its_segment_is_walked_hides_none_behind_it() {
+    // The cleaner met a bad record, a client overwrote it, and a wrong length ended the walk before
+    // another record that was alive. It counted the bad one still, and thought that it had met them
+    // all: the segment was kept without a word.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    for i in 0..KEYS {
+        a.put(&key(i), &value(i), 0).unwrap();
+    }
+    let (bad, cut, near) = (key(0), place(&a, &key(100)), key(101));
+    flip(&a, place(&a, &bad) + 200, 0x10);
+    (1..KEYS).filter(|&i| i != 101).for_each(|i| assert!(a.delete(&key(i))));
+    flip(&a, cut + r::VALUE_LEN + 3, 0x40);
+    // The first step meets the bad record, and ends before the wrong length.
+    while a.writer.stats().cleaner.bad_records == 0 {
+        assert!(a.writer.clean(1, Need::Pressure) > 0);
+    }
+    let [kept] = &told(&a)[..] else { panic!("told once") };
+    assert_eq!(kept.key.as_ref(), Some(&bad));
+    a.put(&bad, b"new", 0).unwrap();
+    a.settle();
+    let [kept] = &told(&a)[..] else { panic!("told once") };
+    assert_eq!((kept.finding.offset, a.get(&near)), (cut, Some(value(101))), "{kept:?}");
+    assert!(kept.finding.what.contains("didn't meet is 1, expected 0"), "{kept:?}");
 }

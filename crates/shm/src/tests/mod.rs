@@ -19,6 +19,7 @@ mod outside;
 mod outside_process;
 mod parts;
 mod readers;
+mod room;
 mod sparse;
 mod stepped;
 mod stories;

@@ -1,9 +1,14 @@
 //! Arenas in a tmpfs that is not like others: a child in a mount namespace of its own tells how they fare.
 
+use super::room::append;
 use super::{Arena, directory, spec};
 use crate::hugepages::HUGE_PAGE_BYTES;
+use crate::layout::header;
+use crate::words::Words;
 use crate::{Denial, Domain, WriteError, Writer};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 const MIB: u64 = 1 << 20;
 /// Names the directory of the child.
@@ -179,4 +184,132 @@ fn child_with_huge_pages() {
     let ranges: Vec<_> = ranges.collect();
     assert!(ranges.len() > 5 && ranges.iter().all(|(from, to)| is_whole(*from) && is_whole(*to)));
     eprintln!("the pages were huge");
+}
+
+/// Fills the file system of a directory, but for so many pages.
+fn fill(directory: &Path, but_pages: u64) {
+    let mut filler = std::fs::File::create(directory.join("filler")).unwrap();
+    while std::io::Write::write(&mut filler, &[1; 4096]).is_ok_and(|bytes| bytes > 0) {}
+    let len = filler.metadata().unwrap().len();
+    filler.set_len(len - but_pages * 4096).unwrap();
+}
+
+#[test]
+fn a_flipped_length_meets_no_hole_where_the_tmpfs_is_full() {
+    // A bit of a long value's length flipped, so that it reached behind the run's pages. The arena
+    // was adopted, as it should be; and when the tmpfs was full, the first GET of the key ended the
+    // server by SIGBUS.
+    let Some((done, said)) = run_mounting("child_with_a_flipped_length", "size=16m") else {
+        return;
+    };
+    assert!(done && said.contains("the value was read"), "{said}");
+}
+
+#[test]
+fn child_with_a_flipped_length() {
+    // Run by its sibling.
+    let Some(mount) = mounted() else { return };
+    let mount = Path::new(&mount);
+    let mut a = Arena::create(&spec(mount.join("a"), 16 * MIB));
+    a.put(b"run", &vec![1; 100_000], 0).unwrap();
+    a.settle();
+    let at = {
+        let pin = a.me.pin();
+        a.reader.get(&pin, a.reader.hash(b"run"), b"run").unwrap().reference().offset()
+    };
+    let len = a.writer.words.load32(at, Relaxed);
+    a.writer.words.store32(at, len ^ 1 << 14, Relaxed);
+    let (mut a, _) = a.again();
+    (0..10u32).for_each(|n| a.put(&n.to_le_bytes(), b"v", 0).unwrap());
+    a.settle();
+    fill(mount, 0);
+    let value = a.get(b"run").unwrap();
+    assert_eq!(value.len(), 100_000 ^ 1 << 14);
+    assert!(value[..100_000] == [1; 100_000] && value[100_000..].iter().all(|byte| *byte == 0));
+    eprintln!("the value was read");
+}
+
+#[test]
+fn a_flipped_reference_meets_no_hole_where_the_tmpfs_is_full() {
+    // An entry named a place in a free slot. The check of the file read a record there, in memory
+    // that nobody could give.
+    let Some((done, said)) = run_mounting("child_with_a_flipped_reference", "size=16m") else {
+        return;
+    };
+    assert!(done && said.contains("the file was refused"), "{said}");
+}
+
+#[test]
+fn child_with_a_flipped_reference() {
+    // Run by its sibling.
+    let Some(mount) = mounted() else { return };
+    let mount = Path::new(&mount);
+    let mut a = Arena::create(&spec(mount.join("a"), 16 * MIB));
+    a.put(b"run", &vec![1; 700_000], 0).unwrap();
+    let run = {
+        let pin = a.me.pin();
+        a.reader.get(&pin, a.reader.hash(b"run"), b"run").unwrap().value_ref().offset()
+    };
+    a.put(b"key", b"v", 0).unwrap();
+    a.delete(b"run");
+    a.settle();
+    let place =
+        a.writer.index.locate(&a.writer.words, a.writer.hash(b"key"), b"key").found.unwrap();
+    let (right, table) = (place.reference, a.writer.index.current().word());
+    let wrong = u32::try_from((run + 400_000) / 16).unwrap();
+    a.writer.words.store32(place.at + 4, wrong, Relaxed);
+    let spec = a.spec.clone();
+    drop(a);
+    fill(mount, 0);
+    let report = crate::verify(&spec.path).unwrap();
+    assert!(report.findings[0].what.starts_with("tail of a segment is 0"), "{report:?}");
+    let error = Writer::adopt(&spec, &Domain::new(1)).err().unwrap();
+    assert!(error.to_string().contains("tail of a segment is 0"), "{error}");
+    // So does a table that a flipped bit makes twice as long. The entry is right again.
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&spec.path).unwrap();
+    file.write_all_at(&right.to_le_bytes(), place.at + 4).unwrap();
+    file.write_all_at(&(table ^ 1).to_le_bytes(), header::CURRENT).unwrap();
+    let error = Writer::adopt(&spec, &Domain::new(1)).err().unwrap();
+    assert!(error.to_string().contains("taking memory"), "{error}");
+    eprintln!("the file was refused");
+}
+
+#[test]
+fn a_value_grows_as_far_as_the_tmpfs_has_pages() {
+    // A run that grows is backed ahead. Where the tmpfs had the page that an APPEND needed, and not
+    // all that were asked for, the APPEND was refused; so was the value that could lie in a
+    // segment, for want of a run with room.
+    let Some((done, said)) = run_mounting("child_in_the_last_pages", "size=16m") else { return };
+    assert!(done && said.contains("the last page was taken"), "{said}");
+}
+
+#[test]
+fn child_in_the_last_pages() {
+    // Run by its sibling.
+    let Some(mount) = mounted() else { return };
+    let mount = Path::new(&mount);
+    // Slots of 256 KiB: values up to half of that can lie in a segment.
+    let mut a = Arena::create(&spec(mount.join("a"), 64 * MIB));
+    a.put(b"run", &vec![1; 200_000], 0).unwrap();
+    append(&mut a, b"run", &[2; 100_000]).unwrap();
+    a.put(b"inline", &vec![1; 65_000], 0).unwrap();
+    // More than a segment, so that the next one is backed as a whole; and none beyond it.
+    (0..300u32).for_each(|n| a.put_soon(&n.to_le_bytes(), &[1; 1000]).unwrap());
+    a.settle();
+    // Up to the end of what is backed ahead.
+    let (mut len, backed) = (300_000u64, a.writer.stats().backed_bytes);
+    fill(mount, 3);
+    let refused = loop {
+        match append(&mut a, b"run", &[3; 1000]) {
+            Ok(()) => len += 1000,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, WriteError::Denied(Denial::Full));
+    assert_eq!(a.writer.stats().backed_bytes, backed + 3 * 4096, "all three pages");
+    assert_eq!(a.get(b"run").map(|value| value.len() as u64), Some(len));
+    let runs = a.writer.stats().runs;
+    append(&mut a, b"inline", &[2; 1000]).unwrap();
+    assert_eq!((a.get(b"inline").map(|v| v.len()), a.writer.stats().runs), (Some(66_000), runs));
+    eprintln!("the last page was taken");
 }
