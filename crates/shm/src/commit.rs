@@ -91,7 +91,7 @@ impl Writer {
     }
 
     pub(crate) fn stage_append(&mut self, a: &Append<'_>) -> Result<RecordRef, WriteError> {
-        let (offset, head) = self.append(a).map_err(|e| self.refused(e))?;
+        let (offset, head) = self.append(a, 0).map_err(|e| self.refused(e))?;
         self.space.hold(offset, &head);
         let slot = self.space.geometry().slot_of(offset);
         Ok(RecordRef {

@@ -81,8 +81,6 @@ pub(crate) struct Append<'a> {
     pub(crate) expiry_ms: u64,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
-    /// Its number, or 0 if that is given when its commit begins.
-    pub(crate) lsn: u64,
     /// What the value begins with, before `parts`.
     pub(crate) prefix: Option<Prefix>,
     /// The record whose value it stands on.
@@ -106,7 +104,6 @@ impl<'a> Append<'a> {
             expiry_ms,
             kind: r::KIND_STRING,
             flags: 0,
-            lsn: 0,
             prefix: None,
             base: None,
             grows: false,
@@ -200,7 +197,7 @@ impl Writer {
         if at.found.is_none() && self.make_room(a.hash, at.room.is_some())? {
             at = self.index.locate(&self.words, a.hash, a.key);
         }
-        let (offset, head) = self.append(&Append { lsn: self.lsn + 1, ..*a })?;
+        let (offset, head) = self.append(a, self.lsn + 1)?;
         self.lsn = head.lsn;
         let e = entry(a.hash, record::reference_of(offset));
         let stored = Stored::Entries { clears: false, entries: &[e] };
@@ -354,9 +351,10 @@ impl Writer {
         assert!(pin.is_of(self.region.domain()), "a pin of another domain than the arena's");
     }
 
-    /// Writes a record at the head, and its value to a run if it is long. Nobody knows of it yet.
+    /// Writes a record at the head, and its value to a run if it is long. Nobody knows of it yet. `lsn` is its number,
+    /// or 0 if that is given when its commit begins. (It is no field of `Append`: a copy of that would wait for stores.)
     #[inline]
-    pub(crate) fn append(&mut self, a: &Append<'_>) -> Result<(u64, Head), WriteError> {
+    pub(crate) fn append(&mut self, a: &Append<'_>, lsn: u64) -> Result<(u64, Head), WriteError> {
         let inline_len: usize = a.parts.iter().map(|part| part.len()).sum();
         let value_len = inline_len + a.prefix.map_or(0, |prefix| prefix.len as usize);
         let key_len =
@@ -368,7 +366,7 @@ impl Writer {
         let mut head = Head {
             value_len: u32::try_from(value_len).expect("at most 512 MiB"),
             checksum: 0,
-            lsn: a.lsn,
+            lsn,
             expiry_ms: a.expiry_ms,
             prev: 0,
             key_len,
