@@ -187,4 +187,7 @@ pub enum WriteError {
     /// No place for the key's entry among the lines that a probe visits, in a table not half full.
     #[error("too many keys with one hash")]
     TooManyKeysWithOneHash,
+    /// The value that was to be carried on has other bytes in memory than were written.
+    #[error("the value's bytes have changed in memory: write the key anew or delete it")]
+    BadRecord,
 }

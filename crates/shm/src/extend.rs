@@ -9,9 +9,8 @@
 //!    even if it was for nothing. Any other value is copied. So no byte that a record names is written again.
 //! 2. A value that was extended once gets a run with room for twice its length. So its bytes are copied as often as it
 //!    doubles.
-//! 3. What stands behind a value that lies in a run goes on with the sum that the run's name has:
-//!    damage of that value stays visible. A value in a segment is summed anew with what is behind
-//!    it, wrong bytes included.
+//! 3. Only a record whose checksum is right has its value carried on, and what stands behind a run's
+//!    goes on with the sum that the run's name has: damage stays visible.
 //!
 //! The arena's writer only.
 
@@ -93,9 +92,10 @@ impl Writer {
         from: u32,
         append: Append<'_>,
     ) -> Result<(), WriteError> {
-        self.behind(from, append, |writer, append| {
+        let replace = |writer: &mut Writer, append: &Append<'_>| {
             writer.replace(append).map_err(|e| writer.refused(e))
-        })?;
+        };
+        self.behind(from, append, replace)?;
         self.pay_if_due();
         Ok(())
     }
@@ -114,10 +114,14 @@ impl Writer {
         &mut self,
         from: u32,
         append: Append<'_>,
-        done: impl FnOnce(&mut Writer, &Append<'_>) -> T,
-    ) -> T {
+        done: impl FnOnce(&mut Writer, &Append<'_>) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
         let offset = u64::from(from) * r::UNIT;
         let head = Head::load(&self.words, offset);
+        let is_staged = head.lsn == 0;
+        if !is_staged && !self.is_whole(offset, &head) {
+            return Err(WriteError::BadRecord);
+        }
         let append = Append { base: Some(from), ..append };
         if head.has_run() {
             let run = RunName::load(&self.words, offset, &head);

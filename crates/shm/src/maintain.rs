@@ -179,7 +179,7 @@ impl Writer {
         let Some(place) = self.index.locate(&self.words, hash, key).found else { return false };
         let at = u64::from(place.reference) * r::UNIT;
         let head = Head::load(&self.words, at);
-        let expires = self.may_expire(at, &head);
+        let expires = self.is_whole(at, &head);
         if expires {
             self.remove_at(&place, hash);
         }
@@ -218,7 +218,7 @@ impl Writer {
             }
             let head = Head::load(&self.words, at);
             summed += head.bytes();
-            if !self.may_expire(at, &head) {
+            if !self.is_whole(at, &head) {
                 continue;
             }
             // SAFETY: a published record of this arena; nothing is reclaimed before this call ends.

@@ -19,11 +19,7 @@ use std::sync::atomic::Ordering;
 /// Bytes of a header.
 pub(crate) const HEADER_LEN: usize = 32;
 /// Records up to here are put together before they are written.
-const SMALL_BYTES: u64 = 512;
-/// Those up to here where less has to be made zero first.
-const TINY_BYTES: u64 = 192;
-const SMALL_ROOM: usize = SMALL_BYTES as usize + sum::OF_HEADER;
-const TINY_ROOM: usize = TINY_BYTES as usize + sum::OF_HEADER;
+const SMALL_BYTES: usize = 512;
 
 /// What a record's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,10 +200,8 @@ pub(crate) fn key_is<W: Words>(words: &W, reference: u32, key: &[u8]) -> bool {
 #[inline]
 pub(crate) fn write<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], parts: &[&[u8]]) {
     debug_assert!(key.len() <= KEY_BYTES_MAX && key.len() == usize::from(head.key_len));
-    match head.bytes() {
-        ..=TINY_BYTES => return write_small::<TINY_ROOM, W>(words, offset, head, key, parts),
-        ..=SMALL_BYTES => return write_small::<SMALL_ROOM, W>(words, offset, head, key, parts),
-        _ => {}
+    if head.bytes() <= SMALL_BYTES as u64 {
+        return write_small(words, offset, head, key, parts);
     }
     let mut body = Body { words, at: offset + r::KEY, sum: 0 };
     body.append(key);
@@ -221,18 +215,12 @@ pub(crate) fn write<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], p
 
 /// A small record and, behind it, what is summed of its header. Aligned, since a sum goes by whole words.
 #[repr(align(64))]
-struct Small<const ROOM: usize>([u8; ROOM]);
+struct Small([u8; SMALL_BYTES + sum::OF_HEADER]);
 
 /// The same of a small record, which is put together first: it is summed and copied in one piece then.
 #[inline]
-fn write_small<const ROOM: usize, W: Words>(
-    words: &W,
-    offset: u64,
-    head: &Head,
-    key: &[u8],
-    parts: &[&[u8]],
-) {
-    let mut small = Small([0; ROOM]);
+fn write_small<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], parts: &[&[u8]]) {
+    let mut small = Small([0; SMALL_BYTES + sum::OF_HEADER]);
     let bytes = &mut small.0;
     let len = usize::try_from(head.bytes()).expect("it is small");
     bytes[HEADER_LEN..HEADER_LEN + key.len()].copy_from_slice(key);

@@ -1,9 +1,8 @@
 //! Whether a live record's bytes are still those that were written, and noting those that aren't.
 //!
 //! 1. A record that is noted stays where it is, for all that the writer does by itself: see
-//!    `cleaner`. What a client asks for is done with it as with any other: overwriting, deletion
-//!    and eviction end it; EXPIRE and rename make a new record with its value, whatever that is by
-//!    now.
+//!    `cleaner`. Overwriting, deletion and eviction end it. What would carry its value on under a
+//!    new checksum (APPEND, EXPIRE, rename of a long value) is refused.
 //!
 //! The arena's writer only.
 
@@ -26,8 +25,8 @@ impl Writer {
         sum::of_lent(body, head)
     }
 
-    /// Whether a record that the index names may be dropped since its time is over. One whose bytes are wrong is noted.
-    pub(crate) fn may_expire(&mut self, offset: u64, head: &Head) -> bool {
+    /// Whether a record that the index names has the bytes that were written. One that hasn't is noted.
+    pub(crate) fn is_whole(&mut self, offset: u64, head: &Head) -> bool {
         if let Some(what) = head.fault(self.space.geometry(), offset) {
             let fault = Fault::new(offset, what, "what arena.md says", format!("{head:?}"));
             self.note_bad(head.lsn, None, &fault);

@@ -21,6 +21,8 @@ pub const KEY_TOO_LONG: &str = "ERR key is longer than 65535 bytes";
 pub const VALUE_TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 /// More keys have one hash than a search may pass.
 pub const ONE_HASH: &str = "ERR too many keys with one hash";
+/// The key's record has a wrong checksum, so its value isn't carried on.
+pub const BAD_RECORD: &str = "IOERR the value's bytes have changed in memory: write the key anew or delete it; the server's log and `nigh check` name it";
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -37,6 +39,7 @@ pub fn write_error_text(error: &WriteError) -> &'static str {
         WriteError::KeyTooLong { .. } => KEY_TOO_LONG,
         WriteError::ValueTooLong { .. } => VALUE_TOO_LONG,
         WriteError::TooManyKeysWithOneHash => ONE_HASH,
+        WriteError::BadRecord => BAD_RECORD,
         #[allow(unreachable_patterns, reason = "the enum may be or become non-exhaustive")]
         _ => "ERR the write failed",
     }

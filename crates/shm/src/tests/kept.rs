@@ -306,3 +306,26 @@ fn a_bad_record_that_goes_while_its_segment_is_walked_hides_none_behind_it() {
     assert_eq!((kept.finding.offset, a.get(&near)), (cut, Some(value(101))), "{kept:?}");
     assert!(kept.finding.what.contains("didn't meet is 1, expected 0"), "{kept:?}");
 }
+
+#[test]
+fn what_a_bad_record_holds_is_not_carried_on() {
+    // A bit flips in a value, or in the name of its run. APPEND, EXPIRE and rename gave the value a new checksum, which
+    // was right then, or panicked for a run that there isn't.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let flips = [(b"inline" as &[u8], 1000, r::KEY + 8 + 20), (b"in a run", 200_000, r::KEY + 8)];
+    for (key, len, at) in flips {
+        a.put(key, &vec![7; len], 0).unwrap();
+        flip(&a, place(&a, key) + at, 0x10);
+        let (hash, pin) = (a.writer.hash(key), a.me.pin());
+        let refused = Err(WriteError::BadRecord);
+        assert_eq!(a.writer.set_expiry(&pin, hash, key, 1 << 40).map(|_| ()), refused);
+        let from = a.reader.get(&pin, hash, key).expect("it is served").reference();
+        assert_eq!(a.writer.extend(&pin, from, (hash, key), &[b"more"], 0), refused);
+        let renamed = a.writer.stage_moved_run(&pin, from, hash ^ 1, b"other", 0);
+        assert_eq!(renamed.map(|_| ()), refused);
+        assert_eq!(told(&a).len(), 1, "once");
+        a.put(key, b"new", 0).unwrap();
+        assert_eq!(a.get(key), Some(b"new".to_vec()));
+    }
+}
