@@ -22,7 +22,7 @@ pub const VALUE_TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto
 /// More keys have one hash than a search may pass.
 pub const ONE_HASH: &str = "ERR too many keys with one hash";
 /// The key's record has a wrong checksum, so its value isn't carried on.
-pub const BAD_RECORD: &str = "IOERR the value's bytes have changed in memory: write the key anew or delete it; the server's log and `nigh check` name it";
+pub(crate) const BAD_RECORD: &str = "IOERR the value's bytes have changed in memory: write the key anew or delete it; the server's log and `nigh check` name it";
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
