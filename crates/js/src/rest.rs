@@ -4,11 +4,14 @@
 //! 1. It costs nobody time: a marking begins after a second without work, and V8's own tasks do it in small steps.
 //!    Optimized code stays, unless the heap limit is below 128 MiB: there V8 collects at once, and the calls that end
 //!    the rest are slow for some 20 ms.
-//! 2. It happens twice and then not again until something has run: the first takes dropped contexts, the second
-//!    what only these held.
+//! 2. It happens after a second, and after two, four and eight, and then not again until something has run. Dropped
+//!    contexts go first, and then what only these held. A marking that is under way is not begun again, and spares what
+//!    was alive when it began: V8 may have begun one by itself, and one may take seconds.
 
-/// Looks without work before the first collection, and between it and the second: a second, at ten a second.
+/// Looks without work before the first collection: a second, at ten a second.
 const QUIET_LOOKS: u32 = 10;
+/// And before the last.
+const LAST_LOOKS: u32 = 8 * QUIET_LOOKS;
 
 /// What is known of an isolate's work.
 #[derive(Debug)]
@@ -29,7 +32,8 @@ impl Rest {
     pub(crate) fn look(&mut self, done: u64) -> bool {
         self.quiet = if done == self.done { self.quiet.saturating_add(1) } else { 0 };
         self.done = done;
-        self.quiet == QUIET_LOOKS || self.quiet == 2 * QUIET_LOOKS
+        let (times, rest) = (self.quiet / QUIET_LOOKS, self.quiet % QUIET_LOOKS);
+        rest == 0 && times.is_power_of_two() && self.quiet <= LAST_LOOKS
     }
 }
 
@@ -38,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn collects_twice_after_work_and_never_without() {
+    fn collects_some_times_after_work_and_never_without() {
         let mut rest = Rest::new();
         let mut looks = |done, count: usize| -> Vec<usize> {
             (0..count).filter(|_| rest.look(done)).collect::<Vec<_>>()
         };
         assert_eq!(looks(0, 100), [], "nothing has run");
-        assert_eq!(looks(7, 100), [10, 20]);
+        assert_eq!(looks(7, 1000), [10, 20, 40, 80]);
         assert_eq!(looks(8, 10), [], "something runs again");
-        assert_eq!(looks(9, 100), [10, 20]);
+        assert_eq!(looks(9, 50), [10, 20, 40]);
     }
 }
