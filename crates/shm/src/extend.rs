@@ -37,7 +37,7 @@ impl Writer {
     /// Gives a key the value of a record, published or staged, with `parts` behind it.
     ///
     /// # Errors
-    /// As [`Writer::put`]; nothing has changed then.
+    /// As [`Writer::put`], or if the record has other bytes than were written; nothing has changed then.
     ///
     /// # Panics
     /// If the pin is another domain's, or `from` was kept for too long.
@@ -58,7 +58,7 @@ impl Writer {
     /// The same without publishing it.
     ///
     /// # Errors
-    /// As [`Writer::put`]; nothing has changed then.
+    /// As [`Writer::put`], or if the record has other bytes than were written; nothing has changed then.
     ///
     /// # Panics
     /// If the pin is another domain's, or `from` was kept for too long.

@@ -240,7 +240,7 @@ impl Writer {
     /// the arena is full, as long as the reserve lasts.
     ///
     /// # Errors
-    /// If memory is short. Nothing has changed then.
+    /// If memory is short, or the record's bytes are others than were written. Nothing has changed then.
     ///
     /// # Panics
     /// If the pin is another domain's.
