@@ -18,8 +18,6 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of a header.
 pub(crate) const HEADER_LEN: usize = 32;
-/// Records up to here are put together before they are written.
-const SMALL_BYTES: usize = 512;
 
 /// What a record's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,41 +56,53 @@ impl Head {
         flags: 0,
     };
 
-    pub(crate) fn to_bytes(self) -> [u8; 32] {
-        let mut b = [0; 32];
-        b[0..4].copy_from_slice(&self.value_len.to_le_bytes());
-        b[4..8].copy_from_slice(&self.checksum.to_le_bytes());
-        b[8..16].copy_from_slice(&self.lsn.to_le_bytes());
-        b[16..24].copy_from_slice(&self.expiry_ms.to_le_bytes());
-        b[24..28].copy_from_slice(&self.prev.to_le_bytes());
-        b[28..30].copy_from_slice(&self.key_len.to_le_bytes());
-        b[30] = self.kind;
-        b[31] = self.flags;
-        b
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        [
+            u64::from(self.value_len) | u64::from(self.checksum) << 32,
+            self.lsn,
+            self.expiry_ms,
+            u64::from(self.prev)
+                | u64::from(self.key_len) << 32
+                | u64::from(self.kind) << 48
+                | u64::from(self.flags) << 56,
+        ]
     }
 
-    pub(crate) fn from_bytes(b: &[u8; 32]) -> Head {
-        let four = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("4 bytes"));
-        let eight = |at: usize| u64::from_le_bytes(b[at..at + 8].try_into().expect("8 bytes"));
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
+    pub(crate) fn from_words(words: [u64; 4]) -> Head {
+        let [lengths, lsn, expiry_ms, rest] = words;
         Head {
-            value_len: four(0),
-            checksum: four(4),
-            lsn: eight(8),
-            expiry_ms: eight(16),
-            prev: four(24),
-            key_len: u16::from_le_bytes([b[28], b[29]]),
-            kind: b[30],
-            flags: b[31],
+            value_len: lengths as u32,
+            checksum: (lengths >> 32) as u32,
+            lsn,
+            expiry_ms,
+            prev: rest as u32,
+            key_len: (rest >> 32) as u16,
+            kind: (rest >> 48) as u8,
+            flags: (rest >> 56) as u8,
         }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(self.to_words()) {
+            *bytes = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Head {
+        let word = |i: usize| u64::from_le_bytes(bytes.as_chunks().0[i]);
+        Head::from_words(std::array::from_fn(word))
     }
 
     /// Copies a header out.
+    #[inline]
     pub(crate) fn load<W: Words>(words: &W, offset: u64) -> Head {
-        let mut bytes = [0; 32];
-        for (at, word) in (offset..).step_by(8).zip(bytes.as_chunks_mut().0) {
-            *word = words.load64(at, Ordering::Relaxed).to_le_bytes();
-        }
-        Head::from_bytes(&bytes)
+        let word = |at| words.load64(offset + at, Ordering::Relaxed);
+        Head::from_words([word(0), word(8), word(16), word(24)])
     }
 
     /// Bytes of the whole record.
@@ -200,9 +210,6 @@ pub(crate) fn key_is<W: Words>(words: &W, reference: u32, key: &[u8]) -> bool {
 #[inline]
 pub(crate) fn write<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], parts: &[&[u8]]) {
     debug_assert!(key.len() <= KEY_BYTES_MAX && key.len() == usize::from(head.key_len));
-    if head.bytes() <= SMALL_BYTES as u64 {
-        return write_small(words, offset, head, key, parts);
-    }
     let mut body = Body { words, at: offset + r::KEY, sum: 0 };
     body.append(key);
     body.pad(8);
@@ -211,30 +218,6 @@ pub(crate) fn write<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], p
     debug_assert_eq!(body.at - offset, head.bytes());
     let checksum = if head.lsn == 0 { body.sum } else { sum::of_record(body.sum, head) };
     words.copy_in(offset, &Head { checksum, ..*head }.to_bytes());
-}
-
-/// A small record and, behind it, what is summed of its header. Aligned, since a sum goes by whole words.
-#[repr(align(64))]
-struct Small([u8; SMALL_BYTES + sum::OF_HEADER]);
-
-/// The same of a small record, which is put together first: it is summed and copied in one piece then.
-#[inline]
-fn write_small<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], parts: &[&[u8]]) {
-    let mut small = Small([0; SMALL_BYTES + sum::OF_HEADER]);
-    let bytes = &mut small.0;
-    let len = usize::try_from(head.bytes()).expect("it is small");
-    bytes[HEADER_LEN..HEADER_LEN + key.len()].copy_from_slice(key);
-    let mut at = (HEADER_LEN + key.len()).next_multiple_of(8);
-    for part in parts {
-        bytes[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    }
-    debug_assert_eq!(at.next_multiple_of(16), len);
-    let summed = if head.lsn == 0 { len } else { len + sum::OF_HEADER };
-    bytes[len..len + sum::OF_HEADER].copy_from_slice(&sum::header(head));
-    let checksum = sum::more(0, &bytes[HEADER_LEN..summed]);
-    bytes[..HEADER_LEN].copy_from_slice(&Head { checksum, ..*head }.to_bytes());
-    words.copy_in(offset, &bytes[..len]);
 }
 
 /// Gives a record that was written without a number its number.
@@ -254,6 +237,7 @@ struct Body<'a, W> {
 impl<W: Words> Body<'_, W> {
     #[inline]
     fn append(&mut self, bytes: &[u8]) {
+        // The sum reads where they come from: where they go, the words straddle stores and wait for the cache.
         self.words.copy_in(self.at, bytes);
         self.at += bytes.len() as u64;
         self.sum = sum::more(self.sum, bytes);

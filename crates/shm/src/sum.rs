@@ -33,14 +33,18 @@ pub(crate) fn more(before: u32, bytes: &[u8]) -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn more_of_few(before: u32, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
     let (words, rest) = bytes.as_chunks();
     let mut sum = u64::from(!before);
     for word in words {
         sum = _mm_crc32_u64(sum, u64::from_le_bytes(*word));
     }
     #[expect(clippy::cast_possible_truncation, reason = "the upper half is zero")]
-    let sum = sum as u32;
+    let mut sum = sum as u32;
+    let (halves, rest) = rest.as_chunks();
+    for half in halves {
+        sum = _mm_crc32_u32(sum, u32::from_le_bytes(*half));
+    }
     !rest.iter().fold(sum, |sum, byte| _mm_crc32_u8(sum, *byte))
 }
 
@@ -48,11 +52,11 @@ fn more_of_few(before: u32, bytes: &[u8]) -> u32 {
 #[inline]
 pub(crate) fn header(head: &Head) -> [u8; OF_HEADER] {
     // By whole words: a sum that reads wider than was written waits until all is in the cache.
-    let Head { value_len, lsn, expiry_ms, key_len, kind, flags, .. } = *head;
+    let [lengths, lsn, expiry_ms, rest] = head.to_words();
     let words = [
-        u64::from(value_len) | lsn << 32,
+        lengths & u64::from(u32::MAX) | lsn << 32,
         lsn >> 32 | expiry_ms << 32,
-        expiry_ms >> 32 | u64::from(key_len) << 32 | u64::from(kind) << 48 | u64::from(flags) << 56,
+        expiry_ms >> 32 | rest >> 32 << 32,
     ];
     let mut summed = [0; OF_HEADER];
     for (bytes, word) in summed.as_chunks_mut().0.iter_mut().zip(words) {

@@ -55,7 +55,7 @@ pub struct Writer {
     /// Places promised to keys of a commit: line offset, entries. Kept to save allocations.
     pub(crate) promised: HashMap<u64, u32>,
     /// What a commit under way has unpublished. Kept to save allocations.
-    pub(crate) unpublished: Vec<(u64, Head)>,
+    pub(crate) unpublished: Vec<u64>,
     /// What staged values in runs stand on, by the references of their records.
     pub(crate) based: HashMap<u32, Base>,
     pub(crate) journal: Option<Box<dyn Journal>>,
@@ -210,26 +210,24 @@ impl Writer {
     /// Stores the entry of a record where its key stands or could, within a change that has begun. Returns what it
     /// replaced, for [`Self::let_go`] behind the change's end.
     #[inline]
-    pub(crate) fn enter(&mut self, at: &Located, e: u64, head: &Head) -> Option<(u64, Head)> {
+    pub(crate) fn enter(&mut self, at: &Located, e: u64, head: &Head) -> Option<u64> {
         self.space.charge(u64::from(entry_reference(e)) * r::UNIT, head);
         self.expires += u64::from(head.expiry_ms != 0);
         let old = moment::put(&self.words, &mut self.index, at, e)?;
-        let old_at = u64::from(old) * r::UNIT;
-        Some((old_at, Head::load(&self.words, old_at)))
+        Some(u64::from(old) * r::UNIT)
     }
 
     /// Stamps and removes an entry, within a change that has begun. Returns what it named, for [`Self::let_go`].
-    pub(crate) fn take_out(&mut self, place: &Place, hash: u32, lsn: u64) -> (u64, Head) {
-        let at = u64::from(place.reference) * r::UNIT;
-        let head = Head::load(&self.words, at);
+    pub(crate) fn take_out(&mut self, place: &Place, hash: u32, lsn: u64) -> u64 {
         moment::remove(&self.words, &mut self.index, (place, hash), lsn);
-        (at, head)
+        u64::from(place.reference) * r::UNIT
     }
 
     /// Counts out what a change has unpublished, behind its end.
     #[inline]
-    pub(crate) fn let_go(&mut self, unpublished: impl IntoIterator<Item = (u64, Head)>) {
-        for (offset, head) in unpublished {
+    pub(crate) fn let_go(&mut self, unpublished: impl IntoIterator<Item = u64>) {
+        for offset in unpublished {
+            let head = Head::load(&self.words, offset);
             // Less than none: damage gave the record an expiry.
             self.expires = self.expires.saturating_sub(u64::from(head.expiry_ms != 0));
             self.space.discharge(offset, &head);
