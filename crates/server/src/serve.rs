@@ -4,17 +4,17 @@
 //! 2. A server that is dropped has stopped: no thread, socket or lock of it is left.
 
 use crate::config::Config;
-use crate::faults::Arenas;
-use crate::listener::Listeners;
-use crate::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
-use crate::memory::Folder;
-use crate::metrics::{Exporter, Gauges};
-use crate::shard::Shard;
-use crate::shared::{Seat, Shared};
+use crate::folder::faults::Arenas;
+use crate::folder::memory::Folder;
+use crate::folder::starts::Skips;
+use crate::folder::verify::compare_sums;
+use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
+use crate::net::listener::Listeners;
+use crate::observe::metrics::{Exporter, Gauges};
 use crate::signals::Watcher;
-use crate::starts::Skips;
+use crate::state::shared::{Seat, Shared};
 use crate::state::{State, Stop};
-use crate::verify::compare_sums;
+use crate::turn::shard::Shard;
 use nigh_js::{Fiber, Join};
 use nigh_shm::Domain;
 use nigh_store::{Keyspace, Opened, StoreOptions};
@@ -422,7 +422,7 @@ fn shared_of(
     let mut wakers = Vec::with_capacity(shards);
     for _ in 0..shards {
         let poll = mio::Poll::new()?;
-        let waker = Arc::new(mio::Waker::new(poll.registry(), crate::shard::WAKE)?);
+        let waker = Arc::new(mio::Waker::new(poll.registry(), crate::turn::shard::WAKE)?);
         seats.push(Seat::new(Arc::clone(&waker)));
         wakers.push(waker);
         polls.push(poll);

@@ -3,7 +3,7 @@
 use super::spec::{CATEGORIES, CommandSpec, Find, KeySpec};
 use super::syntax::Argument;
 use super::{Row, subcommands, table};
-use crate::output::Writer;
+use crate::net::output::Writer;
 use nigh_store::Reply;
 
 /// One element of the answer to COMMAND and COMMAND INFO.

@@ -1,0 +1,241 @@
+//! The folder of the arenas: where it is, who holds it, and how much may lie in it.
+//!
+//! 1. A server holds an exclusive lock on the file `lock` in its folder for as long as it runs, so a second
+//!    one on the same folder is refused. The lock dies with the process.
+//! 2. The folder has mode 0700.
+//!
+//! Called by the thread that starts the server.
+
+use crate::ServeError;
+use crate::config::Config;
+use crate::folder::leftover::{LOCK_FILE, remove_leftover};
+use crate::folder::starts::Skips;
+use rustix::fs::{FlockOperation, OFlags};
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Least memory of a data arena: segments of 64 KiB, two in reserve, and an index.
+const LEAST_CAPACITY_BYTES: u64 = 8 << 20;
+/// What statfs answers for a tmpfs, from linux/magic.h.
+const TMPFS_MAGIC: u32 = 0x0102_1994;
+/// What statfs answers for a ramfs, from linux/magic.h.
+const RAMFS_MAGIC: u32 = 0x8584_58f6;
+/// Most that an arena can address, as its format says.
+const MOST_CAPACITY_BYTES: u64 = 32 << 30;
+/// What is left of a tmpfs for the system arena.
+const SYSTEM_BYTES: u64 = 4 << 20;
+
+/// A folder that this process holds.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    _lock: OwnedFd,
+}
+
+impl Folder {
+    /// Makes the folder if it is missing, and locks it.
+    pub(crate) fn open(path: &Path) -> Result<Self, ServeError> {
+        let folder_error = |cause: io::Error| ServeError::Folder { path: path.to_owned(), cause };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder_error)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(folder_error)?;
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let lock = rustix::fs::open(path.join(LOCK_FILE), flags, 0o600.into())
+            .map_err(|error| folder_error(error.into()))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            // `nigh convert` may have put another folder here since the file was opened.
+            Ok(()) if is_file_at(&lock, &path.join(LOCK_FILE)) => {
+                Ok(Self { path: path.to_owned(), _lock: lock })
+            }
+            Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => {
+                Err(ServeError::FolderInUse { path: path.to_owned() })
+            }
+            Err(error) => Err(folder_error(error.into())),
+        }
+    }
+
+    /// Removes what a conversion left beside it that was cut off: as much memory as the data. What can't go is told, and
+    /// keeps nobody from serving.
+    pub(crate) fn remove_leftover(&self) {
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        match remove_leftover(&path) {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(
+                "removed what a conversion left beside {} when it was cut off",
+                path.display()
+            ),
+            Err(error) => tracing::warn!(%error, "what a conversion left takes memory"),
+        }
+    }
+
+    /// Says in the log what it means that the folder is in no tmpfs.
+    pub(crate) fn warn_if_on_disk(&self) {
+        if self.is_in_memory() == Some(false) {
+            tracing::warn!(
+                dir = %self.path.display(),
+                "the arenas are on a disk, not in a tmpfs: writing them back costs speed; they survive \
+                 the end of the server as ever, but a crash of the machine may leave them torn; \
+                 --shm-dir chooses a folder in /dev/shm"
+            );
+        }
+    }
+
+    /// Whether the folder's file system lives in memory alone; `None` if the system doesn't tell.
+    fn is_in_memory(&self) -> Option<bool> {
+        let stat = rustix::fs::statfs(&self.path).ok()?;
+        // The type's width and sign differ between architectures; the magics have 32 bits.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "32 bits count"
+        )]
+        let magic = stat.f_type as u32;
+        Some(matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC))
+    }
+
+    /// Removes the lock file and the folder, if nothing else is in it.
+    pub(crate) fn remove(self) {
+        if let Ok(skips) = Skips::open(&self.path) {
+            skips.forget_all();
+        }
+        let _ = std::fs::remove_file(self.path.join(LOCK_FILE));
+        let _ = std::fs::remove_dir(&self.path);
+    }
+
+    /// Bytes that the arena may use: the setting, or half of the available memory. New arenas may use no more than the
+    /// file system has; those that an earlier server left are adopted with what they hold, whatever is free beside.
+    pub(crate) fn capacity_bytes(&self, config: &Config) -> Result<u64, ServeError> {
+        let stat = rustix::fs::statvfs(&self.path)
+            .map_err(|error| ServeError::Folder { path: self.path.clone(), cause: error.into() })?;
+        let partitions = config.unsigned("partitions");
+        let held = self.held_bytes();
+        let free = stat.f_bavail * stat.f_frsize + held;
+        let usable = free.saturating_sub(SYSTEM_BYTES);
+        let wanted = match config.unsigned("maxmemory") {
+            0 => {
+                let available = meminfo_bytes("MemAvailable").unwrap_or(free) + held;
+                (available / 2).min(usable).min(MOST_CAPACITY_BYTES * partitions)
+            }
+            bytes if bytes < LEAST_CAPACITY_BYTES * partitions => {
+                let least = (LEAST_CAPACITY_BYTES * partitions) >> 20;
+                return Err(ServeError::Setting(format!(
+                    "maxmemory must be at least {least}mb, or 0 for half of what is available"
+                )));
+            }
+            bytes => bytes,
+        };
+        let least = LEAST_CAPACITY_BYTES * partitions;
+        if self.has_arenas() && !config.flag("fresh") {
+            let wanted = if config.unsigned("maxmemory") == 0 { wanted.max(held) } else { wanted };
+            let wanted = wanted.max(least);
+            if wanted > usable {
+                tracing::warn!(
+                    maxmemory = wanted,
+                    free = usable.saturating_sub(held),
+                    "the file system of {} has less free than the arenas may still take: what they hold is served, \
+                     and what finds no memory will be refused; free some, or enlarge it",
+                    self.path.display()
+                );
+            }
+            return Ok(wanted);
+        }
+        if wanted < least || wanted > usable {
+            let needed = wanted.max(least);
+            return Err(ServeError::TooLittleMemory {
+                path: self.path.clone(),
+                needed,
+                free: usable,
+            });
+        }
+        Ok(wanted)
+    }
+
+    /// Whether an earlier server left arenas.
+    fn has_arenas(&self) -> bool {
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name());
+        names.any(|name| name.to_str().is_some_and(|it| nigh_store::arena_of_name(it).is_some()))
+    }
+
+    /// Bytes that files of the folder take already.
+    fn held_bytes(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
+    }
+}
+
+/// Whether an open file is still the one at a path.
+fn is_file_at(file: &OwnedFd, path: &Path) -> bool {
+    let same =
+        |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+    rustix::fs::fstat(file).is_ok_and(|a| rustix::fs::lstat(path).is_ok_and(|b| same(a, b)))
+}
+
+/// A line of /proc/meminfo, in bytes.
+pub(crate) fn meminfo_bytes(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> PathBuf {
+        PathBuf::from(format!("/dev/shm/nigh-test-folder-{name}-{}", std::process::id()))
+    }
+
+    /// Two servers on one folder would be two writers of one arena: the second is refused, until the first
+    /// is gone.
+    #[test]
+    fn second_holder_is_refused() {
+        let path = path("lock");
+        let first = Folder::open(&path).expect("the folder is free");
+        assert!(matches!(Folder::open(&path), Err(ServeError::FolderInUse { .. })));
+        drop(first);
+        Folder::open(&path).expect("the folder is free again").remove();
+        assert!(!path.exists());
+    }
+
+    /// A limit that the file system can't hold is refused with both figures.
+    #[test]
+    fn too_little_memory_is_refused() {
+        let path = path("capacity");
+        let folder = Folder::open(&path).expect("the folder is free");
+        let mut config = Config::default();
+        config.set("maxmemory", "64gb").expect("a size");
+        let error = folder.capacity_bytes(&config).expect_err("no machine of ours has it");
+        assert!(matches!(error, ServeError::TooLittleMemory { .. }));
+        folder.remove();
+    }
+
+    /// A limit below what an arena needs is a wrong setting, whatever the tmpfs has.
+    #[test]
+    fn too_low_a_limit_is_refused_with_the_least() {
+        let path = path("least");
+        let folder = Folder::open(&path).expect("the folder is free");
+        let mut config = Config::default();
+        config.set("maxmemory", "1mb").expect("a size");
+        let error = folder.capacity_bytes(&config).expect_err("too little").to_string();
+        assert!(error.starts_with("maxmemory must be at least 8mb"), "{error}");
+        config.set("maxmemory", "8mb").expect("a size");
+        assert_eq!(folder.capacity_bytes(&config).expect("enough"), LEAST_CAPACITY_BYTES);
+        folder.remove();
+    }
+
+    /// Arenas outside of memory are served but warned about, so the two must be told apart.
+    #[test]
+    fn a_tmpfs_is_told_from_other_file_systems() {
+        let path = path("tmpfs");
+        let folder = Folder::open(&path).expect("the folder is free");
+        assert_eq!(folder.is_in_memory(), Some(true));
+        let elsewhere = Folder { path: PathBuf::from("/proc/self"), ..folder };
+        assert_eq!(elsewhere.is_in_memory(), Some(false));
+        Folder { path, ..elsewhere }.remove();
+    }
+}

@@ -1,0 +1,262 @@
+//! Commands about the server: CONFIG, INFO, SLOWLOG, COMMAND, TIME, SHUTDOWN, and every HELP.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::spec::CATEGORIES;
+use crate::commands::{self, Builtin, CommandSpec};
+use crate::config::{Config, settings};
+use crate::handlers::info;
+use crate::handlers::session::{self, integer, is};
+use crate::state::{State, Stop};
+use crate::turn::dispatch::{Context, Resolved, quote, resolve_args, wrong_subcommand};
+use nigh_store::{Reply, glob};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const SYNTAX: &str = "ERR syntax error";
+/// Entries that SLOWLOG GET answers unless told, as in Redis.
+const SLOWLOG_DEFAULT: i64 = 10;
+/// Bytes of a client's word that an error quotes.
+const QUOTED_BYTES: usize = 128;
+
+/// `<CONTAINER> HELP`.
+pub(crate) fn help(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let Some(row) = commands::find(args[0]) else { return };
+    let mut lines = commands::help(row);
+    if State::spec(row).name == "config" {
+        lines.push("Settings are:".to_owned());
+        for setting in settings() {
+            lines.push(format!("{} (default {:?})", setting.name, setting.default));
+            lines.push(format!("    {}", setting.help));
+        }
+    }
+    context.reply().lines(&lines);
+}
+
+pub(crate) fn config_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let patterns = &args[2..];
+    let matches = |name: &&str| {
+        patterns.iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+    };
+    let names: Vec<&str> = settings().iter().map(|row| row.name).filter(matches).collect();
+    let texts: Vec<String> = names.iter().map(|name| setting_text(context.state, name)).collect();
+    let mut out = context.reply();
+    out.map(names.len());
+    for (name, text) in names.into_iter().zip(texts) {
+        out.text(name);
+        out.text(&text);
+    }
+}
+
+/// A setting as CONFIG GET shows it: what holds, where the setting leaves it to the server.
+fn setting_text(state: &State, name: &str) -> String {
+    match name {
+        "maxmemory" => state.keyspace.capacity_bytes().to_string(),
+        "maxclients" => state.max_clients().to_string(),
+        "port" => state.shared.port.to_string(),
+        "shm-dir" => state.config.shm_dir(state.shared.port).display().to_string(),
+        _ => state.config.text(name),
+    }
+}
+
+pub(crate) fn config_set(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let (pairs, odd) = args[2..].as_chunks::<2>();
+    if !odd.is_empty() {
+        return context.error(SYNTAX);
+    }
+    match context.state.shared.change_config(|config| changed_config(config, pairs)) {
+        Ok(()) => {
+            context.state.config_changed();
+            context.reply().ok();
+        }
+        Err(text) => context.reply().error_bytes(&text),
+    }
+}
+
+/// The settings with all pairs applied, or the error reply if one of them is wrong.
+fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u8>> {
+    let mut rows = Vec::with_capacity(pairs.len());
+    let failed = |name: &str, reason: &str| {
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+            .into_bytes()
+    };
+    for [name, _] in pairs {
+        let row = std::str::from_utf8(name).ok().and_then(crate::config::setting);
+        let Some(row) = row else {
+            let mut text = b"ERR Unknown option or number of arguments for CONFIG SET - '".to_vec();
+            text.extend(quote(name, QUOTED_BYTES));
+            text.push(b'\'');
+            return Err(text);
+        };
+        rows.push(row);
+    }
+    for (at, row) in rows.iter().enumerate() {
+        if !row.mutable {
+            return Err(failed(row.name, "can't set immutable config"));
+        }
+        if rows[..at].iter().any(|earlier| earlier.name == row.name) {
+            return Err(failed(row.name, "duplicate parameter"));
+        }
+    }
+    let mut changed = config.clone();
+    for (row, [_, value]) in rows.iter().zip(pairs) {
+        let text = std::str::from_utf8(value)
+            .map_err(|_| failed(row.name, "argument must be UTF-8 text"))?;
+        changed.set(row.name, text).map_err(|error| failed(row.name, &error.reason()))?;
+    }
+    Ok(changed)
+}
+
+pub(crate) fn config_resetstat(context: &mut Context<'_, '_>) {
+    context.state.shared.reset_stats();
+    context.state.reset_stats();
+    context.state.seen.resets = context.state.shared.versions().resets;
+    context.reply().ok();
+}
+
+pub(crate) fn info(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let all = session::all_clients(context);
+    let text = info::render(context.state, &all, &args[1..]);
+    context.reply().verbatim(&text);
+}
+
+pub(crate) fn time(context: &mut Context<'_, '_>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut out = context.reply();
+    out.array(2);
+    out.text(&now.as_secs().to_string());
+    out.text(&now.subsec_micros().to_string());
+}
+
+pub(crate) fn shutdown(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let (mut stop, mut save, mut abort) = (Stop::Keep, false, false);
+    for option in &args[1..] {
+        match *option {
+            word if is(word, "nosave") => stop = Stop::Remove,
+            word if is(word, "save") => save = true,
+            // Nothing is waited for, so there is nothing to hurry or to force.
+            word if is(word, "now") || is(word, "force") => {}
+            word if is(word, "abort") => abort = true,
+            _ => return context.error(SYNTAX),
+        }
+    }
+    match (abort, args.len()) {
+        (true, 2) => context.error("ERR No shutdown in progress."),
+        (true, _) => context.error(SYNTAX),
+        _ if save && stop == Stop::Remove => context.error(SYNTAX),
+        _ => {
+            let how =
+                if stop == Stop::Remove { "NOSAVE, the arenas go" } else { "the arenas stay" };
+            tracing::info!(address = %context.client.address, "SHUTDOWN: ending ({how})");
+            context.state.shared.stop(stop);
+        }
+    }
+}
+
+pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if args.len() > 3 {
+        return wrong_subcommand(context, args);
+    }
+    let count = match args.get(2) {
+        None => SLOWLOG_DEFAULT,
+        Some(text) => match integer(text).filter(|count| *count >= -1) {
+            Some(count) => count,
+            None => return context.error("ERR count should be greater than or equal to -1"),
+        },
+    };
+    let slowlog = context.state.shared.slowlog();
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(slowlog.len());
+    let mut out = crate::net::output::Writer::new(context.out, context.client.protocol);
+    out.array(count);
+    for entry in slowlog.entries().take(count) {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        out.array(6);
+        out.int(number(entry.id));
+        out.int(number(entry.time_s));
+        out.int(number(entry.duration_us));
+        out.array(entry.args.len());
+        entry.args.iter().for_each(|arg| out.bulk(arg));
+        out.text(&entry.address);
+        out.bulk(&entry.name);
+    }
+}
+
+/// COMMAND and its subcommands, but for HELP.
+pub(crate) fn command(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
+    match builtin {
+        Builtin::CommandCount => context.reply().count(commands::commands().count()),
+        Builtin::CommandInfo if args.len() > 2 => {
+            let mut out = context.reply();
+            out.array(args.len() - 2);
+            for name in &args[2..] {
+                match commands::find_full(name) {
+                    Some(row) => commands::info(row, &mut out),
+                    None => out.null(),
+                }
+            }
+        }
+        Builtin::Command | Builtin::CommandInfo => {
+            let mut out = context.reply();
+            out.array(commands::commands().count());
+            commands::commands().for_each(|(row, _)| commands::info(row, &mut out));
+        }
+        Builtin::CommandDocs => {
+            let rows: Vec<_> = match &args[2..] {
+                [] => commands::commands().map(|(row, _)| row).collect(),
+                names => names.iter().filter_map(|name| commands::find_full(name)).collect(),
+            };
+            let mut out = context.reply();
+            out.map(rows.len());
+            rows.into_iter().for_each(|row| commands::docs(row, &mut out));
+        }
+        Builtin::CommandList => command_list(context, args),
+        Builtin::CommandGetkeys => command_getkeys(context, &args[2..], false),
+        Builtin::CommandGetkeysandflags => command_getkeys(context, &args[2..], true),
+        other => unreachable!("{other:?} is no subcommand of COMMAND"),
+    }
+}
+
+fn command_list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let names = match &args[2..] {
+        [] => commands::list(&|_| true),
+        [by, kind, value] if is(by, "filterby") && is(kind, "aclcat") => {
+            let wanted = value.to_ascii_lowercase();
+            match CATEGORIES.iter().find(|name| name.as_bytes() == wanted) {
+                Some(name) => commands::list(&|spec: &CommandSpec| spec.in_category(name)),
+                None => Vec::new(),
+            }
+        }
+        [by, kind, pattern] if is(by, "filterby") && is(kind, "pattern") => {
+            let pattern = pattern.to_ascii_lowercase();
+            commands::list(&|spec: &CommandSpec| glob::matches(&pattern, spec.name.as_bytes()))
+        }
+        [by, kind, _] if is(by, "filterby") && is(kind, "module") => Vec::new(),
+        _ => return context.error(SYNTAX),
+    };
+    let mut out = context.reply();
+    out.array(names.len());
+    names.into_iter().for_each(|name| out.text(name));
+}
+
+fn command_getkeys(context: &mut Context<'_, '_>, command: &[&[u8]], with_flags: bool) {
+    let Resolved::Row(row) = resolve_args(command) else {
+        return context.error("ERR Invalid command specified");
+    };
+    match commands::find_keys(State::spec(row), command) {
+        Ok(keys) => {
+            let mut out = context.reply();
+            out.array(keys.len());
+            for (at, flags) in keys {
+                if !with_flags {
+                    out.bulk(command[at]);
+                    continue;
+                }
+                out.array(2);
+                out.bulk(command[at]);
+                let flags: Vec<&str> = flags.split(' ').collect();
+                out.set(flags.len());
+                flags.into_iter().for_each(|flag| out.simple(flag));
+            }
+        }
+        Err(error) => context.error(&error.to_string()),
+    }
+}

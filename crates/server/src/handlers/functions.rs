@@ -1,0 +1,441 @@
+//! FUNCTION and FCALL: libraries, and calls into the runtime.
+//!
+//! ```text
+//! FCALL ... FCALL (any connections) ──> one batch ──> Runtime::run ──> replies, in order
+//!                                                      │ write sets, scans
+//!                                                      └──> StoreHost ──> Store
+//! ```
+//!
+//! 1. A library is in the runtime, in `Libraries` and in the system arena, or in none of them. (One that
+//!    was kept but no longer compiles, or is skipped (`starts`), is in the arena alone: FUNCTION LIST says why.)
+//! 2. Texts of errors about calls are the runtime's, so that their order in a batch is kept.
+//!
+//! Belongs to the shard's thread.
+
+use crate::handlers::host::StoreHost;
+use crate::handlers::payload;
+use crate::handlers::session::{integer, is};
+use crate::state::State;
+use crate::state::shared::Seat;
+use crate::turn::budget;
+use crate::turn::dispatch::{Context, quote, wrong_subcommand};
+use nigh_js::{Call, Function, Library, Overlay, Reason, RunTurn};
+use nigh_resp::Protocol;
+use nigh_shm::RecordRef;
+use nigh_store::{Reply, Turn, glob, write_error_text};
+use std::collections::{BTreeMap, HashSet};
+
+/// Name of the engine, as FUNCTION LIST and STATS show it.
+const ENGINE: &str = "JS";
+/// Bytes of a client's word that an error quotes.
+const QUOTED_BYTES: usize = 128;
+
+/// The libraries that are loaded.
+#[derive(Default)]
+pub(crate) struct Libraries {
+    by_name: BTreeMap<String, Library>,
+    /// Functions that may write.
+    writing: HashSet<Vec<u8>>,
+    /// Functions that may write to several partitions.
+    crossing: HashSet<Vec<u8>>,
+    /// Kept in the arena, but not loadable: name and reason.
+    pub(crate) broken: BTreeMap<String, String>,
+}
+
+impl Libraries {
+    /// Adds or replaces a library.
+    pub(crate) fn insert(&mut self, library: Library) {
+        self.remove(&library.name.clone());
+        let writing = library.functions.iter().filter(|function| !function.no_writes);
+        self.writing.extend(writing.map(|function| function.name.clone().into_bytes()));
+        let crossing = library.functions.iter().filter(|function| function.allow_cross_slot_keys);
+        self.crossing.extend(crossing.map(|function| function.name.clone().into_bytes()));
+        self.by_name.insert(library.name.clone(), library);
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.broken.remove(name);
+        for function in self.by_name.remove(name).into_iter().flat_map(|old| old.functions) {
+            self.writing.remove(function.name.as_bytes());
+            self.crossing.remove(function.name.as_bytes());
+        }
+    }
+
+    /// Number of libraries.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Number of functions.
+    pub(crate) fn functions(&self) -> usize {
+        self.by_name.values().map(|library| library.functions.len()).sum()
+    }
+
+    /// Whether a function says that it doesn't write. One that isn't there writes nothing either.
+    pub(crate) fn only_reads(&self, name: &[u8]) -> bool {
+        !self.writing.contains(name)
+    }
+
+    /// Whether a function may write to several partitions.
+    pub(crate) fn crosses(&self, name: &[u8]) -> bool {
+        self.crossing.contains(name)
+    }
+
+    /// Whether a function may write, but to one partition only.
+    pub(crate) fn writes_at_home(&self, name: &[u8]) -> bool {
+        !self.only_reads(name) && !self.crosses(name)
+    }
+
+    /// All of them and those that are broken, by name.
+    fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
+        let running = self.by_name.values().map(|library| Listed {
+            name: &library.name,
+            functions: &library.functions,
+            broken: None,
+        });
+        let broken = self.broken.iter().map(|(name, reason)| Listed {
+            name,
+            functions: &[],
+            broken: Some(reason),
+        });
+        let mut all: Vec<Listed<'_>> = running.chain(broken).collect();
+        all.sort_unstable_by_key(|library| library.name);
+        all.into_iter()
+    }
+
+    fn has_function(&self, name: &[u8]) -> bool {
+        let mut functions = self.by_name.values().flat_map(|library| &library.functions);
+        functions.any(|function| function.name.as_bytes() == name)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name) || self.broken.contains_key(name)
+    }
+}
+
+/// A library as FUNCTION LIST shows it.
+struct Listed<'a> {
+    name: &'a str,
+    functions: &'a [Function],
+    /// Why it is kept, but not running.
+    broken: Option<&'a str>,
+}
+
+/// Compiles and installs a library; the error is the whole reply.
+fn install(state: &mut State, source: &[u8], replace: bool) -> Result<Library, String> {
+    state.shared.checks.take(&state.shared, source, state.runtime.limits())?;
+    let library = state.runtime.load(state.tenant, source).map_err(|error| error.to_string())?;
+    if !replace && state.libraries.has(&library.name) {
+        return Err(format!("ERR Library '{}' already exists", library.name));
+    }
+    state.runtime.install(state.tenant, &library, source).map_err(|error| error.to_string())?;
+    Ok(library)
+}
+
+/// Brings the runtime back to what the arena has, after a change that failed half-way.
+fn reinstall(state: &mut State, turn: &Turn<'_>) {
+    state.runtime.remove_all(state.tenant);
+    state.libraries = Libraries::default();
+    state.reload_libraries(turn);
+}
+
+pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let (options, source) = (&args[2..args.len() - 1], args[args.len() - 1]);
+    for option in options {
+        if !is(option, "replace") {
+            let mut text = b"ERR Unknown option given: ".to_vec();
+            text.extend(quote(option, QUOTED_BYTES));
+            return context.reply().error_bytes(&text);
+        }
+    }
+    let state = &mut *context.state;
+    let library = match install(state, source, !options.is_empty()) {
+        Ok(library) => library,
+        Err(text) => return context.error(&text),
+    };
+    let name = library.name.clone();
+    match state.keyspace.librarian_mut().put_library(name.as_bytes(), source, context.turn) {
+        Ok(()) => {
+            state.shared.skips.forget(&name);
+            state.libraries.insert(library);
+            state.shared.libraries_changed();
+            context.reply().text(&name);
+        }
+        Err(error) => {
+            reinstall(state, context.turn);
+            context.error(write_error_text(&error));
+        }
+    }
+}
+
+pub(crate) fn delete(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let state = &mut *context.state;
+    let name = String::from_utf8_lossy(args[2]);
+    if !state.libraries.has(&name) {
+        return context.error("ERR Library not found");
+    }
+    state.keyspace.librarian_mut().delete_library(args[2], context.turn);
+    state.runtime.remove(state.tenant, &name);
+    state.libraries.remove(&name);
+    state.shared.skips.forget(&name);
+    state.shared.libraries_changed();
+    context.reply().ok();
+}
+
+pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if args.len() > 3 {
+        return wrong_subcommand(context, args);
+    }
+    if args.get(2).is_some_and(|mode| !is(mode, "sync") && !is(mode, "async")) {
+        return context.error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
+    }
+    let state = &mut *context.state;
+    state.keyspace.librarian_mut().clear_libraries(context.turn);
+    state.runtime.remove_all(state.tenant);
+    state.libraries = Libraries::default();
+    state.shared.skips.forget_all();
+    state.shared.libraries_changed();
+    context.reply().ok();
+}
+
+pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let (mut pattern, mut with_code) = (None, false);
+    let mut options = args[2..].iter();
+    while let Some(option) = options.next() {
+        if is(option, "withcode") && !with_code {
+            with_code = true;
+        } else if is(option, "libraryname") && pattern.is_none() {
+            let Some(name) = options.next() else {
+                return context.error("ERR library name argument was not given");
+            };
+            pattern = Some(name.to_ascii_lowercase());
+        } else {
+            let mut text = b"ERR Unknown argument ".to_vec();
+            text.extend(quote(option, QUOTED_BYTES));
+            return context.reply().error_bytes(&text);
+        }
+    }
+    let state = &*context.state;
+    let librarian = state.keyspace.librarian();
+    let sources = if with_code { librarian.libraries(context.turn) } else { Vec::new() };
+    let matches = |name: &str| match &pattern {
+        Some(pattern) => glob::matches(pattern, name.to_ascii_lowercase().as_bytes()),
+        None => true,
+    };
+    let shown = state.libraries.listed().filter(|listed| matches(listed.name));
+    let shown: Vec<Listed<'_>> = shown.collect();
+    let mut out = crate::net::output::Writer::new(context.out, context.client.protocol);
+    out.array(shown.len());
+    for library in shown {
+        out.map(3 + usize::from(with_code) + usize::from(library.broken.is_some()));
+        out.text("library_name");
+        out.text(library.name);
+        out.text("engine");
+        out.text(ENGINE);
+        out.text("functions");
+        out.array(library.functions.len());
+        for function in library.functions {
+            out.map(3);
+            out.text("name");
+            out.text(&function.name);
+            out.text("description");
+            match &function.description {
+                Some(text) => out.text(text),
+                None => out.null(),
+            }
+            out.text("flags");
+            let flags: Vec<&str> = function.flags().collect();
+            out.set(flags.len());
+            flags.into_iter().for_each(|flag| out.simple(flag));
+        }
+        if let Some(reason) = library.broken {
+            out.text("not_running");
+            out.text(reason);
+        }
+        if with_code {
+            let name = library.name.as_bytes();
+            let source = sources.iter().find(|source| source.0 == name);
+            out.text("library_code");
+            out.bulk(source.map_or(&[], |source| source.1));
+        }
+    }
+}
+
+pub(crate) fn stats(context: &mut Context<'_, '_>) {
+    let state = &*context.state;
+    let mut out = crate::net::output::Writer::new(context.out, context.client.protocol);
+    out.map(2);
+    // This shard runs this command, so only others can be running a function.
+    out.text("running_script");
+    match state.shared.seats.iter().find_map(Seat::running) {
+        None => out.null(),
+        Some(running) => {
+            out.map(3);
+            out.text("name");
+            out.text(&running.function);
+            out.text("command");
+            out.array(2);
+            out.text("FCALL");
+            out.text(&running.function);
+            out.text("duration_ms");
+            out.int(i64::try_from(running.since.as_millis()).unwrap_or(i64::MAX));
+        }
+    }
+    out.text("engines");
+    out.map(1);
+    out.text(ENGINE);
+    out.map(2);
+    out.text("libraries_count");
+    out.count(state.libraries.len());
+    out.text("functions_count");
+    out.count(state.libraries.functions());
+}
+
+/// FUNCTION KILL: ends the functions that run on other shards. What they wrote never happened, so none is
+/// beyond killing.
+pub(crate) fn kill(context: &mut Context<'_, '_>) {
+    let seats = &context.state.shared.seats;
+    let killed = seats.iter().filter_map(|seat| seat.terminate(Reason::Kill)).count();
+    if killed == 0 {
+        return context.error("NOTBUSY No scripts in execution right now.");
+    }
+    context.reply().ok();
+}
+
+pub(crate) fn dump(context: &mut Context<'_, '_>) {
+    let libraries = context.state.keyspace.librarian().libraries(context.turn);
+    let payload = payload::write(&libraries);
+    context.reply().bulk(&payload);
+}
+
+/// What FUNCTION RESTORE does with libraries that are there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Policy {
+    Append,
+    Replace,
+    Flush,
+}
+
+pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if args.len() > 4 {
+        return wrong_subcommand(context, args);
+    }
+    let policy = match args.get(3) {
+        None => Policy::Append,
+        Some(word) if is(word, "append") => Policy::Append,
+        Some(word) if is(word, "replace") => Policy::Replace,
+        Some(word) if is(word, "flush") => Policy::Flush,
+        Some(_) => {
+            return context.error(
+                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+            );
+        }
+    };
+    let Some(libraries) = payload::read(args[2]) else {
+        return context.error("ERR DUMP payload version or checksum are wrong");
+    };
+    match restore_all(context.state, &libraries, policy, context.turn) {
+        Ok(()) => {
+            let skips = &context.state.shared.skips;
+            libraries.iter().for_each(|(name, _)| skips.forget(&String::from_utf8_lossy(name)));
+            context.state.shared.libraries_changed();
+            context.reply().ok();
+        }
+        Err(text) => {
+            reinstall(context.state, context.turn);
+            context.error(&text);
+        }
+    }
+}
+
+fn restore_all(
+    state: &mut State,
+    libraries: &[(&[u8], &[u8])],
+    policy: Policy,
+    turn: &Turn<'_>,
+) -> Result<(), String> {
+    if policy == Policy::Flush {
+        state.runtime.remove_all(state.tenant);
+        state.libraries = Libraries::default();
+    }
+    for (name, source) in libraries {
+        let library = install(state, source, policy == Policy::Replace)?;
+        if library.name.as_bytes() != *name {
+            return Err("ERR DUMP payload version or checksum are wrong".to_owned());
+        }
+        state.libraries.insert(library);
+    }
+    state
+        .keyspace
+        .librarian_mut()
+        .put_libraries(libraries, policy == Policy::Flush, turn)
+        .map_err(|error| write_error_text(&error).to_owned())
+}
+
+/// Where the keys of an FCALL end: keys are `args[3..end]`, the rest are arguments.
+///
+/// # Errors
+/// The error reply, if the number of keys is wrong. (Redis looks for the function first.)
+pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'static str> {
+    let error = match integer(args[2]) {
+        None => "ERR Bad number of keys provided",
+        Some(..0) => "ERR Number of keys can't be negative",
+        Some(count) => match usize::try_from(count) {
+            Ok(count) if count <= args.len() - 3 => return Ok(3 + count),
+            _ => "ERR Number of keys can't be greater than number of args",
+        },
+    };
+    Err(if libraries.has_function(args[1]) { error } else { "ERR Function not found" })
+}
+
+/// What holds for the next batch in this turn: other randomness than for any before.
+pub(crate) fn run_turn(state: &mut State, turn: &Turn<'_>) -> RunTurn {
+    state.batches = state.batches.wrapping_add(1);
+    // A turn's number counts by another odd constant, so what both give hardly ever comes twice.
+    let random_seed = turn.random ^ state.batches.wrapping_mul(0xD1B5_4A32_D192_ED03);
+    let (now_ms, reply_bytes) = (turn.now_ms, state.hot.output_pause);
+    RunTurn { now_ms, random_seed, reply_bytes, time: budget::TIME, still: state.still }
+}
+
+/// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime keeps what it
+/// was told of that from one call to the next, so each call costs what is new since the last one. If it has lost it,
+/// such as by a call that was stopped, it is told all again. One that can't be told what other partitions have says so in
+/// `State::untold`: the transaction is to run again.
+pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let state = &mut *context.state;
+    let end = match key_end(&state.libraries, args) {
+        Ok(end) => end,
+        Err(text) => return context.error(text),
+    };
+    let partition = state.in_transaction.unwrap_or(0);
+    let mut call = Call {
+        function: args[1],
+        keys: &args[3..end],
+        args: &args[end..],
+        resp3: context.client.protocol == Protocol::Resp3,
+        read_only: is(args[0], "fcall_ro"),
+        partition: u32::try_from(partition).unwrap_or(0),
+        ..Call::default()
+    };
+    let store = state.keyspace.part_mut(partition);
+    let entries: Vec<(Box<[u8]>, Option<u32>)>;
+    // One that is refused is told nothing.
+    if state.runtime.admits(state.tenant, &call) {
+        let staged = store.take_overlay(!state.runtime.holds_overlay(state.tenant));
+        let reference = |record: RecordRef| u32::try_from(record.offset() / 16).unwrap_or(0);
+        let told = staged.entries.into_iter().map(|(key, record)| (key, record.map(reference)));
+        entries = told.collect();
+        let (continues, cleared) = (!staged.is_whole, store.overlay_cleared());
+        call.overlay = Overlay { continues, cleared, entries: &entries };
+    }
+    let mut reply = Vec::new();
+    let run_turn = run_turn(state, context.turn);
+    let (keyspace, mail) = (&mut state.keyspace, Vec::new());
+    let mut host =
+        StoreHost { keyspace, turn: context.turn, mail, sends: false, stays: Some(partition) };
+    state.runtime.run(state.tenant, &[call], run_turn, &mut host, &mut |_, bytes| {
+        reply.extend_from_slice(bytes);
+    });
+    state.untold = state.runtime.untold();
+    context.reply().raw(&reply);
+}

@@ -1,0 +1,173 @@
+//! The keyspace as functions see it: what they scan, what they log, and where their writes go.
+//!
+//! ```text
+//! write set ──by partition──> own: committed here
+//!                             of other shards: a message each (`\0writes`), which their owners commit
+//! ```
+//!
+//! 1. A write set within one partition is all or nothing; one that spans several is so in each.
+//! 2. The own parts come first: if there is no memory for them, nothing was sent. If memory is still to come for
+//!    the first one, the call runs again; for a later one the reply says so, as nothing is to be done twice.
+//! 3. Only a call that a client of this shard sent, in a batch of its own, leaves anything for other shards.
+//!
+//! Belongs to the shard's thread.
+
+#[cfg(test)]
+mod tests;
+
+use crate::handlers::route::CROSS_SLOT;
+use crate::hop::message::{self, Known};
+use crate::turn::dispatch::Context;
+use crate::turn::peer::WRITES;
+use nigh_js::{Host, Level, Write};
+use nigh_shm::WriteError;
+use nigh_store::{BUSY, Keyspace, Reply, Turn, together_error_text};
+use std::collections::BTreeMap;
+
+/// The answer to a call whose function was another one when it was sent here.
+const LIBRARY_CHANGED: &str = "TRYAGAIN the library was replaced while the call was on its way";
+
+/// The keyspace as functions see it.
+pub(crate) struct StoreHost<'a, 't> {
+    pub(crate) keyspace: &'a mut Keyspace,
+    pub(crate) turn: &'a Turn<'t>,
+    /// Write sets for partitions of other shards, as messages, since it was emptied.
+    pub(crate) mail: Vec<(usize, Vec<u8>)>,
+    /// Other shards can be sent what lies there.
+    pub(crate) sends: bool,
+    /// The partition of the transaction, which is within it.
+    pub(crate) stays: Option<usize>,
+}
+
+impl StoreHost<'_, '_> {
+    /// Commits what lies in one partition, or makes a message of it for the owner.
+    fn commit_part(
+        &mut self,
+        partition: usize,
+        writes: &[nigh_store::Write<'_>],
+    ) -> Result<(), String> {
+        let store = self.keyspace.part_mut(partition);
+        if store.is_owner() {
+            let done = store.commit_writes(writes, self.turn);
+            return done.map_err(|error| error_text(&error, writes).to_owned());
+        }
+        self.mail.push((self.keyspace.owner(partition), writes_message(writes)));
+        Ok(())
+    }
+}
+
+impl Host for StoreHost<'_, '_> {
+    fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String> {
+        if self.keyspace.is_busy() {
+            // What comes after a call that will run again must not be there before it.
+            return Err(BUSY.to_owned());
+        }
+        let mut parts: BTreeMap<usize, Vec<nigh_store::Write<'_>>> = BTreeMap::new();
+        for write in writes.iter().map(store_write) {
+            let partition = self.keyspace.partition_of(write.key());
+            parts.entry(partition).or_default().push(write);
+        }
+        if self.stays.is_some_and(|home| parts.keys().any(|partition| *partition != home)) {
+            return Err(format!("{CROSS_SLOT}: a transaction is within one partition"));
+        }
+        let (own, others): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|(partition, _)| self.keyspace.part(*partition).is_owner());
+        if !self.sends && !others.is_empty() {
+            return Err(LIBRARY_CHANGED.to_owned());
+        }
+        for (number, (partition, writes)) in own.iter().chain(&others).enumerate() {
+            if let Err(text) = self.commit_part(*partition, writes) {
+                if number > 0 {
+                    // Others are done: the call can't wait for memory and run again.
+                    self.keyspace.take_busy();
+                }
+                return Err(text);
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        prefix: &[u8],
+        cursor: u64,
+        count: u32,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> u64 {
+        self.keyspace.scan_keys(prefix, cursor, count, self.turn, found)
+    }
+
+    fn log(&mut self, level: Level, library: &str, function: &str, text: &str) {
+        match level {
+            Level::Debug => tracing::debug!(target: "function", library, function, "{text}"),
+            Level::Info => tracing::info!(target: "function", library, function, "{text}"),
+            Level::Warn => tracing::warn!(target: "function", library, function, "{text}"),
+            Level::Error => tracing::error!(target: "function", library, function, "{text}"),
+        }
+    }
+}
+
+/// What a client is told of a write set that isn't committed.
+fn error_text(error: &WriteError, writes: &[nigh_store::Write<'_>]) -> &'static str {
+    let is_delete =
+        |write: &nigh_store::Write<'_>| matches!(write, nigh_store::Write::Delete { .. });
+    together_error_text(error, writes.iter().all(is_delete))
+}
+
+fn store_write<'a>(write: &Write<'a>) -> nigh_store::Write<'a> {
+    match *write {
+        Write::Put { key, value, expiry_ms } => nigh_store::Write::Put { key, value, expiry_ms },
+        Write::Delete { key } => nigh_store::Write::Delete { key },
+        Write::Expire { key, expiry_ms } => nigh_store::Write::Expire { key, expiry_ms },
+    }
+}
+
+/// A write set as a message between shards: for each write its letter, key, value and expiry.
+fn writes_message(writes: &[nigh_store::Write<'_>]) -> Vec<u8> {
+    use nigh_store::Write as W;
+    let expiries: Vec<String> = writes
+        .iter()
+        .map(|write| match write {
+            W::Put { expiry_ms, .. } | W::Expire { expiry_ms, .. } => expiry_ms.to_string(),
+            W::Delete { .. } => String::from("0"),
+        })
+        .collect();
+    let mut args: Vec<&[u8]> = vec![WRITES];
+    for (write, expiry) in writes.iter().zip(&expiries) {
+        let (letter, value): (&[u8], &[u8]) = match write {
+            W::Put { value, .. } => (b"p", value),
+            W::Delete { .. } => (b"d", b""),
+            W::Expire { .. } => (b"e", b""),
+        };
+        args.extend([letter, write.key(), value, expiry.as_bytes()]);
+    }
+    let mut message = Vec::new();
+    message::write(&mut message, Known::default(), args.iter().copied());
+    message
+}
+
+/// Commits a write set that another shard's function has left for a partition of this one.
+pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    use nigh_store::Write as W;
+    let (writes, rest) = args[1..].as_chunks::<4>();
+    debug_assert!(rest.is_empty(), "four words for each write");
+    let writes: Vec<W<'_>> = writes
+        .iter()
+        .map(|[letter, key, value, expiry]| {
+            let expiry = std::str::from_utf8(expiry).ok().and_then(|text| text.parse().ok());
+            let expiry_ms = expiry.unwrap_or(0);
+            match *letter {
+                b"p" => W::Put { key, value, expiry_ms },
+                b"e" => W::Expire { key, expiry_ms },
+                _ => W::Delete { key },
+            }
+        })
+        .collect();
+    let Some(first) = writes.first() else { return context.reply().ok() };
+    let keyspace = &mut context.state.keyspace;
+    let partition = keyspace.partition_of(first.key());
+    match keyspace.part_mut(partition).commit_writes(&writes, context.turn) {
+        Ok(()) => context.reply().ok(),
+        Err(error) => context.error(error_text(&error, &writes)),
+    }
+}

@@ -1,0 +1,67 @@
+//! LATENCY. Run times of commands are counted, and HISTOGRAM answers them; latency events aren't recorded, so
+//! every other answer says that there are none.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::{self, Builtin, Row};
+use crate::handlers::session;
+use crate::turn::dispatch::{Context, quote};
+use nigh_store::Reply;
+
+/// Longest name of an event that an error quotes, in bytes.
+const MOST_NAME_BYTES: usize = 128;
+
+/// LATENCY and its subcommands, but for HELP.
+pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
+    match builtin {
+        Builtin::LatencyHistory | Builtin::LatencyLatest => context.reply().array(0),
+        Builtin::LatencyHistogram => histogram(context, &args[2..]),
+        Builtin::LatencyReset => context.reply().int(0),
+        Builtin::LatencyGraph => {
+            let mut text = b"ERR No samples available for event '".to_vec();
+            text.extend(quote(args[2], MOST_NAME_BYTES));
+            text.push(b'\'');
+            context.reply().error_bytes(&text);
+        }
+        Builtin::LatencyDoctor => {
+            context
+                .reply()
+                .verbatim("No latency events are recorded. See LATENCY HISTOGRAM and SLOWLOG.\n");
+        }
+        other => unreachable!("{other:?} is no subcommand of LATENCY"),
+    }
+}
+
+/// How long the calls of the named commands, or of all, took; a container's name means its subcommands.
+fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+    let all = session::all_clients(context);
+    let every = || (0..).zip(commands::table()).map(|(row, _)| row).collect();
+    let rows: Vec<Row> = match names {
+        [] => every(),
+        names => names.iter().flat_map(|name| rows_of(name)).collect(),
+    };
+    let times = |row: Row| &all.stats.times[usize::from(row)];
+    let shown: Vec<Row> = rows.into_iter().filter(|row| times(*row).calls() > 0).collect();
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let mut out = context.reply();
+    out.map(shown.len());
+    for row in shown {
+        out.text(commands::table()[usize::from(row)].name);
+        out.map(2);
+        out.text("calls");
+        out.int(number(times(row).calls()));
+        out.text("histogram_usec");
+        let powers = times(row).powers();
+        out.map(powers.len());
+        for (end_us, calls) in powers {
+            out.int(number(end_us));
+            out.int(number(calls));
+        }
+    }
+}
+
+/// The rows that a name means: its own and its subcommands', or none.
+fn rows_of(name: &[u8]) -> Vec<Row> {
+    let Some(row) = commands::find_full(name) else { return Vec::new() };
+    std::iter::once(row).chain(commands::subcommands(row).map(|(row, _)| row)).collect()
+}

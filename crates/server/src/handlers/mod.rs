@@ -1,0 +1,13 @@
+//! Commands that the server answers itself, and the parts of data commands that are about clients.
+
+pub(crate) mod admin;
+pub(crate) mod functions;
+pub(crate) mod host;
+pub(crate) mod info;
+pub(crate) mod latency;
+pub(crate) mod payload;
+pub(crate) mod route;
+pub(crate) mod session;
+pub(crate) mod transaction;
+pub(crate) mod usage;
+pub(crate) mod views;

@@ -1,0 +1,214 @@
+//! Which partition's a command is, and at which shard it runs then.
+//!
+//! | target | commands |
+//! |---|---|
+//! | part | all keys lie in one partition; libraries are with partition 0 |
+//! | views | reads over several partitions, or all: this shard reads them where they lie, or the owners their parts |
+//! | split | writes of several keys: each partition gets those that lie in it |
+//! | owners | about all keys: each owner does it to its partitions |
+//!
+//! 1. With one partition everything is that one's.
+//! 2. What can't go over several is refused: `CROSSSLOT`.
+//!
+//! 3. A connection sees its own writes: a read is sent after those that its partition's owner still has; what reads
+//!    more than one partition waits until all are answered.
+//!
+//! Reads only. Belongs to the shard's thread.
+
+use crate::commands::{self, Builtin, CommandSpec, Row, Run};
+use crate::handlers::functions;
+use crate::state::State;
+use crate::state::place::Place;
+use crate::turn::dispatch::{Context, Flow};
+use nigh_store::{Keyspace, Op, Span};
+
+/// The error that refuses keys of several partitions, as Redis Cluster's.
+pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+
+/// Which partition's a command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Part(usize),
+    Views,
+    Split { step: usize },
+    Owners,
+}
+
+/// The target of a command that has passed the checks; the error if there is none.
+pub(crate) fn target(
+    state: &State,
+    spec: &CommandSpec,
+    args: &[&[u8]],
+) -> Result<Target, &'static str> {
+    let keyspace = &state.keyspace;
+    if keyspace.partitions() == 1 {
+        return Ok(Target::Part(0));
+    }
+    match spec.run {
+        Run::Data(op) => of_data(keyspace, spec, op, args),
+        Run::Server(Builtin::Fcall | Builtin::FcallRo) => of_call(state, args).map(Target::Part),
+        Run::Server(_) | Run::Container => {
+            Ok(Target::Part(only_partition(keyspace, keys(spec, args))?.unwrap_or(0)))
+        }
+    }
+}
+
+fn of_data(
+    keyspace: &Keyspace,
+    spec: &CommandSpec,
+    op: Op,
+    args: &[&[u8]],
+) -> Result<Target, &'static str> {
+    let keys = keys(spec, args);
+    let is_keyless = keys.len() == 0;
+    let partition = only_partition(keyspace, keys);
+    match (partition, op.span()) {
+        (Ok(Some(partition)), _) => Ok(Target::Part(partition)),
+        (Ok(None) | Err(_), Span::Views) => Ok(Target::Views),
+        (Ok(None), Span::Owners) => Ok(Target::Owners),
+        // A pair without a value is for the store to refuse.
+        (Err(_), Span::Split { step }) if (args.len() - 1).is_multiple_of(step) => {
+            Ok(Target::Split { step })
+        }
+        // Such as OBJECT HELP.
+        (Ok(None), _) if is_keyless => Ok(Target::Part(0)),
+        (Err(_), Span::Split { .. }) => Ok(Target::Part(0)),
+        (_, _) => Err(CROSS_SLOT),
+    }
+}
+
+/// The partition of a function call: that of its keys.
+#[inline]
+pub(crate) fn of_call(state: &State, args: &[&[u8]]) -> Result<usize, &'static str> {
+    if state.keyspace.partitions() == 1 { Ok(0) } else { of_call_among_several(state, args) }
+}
+
+fn of_call_among_several(state: &State, args: &[&[u8]]) -> Result<usize, &'static str> {
+    // Wrong numbers are answered where the call runs.
+    let Ok(end) = functions::key_end(&state.libraries, args) else { return Ok(0) };
+    let keys = &args[3..end];
+    match only_partition(&state.keyspace, keys.iter().copied()) {
+        Ok(partition) => Ok(partition.unwrap_or(0)),
+        Err(_) if !state.libraries.writes_at_home(args[1]) => {
+            Ok(state.keyspace.partition_of(keys[0]))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The keys of a command.
+pub(crate) fn keys<'a>(
+    spec: &CommandSpec,
+    args: &[&'a [u8]],
+) -> impl ExactSizeIterator<Item = &'a [u8]> {
+    let found = commands::find_keys(spec, args).unwrap_or_default();
+    let keys: Vec<&'a [u8]> = found.into_iter().map(|(at, _)| args[at]).collect();
+    keys.into_iter()
+}
+
+/// The partition that all keys lie in, if there are any.
+pub(crate) fn only_partition<'a>(
+    keyspace: &Keyspace,
+    keys: impl Iterator<Item = &'a [u8]>,
+) -> Result<Option<usize>, &'static str> {
+    let mut found = None;
+    for key in keys {
+        let partition = keyspace.partition_of(key);
+        if *found.get_or_insert(partition) != partition {
+            return Err(CROSS_SLOT);
+        }
+    }
+    Ok(found)
+}
+
+/// Where a command runs; `Done` if right here and now.
+pub(crate) fn elsewhere(
+    context: &Context<'_, '_>,
+    args: &[&[u8]],
+    row: Row,
+    target: Target,
+) -> Flow {
+    let state = &*context.state;
+    let waits = !context.later.is_empty();
+    match (state.place(row), target) {
+        (Place::Owner, _) if waits_for_check(context, args, row) => Flow::Check,
+        (Place::Call, Target::Part(partition)) => where_called(context, args, row, partition),
+        (Place::View(_), Target::Part(partition)) => {
+            let owner = state.owner(partition);
+            let waits = owner != state.number && context.later.sent_to(owner) > 0;
+            if waits { Flow::Send(row, owner) } else { Flow::Done }
+        }
+        (Place::Owner, Target::Part(partition)) if !state.owns(partition) => {
+            Flow::Send(row, state.owner(partition))
+        }
+        (Place::Owner, Target::Part(_)) => Flow::Done,
+        (Place::Owner, Target::Owners) if context.is_peer => Flow::Done,
+        (Place::Owner, Target::Split { .. } | Target::Owners) => Flow::Scatter(row, target),
+        (_, _) if waits => Flow::Await,
+        (Place::Move, Target::Part(partition)) => where_moved(context, partition),
+        (Place::Refresh, _) if state.shared.shards() > 1 && !context.refreshed => Flow::Refresh,
+        (_, _) => Flow::Done,
+    }
+}
+
+/// Whether a command loads a source whose check isn't done.
+fn waits_for_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool {
+    let shared = &context.state.shared;
+    State::spec(row).run == Run::Server(Builtin::FunctionLoad)
+        && !context.is_peer
+        && !shared.checks.is_done(shared, args[args.len() - 1], context.state.runtime.limits())
+}
+
+/// Where a function call runs.
+fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: usize) -> Flow {
+    let (state, later) = (&*context.state, context.later);
+    let owner = state.owner(partition);
+    let is_undivided = state.keyspace.partitions() == 1;
+    let only_reads = state.libraries.only_reads(args[1]);
+    // It reads all that the connection has written.
+    let waits = !later.is_empty();
+    if owner == state.number {
+        return if waits { Flow::Await } else { Flow::Function(row) };
+    }
+    if only_reads && !(is_undivided && (waits || context.unstable)) {
+        return if waits { Flow::Await } else { Flow::Function(row) };
+    }
+    if !only_reads && state.libraries.crosses(args[1]) && !is_undivided {
+        // What it writes to other partitions, the shard that runs it sends.
+        return if waits { Flow::Await } else { Flow::Move(owner) };
+    }
+    if later.sent() == later.sent_to(owner) { Flow::Send(row, owner) } else { Flow::Await }
+}
+
+/// Whether a function call would take the connection away from what it watches, which only the owner of that can tell.
+pub(crate) fn leaves_watches(
+    context: &Context<'_, '_>,
+    args: &[&[u8]],
+    row: Row,
+    target: Target,
+) -> bool {
+    let (state, client) = (&*context.state, &*context.client);
+    let bound = client.watches.first().map(|(partition, _)| Target::Part(*partition));
+    bound.is_some_and(|bound| bound != target)
+        && client.transaction.is_none()
+        && state.place(row) == Place::Call
+        && state.libraries.crosses(args[1])
+}
+
+/// Where WATCH and EXEC take the connection.
+fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
+    let (state, client) = (&*context.state, &*context.client);
+    let owner = state.owner(client.partition().unwrap_or(partition));
+    match () {
+        () if owner != state.number => Flow::Move(owner),
+        // Others stand still only once it was refreshed, and don't wait for that again.
+        () if looks_around(context) && !context.refreshed && !context.unstable => Flow::Refresh,
+        () => Flow::Done,
+    }
+}
+
+/// Whether a command of the transaction, if this is EXEC, wants to know what other shards have to tell.
+fn looks_around(context: &Context<'_, '_>) -> bool {
+    let transaction = context.client.transaction.as_ref();
+    context.state.shared.shards() > 1 && transaction.is_some_and(|it| it.looks_around())
+}

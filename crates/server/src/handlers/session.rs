@@ -1,0 +1,442 @@
+//! Commands about the connection itself: PING, HELLO, AUTH, RESET, SELECT, QUIT, CLIENT.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::Builtin;
+use crate::handlers::transaction;
+use crate::net::client::{Buffers, Close, ReplyMode, describe};
+use crate::observe::snapshot::{ClientRow, Snapshot};
+use crate::turn::dispatch::{Context, quote};
+use nigh_resp::Protocol;
+use nigh_store::Reply;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+const SYNTAX: &str = "ERR syntax error";
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, \
+    otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
+    and select the RESP protocol version at the same time";
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
+    default user. Are you sure your configuration is correct?";
+/// The version of Redis that clients are told: the one whose commands these are.
+pub(crate) const REDIS_VERSION: &str = "7.2.4";
+/// Longest name of a connection or client library, in bytes.
+const MOST_NAME_BYTES: usize = 4096;
+
+/// An integer as Redis reads one: digits with an optional minus, nothing else.
+pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let plain = !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits == "0" && text == "0" || !digits.starts_with('0'));
+    if plain { text.parse().ok() } else { None }
+}
+
+/// Whether an argument is a word, in any case.
+pub(crate) fn is(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+pub(crate) fn ping(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    match args {
+        [_] => context.reply().simple("PONG"),
+        [_, message] => context.reply().bulk(message),
+        _ => context.error("ERR wrong number of arguments for 'ping' command"),
+    }
+}
+
+pub(crate) fn quit(context: &mut Context<'_, '_>) {
+    context.reply().ok();
+    context.client.end(Close::AfterReplies);
+}
+
+pub(crate) fn select(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    match integer(args[1]).and_then(|index| i32::try_from(index).ok()) {
+        Some(0) => context.reply().ok(),
+        Some(_) => context.error("ERR DB index is out of range"),
+        None => context.error(NOT_AN_INTEGER),
+    }
+}
+
+/// RESET: as if the client had just connected.
+pub(crate) fn reset(context: &mut Context<'_, '_>) {
+    transaction::drop_transaction(context);
+    let authenticated = context.state.hot.password.is_empty();
+    let client = &mut *context.client;
+    client.name.clear();
+    client.protocol = Protocol::Resp2;
+    if client.reply_mode != ReplyMode::Skip {
+        client.reply_mode = ReplyMode::On; // as in Redis: what SKIP silences stays silent
+    }
+    client.skip_next = false;
+    client.no_evict = false;
+    client.no_touch = false;
+    client.authenticated = authenticated;
+    context.reply().simple("RESET");
+}
+
+/// Whether these are the right credentials. There is one user, `default`.
+fn check_password(context: &Context<'_, '_>, user: &[u8], password: &[u8]) -> bool {
+    let wanted = context.state.hot.password.as_bytes();
+    // The time doesn't tell how much of the password is right.
+    let differs = wanted.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
+    user == b"default" && (wanted.is_empty() || (wanted.len() == password.len() && differs == 0))
+}
+
+pub(crate) fn auth(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let (user, password): (&[u8], &[u8]) = match args {
+        [_, password] if context.state.hot.password.is_empty() => {
+            let _ = password;
+            return context.error(NO_PASSWORD);
+        }
+        [_, password] => (b"default", password),
+        [_, user, password] => (user, password),
+        _ => return context.error(SYNTAX),
+    };
+    if check_password(context, user, password) {
+        context.client.authenticated = true;
+        context.reply().ok();
+    } else {
+        context.error(WRONG_PASSWORD);
+    }
+}
+
+pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let mut protocol = None;
+    if let Some(version) = args.get(1) {
+        protocol = Some(match integer(version) {
+            Some(2) => Protocol::Resp2,
+            Some(3) => Protocol::Resp3,
+            Some(_) => return context.error("NOPROTO unsupported protocol version"),
+            None => {
+                return context.error("ERR Protocol version is not an integer or out of range");
+            }
+        });
+    }
+    let mut name = None;
+    let mut at = 2;
+    while at < args.len() {
+        let rest = args.len() - at - 1;
+        if is(args[at], "auth") && rest >= 2 {
+            if !check_password(context, args[at + 1], args[at + 2]) {
+                return context.error(WRONG_PASSWORD);
+            }
+            context.client.authenticated = true;
+            at += 3;
+        } else if is(args[at], "setname") && rest >= 1 {
+            if !is_printable(args[at + 1]) {
+                return context.error(
+                    "ERR Client names cannot contain spaces, newlines or special characters.",
+                );
+            }
+            name = Some(args[at + 1].to_vec());
+            at += 2;
+        } else {
+            let mut text = b"ERR Syntax error in HELLO option '".to_vec();
+            text.extend(quote(args[at], MOST_NAME_BYTES));
+            text.push(b'\'');
+            return context.reply().error_bytes(&text);
+        }
+    }
+    if !context.client.authenticated {
+        return context.error(HELLO_FIRST);
+    }
+    if let Some(name) = name {
+        context.client.name = name;
+    }
+    if let Some(protocol) = protocol {
+        context.client.protocol = protocol;
+    }
+    hello_reply(context);
+}
+
+fn hello_reply(context: &mut Context<'_, '_>) {
+    let id = context.client.id;
+    let version = if context.client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    let mut out = context.reply();
+    out.map(7);
+    out.text("server");
+    out.text("redis");
+    out.text("version");
+    out.text(REDIS_VERSION);
+    out.text("proto");
+    out.int(version);
+    out.text("id");
+    out.int(i64::try_from(id).unwrap_or(i64::MAX));
+    out.text("mode");
+    out.text("standalone");
+    out.text("role");
+    out.text("master");
+    out.text("modules");
+    out.array(0);
+}
+
+/// Redis allows only the printable ASCII characters but blanks in names.
+fn is_printable(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= MOST_NAME_BYTES
+}
+
+/// CLIENT and its subcommands, but for HELP.
+pub(crate) fn client(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
+    match builtin {
+        Builtin::ClientId => {
+            let id = i64::try_from(context.client.id).unwrap_or(i64::MAX);
+            context.reply().int(id);
+        }
+        Builtin::ClientGetname if context.client.name.is_empty() => context.reply().null(),
+        Builtin::ClientGetname => {
+            let name = context.client.name.clone();
+            context.reply().bulk(&name);
+        }
+        Builtin::ClientSetname => set_name(context, args),
+        Builtin::ClientSetinfo => set_info(context, args),
+        Builtin::ClientInfo => {
+            let line = describe(context.client, own_buffers(context), Instant::now());
+            context.reply().verbatim(&format!("{line}\n"));
+        }
+        Builtin::ClientList => list(context, args),
+        Builtin::ClientKill => kill(context, args),
+        Builtin::ClientReply => reply_mode(context, args),
+        Builtin::ClientNoEvict | Builtin::ClientNoTouch => {
+            let on = match args[2] {
+                word if is(word, "on") => true,
+                word if is(word, "off") => false,
+                _ => return context.error(SYNTAX),
+            };
+            match builtin {
+                Builtin::ClientNoEvict => context.client.no_evict = on,
+                _ => {
+                    context.client.no_touch = on;
+                    // What follows in the same transaction has heard it too.
+                    context.state.keyspace.keep_ages(on);
+                }
+            }
+            context.reply().ok();
+        }
+        other => unreachable!("{other:?} is no subcommand of CLIENT"),
+    }
+}
+
+fn set_name(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if !is_printable(args[2]) {
+        return context
+            .error("ERR Client names cannot contain spaces, newlines or special characters.");
+    }
+    context.client.name = args[2].to_vec();
+    context.reply().ok();
+}
+
+fn set_info(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let name = match args[2] {
+        word if is(word, "lib-name") => "lib-name",
+        word if is(word, "lib-ver") => "lib-ver",
+        other => {
+            let mut text = b"ERR Unrecognized option '".to_vec();
+            text.extend(quote(other, MOST_NAME_BYTES));
+            text.push(b'\'');
+            return context.reply().error_bytes(&text);
+        }
+    };
+    if !is_printable(args[3]) {
+        // The option as it was sent, as Redis quotes it.
+        let mut text = b"ERR ".to_vec();
+        text.extend(quote(args[2], MOST_NAME_BYTES));
+        text.extend_from_slice(b" cannot contain spaces, newlines or special characters.");
+        return context.reply().error_bytes(&text);
+    }
+    match name {
+        "lib-name" => context.client.lib_name = args[3].to_vec(),
+        _ => context.client.lib_version = args[3].to_vec(),
+    }
+    context.reply().ok();
+}
+
+fn reply_mode(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    match args[2] {
+        word if is(word, "on") => {
+            context.client.reply_mode = ReplyMode::On;
+            context.reply().ok();
+        }
+        word if is(word, "off") => context.client.reply_mode = ReplyMode::Off,
+        word if is(word, "skip") => {
+            context.client.skip_next |= context.client.reply_mode != ReplyMode::Off;
+        }
+        _ => context.error(SYNTAX),
+    }
+}
+
+fn own_buffers(context: &Context<'_, '_>) -> Buffers {
+    Buffers {
+        input: context.input.0,
+        input_capacity: context.input.1,
+        output: context.out.waiting(),
+        output_capacity: context.out.capacity(),
+        is_behind: context.out.is_behind(),
+    }
+}
+
+/// What all shards tell, with all their clients in the order of their numbers.
+pub(crate) fn all_clients(context: &mut Context<'_, '_>) -> Snapshot {
+    let now = Instant::now();
+    let mut own = Snapshot::of(context.state, context.others.slab.len());
+    own.add_client(context.client, own_buffers(context), now);
+    context.others.each(|other| {
+        if other.client.close == Close::No {
+            own.add_client(&other.client, other.buffers(), now);
+        }
+    });
+    let mut all = own.with_others(&context.state.shared, context.state.number);
+    // One that is moving may be seen twice.
+    all.clients.sort_unstable_by_key(|client| client.id);
+    all.clients.dedup_by_key(|client| client.id);
+    all
+}
+
+fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let mut wanted: Option<BTreeSet<u64>> = None;
+    match args {
+        [_, _] => {}
+        [_, _, option, kind] if is(option, "type") => match client_type(kind) {
+            Some(true) => {}
+            Some(false) => wanted = Some(BTreeSet::new()),
+            None => return unknown_type(context, kind),
+        },
+        [_, _, option, ids @ ..] if is(option, "id") && !ids.is_empty() => {
+            let parsed = ids.iter().map(|id| integer(id).and_then(|id| u64::try_from(id).ok()));
+            match parsed.collect::<Option<BTreeSet<u64>>>() {
+                Some(ids) if ids.iter().all(|id| *id > 0) => wanted = Some(ids),
+                _ => return context.error("ERR Invalid client ID"),
+            }
+        }
+        _ => return context.error(SYNTAX),
+    }
+    let shown = |row: &&ClientRow| wanted.as_ref().is_none_or(|ids| ids.contains(&row.id));
+    let all = all_clients(context);
+    let lines = all.clients.iter().filter(shown).flat_map(|row| [row.line.as_str(), "\n"]);
+    let text: String = lines.collect();
+    context.reply().verbatim(&text);
+}
+
+/// Whether clients of that type exist here: all are normal ones. `None`: there is no such type.
+fn client_type(name: &[u8]) -> Option<bool> {
+    match () {
+        () if is(name, "normal") => Some(true),
+        () if ["master", "slave", "replica", "pubsub"].iter().any(|word| is(name, word)) => {
+            Some(false)
+        }
+        () => None,
+    }
+}
+
+fn unknown_type(context: &mut Context<'_, '_>, name: &[u8]) {
+    let mut text = b"ERR Unknown client type '".to_vec();
+    text.extend(quote(name, MOST_NAME_BYTES));
+    text.push(b'\'');
+    context.reply().error_bytes(&text);
+}
+
+/// Which clients CLIENT KILL ends.
+struct Filter {
+    id: Option<u64>,
+    address: Option<Vec<u8>>,
+    local_address: Option<Vec<u8>>,
+    /// Of a type that there is.
+    normal: bool,
+    skip_me: bool,
+}
+
+impl Filter {
+    fn matches(&self, row: &ClientRow) -> bool {
+        self.normal
+            && self.id.is_none_or(|wanted| wanted == row.id)
+            && self.address.as_ref().is_none_or(|a| a == row.address.as_bytes())
+            && self.local_address.as_ref().is_none_or(|a| a == row.local_address.as_bytes())
+    }
+}
+
+fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let mut filter =
+        Filter { id: None, address: None, local_address: None, normal: true, skip_me: true };
+    let by_address = args.len() == 3;
+    if by_address {
+        filter.address = Some(args[2].to_vec());
+        filter.skip_me = false;
+    } else if !kill_options(context, &args[2..], &mut filter) {
+        return;
+    }
+    let own = context.client.id;
+    let matches = |row: &&ClientRow| filter.matches(row) && !(filter.skip_me && row.id == own);
+    let all = all_clients(context);
+    let ids: BTreeSet<u64> = all.clients.iter().filter(matches).map(|row| row.id).collect();
+    context.others.each(|other| {
+        if ids.contains(&other.client.id) {
+            other.client.end(Close::Now);
+            other.client.settle();
+        }
+    });
+    context.state.killed.extend(&ids);
+    context.state.shared.kill(context.state.number, &ids);
+    if ids.contains(&own) {
+        context.client.end(Close::AfterReplies);
+    }
+    match (by_address, ids.len()) {
+        (true, 0) => context.error("ERR No such client"),
+        (true, _) => context.reply().ok(),
+        (false, killed) => context.reply().count(killed),
+    }
+}
+
+/// Reads CLIENT KILL's pairs of options; false if an error was answered.
+fn kill_options(context: &mut Context<'_, '_>, options: &[&[u8]], filter: &mut Filter) -> bool {
+    let (pairs, odd) = options.as_chunks::<2>();
+    for [name, value] in pairs {
+        match *name {
+            name if is(name, "id") => {
+                match integer(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0) {
+                    Some(id) => filter.id = Some(id),
+                    None => {
+                        context.error("ERR client-id should be greater than 0");
+                        return false;
+                    }
+                }
+            }
+            name if is(name, "type") => match client_type(value) {
+                Some(normal) => filter.normal &= normal,
+                None => {
+                    unknown_type(context, value);
+                    return false;
+                }
+            },
+            name if is(name, "addr") => filter.address = Some(value.to_vec()),
+            name if is(name, "laddr") => filter.local_address = Some(value.to_vec()),
+            name if is(name, "user") => {
+                if *value != b"default" {
+                    let mut text = b"ERR No such user '".to_vec();
+                    text.extend(quote(value, MOST_NAME_BYTES));
+                    text.push(b'\'');
+                    context.reply().error_bytes(&text);
+                    return false;
+                }
+            }
+            name if is(name, "skipme") && is(value, "yes") => filter.skip_me = true,
+            name if is(name, "skipme") && is(value, "no") => filter.skip_me = false,
+            _ => {
+                context.error(SYNTAX);
+                return false;
+            }
+        }
+    }
+    if !odd.is_empty() {
+        context.error(SYNTAX);
+    }
+    odd.is_empty()
+}
+
+/// Whether a browser was led to send this: Redis drops such connections too.
+pub(crate) fn is_attack(args: &[&[u8]]) -> bool {
+    let name = args.first().copied().unwrap_or_default();
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}

@@ -1,0 +1,183 @@
+//! What a client has said and set about its connection.
+//!
+//! Plain data of the shard's thread; the commands that change it are in [`crate::handlers::session`].
+
+use crate::handlers::transaction::Transaction;
+use nigh_resp::Protocol;
+use nigh_store::WatchToken;
+use std::time::Instant;
+
+use crate::commands::Row;
+use crate::observe::slowlog::Origin;
+
+/// Whether commands are answered, as CLIENT REPLY says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplyMode {
+    On,
+    Off,
+    /// This command isn't answered.
+    Skip,
+}
+
+/// Whether the connection goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Close {
+    No,
+    /// When the replies are written.
+    AfterReplies,
+    Now,
+}
+
+/// The client of one connection.
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    pub(crate) local_address: String,
+    pub(crate) descriptor: i32,
+    pub(crate) is_unix: bool,
+    pub(crate) created: Instant,
+    /// When it last sent something.
+    pub(crate) active: Instant,
+    /// When it last took a byte of waiting replies, or there were none.
+    pub(crate) drained: Instant,
+    pub(crate) name: Vec<u8>,
+    pub(crate) lib_name: Vec<u8>,
+    pub(crate) lib_version: Vec<u8>,
+    pub(crate) protocol: Protocol,
+    pub(crate) authenticated: bool,
+    pub(crate) reply_mode: ReplyMode,
+    /// The command after this one isn't answered.
+    pub(crate) skip_next: bool,
+    pub(crate) no_evict: bool,
+    /// Its reads leave keys as old as they are. Of a shard: those of some of its clients do.
+    pub(crate) no_touch: bool,
+    pub(crate) transaction: Option<Box<Transaction>>,
+    /// Commands of the transaction that EXEC runs now.
+    pub(crate) executes: Option<usize>,
+    pub(crate) watches: Vec<(usize, WatchToken)>,
+    pub(crate) last_row: Option<Row>,
+    pub(crate) close: Close,
+    pub(crate) bytes_in: u64,
+    /// Who sent the command that runs, if this is another shard.
+    pub(crate) origin: Option<Origin>,
+    /// That command is in the slow log: its reply tells who sent it.
+    pub(crate) is_logged: bool,
+    /// Authenticated, not in MULTI, answered, and its reads make keys young: data commands need no further look.
+    pub(crate) plain: bool,
+}
+
+impl Client {
+    /// A client that has just connected.
+    pub(crate) fn new(id: u64, address: String, local_address: String, now: Instant) -> Self {
+        Self {
+            id,
+            address,
+            local_address,
+            descriptor: -1,
+            is_unix: false,
+            created: now,
+            active: now,
+            drained: now,
+            name: Vec::new(),
+            lib_name: Vec::new(),
+            lib_version: Vec::new(),
+            protocol: Protocol::Resp2,
+            authenticated: true,
+            reply_mode: ReplyMode::On,
+            skip_next: false,
+            no_evict: false,
+            no_touch: false,
+            transaction: None,
+            executes: None,
+            watches: Vec::new(),
+            last_row: None,
+            close: Close::No,
+            bytes_in: 0,
+            origin: None,
+            is_logged: false,
+            plain: true,
+        }
+    }
+
+    /// Asks for the end of the connection; the earlier end wins.
+    pub(crate) fn end(&mut self, close: Close) {
+        self.close = self.close.max(close);
+    }
+
+    /// The partition that its transaction or what it watches is bound to.
+    pub(crate) fn partition(&self) -> Option<usize> {
+        let queued = self.transaction.as_ref().and_then(|transaction| transaction.partition());
+        queued.or_else(|| self.watches.first().map(|(partition, _)| *partition))
+    }
+
+    /// Brings `plain` up to date.
+    pub(crate) fn settle(&mut self) {
+        self.plain = self.authenticated
+            && self.transaction.is_none()
+            && self.reply_mode == ReplyMode::On
+            && !self.no_touch
+            && self.close == Close::No;
+    }
+}
+
+/// What CLIENT LIST shows of buffers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Buffers {
+    pub(crate) input: usize,
+    pub(crate) input_capacity: usize,
+    pub(crate) output: usize,
+    pub(crate) output_capacity: usize,
+    /// Some of the output has been to the socket, which didn't take it.
+    pub(crate) is_behind: bool,
+}
+
+/// One line of CLIENT LIST, without its end.
+pub(crate) fn describe(client: &Client, buffers: Buffers, now: Instant) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let command = client.last_row.map_or("NULL", |row| crate::state::State::spec(row).name);
+    let queued = client.transaction.as_ref().map(|transaction| transaction.len());
+    let multi = queued.or(client.executes).map_or(-1, |len| i64::try_from(len).unwrap_or(0));
+    let multi_bytes = client.transaction.as_ref().map_or(0, |t| t.bytes());
+    let total = buffers.input_capacity
+        + buffers.output_capacity
+        + multi_bytes
+        + std::mem::size_of::<crate::net::connection::Connection>();
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
+         multi={multi} qbuf={} qbuf-free={} argv-mem=0 multi-mem={multi_bytes} rbs={} rbp=0 obl={} \
+         oll=0 omem={} tot-mem={total} events={} cmd={command} user=default redir=-1 resp={} \
+         lib-name={} lib-ver={}",
+        client.id,
+        client.address,
+        client.local_address,
+        client.descriptor,
+        text(&client.name),
+        now.duration_since(client.created).as_secs(),
+        now.duration_since(client.active).as_secs(),
+        flags(client),
+        buffers.input,
+        buffers.input_capacity - buffers.input.min(buffers.input_capacity),
+        buffers.output_capacity,
+        buffers.output,
+        if buffers.is_behind { buffers.output_capacity } else { 0 },
+        if buffers.is_behind { "rw" } else { "r" },
+        if client.protocol == Protocol::Resp3 { 3 } else { 2 },
+        text(&client.lib_name),
+        text(&client.lib_version),
+    )
+}
+
+/// Redis's letters for what a client is in.
+fn flags(client: &Client) -> String {
+    let letters = [
+        ('x', client.transaction.is_some() || client.executes.is_some()),
+        ('d', client.transaction.as_ref().is_some_and(|t| t.is_aborted())),
+        ('c', client.close == Close::AfterReplies),
+        ('A', client.close == Close::Now),
+        ('U', client.is_unix),
+        ('e', client.no_evict),
+        ('T', client.no_touch),
+    ];
+    let flags: String = letters.iter().filter(|letter| letter.1).map(|letter| letter.0).collect();
+    if flags.is_empty() { "N".to_owned() } else { flags }
+}

@@ -1,0 +1,224 @@
+//! Sockets that accept connections: TCP addresses and a Unix path.
+//!
+//! Each shard has sockets of its own on the TCP addresses, among which the kernel spreads connections
+//! (SO_REUSEPORT). A Unix path has one socket, the first shard's, which gives the others their part.
+//!
+//! 1. A socket file is removed by whoever made it, and a stale one (nobody answers) is replaced.
+//! 2. The first socket of an address is bound without SO_REUSEPORT, so that a port that another server
+//!    has is refused, though that one would share it.
+//!
+//! Made by the thread that starts the server, then owned by the shards' threads.
+
+use crate::ServeError;
+use crate::config::Config;
+use crate::net::connection::Stream;
+use mio::net::{TcpListener, UnixListener};
+use mio::{Interest, Registry, Token};
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Most addresses that a server listens on, as in Redis.
+const MOST_ADDRESSES: usize = 16;
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// All sockets of a shard that accept.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    sockets: Vec<Socket>,
+    address: Option<SocketAddr>,
+}
+
+/// An accepted connection and where it comes from.
+pub(crate) struct Accepted {
+    pub(crate) stream: Stream,
+    pub(crate) address: String,
+    pub(crate) local_address: String,
+    /// Comes from this host.
+    pub(crate) is_local: bool,
+}
+
+impl Listeners {
+    /// Binds everything that the settings name, for so many shards.
+    pub(crate) fn bind(config: &Config, shards: usize) -> Result<Vec<Self>, ServeError> {
+        let backlog = i32::try_from(config.number("tcp-backlog")).unwrap_or(i32::MAX);
+        let mut all: Vec<Self> = (0..shards).map(|_| Self::default()).collect();
+        let tcp_wanted = config.port() != 0 || config.text("unixsocket").is_empty();
+        for ip in addresses(config)?.into_iter().filter(|_| tcp_wanted) {
+            let wanted = SocketAddr::new(ip, config.port());
+            let refused = |cause| ServeError::listen(wanted, cause, ["bind", "port"]);
+            let (address, sockets) = bind_tcp(wanted, backlog, shards).map_err(refused)?;
+            for (listeners, socket) in all.iter_mut().zip(sockets) {
+                listeners.sockets.push(Socket::Tcp(socket));
+                listeners.address.get_or_insert(address);
+            }
+        }
+        let path = config.text("unixsocket");
+        if !path.is_empty() {
+            let path = PathBuf::from(path);
+            let mode = u32::from_str_radix(&config.text("unixsocketperm"), 8).map_err(|_| {
+                ServeError::Setting("setting `unixsocketperm` has to be octal digits".to_owned())
+            })?;
+            let listener = bind_unix(&path, mode).map_err(|cause| ServeError::Listen {
+                address: path.display().to_string(),
+                cause,
+                setting: "unixsocket",
+            })?;
+            all[0].sockets.push(Socket::Unix(listener, path));
+        }
+        Ok(all)
+    }
+
+    /// The first TCP address, with the port that the system chose if 0 was asked for.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// How many there are; their tokens are 0 and on.
+    pub(crate) fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Asks `registry` for events.
+    pub(crate) fn register(&mut self, registry: &Registry) -> io::Result<()> {
+        for (number, socket) in self.sockets.iter_mut().enumerate() {
+            match socket {
+                Socket::Tcp(listener) => {
+                    registry.register(listener, Token(number), Interest::READABLE)?;
+                }
+                Socket::Unix(listener, _) => {
+                    registry.register(listener, Token(number), Interest::READABLE)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts one connection of socket `number`; `None` if none waits.
+    pub(crate) fn accept(&self, number: usize, keepalive_s: u64) -> io::Result<Option<Accepted>> {
+        let accepted = match &self.sockets[number] {
+            Socket::Tcp(listener) => listener.accept().map(|(stream, peer)| {
+                // Both only fail for a socket that is gone already: reading will tell.
+                let _ = stream.set_nodelay(true);
+                let _ = set_keepalive(&stream, keepalive_s);
+                let local = stream.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
+                Accepted {
+                    address: peer.to_string(),
+                    local_address: local,
+                    is_local: peer.ip().to_canonical().is_loopback(),
+                    stream: Stream::Tcp(stream),
+                }
+            }),
+            Socket::Unix(listener, path) => listener.accept().map(|(stream, _)| {
+                let address = format!("{}:0", path.display());
+                Accepted {
+                    stream: Stream::Unix(stream),
+                    local_address: address.clone(),
+                    address,
+                    is_local: true,
+                }
+            }),
+        };
+        match accepted {
+            Ok(accepted) => Ok(Some(accepted)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        for socket in &self.sockets {
+            if let Socket::Unix(_, path) = socket {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+fn addresses(config: &Config) -> Result<Vec<IpAddr>, ServeError> {
+    let text = config.text("bind");
+    let mut addresses = Vec::new();
+    for word in text.split_whitespace() {
+        match word {
+            "*" => addresses.push(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            "::*" => addresses.push(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+            "localhost" => addresses.push(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            other => addresses.push(other.parse().map_err(|_| {
+                ServeError::Setting(format!("setting `bind`: `{other}` is no IP address"))
+            })?),
+        }
+    }
+    if addresses.is_empty() || addresses.len() > MOST_ADDRESSES {
+        let reason = format!("setting `bind` needs 1 to {MOST_ADDRESSES} addresses");
+        return Err(ServeError::Setting(reason));
+    }
+    Ok(addresses)
+}
+
+/// So many sockets that listen on one address, and that address.
+fn bind_tcp(
+    wanted: SocketAddr,
+    backlog: i32,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    let first = tcp_socket(wanted)?;
+    rustix::net::bind(&first, &wanted)?;
+    sockopt::set_socket_reuseport(&first, count > 1)?;
+    rustix::net::listen(&first, backlog)?;
+    let mut listeners = vec![TcpListener::from_std(std::net::TcpListener::from(first))];
+    let address = listeners[0].local_addr()?;
+    for _ in 1..count {
+        let socket = tcp_socket(address)?;
+        sockopt::set_socket_reuseport(&socket, true)?;
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, backlog)?;
+        listeners.push(TcpListener::from_std(std::net::TcpListener::from(socket)));
+    }
+    Ok((address, listeners))
+}
+
+fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    // Connections of an earlier server in TIME_WAIT don't hold the port; a listening one does.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    Ok(socket)
+}
+
+fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    if path.exists() {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    Ok(listener)
+}
+
+/// Probes after `seconds` of silence, three times, a third of that apart, as Redis does.
+fn set_keepalive(stream: &mio::net::TcpStream, seconds: u64) -> rustix::io::Result<()> {
+    if seconds == 0 {
+        return Ok(());
+    }
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(seconds))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs((seconds / 3).max(1)))?;
+    sockopt::set_tcp_keepcnt(stream, 3)
+}

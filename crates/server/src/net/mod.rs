@@ -1,0 +1,8 @@
+//! Clients and their sockets: bytes that arrive, replies that leave.
+
+pub(crate) mod client;
+pub(crate) mod connection;
+pub(crate) mod input;
+pub(crate) mod listener;
+pub(crate) mod output;
+pub(crate) mod slab;

@@ -1,0 +1,485 @@
+//! Replies that wait to be written: bytes, and large values that still lie in the arena.
+//!
+//! ```text
+//! bytes   +OK $100000 | CRLF :1 $20000 | CRLF
+//!                     ^ value A        ^ value B        (position in `bytes`, reference)
+//! ```
+//!
+//! 1. References are of this turn. What the socket doesn't take is copied by `settle` in the flush, so
+//!    before the shard announces; after it there are none.
+//! 2. `waiting` counts every byte that isn't written yet, referenced ones too.
+//!
+//! Belongs to the shard's thread.
+
+use crate::hop::later::Own;
+use nigh_resp::{Protocol, encode};
+use nigh_shm::{Pin, Reader, Record, ValueRef};
+use nigh_store::Reply;
+use std::io::{self, IoSlice};
+
+/// Values from this length on are written from where they lie. Below, a copy of 16 KiB (about 2 µs)
+/// costs less than two more slices of a writev and the search for them.
+const REFERENCE_BYTES: usize = 16 << 10;
+/// The same once this much waits: a reply of a million repeats of one value then costs little until the
+/// limit of output cuts the client off.
+const PLENTY_BYTES: usize = 1 << 20;
+/// Values from this length on are referenced when plenty waits: ten times what the reference takes.
+const FEW_BYTES: usize = 256;
+/// Memory that an empty buffer keeps.
+const KEEP_BYTES: usize = 64 << 10;
+/// Slices of one writev: far below IOV_MAX (1024), enough that one call carries a megabyte.
+const SLICES: usize = 64;
+
+/// What may stand between two bytes of a buffer.
+#[derive(Debug, Clone, Copy)]
+struct Inserted {
+    /// Position in the bytes before which it stands.
+    at: usize,
+    value: ValueRef,
+    len: usize,
+    /// Whose arena it lies in.
+    partition: usize,
+}
+
+/// The reader of a partition's arena.
+pub(crate) type Readers<'a> = dyn Fn(usize) -> &'a Reader + 'a;
+
+/// A place in an output to which it can be cut back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    bytes: usize,
+    values: usize,
+    value_bytes: usize,
+}
+
+/// The replies of one connection that aren't written yet.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    /// Bytes of `bytes` that are written.
+    sent: usize,
+    values: Vec<Inserted>,
+    /// Sum of the lengths of `values`.
+    value_bytes: usize,
+    /// Bytes that were copied since somebody asked.
+    copied: usize,
+    /// The socket took less than there was, last time.
+    is_behind: bool,
+}
+
+impl Output {
+    /// Bytes that wait.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.bytes.len() - self.sent + self.value_bytes
+    }
+
+    /// Whether some of it has been to the socket, which didn't take it.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Whether a part of it is written.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.sent > 0
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Where the next reply begins.
+    #[inline]
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { bytes: self.bytes.len(), values: self.values.len(), value_bytes: self.value_bytes }
+    }
+
+    /// Bytes since `mark`.
+    #[inline]
+    pub(crate) fn since(&self, mark: Mark) -> usize {
+        self.bytes.len() - mark.bytes + self.value_bytes - mark.value_bytes
+    }
+
+    /// Whether what was written since `mark` is OK.
+    #[inline]
+    pub(crate) fn is_ok_since(&self, mark: Mark) -> bool {
+        self.bytes[mark.bytes..] == *encode::OK
+    }
+
+    /// Takes back everything since `mark`.
+    pub(crate) fn cut(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.values.truncate(mark.values);
+        self.value_bytes = mark.value_bytes;
+    }
+
+    /// Takes out the bytes since `mark`, where no values are.
+    pub(crate) fn cut_bytes(&mut self, mark: Mark) -> Vec<u8> {
+        debug_assert!(self.values.len() == mark.values, "values would be lost");
+        self.bytes.split_off(mark.bytes)
+    }
+
+    /// The text of the error that was written at `mark`, if it is one.
+    #[inline]
+    pub(crate) fn error_at(&self, mark: Mark) -> Option<&[u8]> {
+        match self.bytes.get(mark.bytes) {
+            Some(b'-') => self.bytes.get(mark.bytes + 1..),
+            _ => None,
+        }
+    }
+
+    /// The encoder's buffer, to append to.
+    #[inline]
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Appends the value of a record as a bulk string.
+    #[inline]
+    fn value(&mut self, reader: &Reader, record: Record<'_>) {
+        let len = record.value_len() as usize;
+        if len < REFERENCE_BYTES && (len < FEW_BYTES || self.bytes.len() < PLENTY_BYTES) {
+            encode::bulk(&mut self.bytes, record.value());
+            return;
+        }
+        encode::bulk_header(&mut self.bytes, len);
+        let partition = reader.partition() as usize;
+        let (at, value) = (self.bytes.len(), record.value_ref());
+        self.values.push(Inserted { at, value, len, partition });
+        self.value_bytes += len;
+        self.bytes.extend_from_slice(encode::CRLF);
+    }
+
+    /// Writes as much as the socket takes, large values from where they lie. True if all is written.
+    ///
+    /// # Errors
+    /// What the socket says, except that it would block.
+    pub(crate) fn flush(
+        &mut self,
+        mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+        readers: &Readers<'_>,
+        pin: &Pin<'_>,
+    ) -> io::Result<bool> {
+        let mut value_sent = 0; // bytes of the first value that are written
+        while self.waiting() > 0 {
+            let (offered, outcome) = self.offer(value_sent, &mut write, readers, pin);
+            let written = match outcome {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_behind = true;
+                    self.settle(value_sent, readers, pin);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            };
+            let before = self.waiting();
+            value_sent = self.advance(written, value_sent);
+            debug_assert!(self.waiting() + written == before, "every byte is counted once");
+            if written < offered {
+                self.is_behind = true;
+                self.settle(value_sent, readers, pin); // full: asking again would only say so
+                return Ok(false);
+            }
+        }
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP_BYTES);
+        self.sent = 0;
+        self.is_behind = false;
+        Ok(true)
+    }
+
+    /// Writes once; returns how much was offered, and what became of it.
+    #[inline]
+    fn offer(
+        &self,
+        value_sent: usize,
+        write: &mut impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+        readers: &Readers<'_>,
+        pin: &Pin<'_>,
+    ) -> (usize, io::Result<usize>) {
+        if self.values.is_empty() {
+            // Nearly always: a list of slices is a kilobyte to prepare.
+            let bytes = &self.bytes[self.sent..];
+            return (bytes.len(), write(&[IoSlice::new(bytes)]));
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = self.slices(&mut slices, value_sent, readers, pin);
+        let slices = &slices[..count];
+        (slices.iter().map(|slice| slice.len()).sum(), write(slices))
+    }
+
+    /// Fills `slices` with what waits, in order; returns how many there are.
+    fn slices<'a>(
+        &'a self,
+        slices: &mut [IoSlice<'a>; SLICES],
+        value_sent: usize,
+        readers: &'a Readers<'_>,
+        pin: &'a Pin<'_>,
+    ) -> usize {
+        let (mut count, mut from, mut skip) = (0, self.sent, value_sent);
+        for inserted in &self.values {
+            if count + 2 > SLICES {
+                return count;
+            }
+            if inserted.at > from {
+                slices[count] = IoSlice::new(&self.bytes[from..inserted.at]);
+                count += 1;
+                from = inserted.at;
+            }
+            slices[count] =
+                IoSlice::new(&readers(inserted.partition).bytes(pin, inserted.value)[skip..]);
+            count += 1;
+            skip = 0;
+        }
+        if count < SLICES && from < self.bytes.len() {
+            slices[count] = IoSlice::new(&self.bytes[from..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// Notes that `written` more bytes are out; returns how many of the first remaining value are.
+    fn advance(&mut self, mut written: usize, value_sent: usize) -> usize {
+        let mut skip = value_sent;
+        let mut done = 0;
+        for inserted in &self.values {
+            let before = inserted.at - self.sent;
+            if written < before {
+                self.sent += written;
+                written = 0;
+                break;
+            }
+            self.sent = inserted.at;
+            written -= before;
+            let rest = inserted.len - skip;
+            if written < rest {
+                self.value_bytes -= written;
+                skip += written;
+                self.values.drain(..done);
+                return skip;
+            }
+            written -= rest;
+            self.value_bytes -= rest;
+            skip = 0;
+            done += 1;
+        }
+        self.values.drain(..done);
+        self.sent += written;
+        skip
+    }
+
+    /// Copies what is referenced and not written, so that it stays when the arena moves on; forgets what
+    /// is written.
+    fn settle(&mut self, value_sent: usize, readers: &Readers<'_>, pin: &Pin<'_>) {
+        if self.values.is_empty() {
+            self.forget_sent();
+            return;
+        }
+        let mut settled = Vec::with_capacity(self.waiting());
+        let (mut from, mut skip) = (self.sent, value_sent);
+        for inserted in &self.values {
+            settled.extend_from_slice(&self.bytes[from..inserted.at]);
+            let value = readers(inserted.partition).bytes(pin, inserted.value);
+            settled.extend_from_slice(&value[skip..]);
+            from = inserted.at;
+            skip = 0;
+        }
+        settled.extend_from_slice(&self.bytes[from..]);
+        self.copied += settled.len();
+        self.bytes = settled;
+        self.sent = 0;
+        self.values.clear();
+        self.value_bytes = 0;
+    }
+
+    /// Bytes that were copied because their place in the arena was to be used again, since this was asked last.
+    pub(crate) fn take_copied(&mut self) -> usize {
+        std::mem::take(&mut self.copied)
+    }
+
+    /// Copies all that is referenced.
+    pub(crate) fn settle_all(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) {
+        if !self.values.is_empty() {
+            self.settle(0, readers, pin);
+        }
+    }
+
+    /// Takes out what was written since `mark`, with the values copied, to the end of `taken`.
+    pub(crate) fn take_since(
+        &mut self,
+        mark: Mark,
+        taken: &mut Own,
+        readers: &Readers<'_>,
+        pin: &Pin<'_>,
+    ) {
+        let mut from = mark.bytes;
+        for inserted in &self.values[mark.values..] {
+            taken.extend_from_slice(&self.bytes[from..inserted.at]);
+            taken.extend_from_slice(readers(inserted.partition).bytes(pin, inserted.value));
+            from = inserted.at;
+        }
+        taken.extend_from_slice(&self.bytes[from..]);
+        self.cut(mark);
+    }
+
+    /// Drops the bytes that are written once they are as many as those that wait: a client that reads
+    /// slowly but steadily never empties its output, which must not grow for that. Each byte is moved
+    /// once on average.
+    fn forget_sent(&mut self) {
+        if self.sent >= self.waiting() {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+            self.bytes.shrink_to(KEEP_BYTES.max(2 * self.bytes.len()));
+        }
+    }
+}
+
+/// Writes replies of one protocol version into an output.
+pub(crate) struct Writer<'a> {
+    out: &'a mut Output,
+    protocol: Protocol,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer at the end of `out`.
+    #[inline]
+    pub(crate) fn new(out: &'a mut Output, protocol: Protocol) -> Self {
+        Self { out, protocol }
+    }
+
+    /// Appends an error whose text quotes bytes of a client.
+    pub(crate) fn error_bytes(&mut self, text: &[u8]) {
+        encode::error_bytes(&mut self.out.bytes, text);
+    }
+
+    /// Appends text: a verbatim string in RESP3, a bulk string in RESP2.
+    pub(crate) fn verbatim(&mut self, text: &str) {
+        encode::verbatim(&mut self.out.bytes, self.protocol, *b"txt", text.as_bytes());
+    }
+
+    /// Appends an array of simple strings, as help texts are.
+    pub(crate) fn lines(&mut self, lines: &[String]) {
+        self.array(lines.len());
+        lines.iter().for_each(|line| self.simple(line));
+    }
+
+    /// Appends a bulk string of text.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.bulk(text.as_bytes());
+    }
+
+    /// Appends a count.
+    pub(crate) fn count(&mut self, count: usize) {
+        self.int(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Appends a reply that is encoded already.
+    pub(crate) fn raw(&mut self, reply: &[u8]) {
+        self.out.bytes.extend_from_slice(reply);
+    }
+}
+
+impl Reply for Writer<'_> {
+    #[inline]
+    fn ok(&mut self) {
+        encode::ok(&mut self.out.bytes);
+    }
+    fn simple(&mut self, text: &str) {
+        encode::simple(&mut self.out.bytes, text);
+    }
+    fn error(&mut self, text: &str) {
+        encode::error(&mut self.out.bytes, text);
+    }
+    #[inline]
+    fn int(&mut self, value: i64) {
+        encode::integer(&mut self.out.bytes, value);
+    }
+    #[inline]
+    fn bulk(&mut self, bytes: &[u8]) {
+        encode::bulk(&mut self.out.bytes, bytes);
+    }
+    #[inline]
+    fn value(&mut self, reader: &Reader, record: Record<'_>) {
+        self.out.value(reader, record);
+    }
+    #[inline]
+    fn null(&mut self) {
+        encode::null(&mut self.out.bytes, self.protocol);
+    }
+    fn null_array(&mut self) {
+        encode::null_array(&mut self.out.bytes, self.protocol);
+    }
+    fn array(&mut self, len: usize) {
+        encode::array(&mut self.out.bytes, len);
+    }
+    fn map(&mut self, len: usize) {
+        encode::map(&mut self.out.bytes, self.protocol, len);
+    }
+    fn set(&mut self, len: usize) {
+        encode::set(&mut self.out.bytes, self.protocol, len);
+    }
+    fn double(&mut self, value: f64) {
+        encode::double(&mut self.out.bytes, self.protocol, value);
+    }
+    fn boolean(&mut self, value: bool) {
+        encode::boolean(&mut self.out.bytes, self.protocol, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_shm::{ArenaSpec, Domain};
+
+    fn arena(dir: &tempfile::TempDir, domain: &std::sync::Arc<Domain>) -> nigh_shm::Writer {
+        let spec = ArenaSpec {
+            path: dir.path().join("a"),
+            tenant: "default".to_owned(),
+            partition: 0,
+            partitions: 1,
+            seed: None,
+            capacity_bytes: 16 << 20,
+        };
+        nigh_shm::Writer::create(&spec, domain).expect("an arena")
+    }
+
+    #[test]
+    fn a_value_that_is_asked_for_again_and_again_is_not_copied_each_time() {
+        // MGET of one key of 8 KiB, a hundred thousand times: 800 MB wait, in a few megabytes.
+        let dir = tempfile::tempdir().expect("a folder");
+        let domain = Domain::new(1);
+        let mut writer = arena(&dir, &domain);
+        let participant = domain.join();
+        let pin = participant.pin();
+        let hash = writer.hash(b"k");
+        writer.put(&pin, hash, b"k", &[&[b'x'; 8 << 10]], 0).expect("room");
+        let mut out = Output::default();
+        let reader = writer.reader();
+        for _ in 0..100_000 {
+            out.value(&reader, reader.get(&pin, hash, b"k").expect("it is there"));
+        }
+        assert!(out.waiting() > 700 << 20);
+        assert!(out.capacity() < 16 << 20, "{} bytes are held", out.capacity());
+    }
+
+    #[test]
+    fn a_client_that_reads_slowly_holds_no_more_than_what_waits() {
+        // Replies of 64 MiB go out piece by piece, and half a MiB always waits: nothing else is kept.
+        let dir = tempfile::tempdir().expect("a folder");
+        let domain = Domain::new(1);
+        let arena = arena(&dir, &domain);
+        let (reader, participant) = (arena.reader(), domain.join());
+        let pin = participant.pin();
+        let mut out = Output::default();
+        out.bytes().resize(512 << 10, b'x');
+        for _ in 0..4096 {
+            out.bytes().extend_from_slice(&[b'x'; 16 << 10]);
+            let all = out.flush(|_| Ok(16 << 10), &|_| &reader, &pin).expect("nothing fails");
+            assert!(!all && out.waiting() == 512 << 10);
+        }
+        assert!(out.capacity() <= 4 << 20, "{} bytes are held", out.capacity());
+    }
+}

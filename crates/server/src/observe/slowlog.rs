@@ -1,0 +1,203 @@
+//! The log of slow commands.
+//!
+//! 1. Bounded: entries by `slowlog-max-len`, arguments and their lengths as in Redis.
+//!
+//! One for all shards, behind a lock that only a slow command and SLOWLOG take.
+
+use crate::net::client::Client;
+use std::collections::VecDeque;
+
+/// Arguments that an entry keeps; the last one then says how many more there were.
+const MOST_ARGS: usize = 32;
+/// Bytes that an entry keeps of an argument.
+const MOST_ARG_BYTES: usize = 128;
+
+/// Who sent a command to the owner of the data: a shard's connection, as the shard's tokens name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) shard: usize,
+    pub(crate) token: u64,
+}
+
+/// A command that took long.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    /// Unix time, s.
+    pub(crate) time_s: u64,
+    pub(crate) duration_us: u64,
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) address: String,
+    pub(crate) name: Vec<u8>,
+    /// Whose it is, while only the sending shard knows the client.
+    origin: Option<Origin>,
+}
+
+/// The newest slow commands.
+#[derive(Debug)]
+pub(crate) struct Slowlog {
+    entries: VecDeque<Entry>,
+    next_id: u64,
+    capacity: usize,
+}
+
+impl Slowlog {
+    /// An empty log of so many entries.
+    pub(crate) fn with_capacity(entries: usize) -> Self {
+        Self { entries: VecDeque::new(), next_id: 0, capacity: entries }
+    }
+
+    /// Adds a command of a client. That of another shard's client is its shard's until
+    /// [`Self::name_sender`], which the reply has to ask for.
+    pub(crate) fn add(
+        &mut self,
+        args: &[&[u8]],
+        time_s: u64,
+        duration_us: u64,
+        client: &mut Client,
+    ) {
+        client.is_logged = client.origin.is_some();
+        let id = self.next_id;
+        self.next_id += 1;
+        let entry = Entry {
+            id,
+            time_s,
+            duration_us,
+            args: shorten(&redacted(args)),
+            address: client.address.clone(),
+            name: client.name.clone(),
+            origin: client.origin,
+        };
+        self.entries.push_front(entry);
+        self.entries.truncate(self.capacity);
+    }
+
+    /// Writes the client into the entries of what it sent.
+    pub(crate) fn name_sender(&mut self, origin: Origin, client: &Client) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.origin == Some(origin)) {
+            entry.address.clone_from(&client.address);
+            entry.name.clone_from(&client.name);
+            entry.origin = None;
+        }
+    }
+
+    /// Entries, the newest first.
+    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Removes all entries.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Changes how many entries are kept.
+    pub(crate) fn set_capacity(&mut self, entries: usize) {
+        self.capacity = entries;
+        self.entries.truncate(entries);
+    }
+}
+
+/// Arguments without the passwords in them.
+fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let is = |at: usize, word: &str| {
+        args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let sets = is(0, "config") && is(1, "set");
+    let hello = (0..args.len()).find(|at| is(0, "hello") && is(*at, "auth"));
+    let is_secret = |at: usize| {
+        is(0, "auth") && at > 0
+            || hello.is_some_and(|auth| (auth + 1..=auth + 2).contains(&at))
+            || sets && at > 2 && at % 2 == 1 && is(at - 1, "requirepass")
+    };
+    let secret: &[u8] = b"(redacted)";
+    (0..args.len()).map(|at| if is_secret(at) { secret } else { args[at] }).collect()
+}
+
+fn shorten(args: &[&[u8]]) -> Vec<Vec<u8>> {
+    let kept = if args.len() > MOST_ARGS { MOST_ARGS - 1 } else { args.len() };
+    let mut short: Vec<Vec<u8>> = args[..kept]
+        .iter()
+        .map(|arg| match arg.len() {
+            0..=MOST_ARG_BYTES => arg.to_vec(),
+            len => {
+                let rest = format!("... ({} more bytes)", len - MOST_ARG_BYTES);
+                [&arg[..MOST_ARG_BYTES], rest.as_bytes()].concat()
+            }
+        })
+        .collect();
+    if kept < args.len() {
+        short.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(address: &str) -> Client {
+        Client::new(1, address.to_owned(), String::new(), std::time::Instant::now())
+    }
+
+    /// What another shard's client sent is under the shard's name until that shard names the client.
+    #[test]
+    fn the_sender_of_a_command_is_named_by_its_shard() {
+        let mut log = Slowlog::with_capacity(4);
+        let (mut shard, mut sender) = (client("shard-1"), client("127.0.0.1:7"));
+        sender.name = b"me".to_vec();
+        let origin = |token| Origin { shard: 1, token };
+        for token in [5, 6] {
+            shard.origin = Some(origin(token));
+            log.add(&[b"keys", b"*"], 1, 2, &mut shard);
+            assert!(std::mem::take(&mut shard.is_logged));
+        }
+        log.name_sender(origin(5), &sender);
+        log.name_sender(origin(7), &sender);
+        let shown: Vec<(&str, &[u8])> =
+            log.entries().map(|entry| (entry.address.as_str(), entry.name.as_slice())).collect();
+        assert_eq!(shown, [("shard-1", b"".as_slice()), ("127.0.0.1:7", b"me")]);
+        log.add(&[b"get", b"k"], 1, 2, &mut sender);
+        assert!(!sender.is_logged, "it isn't another shard's");
+    }
+
+    /// Passwords stood in the log as they were sent.
+    #[test]
+    fn passwords_are_not_logged() {
+        for (sent, logged) in [
+            ("AUTH me pw", "AUTH (redacted) (redacted)"),
+            ("auth pw", "auth (redacted)"),
+            ("HELLO 3 AUTH me pw SETNAME n", "HELLO 3 AUTH (redacted) (redacted) SETNAME n"),
+            ("HELLO 3 auth", "HELLO 3 auth"),
+            ("config set port 1 RequirePass pw", "config set port 1 RequirePass (redacted)"),
+            ("CONFIG SET loglevel requirepass", "CONFIG SET loglevel requirepass"),
+            ("CONFIG GET requirepass", "CONFIG GET requirepass"),
+            ("SET auth requirepass", "SET auth requirepass"),
+        ] {
+            let args: Vec<&[u8]> = sent.split(' ').map(str::as_bytes).collect();
+            assert_eq!(redacted(&args).join(&b' '), logged.as_bytes());
+        }
+    }
+
+    /// A hostile command leaves a bounded entry, and the log keeps only the newest.
+    #[test]
+    fn entries_and_arguments_are_bounded() {
+        let mut log = Slowlog::with_capacity(2);
+        let long = vec![b'x'; 1000];
+        let args: Vec<&[u8]> = std::iter::repeat_n(long.as_slice(), 100).collect();
+        let mut client = client("127.0.0.1:1");
+        for _ in 0..3 {
+            log.add(&args, 1, 2, &mut client);
+        }
+        let entries: Vec<&Entry> = log.entries().collect();
+        assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(entries[0].args.len(), MOST_ARGS);
+        assert_eq!(entries[0].args[31], b"... (69 more arguments)");
+        assert!(entries[0].args[0].ends_with(b"... (872 more bytes)"));
+    }
+}

@@ -1,0 +1,153 @@
+//! What a shard tells of itself, and the sum over all shards, which INFO and the metrics show.
+//!
+//! 1. A shard's snapshot is at most a tick old; INFO, CLIENT LIST and CLIENT KILL wait for new ones.
+//!
+//! Made by the shard's thread, read by any.
+
+use crate::net::client::{Buffers, Client, describe};
+use crate::observe::hotkeys::HotKeys;
+use crate::state::shared::Shared;
+use crate::state::{State, Stats};
+use nigh_js::RuntimeStats;
+use nigh_store::StoreStats;
+use std::time::Instant;
+
+/// A client as CLIENT LIST and CLIENT KILL see it.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientRow {
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    pub(crate) local_address: String,
+    /// Its line in CLIENT LIST.
+    pub(crate) line: String,
+}
+
+impl ClientRow {
+    /// The row of a client.
+    pub(crate) fn of(client: &Client, buffers: Buffers, now: Instant) -> Self {
+        Self {
+            id: client.id,
+            address: client.address.clone(),
+            local_address: client.local_address.clone(),
+            line: describe(client, buffers, now),
+        }
+    }
+}
+
+/// What one shard tells of its own work; counters are since the start, or since CONFIG RESETSTAT.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Part {
+    pub(crate) number: usize,
+    pub(crate) connections: usize,
+    /// Commands that ran there, wherever they came from.
+    pub(crate) operations: u64,
+    pub(crate) operations_per_s: u64,
+    /// Commands that were sent to the owner.
+    pub(crate) hops_out: u64,
+    /// Commands that came from other shards.
+    pub(crate) hops_in: u64,
+    /// Requests without a reply, now.
+    pub(crate) mailbox_depth: u64,
+    /// Times that another shard's ring was full.
+    pub(crate) mailbox_full: u64,
+    /// Times that it woke another shard.
+    pub(crate) wakes: u64,
+    /// Thousandths of the last second or so that it worked, rather than span or slept.
+    pub(crate) utilisation_permille: u64,
+    /// The longest look after the store, by the clock on the wall.
+    pub(crate) longest_step_ns: u64,
+    /// The longest turn, by the clock on the wall.
+    pub(crate) longest_turn_ns: u64,
+    pub(crate) function_calls: u64,
+}
+
+impl Part {
+    fn of(state: &State, connections: usize) -> Self {
+        let (stats, mail) = (&state.stats, state.mail());
+        Self {
+            number: state.number,
+            connections,
+            operations: stats.commands(),
+            operations_per_s: stats.rates.commands,
+            hops_out: stats.hops_out,
+            hops_in: stats.hops_in,
+            mailbox_depth: mail.depth,
+            mailbox_full: mail.full,
+            wakes: mail.wakes,
+            utilisation_permille: stats.rates.worked_permille,
+            longest_step_ns: stats.longest_step_ns,
+            longest_turn_ns: stats.longest_turn_ns,
+            function_calls: state.runtime.stats().calls,
+        }
+    }
+}
+
+/// What one shard tells, or the sum of several.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) stats: Stats,
+    pub(crate) store: StoreStats,
+    pub(crate) runtime: RuntimeStats,
+    /// Of each shard, in no order.
+    pub(crate) parts: Vec<Part>,
+    pub(crate) hot_keys: HotKeys,
+    /// Memory of the connections' buffers.
+    pub(crate) buffer_bytes: usize,
+    /// Only when they were asked for.
+    pub(crate) clients: Vec<ClientRow>,
+}
+
+impl Snapshot {
+    /// What a shard with so many connections tells, but for what they are.
+    pub(crate) fn of(state: &State, connections: usize) -> Self {
+        Self {
+            stats: state.stats.clone(),
+            store: state.keyspace.stats(),
+            runtime: state.runtime.stats(),
+            parts: vec![Part::of(state, connections)],
+            hot_keys: state.hot_keys.clone(),
+            buffer_bytes: 0,
+            clients: Vec::new(),
+        }
+    }
+
+    /// Adds a connection.
+    pub(crate) fn add_client(&mut self, client: &Client, buffers: Buffers, now: Instant) {
+        self.buffer_bytes += buffers.input_capacity + buffers.output_capacity;
+        self.clients.push(ClientRow::of(client, buffers, now));
+    }
+
+    /// The sum of this shard's own and the others' snapshots.
+    pub(crate) fn with_others(mut self, shared: &Shared, own: usize) -> Self {
+        for (number, seat) in shared.seats.iter().enumerate() {
+            // Before the snapshot: who arrives meanwhile is in one of the two.
+            self.clients.extend(seat.moving());
+            if number != own {
+                self.add(&seat.snapshot());
+            }
+        }
+        self
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.stats.add(&other.stats);
+        self.parts.extend(&other.parts);
+        self.hot_keys.add(&other.hot_keys);
+        self.buffer_bytes += other.buffer_bytes;
+        self.clients.extend(other.clients.iter().cloned());
+        self.store.add(&other.store);
+        let (sum, part) = (&mut self.runtime, &other.runtime);
+        sum.contexts += part.contexts;
+        sum.dropped_contexts += part.dropped_contexts;
+        sum.contexts_created += part.contexts_created;
+        sum.heap_bytes += part.heap_bytes;
+        sum.array_buffer_bytes += part.array_buffer_bytes;
+        sum.calls += part.calls;
+        sum.batches += part.batches;
+        sum.timeouts += part.timeouts;
+        sum.isolates_lost += part.isolates_lost;
+        sum.lingering += part.lingering;
+        sum.heap_limit_hits += part.heap_limit_hits;
+        sum.errors += part.errors;
+    }
+}

@@ -1,0 +1,422 @@
+//! New sources are compiled and started in another process first: V8's parser knows no limit of time and overflows its
+//! stack on some sources, and a top level can do what ends V8. There the end is an error reply (design 14).
+//!
+//! ```text
+//! shard: FUNCTION LOAD ──> Checks::begin ──> thread nigh-checks ──socket──> nigh check-sources: Runtime::check
+//!        (its connection waits)                     │ outcome <── reply, or the process's death
+//!        the note wakes it  <── outcome is kept ────┘
+//! ```
+//!
+//! 1. A source is loaded by a shard only when its outcome is `Ok`. In EXEC and FUNCTION RESTORE the shard waits for
+//!    it, as long as the limit of loading lets it.
+//! 2. The process has the limits of functions that held when it began; with others a new one is begun. Its stack is
+//!    smaller than a shard's, so what passes there has room here.
+//! 3. It ends when its socket does: with the server, however that ends, or after [`IDLE`].
+//!
+//! Bytes on the socket, all numbers u64 little-endian: limits ([`numbers`]), then again and again the length of a source
+//! and the source; for each, the length of an error reply and its text, or 0.
+//!
+//! [`Checks`] is used by all shards; [`serve_checks`] is the other process.
+
+use crate::state::shared::{Shared, lock};
+use nigh_js::{Library, Limits, LoadError, Runtime};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The subcommand of `nigh` that calls [`serve_checks`].
+pub const SUBCOMMAND: &str = "check-sources";
+/// The process is kept so long for the next source: beginning one takes longer than most checks.
+const IDLE: Duration = Duration::from_secs(10);
+/// Outcomes that are kept until a shard asks for them; one that is gone is found again.
+const OUTCOMES_MAX: usize = 16;
+/// Stack of the process beyond what functions may take. A shard's has as much and more.
+const STACK_BEYOND_BYTES: usize = 1 << 20;
+/// Memory of the process beyond JavaScript's heap and buffers: what V8's parser takes for 4 MiB of source, and more.
+const MEMORY_BEYOND_BYTES: usize = 1 << 30;
+/// CPU time that V8 gets to notice that the limit is over, ms; then the process ends.
+const GRACE_MS: u64 = 250;
+/// CPU time after which the system ends the process if nobody else does, beyond the limit of a check, seconds.
+const ORPHAN_SECONDS: u64 = 10;
+/// Waiting time for a reply, for each ms of CPU time: on a machine that has nothing else to do it is that time itself.
+const PATIENCE: u32 = 30;
+/// Longest error reply, bytes.
+const REPLY_MAX: usize = 64 << 10;
+/// Numbers that the process is sent at first.
+const NUMBERS: usize = 5;
+
+type Outcome = Result<(), String>;
+
+/// A source, and what came of it, once that is known.
+struct Entry {
+    source: Arc<[u8]>,
+    outcome: Option<Outcome>,
+}
+
+struct Job {
+    source: Arc<[u8]>,
+    limits: Limits,
+    shared: Arc<Shared>,
+}
+
+/// What a server knows about new sources.
+pub(crate) struct Checks {
+    /// None: shards compile unchecked, as in a process that is no `nigh`.
+    program: Option<PathBuf>,
+    entries: Mutex<VecDeque<Entry>>,
+    /// An outcome has come.
+    came: Condvar,
+    worker: Mutex<Option<(Sender<Job>, JoinHandle<()>)>>,
+    /// The socket of the process that runs now.
+    socket: Mutex<Option<UnixStream>>,
+    closing: AtomicBool,
+}
+
+impl Checks {
+    pub(crate) fn new(program: Option<PathBuf>) -> Self {
+        Self {
+            program,
+            entries: Mutex::default(),
+            came: Condvar::new(),
+            worker: Mutex::default(),
+            socket: Mutex::default(),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a source may be loaded without waiting; if not, its check is under way, and all shards have a note
+    /// when it is done.
+    pub(crate) fn is_done(&self, shared: &Arc<Shared>, source: &[u8], limits: &Limits) -> bool {
+        !self.is_checked(source, limits) || self.look(shared, source, limits)
+    }
+
+    /// The outcome of a source, which may be loaded once if it is `Ok`. Waits for it if need be.
+    pub(crate) fn take(&self, shared: &Arc<Shared>, source: &[u8], limits: &Limits) -> Outcome {
+        if !self.is_checked(source, limits) {
+            return Ok(());
+        }
+        loop {
+            self.look(shared, source, limits);
+            let mut entries = lock(&self.entries);
+            while let Some(at) = entries.iter().position(|entry| *entry.source == *source) {
+                if entries[at].outcome.is_some() {
+                    let entry = entries.remove(at);
+                    return entry.and_then(|entry| entry.outcome).unwrap_or(Ok(()));
+                }
+                entries = self.came.wait(entries).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// A source that is too long isn't checked: loading refuses it at once.
+    fn is_checked(&self, source: &[u8], limits: &Limits) -> bool {
+        self.program.is_some() && source.len() <= limits.source_bytes
+    }
+
+    /// Whether the outcome is there; orders the check if nobody has.
+    fn look(&self, shared: &Arc<Shared>, source: &[u8], limits: &Limits) -> bool {
+        let mut entries = lock(&self.entries);
+        if let Some(entry) = entries.iter().find(|entry| *entry.source == *source) {
+            return entry.outcome.is_some();
+        }
+        if entries.len() >= OUTCOMES_MAX
+            && let Some(at) = entries.iter().position(|entry| entry.outcome.is_some())
+        {
+            entries.remove(at);
+        }
+        let source: Arc<[u8]> = source.into();
+        entries.push_back(Entry { source: Arc::clone(&source), outcome: None });
+        drop(entries);
+        let job = Job { source, limits: limits.clone(), shared: Arc::clone(shared) };
+        let source = Arc::clone(&job.source);
+        if let Err(error) = self.order(job) {
+            self.note(&source, Err(format!("ERR the source can't be checked: {error}")));
+            return true;
+        }
+        false
+    }
+
+    /// Gives a job to the thread, which is begun if there is none.
+    fn order(&self, job: Job) -> io::Result<()> {
+        let mut worker = lock(&self.worker);
+        if worker.is_none() {
+            let (sender, jobs) = channel();
+            let Some(program) = self.program.clone() else { return Ok(()) };
+            let thread = std::thread::Builder::new().name("nigh-checks".into());
+            match thread.spawn(move || work(&jobs, &program)) {
+                Ok(thread) => *worker = Some((sender, thread)),
+                Err(error) => return Err(error),
+            }
+        }
+        match &*worker {
+            Some((sender, _)) => sender.send(job).map_err(|_| io::ErrorKind::BrokenPipe.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn note(&self, source: &[u8], outcome: Outcome) {
+        let mut entries = lock(&self.entries);
+        if let Some(entry) = entries.iter_mut().find(|entry| *entry.source == *source) {
+            entry.outcome = Some(outcome);
+        }
+        self.came.notify_all();
+    }
+
+    /// Ends the thread and its process; checks that wait fail.
+    pub(crate) fn stop(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        let worker = lock(&self.worker).take();
+        if let Some(socket) = &*lock(&self.socket) {
+            let _ = socket.shutdown(Shutdown::Both); // it may have ended by itself
+        }
+        if let Some((sender, thread)) = worker {
+            drop(sender);
+            let _ = thread.join(); // it panics nowhere; if it did, it is over all the same
+        }
+    }
+}
+
+/// The thread: one check after the other.
+fn work(jobs: &Receiver<Job>, program: &Path) {
+    let mut process: Option<Process> = None;
+    loop {
+        match jobs.recv_timeout(IDLE) {
+            Ok(job) => {
+                let checks = &job.shared.checks;
+                let outcome = match Library::name_of(&job.source) {
+                    Ok(name) => check(&mut process, program, &name, &job),
+                    Err(error) => Err(error.to_string()),
+                };
+                checks.note(&job.source, outcome);
+                job.shared.note_all();
+            }
+            Err(RecvTimeoutError::Timeout) => process = None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Has a source checked by the process; one that has ended, or has other limits, is replaced.
+fn check(process: &mut Option<Process>, program: &Path, library: &str, job: &Job) -> Outcome {
+    let checks = &job.shared.checks;
+    if process.as_ref().is_some_and(|process| process.limits != job.limits) {
+        *process = None;
+    }
+    let failed = |error: &io::Error| {
+        Err(format!("ERR library '{library}': its source can't be checked: {error}"))
+    };
+    let running = match process {
+        Some(running) => running,
+        None => match Process::begin(program, &job.limits) {
+            Ok((begun, socket)) => {
+                *lock(&checks.socket) = Some(socket);
+                process.insert(begun)
+            }
+            Err(error) => {
+                tracing::error!(program = %program.display(), %error, "sources can't be checked");
+                return failed(&error);
+            }
+        },
+    };
+    if checks.closing.load(Ordering::SeqCst) {
+        return Err("ERR the server is shutting down".to_owned());
+    }
+    let before_ms = running.cpu_ms();
+    match running.ask(&job.source) {
+        Ok(outcome) => outcome,
+        Err(_) if checks.closing.load(Ordering::SeqCst) => {
+            *process = None;
+            Err("ERR the server is shutting down".to_owned())
+        }
+        Err(error) => {
+            let used_ms = running.cpu_ms().saturating_sub(before_ms);
+            let how = running.end(&error);
+            *process = None;
+            let reason = if used_ms >= job.limits.load_ms {
+                LoadError::too_long(library, job.limits.load_ms).to_string()
+            } else {
+                format!(
+                    "ERR Error compiling library '{library}': it ended the process that tried it ({how}): \
+                     it may be nested too deeply, or need too much memory"
+                )
+            };
+            tracing::warn!(
+                library,
+                used_ms,
+                how,
+                "a source that was to be loaded ended the process that tried it"
+            );
+            Err(reason)
+        }
+    }
+}
+
+/// The other process, from here.
+struct Process {
+    child: Child,
+    stream: UnixStream,
+    limits: Limits,
+}
+
+impl Process {
+    /// Begins one, and a second handle of its socket.
+    fn begin(program: &Path, limits: &Limits) -> io::Result<(Self, UnixStream)> {
+        let (stream, theirs) = UnixStream::pair()?;
+        let patience = Duration::from_millis(limits.load_ms) * PATIENCE;
+        stream.set_read_timeout(Some(patience + IDLE))?;
+        stream.set_write_timeout(Some(patience + IDLE))?;
+        let child = Command::new(program)
+            .arg(SUBCOMMAND)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null()) // what it logs and dies of is told here
+            .spawn()?;
+        let socket = stream.try_clone()?;
+        let mut process = Self { child, stream, limits: limits.clone() };
+        for number in numbers(limits) {
+            process.stream.write_all(&number.to_le_bytes())?;
+        }
+        Ok((process, socket))
+    }
+
+    fn ask(&mut self, source: &[u8]) -> io::Result<Outcome> {
+        self.stream.write_all(&(source.len() as u64).to_le_bytes())?;
+        self.stream.write_all(source)?;
+        let text = read_bytes(&mut self.stream, REPLY_MAX)?;
+        let text = text.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(if text.is_empty() { Ok(()) } else { Err(String::from_utf8_lossy(&text).into_owned()) })
+    }
+
+    /// CPU time that it has used, also when it has ended, as long as nobody has waited for it.
+    fn cpu_ms(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let text = text.unwrap_or_default();
+        // Behind the name, which may contain anything: utime and stime are the 12th and 13th field.
+        let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+        let ticks: u64 =
+            fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)
+    }
+
+    /// Ends it, if it hasn't; how it ended.
+    fn end(&mut self, error: &io::Error) -> String {
+        use std::os::unix::process::ExitStatusExt;
+        let timed_out = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        if timed_out {
+            let _ = self.child.kill();
+        }
+        match self.child.wait() {
+            _ if timed_out => "no reply".to_owned(),
+            Ok(status) => match status.signal() {
+                Some(signal) => format!("signal {signal}"),
+                None => status.to_string(),
+            },
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.wait();
+    }
+}
+
+/// The limits that bound a check, in the order in which they are sent.
+fn numbers(limits: &Limits) -> [u64; NUMBERS] {
+    let bytes = |size: usize| size as u64;
+    [
+        limits.load_ms,
+        bytes(limits.heap_bytes),
+        bytes(limits.array_buffer_bytes),
+        bytes(limits.stack_bytes),
+        bytes(limits.source_bytes),
+    ]
+}
+
+/// Length and bytes; nothing at the end of the stream.
+fn read_bytes(stream: &mut UnixStream, most: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut length = [0; 8];
+    match stream.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if length > most {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// The process that checks sources, with the socket to the server as its stdin; until that is closed.
+///
+/// # Errors
+/// What the system or V8 refuses.
+pub fn serve_checks() -> io::Result<()> {
+    let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut sent = [0; NUMBERS];
+    for number in &mut sent {
+        let mut bytes = [0; 8];
+        stream.read_exact(&mut bytes)?;
+        *number = u64::from_le_bytes(bytes);
+    }
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let limits = Limits {
+        load_ms: sent[0],
+        heap_bytes: size(sent[1]),
+        array_buffer_bytes: size(sent[2]),
+        stack_bytes: size(sent[3]),
+        source_bytes: size(sent[4]),
+        grace_ms: GRACE_MS,
+        ..Limits::default()
+    };
+    limit(Resource::Core, 0)?;
+    let stack = limits.stack_bytes + STACK_BEYOND_BYTES;
+    let thread = std::thread::Builder::new().name("nigh-check".into()).stack_size(stack);
+    let thread = thread.spawn(move || serve_each(&mut stream, limits))?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the check panicked")))
+}
+
+fn serve_each(stream: &mut UnixStream, limits: Limits) -> io::Result<()> {
+    let (most, seconds) = (limits.source_bytes, limits.load_ms.div_ceil(1000) + ORPHAN_SECONDS);
+    let memory = limits.heap_bytes + limits.array_buffer_bytes + MEMORY_BEYOND_BYTES;
+    let mut runtime = Runtime::new(limits).map_err(io::Error::other)?;
+    // The runtime has reserved more than it will use, which counts.
+    limit(Resource::Data, reserved_bytes()? + memory as u64)?;
+    while let Some(source) = read_bytes(stream, most)? {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).tv_sec;
+        limit(Resource::Cpu, u64::try_from(used).unwrap_or(0) + seconds)?;
+        let text = runtime.check(&source).err().map_or_else(String::new, |error| error.to_string());
+        stream.write_all(&(text.len() as u64).to_le_bytes())?;
+        stream.write_all(text.as_bytes())?;
+        runtime.idle();
+    }
+    Ok(())
+}
+
+/// Writable memory that this process has mapped, used or not.
+fn reserved_bytes() -> io::Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = statm.split_whitespace().nth(5).and_then(|pages| pages.parse::<u64>().ok());
+    Ok(pages.ok_or(io::ErrorKind::InvalidData)? * rustix::param::page_size() as u64)
+}
+
+/// Lowers what the system lets this process take.
+fn limit(resource: Resource, current: u64) -> io::Result<()> {
+    let maximum = rustix::process::getrlimit(resource).maximum;
+    let current = maximum.map_or(current, |maximum| current.min(maximum));
+    Ok(setrlimit(resource, Rlimit { current: Some(current), maximum })?)
+}

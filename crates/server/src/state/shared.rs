@@ -1,0 +1,389 @@
+//! What the shards of a server share beside the arenas: rarely changed, never looked at per command.
+//!
+//! ```text
+//! anybody ── change, note it at the seat, wake ──> seat of a shard ──> its next turn looks what it is
+//! ```
+//!
+//! 1. A change is made before it is noted, so a shard that sees the note sees the change.
+//! 2. What a client does after it was told of a change, on whatever connection, meets the change. The change was
+//!    noted before the client was told, and the client was told before it sent the command; so whoever has read
+//!    the command, from a socket or a mailbox, finds the note if it looks after the read. A shard runs what it
+//!    has read only if it has looked at all notes since: if there is a new one after the read, the command is
+//!    left for the next turn, which begins with the notes.
+//! 3. Nobody holds two of these locks at once, but for a seat's arrivals and after that its snapshot, or one
+//!    of them while it waits.
+//!
+//! Any thread.
+
+use crate::config::Config;
+use crate::folder::faults::Arenas;
+use crate::folder::starts::Skips;
+use crate::net::connection::Connection;
+use crate::net::listener::Accepted;
+use crate::observe::slowlog::Slowlog;
+use crate::observe::snapshot::{ClientRow, Snapshot};
+use crate::state::Stop;
+use crate::state::checks::Checks;
+use crate::state::still::Still;
+use nigh_js::{Handle, Reason, Running};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Instant;
+
+/// A connection that comes to a shard.
+pub(crate) enum Arrival {
+    /// Accepted by another shard.
+    Accepted(Accepted),
+    /// Moved here by another shard, because its data is here.
+    Moved(Box<Connection>),
+}
+
+/// What the others leave for one shard.
+pub(crate) struct Seat {
+    waker: Arc<mio::Waker>,
+    /// Counts notes; the shard compares it with what it saw last.
+    notes: AtomicU64,
+    arrivals: Mutex<Vec<Arrival>>,
+    kills: Mutex<Vec<u64>>,
+    snapshot: Mutex<Snapshot>,
+    /// The newest ticket that the snapshot is as new as.
+    refreshed: AtomicU64,
+    /// Connections of this shard wait for other shards' snapshots.
+    waits: AtomicBool,
+    /// Tells which function runs there, and ends it.
+    functions: OnceLock<Handle>,
+}
+
+impl Seat {
+    /// A seat whose shard `waker` wakes.
+    pub(crate) fn new(waker: Arc<mio::Waker>) -> Self {
+        Self {
+            waker,
+            notes: AtomicU64::new(0),
+            arrivals: Mutex::default(),
+            kills: Mutex::default(),
+            snapshot: Mutex::default(),
+            refreshed: AtomicU64::new(0),
+            waits: AtomicBool::new(false),
+            functions: OnceLock::new(),
+        }
+    }
+
+    /// Shows others what runs in the shard's function runtime.
+    pub(crate) fn show_functions(&self, handle: Handle) {
+        assert!(self.functions.set(handle).is_ok(), "a shard has one runtime");
+    }
+
+    /// The function that runs there.
+    pub(crate) fn running(&self) -> Option<Running> {
+        self.functions.get()?.get()
+    }
+
+    /// Ends the function that runs there, if one does.
+    pub(crate) fn terminate(&self, reason: Reason) -> Option<Running> {
+        self.functions.get()?.terminate(reason)
+    }
+
+    /// Wakes the shard, if it sleeps.
+    pub(crate) fn wake(&self) {
+        // An eventfd's write fails only when its reader is gone.
+        let _ = self.waker.wake();
+    }
+
+    /// How many notes there are.
+    #[inline]
+    pub(crate) fn notes(&self) -> u64 {
+        // SYNC(seat-note)
+        self.notes.load(Ordering::Acquire)
+    }
+
+    fn note(&self) {
+        // SYNC(seat-note)
+        self.notes.fetch_add(1, Ordering::Release);
+        self.wake();
+    }
+
+    /// Gives the shard a connection.
+    pub(crate) fn arrive(&self, arrival: Arrival) {
+        lock(&self.arrivals).push(arrival);
+        self.note();
+    }
+
+    /// The connections that came. Who was moved here is in the snapshot from now on.
+    pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {
+        let mut arrivals = lock(&self.arrivals);
+        lock(&self.snapshot).clients.extend(moved(&arrivals));
+        std::mem::take(&mut *arrivals)
+    }
+
+    /// The clients that were moved here and haven't arrived yet.
+    pub(crate) fn moving(&self) -> Vec<ClientRow> {
+        moved(&lock(&self.arrivals)).collect()
+    }
+
+    /// The clients to end.
+    pub(crate) fn kills(&self) -> Vec<u64> {
+        std::mem::take(&mut lock(&self.kills))
+    }
+
+    /// What the shard last told of itself.
+    pub(crate) fn snapshot(&self) -> MutexGuard<'_, Snapshot> {
+        lock(&self.snapshot)
+    }
+}
+
+/// The shared state of a server.
+pub(crate) struct Shared {
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) started: Instant,
+    pub(crate) run_id: String,
+    pub(crate) port: u16,
+    /// Most connections that the process's files allow.
+    pub(crate) file_limit: usize,
+    /// What is known of new sources.
+    pub(crate) checks: Checks,
+    /// The libraries that aren't started.
+    pub(crate) skips: Skips,
+    pub(crate) open_connections: AtomicUsize,
+    last_client: AtomicU64,
+    /// The last clients that were ended by CLIENT KILL: one may be on its way between shards.
+    killed: Mutex<VecDeque<u64>>,
+    config: Mutex<Config>,
+    slowlog: Mutex<Slowlog>,
+    settings_version: AtomicU64,
+    libraries_version: AtomicU64,
+    resets: AtomicU64,
+    tickets: AtomicU64,
+    /// There when they have been opened.
+    arenas: OnceLock<Arenas>,
+    stop: AtomicU8,
+    next_seat: AtomicUsize,
+    /// Who stands still for whom.
+    pub(crate) still: Still,
+}
+
+/// Ended clients that are remembered: more than can be on their way between shards.
+const KILLED_KEPT: usize = 1 << 16;
+
+const RUNNING: u8 = 0;
+const STOP_KEEP: u8 = 1;
+const STOP_REMOVE: u8 = 2;
+
+/// The state that the versions of [`Shared`] count, as one shard has seen it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Versions {
+    pub(crate) settings: u64,
+    pub(crate) libraries: u64,
+    pub(crate) resets: u64,
+    pub(crate) ticket: u64,
+}
+
+impl Shared {
+    /// The shared state of a server that starts now.
+    pub(crate) fn new(
+        seats: Vec<Seat>,
+        config: Config,
+        port: u16,
+        file_limit: usize,
+        run_id: String,
+        skips: Skips,
+    ) -> Self {
+        let slowlog = Slowlog::with_capacity(config.size("slowlog-max-len"));
+        Self {
+            seats,
+            started: Instant::now(),
+            run_id,
+            port,
+            file_limit,
+            checks: Checks::new(config.checker.clone()),
+            skips,
+            open_connections: AtomicUsize::new(0),
+            last_client: AtomicU64::new(0),
+            killed: Mutex::default(),
+            config: Mutex::new(config),
+            slowlog: Mutex::new(slowlog),
+            settings_version: AtomicU64::new(0),
+            libraries_version: AtomicU64::new(0),
+            resets: AtomicU64::new(0),
+            tickets: AtomicU64::new(0),
+            arenas: OnceLock::new(),
+            stop: AtomicU8::new(RUNNING),
+            next_seat: AtomicUsize::new(0),
+            still: Still::default(),
+        }
+    }
+
+    /// The arenas are open.
+    pub(crate) fn serves(&self, arenas: Arenas) {
+        assert!(self.arenas.set(arenas).is_ok(), "a server opens its arenas once");
+    }
+
+    /// The arenas' files; `None` before they are open.
+    pub(crate) fn arenas(&self) -> Option<&Arenas> {
+        self.arenas.get()
+    }
+
+    /// Number of shards.
+    #[inline]
+    pub(crate) fn shards(&self) -> usize {
+        self.seats.len()
+    }
+
+    pub(crate) fn note_all(&self) {
+        self.seats.iter().for_each(Seat::note);
+    }
+
+    /// Asks all shards but `asker` to end clients: one of them has each, or gets it, if it is moving.
+    pub(crate) fn kill(&self, asker: usize, ids: &BTreeSet<u64>) {
+        if ids.is_empty() {
+            return;
+        }
+        {
+            let mut killed = lock(&self.killed);
+            killed.extend(ids);
+            let surplus = killed.len().saturating_sub(KILLED_KEPT);
+            killed.drain(..surplus);
+        }
+        for (_, seat) in self.seats.iter().enumerate().filter(|(number, _)| *number != asker) {
+            lock(&seat.kills).extend(ids);
+            seat.note();
+        }
+    }
+
+    /// Whether a client that arrives was ended on its way.
+    pub(crate) fn was_killed(&self, id: u64) -> bool {
+        lock(&self.killed).contains(&id)
+    }
+
+    /// What has changed so far.
+    pub(crate) fn versions(&self) -> Versions {
+        Versions {
+            settings: self.settings_version.load(Ordering::Acquire),
+            libraries: self.libraries_version.load(Ordering::Acquire),
+            resets: self.resets.load(Ordering::Acquire),
+            ticket: self.tickets.load(Ordering::Acquire),
+        }
+    }
+
+    /// A number that no other client has had.
+    pub(crate) fn client_id(&self) -> u64 {
+        self.last_client.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The seat for a connection that any shard may have: they take turns.
+    pub(crate) fn any_seat(&self) -> usize {
+        self.next_seat.fetch_add(1, Ordering::Relaxed) % self.seats.len()
+    }
+
+    /// A copy of the settings.
+    pub(crate) fn config(&self) -> Config {
+        lock(&self.config).clone()
+    }
+
+    /// Replaces the settings by what `change` makes of them, unless it refuses.
+    pub(crate) fn change_config<E>(
+        &self,
+        change: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> Result<(), E> {
+        {
+            let mut config = lock(&self.config);
+            *config = change(&config)?;
+            lock(&self.slowlog).set_capacity(config.size("slowlog-max-len"));
+        }
+        self.settings_version.fetch_add(1, Ordering::Release);
+        self.note_all();
+        Ok(())
+    }
+
+    /// Tells all shards that the libraries in the system arena have changed.
+    pub(crate) fn libraries_changed(&self) {
+        self.libraries_version.fetch_add(1, Ordering::Release);
+        self.note_all();
+    }
+
+    /// Asks all shards to set their counters to zero.
+    pub(crate) fn reset_stats(&self) {
+        self.resets.fetch_add(1, Ordering::Release);
+        self.note_all();
+    }
+
+    /// The slow commands of all shards.
+    pub(crate) fn slowlog(&self) -> MutexGuard<'_, Slowlog> {
+        lock(&self.slowlog)
+    }
+
+    /// Asks all shards for new snapshots on behalf of shard `asker`; they are there when
+    /// [`Self::is_refreshed`].
+    pub(crate) fn refresh(&self, asker: usize) -> u64 {
+        self.seats[asker].waits.store(true, Ordering::SeqCst);
+        let ticket = self.tickets.fetch_add(1, Ordering::SeqCst) + 1;
+        self.note_all();
+        ticket
+    }
+
+    /// Whether the snapshots of all shards but `asker` are as new as the ticket.
+    pub(crate) fn is_refreshed(&self, asker: usize, ticket: u64) -> bool {
+        let others = self.seats.iter().enumerate().filter(|(number, _)| *number != asker);
+        // SYNC(snapshot)
+        others.into_iter().all(|(_, seat)| seat.refreshed.load(Ordering::Acquire) >= ticket)
+    }
+
+    /// Nobody of shard `asker` waits any more.
+    pub(crate) fn nobody_waits(&self, asker: usize) {
+        self.seats[asker].waits.store(false, Ordering::SeqCst);
+    }
+
+    /// Shard `number` tells of itself, and wakes those who wait for that.
+    pub(crate) fn publish(&self, number: usize, snapshot: Snapshot, ticket: u64) {
+        *self.seats[number].snapshot() = snapshot;
+        // SYNC(snapshot)
+        self.seats[number].refreshed.store(ticket, Ordering::SeqCst);
+        for (other, seat) in self.seats.iter().enumerate() {
+            if other != number && seat.waits.load(Ordering::SeqCst) {
+                seat.note();
+            }
+        }
+    }
+
+    /// Shard `number` tells of itself, unasked. Its clients stay as they were.
+    pub(crate) fn tell(&self, number: usize, snapshot: Snapshot) {
+        let mut place = self.seats[number].snapshot();
+        let clients = std::mem::take(&mut place.clients);
+        *place = Snapshot { clients, ..snapshot };
+    }
+
+    /// Asks all shards to stop; the first who asks says how.
+    pub(crate) fn stop(&self, stop: Stop) {
+        let wanted = if stop == Stop::Remove { STOP_REMOVE } else { STOP_KEEP };
+        let _ = self.stop.compare_exchange(RUNNING, wanted, Ordering::AcqRel, Ordering::Acquire);
+        for seat in &self.seats {
+            seat.terminate(Reason::Shutdown);
+            seat.wake();
+        }
+    }
+
+    /// Whether the shards are to stop.
+    #[inline]
+    pub(crate) fn stopping(&self) -> Option<Stop> {
+        match self.stop.load(Ordering::Acquire) {
+            RUNNING => None,
+            STOP_REMOVE => Some(Stop::Remove),
+            _ => Some(Stop::Keep),
+        }
+    }
+}
+
+/// What is told of the clients that were moved.
+fn moved(arrivals: &[Arrival]) -> impl Iterator<Item = ClientRow> {
+    let now = Instant::now();
+    arrivals.iter().filter_map(move |arrival| match arrival {
+        Arrival::Moved(it) => Some(ClientRow::of(&it.client, it.buffers(), now)),
+        Arrival::Accepted(_) => None,
+    })
+}
+
+/// The lock's content; a panic elsewhere leaves these simple collections whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

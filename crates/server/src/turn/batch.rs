@@ -1,0 +1,291 @@
+//! The FCALLs of a turn, run as one batch: V8 is entered once for all of them.
+//!
+//! 1. Replies are given out in the order of the calls, an error that needs no function in its place.
+//! 2. The time of a batch is shared by its calls: what one of them took, only V8 knows.
+//! 3. A batch ends when its replies exceed `output-buffer-pause`, or a turn's time is over: calls that haven't run are
+//!    the next batch's, and those of a client for whom so much waits are as if they had not come yet.
+//!
+//! Belongs to the shard's thread.
+
+use crate::handlers::functions;
+use crate::handlers::host::StoreHost;
+use crate::handlers::route;
+use crate::hop::later::Join;
+use crate::net::client::ReplyMode;
+use crate::net::connection::{Connection, Pending};
+use crate::net::output::Mark;
+use crate::state::State;
+use crate::turn::dispatch;
+use crate::turn::work::{CALLS_AT_ONCE, Waiting, Work};
+use nigh_js::{Call, UNSTABLE};
+use nigh_resp::Protocol;
+use nigh_store::{BUSY, Keyspace, Turn};
+use std::ops::Range;
+use std::time::Instant;
+
+/// Keys of a call whose records are prefetched: a batch's must fit the second-level cache.
+const PREFETCHED_KEYS: usize = 4;
+
+/// What the calls of a batch answered.
+struct Answers {
+    /// The replies of all calls that ran, one after the other.
+    bytes: Vec<u8>,
+    /// For each FCALL that ran where its reply is in `bytes`, or the error that it has without a function.
+    places: Vec<Result<Range<usize>, &'static str>>,
+    /// Time that each call is charged.
+    each_ns: u64,
+    /// Some found that memory is still to come back for their writes, and have changed nothing.
+    is_busy: bool,
+    /// Partitions of which the last call couldn't be told, a bit for each.
+    untold: u64,
+    /// Writes of the only call for partitions of other shards.
+    mail: Vec<(usize, Vec<u8>)>,
+}
+
+impl Answers {
+    fn says_busy(&self, place: &Range<usize>) -> bool {
+        self.bytes[place.clone()].get(1..).is_some_and(|text| text.starts_with(BUSY.as_bytes()))
+    }
+}
+
+impl Work {
+    /// Runs all FCALLs that wait, and gives each connection its replies. One batch does for all, but for those
+    /// that may write to several partitions: each of them is a batch of its own, to tell whose writes they are.
+    pub(crate) fn run_functions(&mut self, turn: &Turn<'_>) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        while !waiting.is_empty() {
+            // One runs in any case, so that functions get on.
+            let most = if self.budget.is_used() { 1 } else { 2 * CALLS_AT_ONCE };
+            let most = self.calls_at_once.get(most);
+            let alike = waiting.iter().take(most).take_while(|call| !self.crosses(call));
+            let together = alike.count().max(1);
+            let ran = self.run_batch(&waiting[..together], turn);
+            waiting.drain(..ran);
+            waiting.retain(|call| self.is_still_to_run(call));
+        }
+        self.state.ran_functions = true;
+        self.waiting = waiting;
+    }
+
+    /// Whether nothing before a call waits; else it comes again, behind that. The first of a client that has enough to read
+    /// waits until that is read; the first of each client waits for the next turn if this one has done enough.
+    fn is_still_to_run(&mut self, call: &Waiting) -> bool {
+        let has_enough = self.has_enough(call.connection);
+        let connection = &mut *self.active[call.connection];
+        if has_enough {
+            connection.input.next = connection.input.next.min(call.index);
+            connection.stopped = true;
+        }
+        if self.budget.is_used() {
+            connection.input.next = connection.input.next.min(call.index);
+            (connection.stopped, connection.is_put_off) = (true, true);
+        }
+        let runs = connection.input.next > call.index;
+        connection.calls -= usize::from(!runs);
+        runs
+    }
+
+    /// Whether a call may write to several partitions.
+    pub(crate) fn crosses(&self, call: &Waiting) -> bool {
+        self.state.keyspace.partitions() > 1 && {
+            let input = &self.active[call.connection].input;
+            let name = input.batch.args(call.index).get(input.bytes(), 1);
+            self.state.libraries.crosses(name)
+        }
+    }
+
+    /// Runs calls as one batch; how many of them have run: one at least.
+    fn run_batch(&mut self, calls: &[Waiting], turn: &Turn<'_>) -> usize {
+        let mut answers = self.call_all(calls, turn);
+        let calls = &calls[..answers.places.len()];
+        for (call, place) in calls.iter().zip(&answers.places) {
+            let connection = &mut *self.active[call.connection];
+            connection.calls -= 1;
+            let mark = connection.out.mark();
+            if connection.input.next <= call.index {
+                // One before it waits, so this one ran too early: it runs again. It has written nothing, as it
+                // only reads, or found the store busy.
+                continue;
+            }
+            if answers.untold != 0
+                && place.as_ref().is_ok_and(|place| answers.bytes[place.clone()] == *UNSTABLE)
+                && self.runs_again(call, answers.untold)
+            {
+                continue;
+            }
+            if answers.is_busy && place.as_ref().is_ok_and(|place| answers.says_busy(place)) {
+                self.active[call.connection].input.next = call.index;
+                self.wait_for_memory(call.connection);
+                continue;
+            }
+            let connection = &mut *self.active[call.connection];
+            match place {
+                Ok(range) => {
+                    connection.out.bytes().extend_from_slice(&answers.bytes[range.clone()]);
+                }
+                Err(text) => nigh_resp::encode::error(connection.out.bytes(), text),
+            }
+            self.bound_reply(call.connection, mark, !answers.mail.is_empty());
+            let connection = &mut *self.active[call.connection];
+            self.budget.count_reply(connection.out.since(mark));
+            connection.pending = Pending::Nothing;
+            count_call(&mut self.state, connection, *call, &mark, turn, answers.each_ns);
+            let silent = connection.client.reply_mode != ReplyMode::On;
+            dispatch::finish(&mut connection.client, &mut connection.out, mark);
+            if !answers.mail.is_empty() {
+                self.send_writes(call.connection, mark, std::mem::take(&mut answers.mail), silent);
+            } else if !connection.later.is_empty() {
+                self.defer(call.connection, mark, turn);
+            }
+            self.active[call.connection].answered();
+        }
+        calls.len()
+    }
+
+    /// Lets a call run again that couldn't be told what some partitions have: at the owner, if there is one partition;
+    /// else here, while their owners stand still. It is the last of its batch. False in a server that stops.
+    fn runs_again(&mut self, call: &Waiting, untold: u64) -> bool {
+        if self.state.keyspace.partitions() > 1 {
+            if !self.wait_for_still(call.connection, untold) {
+                return false;
+            }
+        } else {
+            self.active[call.connection].pending = Pending::Unstable(untold);
+            self.state.stats.moved_calls += 1;
+        }
+        self.active[call.connection].input.next = call.index;
+        true
+    }
+
+    /// Sends the writes of a call for partitions of other shards. Its reply, since `mark`, waits until they
+    /// are done.
+    fn send_writes(&mut self, at: usize, mark: Mark, mail: Vec<(usize, Vec<u8>)>, silent: bool) {
+        let connection = &mut *self.active[at];
+        let reply = connection.out.cut_bytes(mark);
+        let shards: Vec<usize> = mail.iter().map(|(shard, _)| *shard).collect();
+        connection.later.expect_parts(Join::Ok, vec![reply], &shards);
+        self.send_parts(at, mail, silent, true);
+    }
+
+    /// Enters the runtime once for all calls.
+    fn call_all(&mut self, waiting: &[Waiting], turn: &Turn<'_>) -> Answers {
+        let mut words: Vec<&[u8]> = Vec::new();
+        let mut ends = Vec::with_capacity(waiting.len());
+        for call in waiting {
+            let input = &self.active[call.connection].input;
+            words.extend(input.batch.args(call.index).iter(input.bytes()));
+            ends.push(words.len());
+        }
+        let mut calls = Vec::with_capacity(waiting.len());
+        let mut errors = Vec::with_capacity(waiting.len());
+        let mut touches = Vec::with_capacity(waiting.len());
+        let mut start = 0;
+        for (call, end) in waiting.iter().zip(ends) {
+            let args = &words[start..end];
+            start = end;
+            let key_end = functions::key_end(&self.state.libraries, args);
+            errors.push(key_end.err());
+            if let Ok(key_end) = key_end {
+                let connection = &self.active[call.connection];
+                let protocol = connection.protocol(call.index);
+                touches.push(!connection.keeps_ages(call.index));
+                let partition = route::of_call(&self.state, args).unwrap_or(0);
+                calls.push(Call {
+                    partition: u32::try_from(partition).unwrap_or(0),
+                    function: args[1],
+                    keys: &args[3..key_end],
+                    args: &args[key_end..],
+                    resp3: protocol == Protocol::Resp3,
+                    read_only: is_read_only(args[0]),
+                    ..Call::default()
+                });
+            }
+        }
+        prefetch(&mut self.state.keyspace, &calls, &touches);
+        let began = Instant::now();
+        let mut bytes = Vec::new();
+        let mut ranges = Vec::with_capacity(calls.len());
+        let run_turn = functions::run_turn(&mut self.state, turn);
+        let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
+        // Whose writes they are is told by there being one call; and a shard that is asked asks nobody.
+        let is_clients = |call: &Waiting| self.active[call.connection].peer.is_none();
+        let sends = matches!(waiting, [call] if is_clients(call));
+        let mut host = StoreHost { keyspace, turn, mail, sends, stays: None };
+        let runtime = &mut self.state.runtime;
+        let ran = runtime.run(self.state.tenant, &calls, run_turn, &mut host, &mut |_, reply| {
+            ranges.push(bytes.len()..bytes.len() + reply.len());
+            bytes.extend_from_slice(reply);
+        });
+        let mail = host.mail;
+        let is_busy = self.state.keyspace.take_busy() && self.may_wait();
+        let untold = self.state.runtime.untold();
+        self.state.keyspace.take_lack(); // a function deletes nothing that it finds expired on a view
+        let ended = Instant::now();
+        let time = ended.duration_since(began);
+        self.budget.look(ended);
+        self.calls_at_once.took(ran, time, 2 * CALLS_AT_ONCE);
+        let each_ns = time.as_nanos() / ran.max(1) as u128;
+        let mut ranges = ranges.into_iter();
+        let place = |error: Option<&'static str>| match error {
+            Some(text) => Some(Err(text)),
+            None => ranges.next().map(Ok), // none of the first that hasn't run
+        };
+        Answers {
+            places: errors.into_iter().map_while(place).collect(),
+            bytes,
+            is_busy,
+            untold,
+            mail,
+            each_ns: u64::try_from(each_ns).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Asks for the records of the declared keys, which the functions are about to read: so they count as used, but
+/// for those of calls that say otherwise.
+fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
+    let keys = calls.iter().zip(touches).flat_map(|(call, touches)| {
+        call.keys.iter().take(PREFETCHED_KEYS).map(move |key| (key, *touches))
+    });
+    let places: Vec<(usize, u32, bool)> = keys
+        .map(|(key, touches)| {
+            let hash = keyspace.hash(key);
+            (keyspace.partition(key, hash), hash, touches)
+        })
+        .collect();
+    places.iter().for_each(|(partition, hash, _)| keyspace.part(*partition).prefetch_line(*hash));
+    places.iter().for_each(|(partition, hash, _)| keyspace.part(*partition).prefetch_record(*hash));
+    let used = places.iter().filter(|(_, _, touches)| *touches);
+    used.for_each(|(partition, hash, _)| keyspace.part_mut(*partition).touch(*hash));
+}
+
+/// Whether a word, which is FCALL or FCALL_RO, is the latter.
+fn is_read_only(word: &[u8]) -> bool {
+    word.len() > "fcall".len()
+}
+
+/// Counts a function call, and logs it if it was slow.
+fn count_call(
+    state: &mut State,
+    connection: &mut Connection,
+    call: Waiting,
+    mark: &Mark,
+    turn: &Turn<'_>,
+    elapsed_ns: u64,
+) {
+    connection.client.last_row = Some(call.row);
+    state.stats.count_calls(call.row, 1, elapsed_ns);
+    if let Some(text) = connection.out.error_at(*mark) {
+        state.stats.rows[usize::from(call.row)].failed += 1;
+        state.stats.count_error(text);
+    }
+    if state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit) {
+        let args = connection.input.batch.args(call.index);
+        let args: Vec<&[u8]> = args.iter(connection.input.bytes()).collect();
+        let (time_s, elapsed_us) = (turn.now_ms / 1000, elapsed_ns / 1000);
+        if let Some(peer) = &connection.peer {
+            connection.client.origin = Some(peer.origin(call.index));
+        }
+        state.shared.slowlog().add(&args, time_s, elapsed_us, &mut connection.client);
+    }
+}

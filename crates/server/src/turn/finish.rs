@@ -1,0 +1,130 @@
+//! What becomes of a connection when its commands have run: its replies are written, and it goes on, waits, moves
+//! or ends.
+//!
+//! Belongs to the shard's thread.
+
+use crate::net::client::Close;
+use crate::net::connection::{Connection, Pending};
+use crate::turn::budget::LONG_REPLY_BYTES;
+use crate::turn::work::Work;
+use nigh_store::Turn;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+impl Work {
+    /// Answers a protocol error, writes what waits, and puts the connection back or ends it.
+    pub(crate) fn finish(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
+        let has_commands = connection.input.has_commands();
+        let rests = !has_commands && connection.later.is_empty();
+        if rests && let Some(error) = connection.input.error.take() {
+            connection.input.failed = true;
+            if connection.client.close == Close::No {
+                error.write_reply(connection.out.bytes());
+                tracing::debug!(address = %connection.client.address, %error, "client disconnected");
+                connection.client.end(Close::AfterReplies);
+            }
+        }
+        connection.input.consume(&mut self.pool);
+        if connection.input.ended && rests && !connection.input.has_undecoded() {
+            connection.client.end(Close::AfterReplies);
+        }
+        let keyspace = &self.state.keyspace;
+        let gathers = connection.gathers(&|partition| keyspace.reader(partition), turn.pin);
+        if connection.out.waiting() == 0 || connection.client.close == Close::Now {
+            connection.client.drained = self.now;
+        } else if !gathers {
+            self.write(&mut connection, turn);
+        }
+        let empty = connection.out.waiting() == 0;
+        match connection.client.close {
+            Close::Now => return self.close(connection),
+            Close::AfterReplies if empty => return self.close(connection),
+            _ => {}
+        }
+        let paused = connection.out.waiting() > self.state.hot.output_pause;
+        if let Pending::Move(shard) = connection.pending {
+            self.slab.release(connection.slot);
+            return self.moving.push((shard, connection));
+        }
+        let is_open = connection.client.close == Close::No;
+        let goes_on = is_open
+            && connection.pending.lets_go_on()
+            && !paused
+            && (connection.input.has_commands()
+                || connection.input.has_undecoded()
+                || connection.input.readable)
+            || is_open && paused && connection.input.readable;
+        let slot = connection.slot;
+        if goes_on && connection.is_put_off && !connection.queued {
+            connection.queued = true;
+            self.put_off.push(slot);
+        }
+        self.slab.put(connection);
+        if goes_on {
+            self.queue(slot);
+        }
+    }
+
+    fn write(&mut self, connection: &mut Connection, turn: &Turn<'_>) {
+        let before = connection.out.waiting();
+        if before > self.state.hot.output_limit {
+            self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
+            return;
+        }
+        let keyspace = &self.state.keyspace;
+        let outcome = connection.flush(&|partition| keyspace.reader(partition), turn.pin);
+        let written = before - connection.out.waiting();
+        let stats = &mut self.state.stats;
+        stats.bytes_out += written as u64;
+        stats.writes += 1;
+        stats.copied_bytes += connection.out.take_copied() as u64;
+        if before >= LONG_REPLY_BYTES {
+            self.budget.look(Instant::now());
+        }
+        if written > 0 {
+            connection.client.drained = self.now;
+        }
+        if outcome.is_err() {
+            connection.client.end(Close::Now);
+        }
+    }
+
+    /// Ends a connection that reads too slowly.
+    pub(crate) fn cut_off(&mut self, connection: &mut Connection, why: &str) {
+        tracing::warn!(
+            address = %connection.client.address,
+            waiting_bytes = connection.out.waiting(),
+            "client disconnected: {why}"
+        );
+        self.state.stats.output_limit_disconnections += 1;
+        connection.client.end(Close::Now);
+    }
+
+    /// Ends a connection that has been taken out; if parts of its last command wait for room at their shards, when
+    /// they are sent: others of it may be done. It is one of [`Self::held`] then.
+    pub(crate) fn close(&mut self, connection: Box<Connection>) {
+        if !connection.unsent.is_empty() {
+            return self.slab.put(connection);
+        }
+        self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
+        let mut connection = connection;
+        for (partition, token) in connection.client.watches.drain(..) {
+            self.state.keyspace.part_mut(partition).unwatch(token);
+        }
+        self.slab.release(connection.slot);
+    }
+
+    /// Ends the connections that CLIENT KILL named.
+    pub(crate) fn close_killed(&mut self) {
+        if self.state.killed.is_empty() {
+            return;
+        }
+        self.state.killed.clear();
+        for slot in 0..self.slab.slots() {
+            let ended = self.slab.get_mut(slot).is_some_and(|c| c.client.close == Close::Now);
+            if ended && let Some(connection) = self.slab.take(slot) {
+                self.close(connection);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Connections that wait for room in the mailbox of another shard.
+//!
+//! 1. Who finds no room stands in `held`, and goes on from there only, when there is room for what it has to send.
+//!    All outstanding answers bring all room back, so there will be.
+//! 2. They go on in their order: nobody is overtaken by those behind, unless the room that is wanted is a body's, or
+//!    connections that have not waited take what was promised before its turn comes: then it stands behind.
+//!
+//! Belongs to the shard's thread.
+
+use crate::hop::mailbox::Mailbox;
+use crate::hop::message;
+use crate::net::connection::{Connection, Pending};
+use crate::net::slab::Occupant;
+use crate::turn::work::Work;
+
+/// Bytes that a client's command takes more in a request than in its input, about.
+const MORE_BYTES: usize = 32;
+
+/// A message for which there was no room.
+pub(crate) struct Unsent {
+    pub(crate) shard: usize,
+    pub(crate) token: u64,
+    pub(crate) kind: u16,
+    pub(crate) message: Vec<u8>,
+}
+
+/// Sends what a connection has to send; false if there is no room for some of it.
+pub(crate) fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) -> bool {
+    while let Some(Unsent { shard, token, kind, message }) = connection.unsent.front() {
+        if mailbox.send(*shard, *token, *kind, &[message]).is_err() {
+            connection.pending = Pending::Room { shard: *shard, bytes: message.len() };
+            return false;
+        }
+        connection.unsent.pop_front();
+    }
+    true
+}
+
+/// Lists a connection as one that waits for room, and lets it run no further.
+pub(crate) fn hold(held: &mut Vec<Occupant>, connection: &mut Connection) {
+    connection.stopped = true;
+    if !std::mem::replace(&mut connection.is_held, true) {
+        held.push(Occupant::of(connection));
+    }
+}
+
+impl Work {
+    /// Looks whether there is room for what found none before, and sends what waits to be sent.
+    pub(crate) fn retry(&mut self, connection: &mut Connection) {
+        if connection.is_held {
+            return; // its turn comes
+        }
+        if let Pending::Room { shard, bytes } = connection.pending
+            && self.mailbox.can_send(shard, bytes)
+        {
+            connection.pending = Pending::Nothing;
+        }
+        let waits = matches!(connection.pending, Pending::Room { .. });
+        let sends = connection.pending == Pending::Nothing;
+        if waits || sends && !send_unsent(&mut self.mailbox, connection) {
+            hold(&mut self.held, connection);
+        }
+    }
+
+    /// Lets connections that wait for room try again, in their order: as many as there is room for, since each that
+    /// tries in vain costs a look at its whole pipeline.
+    pub(crate) fn resume_held(&mut self) {
+        self.promise_nothing();
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|&who| {
+            let is_resumed = self.resumes(who);
+            if is_resumed && let Some(connection) = self.slab.occupant(who) {
+                connection.is_held = false;
+                let slot = connection.slot;
+                self.queue(slot);
+            }
+            !is_resumed
+        });
+        self.held = held;
+    }
+
+    /// Whether there is room for a connection that waits for some.
+    pub(crate) fn may_resume(&mut self) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        self.promise_nothing();
+        let held = std::mem::take(&mut self.held);
+        let resumes = held.iter().any(|&who| self.resumes(who));
+        self.held = held;
+        resumes
+    }
+
+    fn promise_nothing(&mut self) {
+        self.promised.clear();
+        self.promised.resize(self.mailbox.shards(), Some((0, 0)));
+    }
+
+    /// Whether a held connection waits for nothing, or for room that is there beside what those before it have been
+    /// promised; if it isn't, nobody behind it is promised any.
+    fn resumes(&mut self, who: Occupant) -> bool {
+        let Some(connection) = self.slab.occupant(who) else { return true };
+        let Pending::Room { shard, bytes } = connection.pending else { return true };
+        if !self.mailbox.can_send(shard, bytes) {
+            return false; // maybe it is the body for which there is no room: others don't wait for that
+        }
+        let (commands, bytes) = connection.input.to_run();
+        let more = |(requests, promised)| {
+            let wanted = bytes + MORE_BYTES * commands;
+            let room = self.mailbox.room(shard, wanted, promised)?;
+            let next = (requests + commands.div_ceil(message::MOST_COMMANDS), promised + room);
+            (requests < self.mailbox.credits(shard)).then_some(next)
+        };
+        self.promised[shard] = self.promised[shard].and_then(more);
+        self.promised[shard].is_some()
+    }
+}

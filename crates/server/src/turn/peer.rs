@@ -1,0 +1,434 @@
+//! Commands between shards: what a connection's shard sends to the owner of the data, and what it gets back.
+//!
+//! ```text
+//! connection ── Work::send ──> mailbox ──> peer (a connection whose socket is the mailbox) ── the owner's
+//!     ^                                                                                    turn, as any other
+//!     └────── Work::take_answers <── mailbox <── Work::answer_peer ◂──────────────────────────┘
+//! ```
+//!
+//! 1. A request is one command of a connection or some that follow each other, an answer the replies to them
+//!    ([`crate::hop::message`]), and the answers of a shard come in the order of the commands sent to it. The connection
+//!    puts the answers of several shards in order ([`crate::hop::later`]).
+//! 2. A connection sees its own writes: a read is sent after those that its partition's owner still has,
+//!    and runs here only if none is. What reads more than one partition waits until all are answered.
+//! 3. What a connection may have at other shards at a time is its allowance ([`crate::hop::allowance`]); a command by parts
+//!    passes it as one.
+//! 4. A token is a [`Return`], so that an answer that comes too late finds nobody.
+//! 5. The owner, who has its words, logs a slow command under shard and token; the answer says so, and who gives
+//!    it to the client writes the client into the entry first. So a client whose command is answered is named.
+//! 6. A reply that is copied is no longer than a client's output may be. The replies to a request leave together, when
+//!    the last of its commands has run; all of them are short, but for a request of one command.
+//! 7. Nothing is read from a shard of which commands are left, and none of them runs while it has many bytes of replies to
+//!    take ([`crate::hop::mailbox`]): then others have their turns, and it takes them whatever else it waits for.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::{Row, Run};
+use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
+use crate::hop::message::{self, Known, Replies, Scratch};
+use crate::net::client::{Client, Close};
+use crate::net::connection::{Connection, Pending, Stream};
+use crate::net::input::Input;
+use crate::net::output::{Mark, Output};
+use crate::net::slab::Return;
+use crate::observe::slowlog::Origin;
+use crate::state::State;
+use crate::turn::held::{Unsent, hold, send_unsent};
+use crate::turn::window::{LARGE_INPUT_BYTES, Prepared};
+use crate::turn::work::{MOST_COMMANDS, Work};
+use nigh_resp::decode::Args;
+use nigh_resp::{Protocol, encode};
+use nigh_store::{Op, Turn};
+use std::time::Instant;
+
+/// The shard that has the libraries, and the first partition.
+pub(crate) const LIBRARIAN: usize = 0;
+/// Name of a write set, which isn't a command: only shards send it.
+pub(crate) const WRITES: &[u8] = b"\0writes";
+/// Bytes of requests after which a turn takes no more of them; one body more may be among them.
+const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
+/// Answers that are taken before their connections are looked at.
+const ANSWERS_AT_ONCE: usize = 8;
+/// Bytes that buffers of messages keep from turn to turn.
+const KEEP_BYTES: usize = 64 << 10;
+/// Bit of a message's kind: what it reads stays as old as it is (CLIENT NO-TOUCH).
+const KEEPS_AGES: u16 = 1 << 8;
+/// Bit of a message's kind: a part of a client's command, which the sender counts.
+const PART: u16 = 1 << 9;
+/// Bits of a message's kind that hold the version of the protocol.
+const PROTOCOL_BITS: u16 = KEEPS_AGES - 1;
+
+/// A shard as a client of this one.
+pub(crate) struct Peer {
+    number: usize,
+    /// The commands in the batch.
+    commands: Vec<Command>,
+    /// Requests that aren't answered: the token, and how many commands.
+    requests: Vec<(u64, usize)>,
+    /// Of the commands that ran and aren't answered, where the reply ends in the output, and whether it was logged
+    /// as slow.
+    ends: Vec<(usize, bool)>,
+}
+
+/// A command that a shard has sent.
+struct Command {
+    token: u64,
+    protocol: Protocol,
+    keeps_ages: bool,
+    /// It came in a request that takes long to copy.
+    is_large: bool,
+    is_part: bool,
+    known: Known,
+}
+
+impl Peer {
+    /// A connection that brings the commands of shard `number`.
+    pub(crate) fn connection(number: usize) -> Box<Connection> {
+        let address = format!("shard-{number}");
+        let client = Client::new(0, address.clone(), address, Instant::now());
+        let mut connection = Connection::new(usize::MAX, Stream::Mailbox, client);
+        connection.input = Input::of_mail();
+        let (commands, requests, ends) = (Vec::new(), Vec::new(), Vec::new());
+        connection.peer = Some(Box::new(Self { number, commands, requests, ends }));
+        Box::new(connection)
+    }
+
+    /// The shard that sends them.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(crate) fn protocol(&self, index: usize) -> Protocol {
+        self.commands[index].protocol
+    }
+
+    pub(crate) fn is_large(&self, index: usize) -> bool {
+        self.commands[index].is_large
+    }
+
+    /// Whether a command of the batch is a part of a client's, which the sender counts.
+    pub(crate) fn is_part(&self, index: usize) -> bool {
+        self.commands[index].is_part
+    }
+
+    /// What the sender knew of a command of the batch.
+    pub(crate) fn known(&self, index: usize) -> &Known {
+        &self.commands[index].known
+    }
+
+    /// Who sent a command of the batch.
+    pub(crate) fn origin(&self, index: usize) -> Origin {
+        Origin { shard: self.number, token: self.commands[index].token }
+    }
+
+    pub(crate) fn keeps_ages(&self, index: usize) -> bool {
+        self.commands[index].keeps_ages
+    }
+
+    pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {
+        self.ends.push((end, is_logged));
+    }
+}
+
+/// Whether the reply to a command is short whatever it is about. Only such commands share a request with others, since
+/// the replies to a request leave together.
+fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
+    let gets = || args.from(3).iter(input).any(|word| word.eq_ignore_ascii_case(b"get"));
+    match State::spec(row).run {
+        Run::Data(Op::Set) => args.len() == 3 || !gets(),
+        Run::Data(op) => op.answers_briefly(),
+        _ => false,
+    }
+}
+
+/// Writes an error in the place of the reply since `mark`.
+#[cold]
+fn refuse_reply(out: &mut Output, mark: Mark, limit: usize) {
+    let bytes = out.since(mark);
+    out.cut(mark);
+    let text = format!(
+        "ERR the reply takes {bytes} bytes, and output-buffer-limit is {limit}: ask for less at a time"
+    );
+    encode::error(out.bytes(), &text);
+}
+
+/// What kind of message a client's command is.
+fn kind(client: &Client) -> u16 {
+    let protocol = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    if client.no_touch { protocol | KEEPS_AGES } else { protocol }
+}
+
+impl Work {
+    /// Sends a command of an active connection to a shard; false if its allowance is used up or the
+    /// mailbox is full: the connection waits then.
+    pub(crate) fn send(
+        &mut self,
+        prepared: &Prepared,
+        row: Row,
+        shard: usize,
+        silent: bool,
+    ) -> bool {
+        let (at, index) = (prepared.connection, prepared.index);
+        let input = &self.active[at].input;
+        let is_brief = answers_briefly(row, input.batch.args(index), input.bytes());
+        if !self.has_allowance(at, is_brief) {
+            return false;
+        }
+        let connection = &mut *self.active[at];
+        let (args, input) = (connection.input.batch.args(index), connection.input.bytes());
+        let known = Known { row: Some(row), key: prepared.key() };
+        let mut scratch = Scratch::default();
+        let parts = message::parts_of(&mut scratch, known, args, input);
+        let token = Return::to(connection, silent, is_brief).token();
+        let kind = kind(&connection.client);
+        if !(is_brief && self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts))
+            && self.mailbox.send(shard, token, kind, &parts).is_err()
+        {
+            let bytes = parts.iter().map(|part| part.len()).sum();
+            connection.pending = Pending::Room { shard, bytes };
+            hold(&mut self.held, connection);
+            return false;
+        }
+        if !is_brief {
+            self.mailbox.seal(shard);
+            connection.allowance.sent_long();
+        }
+        connection.later.expect(shard);
+        connection.pending = Pending::Nothing;
+        connection.client.last_row = Some(row);
+        connection.input.next = index + 1;
+        self.state.stats.hops_out += 1;
+        if !is_brief && self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
+            // What functions there are says where a call goes.
+            connection.stopped = true;
+            connection.pending = Pending::Answers;
+        }
+        true
+    }
+
+    /// Whether a connection may have one more at other shards; else it waits.
+    pub(crate) fn has_allowance(&mut self, at: usize, is_brief: bool) -> bool {
+        let connection = &mut *self.active[at];
+        let has = connection.allowance.allows(connection.later.sent(), is_brief)
+            && !connection.later.is_full(self.state.hot.output_pause);
+        if !has {
+            connection.stopped = true;
+            connection.pending = Pending::Allowance;
+        }
+        has
+    }
+
+    /// Sends parts of what an active connection wants, each to its shard; what finds no room goes when there
+    /// is some, before all else of the connection.
+    pub(crate) fn send_parts(
+        &mut self,
+        at: usize,
+        parts: Vec<(usize, Vec<u8>)>,
+        silent: bool,
+        is_brief: bool,
+    ) {
+        let connection = &mut *self.active[at];
+        let token = Return::to(connection, silent, is_brief).token();
+        let kind = kind(&connection.client) | PART;
+        self.state.stats.hops_out += parts.len() as u64;
+        for (shard, message) in parts {
+            if !is_brief {
+                connection.allowance.sent_long();
+            }
+            connection.unsent.push_back(Unsent { shard, token, kind, message });
+        }
+        if !send_unsent(&mut self.mailbox, connection) {
+            hold(&mut self.held, connection);
+        }
+    }
+
+    /// Refuses a reply that is longer than a client's output may be, if it is to be copied: it goes to another shard, or
+    /// behind what others have still to answer, or `waits` for what they have still to do. (What a socket takes is written
+    /// from where it lies.)
+    #[inline]
+    pub(crate) fn bound_reply(&mut self, at: usize, mark: Mark, waits: bool) {
+        let connection = &mut *self.active[at];
+        let is_copied = waits || connection.peer.is_some() || !connection.later.is_empty();
+        if is_copied && connection.out.since(mark) > self.state.hot.output_limit {
+            refuse_reply(&mut connection.out, mark, self.state.hot.output_limit);
+        }
+    }
+
+    /// Gives the connections the answers that have come: some at a time, so that the cache misses of their
+    /// connections overlap.
+    pub(crate) fn take_answers(&mut self) {
+        let mut answers = std::mem::take(&mut self.answers);
+        loop {
+            let mut came = 0;
+            while came < ANSWERS_AT_ONCE {
+                if answers.len() == came {
+                    answers.push((Reply { from: 0, token: 0 }, Vec::new()));
+                }
+                let (reply, answer) = &mut answers[came];
+                let Some(next) = self.mailbox.next_reply(answer) else { break };
+                self.slab.prefetch_addressee(Return::of_token(next.token));
+                *reply = next;
+                came += 1;
+            }
+            for (reply, answer) in &mut answers[..came] {
+                self.give(*reply, answer);
+                answer.shrink_to(KEEP_BYTES);
+            }
+            if came < ANSWERS_AT_ONCE {
+                break;
+            }
+        }
+        self.answers = answers;
+        if !self.held.is_empty() {
+            self.resume_held();
+        }
+    }
+
+    /// Gives a connection an answer, if it is still there.
+    fn give(&mut self, reply: Reply, answer: &[u8]) {
+        let Reply { from, token } = reply;
+        let to = Return::of_token(token);
+        let Some(connection) = self.slab.addressee(to) else { return };
+        let slot = connection.slot;
+        let replies = Replies::of(answer);
+        let (commands, bytes) = (replies.len(), replies.bytes());
+        let is_wanted = !to.is_silent() && connection.client.close != Close::Now;
+        let out = connection.out.bytes();
+        if connection.later.came(from, replies, is_wanted, out) {
+            let origin = Origin { shard: self.state.number, token };
+            self.state.shared.slowlog().name_sender(origin, &connection.client);
+        }
+        connection.allowance.came(commands, bytes, to.is_brief(), self.state.hot.output_pause);
+        let is_over = match connection.pending {
+            Pending::Answers => connection.later.is_empty(),
+            Pending::Allowance => connection.allowance.is_half_free(connection.later.sent()),
+            _ => false,
+        };
+        if is_over {
+            connection.pending = Pending::Nothing;
+        }
+        // Else more is to come: it has nothing to do before that.
+        let waiting = connection.out.waiting() + connection.later.bytes();
+        let is_flooded = is_wanted && waiting > self.state.hot.output_limit;
+        if is_over || is_flooded || connection.later.is_empty() || connection.has_gathered() {
+            self.queue(slot);
+        }
+        // Before the others of the same turn have come, which are as long maybe.
+        if is_flooded && let Some(mut connection) = self.slab.take(slot) {
+            self.cut_off(&mut connection, "its waiting replies exceed output-buffer-limit");
+            self.slab.put(connection);
+        }
+    }
+
+    /// Takes what the other shards have sent into the turn.
+    pub(crate) fn receive_peers(&mut self, turn: &Turn<'_>) {
+        let has_waited = self.peers_have_work || self.peers_wait;
+        (self.peers_have_work, self.peers_wait) = (false, false);
+        let peers = self.peers.len();
+        self.first_peer = (self.first_peer + 1) % peers;
+        let in_turn = (self.first_peer..peers).chain(0..self.first_peer);
+        if has_waited {
+            in_turn.clone().for_each(|number| self.run_peer(number, false, turn));
+        }
+        self.read_mail();
+        // Something was changed, maybe before the mail was sent: first this shard looks at that.
+        let is_early = self.state.has_notes();
+        in_turn.for_each(|number| self.run_peer(number, is_early, turn));
+    }
+
+    /// Takes the commands of a shard into the turn, if there are any, unless they came too early, it has enough to
+    /// take, or they wait for others to stand still.
+    pub(crate) fn run_peer(&mut self, number: usize, is_early: bool, turn: &Turn<'_>) {
+        let has_commands = |peer: &mut Box<Connection>| peer.input.has_commands();
+        let Some(mut connection) = self.peers[number].take_if(has_commands) else { return };
+        let waits = self.mailbox.is_behind(number) || !connection.pending.lets_go_on();
+        if is_early || waits {
+            self.peers_wait |= waits;
+            self.peers_have_work |= !waits;
+            self.mailbox.hold_back(number, true);
+            self.peers[number] = Some(connection);
+            return;
+        }
+        connection.stopped = false;
+        connection.parked = false;
+        self.active.push(connection);
+        self.prepare(self.active.len() - 1, turn);
+    }
+
+    /// Reads what the other shards have sent, as much as a turn may take.
+    fn read_mail(&mut self) {
+        let (mut commands, mut bytes) = (0, 0);
+        while commands < MOST_COMMANDS
+            && bytes < MOST_MAIL_BYTES
+            && let Some(from) = self.mailbox.next_sender()
+        {
+            let connection = &mut **self.peers[from].as_mut().expect("its last commands are done");
+            let peer = connection.peer.as_mut().expect("peers are made with it");
+            let before = peer.commands.len();
+            let receive = |buf: &mut Vec<u8>| self.mailbox.receive(from, buf);
+            let (request, came_bytes) =
+                connection.input.take_mail(receive, |request, bytes, known| {
+                    let is_resp3 = request.kind & PROTOCOL_BITS == 3;
+                    peer.commands.push(Command {
+                        token: request.token,
+                        protocol: if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 },
+                        keeps_ages: request.kind & KEEPS_AGES != 0,
+                        is_large: bytes > LARGE_INPUT_BYTES,
+                        is_part: request.kind & PART != 0,
+                        known,
+                    });
+                });
+            let came = peer.commands.len() - before;
+            peer.requests.push((request.token, came));
+            self.state.stats.hops_in += came as u64;
+            commands += came;
+            bytes += came_bytes;
+            if request.kind & KEEPS_AGES != 0 {
+                // Until these commands are done, each of the shard's is looked at.
+                connection.client.no_touch = true;
+                connection.client.settle();
+            }
+        }
+    }
+
+    /// Sends a shard the replies of what ran.
+    pub(crate) fn answer_peer(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
+        let keyspace = &self.state.keyspace;
+        connection.out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
+        self.state.stats.copied_bytes += connection.out.take_copied() as u64;
+        let Some(peer) = &mut connection.peer else { return };
+        let replies = connection.out.bytes();
+        let (mut from, mut ended, mut answered) = (0, 0, 0);
+        for (token, commands) in &peer.requests {
+            let Some(ends) = peer.ends.get(ended..ended + commands) else { break };
+            let (mut start, end) = (from, ends.last().map_or(from, |(end, _)| *end));
+            let lengths = ends
+                .iter()
+                .map(|(end, is_logged)| (end - std::mem::replace(&mut start, *end), *is_logged));
+            let parts = message::reply_of(&mut self.lengths, lengths, &replies[from..end]);
+            self.mailbox.reply(peer.number, *token, &parts);
+            (from, ended, answered) = (end, ended + commands, answered + 1);
+        }
+        peer.requests.drain(..answered);
+        peer.ends.drain(..ended);
+        peer.ends.iter_mut().for_each(|(end, _)| *end -= from);
+        replies.drain(..from);
+        let number = peer.number;
+        let has_commands = connection.input.has_commands();
+        self.mailbox.hold_back(number, has_commands);
+        if has_commands {
+            let goes_on = connection.pending.lets_go_on();
+            self.peers_have_work |= goes_on;
+            self.peers_wait |= !goes_on;
+        } else {
+            assert!(replies.is_empty() && peer.requests.is_empty(), "every command is answered");
+            replies.shrink_to(KEEP_BYTES);
+            peer.commands.clear();
+            connection.client.no_touch = false;
+            connection.client.settle();
+        }
+        connection.input.consume(&mut self.pool);
+        debug_assert!(connection.client.close == Close::No, "nobody closes a mailbox");
+        self.peers[number] = Some(connection);
+    }
+}

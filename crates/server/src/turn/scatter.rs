@@ -1,0 +1,216 @@
+//! Commands that go over several partitions by parts: MSET, DEL, UNLINK, DBSIZE, FLUSHALL, FLUSHDB; and MGET, EXISTS and
+//! TOUCH, if this shard couldn't tell itself what other partitions had at a moment.
+//!
+//! ```text
+//! DEL a b c d ──> own partitions: here and now        :1 ┐
+//!             ──> DEL a c   to the owner of theirs    :2 ┼─ joined (`later`) ──> :3
+//!             ──> DEL d     to the owner of its       :0 ┘
+//! ```
+//!
+//! 1. Each part is atomic, all of them together aren't: another client may see one before the other.
+//! 2. The own parts come first: if memory is still to come for one, nothing is sent yet, and the command comes
+//!    again. Those that are done stand on the connection with their replies, and aren't done again: what another
+//!    client has written in between stays.
+//! 3. A read has one part for each owner, which applies it in one go: so it shows one moment of each partition, and is
+//!    always answered.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::{Row, Run};
+use crate::handlers::route::Target;
+use crate::hop::later::Join;
+use crate::hop::message::{self, Known};
+use crate::hop::oks;
+use crate::net::output::{Output, Writer};
+use crate::state::State;
+use crate::turn::work::Work;
+use nigh_resp::Protocol;
+use nigh_store::{Op, Turn};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+impl Work {
+    /// Does a command by parts; false if its connection has to wait, and nothing was sent.
+    pub(crate) fn scatter(
+        &mut self,
+        at: usize,
+        index: usize,
+        row: Row,
+        target: Target,
+        silent: bool,
+        turn: &Turn<'_>,
+    ) -> bool {
+        let Run::Data(op) = State::spec(row).run else { unreachable!("only data has partitions") };
+        let is_brief = op != Op::MGet;
+        if !self.has_allowance(at, is_brief) {
+            return false;
+        }
+        let began = Instant::now();
+        let may_wait = self.may_wait();
+        let connection = &mut *self.active[at];
+        let keeps_ages = connection.keeps_ages(index);
+        let (input, out) = (&connection.input, &mut connection.out);
+        let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
+        let (mut came, parts) = match target {
+            Target::Split { step } => {
+                let (own, others) = split(&self.state, row, &args, step);
+                let done = &mut connection.done_parts;
+                if !do_own(&mut self.state, out, op, &own, done, may_wait, turn) {
+                    self.wait_for_memory(at);
+                    return false;
+                }
+                (std::mem::take(done).into_values().collect(), others)
+            }
+            Target::Views => {
+                let protocol = connection.client.protocol;
+                self.state.keyspace.keep_ages(keeps_ages);
+                let parts = read_by_owners(&mut self.state, protocol, row, op, &args, turn);
+                self.state.keyspace.keep_ages(false);
+                parts
+            }
+            _ => to_owners(&mut self.state, out, row, op, &args, turn),
+        };
+        if silent {
+            came.iter_mut().for_each(Vec::clear);
+        }
+        let join = match op {
+            Op::DbSize | Op::Del | Op::Unlink | Op::Exists | Op::Touch => Join::Sum,
+            Op::MGet => Join::Values(givers(&self.state, &args)),
+            _ => Join::Ok,
+        };
+        let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.state.stats.count_calls(row, 1, elapsed_ns);
+        let shards: Vec<usize> = parts.iter().map(|(shard, _)| *shard).collect();
+        let connection = &mut *self.active[at];
+        connection.input.next = index + 1;
+        connection.client.last_row = Some(row);
+        connection.later.expect_parts(join, came, &shards);
+        connection.later.write_complete(connection.out.bytes());
+        self.send_parts(at, parts, silent, is_brief);
+        true
+    }
+}
+
+/// Replies of the own parts, and the others as messages with the shards that they go to.
+type Parts = (Vec<Vec<u8>>, Vec<(usize, Vec<u8>)>);
+
+/// The words of the parts, by partition; of reads, by owner.
+type Words<'a> = BTreeMap<usize, Vec<&'a [u8]>>;
+
+/// Cuts a command of several keys by partition: the own parts, and the others as messages.
+fn split<'a>(
+    state: &State,
+    row: Row,
+    args: &[&'a [u8]],
+    step: usize,
+) -> (Words<'a>, Vec<(usize, Vec<u8>)>) {
+    let mut by_partition = Words::new();
+    for belongs in args[1..].chunks(step) {
+        let partition = state.keyspace.partition_of(belongs[0]);
+        by_partition.entry(partition).or_insert_with(|| vec![args[0]]).extend(belongs);
+    }
+    let (own, others): (Words<'_>, Words<'_>) =
+        by_partition.into_iter().partition(|(partition, _)| state.owns(*partition));
+    let others = others
+        .into_iter()
+        .map(|(partition, args)| (state.owner(partition), whole_message(row, &args)));
+    (own, others.collect())
+}
+
+/// A command with other words than the client's.
+fn whole_message(row: Row, args: &[&[u8]]) -> Vec<u8> {
+    let mut message = Vec::new();
+    let known = Known { row: Some(row), key: None };
+    message::write(&mut message, known, args.iter().copied());
+    message
+}
+
+/// Does the own parts that aren't done yet, in order. False if memory is still to come for one: that one has
+/// changed nothing, and those after it haven't begun.
+fn do_own(
+    state: &mut State,
+    out: &mut Output,
+    op: Op,
+    own: &Words<'_>,
+    done: &mut BTreeMap<usize, Vec<u8>>,
+    may_wait: bool,
+    turn: &Turn<'_>,
+) -> bool {
+    for (partition, args) in own {
+        if done.contains_key(partition) {
+            continue;
+        }
+        let store = state.keyspace.part_mut(*partition);
+        let reply = reply_of(out, |out| store.apply(op, args, turn, out));
+        if store.take_busy() && may_wait {
+            return false;
+        }
+        done.insert(*partition, reply);
+    }
+    true
+}
+
+/// Reads the own keys, and asks the owners of the others for theirs.
+fn read_by_owners(
+    state: &mut State,
+    protocol: Protocol,
+    row: Row,
+    op: Op,
+    args: &[&[u8]],
+    turn: &Turn<'_>,
+) -> Parts {
+    let mut by_owner = Words::new();
+    for key in &args[1..] {
+        let owner = state.owner(state.keyspace.partition_of(key));
+        by_owner.entry(owner).or_insert_with(|| vec![args[0]]).push(key);
+    }
+    let mut came = Vec::new();
+    if let Some(own) = by_owner.remove(&state.number) {
+        let (keyspace, mut out) = (&mut state.keyspace, Output::default());
+        keyspace.apply_over_views(op, &own, turn, &mut Writer::new(&mut out, protocol));
+        out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
+        came.push(std::mem::take(out.bytes()));
+    }
+    let message = |(owner, args): (usize, Vec<&[u8]>)| (owner, whole_message(row, &args));
+    (came, by_owner.into_iter().map(message).collect())
+}
+
+/// For each key the shard that gives its value.
+fn givers(state: &State, args: &[&[u8]]) -> Box<[u8]> {
+    let giver = |key: &&[u8]| match state.owner(state.keyspace.partition_of(key)) {
+        owner if owner == state.number => oks::HERE,
+        owner => u8::try_from(owner).expect("mailboxes are made for few shards"),
+    };
+    args[1..].iter().map(giver).collect()
+}
+
+/// Does a command about all keys to the own partitions.
+fn to_owners(
+    state: &mut State,
+    out: &mut Output,
+    row: Row,
+    op: Op,
+    args: &[&[u8]],
+    turn: &Turn<'_>,
+) -> Parts {
+    let mut owners: Vec<usize> =
+        (0..state.keyspace.partitions()).map(|partition| state.owner(partition)).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let mut came = Vec::new();
+    if state.keyspace.owns_some() {
+        let keyspace = &mut state.keyspace;
+        came.push(reply_of(out, |out| keyspace.apply_to_owned(op, args, turn, out)));
+    }
+    owners.retain(|owner| *owner != state.number);
+    let message = whole_message(row, args);
+    (came, owners.into_iter().map(|owner| (owner, message.clone())).collect())
+}
+
+/// The reply that `apply` writes. Those of commands done by parts have no values, and are the same in all
+/// protocols.
+fn reply_of(out: &mut Output, apply: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mark = out.mark();
+    apply(&mut Writer::new(out, Protocol::Resp2));
+    out.cut_bytes(mark)
+}

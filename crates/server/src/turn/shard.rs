@@ -1,0 +1,459 @@
+//! A shard's loop: wait for events, do a turn's work, look after the store, announce, sleep.
+//!
+//! ```text
+//! poll (zero timeout while there is work, and for `spin-us` after it; else offline and asleep)
+//!   └─> answers of other shards, look at the seat ─> accept, mark connections ── pin ── Work::turn,
+//!   ^                       mail to the other shards, Store::maintain ── unpin, quiescent ──┐
+//!   └───────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Spinning: a sleep and the wake-up after it cost a round trip some 8 µs; a client that asks again at once
+//! needs about that long. 50 µs catch it, and cost an idle server nothing.
+//!
+//! 1. No pin outlives a turn: `quiescent` takes the participant mutably, so the compiler proves it.
+//! 2. The loop never sleeps longer than a tick, since expiry, idle clients and metrics need one.
+//! 3. What other threads leave at the seat is looked at before a socket is read, and what is left there until a read
+//!    before what was read runs (see `shared`, and [`Work::receive`]).
+//!
+//! Whether it worked, span or slept is told by the clock that the loop reads anyway: a turn with work counts from
+//! the poll that found it, if that didn't wait, to the look after the store.
+//!
+//! The shard's thread runs it, from start to stop.
+
+mod seat;
+
+use crate::ServeError;
+use crate::folder::faults::Watch;
+use crate::hop::mailbox::Mailbox;
+use crate::net::client::{Client, Close};
+use crate::net::connection::{Connection, Stream};
+use crate::net::listener::{Accepted, Listeners};
+use crate::observe::metrics::Gauges;
+use crate::observe::snapshot::Snapshot;
+use crate::state::shared::{Arrival, Shared};
+use crate::state::{State, Stop};
+use crate::turn::trimmer::Trimmer;
+use crate::turn::work::Work;
+use mio::{Events, Poll, Token};
+use nigh_js::allocator;
+use nigh_shm::{Domain, Participant};
+use nigh_store::Turn;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Token of the waker that other threads use.
+pub(crate) const WAKE: Token = Token(usize::MAX);
+/// Time between looks at idle clients, metrics and expiry.
+const TICK: Duration = Duration::from_millis(100);
+/// Sleep while the store waits for memory that another thread backs: about 2 MiB's worth. And while another shard doesn't
+/// take its replies: it does before all else, when its turn is over.
+const SOON: Duration = Duration::from_millis(2);
+/// Events of one poll.
+const EVENTS: usize = 1024;
+/// Connections accepted in a turn: bounds how long the others wait.
+const MOST_ACCEPTS: usize = 256;
+/// Ticks without work after which a shard has nothing new to tell: its rates have come to zero by then.
+const TELLING_TICKS: u32 = 30;
+/// Connections looked at in a tick for idleness: all of 10,000 within a second.
+const LOOKS_PER_TICK: usize = 1024;
+
+/// Ticks after which the counts of hot keys are halved: what was hot ten seconds ago counts half.
+const TICKS_PER_AGE: u32 = 100;
+
+/// A refusal that is sent before a connection is closed.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+const PROTECTED: &[u8] = b"-DENIED Nigh is running in protected mode because no password is set. \
+    Connections are only accepted from the loopback interface. Set requirepass, or set protected-mode \
+    to no if nobody else can reach this port.\r\n";
+
+/// A shard.
+pub(crate) struct Shard {
+    participant: Participant,
+    poll: Poll,
+    events: Events,
+    listeners: Listeners,
+    /// Listeners that may have more connections than were accepted.
+    accepting: Vec<bool>,
+    /// One refused for want of something that may come back.
+    accept_again: bool,
+    /// Ticks since there was work.
+    quiet_ticks: u32,
+    work: Work,
+    shared: Arc<Shared>,
+    gauges: Option<Arc<Gauges>>,
+    random: u64,
+    /// The store has more to look after.
+    more: bool,
+    /// The store waits for memory, or another shard has replies to take: it wants to look again soon.
+    soon: bool,
+    next_tick: Instant,
+    /// The wall's clock at an instant: read at each tick, as the loop's own clock tells the rest.
+    wall: (Instant, Duration),
+    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of who had our arenas before.
+    latest_ms: u64,
+    /// Ticks until the hot keys' counts are halved.
+    ticks_to_age: u32,
+    next_look: usize,
+    trimmer: Trimmer,
+    faults: Watch,
+}
+
+impl Shard {
+    /// A shard over its store or a view, which loads the libraries that are kept there.
+    pub(crate) fn new(
+        state: State,
+        poll: Poll,
+        mut listeners: Listeners,
+        mailbox: Mailbox,
+        domain: &Arc<Domain>,
+        gauges: Option<Arc<Gauges>>,
+    ) -> Result<Self, ServeError> {
+        listeners.register(poll.registry())?;
+        let mut seed = [0u8; 8];
+        // Without the kernel's randomness functions' Math.random starts from the same number.
+        let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        let shared = Arc::clone(&state.shared);
+        let latest_ms = millis(unix_time()).max(state.keyspace.clock_ms());
+        let mut shard = Self {
+            participant: domain.join(),
+            poll,
+            events: Events::with_capacity(EVENTS),
+            accepting: vec![true; listeners.len()],
+            accept_again: false,
+            quiet_ticks: 0,
+            listeners,
+            work: Work::new(state, mailbox),
+            shared,
+            gauges,
+            random: u64::from_le_bytes(seed),
+            more: false,
+            soon: false,
+            next_tick: Instant::now() + TICK,
+            wall: (Instant::now(), unix_time()),
+            latest_ms,
+            ticks_to_age: TICKS_PER_AGE,
+            next_look: 0,
+            trimmer: Trimmer::new(allocator::free_bytes()),
+            faults: Watch::default(),
+        };
+        {
+            let pin = shard.participant.pin();
+            let turn = Turn { now_ms: latest_ms, pin: &pin, random: shard.random };
+            shard.work.state.reload_libraries(&turn);
+        }
+        shard.participant.quiescent();
+        Ok(shard)
+    }
+
+    /// Runs until it is told to stop.
+    pub(crate) fn run(&mut self) -> Stop {
+        let mut clock = Instant::now();
+        let mut last_work = clock;
+        loop {
+            let spin = Duration::from_micros(self.work.state.hot.spin_us);
+            let busy = self.more
+                || self.work.has_work()
+                || self.work.mailbox.has_mail()
+                || self.work.may_resume()
+                || self.work.state.has_notes()
+                || self.accepting.iter().any(|accepting| *accepting);
+            let spins = busy || clock.duration_since(last_work) < spin;
+            let timeout = if spins { Duration::ZERO } else { self.sleep_time(clock) };
+            if let Err(error) = self.wait(timeout) {
+                tracing::error!(%error, "waiting for events failed: ending");
+                return Stop::Keep;
+            }
+            let now = Instant::now();
+            let is_tick = now >= self.next_tick;
+            let has_work = busy || !self.events.is_empty();
+            // A poll that didn't wait is part of the work that it found.
+            let began = if spins { clock } else { now };
+            clock = now;
+            if has_work || is_tick || self.soon {
+                clock = self.turn(now, is_tick);
+                if has_work {
+                    last_work = now;
+                    self.quiet_ticks = 0;
+                    self.work.state.stats.count_turn(clock.duration_since(began));
+                }
+            }
+            if self.shared.still.wants(self.work.state.number) {
+                self.stand_still();
+                clock = Instant::now();
+            }
+            if let Some(stop) = self.shared.stopping() {
+                return stop;
+            }
+        }
+    }
+
+    /// Lets another shard read what this one owns, as it is now.
+    fn stand_still(&mut self) {
+        let now_ms = self.now_ms(Instant::now());
+        {
+            let pin = self.participant.pin();
+            let turn = Turn { now_ms, pin: &pin, random: self.random };
+            self.work.state.keyspace.begin_turn(&turn);
+        }
+        self.participant.offline();
+        let shared = &self.shared;
+        let wake = |shard: usize| shared.seats[shard].wake();
+        shared.still.stand(self.work.state.number, wake, || shared.stopping().is_some());
+        self.participant.online();
+    }
+
+    /// Unix time at an instant, in ms, for all that happens until the next one is asked for.
+    fn now_ms(&mut self, now: Instant) -> u64 {
+        let unix = self.wall.1 + now.saturating_duration_since(self.wall.0);
+        self.latest_ms = self.latest_ms.max(millis(unix));
+        self.latest_ms
+    }
+
+    /// Lets go of everything; arenas stay or are removed.
+    pub(crate) fn close(self, stop: Stop) {
+        let Self { participant: _participant, work, listeners, .. } = self;
+        drop(listeners);
+        let Work { state, slab, .. } = work;
+        drop(slab);
+        let State { keyspace, runtime, .. } = state;
+        drop(runtime); // it maps the arenas: first
+        keyspace.close(stop == Stop::Remove);
+    }
+
+    fn sleep_time(&self, now: Instant) -> Duration {
+        let tick = self.next_tick.saturating_duration_since(now);
+        if self.soon { tick.min(SOON) } else { tick }
+    }
+
+    /// Waits for events, offline if it may take long.
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let sleeps = timeout > Duration::ZERO && self.work.mailbox.prepare_sleep();
+        let timeout = if sleeps { timeout } else { Duration::ZERO };
+        if sleeps {
+            if std::mem::take(&mut self.work.state.ran_functions) {
+                self.work.state.runtime.idle();
+            }
+            self.participant.offline();
+        }
+        let outcome = self.poll.poll(&mut self.events, Some(timeout));
+        if sleeps {
+            self.participant.online();
+            self.work.mailbox.woken();
+        }
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.events.clear();
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// A turn that begins `now`; returns when it ended.
+    fn turn(&mut self, now: Instant, is_tick: bool) -> Instant {
+        self.take_events();
+        // First the answers: who is told that something changed finds the note of it.
+        self.work.take_answers();
+        self.look_at_seat(now);
+        if self.accepting.iter().any(|accepting| *accepting) {
+            self.accept(now);
+        }
+        // Any odd constant gives all numbers in turn; the store and V8 mix it.
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let now_ms = self.now_ms(now);
+        let ended;
+        {
+            let pin = self.participant.pin();
+            let turn = Turn { now_ms, pin: &pin, random: self.random };
+            self.work.state.keyspace.begin_turn(&turn);
+            self.work.turn(&turn, now);
+            self.work.mailbox.flush();
+            self.work.state.mail = self.work.mailbox.stats();
+            let began = self.work.state.keyspace.owns_some().then(Instant::now);
+            let maintenance = self.work.state.keyspace.maintain(&turn);
+            self.more = maintenance.more;
+            self.soon = maintenance.waiting || self.work.peers_wait;
+            ended = Instant::now();
+            if let Some(began) = began {
+                self.work.state.stats.count_step(ended.duration_since(began));
+            }
+        }
+        self.participant.quiescent();
+        self.hand_over();
+        self.work.state.stats.turns += 1;
+        if is_tick {
+            self.tick(now);
+        }
+        ended
+    }
+
+    /// Marks what the events name.
+    fn take_events(&mut self) {
+        for event in &self.events {
+            let Token(token) = event.token();
+            if event.token() == WAKE {
+                continue;
+            }
+            if token < self.accepting.len() {
+                self.accepting[token] = true;
+                continue;
+            }
+            let slot = token - self.accepting.len();
+            if let Some(connection) = self.work.slab.get_mut(slot) {
+                let input = &mut connection.input;
+                input.closing |= event.is_read_closed() || event.is_error();
+                input.readable |= event.is_readable() || input.closing;
+                self.work.queue(slot);
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        let keepalive_s = self.work.state.config.unsigned("tcp-keepalive");
+        for number in 0..self.listeners.len() {
+            let mut left = MOST_ACCEPTS;
+            while self.accepting[number] && left > 0 {
+                left -= 1;
+                match self.listeners.accept(number, keepalive_s) {
+                    Ok(Some(accepted)) if matches!(accepted.stream, Stream::Unix(_)) => {
+                        // One shard listens on the path: the others get theirs from it.
+                        match self.shared.any_seat() {
+                            seat if seat == self.work.state.number => self.admit(accepted, now),
+                            seat => self.shared.seats[seat].arrive(Arrival::Accepted(accepted)),
+                        }
+                    }
+                    Ok(Some(accepted)) => self.admit(accepted, now),
+                    Ok(None) => self.accepting[number] = false,
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    Err(error) => {
+                        // Such as no descriptor left: the tick tries again.
+                        tracing::warn!(%error, "a connection can't be accepted");
+                        self.accept_again = true;
+                        self.accepting[number] = false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a connection in, or refuses it.
+    fn admit(&mut self, accepted: Accepted, now: Instant) {
+        let state = &mut self.work.state;
+        let is_open = state.hot.password.is_empty() && state.config.flag("protected-mode");
+        let open = state.shared.open_connections.fetch_add(1, Ordering::Relaxed);
+        let refusal = match () {
+            () if open >= state.max_clients() => Some(TOO_MANY),
+            () if !accepted.is_local && is_open => Some(PROTECTED),
+            () => None,
+        };
+        if let Some(text) = refusal {
+            state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
+            state.stats.rejected_connections += 1;
+            // A new socket has room for it; if not, closing says enough.
+            let _ = rustix::io::write(accepted.stream.as_fd(), text);
+            return;
+        }
+        state.stats.connections += 1;
+        let id = state.shared.client_id();
+        let mut client = Client::new(id, accepted.address, accepted.local_address, now);
+        client.authenticated = state.hot.password.is_empty();
+        client.descriptor = accepted.stream.descriptor();
+        client.is_unix = matches!(accepted.stream, Stream::Unix(_));
+        client.settle();
+        self.seat(Box::new(Connection::new(0, accepted.stream, client)));
+    }
+
+    /// Gives a connection a slot, and watches its socket.
+    fn seat(&mut self, mut connection: Box<Connection>) {
+        let slot = self.work.slab.reserve();
+        let token = Token(slot + self.accepting.len());
+        connection.slot = slot;
+        if let Err(error) = connection.stream.register(self.poll.registry(), token) {
+            tracing::warn!(%error, "a connection can't be watched");
+            self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
+            self.work.slab.release(slot);
+            return;
+        }
+        self.work.slab.put(connection);
+        self.work.queue(slot);
+    }
+
+    /// What is done now and then.
+    fn tick(&mut self, now: Instant) {
+        self.next_tick = now + TICK;
+        self.wall = (Instant::now(), unix_time());
+        if std::mem::take(&mut self.accept_again) {
+            self.accepting.fill(true);
+        }
+        let state = &mut self.work.state;
+        state.runtime.catch_up();
+        if state.number == 0 && self.trimmer.tick(allocator::free_bytes) {
+            allocator::trim();
+        }
+        // A view's arena is counted by its owner.
+        let used = state.keyspace.stats().data.used_bytes;
+        state.stats.peak_used_bytes = state.stats.peak_used_bytes.max(used);
+        state.stats.tick(now);
+        self.ticks_to_age -= 1;
+        if self.ticks_to_age == 0 {
+            self.ticks_to_age = TICKS_PER_AGE;
+            state.hot_keys.age();
+        }
+        self.quiet_ticks += 1;
+        if self.quiet_ticks <= TELLING_TICKS {
+            let own = self.snapshot(false, now);
+            self.shared.tell(self.work.state.number, own);
+        }
+        if let Some(gauges) = &self.gauges {
+            let own = Snapshot::of(&self.work.state, self.work.slab.len());
+            let all = own.with_others(&self.shared, self.work.state.number);
+            gauges.update(&self.work.state, &all);
+        }
+        // The first one sees the arenas of all.
+        if let Some(arenas) = self.shared.arenas().filter(|_| self.work.state.number == 0) {
+            self.faults.look(&self.work.state.keyspace, arenas, now);
+        }
+        self.end_idle_clients(now);
+        self.resume_askers(now);
+    }
+
+    /// Ends clients that have been silent, or haven't read, for too long.
+    fn end_idle_clients(&mut self, now: Instant) {
+        let seconds = |name| Duration::from_secs(self.work.state.config.unsigned(name));
+        let (idle, stalled) = (seconds("timeout"), seconds("output-buffer-timeout"));
+        let pause = self.work.state.hot.output_pause;
+        let slots = self.work.slab.slots();
+        for _ in 0..slots.min(LOOKS_PER_TICK) {
+            let slot = self.next_look % slots;
+            self.next_look = slot + 1;
+            let Some(mut connection) = self.work.slab.take(slot) else { continue };
+            let client = &connection.client;
+            if !idle.is_zero() && now.duration_since(client.active) > idle {
+                tracing::debug!(address = %client.address, "idle client disconnected");
+                connection.client.end(Close::Now);
+            } else if !stalled.is_zero()
+                && connection.out.waiting() > pause
+                && now.duration_since(client.drained) > stalled
+            {
+                self.work.cut_off(&mut connection, "it reads nothing of its waiting replies");
+            }
+            if connection.client.close == Close::Now {
+                self.work.close(connection);
+            } else {
+                self.work.slab.put(connection);
+            }
+        }
+    }
+}
+
+/// Time since 1970.
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,136 @@
+//! What a shard does about other threads: takes what they left at its seat, tells of itself, and gives away
+//! connections that move.
+//!
+//! 1. Whoever asked for snapshots goes on when all shards have told, or after [`MOST_ASKING`].
+//! 2. A client that moves is at each moment in a slab, in the owner's arrivals or in its snapshot: who lists
+//!    or ends clients meets it.
+//!
+//! The shard's thread.
+
+use super::Shard;
+use crate::net::client::Close;
+use crate::net::connection::Pending;
+use crate::observe::snapshot::Snapshot;
+use crate::state::shared::Arrival;
+use nigh_store::Turn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long INFO waits for a shard that is busy with a function: then it shows what that one told last.
+const MOST_ASKING: Duration = Duration::from_secs(1);
+
+impl Shard {
+    /// Takes what other threads left: connections, changes, clients to end, questions.
+    pub(super) fn look_at_seat(&mut self, now: Instant) {
+        if !self.work.state.has_notes() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let seat = &shared.seats[self.work.state.number];
+        self.work.state.notes = seat.notes();
+        for arrival in seat.take_arrivals() {
+            match arrival {
+                Arrival::Accepted(accepted) => self.admit(accepted, now),
+                Arrival::Moved(mut connection) => {
+                    // What this shard would have told it.
+                    connection.limits_version = u64::MAX;
+                    connection.queued = false;
+                    connection.pending = Pending::Nothing;
+                    if shared.was_killed(connection.client.id) {
+                        connection.client.end(Close::Now);
+                    }
+                    self.seat(connection);
+                }
+            }
+        }
+        let ticket = self.work.state.seen.ticket;
+        {
+            let pin = self.participant.pin();
+            let turn = Turn { now_ms: self.latest_ms, pin: &pin, random: self.random };
+            self.work.state.catch_up(&turn);
+        }
+        self.participant.quiescent();
+        self.end_clients(&seat.kills());
+        if self.work.state.seen.ticket != ticket {
+            let snapshot = self.snapshot(true, now);
+            shared.publish(self.work.state.number, snapshot, self.work.state.seen.ticket);
+        }
+        self.resume_checked();
+        self.resume_askers(now);
+    }
+
+    /// Ends clients that another shard's CLIENT KILL named.
+    fn end_clients(&mut self, ids: &[u64]) {
+        if ids.is_empty() {
+            return;
+        }
+        self.work.slab.each(|connection| {
+            if ids.contains(&connection.client.id) {
+                connection.client.end(Close::Now);
+                connection.client.settle();
+            }
+        });
+        self.work.state.killed.extend(ids);
+        self.work.close_killed();
+    }
+
+    /// Lets the connections look again that wait for the check of a source: one may be done.
+    fn resume_checked(&mut self) {
+        for who in std::mem::take(&mut self.work.checking) {
+            if let Some(connection) = self.work.slab.occupant(who)
+                && connection.pending == Pending::Check
+            {
+                connection.pending = Pending::Nothing;
+                let slot = connection.slot;
+                self.work.queue(slot);
+            }
+        }
+    }
+
+    /// Lets the connections go on whose snapshots have come, or are not to be waited for any longer.
+    pub(super) fn resume_askers(&mut self, now: Instant) {
+        let (shared, number) = (&self.shared, self.work.state.number);
+        let mut asking = std::mem::take(&mut self.work.asking);
+        asking.retain(|&(who, since)| {
+            let Some(connection) = self.work.slab.occupant(who) else { return false };
+            let Pending::Ticket(ticket) = connection.pending else { return false };
+            if !shared.is_refreshed(number, ticket) && now.duration_since(since) < MOST_ASKING {
+                return true;
+            }
+            connection.pending = Pending::Refreshed;
+            let slot = connection.slot;
+            self.work.queue(slot);
+            false
+        });
+        if asking.is_empty() {
+            shared.nobody_waits(number);
+        }
+        self.work.asking = asking;
+    }
+
+    /// What this shard tells of itself.
+    pub(super) fn snapshot(&mut self, with_clients: bool, now: Instant) -> Snapshot {
+        let mut snapshot = Snapshot::of(&self.work.state, self.work.slab.len());
+        if with_clients {
+            self.work.slab.each(|connection| {
+                if connection.client.close == Close::No {
+                    snapshot.add_client(&connection.client, connection.buffers(), now);
+                }
+            });
+        }
+        snapshot
+    }
+
+    /// Gives the connections that move to their shards.
+    pub(super) fn hand_over(&mut self) {
+        for (shard, mut connection) in std::mem::take(&mut self.work.moving) {
+            if let Err(error) = connection.stream.deregister(self.poll.registry()) {
+                tracing::warn!(%error, "a connection can't be moved: it is closed");
+                self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            self.shared.seats[shard].arrive(Arrival::Moved(connection));
+        }
+    }
+}

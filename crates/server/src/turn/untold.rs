@@ -1,0 +1,117 @@
+//! Commands that read several partitions, and couldn't be told at any moment what some of them had: function calls, and
+//! transactions with such calls. They run again while the owners of those partitions stand still (`still`).
+//!
+//! 1. Nothing of such a command has happened, and nothing behind it of its connection: see [`nigh_js::UNSTABLE`].
+//! 2. Each time that it can't be told of further partitions, their owners are asked too. So it is told after it has run
+//!    as many times as there are owners, at most; a run that the turn has no time for is put off, and asks again.
+//! 3. A connection that waits for that is in `untold` once; one that is gone asks nobody.
+//!
+//! Belongs to the shard's thread.
+
+use crate::net::connection::{Connection, Pending};
+use crate::net::slab::Occupant;
+use crate::state::State;
+use crate::turn::budget::Budget;
+use crate::turn::work::{MOST_ACTIVE, Work};
+use nigh_store::Turn;
+use std::time::Instant;
+
+/// The connection of such a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asker {
+    Client(Occupant),
+    /// Sent by this shard.
+    Peer(usize),
+}
+
+impl Asker {
+    fn of(connection: &Connection) -> Self {
+        match &connection.peer {
+            Some(peer) => Self::Peer(peer.number()),
+            None => Self::Client(Occupant::of(connection)),
+        }
+    }
+}
+
+/// The shards that own these partitions, a bit for each.
+fn owners(state: &State, partitions: u64) -> u64 {
+    let owned =
+        (0..state.keyspace.partitions()).filter(|partition| partitions >> partition & 1 == 1);
+    owned.fold(0, |shards, partition| shards | 1 << state.owner(partition))
+}
+
+/// The partitions that these shards own.
+fn owned_by(state: &State, shards: u64) -> u64 {
+    let is_owned = |partition: &usize| shards >> state.owner(*partition) & 1 == 1;
+    (0..state.keyspace.partitions()).filter(is_owned).fold(0, |all, partition| all | 1 << partition)
+}
+
+impl Work {
+    /// Lets the next command of an active connection wait, since it couldn't be told of these partitions. False if their
+    /// owners stand still already: that is so only in a server that stops.
+    pub(crate) fn wait_for_still(&mut self, at: usize, partitions: u64) -> bool {
+        let connection = &mut *self.active[at];
+        connection.stopped = true;
+        if partitions & !self.state.still == 0 {
+            return false;
+        }
+        let before = match connection.pending {
+            Pending::Unstable(partitions) => partitions,
+            _ => 0,
+        };
+        connection.pending = Pending::Still(before | partitions);
+        self.untold.push(Asker::of(connection));
+        self.state.stats.stills += 1;
+        // The next turn asks them: it is to come at once.
+        self.state.shared.seats[self.state.number].wake();
+        true
+    }
+
+    /// The connection of an asker, and the partitions that it wants to stand still, unless it is gone.
+    fn asks(&mut self, asker: Asker) -> Option<(&mut Connection, u64)> {
+        let connection = match asker {
+            Asker::Client(who) => self.slab.occupant(who)?,
+            Asker::Peer(number) => self.peers[number].as_deref_mut()?,
+        };
+        let Pending::Still(partitions) = connection.pending else { return None };
+        Some((connection, partitions))
+    }
+
+    /// At the beginning of a turn: if all stand whom those that wait have asked, runs these, and lets the others go.
+    /// Those beyond what a turn may run wait for the next one.
+    pub(crate) fn run_untold(&mut self, turn: &Turn<'_>) {
+        if self.untold.is_empty() {
+            return;
+        }
+        let mut untold = std::mem::take(&mut self.untold);
+        untold.retain(|asker| self.asks(*asker).is_some());
+        self.untold = untold.split_off(untold.len().min(MOST_ACTIVE));
+        let mut wanted = |asker: &Asker| self.asks(*asker).map_or(0, |(_, wanted)| wanted);
+        let partitions = untold.iter().fold(0, |all, asker| all | wanted(asker));
+        let (shared, number) = (self.state.shared.clone(), self.state.number);
+        let wake = |shard: usize| shared.seats[shard].wake();
+        let shards = owners(&self.state, partitions);
+        if shards != 0 && !shared.still.ask(number, shards, wake) {
+            self.untold.splice(..0, untold);
+            return;
+        }
+        self.state.still = owned_by(&self.state, shards);
+        let mut slots = Vec::new();
+        for asker in untold {
+            let Some((connection, wanted)) = self.asks(asker) else { continue };
+            connection.pending = Pending::Unstable(wanted);
+            match asker {
+                Asker::Client(_) => slots.push(connection.slot),
+                Asker::Peer(number) => self.run_peer(number, false, turn),
+            }
+        }
+        self.run_some(&slots, |_| false, turn);
+        self.complete(turn);
+        self.state.still = 0;
+        shared.still.release(number, wake);
+        if !self.untold.is_empty() {
+            wake(number);
+        }
+        self.budget = Budget::new(Instant::now());
+    }
+}

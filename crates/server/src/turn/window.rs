@@ -1,0 +1,500 @@
+//! A window of commands: looked up, asked for, and executed while their cache misses overlap.
+//!
+//! ```text
+//! pass 1  prefetch the index lines
+//! pass 2  prefetch the records
+//! pass 3  execute in order: quickly │ sent to its owner │ put aside for the batch of functions │ with all checks
+//! ```
+//!
+//! 1. Quick commands are measured a window at a time and share its time; others, and all if the slow log
+//!    asks for less than a millisecond, each by themselves. A clock read costs some 30 ns, a GET 300.
+//! 2. A command that has to wait leaves its connection stopped at it, so that what follows waits too.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::spec::WRITE;
+use crate::commands::{self, Builtin, Row, Run};
+use crate::handlers::host;
+use crate::handlers::route::{self, Target};
+use crate::handlers::session;
+use crate::net::client::{Close, ReplyMode};
+use crate::net::connection::Pending;
+use crate::net::output::{Mark, Writer};
+use crate::net::slab::Occupant;
+use crate::state::State;
+use crate::state::place::Place;
+use crate::turn::budget;
+use crate::turn::dispatch::{self, Context, Flow, Others, Resolved};
+use crate::turn::peer::WRITES;
+use crate::turn::work::{CALLS_AT_ONCE, Waiting, Work};
+use nigh_store::{Lack, Op, Turn};
+use std::time::Instant;
+
+/// Arguments of a quick command that are gathered without an allocation.
+const FEW_ARGS: usize = 8;
+/// Input from which a command is measured by itself: copying it may take a millisecond.
+pub(crate) const LARGE_INPUT_BYTES: usize = 256 << 10;
+
+/// A decoded command on its way to execution.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Prepared {
+    /// Position of its connection in `active`.
+    pub(crate) connection: usize,
+    /// Position in the connection's batch.
+    pub(crate) index: usize,
+    pub(crate) resolved: Resolved,
+    /// Hash of the first key, if the command is quick, or would be elsewhere.
+    pub(crate) hash: u32,
+    pub(crate) quick: Option<Op>,
+    /// The partition of that key.
+    pub(crate) partition: usize,
+    /// One that would be quick at the shard of its partition, which is another.
+    pub(crate) is_away: bool,
+    /// A function call with enough arguments.
+    pub(crate) is_call: bool,
+}
+
+impl Prepared {
+    /// A command whose key isn't looked up.
+    #[inline]
+    pub(crate) fn new(connection: usize, index: usize, resolved: Resolved) -> Self {
+        Self {
+            connection,
+            index,
+            resolved,
+            hash: 0,
+            quick: None,
+            partition: 0,
+            is_away: false,
+            is_call: false,
+        }
+    }
+
+    /// Hash and partition of the first key, if it was looked up.
+    pub(crate) fn key(&self) -> Option<(u32, u16)> {
+        let partition = u16::try_from(self.partition).expect("a tenant has at most 64 partitions");
+        (self.is_away || self.quick.is_some()).then_some((self.hash, partition))
+    }
+}
+
+impl Work {
+    /// The three passes over the window.
+    pub(crate) fn run_window(&mut self, turn: &Turn<'_>) {
+        if self.prepared.is_empty() {
+            return;
+        }
+        // Loops of their own, as short as can be: the core then works on several misses of the TLB at
+        // once, which take longer than those of the cache (design 11).
+        let store = |partition: usize| self.state.keyspace.part(partition);
+        self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_line(*hash));
+        self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_record(*hash));
+        self.looks.clear();
+        self.windows += 1;
+        if let Some(at) = self.sampler.pick(self.prepared.len()) {
+            self.sample(self.prepared[at]);
+        }
+        let began = Instant::now();
+        let mut slow_ns = 0;
+        let mut quick = 0;
+        let mut window = std::mem::take(&mut self.prepared);
+        for prepared in &window {
+            if self.active[prepared.connection].stopped {
+                continue; // each that follows too: see 2
+            }
+            if self.budget.is_used() && self.is_put_off(prepared, turn) {
+                self.put_off(prepared.connection);
+                continue;
+            }
+            if self.run_quick(prepared, turn) {
+                quick += 1;
+            } else if !self.send_away(prepared) && !self.put_aside(prepared) {
+                let began = Instant::now();
+                self.run_other(*prepared, turn);
+                let ended = Instant::now();
+                slow_ns += ended.duration_since(began).as_nanos();
+                self.budget.look(ended);
+            }
+        }
+        let ended = Instant::now();
+        self.budget.look(ended);
+        let all_ns = ended.duration_since(began).as_nanos().saturating_sub(slow_ns);
+        if let Some(share_ns) = all_ns.checked_div(quick) {
+            let share_ns = u64::try_from(share_ns).unwrap_or(u64::MAX);
+            for (row, calls) in self.quick_calls.drain(..) {
+                self.state.stats.count_calls(row, calls, share_ns);
+            }
+        }
+        window.clear();
+        self.prepared = window;
+    }
+
+    /// Counts the key of a command, or one of its keys, unless another shard's client sent it.
+    #[cold]
+    fn sample(&mut self, prepared: Prepared) {
+        let connection = &self.active[prepared.connection];
+        let Some(row) = prepared.resolved.row().filter(|_| connection.peer.is_none()) else {
+            return;
+        };
+        let input = &connection.input;
+        let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
+        let Ok(keys) = commands::find_keys(State::spec(row), &args) else { return };
+        // Of many, each has its chance.
+        let turns = usize::try_from(self.windows).unwrap_or(usize::MAX);
+        if let Some((at, _)) = turns.checked_rem(keys.len()).and_then(|at| keys.get(at)) {
+            let hash = self.state.keyspace.hash(args[*at]);
+            self.state.hot_keys.sample(args[*at], hash);
+        }
+    }
+
+    /// Executes a command that needs no further look; false if it does.
+    #[inline]
+    fn run_quick(&mut self, prepared: &Prepared, turn: &Turn<'_>) -> bool {
+        let connection = &mut *self.active[prepared.connection];
+        let (Some(op), Resolved::Row(row)) = (prepared.quick, prepared.resolved) else {
+            return false;
+        };
+        let owner = self.state.owner(prepared.partition);
+        let store = self.state.keyspace.part_mut(prepared.partition);
+        let input = &mut connection.input;
+        let looks = !connection.client.plain
+            || connection.calls > 0
+            || self.state.hot.time_each
+            || match &connection.peer {
+                None => input.bytes().len() > LARGE_INPUT_BYTES,
+                Some(peer) => peer.is_large(prepared.index) || peer.is_part(prepared.index),
+            }
+            || store.wants_turn();
+        let is_elsewhere =
+            !store.is_owner() && (connection.later.sent_to(owner) > 0 || op.reads_several());
+        if looks || is_elsewhere {
+            return false;
+        }
+        let protocol = match &connection.peer {
+            None => connection.client.protocol,
+            Some(peer) => peer.protocol(prepared.index),
+        };
+        let args = input.batch.args(prepared.index);
+        let mark = connection.out.mark();
+        let mut out = Writer::new(&mut connection.out, protocol);
+        let mut few: [&[u8]; FEW_ARGS] = [&[]; FEW_ARGS];
+        let many: Vec<&[u8]>;
+        let args = if args.len() <= FEW_ARGS {
+            for (place, arg) in few.iter_mut().zip(args.iter(input.bytes())) {
+                *place = arg;
+            }
+            &few[..args.len()]
+        } else {
+            many = args.iter(input.bytes()).collect();
+            &many[..]
+        };
+        let may_take_long = budget::may_take_long(op, args.len());
+        store.apply_hashed(op, args, prepared.hash, turn, &mut out);
+        let (is_busy, lack) = (store.take_busy(), store.take_lack());
+        if is_busy && self.may_wait() {
+            // It has changed nothing; it runs again when this turn has given memory back.
+            self.active[prepared.connection].out.cut(mark);
+            self.wait_for_memory(prepared.connection);
+            return true;
+        }
+        if lack != Lack::Nothing {
+            self.state.stats.moved_reads += 1;
+            self.active[prepared.connection].out.cut(mark);
+            self.send(prepared, row, owner, false);
+            return true;
+        }
+        if may_take_long {
+            self.budget.look(Instant::now());
+        }
+        self.bound_reply(prepared.connection, mark, false);
+        let connection = &mut *self.active[prepared.connection];
+        self.budget.count_reply(connection.out.since(mark));
+        connection.input.next = prepared.index + 1;
+        connection.client.last_row = Some(row);
+        if let Some(text) = connection.out.error_at(mark) {
+            self.state.stats.rows[usize::from(row)].failed += 1;
+            self.state.stats.count_error(text);
+        }
+        if connection.out.waiting() > self.state.hot.output_pause {
+            connection.stopped = true;
+        }
+        if !connection.later.is_empty() {
+            self.defer(prepared.connection, mark, turn);
+        }
+        self.active[prepared.connection].answered();
+        self.count_quick(row);
+        true
+    }
+
+    /// Counts a call whose time is a share of the window's. Those of one kind stand together mostly.
+    #[inline]
+    fn count_quick(&mut self, row: Row) {
+        match self.quick_calls.last_mut() {
+            Some((last, calls)) if *last == row => *calls += 1,
+            _ => self.quick_calls.push((row, 1)),
+        }
+    }
+
+    /// Puts what was answered since `mark` behind what other shards have still to answer.
+    pub(crate) fn defer(&mut self, at: usize, mark: Mark, turn: &Turn<'_>) {
+        let keyspace = &self.state.keyspace;
+        let connection = &mut *self.active[at];
+        connection.defer(mark, &|partition| keyspace.reader(partition), turn.pin);
+        if connection.later.is_full(self.state.hot.output_pause) {
+            connection.stopped = true;
+            connection.pending = Pending::Allowance;
+        }
+    }
+
+    /// Sends a command that needs no further look to its owner; false if it does, or runs here.
+    #[inline]
+    fn send_away(&mut self, prepared: &Prepared) -> bool {
+        let owner = self.state.owner(prepared.partition);
+        let is_known = prepared.is_away || prepared.is_call || prepared.quick.is_some();
+        if owner == self.state.number || !is_known {
+            return false;
+        }
+        let Resolved::Row(row) = prepared.resolved else { return false };
+        let connection = &*self.active[prepared.connection];
+        if !connection.client.plain || connection.calls > 0 {
+            return false;
+        }
+        let waits = || {
+            connection.later.sent_to(owner) > 0
+                || matches!(connection.pending, Pending::Unstable(_))
+        };
+        let is_sent = prepared.is_away
+            || match self.state.place(row) {
+                Place::View(_) => waits(),
+                Place::Owner => true,
+                Place::Call => self.is_undivided() && (waits() || self.writes(prepared)),
+                Place::Here | Place::Move | Place::Refresh => false,
+            };
+        is_sent && {
+            self.send(prepared, row, owner, false);
+            true
+        }
+    }
+
+    /// Whether there is one partition: the first shard's, as all that functions read and write.
+    fn is_undivided(&self) -> bool {
+        self.state.keyspace.partitions() == 1
+    }
+
+    /// Whether a function call may write.
+    fn writes(&self, prepared: &Prepared) -> bool {
+        let input = &self.active[prepared.connection].input;
+        let name = input.batch.args(prepared.index).get(input.bytes(), 1);
+        !self.state.libraries.only_reads(name)
+    }
+
+    /// Whether a function call may run here.
+    fn may_run_call(&self, prepared: &Prepared) -> bool {
+        if !self.writes(prepared) {
+            return true;
+        }
+        let Resolved::Row(row) = prepared.resolved else { return false };
+        let input = &self.active[prepared.connection].input;
+        let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
+        let target = route::target(&self.state, State::spec(row), &args);
+        matches!(target, Ok(Target::Part(partition)) if self.state.owns(partition))
+    }
+
+    /// Puts a call that needs no further look aside for the batch; false if it does.
+    #[inline]
+    fn put_aside(&mut self, prepared: &Prepared) -> bool {
+        let Resolved::Row(row) = prepared.resolved else { return false };
+        let connection = &*self.active[prepared.connection];
+        let plain = prepared.is_call && connection.client.plain;
+        if !plain
+            || !self.is_undivided()
+            || self.state.keyspace.wants_turn()
+            || self.waiting.len() >= 2 * CALLS_AT_ONCE
+        {
+            return false;
+        }
+        if !self.state.owns(0) && self.writes(prepared) {
+            return false; // behind calls that only read: it is sent when they have run
+        }
+        let connection = &mut *self.active[prepared.connection];
+        debug_assert!(connection.later.is_empty(), "a call after what was sent is sent too");
+        let (connection_at, index) = (prepared.connection, prepared.index);
+        self.waiting.push(Waiting { connection: connection_at, index, row });
+        connection.calls += 1;
+        connection.input.next = index + 1;
+        true
+    }
+
+    /// Whether a command may take memory of an arena. Of what other shards send, nearly all does.
+    fn takes_memory(&self, prepared: &Prepared) -> bool {
+        let is_peers = self.active[prepared.connection].peer.is_some();
+        let writes = |row| {
+            let spec = State::spec(row);
+            let calls =
+                matches!(spec.run, Run::Server(Builtin::Exec | Builtin::Fcall | Builtin::FcallRo));
+            spec.has(WRITE) || calls
+        };
+        is_peers || matches!(prepared.resolved, Resolved::Row(row) if writes(row))
+    }
+
+    /// Executes a command with all checks, or puts it aside.
+    fn run_other(&mut self, prepared: Prepared, turn: &Turn<'_>) {
+        let is_local_call = prepared.is_call && self.may_run_call(&prepared);
+        let (takes_memory, may_wait) = (self.takes_memory(&prepared), self.may_wait());
+        let (before, rest) = self.active.split_at_mut(prepared.connection);
+        let Some((connection, after)) = rest.split_first_mut() else { return };
+        if connection.client.close != Close::No {
+            return;
+        }
+        if takes_memory && self.state.keyspace.wants_turn() {
+            // Segments wait for the end of this turn, and few are left. What takes none goes on: one may be what ends
+            // the function that holds them.
+            connection.stopped = true;
+            return;
+        }
+        let args = connection.input.batch.args(prepared.index);
+        if connection.calls > 0 {
+            // Only a further call that will be in the same batch may pass.
+            let joins =
+                connection.client.plain && self.waiting.len() < 2 * CALLS_AT_ONCE && is_local_call;
+            if !joins {
+                connection.stopped = true;
+                connection.parked = true;
+                return;
+            }
+        }
+        let args: Vec<&[u8]> = args.iter(connection.input.bytes()).collect();
+        if let Some(peer) = &connection.peer {
+            connection.client.protocol = peer.protocol(prepared.index);
+            connection.client.origin = Some(peer.origin(prepared.index));
+        }
+        let keeps_ages = connection.keeps_ages(prepared.index);
+        if keeps_ages {
+            self.state.keyspace.keep_ages(true);
+        }
+        let reply_mode = connection.client.reply_mode;
+        let silent = reply_mode != ReplyMode::On;
+        let mark = connection.out.mark();
+        let mut context = Context {
+            state: &mut self.state,
+            turn,
+            client: &mut connection.client,
+            out: &mut connection.out,
+            others: Others { slab: &mut self.slab, before, after },
+            input: (connection.input.bytes().len(), connection.input.buf.capacity()),
+            later: &connection.later,
+            is_peer: connection.peer.is_some(),
+            is_part: connection.peer.as_ref().is_some_and(|peer| peer.is_part(prepared.index)),
+            unstable: matches!(connection.pending, Pending::Unstable(_)),
+            refreshed: connection.pending == Pending::Refreshed,
+            may_wait,
+            settled: None,
+            tally: None,
+        };
+        let flow = flow_of(&mut context, &args, prepared.resolved);
+        if keeps_ages || connection.client.no_touch {
+            self.state.keyspace.keep_ages(false);
+        }
+        let is_busy = self.state.keyspace.take_busy() && may_wait;
+        let untold = std::mem::take(&mut self.state.untold);
+        if is_busy || untold != 0 {
+            connection.out.cut(mark);
+            connection.client.reply_mode = reply_mode;
+            connection.client.skip_next = false;
+            connection.client.settle();
+            if untold == 0 {
+                return self.wait_for_memory(prepared.connection);
+            }
+            self.wait_for_still(prepared.connection, untold);
+            return;
+        }
+        self.follow(flow, prepared, silent, mark, turn);
+    }
+
+    /// Does what became of a command.
+    fn follow(
+        &mut self,
+        flow: Flow,
+        prepared: Prepared,
+        silent: bool,
+        mark: Mark,
+        turn: &Turn<'_>,
+    ) {
+        let (at, index) = (prepared.connection, prepared.index);
+        match flow {
+            Flow::Done => {
+                self.bound_reply(at, mark, false);
+                let connection = &mut *self.active[at];
+                self.budget.count_reply(connection.out.since(mark));
+                connection.pending = Pending::Nothing;
+                connection.input.next = index + 1;
+                connection.stopped = connection.client.close != Close::No
+                    || connection.out.waiting() > self.state.hot.output_pause;
+                self.defer(at, mark, turn);
+                return self.active[at].answered();
+            }
+            Flow::Function(row) => {
+                let call = Waiting { connection: at, index, row };
+                self.waiting.push(call);
+                self.active[at].calls += 1;
+                if self.crosses(&call) {
+                    // What it writes elsewhere is under way when it has run: whatever follows looks at that.
+                    let connection = &mut *self.active[at];
+                    connection.input.next = index + 1;
+                    (connection.stopped, connection.parked) = (true, true);
+                    return;
+                }
+            }
+            Flow::Send(row, shard) => {
+                if self.send(&prepared, row, shard, silent) {
+                    let connection = &mut *self.active[at];
+                    let mark = connection.out.mark();
+                    dispatch::finish(&mut connection.client, &mut connection.out, mark);
+                }
+                return;
+            }
+            Flow::Scatter(row, target) => {
+                if self.scatter(at, index, row, target, silent, turn) {
+                    let connection = &mut *self.active[at];
+                    let mark = connection.out.mark();
+                    dispatch::finish(&mut connection.client, &mut connection.out, mark);
+                }
+                return;
+            }
+            Flow::Await | Flow::Move(_) | Flow::Refresh | Flow::Check => {
+                let connection = &mut *self.active[at];
+                connection.pending = match flow {
+                    Flow::Await => Pending::Answers,
+                    Flow::Move(shard) => Pending::Move(shard),
+                    Flow::Check => {
+                        self.checking.push(Occupant::of(connection));
+                        Pending::Check
+                    }
+                    _ => {
+                        self.asking.push((Occupant::of(connection), self.now));
+                        Pending::Ticket(self.state.shared.refresh(self.state.number))
+                    }
+                };
+                connection.stopped = true;
+                return;
+            }
+        }
+        let connection = &mut *self.active[at];
+        connection.input.next = index + 1;
+        connection.stopped = connection.client.close != Close::No
+            || connection.out.waiting() > self.state.hot.output_pause;
+    }
+}
+
+/// Executes a command, or what only a shard sends; hangs up on what is none.
+fn flow_of(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: Resolved) -> Flow {
+    if context.is_peer && args[0] == WRITES {
+        host::commit_for_peer(context, args);
+        return Flow::Done;
+    }
+    if session::is_attack(args) {
+        tracing::warn!(address = %context.client.address, "HTTP request: client disconnected");
+        context.client.end(Close::Now);
+        return Flow::Done;
+    }
+    dispatch::execute(context, args, resolved)
+}
