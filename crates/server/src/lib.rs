@@ -18,6 +18,7 @@
 
 pub mod commands;
 pub mod config;
+mod error;
 mod folder;
 mod handlers;
 mod hop;
@@ -26,10 +27,11 @@ mod observe;
 mod serve;
 mod signals;
 mod state;
+mod sync;
 mod turn;
 
 pub use config::{Config, ConfigError};
+pub use error::ServeError;
 pub use folder::leftover;
-pub(crate) use serve::Stopper;
-pub use serve::{ServeError, Server, run};
+pub use serve::{Server, run};
 pub use state::checks::{SUBCOMMAND as CHECK_SUBCOMMAND, serve_checks};

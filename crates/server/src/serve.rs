@@ -4,6 +4,7 @@
 //! 2. A server that is dropped has stopped: no thread, socket or lock of it is left.
 
 use crate::config::Config;
+use crate::error::ServeError;
 use crate::folder::faults::Arenas;
 use crate::folder::memory::Folder;
 use crate::folder::starts::Skips;
@@ -12,8 +13,9 @@ use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxe
 use crate::net::listener::Listeners;
 use crate::observe::metrics::{Exporter, Gauges};
 use crate::signals::Watcher;
-use crate::state::shared::{Seat, Shared};
-use crate::state::{State, Stop};
+use crate::state::State;
+use crate::state::shared::{Seat, Shared, Stop};
+use crate::state::stopper::Stopper;
 use crate::turn::shard::Shard;
 use nigh_js::{Fiber, Join};
 use nigh_shm::Domain;
@@ -35,120 +37,6 @@ const FILES_PER_SHARD: usize = 24;
 const SHARD_STACK_BYTES: usize = 16 << 20;
 /// Descriptors that are no client connections: listeners, epoll, logs, and what libraries open.
 const OWN_FILES: usize = 32;
-
-/// Why a server didn't start, in one sentence. The text is complete: no error is a `source` of it, or
-/// who prints the chain would say the cause twice.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// An address can't be listened on.
-    #[error("cannot listen on {address}: {cause}; choose another with --{setting}")]
-    Listen {
-        /// Address and port, or path.
-        address: String,
-        /// What the system said.
-        cause: io::Error,
-        /// The setting that names what was refused.
-        setting: &'static str,
-    },
-    /// The folder of the arenas can't be used.
-    #[error("cannot use {path} for the arenas: {cause}; choose another with --shm-dir")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        cause: io::Error,
-    },
-    /// Another server has the folder.
-    #[error("another server uses {path}; stop it or choose another folder with --shm-dir")]
-    FolderInUse {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The tmpfs can't hold the arena.
-    #[error(
-        "the arena needs {needed} bytes but {path} has only {free}; set --maxmemory lower or enlarge \
-         the tmpfs"
-    )]
-    TooLittleMemory {
-        /// The folder.
-        path: PathBuf,
-        /// Bytes that the arena may use.
-        needed: u64,
-        /// Bytes that there are.
-        free: u64,
-    },
-    /// The store can't be opened.
-    #[error("{0}")]
-    Store(String),
-    /// The function runtime can't be started.
-    #[error("{0}")]
-    Functions(String),
-    /// A setting can't be used as it is.
-    #[error("{0}")]
-    Setting(String),
-    /// A thread or an event queue can't be had.
-    #[error("cannot start: {0}")]
-    System(io::Error),
-    /// The shard's thread is gone.
-    #[error("the server ended by a fault of its own; the log says which; {arenas}")]
-    Broken {
-        /// What is left of the arenas.
-        arenas: String,
-    },
-}
-
-impl ServeError {
-    /// An address that can't be listened on: of the settings for address and port, the one that the
-    /// system's answer speaks about.
-    pub(crate) fn listen(
-        address: SocketAddr,
-        cause: io::Error,
-        [host, port]: [&'static str; 2],
-    ) -> Self {
-        let setting = match cause.kind() {
-            io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported => host,
-            _ => port,
-        };
-        Self::Listen { address: address.to_string(), cause, setting }
-    }
-}
-
-impl From<io::Error> for ServeError {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
-
-/// Stops the shards from another thread.
-#[derive(Clone)]
-pub(crate) struct Stopper(Arc<Shared>);
-
-impl Stopper {
-    /// Asks the shards to stop after their turn, keeping the arenas.
-    pub(crate) fn stop(&self) {
-        self.0.stop(Stop::Keep);
-    }
-
-    /// Tells the log what is left when all has ended.
-    pub(crate) fn tell_end(&self) {
-        let (is_well, left) = self.left();
-        if is_well {
-            tracing::info!("ended: {left}");
-        } else {
-            tracing::error!("ended: {left}");
-        }
-    }
-
-    /// What is left of the arenas, in words; true if that is what was asked for.
-    fn left(&self) -> (bool, String) {
-        match (self.0.arenas(), self.0.stopping()) {
-            (None, _) => (true, "no arena was opened".to_owned()),
-            (Some(arenas), Some(Stop::Remove)) => arenas.removed(),
-            (Some(arenas), _) => arenas.left(),
-        }
-    }
-}
 
 /// A running server.
 pub struct Server {

@@ -9,7 +9,7 @@
 //! log, as Redis ignores it. That is so from the start. The other signals have their usual effect
 //! until the arenas are open, which harms none.
 
-use crate::Stopper;
+use crate::state::stopper::Stopper;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;

@@ -8,14 +8,15 @@
 //! 1. A command exists if and only if it has a row; COMMAND, HELP and the shell derive from the rows.
 //! 2. The lookup is made once, on first use, and never changes. Any thread may call anything here.
 
+pub(crate) mod args;
 mod command;
 mod connection;
 mod generic;
 mod getkeys;
 mod help;
-mod introspect;
 mod keys;
 mod observe;
+mod resolve;
 mod scripting;
 mod server;
 pub mod spec;
@@ -24,7 +25,7 @@ mod syntax;
 
 pub use getkeys::{KeysError, find_keys};
 pub(crate) use help::help;
-pub(crate) use introspect::{docs, info, list};
+pub(crate) use resolve::{Resolved, resolve, resolve_args};
 pub use spec::{Builtin, CommandSpec, Run};
 pub use syntax::{Argument, Shape};
 
@@ -43,6 +44,12 @@ pub type Row = u16;
 /// The whole table: commands, each container followed by its subcommands.
 pub fn table() -> &'static [CommandSpec] {
     &lookup().rows
+}
+
+/// A row.
+#[inline]
+pub(crate) fn of(row: Row) -> &'static CommandSpec {
+    &table()[usize::from(row)]
 }
 
 /// The row of a command, by its name in any case.

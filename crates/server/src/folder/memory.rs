@@ -6,8 +6,8 @@
 //!
 //! Called by the thread that starts the server.
 
-use crate::ServeError;
 use crate::config::Config;
+use crate::error::ServeError;
 use crate::folder::leftover::{LOCK_FILE, remove_leftover};
 use crate::folder::starts::Skips;
 use rustix::fs::{FlockOperation, OFlags};

@@ -11,7 +11,7 @@
 //!
 //! [`Skips`] is shared by all shards; a [`Marker`] is one shard's.
 
-use crate::state::shared::lock;
+use crate::sync::lock;
 use nigh_js::Starts;
 use std::collections::BTreeMap;
 use std::io;

@@ -2,13 +2,17 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::commands::args::{integer, is};
 use crate::commands::spec::CATEGORIES;
 use crate::commands::{self, Builtin, CommandSpec};
+use crate::commands::{Resolved, resolve_args};
 use crate::config::{Config, settings};
+use crate::handlers::context::{Context, quote, wrong_subcommand};
 use crate::handlers::info;
-use crate::handlers::session::{self, integer, is};
-use crate::state::{State, Stop};
-use crate::turn::dispatch::{Context, Resolved, quote, resolve_args, wrong_subcommand};
+use crate::handlers::introspect;
+use crate::handlers::session::{self};
+use crate::state::State;
+use crate::state::shared::Stop;
 use nigh_store::{Reply, glob};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +26,7 @@ const QUOTED_BYTES: usize = 128;
 pub(crate) fn help(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let Some(row) = commands::find(args[0]) else { return };
     let mut lines = commands::help(row);
-    if State::spec(row).name == "config" {
+    if commands::of(row).name == "config" {
         lines.push("Settings are:".to_owned());
         for setting in settings() {
             lines.push(format!("{} (default {:?})", setting.name, setting.default));
@@ -189,7 +193,7 @@ pub(crate) fn command(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bu
             out.array(args.len() - 2);
             for name in &args[2..] {
                 match commands::find_full(name) {
-                    Some(row) => commands::info(row, &mut out),
+                    Some(row) => introspect::info(row, &mut out),
                     None => out.null(),
                 }
             }
@@ -197,7 +201,7 @@ pub(crate) fn command(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bu
         Builtin::Command | Builtin::CommandInfo => {
             let mut out = context.reply();
             out.array(commands::commands().count());
-            commands::commands().for_each(|(row, _)| commands::info(row, &mut out));
+            commands::commands().for_each(|(row, _)| introspect::info(row, &mut out));
         }
         Builtin::CommandDocs => {
             let rows: Vec<_> = match &args[2..] {
@@ -206,7 +210,7 @@ pub(crate) fn command(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bu
             };
             let mut out = context.reply();
             out.map(rows.len());
-            rows.into_iter().for_each(|row| commands::docs(row, &mut out));
+            rows.into_iter().for_each(|row| introspect::docs(row, &mut out));
         }
         Builtin::CommandList => command_list(context, args),
         Builtin::CommandGetkeys => command_getkeys(context, &args[2..], false),
@@ -217,17 +221,17 @@ pub(crate) fn command(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bu
 
 fn command_list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let names = match &args[2..] {
-        [] => commands::list(&|_| true),
+        [] => introspect::list(&|_| true),
         [by, kind, value] if is(by, "filterby") && is(kind, "aclcat") => {
             let wanted = value.to_ascii_lowercase();
             match CATEGORIES.iter().find(|name| name.as_bytes() == wanted) {
-                Some(name) => commands::list(&|spec: &CommandSpec| spec.in_category(name)),
+                Some(name) => introspect::list(&|spec: &CommandSpec| spec.in_category(name)),
                 None => Vec::new(),
             }
         }
         [by, kind, pattern] if is(by, "filterby") && is(kind, "pattern") => {
             let pattern = pattern.to_ascii_lowercase();
-            commands::list(&|spec: &CommandSpec| glob::matches(&pattern, spec.name.as_bytes()))
+            introspect::list(&|spec: &CommandSpec| glob::matches(&pattern, spec.name.as_bytes()))
         }
         [by, kind, _] if is(by, "filterby") && is(kind, "module") => Vec::new(),
         _ => return context.error(SYNTAX),
@@ -241,7 +245,7 @@ fn command_getkeys(context: &mut Context<'_, '_>, command: &[&[u8]], with_flags:
     let Resolved::Row(row) = resolve_args(command) else {
         return context.error("ERR Invalid command specified");
     };
-    match commands::find_keys(State::spec(row), command) {
+    match commands::find_keys(commands::of(row), command) {
         Ok(keys) => {
             let mut out = context.reply();
             out.array(keys.len());

@@ -12,118 +12,26 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::commands::args::is;
+use crate::handlers::context::{Context, quote, wrong_subcommand};
 use crate::handlers::host::StoreHost;
 use crate::handlers::payload;
-use crate::handlers::session::{integer, is};
 use crate::state::State;
+use crate::state::libraries::{Libraries, Listed, key_end};
 use crate::state::shared::Seat;
-use crate::turn::budget;
-use crate::turn::dispatch::{Context, quote, wrong_subcommand};
-use nigh_js::{Call, Function, Library, Overlay, Reason, RunTurn};
+use nigh_js::{Call, Library, Overlay, Reason, RunTurn};
 use nigh_resp::Protocol;
 use nigh_shm::RecordRef;
 use nigh_store::{Reply, Turn, glob, write_error_text};
-use std::collections::{BTreeMap, HashSet};
 
 /// Name of the engine, as FUNCTION LIST and STATS show it.
 const ENGINE: &str = "JS";
 /// Bytes of a client's word that an error quotes.
 const QUOTED_BYTES: usize = 128;
 
-/// The libraries that are loaded.
-#[derive(Default)]
-pub(crate) struct Libraries {
-    by_name: BTreeMap<String, Library>,
-    /// Functions that may write.
-    writing: HashSet<Vec<u8>>,
-    /// Functions that may write to several partitions.
-    crossing: HashSet<Vec<u8>>,
-    /// Kept in the arena, but not loadable: name and reason.
-    pub(crate) broken: BTreeMap<String, String>,
-}
-
-impl Libraries {
-    /// Adds or replaces a library.
-    pub(crate) fn insert(&mut self, library: Library) {
-        self.remove(&library.name.clone());
-        let writing = library.functions.iter().filter(|function| !function.no_writes);
-        self.writing.extend(writing.map(|function| function.name.clone().into_bytes()));
-        let crossing = library.functions.iter().filter(|function| function.allow_cross_slot_keys);
-        self.crossing.extend(crossing.map(|function| function.name.clone().into_bytes()));
-        self.by_name.insert(library.name.clone(), library);
-    }
-
-    fn remove(&mut self, name: &str) {
-        self.broken.remove(name);
-        for function in self.by_name.remove(name).into_iter().flat_map(|old| old.functions) {
-            self.writing.remove(function.name.as_bytes());
-            self.crossing.remove(function.name.as_bytes());
-        }
-    }
-
-    /// Number of libraries.
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    /// Number of functions.
-    pub(crate) fn functions(&self) -> usize {
-        self.by_name.values().map(|library| library.functions.len()).sum()
-    }
-
-    /// Whether a function says that it doesn't write. One that isn't there writes nothing either.
-    pub(crate) fn only_reads(&self, name: &[u8]) -> bool {
-        !self.writing.contains(name)
-    }
-
-    /// Whether a function may write to several partitions.
-    pub(crate) fn crosses(&self, name: &[u8]) -> bool {
-        self.crossing.contains(name)
-    }
-
-    /// Whether a function may write, but to one partition only.
-    pub(crate) fn writes_at_home(&self, name: &[u8]) -> bool {
-        !self.only_reads(name) && !self.crosses(name)
-    }
-
-    /// All of them and those that are broken, by name.
-    fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
-        let running = self.by_name.values().map(|library| Listed {
-            name: &library.name,
-            functions: &library.functions,
-            broken: None,
-        });
-        let broken = self.broken.iter().map(|(name, reason)| Listed {
-            name,
-            functions: &[],
-            broken: Some(reason),
-        });
-        let mut all: Vec<Listed<'_>> = running.chain(broken).collect();
-        all.sort_unstable_by_key(|library| library.name);
-        all.into_iter()
-    }
-
-    fn has_function(&self, name: &[u8]) -> bool {
-        let mut functions = self.by_name.values().flat_map(|library| &library.functions);
-        functions.any(|function| function.name.as_bytes() == name)
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.by_name.contains_key(name) || self.broken.contains_key(name)
-    }
-}
-
-/// A library as FUNCTION LIST shows it.
-struct Listed<'a> {
-    name: &'a str,
-    functions: &'a [Function],
-    /// Why it is kept, but not running.
-    broken: Option<&'a str>,
-}
-
 /// Compiles and installs a library; the error is the whole reply.
 fn install(state: &mut State, source: &[u8], replace: bool) -> Result<Library, String> {
-    state.shared.checks.take(&state.shared, source, state.runtime.limits())?;
+    state.shared.take_check(source, state.runtime.limits())?;
     let library = state.runtime.load(state.tenant, source).map_err(|error| error.to_string())?;
     if !replace && state.libraries.has(&library.name) {
         return Err(format!("ERR Library '{}' already exists", library.name));
@@ -372,29 +280,13 @@ fn restore_all(
         .map_err(|error| write_error_text(&error).to_owned())
 }
 
-/// Where the keys of an FCALL end: keys are `args[3..end]`, the rest are arguments.
-///
-/// # Errors
-/// The error reply, if the number of keys is wrong. (Redis looks for the function first.)
-pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'static str> {
-    let error = match integer(args[2]) {
-        None => "ERR Bad number of keys provided",
-        Some(..0) => "ERR Number of keys can't be negative",
-        Some(count) => match usize::try_from(count) {
-            Ok(count) if count <= args.len() - 3 => return Ok(3 + count),
-            _ => "ERR Number of keys can't be greater than number of args",
-        },
-    };
-    Err(if libraries.has_function(args[1]) { error } else { "ERR Function not found" })
-}
-
 /// What holds for the next batch in this turn: other randomness than for any before.
 pub(crate) fn run_turn(state: &mut State, turn: &Turn<'_>) -> RunTurn {
     state.batches = state.batches.wrapping_add(1);
     // A turn's number counts by another odd constant, so what both give hardly ever comes twice.
     let random_seed = turn.random ^ state.batches.wrapping_mul(0xD1B5_4A32_D192_ED03);
     let (now_ms, reply_bytes) = (turn.now_ms, state.hot.output_pause);
-    RunTurn { now_ms, random_seed, reply_bytes, time: budget::TIME, still: state.still }
+    RunTurn { now_ms, random_seed, reply_bytes, time: crate::state::PART_TIME, still: state.still }
 }
 
 /// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime keeps what it

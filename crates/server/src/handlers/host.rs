@@ -15,10 +15,10 @@
 #[cfg(test)]
 mod tests;
 
+use crate::handlers::context::Context;
 use crate::handlers::route::CROSS_SLOT;
+use crate::hop::message::WRITES;
 use crate::hop::message::{self, Known};
-use crate::turn::dispatch::Context;
-use crate::turn::peer::WRITES;
 use nigh_js::{Host, Level, Write};
 use nigh_shm::WriteError;
 use nigh_store::{BUSY, Keyspace, Reply, Turn, together_error_text};

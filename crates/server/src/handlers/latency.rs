@@ -4,8 +4,8 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::{self, Builtin, Row};
+use crate::handlers::context::{Context, quote};
 use crate::handlers::session;
-use crate::turn::dispatch::{Context, quote};
 use nigh_store::Reply;
 
 /// Longest name of an event that an error quotes, in bytes.

@@ -1,9 +1,11 @@
 //! Commands that the server answers itself, and the parts of data commands that are about clients.
 
 pub(crate) mod admin;
+pub(crate) mod context;
 pub(crate) mod functions;
 pub(crate) mod host;
 pub(crate) mod info;
+pub(crate) mod introspect;
 pub(crate) mod latency;
 pub(crate) mod payload;
 pub(crate) mod route;

@@ -16,11 +16,32 @@
 //! Reads only. Belongs to the shard's thread.
 
 use crate::commands::{self, Builtin, CommandSpec, Row, Run};
-use crate::handlers::functions;
+use crate::handlers::context::Context;
 use crate::state::State;
+use crate::state::libraries;
 use crate::state::place::Place;
-use crate::turn::dispatch::{Context, Flow};
 use nigh_store::{Keyspace, Op, Span};
+
+/// Whether the shard has to do something more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// The command has its reply.
+    Done,
+    /// It is a function call for the turn's batch.
+    Function(Row),
+    /// It runs at this shard.
+    Send(Row, usize),
+    /// Its parts run at several shards.
+    Scatter(Row, Target),
+    /// It runs when what was sent before is answered.
+    Await,
+    /// The connection goes to this shard, and it runs there.
+    Move(usize),
+    /// It runs when the other shards have told of themselves.
+    Refresh,
+    /// It runs when the source that it loads has been checked.
+    Check,
+}
 
 /// The error that refuses keys of several partitions, as Redis Cluster's.
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
@@ -85,7 +106,7 @@ pub(crate) fn of_call(state: &State, args: &[&[u8]]) -> Result<usize, &'static s
 
 fn of_call_among_several(state: &State, args: &[&[u8]]) -> Result<usize, &'static str> {
     // Wrong numbers are answered where the call runs.
-    let Ok(end) = functions::key_end(&state.libraries, args) else { return Ok(0) };
+    let Ok(end) = libraries::key_end(&state.libraries, args) else { return Ok(0) };
     let keys = &args[3..end];
     match only_partition(&state.keyspace, keys.iter().copied()) {
         Ok(partition) => Ok(partition.unwrap_or(0)),
@@ -154,9 +175,9 @@ pub(crate) fn elsewhere(
 /// Whether a command loads a source whose check isn't done.
 fn waits_for_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool {
     let shared = &context.state.shared;
-    State::spec(row).run == Run::Server(Builtin::FunctionLoad)
+    commands::of(row).run == Run::Server(Builtin::FunctionLoad)
         && !context.is_peer
-        && !shared.checks.is_done(shared, args[args.len() - 1], context.state.runtime.limits())
+        && !shared.is_checked(args[args.len() - 1], context.state.runtime.limits())
 }
 
 /// Where a function call runs.

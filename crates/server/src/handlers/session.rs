@@ -3,10 +3,14 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::Builtin;
+use crate::commands::args::{integer, is};
+use crate::handlers::context::{Context, quote};
 use crate::handlers::transaction;
-use crate::net::client::{Buffers, Close, ReplyMode, describe};
+use crate::net::client::{Buffers, Close, describe};
+use crate::net::connection::Connection;
+use crate::net::queued::ReplyMode;
 use crate::observe::snapshot::{ClientRow, Snapshot};
-use crate::turn::dispatch::{Context, quote};
+use crate::state::told;
 use nigh_resp::Protocol;
 use nigh_store::Reply;
 use std::collections::BTreeSet;
@@ -24,21 +28,6 @@ const NO_PASSWORD: &str = "ERR AUTH <password> called without any password confi
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
 /// Longest name of a connection or client library, in bytes.
 const MOST_NAME_BYTES: usize = 4096;
-
-/// An integer as Redis reads one: digits with an optional minus, nothing else.
-pub(crate) fn integer(text: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let plain = !digits.is_empty()
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
-        && (digits == "0" && text == "0" || !digits.starts_with('0'));
-    if plain { text.parse().ok() } else { None }
-}
-
-/// Whether an argument is a word, in any case.
-pub(crate) fn is(arg: &[u8], word: &str) -> bool {
-    arg.eq_ignore_ascii_case(word.as_bytes())
-}
 
 pub(crate) fn ping(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     match args {
@@ -270,6 +259,7 @@ fn reply_mode(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 
 fn own_buffers(context: &Context<'_, '_>) -> Buffers {
     Buffers {
+        itself: size_of::<Connection>(),
         input: context.input.0,
         input_capacity: context.input.1,
         output: context.out.waiting(),
@@ -281,14 +271,14 @@ fn own_buffers(context: &Context<'_, '_>) -> Buffers {
 /// What all shards tell, with all their clients in the order of their numbers.
 pub(crate) fn all_clients(context: &mut Context<'_, '_>) -> Snapshot {
     let now = Instant::now();
-    let mut own = Snapshot::of(context.state, context.others.slab.len());
-    own.add_client(context.client, own_buffers(context), now);
+    let mut own = told::snapshot(context.state, context.others.slab.len());
+    told::add_client(&mut own, context.client, own_buffers(context), now);
     context.others.each(|other| {
         if other.client.close == Close::No {
-            own.add_client(&other.client, other.buffers(), now);
+            told::add_client(&mut own, &other.client, other.buffers(), now);
         }
     });
-    let mut all = own.with_others(&context.state.shared, context.state.number);
+    let mut all = told::with_others(own, &context.state.shared, context.state.number);
     // One that is moving may be seen twice.
     all.clients.sort_unstable_by_key(|client| client.id);
     all.clients.dedup_by_key(|client| client.id);

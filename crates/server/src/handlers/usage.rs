@@ -6,10 +6,10 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::handlers::context::Context;
 use crate::handlers::session;
 use crate::net::output::Writer;
 use crate::observe::snapshot::Snapshot;
-use crate::turn::dispatch::Context;
 use nigh_store::{Policy, Reply};
 
 /// What Redis answers without jemalloc.

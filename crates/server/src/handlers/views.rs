@@ -5,8 +5,8 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::handlers::context::Context;
 use crate::net::output::{Mark, Output, Writer};
-use crate::turn::dispatch::Context;
 use nigh_store::{Lack, Op};
 
 /// How often a view reads several keys that change under it, before it asks the owners.

@@ -21,6 +21,8 @@ use nigh_resp::encode;
 
 /// Commands in a request, at most: the replies of writes are short enough to fit a ring's reply together.
 pub(crate) const MOST_COMMANDS: usize = 16;
+/// Name of a write set, which isn't a command: only shards send it.
+pub(crate) const WRITES: &[u8] = b"\0writes";
 /// Words of a command before the places of its arguments.
 const HEAD_WORDS: usize = 2;
 /// The row of what is no command, and the partition that isn't known.

@@ -5,3 +5,4 @@ pub(crate) mod later;
 pub(crate) mod mailbox;
 pub(crate) mod message;
 pub(crate) mod oks;
+pub(crate) mod peer;

@@ -2,22 +2,13 @@
 //!
 //! Plain data of the shard's thread; the commands that change it are in [`crate::handlers::session`].
 
-use crate::handlers::transaction::Transaction;
+use crate::commands::{self, Row};
+use crate::net::queued::{Manner, ReplyMode, Transaction};
+use crate::observe::slowlog::{Origin, Sender};
+use crate::observe::snapshot::ClientRow;
 use nigh_resp::Protocol;
 use nigh_store::WatchToken;
 use std::time::Instant;
-
-use crate::commands::Row;
-use crate::observe::slowlog::Origin;
-
-/// Whether commands are answered, as CLIENT REPLY says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReplyMode {
-    On,
-    Off,
-    /// This command isn't answered.
-    Skip,
-}
 
 /// Whether the connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +101,24 @@ impl Client {
         queued.or_else(|| self.watches.first().map(|(partition, _)| *partition))
     }
 
+    /// How its replies are written.
+    pub(crate) fn manner(&self) -> Manner {
+        let Self { protocol, reply_mode: mode, skip_next, .. } = *self;
+        Manner { protocol, mode, skip_next }
+    }
+
+    /// Writes its replies as at another time.
+    pub(crate) fn set_manner(&mut self, manner: Manner) {
+        let Manner { protocol, mode, skip_next } = manner;
+        (self.protocol, self.reply_mode, self.skip_next) = (protocol, mode, skip_next);
+    }
+
+    /// As the slow log names it. A command that another shard has sent is in that log from now on.
+    pub(crate) fn logged(&mut self) -> Sender<'_> {
+        self.is_logged = self.origin.is_some();
+        Sender { address: &self.address, name: &self.name, origin: self.origin }
+    }
+
     /// Brings `plain` up to date.
     pub(crate) fn settle(&mut self) {
         self.plain = self.authenticated
@@ -123,6 +132,8 @@ impl Client {
 /// What CLIENT LIST shows of buffers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Buffers {
+    /// Bytes of the connection itself.
+    pub(crate) itself: usize,
     pub(crate) input: usize,
     pub(crate) input_capacity: usize,
     pub(crate) output: usize,
@@ -131,17 +142,24 @@ pub(crate) struct Buffers {
     pub(crate) is_behind: bool,
 }
 
+/// A client as CLIENT LIST and CLIENT KILL see it.
+pub(crate) fn client_row(client: &Client, buffers: Buffers, now: Instant) -> ClientRow {
+    ClientRow {
+        id: client.id,
+        address: client.address.clone(),
+        local_address: client.local_address.clone(),
+        line: describe(client, buffers, now),
+    }
+}
+
 /// One line of CLIENT LIST, without its end.
 pub(crate) fn describe(client: &Client, buffers: Buffers, now: Instant) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let command = client.last_row.map_or("NULL", |row| crate::state::State::spec(row).name);
+    let command = client.last_row.map_or("NULL", |row| commands::of(row).name);
     let queued = client.transaction.as_ref().map(|transaction| transaction.len());
     let multi = queued.or(client.executes).map_or(-1, |len| i64::try_from(len).unwrap_or(0));
     let multi_bytes = client.transaction.as_ref().map_or(0, |t| t.bytes());
-    let total = buffers.input_capacity
-        + buffers.output_capacity
-        + multi_bytes
-        + std::mem::size_of::<crate::net::connection::Connection>();
+    let total = buffers.input_capacity + buffers.output_capacity + multi_bytes + buffers.itself;
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
          multi={multi} qbuf={} qbuf-free={} argv-mem=0 multi-mem={multi_bytes} rbs={} rbp=0 obl={} \

@@ -9,11 +9,10 @@
 
 use crate::hop::allowance::Allowance;
 use crate::hop::later::Later;
+use crate::hop::peer::Peer;
 use crate::net::client::{Buffers, Client, Close};
 use crate::net::input::{Fill, Input, Pool};
 use crate::net::output::{Mark, Output, Readers};
-use crate::turn::held::Unsent;
-use crate::turn::peer::Peer;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -22,6 +21,7 @@ use nigh_shm::Pin;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Instant;
 
 /// Replies that are written although some behind them are still to come from other shards.
 const GATHERED_BYTES: usize = 16 << 10;
@@ -87,6 +87,14 @@ impl Pending {
     pub(crate) fn lets_go_on(self) -> bool {
         matches!(self, Self::Nothing | Self::Refreshed | Self::Unstable(_))
     }
+}
+
+/// A message for which there was no room.
+pub(crate) struct Unsent {
+    pub(crate) shard: usize,
+    pub(crate) token: u64,
+    pub(crate) kind: u16,
+    pub(crate) message: Vec<u8>,
 }
 
 /// A connection.
@@ -184,9 +192,20 @@ impl Connection {
         }
     }
 
+    /// A connection that brings the commands of shard `number`.
+    pub(crate) fn of_peer(number: usize) -> Box<Self> {
+        let address = format!("shard-{number}");
+        let client = Client::new(0, address.clone(), address, Instant::now());
+        let mut connection = Self::new(usize::MAX, Stream::Mailbox, client);
+        connection.input = Input::of_mail();
+        connection.peer = Some(Box::new(Peer::new(number)));
+        Box::new(connection)
+    }
+
     /// What it holds in buffers.
     pub(crate) fn buffers(&self) -> Buffers {
         Buffers {
+            itself: size_of::<Self>(),
             input: self.input.bytes().len(),
             input_capacity: self.input.buf.capacity(),
             output: self.out.waiting(),
@@ -292,7 +311,6 @@ mod tests {
     use super::*;
     use crate::hop::message::{self, Replies};
     use nigh_shm::Domain;
-    use std::time::Instant;
 
     #[test]
     fn kept_replies_dont_wait_for_what_was_sent_after_them() {

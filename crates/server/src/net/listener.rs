@@ -9,8 +9,8 @@
 //!
 //! Made by the thread that starts the server, then owned by the shards' threads.
 
-use crate::ServeError;
 use crate::config::Config;
+use crate::error::ServeError;
 use crate::net::connection::Stream;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};

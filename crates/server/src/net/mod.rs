@@ -5,4 +5,5 @@ pub(crate) mod connection;
 pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod output;
+pub(crate) mod queued;
 pub(crate) mod slab;

@@ -149,10 +149,9 @@ impl Slab {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turn::peer::Peer;
 
     fn connection(slab: &mut Slab, id: u64) -> usize {
-        let mut connection = Peer::connection(0);
+        let mut connection = Connection::of_peer(0);
         (connection.slot, connection.client.id) = (slab.reserve(), id);
         let slot = connection.slot;
         slab.put(connection);

@@ -5,21 +5,28 @@
 //! [`Exporter`] belongs to whoever starts the server; [`Gauges`] is updated by the shard's thread, and read
 //! by the exporter's.
 
-use crate::ServeError;
 use crate::commands;
 use crate::config::Config;
+use crate::error::ServeError;
 use crate::observe::snapshot::{Part, Snapshot};
-use crate::state::State;
 use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 static METADATA: Metadata<'static> = Metadata::new("nigh", Level::INFO, None);
+
+/// What a server has, beside what its shards tell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Server {
+    pub(crate) connections: usize,
+    pub(crate) shards: usize,
+    pub(crate) partitions: usize,
+    pub(crate) libraries: usize,
+}
 
 /// The registered metrics.
 pub(crate) struct Gauges {
@@ -70,11 +77,11 @@ impl Gauges {
     }
 
     /// Copies the numbers of all shards.
-    pub(crate) fn update(&self, state: &State, all: &Snapshot) {
+    pub(crate) fn update(&self, server: Server, all: &Snapshot) {
         let (store, runtime, stats) = (&all.store, &all.runtime, &all.stats);
-        self.gauge("nigh_connections", state.shared.open_connections.load(Relaxed) as u64);
-        self.gauge("nigh_shards", state.shared.shards() as u64);
-        self.gauge("nigh_partitions", state.keyspace.partitions() as u64);
+        self.gauge("nigh_connections", server.connections as u64);
+        self.gauge("nigh_shards", server.shards as u64);
+        self.gauge("nigh_partitions", server.partitions as u64);
         self.gauge("nigh_keys", store.keys);
         self.gauge("nigh_keys_with_expiry", store.expires);
         self.gauge("nigh_arena_capacity_bytes", store.data.capacity_bytes);
@@ -82,7 +89,7 @@ impl Gauges {
         self.gauge("nigh_arena_backed_bytes", store.data.backed_bytes);
         self.gauge("nigh_arena_dead_bytes", store.data.dead_bytes);
         self.gauge("nigh_recency_bytes", store.recency_bytes);
-        self.gauge("nigh_function_libraries", state.libraries.len() as u64);
+        self.gauge("nigh_function_libraries", server.libraries as u64);
         self.gauge("nigh_function_heap_bytes", runtime.heap_bytes as u64);
         self.counter("nigh_connections_total", stats.connections);
         self.counter("nigh_connections_rejected_total", stats.rejected_connections);

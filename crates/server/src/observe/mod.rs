@@ -6,3 +6,4 @@ pub(crate) mod inside;
 pub(crate) mod metrics;
 pub(crate) mod slowlog;
 pub(crate) mod snapshot;
+pub(crate) mod stats;

@@ -4,7 +4,6 @@
 //!
 //! One for all shards, behind a lock that only a slow command and SLOWLOG take.
 
-use crate::net::client::Client;
 use std::collections::VecDeque;
 
 /// Arguments that an entry keeps; the last one then says how many more there were.
@@ -17,6 +16,14 @@ const MOST_ARG_BYTES: usize = 128;
 pub(crate) struct Origin {
     pub(crate) shard: usize,
     pub(crate) token: u64,
+}
+
+/// The sender of a command: its client, or the shard that sent it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sender<'a> {
+    pub(crate) address: &'a str,
+    pub(crate) name: &'a [u8],
+    pub(crate) origin: Option<Origin>,
 }
 
 /// A command that took long.
@@ -54,9 +61,8 @@ impl Slowlog {
         args: &[&[u8]],
         time_s: u64,
         duration_us: u64,
-        client: &mut Client,
+        sender: Sender<'_>,
     ) {
-        client.is_logged = client.origin.is_some();
         let id = self.next_id;
         self.next_id += 1;
         let entry = Entry {
@@ -64,19 +70,19 @@ impl Slowlog {
             time_s,
             duration_us,
             args: shorten(&redacted(args)),
-            address: client.address.clone(),
-            name: client.name.clone(),
-            origin: client.origin,
+            address: sender.address.to_owned(),
+            name: sender.name.to_vec(),
+            origin: sender.origin,
         };
         self.entries.push_front(entry);
         self.entries.truncate(self.capacity);
     }
 
     /// Writes the client into the entries of what it sent.
-    pub(crate) fn name_sender(&mut self, origin: Origin, client: &Client) {
+    pub(crate) fn name_sender(&mut self, origin: Origin, address: &str, name: &[u8]) {
         for entry in self.entries.iter_mut().filter(|entry| entry.origin == Some(origin)) {
-            entry.address.clone_from(&client.address);
-            entry.name.clone_from(&client.name);
+            address.clone_into(&mut entry.address);
+            name.clone_into(&mut entry.name);
             entry.origin = None;
         }
     }
@@ -141,29 +147,20 @@ fn shorten(args: &[&[u8]]) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn client(address: &str) -> Client {
-        Client::new(1, address.to_owned(), String::new(), std::time::Instant::now())
-    }
-
     /// What another shard's client sent is under the shard's name until that shard names the client.
     #[test]
     fn the_sender_of_a_command_is_named_by_its_shard() {
         let mut log = Slowlog::with_capacity(4);
-        let (mut shard, mut sender) = (client("shard-1"), client("127.0.0.1:7"));
-        sender.name = b"me".to_vec();
         let origin = |token| Origin { shard: 1, token };
         for token in [5, 6] {
-            shard.origin = Some(origin(token));
-            log.add(&[b"keys", b"*"], 1, 2, &mut shard);
-            assert!(std::mem::take(&mut shard.is_logged));
+            let sender = Sender { address: "shard-1", name: b"", origin: Some(origin(token)) };
+            log.add(&[b"keys", b"*"], 1, 2, sender);
         }
-        log.name_sender(origin(5), &sender);
-        log.name_sender(origin(7), &sender);
+        log.name_sender(origin(5), "127.0.0.1:7", b"me");
+        log.name_sender(origin(7), "127.0.0.1:7", b"me");
         let shown: Vec<(&str, &[u8])> =
             log.entries().map(|entry| (entry.address.as_str(), entry.name.as_slice())).collect();
         assert_eq!(shown, [("shard-1", b"".as_slice()), ("127.0.0.1:7", b"me")]);
-        log.add(&[b"get", b"k"], 1, 2, &mut sender);
-        assert!(!sender.is_logged, "it isn't another shard's");
     }
 
     /// Passwords stood in the log as they were sent.
@@ -190,9 +187,9 @@ mod tests {
         let mut log = Slowlog::with_capacity(2);
         let long = vec![b'x'; 1000];
         let args: Vec<&[u8]> = std::iter::repeat_n(long.as_slice(), 100).collect();
-        let mut client = client("127.0.0.1:1");
+        let sender = Sender { address: "127.0.0.1:1", name: b"", origin: None };
         for _ in 0..3 {
-            log.add(&args, 1, 2, &mut client);
+            log.add(&args, 1, 2, sender);
         }
         let entries: Vec<&Entry> = log.entries().collect();
         assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [2, 1]);

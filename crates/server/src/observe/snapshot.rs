@@ -4,13 +4,10 @@
 //!
 //! Made by the shard's thread, read by any.
 
-use crate::net::client::{Buffers, Client, describe};
 use crate::observe::hotkeys::HotKeys;
-use crate::state::shared::Shared;
-use crate::state::{State, Stats};
+use crate::observe::stats::Stats;
 use nigh_js::RuntimeStats;
 use nigh_store::StoreStats;
-use std::time::Instant;
 
 /// A client as CLIENT LIST and CLIENT KILL see it.
 #[derive(Debug, Clone)]
@@ -20,18 +17,6 @@ pub(crate) struct ClientRow {
     pub(crate) local_address: String,
     /// Its line in CLIENT LIST.
     pub(crate) line: String,
-}
-
-impl ClientRow {
-    /// The row of a client.
-    pub(crate) fn of(client: &Client, buffers: Buffers, now: Instant) -> Self {
-        Self {
-            id: client.id,
-            address: client.address.clone(),
-            local_address: client.local_address.clone(),
-            line: describe(client, buffers, now),
-        }
-    }
 }
 
 /// What one shard tells of its own work; counters are since the start, or since CONFIG RESETSTAT.
@@ -61,27 +46,6 @@ pub(crate) struct Part {
     pub(crate) function_calls: u64,
 }
 
-impl Part {
-    fn of(state: &State, connections: usize) -> Self {
-        let (stats, mail) = (&state.stats, state.mail());
-        Self {
-            number: state.number,
-            connections,
-            operations: stats.commands(),
-            operations_per_s: stats.rates.commands,
-            hops_out: stats.hops_out,
-            hops_in: stats.hops_in,
-            mailbox_depth: mail.depth,
-            mailbox_full: mail.full,
-            wakes: mail.wakes,
-            utilisation_permille: stats.rates.worked_permille,
-            longest_step_ns: stats.longest_step_ns,
-            longest_turn_ns: stats.longest_turn_ns,
-            function_calls: state.runtime.stats().calls,
-        }
-    }
-}
-
 /// What one shard tells, or the sum of several.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
@@ -98,38 +62,8 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// What a shard with so many connections tells, but for what they are.
-    pub(crate) fn of(state: &State, connections: usize) -> Self {
-        Self {
-            stats: state.stats.clone(),
-            store: state.keyspace.stats(),
-            runtime: state.runtime.stats(),
-            parts: vec![Part::of(state, connections)],
-            hot_keys: state.hot_keys.clone(),
-            buffer_bytes: 0,
-            clients: Vec::new(),
-        }
-    }
-
-    /// Adds a connection.
-    pub(crate) fn add_client(&mut self, client: &Client, buffers: Buffers, now: Instant) {
-        self.buffer_bytes += buffers.input_capacity + buffers.output_capacity;
-        self.clients.push(ClientRow::of(client, buffers, now));
-    }
-
-    /// The sum of this shard's own and the others' snapshots.
-    pub(crate) fn with_others(mut self, shared: &Shared, own: usize) -> Self {
-        for (number, seat) in shared.seats.iter().enumerate() {
-            // Before the snapshot: who arrives meanwhile is in one of the two.
-            self.clients.extend(seat.moving());
-            if number != own {
-                self.add(&seat.snapshot());
-            }
-        }
-        self
-    }
-
-    fn add(&mut self, other: &Self) {
+    /// Adds another shard's.
+    pub(crate) fn add(&mut self, other: &Self) {
         self.stats.add(&other.stats);
         self.parts.extend(&other.parts);
         self.hot_keys.add(&other.hot_keys);

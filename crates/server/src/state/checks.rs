@@ -18,7 +18,7 @@
 //!
 //! [`Checks`] is used by all shards; [`serve_checks`] is the other process.
 
-use crate::state::shared::{Shared, lock};
+use crate::sync::lock;
 use nigh_js::{Library, Limits, LoadError, Runtime};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::collections::VecDeque;
@@ -55,7 +55,7 @@ const REPLY_MAX: usize = 64 << 10;
 /// Numbers that the process is sent at first.
 const NUMBERS: usize = 5;
 
-type Outcome = Result<(), String>;
+pub(crate) type Outcome = Result<(), String>;
 
 /// A source, and what came of it, once that is known.
 struct Entry {
@@ -63,10 +63,14 @@ struct Entry {
     outcome: Option<Outcome>,
 }
 
+/// What is called when an outcome has come.
+pub(crate) type Notice = Box<dyn Fn() + Send>;
+
 struct Job {
     source: Arc<[u8]>,
     limits: Limits,
-    shared: Arc<Shared>,
+    checks: Arc<Checks>,
+    notice: Notice,
 }
 
 /// What a server knows about new sources.
@@ -94,19 +98,29 @@ impl Checks {
         }
     }
 
-    /// Whether a source may be loaded without waiting; if not, its check is under way, and all shards have a note
-    /// when it is done.
-    pub(crate) fn is_done(&self, shared: &Arc<Shared>, source: &[u8], limits: &Limits) -> bool {
-        !self.is_checked(source, limits) || self.look(shared, source, limits)
+    /// Whether a source may be loaded without waiting; if not, its check is under way, and `notice` makes what is
+    /// called when it is done.
+    pub(crate) fn is_done(
+        self: &Arc<Self>,
+        source: &[u8],
+        limits: &Limits,
+        notice: impl Fn() -> Notice,
+    ) -> bool {
+        !self.is_checked(source, limits) || self.look(source, limits, &notice)
     }
 
     /// The outcome of a source, which may be loaded once if it is `Ok`. Waits for it if need be.
-    pub(crate) fn take(&self, shared: &Arc<Shared>, source: &[u8], limits: &Limits) -> Outcome {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        source: &[u8],
+        limits: &Limits,
+        notice: impl Fn() -> Notice,
+    ) -> Outcome {
         if !self.is_checked(source, limits) {
             return Ok(());
         }
         loop {
-            self.look(shared, source, limits);
+            self.look(source, limits, &notice);
             let mut entries = lock(&self.entries);
             while let Some(at) = entries.iter().position(|entry| *entry.source == *source) {
                 if entries[at].outcome.is_some() {
@@ -124,7 +138,12 @@ impl Checks {
     }
 
     /// Whether the outcome is there; orders the check if nobody has.
-    fn look(&self, shared: &Arc<Shared>, source: &[u8], limits: &Limits) -> bool {
+    fn look(
+        self: &Arc<Self>,
+        source: &[u8],
+        limits: &Limits,
+        notice: &impl Fn() -> Notice,
+    ) -> bool {
         let mut entries = lock(&self.entries);
         if let Some(entry) = entries.iter().find(|entry| *entry.source == *source) {
             return entry.outcome.is_some();
@@ -137,7 +156,8 @@ impl Checks {
         let source: Arc<[u8]> = source.into();
         entries.push_back(Entry { source: Arc::clone(&source), outcome: None });
         drop(entries);
-        let job = Job { source, limits: limits.clone(), shared: Arc::clone(shared) };
+        let job =
+            Job { source, limits: limits.clone(), checks: Arc::clone(self), notice: notice() };
         let source = Arc::clone(&job.source);
         if let Err(error) = self.order(job) {
             self.note(&source, Err(format!("ERR the source can't be checked: {error}")));
@@ -192,13 +212,13 @@ fn work(jobs: &Receiver<Job>, program: &Path) {
     loop {
         match jobs.recv_timeout(IDLE) {
             Ok(job) => {
-                let checks = &job.shared.checks;
+                let checks = &job.checks;
                 let outcome = match Library::name_of(&job.source) {
                     Ok(name) => check(&mut process, program, &name, &job),
                     Err(error) => Err(error.to_string()),
                 };
                 checks.note(&job.source, outcome);
-                job.shared.note_all();
+                (job.notice)();
             }
             Err(RecvTimeoutError::Timeout) => process = None,
             Err(RecvTimeoutError::Disconnected) => return,
@@ -208,7 +228,7 @@ fn work(jobs: &Receiver<Job>, program: &Path) {
 
 /// Has a source checked by the process; one that has ended, or has other limits, is replaced.
 fn check(process: &mut Option<Process>, program: &Path, library: &str, job: &Job) -> Outcome {
-    let checks = &job.shared.checks;
+    let checks = &job.checks;
     if process.as_ref().is_some_and(|process| process.limits != job.limits) {
         *process = None;
     }

@@ -14,6 +14,9 @@
 use crate::commands::{Builtin, CommandSpec, Run};
 use nigh_store::Op;
 
+/// The shard that has the libraries, and the first partition.
+pub(crate) const LIBRARIAN: usize = 0;
+
 /// Where a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {

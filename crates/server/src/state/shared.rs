@@ -18,14 +18,15 @@
 use crate::config::Config;
 use crate::folder::faults::Arenas;
 use crate::folder::starts::Skips;
+use crate::net::client::client_row;
 use crate::net::connection::Connection;
 use crate::net::listener::Accepted;
 use crate::observe::slowlog::Slowlog;
 use crate::observe::snapshot::{ClientRow, Snapshot};
-use crate::state::Stop;
-use crate::state::checks::Checks;
+use crate::state::checks::{Checks, Notice, Outcome};
 use crate::state::still::Still;
-use nigh_js::{Handle, Reason, Running};
+use crate::sync::lock;
+use nigh_js::{Handle, Limits, Reason, Running};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -133,6 +134,15 @@ impl Seat {
     }
 }
 
+/// How a server was asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Keep the arenas.
+    Keep,
+    /// Remove them.
+    Remove,
+}
+
 /// The shared state of a server.
 pub(crate) struct Shared {
     pub(crate) seats: Vec<Seat>,
@@ -142,7 +152,7 @@ pub(crate) struct Shared {
     /// Most connections that the process's files allow.
     pub(crate) file_limit: usize,
     /// What is known of new sources.
-    pub(crate) checks: Checks,
+    pub(crate) checks: Arc<Checks>,
     /// The libraries that aren't started.
     pub(crate) skips: Skips,
     pub(crate) open_connections: AtomicUsize,
@@ -196,7 +206,7 @@ impl Shared {
             run_id,
             port,
             file_limit,
-            checks: Checks::new(config.checker.clone()),
+            checks: Arc::new(Checks::new(config.checker.clone())),
             skips,
             open_connections: AtomicUsize::new(0),
             last_client: AtomicU64::new(0),
@@ -232,6 +242,22 @@ impl Shared {
 
     pub(crate) fn note_all(&self) {
         self.seats.iter().for_each(Seat::note);
+    }
+
+    /// Whether a source may be loaded without waiting; if not, its check is under way, and all shards have a note
+    /// when it is done.
+    pub(crate) fn is_checked(self: &Arc<Self>, source: &[u8], limits: &Limits) -> bool {
+        self.checks.is_done(source, limits, || self.notice())
+    }
+
+    /// The outcome of a source, which may be loaded once if it is `Ok`. Waits for it if need be.
+    pub(crate) fn take_check(self: &Arc<Self>, source: &[u8], limits: &Limits) -> Outcome {
+        self.checks.take(source, limits, || self.notice())
+    }
+
+    fn notice(self: &Arc<Self>) -> Notice {
+        let shared = Arc::clone(self);
+        Box::new(move || shared.note_all())
     }
 
     /// Asks all shards but `asker` to end clients: one of them has each, or gets it, if it is moving.
@@ -378,12 +404,7 @@ impl Shared {
 fn moved(arrivals: &[Arrival]) -> impl Iterator<Item = ClientRow> {
     let now = Instant::now();
     arrivals.iter().filter_map(move |arrival| match arrival {
-        Arrival::Moved(it) => Some(ClientRow::of(&it.client, it.buffers(), now)),
+        Arrival::Moved(it) => Some(client_row(&it.client, it.buffers(), now)),
         Arrival::Accepted(_) => None,
     })
-}
-
-/// The lock's content; a panic elsewhere leaves these simple collections whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

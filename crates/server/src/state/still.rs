@@ -19,7 +19,7 @@
 //!
 //! Any thread.
 
-use crate::state::shared::lock;
+use crate::sync::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};

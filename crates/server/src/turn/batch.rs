@@ -11,10 +11,10 @@ use crate::handlers::functions;
 use crate::handlers::host::StoreHost;
 use crate::handlers::route;
 use crate::hop::later::Join;
-use crate::net::client::ReplyMode;
 use crate::net::connection::{Connection, Pending};
 use crate::net::output::Mark;
-use crate::state::State;
+use crate::net::queued::ReplyMode;
+use crate::state::{State, libraries};
 use crate::turn::dispatch;
 use crate::turn::work::{CALLS_AT_ONCE, Waiting, Work};
 use nigh_js::{Call, UNSTABLE};
@@ -183,7 +183,7 @@ impl Work {
         for (call, end) in waiting.iter().zip(ends) {
             let args = &words[start..end];
             start = end;
-            let key_end = functions::key_end(&self.state.libraries, args);
+            let key_end = libraries::key_end(&self.state.libraries, args);
             errors.push(key_end.err());
             if let Ok(key_end) = key_end {
                 let connection = &self.active[call.connection];
@@ -286,6 +286,6 @@ fn count_call(
         if let Some(peer) = &connection.peer {
             connection.client.origin = Some(peer.origin(call.index));
         }
-        state.shared.slowlog().add(&args, time_s, elapsed_us, &mut connection.client);
+        state.shared.slowlog().add(&args, time_s, elapsed_us, connection.client.logged());
     }
 }

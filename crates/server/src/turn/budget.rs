@@ -21,16 +21,10 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::{Builtin, Run};
-use crate::state::State;
-use crate::turn::window::Prepared;
-use crate::turn::work::Work;
-use nigh_store::{Op, Turn};
+use crate::state::PART_TIME;
+use nigh_store::Op;
 use std::time::{Duration, Instant};
 
-/// Time that a part of a turn has: some 20,000 plain commands, so that what a turn costs beside them
-/// isn't felt.
-pub(crate) const TIME: Duration = Duration::from_millis(4);
 /// Replies from this length on count: shorter ones are the sockets' daily bread.
 pub(crate) const LONG_REPLY_BYTES: usize = 64 << 10;
 /// Bytes of long replies that a part of a turn has: some milliseconds of copying.
@@ -73,7 +67,7 @@ impl Budget {
     /// It is `now`: is the time over?
     #[inline]
     pub(crate) fn look(&mut self, now: Instant) {
-        self.is_over |= now.saturating_duration_since(self.began) >= TIME;
+        self.is_over |= now.saturating_duration_since(self.began) >= PART_TIME;
     }
 
     /// A command has a reply of so many bytes.
@@ -106,9 +100,9 @@ impl CallsAtOnce {
 
     /// So many took so long, where `most` is what a batch holds.
     pub(crate) fn took(&mut self, calls: usize, time: Duration, most: usize) {
-        if time >= TIME {
+        if time >= PART_TIME {
             self.0 = (calls / 2).max(1);
-        } else if calls >= self.0 && time < TIME / 4 {
+        } else if calls >= self.0 && time < PART_TIME / 4 {
             self.0 = (2 * self.0).min(most);
         }
     }
@@ -119,31 +113,6 @@ impl CallsAtOnce {
 #[inline]
 pub(crate) fn may_take_long(op: Op, args: usize) -> bool {
     args >= MANY_ARGS || matches!(op, Op::Append | Op::SetRange | Op::IncrByFloat)
-}
-
-impl Work {
-    /// Whether a command is left for the next turn, since this one has done enough.
-    #[cold]
-    pub(crate) fn is_put_off(&self, prepared: &Prepared, turn: &Turn<'_>) -> bool {
-        let connection = &self.active[prepared.connection];
-        let Some(row) = prepared.resolved.row() else { return self.budget.puts_off(|| 0) };
-        let reply_bytes = || match (State::spec(row).run, &connection.client.transaction) {
-            (Run::Server(Builtin::Exec), Some(transaction)) => {
-                transaction.reply_bytes(&self.state.keyspace, turn)
-            }
-            (Run::Data(op), None) => {
-                let input = &connection.input;
-                let args = input.batch.args(prepared.index);
-                let args: Vec<&[u8]> = args.iter(input.bytes()).collect();
-                if !State::spec(row).takes(args.len()) {
-                    return 0; // an error
-                }
-                self.state.keyspace.reply_bytes(op, &args, turn)
-            }
-            _ => 0, // queued, or about something else than data
-        };
-        self.budget.puts_off(reply_bytes)
-    }
 }
 
 #[cfg(test)]
@@ -163,7 +132,7 @@ mod tests {
             budget.look(start + Duration::from_millis(ran));
         }
         assert_eq!((ran, budget.is_used()), (4, true));
-        assert!(!Budget::new(start + TIME).is_used());
+        assert!(!Budget::new(start + PART_TIME).is_used());
     }
 
     #[test]

@@ -9,20 +9,12 @@
 
 use crate::hop::mailbox::Mailbox;
 use crate::hop::message;
-use crate::net::connection::{Connection, Pending};
+use crate::net::connection::{Connection, Pending, Unsent};
 use crate::net::slab::Occupant;
 use crate::turn::work::Work;
 
 /// Bytes that a client's command takes more in a request than in its input, about.
 const MORE_BYTES: usize = 32;
-
-/// A message for which there was no room.
-pub(crate) struct Unsent {
-    pub(crate) shard: usize,
-    pub(crate) token: u64,
-    pub(crate) kind: u16,
-    pub(crate) message: Vec<u8>,
-}
 
 /// Sends what a connection has to send; false if there is no room for some of it.
 pub(crate) fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) -> bool {

@@ -2,10 +2,14 @@
 
 pub(crate) mod batch;
 pub(crate) mod budget;
+pub(crate) mod cycle;
 pub(crate) mod dispatch;
+pub(crate) mod exchange;
+pub(crate) mod exec;
 pub(crate) mod finish;
 pub(crate) mod held;
-pub(crate) mod peer;
+pub(crate) mod prepared;
+pub(crate) mod run;
 pub(crate) mod scatter;
 pub(crate) mod shard;
 pub(crate) mod trimmer;

@@ -16,7 +16,7 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::{Row, Run};
+use crate::commands::{self, Row, Run};
 use crate::handlers::route::Target;
 use crate::hop::later::Join;
 use crate::hop::message::{self, Known};
@@ -40,7 +40,7 @@ impl Work {
         silent: bool,
         turn: &Turn<'_>,
     ) -> bool {
-        let Run::Data(op) = State::spec(row).run else { unreachable!("only data has partitions") };
+        let Run::Data(op) = commands::of(row).run else { unreachable!("only data has partitions") };
         let is_brief = op != Op::MGet;
         if !self.has_allowance(at, is_brief) {
             return false;

@@ -22,16 +22,17 @@
 
 mod seat;
 
-use crate::ServeError;
+use crate::error::ServeError;
 use crate::folder::faults::Watch;
 use crate::hop::mailbox::Mailbox;
 use crate::net::client::{Client, Close};
 use crate::net::connection::{Connection, Stream};
 use crate::net::listener::{Accepted, Listeners};
-use crate::observe::metrics::Gauges;
-use crate::observe::snapshot::Snapshot;
+use crate::observe::metrics::{self, Gauges};
+use crate::state::State;
+use crate::state::shared::Stop;
 use crate::state::shared::{Arrival, Shared};
-use crate::state::{State, Stop};
+use crate::state::told;
 use crate::turn::trimmer::Trimmer;
 use crate::turn::work::Work;
 use mio::{Events, Poll, Token};
@@ -408,9 +409,16 @@ impl Shard {
             self.shared.tell(self.work.state.number, own);
         }
         if let Some(gauges) = &self.gauges {
-            let own = Snapshot::of(&self.work.state, self.work.slab.len());
-            let all = own.with_others(&self.shared, self.work.state.number);
-            gauges.update(&self.work.state, &all);
+            let own = told::snapshot(&self.work.state, self.work.slab.len());
+            let all = told::with_others(own, &self.shared, self.work.state.number);
+            let state = &self.work.state;
+            let server = metrics::Server {
+                connections: state.shared.open_connections.load(Ordering::Relaxed),
+                shards: state.shared.shards(),
+                partitions: state.keyspace.partitions(),
+                libraries: state.libraries.len(),
+            };
+            gauges.update(server, &all);
         }
         // The first one sees the arenas of all.
         if let Some(arenas) = self.shared.arenas().filter(|_| self.work.state.number == 0) {

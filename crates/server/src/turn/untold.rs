@@ -9,29 +9,11 @@
 //! Belongs to the shard's thread.
 
 use crate::net::connection::{Connection, Pending};
-use crate::net::slab::Occupant;
 use crate::state::State;
 use crate::turn::budget::Budget;
-use crate::turn::work::{MOST_ACTIVE, Work};
+use crate::turn::work::{Asker, MOST_ACTIVE, Work};
 use nigh_store::Turn;
 use std::time::Instant;
-
-/// The connection of such a command.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Asker {
-    Client(Occupant),
-    /// Sent by this shard.
-    Peer(usize),
-}
-
-impl Asker {
-    fn of(connection: &Connection) -> Self {
-        match &connection.peer {
-            Some(peer) => Self::Peer(peer.number()),
-            None => Self::Client(Occupant::of(connection)),
-        }
-    }
-}
 
 /// The shards that own these partitions, a bit for each.
 fn owners(state: &State, partitions: u64) -> u64 {

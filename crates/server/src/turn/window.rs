@@ -12,70 +12,30 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::commands::Resolved;
 use crate::commands::spec::WRITE;
 use crate::commands::{self, Builtin, Row, Run};
+use crate::handlers::context::{Context, Others};
 use crate::handlers::host;
+use crate::handlers::route::Flow;
 use crate::handlers::route::{self, Target};
 use crate::handlers::session;
-use crate::net::client::{Close, ReplyMode};
+use crate::hop::message::WRITES;
+use crate::net::client::Close;
 use crate::net::connection::Pending;
 use crate::net::output::{Mark, Writer};
+use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
-use crate::state::State;
 use crate::state::place::Place;
 use crate::turn::budget;
-use crate::turn::dispatch::{self, Context, Flow, Others, Resolved};
-use crate::turn::peer::WRITES;
+use crate::turn::dispatch;
+use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{CALLS_AT_ONCE, Waiting, Work};
-use nigh_store::{Lack, Op, Turn};
+use nigh_store::{Lack, Turn};
 use std::time::Instant;
 
 /// Arguments of a quick command that are gathered without an allocation.
 const FEW_ARGS: usize = 8;
-/// Input from which a command is measured by itself: copying it may take a millisecond.
-pub(crate) const LARGE_INPUT_BYTES: usize = 256 << 10;
-
-/// A decoded command on its way to execution.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Prepared {
-    /// Position of its connection in `active`.
-    pub(crate) connection: usize,
-    /// Position in the connection's batch.
-    pub(crate) index: usize,
-    pub(crate) resolved: Resolved,
-    /// Hash of the first key, if the command is quick, or would be elsewhere.
-    pub(crate) hash: u32,
-    pub(crate) quick: Option<Op>,
-    /// The partition of that key.
-    pub(crate) partition: usize,
-    /// One that would be quick at the shard of its partition, which is another.
-    pub(crate) is_away: bool,
-    /// A function call with enough arguments.
-    pub(crate) is_call: bool,
-}
-
-impl Prepared {
-    /// A command whose key isn't looked up.
-    #[inline]
-    pub(crate) fn new(connection: usize, index: usize, resolved: Resolved) -> Self {
-        Self {
-            connection,
-            index,
-            resolved,
-            hash: 0,
-            quick: None,
-            partition: 0,
-            is_away: false,
-            is_call: false,
-        }
-    }
-
-    /// Hash and partition of the first key, if it was looked up.
-    pub(crate) fn key(&self) -> Option<(u32, u16)> {
-        let partition = u16::try_from(self.partition).expect("a tenant has at most 64 partitions");
-        (self.is_away || self.quick.is_some()).then_some((self.hash, partition))
-    }
-}
 
 impl Work {
     /// The three passes over the window.
@@ -137,7 +97,7 @@ impl Work {
         };
         let input = &connection.input;
         let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
-        let Ok(keys) = commands::find_keys(State::spec(row), &args) else { return };
+        let Ok(keys) = commands::find_keys(commands::of(row), &args) else { return };
         // Of many, each has its chance.
         let turns = usize::try_from(self.windows).unwrap_or(usize::MAX);
         if let Some((at, _)) = turns.checked_rem(keys.len()).and_then(|at| keys.get(at)) {
@@ -295,7 +255,7 @@ impl Work {
         let Resolved::Row(row) = prepared.resolved else { return false };
         let input = &self.active[prepared.connection].input;
         let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
-        let target = route::target(&self.state, State::spec(row), &args);
+        let target = route::target(&self.state, commands::of(row), &args);
         matches!(target, Ok(Target::Part(partition)) if self.state.owns(partition))
     }
 
@@ -328,7 +288,7 @@ impl Work {
     fn takes_memory(&self, prepared: &Prepared) -> bool {
         let is_peers = self.active[prepared.connection].peer.is_some();
         let writes = |row| {
-            let spec = State::spec(row);
+            let spec = commands::of(row);
             let calls =
                 matches!(spec.run, Run::Server(Builtin::Exec | Builtin::Fcall | Builtin::FcallRo));
             spec.has(WRITE) || calls

@@ -1,47 +1,27 @@
-//! One turn's work: from the bytes of all connections that have some to the replies.
-//!
-//! ```text
-//! for each ready connection: read once, decode (who has only answers of other shards to write, writes)
-//!     each command: find the row, hash the first key
-//!   every WINDOW commands, across connections: execute them (`window`); FCALLs are put aside
-//! what other shards have sent (`peer`), in the same way, but decoded, found and hashed by them
-//! the FCALLs run as one batch; connections that waited for them go on; again until nothing waits
-//! write each connection's replies once
-//! ```
-//!
-//! 1. Replies of a connection leave in the order of its commands: what follows an FCALL waits for it.
-//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions, and by its time and
-//!    the bytes of long replies ([`crate::turn::budget`]); the rest is the next turn's.
+//! What a turn works with: the shard's connections, those with something to do, and what is under way.
 //!
 //! Belongs to the shard's thread.
 
 use crate::commands::spec::FAST;
 use crate::commands::{self, Builtin, Row, Run};
 use crate::hop::mailbox::{Mailbox, Reply};
-use crate::hop::message::Known;
-use crate::net::client::Close;
 use crate::net::connection::Connection;
-use crate::net::input::{Fill, Input, Pool};
+use crate::net::input::Pool;
 use crate::net::slab::{Occupant, Slab};
 use crate::observe::hotkeys::Sampler;
 use crate::state::State;
 use crate::turn::budget::{Budget, CallsAtOnce};
-use crate::turn::dispatch::{self, Resolved};
-use crate::turn::peer::Peer;
-use crate::turn::untold::Asker;
-use crate::turn::window::Prepared;
+use crate::turn::prepared::Prepared;
 use nigh_store::{Op, Turn};
 use std::time::{Duration, Instant};
 
 /// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that lines
 /// fetched for the last are still in the second-level cache.
-const WINDOW: usize = 64;
+pub(crate) const WINDOW: usize = 64;
 /// Commands of one connection in a turn: long pipelines share the turn with others.
 pub(crate) const MOST_COMMANDS: usize = 1024;
 /// Connections in a turn.
 pub(crate) const MOST_ACTIVE: usize = 1024;
-/// Batches of functions in a turn: each takes one call limit per call at worst.
-const MOST_ROUNDS: usize = 16;
 /// Calls in one batch, about: entering V8 costs little per call long before.
 pub(crate) const CALLS_AT_ONCE: usize = 256;
 /// How long writes wait for memory that others still look at, such as a function on another shard.
@@ -56,6 +36,23 @@ pub(crate) struct Waiting {
     pub(crate) index: usize,
     /// FCALL or FCALL_RO.
     pub(crate) row: Row,
+}
+
+/// The connection of a command that couldn't be told what it read (see [`crate::turn::untold`]).
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asker {
+    Client(Occupant),
+    /// Sent by this shard.
+    Peer(usize),
+}
+
+impl Asker {
+    pub(crate) fn of(connection: &Connection) -> Self {
+        match &connection.peer {
+            Some(peer) => Self::Peer(peer.number()),
+            None => Self::Client(Occupant::of(connection)),
+        }
+    }
 }
 
 /// What a turn works with. Buffers are kept from turn to turn.
@@ -105,11 +102,11 @@ pub(crate) struct Work {
     /// Since when writes have been waiting for memory, turn after turn.
     pub(crate) waits_since: Option<Instant>,
     /// One did in this turn.
-    waited: bool,
+    pub(crate) waited: bool,
     /// Kept for its memory: what stands in front of the replies to a request.
     pub(crate) lengths: Vec<u8>,
     /// Slots of this turn.
-    slots: Vec<usize>,
+    pub(crate) slots: Vec<usize>,
     /// Windows that ran.
     pub(crate) windows: u64,
     /// Chooses commands whose keys are counted.
@@ -122,7 +119,7 @@ pub(crate) struct Work {
 impl Work {
     /// Work for a shard without connections.
     pub(crate) fn new(state: State, mailbox: Mailbox) -> Self {
-        let peer = |number| (number != state.number).then(|| Peer::connection(number));
+        let peer = |number| (number != state.number).then(|| Connection::of_peer(number));
         let peers = (0..state.shared.shards()).map(peer).collect();
         let quick = commands::table().iter().map(|spec| match spec.run {
             Run::Data(op) if op.first_key() == 1 && (spec.has(FAST) || is_quick_write(op)) => {
@@ -181,258 +178,6 @@ impl Work {
         }
     }
 
-    /// Does what is to do.
-    pub(crate) fn turn(&mut self, turn: &Turn<'_>, now: Instant) {
-        self.now = now;
-        if !std::mem::take(&mut self.waited) {
-            self.waits_since = None;
-        }
-        let copied_before = self.state.stats.copied_bytes;
-        self.budget = Budget::new(now);
-        self.run_untold(turn);
-        if !self.put_off.is_empty() {
-            self.run_put_off(turn);
-            self.budget = Budget::new(Instant::now());
-        }
-        let mut slots = std::mem::take(&mut self.slots);
-        std::mem::swap(&mut slots, &mut self.ready);
-        let taken = self.run_some(&slots, Budget::is_over, turn);
-        slots.drain(..taken);
-        // Those of this turn that go on stand behind the others.
-        slots.append(&mut self.ready);
-        self.slots = std::mem::replace(&mut self.ready, slots);
-        if self.budget.is_used() || self.peers_have_work {
-            self.complete(turn);
-            self.budget = Budget::new(Instant::now());
-        }
-        self.receive_peers(turn);
-        self.complete(turn);
-        let stats = &mut self.state.stats;
-        let copied = stats.copied_bytes.saturating_sub(copied_before);
-        stats.most_copied_bytes = stats.most_copied_bytes.max(copied);
-        self.close_killed();
-    }
-
-    /// Runs connections that were put off. Those that are again go on where they stood, but for the first: so each
-    /// comes first.
-    fn run_put_off(&mut self, turn: &Turn<'_>) {
-        let mut slots = std::mem::take(&mut self.put_off);
-        let taken = self.run_some(&slots, Budget::is_used, turn);
-        self.complete(turn);
-        let mut again = std::mem::take(&mut self.put_off);
-        let first = again.first().copied().filter(|first| *first == slots[0]);
-        slots.splice(..taken, again.drain(usize::from(first.is_some())..));
-        slots.extend(first);
-        self.put_off = slots;
-    }
-
-    /// Reads, decodes and prepares connections, as many as the turn may have until the budget `ends` it; how many there
-    /// were. Some of their commands may be left in the window.
-    pub(crate) fn run_some(
-        &mut self,
-        slots: &[usize],
-        ends: impl Fn(&Budget) -> bool,
-        turn: &Turn<'_>,
-    ) -> usize {
-        let mut taken = 0;
-        for (at, slot) in slots.iter().take(MOST_ACTIVE).enumerate() {
-            if ends(&self.budget) {
-                break;
-            }
-            taken += 1;
-            if let Some(soon) = slots.get(at + 2) {
-                self.slab.prefetch(*soon);
-            }
-            let Some(mut connection) = self.slab.take(*slot) else { continue };
-            connection.queued = false;
-            connection.is_put_off = false;
-            if connection.only_writes() {
-                self.finish(connection, turn);
-                continue;
-            }
-            self.receive(&mut connection);
-            self.active.push(connection);
-            let windows = self.windows;
-            self.prepare(self.active.len() - 1, turn);
-            // Whoever waits for the replies of a full window can go on while the next one runs here.
-            if self.windows != windows {
-                self.run_window(turn);
-                if self.waiting.is_empty() || self.waiting.len() >= CALLS_AT_ONCE {
-                    self.answer(turn);
-                }
-            }
-        }
-        taken
-    }
-
-    /// Runs all that is left in the window, and what waits for it.
-    pub(crate) fn complete(&mut self, turn: &Turn<'_>) {
-        self.run_window(turn);
-        self.answer(turn);
-    }
-
-    /// Runs the functions that wait and what waits for them, then writes all replies.
-    fn answer(&mut self, turn: &Turn<'_>) {
-        for _ in 0..MOST_ROUNDS {
-            if self.waiting.is_empty() {
-                break;
-            }
-            self.run_functions(turn);
-            for at in 0..self.active.len() {
-                if self.active[at].parked {
-                    let has_enough = self.has_enough(at);
-                    let connection = &mut *self.active[at];
-                    connection.parked = false;
-                    // What its function left for other shards goes before all else.
-                    connection.stopped = has_enough || !connection.pending.lets_go_on();
-                    if self.budget.is_used() {
-                        self.put_off(at);
-                    }
-                    self.prepare(at, turn);
-                }
-            }
-            self.run_window(turn);
-        }
-        if !self.waiting.is_empty() {
-            self.run_functions(turn);
-        }
-        let mut active = std::mem::take(&mut self.active);
-        for connection in active.drain(..) {
-            if connection.peer.is_some() {
-                self.answer_peer(connection, turn);
-            } else {
-                self.finish(connection, turn);
-            }
-        }
-        self.active = active;
-    }
-
-    /// Reads once and decodes, unless the connection has enough to do already.
-    fn receive(&mut self, connection: &mut Connection) {
-        let is_open = connection.client.close == Close::No;
-        let is_paused = connection.out.waiting() > self.state.hot.output_pause;
-        self.retry(connection);
-        connection.stopped = !is_open || is_paused || !connection.pending.lets_go_on();
-        connection.parked = false;
-        // Of a client that reads no replies, requests are read on all the same: many write a whole pipeline
-        // first. They wait undecoded, within the limit of the query buffer.
-        let mut reads_ahead = is_open && is_paused;
-        if !reads_ahead && (connection.stopped || connection.input.has_commands()) {
-            return;
-        }
-        // What was read before this turn has waited for the look at the seat: it runs before more is read.
-        let has_waited = connection.input.is_capped || connection.input.is_ahead;
-        if connection.input.readable && (reads_ahead || !has_waited) {
-            let before = connection.client.bytes_in;
-            if connection.fill(&mut self.pool) == Fill::Broken {
-                connection.client.end(Close::Now);
-                connection.stopped = true;
-                return;
-            }
-            self.state.stats.reads += 1;
-            self.state.stats.bytes_in += connection.client.bytes_in - before;
-            connection.client.active = self.now;
-            // Another shard has changed something since this one looked at its seat: maybe the client knows, and
-            // means that with what it has just sent. (`shared`, 2)
-            reads_ahead |= self.state.has_notes();
-            connection.input.is_ahead |= reads_ahead;
-        }
-        if connection.input.bytes().len() > self.state.hot.query_limit {
-            tracing::warn!(
-                address = %connection.client.address,
-                bytes = connection.input.bytes().len(),
-                "client disconnected: its requests exceed client-query-buffer-limit"
-            );
-            self.state.stats.query_limit_disconnections += 1;
-            connection.client.end(Close::Now);
-            connection.stopped = true;
-            return;
-        }
-        if reads_ahead {
-            return;
-        }
-        connection.input.is_ahead = false;
-        let authenticated = connection.client.authenticated;
-        if connection.limits_version != self.state.limits_version
-            || connection.was_authenticated != authenticated
-        {
-            connection.limits_version = self.state.limits_version;
-            connection.was_authenticated = authenticated;
-            connection.input.set_limits(self.state.request_limits(), authenticated);
-        }
-        // Before AUTH, one at a time: it changes what may follow.
-        let most = if authenticated { MOST_COMMANDS } else { 1 };
-        connection.input.decode(most, &mut self.pool);
-        connection.input.is_capped = connection.input.batch.len() >= most;
-    }
-
-    /// Resolves and hashes what a connection has decoded and not executed; runs each window that gets
-    /// full.
-    pub(crate) fn prepare(&mut self, at: usize, turn: &Turn<'_>) {
-        let mut next = self.active[at].input.next;
-        loop {
-            let connection = &*self.active[at];
-            if connection.stopped {
-                return;
-            }
-            // As many as the window has room for.
-            let end = connection.input.batch.len().min(next + WINDOW - self.prepared.len());
-            for index in next..end {
-                let known = match &connection.peer {
-                    Some(peer) => *peer.known(index),
-                    None => Known::default(),
-                };
-                let prepared = match known {
-                    Known { row: Some(row), key: Some((hash, partition)) } => {
-                        let mut prepared = Prepared::new(at, index, Resolved::Row(row));
-                        prepared.quick = self.quick[usize::from(row)];
-                        (prepared.hash, prepared.partition) = (hash, usize::from(partition));
-                        prepared
-                    }
-                    Known { row, .. } => self.look_up(&connection.input, at, index, row),
-                };
-                if prepared.quick.is_some() {
-                    self.looks.push((prepared.hash, prepared.partition));
-                }
-                self.prepared.push(prepared);
-            }
-            if self.prepared.len() < WINDOW {
-                return;
-            }
-            self.run_window(turn);
-            next = end;
-        }
-    }
-
-    /// Finds the row of a command, unless it is known, and hashes its first key.
-    #[inline]
-    fn look_up(&self, input: &Input, at: usize, index: usize, known: Option<Row>) -> Prepared {
-        let args = input.batch.args(index);
-        let name = args.get(input.bytes(), 0);
-        let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));
-        let resolved = known.map_or_else(|| dispatch::resolve(name, second), Resolved::Row);
-        let mut prepared = Prepared::new(at, index, resolved);
-        if let Resolved::Row(row) = resolved
-            && State::spec(row).takes(args.len())
-        {
-            prepared.is_call = is_call(row);
-            prepared.quick = self.quick[usize::from(row)];
-            let keyspace = &self.state.keyspace;
-            if let Some(op) = prepared.quick {
-                let key = args.get(input.bytes(), 1);
-                prepared.hash = keyspace.hash(key);
-                prepared.partition = keyspace.partition(key, prepared.hash);
-                if keyspace.partitions() > 1 && op.takes_several_keys() && args.len() > 2 {
-                    prepared.quick = None; // they may lie apart
-                } else if !op.only_reads() && !self.state.owns(prepared.partition) {
-                    // Its lines are the owner's to ask for.
-                    (prepared.quick, prepared.is_away) = (None, true);
-                }
-            }
-        }
-        prepared
-    }
-
     /// Whether so many replies wait for an active connection's client that further commands of it wait too.
     pub(crate) fn has_enough(&self, at: usize) -> bool {
         let (connection, most) = (&self.active[at], self.state.hot.output_pause);
@@ -450,6 +195,29 @@ impl Work {
         self.waits_since.is_none_or(|since| self.now - since < MOST_WAIT)
     }
 
+    /// Whether a command is left for the next turn, since this one has done enough.
+    #[cold]
+    pub(crate) fn is_put_off(&self, prepared: &Prepared, turn: &Turn<'_>) -> bool {
+        let connection = &self.active[prepared.connection];
+        let Some(row) = prepared.resolved.row() else { return self.budget.puts_off(|| 0) };
+        let reply_bytes = || match (commands::of(row).run, &connection.client.transaction) {
+            (Run::Server(Builtin::Exec), Some(transaction)) => {
+                transaction.reply_bytes(&self.state.keyspace, turn)
+            }
+            (Run::Data(op), None) => {
+                let input = &connection.input;
+                let args = input.batch.args(prepared.index);
+                let args: Vec<&[u8]> = args.iter(input.bytes()).collect();
+                if !commands::of(row).takes(args.len()) {
+                    return 0; // an error
+                }
+                self.state.keyspace.reply_bytes(op, &args, turn)
+            }
+            _ => 0, // queued, or about something else than data
+        };
+        self.budget.puts_off(reply_bytes)
+    }
+
     /// Lets a connection wait for the next turn, when memory may have come back.
     pub(crate) fn wait_for_memory(&mut self, at: usize) {
         self.active[at].stopped = true;
@@ -462,8 +230,4 @@ impl Work {
 /// Writes of one key that Redis doesn't call fast, but that are.
 fn is_quick_write(op: Op) -> bool {
     matches!(op, Op::Set | Op::SetEx | Op::PSetEx)
-}
-
-fn is_call(row: Row) -> bool {
-    matches!(State::spec(row).run, Run::Server(Builtin::Fcall | Builtin::FcallRo))
 }

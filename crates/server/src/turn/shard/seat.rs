@@ -12,6 +12,7 @@ use crate::net::client::Close;
 use crate::net::connection::Pending;
 use crate::observe::snapshot::Snapshot;
 use crate::state::shared::Arrival;
+use crate::state::told;
 use nigh_store::Turn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -111,11 +112,11 @@ impl Shard {
 
     /// What this shard tells of itself.
     pub(super) fn snapshot(&mut self, with_clients: bool, now: Instant) -> Snapshot {
-        let mut snapshot = Snapshot::of(&self.work.state, self.work.slab.len());
+        let mut snapshot = told::snapshot(&self.work.state, self.work.slab.len());
         if with_clients {
             self.work.slab.each(|connection| {
                 if connection.client.close == Close::No {
-                    snapshot.add_client(&connection.client, connection.buffers(), now);
+                    told::add_client(&mut snapshot, &connection.client, connection.buffers(), now);
                 }
             });
         }

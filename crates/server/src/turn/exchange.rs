@@ -23,28 +23,23 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::{Row, Run};
+use crate::commands::{self, Row, Run};
 use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
 use crate::hop::message::{self, Known, Replies, Scratch};
+use crate::hop::peer::Command;
 use crate::net::client::{Client, Close};
-use crate::net::connection::{Connection, Pending, Stream};
-use crate::net::input::Input;
+use crate::net::connection::Unsent;
+use crate::net::connection::{Connection, Pending};
 use crate::net::output::{Mark, Output};
 use crate::net::slab::Return;
 use crate::observe::slowlog::Origin;
-use crate::state::State;
-use crate::turn::held::{Unsent, hold, send_unsent};
-use crate::turn::window::{LARGE_INPUT_BYTES, Prepared};
+use crate::turn::held::{hold, send_unsent};
+use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{MOST_COMMANDS, Work};
 use nigh_resp::decode::Args;
 use nigh_resp::{Protocol, encode};
 use nigh_store::{Op, Turn};
-use std::time::Instant;
 
-/// The shard that has the libraries, and the first partition.
-pub(crate) const LIBRARIAN: usize = 0;
-/// Name of a write set, which isn't a command: only shards send it.
-pub(crate) const WRITES: &[u8] = b"\0writes";
 /// Bytes of requests after which a turn takes no more of them; one body more may be among them.
 const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
 /// Answers that are taken before their connections are looked at.
@@ -58,83 +53,11 @@ const PART: u16 = 1 << 9;
 /// Bits of a message's kind that hold the version of the protocol.
 const PROTOCOL_BITS: u16 = KEEPS_AGES - 1;
 
-/// A shard as a client of this one.
-pub(crate) struct Peer {
-    number: usize,
-    /// The commands in the batch.
-    commands: Vec<Command>,
-    /// Requests that aren't answered: the token, and how many commands.
-    requests: Vec<(u64, usize)>,
-    /// Of the commands that ran and aren't answered, where the reply ends in the output, and whether it was logged
-    /// as slow.
-    ends: Vec<(usize, bool)>,
-}
-
-/// A command that a shard has sent.
-struct Command {
-    token: u64,
-    protocol: Protocol,
-    keeps_ages: bool,
-    /// It came in a request that takes long to copy.
-    is_large: bool,
-    is_part: bool,
-    known: Known,
-}
-
-impl Peer {
-    /// A connection that brings the commands of shard `number`.
-    pub(crate) fn connection(number: usize) -> Box<Connection> {
-        let address = format!("shard-{number}");
-        let client = Client::new(0, address.clone(), address, Instant::now());
-        let mut connection = Connection::new(usize::MAX, Stream::Mailbox, client);
-        connection.input = Input::of_mail();
-        let (commands, requests, ends) = (Vec::new(), Vec::new(), Vec::new());
-        connection.peer = Some(Box::new(Self { number, commands, requests, ends }));
-        Box::new(connection)
-    }
-
-    /// The shard that sends them.
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-
-    pub(crate) fn protocol(&self, index: usize) -> Protocol {
-        self.commands[index].protocol
-    }
-
-    pub(crate) fn is_large(&self, index: usize) -> bool {
-        self.commands[index].is_large
-    }
-
-    /// Whether a command of the batch is a part of a client's, which the sender counts.
-    pub(crate) fn is_part(&self, index: usize) -> bool {
-        self.commands[index].is_part
-    }
-
-    /// What the sender knew of a command of the batch.
-    pub(crate) fn known(&self, index: usize) -> &Known {
-        &self.commands[index].known
-    }
-
-    /// Who sent a command of the batch.
-    pub(crate) fn origin(&self, index: usize) -> Origin {
-        Origin { shard: self.number, token: self.commands[index].token }
-    }
-
-    pub(crate) fn keeps_ages(&self, index: usize) -> bool {
-        self.commands[index].keeps_ages
-    }
-
-    pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {
-        self.ends.push((end, is_logged));
-    }
-}
-
 /// Whether the reply to a command is short whatever it is about. Only such commands share a request with others, since
 /// the replies to a request leave together.
 fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
     let gets = || args.from(3).iter(input).any(|word| word.eq_ignore_ascii_case(b"get"));
-    match State::spec(row).run {
+    match commands::of(row).run {
         Run::Data(Op::Set) => args.len() == 3 || !gets(),
         Run::Data(op) => op.answers_briefly(),
         _ => false,
@@ -296,7 +219,11 @@ impl Work {
         let out = connection.out.bytes();
         if connection.later.came(from, replies, is_wanted, out) {
             let origin = Origin { shard: self.state.number, token };
-            self.state.shared.slowlog().name_sender(origin, &connection.client);
+            self.state.shared.slowlog().name_sender(
+                origin,
+                &connection.client.address,
+                &connection.client.name,
+            );
         }
         connection.allowance.came(commands, bytes, to.is_brief(), self.state.hot.output_pause);
         let is_over = match connection.pending {
@@ -406,14 +333,14 @@ impl Work {
                 .iter()
                 .map(|(end, is_logged)| (end - std::mem::replace(&mut start, *end), *is_logged));
             let parts = message::reply_of(&mut self.lengths, lengths, &replies[from..end]);
-            self.mailbox.reply(peer.number, *token, &parts);
+            self.mailbox.reply(peer.number(), *token, &parts);
             (from, ended, answered) = (end, ended + commands, answered + 1);
         }
         peer.requests.drain(..answered);
         peer.ends.drain(..ended);
         peer.ends.iter_mut().for_each(|(end, _)| *end -= from);
         replies.drain(..from);
-        let number = peer.number;
+        let number = peer.number();
         let has_commands = connection.input.has_commands();
         self.mailbox.hold_back(number, has_commands);
         if has_commands {

@@ -1,8 +1,7 @@
 //! `COMMAND INFO`, `DOCS` and `LIST`, written from the rows.
 
-use super::spec::{CATEGORIES, CommandSpec, Find, KeySpec};
-use super::syntax::Argument;
-use super::{Row, subcommands, table};
+use crate::commands::spec::{CATEGORIES, CommandSpec, Find, KeySpec};
+use crate::commands::{Argument, Row, subcommands, table};
 use crate::net::output::Writer;
 use nigh_store::Reply;
 

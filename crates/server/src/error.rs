@@ -1,0 +1,89 @@
+//! Why a server doesn't start, or ends by a fault of its own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a server didn't start, in one sentence. The text is complete: no error is a `source` of it, or
+/// who prints the chain would say the cause twice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// An address can't be listened on.
+    #[error("cannot listen on {address}: {cause}; choose another with --{setting}")]
+    Listen {
+        /// Address and port, or path.
+        address: String,
+        /// What the system said.
+        cause: io::Error,
+        /// The setting that names what was refused.
+        setting: &'static str,
+    },
+    /// The folder of the arenas can't be used.
+    #[error("cannot use {path} for the arenas: {cause}; choose another with --shm-dir")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// Another server has the folder.
+    #[error("another server uses {path}; stop it or choose another folder with --shm-dir")]
+    FolderInUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The tmpfs can't hold the arena.
+    #[error(
+        "the arena needs {needed} bytes but {path} has only {free}; set --maxmemory lower or enlarge \
+         the tmpfs"
+    )]
+    TooLittleMemory {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes that the arena may use.
+        needed: u64,
+        /// Bytes that there are.
+        free: u64,
+    },
+    /// The store can't be opened.
+    #[error("{0}")]
+    Store(String),
+    /// The function runtime can't be started.
+    #[error("{0}")]
+    Functions(String),
+    /// A setting can't be used as it is.
+    #[error("{0}")]
+    Setting(String),
+    /// A thread or an event queue can't be had.
+    #[error("cannot start: {0}")]
+    System(io::Error),
+    /// The shard's thread is gone.
+    #[error("the server ended by a fault of its own; the log says which; {arenas}")]
+    Broken {
+        /// What is left of the arenas.
+        arenas: String,
+    },
+}
+
+impl ServeError {
+    /// An address that can't be listened on: of the settings for address and port, the one that the
+    /// system's answer speaks about.
+    pub(crate) fn listen(
+        address: SocketAddr,
+        cause: io::Error,
+        [host, port]: [&'static str; 2],
+    ) -> Self {
+        let setting = match cause.kind() {
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported => host,
+            _ => port,
+        };
+        Self::Listen { address: address.to_string(), cause, setting }
+    }
+}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}

@@ -1,0 +1,94 @@
+//! What a command that the server answers works on.
+//!
+//! Belongs to the shard's thread.
+
+use crate::hop::later::Later;
+use crate::net::client::Client;
+use crate::net::connection::Connection;
+use crate::net::output::{Mark, Output, Writer};
+use crate::net::queued::ReplyMode;
+use crate::net::slab::Slab;
+use crate::observe::stats::Ran;
+use crate::state::State;
+use nigh_store::{Reply, Turn};
+
+/// Bytes of arguments that an unknown command's error quotes, as in Redis.
+pub(crate) const QUOTED_BYTES: usize = 128;
+
+/// The connections but for the one whose command runs.
+pub(crate) struct Others<'a> {
+    pub(crate) slab: &'a mut Slab,
+    pub(crate) before: &'a mut [Box<Connection>],
+    pub(crate) after: &'a mut [Box<Connection>],
+}
+
+impl Others<'_> {
+    /// Visits each of them that is a client's.
+    pub(crate) fn each(&mut self, mut visit: impl FnMut(&mut Connection)) {
+        self.slab.each(&mut visit);
+        let active = self.before.iter_mut().chain(self.after.iter_mut());
+        active.filter(|other| other.peer.is_none()).for_each(|other| visit(other));
+    }
+}
+
+/// What a command works on.
+pub(crate) struct Context<'a, 't> {
+    pub(crate) state: &'a mut State,
+    pub(crate) turn: &'a Turn<'t>,
+    pub(crate) client: &'a mut Client,
+    pub(crate) out: &'a mut Output,
+    pub(crate) others: Others<'a>,
+    /// Bytes of input held, and their capacity.
+    pub(crate) input: (usize, usize),
+    /// Replies that other shards have still to give this connection.
+    pub(crate) later: &'a Later,
+    /// Another shard sent it.
+    pub(crate) is_peer: bool,
+    /// It is a part of a client's command, which that shard counts.
+    pub(crate) is_part: bool,
+    /// This command has run before, and couldn't be told what other partitions have. Now their owners stand still, or
+    /// it is to be sent to the one that owns all.
+    pub(crate) unstable: bool,
+    /// The other shards have told what this command wants to know.
+    pub(crate) refreshed: bool,
+    /// A write for which memory is still to come back may wait for the next turn.
+    pub(crate) may_wait: bool,
+    /// What lies before it was answered as CLIENT REPLY said then: EXEC does so for each of its commands.
+    pub(crate) settled: Option<Mark>,
+    /// In EXEC: its commands, which are counted when they are committed.
+    pub(crate) tally: Option<Vec<Ran>>,
+}
+
+impl Context<'_, '_> {
+    /// A writer of this client's protocol.
+    pub(crate) fn reply(&mut self) -> Writer<'_> {
+        Writer::new(self.out, self.client.protocol)
+    }
+
+    /// Answers an error.
+    pub(crate) fn error(&mut self, text: &str) {
+        self.reply().error(text);
+    }
+}
+
+/// Takes back what was written since `mark`, unless replies are wanted.
+pub(crate) fn mute(client: &Client, out: &mut Output, mark: Mark) {
+    if client.reply_mode != ReplyMode::On {
+        out.cut(mark);
+    }
+}
+
+/// What a client sent, cut and without line breaks, as Redis quotes it.
+pub(crate) fn quote(bytes: &[u8], most: usize) -> Vec<u8> {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()).min(most);
+    bytes[..end].to_vec()
+}
+
+/// Answers that a subcommand was given wrong arguments, as Redis does where arity doesn't tell.
+pub(crate) fn wrong_subcommand(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
+    text.extend(quote(args[1], QUOTED_BYTES));
+    let container = String::from_utf8_lossy(args[0]).to_ascii_uppercase();
+    text.extend_from_slice(format!("'. Try {container} HELP.").as_bytes());
+    context.reply().error_bytes(&text);
+}

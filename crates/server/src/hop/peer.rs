@@ -1,0 +1,74 @@
+//! Another shard as a client of this one: the commands that it has sent, and the replies that it is to get.
+//!
+//! Belongs to the shard's thread.
+
+use crate::hop::message::Known;
+use crate::observe::slowlog::Origin;
+use nigh_resp::Protocol;
+
+/// A shard as a client of this one.
+pub(crate) struct Peer {
+    number: usize,
+    /// The commands in the batch.
+    pub(crate) commands: Vec<Command>,
+    /// Requests that aren't answered: the token, and how many commands.
+    pub(crate) requests: Vec<(u64, usize)>,
+    /// Of the commands that ran and aren't answered, where the reply ends in the output, and whether it was logged
+    /// as slow.
+    pub(crate) ends: Vec<(usize, bool)>,
+}
+
+/// A command that a shard has sent.
+pub(crate) struct Command {
+    pub(crate) token: u64,
+    pub(crate) protocol: Protocol,
+    pub(crate) keeps_ages: bool,
+    /// It came in a request that takes long to copy.
+    pub(crate) is_large: bool,
+    pub(crate) is_part: bool,
+    pub(crate) known: Known,
+}
+
+impl Peer {
+    /// Shard `number`, of which nothing has come.
+    pub(crate) fn new(number: usize) -> Self {
+        let (commands, requests, ends) = (Vec::new(), Vec::new(), Vec::new());
+        Self { number, commands, requests, ends }
+    }
+
+    /// The shard that sends them.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(crate) fn protocol(&self, index: usize) -> Protocol {
+        self.commands[index].protocol
+    }
+
+    pub(crate) fn is_large(&self, index: usize) -> bool {
+        self.commands[index].is_large
+    }
+
+    /// Whether a command of the batch is a part of a client's, which the sender counts.
+    pub(crate) fn is_part(&self, index: usize) -> bool {
+        self.commands[index].is_part
+    }
+
+    /// What the sender knew of a command of the batch.
+    pub(crate) fn known(&self, index: usize) -> &Known {
+        &self.commands[index].known
+    }
+
+    /// Who sent a command of the batch.
+    pub(crate) fn origin(&self, index: usize) -> Origin {
+        Origin { shard: self.number, token: self.commands[index].token }
+    }
+
+    pub(crate) fn keeps_ages(&self, index: usize) -> bool {
+        self.commands[index].keeps_ages
+    }
+
+    pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {
+        self.ends.push((end, is_logged));
+    }
+}

@@ -1,0 +1,117 @@
+//! The libraries that a shard has loaded, and which of their functions may write.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::args::integer;
+use nigh_js::{Function, Library};
+use std::collections::{BTreeMap, HashSet};
+
+/// A library as FUNCTION LIST shows it.
+pub(crate) struct Listed<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) functions: &'a [Function],
+    /// Why it is kept, but not running.
+    pub(crate) broken: Option<&'a str>,
+}
+
+/// The libraries that are loaded.
+#[derive(Default)]
+pub(crate) struct Libraries {
+    by_name: BTreeMap<String, Library>,
+    /// Functions that may write.
+    writing: HashSet<Vec<u8>>,
+    /// Functions that may write to several partitions.
+    crossing: HashSet<Vec<u8>>,
+    /// Kept in the arena, but not loadable: name and reason.
+    pub(crate) broken: BTreeMap<String, String>,
+}
+
+impl Libraries {
+    /// Adds or replaces a library.
+    pub(crate) fn insert(&mut self, library: Library) {
+        self.remove(&library.name.clone());
+        let writing = library.functions.iter().filter(|function| !function.no_writes);
+        self.writing.extend(writing.map(|function| function.name.clone().into_bytes()));
+        let crossing = library.functions.iter().filter(|function| function.allow_cross_slot_keys);
+        self.crossing.extend(crossing.map(|function| function.name.clone().into_bytes()));
+        self.by_name.insert(library.name.clone(), library);
+    }
+
+    /// Forgets a library.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.broken.remove(name);
+        for function in self.by_name.remove(name).into_iter().flat_map(|old| old.functions) {
+            self.writing.remove(function.name.as_bytes());
+            self.crossing.remove(function.name.as_bytes());
+        }
+    }
+
+    /// Number of libraries.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Number of functions.
+    pub(crate) fn functions(&self) -> usize {
+        self.by_name.values().map(|library| library.functions.len()).sum()
+    }
+
+    /// Whether a function says that it doesn't write. One that isn't there writes nothing either.
+    pub(crate) fn only_reads(&self, name: &[u8]) -> bool {
+        !self.writing.contains(name)
+    }
+
+    /// Whether a function may write to several partitions.
+    pub(crate) fn crosses(&self, name: &[u8]) -> bool {
+        self.crossing.contains(name)
+    }
+
+    /// Whether a function may write, but to one partition only.
+    pub(crate) fn writes_at_home(&self, name: &[u8]) -> bool {
+        !self.only_reads(name) && !self.crosses(name)
+    }
+
+    /// All of them and those that are broken, by name.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
+        let running = self.by_name.values().map(|library| Listed {
+            name: &library.name,
+            functions: &library.functions,
+            broken: None,
+        });
+        let broken = self.broken.iter().map(|(name, reason)| Listed {
+            name,
+            functions: &[],
+            broken: Some(reason),
+        });
+        let mut all: Vec<Listed<'_>> = running.chain(broken).collect();
+        all.sort_unstable_by_key(|library| library.name);
+        all.into_iter()
+    }
+
+    /// Whether there is a function of this name.
+    pub(crate) fn has_function(&self, name: &[u8]) -> bool {
+        let mut functions = self.by_name.values().flat_map(|library| &library.functions);
+        functions.any(|function| function.name.as_bytes() == name)
+    }
+
+    /// Whether a library has this name, running or broken.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name) || self.broken.contains_key(name)
+    }
+}
+
+/// Where the keys of an FCALL end: keys are `args[3..end]`, the rest are arguments.
+///
+/// # Errors
+/// The error reply, if the number of keys is wrong. (Redis looks for the function first.)
+pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'static str> {
+    let error = match integer(args[2]) {
+        None => "ERR Bad number of keys provided",
+        Some(..0) => "ERR Number of keys can't be negative",
+        Some(count) => match usize::try_from(count) {
+            Ok(count) if count <= args.len() - 3 => return Ok(3 + count),
+            _ => "ERR Number of keys can't be greater than number of args",
+        },
+    };
+    Err(if libraries.has_function(args[1]) { error } else { "ERR Function not found" })
+}

@@ -1,0 +1,59 @@
+//! What a shard tells of itself, and what it knows of the others.
+//!
+//! Made by the shard's thread.
+
+use crate::net::client::{Buffers, Client, client_row};
+use crate::observe::snapshot::{Part, Snapshot};
+use crate::state::State;
+use crate::state::shared::Shared;
+use std::time::Instant;
+
+fn part(state: &State, connections: usize) -> Part {
+    let (stats, mail) = (&state.stats, state.mail());
+    Part {
+        number: state.number,
+        connections,
+        operations: stats.commands(),
+        operations_per_s: stats.rates.commands,
+        hops_out: stats.hops_out,
+        hops_in: stats.hops_in,
+        mailbox_depth: mail.depth,
+        mailbox_full: mail.full,
+        wakes: mail.wakes,
+        utilisation_permille: stats.rates.worked_permille,
+        longest_step_ns: stats.longest_step_ns,
+        longest_turn_ns: stats.longest_turn_ns,
+        function_calls: state.runtime.stats().calls,
+    }
+}
+
+/// What a shard with so many connections tells, but for what they are.
+pub(crate) fn snapshot(state: &State, connections: usize) -> Snapshot {
+    Snapshot {
+        stats: state.stats.clone(),
+        store: state.keyspace.stats(),
+        runtime: state.runtime.stats(),
+        parts: vec![part(state, connections)],
+        hot_keys: state.hot_keys.clone(),
+        buffer_bytes: 0,
+        clients: Vec::new(),
+    }
+}
+
+/// Adds a connection to its shard's snapshot.
+pub(crate) fn add_client(snapshot: &mut Snapshot, client: &Client, buffers: Buffers, now: Instant) {
+    snapshot.buffer_bytes += buffers.input_capacity + buffers.output_capacity;
+    snapshot.clients.push(client_row(client, buffers, now));
+}
+
+/// The sum of a shard's own snapshot and the others'.
+pub(crate) fn with_others(mut snapshot: Snapshot, shared: &Shared, own: usize) -> Snapshot {
+    for (number, seat) in shared.seats.iter().enumerate() {
+        // Before the snapshot: a client that arrives meanwhile is in one of the two.
+        snapshot.clients.extend(seat.moving());
+        if number != own {
+            snapshot.add(&seat.snapshot());
+        }
+    }
+    snapshot
+}

@@ -1,0 +1,288 @@
+//! One turn's work: from the bytes of all connections that have some to the replies.
+//!
+//! ```text
+//! for each ready connection: read once, decode (who has only answers of other shards to write, writes)
+//!     each command: find the row, hash the first key
+//!   every WINDOW commands, across connections: execute them (`window`); FCALLs are put aside
+//! what other shards have sent (`peer`), in the same way, but decoded, found and hashed by them
+//! the FCALLs run as one batch; connections that waited for them go on; again until nothing waits
+//! write each connection's replies once
+//! ```
+//!
+//! 1. Replies of a connection leave in the order of its commands: what follows an FCALL waits for it.
+//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions, and by its time and
+//!    the bytes of long replies ([`crate::turn::budget`]); the rest is the next turn's.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::{self, Builtin, Resolved, Row, Run};
+use crate::hop::message::Known;
+use crate::net::client::Close;
+use crate::net::connection::Connection;
+use crate::net::input::{Fill, Input};
+use crate::turn::budget::Budget;
+use crate::turn::prepared::Prepared;
+use crate::turn::work::{CALLS_AT_ONCE, MOST_ACTIVE, MOST_COMMANDS, WINDOW, Work};
+use nigh_store::Turn;
+use std::time::Instant;
+
+/// Batches of functions in a turn: each takes one call limit per call at worst.
+const MOST_ROUNDS: usize = 16;
+
+impl Work {
+    /// Does what is to do.
+    pub(crate) fn turn(&mut self, turn: &Turn<'_>, now: Instant) {
+        self.now = now;
+        if !std::mem::take(&mut self.waited) {
+            self.waits_since = None;
+        }
+        let copied_before = self.state.stats.copied_bytes;
+        self.budget = Budget::new(now);
+        self.run_untold(turn);
+        if !self.put_off.is_empty() {
+            self.run_put_off(turn);
+            self.budget = Budget::new(Instant::now());
+        }
+        let mut slots = std::mem::take(&mut self.slots);
+        std::mem::swap(&mut slots, &mut self.ready);
+        let taken = self.run_some(&slots, Budget::is_over, turn);
+        slots.drain(..taken);
+        // Those of this turn that go on stand behind the others.
+        slots.append(&mut self.ready);
+        self.slots = std::mem::replace(&mut self.ready, slots);
+        if self.budget.is_used() || self.peers_have_work {
+            self.complete(turn);
+            self.budget = Budget::new(Instant::now());
+        }
+        self.receive_peers(turn);
+        self.complete(turn);
+        let stats = &mut self.state.stats;
+        let copied = stats.copied_bytes.saturating_sub(copied_before);
+        stats.most_copied_bytes = stats.most_copied_bytes.max(copied);
+        self.close_killed();
+    }
+
+    /// Runs connections that were put off. Those that are again go on where they stood, but for the first: so each
+    /// comes first.
+    fn run_put_off(&mut self, turn: &Turn<'_>) {
+        let mut slots = std::mem::take(&mut self.put_off);
+        let taken = self.run_some(&slots, Budget::is_used, turn);
+        self.complete(turn);
+        let mut again = std::mem::take(&mut self.put_off);
+        let first = again.first().copied().filter(|first| *first == slots[0]);
+        slots.splice(..taken, again.drain(usize::from(first.is_some())..));
+        slots.extend(first);
+        self.put_off = slots;
+    }
+
+    /// Reads, decodes and prepares connections, as many as the turn may have until the budget `ends` it; how many there
+    /// were. Some of their commands may be left in the window.
+    pub(crate) fn run_some(
+        &mut self,
+        slots: &[usize],
+        ends: impl Fn(&Budget) -> bool,
+        turn: &Turn<'_>,
+    ) -> usize {
+        let mut taken = 0;
+        for (at, slot) in slots.iter().take(MOST_ACTIVE).enumerate() {
+            if ends(&self.budget) {
+                break;
+            }
+            taken += 1;
+            if let Some(soon) = slots.get(at + 2) {
+                self.slab.prefetch(*soon);
+            }
+            let Some(mut connection) = self.slab.take(*slot) else { continue };
+            connection.queued = false;
+            connection.is_put_off = false;
+            if connection.only_writes() {
+                self.finish(connection, turn);
+                continue;
+            }
+            self.receive(&mut connection);
+            self.active.push(connection);
+            let windows = self.windows;
+            self.prepare(self.active.len() - 1, turn);
+            // Whoever waits for the replies of a full window can go on while the next one runs here.
+            if self.windows != windows {
+                self.run_window(turn);
+                if self.waiting.is_empty() || self.waiting.len() >= CALLS_AT_ONCE {
+                    self.answer(turn);
+                }
+            }
+        }
+        taken
+    }
+
+    /// Runs all that is left in the window, and what waits for it.
+    pub(crate) fn complete(&mut self, turn: &Turn<'_>) {
+        self.run_window(turn);
+        self.answer(turn);
+    }
+
+    /// Runs the functions that wait and what waits for them, then writes all replies.
+    fn answer(&mut self, turn: &Turn<'_>) {
+        for _ in 0..MOST_ROUNDS {
+            if self.waiting.is_empty() {
+                break;
+            }
+            self.run_functions(turn);
+            for at in 0..self.active.len() {
+                if self.active[at].parked {
+                    let has_enough = self.has_enough(at);
+                    let connection = &mut *self.active[at];
+                    connection.parked = false;
+                    // What its function left for other shards goes before all else.
+                    connection.stopped = has_enough || !connection.pending.lets_go_on();
+                    if self.budget.is_used() {
+                        self.put_off(at);
+                    }
+                    self.prepare(at, turn);
+                }
+            }
+            self.run_window(turn);
+        }
+        if !self.waiting.is_empty() {
+            self.run_functions(turn);
+        }
+        let mut active = std::mem::take(&mut self.active);
+        for connection in active.drain(..) {
+            if connection.peer.is_some() {
+                self.answer_peer(connection, turn);
+            } else {
+                self.finish(connection, turn);
+            }
+        }
+        self.active = active;
+    }
+
+    /// Reads once and decodes, unless the connection has enough to do already.
+    fn receive(&mut self, connection: &mut Connection) {
+        let is_open = connection.client.close == Close::No;
+        let is_paused = connection.out.waiting() > self.state.hot.output_pause;
+        self.retry(connection);
+        connection.stopped = !is_open || is_paused || !connection.pending.lets_go_on();
+        connection.parked = false;
+        // Of a client that reads no replies, requests are read on all the same: many write a whole pipeline
+        // first. They wait undecoded, within the limit of the query buffer.
+        let mut reads_ahead = is_open && is_paused;
+        if !reads_ahead && (connection.stopped || connection.input.has_commands()) {
+            return;
+        }
+        // What was read before this turn has waited for the look at the seat: it runs before more is read.
+        let has_waited = connection.input.is_capped || connection.input.is_ahead;
+        if connection.input.readable && (reads_ahead || !has_waited) {
+            let before = connection.client.bytes_in;
+            if connection.fill(&mut self.pool) == Fill::Broken {
+                connection.client.end(Close::Now);
+                connection.stopped = true;
+                return;
+            }
+            self.state.stats.reads += 1;
+            self.state.stats.bytes_in += connection.client.bytes_in - before;
+            connection.client.active = self.now;
+            // Another shard has changed something since this one looked at its seat: maybe the client knows, and
+            // means that with what it has just sent. (`shared`, 2)
+            reads_ahead |= self.state.has_notes();
+            connection.input.is_ahead |= reads_ahead;
+        }
+        if connection.input.bytes().len() > self.state.hot.query_limit {
+            tracing::warn!(
+                address = %connection.client.address,
+                bytes = connection.input.bytes().len(),
+                "client disconnected: its requests exceed client-query-buffer-limit"
+            );
+            self.state.stats.query_limit_disconnections += 1;
+            connection.client.end(Close::Now);
+            connection.stopped = true;
+            return;
+        }
+        if reads_ahead {
+            return;
+        }
+        connection.input.is_ahead = false;
+        let authenticated = connection.client.authenticated;
+        if connection.limits_version != self.state.limits_version
+            || connection.was_authenticated != authenticated
+        {
+            connection.limits_version = self.state.limits_version;
+            connection.was_authenticated = authenticated;
+            connection.input.set_limits(self.state.request_limits(), authenticated);
+        }
+        // Before AUTH, one at a time: it changes what may follow.
+        let most = if authenticated { MOST_COMMANDS } else { 1 };
+        connection.input.decode(most, &mut self.pool);
+        connection.input.is_capped = connection.input.batch.len() >= most;
+    }
+
+    /// Resolves and hashes what a connection has decoded and not executed; runs each window that gets
+    /// full.
+    pub(crate) fn prepare(&mut self, at: usize, turn: &Turn<'_>) {
+        let mut next = self.active[at].input.next;
+        loop {
+            let connection = &*self.active[at];
+            if connection.stopped {
+                return;
+            }
+            // As many as the window has room for.
+            let end = connection.input.batch.len().min(next + WINDOW - self.prepared.len());
+            for index in next..end {
+                let known = match &connection.peer {
+                    Some(peer) => *peer.known(index),
+                    None => Known::default(),
+                };
+                let prepared = match known {
+                    Known { row: Some(row), key: Some((hash, partition)) } => {
+                        let mut prepared = Prepared::new(at, index, Resolved::Row(row));
+                        prepared.quick = self.quick[usize::from(row)];
+                        (prepared.hash, prepared.partition) = (hash, usize::from(partition));
+                        prepared
+                    }
+                    Known { row, .. } => self.look_up(&connection.input, at, index, row),
+                };
+                if prepared.quick.is_some() {
+                    self.looks.push((prepared.hash, prepared.partition));
+                }
+                self.prepared.push(prepared);
+            }
+            if self.prepared.len() < WINDOW {
+                return;
+            }
+            self.run_window(turn);
+            next = end;
+        }
+    }
+
+    /// Finds the row of a command, unless it is known, and hashes its first key.
+    #[inline]
+    fn look_up(&self, input: &Input, at: usize, index: usize, known: Option<Row>) -> Prepared {
+        let args = input.batch.args(index);
+        let name = args.get(input.bytes(), 0);
+        let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));
+        let resolved = known.map_or_else(|| commands::resolve(name, second), Resolved::Row);
+        let mut prepared = Prepared::new(at, index, resolved);
+        if let Resolved::Row(row) = resolved
+            && commands::of(row).takes(args.len())
+        {
+            prepared.is_call = is_call(row);
+            prepared.quick = self.quick[usize::from(row)];
+            let keyspace = &self.state.keyspace;
+            if let Some(op) = prepared.quick {
+                let key = args.get(input.bytes(), 1);
+                prepared.hash = keyspace.hash(key);
+                prepared.partition = keyspace.partition(key, prepared.hash);
+                if keyspace.partitions() > 1 && op.takes_several_keys() && args.len() > 2 {
+                    prepared.quick = None; // they may lie apart
+                } else if !op.only_reads() && !self.state.owns(prepared.partition) {
+                    // Its lines are the owner's to ask for.
+                    (prepared.quick, prepared.is_away) = (None, true);
+                }
+            }
+        }
+        prepared
+    }
+}
+
+fn is_call(row: Row) -> bool {
+    matches!(commands::of(row).run, Run::Server(Builtin::Fcall | Builtin::FcallRo))
+}

@@ -1,0 +1,159 @@
+//! Runs a command that has passed the checks: a data command at the store, any other by its handler.
+//!
+//! 1. Each command writes exactly one reply, unless CLIENT REPLY says otherwise.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::spec::SKIP_SLOWLOG;
+use crate::commands::{self, Builtin, Row, Run};
+use crate::handlers::context::Context;
+use crate::handlers::route::Target;
+use crate::handlers::{admin, functions, latency, session, transaction, usage, views};
+use crate::net::output::Writer;
+use crate::observe::stats::Ran;
+use nigh_store::Reply;
+use std::time::Instant;
+
+/// Runs a command and counts it. False if only the owner can answer it, or the owners each a
+/// part of it; nothing has happened then.
+pub(crate) fn call(
+    context: &mut Context<'_, '_>,
+    args: &[&[u8]],
+    row: Row,
+    target: Target,
+) -> bool {
+    counted(context, args, row, |context| perform(context, args, row, target))
+}
+
+/// Runs what `run` does for a command, and counts it if it is done.
+pub(crate) fn counted(
+    context: &mut Context<'_, '_>,
+    args: &[&[u8]],
+    row: Row,
+    run: impl FnOnce(&mut Context<'_, '_>) -> bool,
+) -> bool {
+    let mark = context.out.mark();
+    let began = Instant::now();
+    if !run(context) {
+        return false;
+    }
+    let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let error = context.out.error_at(mark).map(Box::from);
+    let ran = Ran { row, elapsed_ns, error };
+    match &mut context.tally {
+        Some(tally) => tally.push(ran),
+        None => count(context, args, &ran),
+    }
+    true
+}
+
+fn perform(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Target) -> bool {
+    match (commands::of(row).run, target) {
+        (Run::Data(op), Target::Part(partition)) => views::apply(context, args, op, partition),
+        (Run::Data(op), Target::Views) => views::apply_over_views(context, args, op),
+        (Run::Data(op), _) => {
+            let mut out = Writer::new(context.out, context.client.protocol);
+            context.state.keyspace.apply_to_owned(op, args, context.turn, &mut out);
+            true
+        }
+        (Run::Server(builtin), _) => {
+            run_builtin(context, args, builtin);
+            true
+        }
+        (Run::Container, _) => {
+            unreachable!("a container has no command of its own: checked before")
+        }
+    }
+}
+
+/// Counts a command that ran, and logs it if it was slow.
+pub(crate) fn count(context: &mut Context<'_, '_>, args: &[&[u8]], ran: &Ran) {
+    let state = &mut *context.state;
+    state.stats.count_ran(ran, context.is_part);
+    let is_slow = state.hot.slow_ns.is_some_and(|limit| ran.elapsed_ns >= limit);
+    if is_slow && !commands::of(ran.row).has(SKIP_SLOWLOG) {
+        let (time_s, elapsed_us) = (context.turn.now_ms / 1000, ran.elapsed_ns / 1000);
+        state.shared.slowlog().add(args, time_s, elapsed_us, context.client.logged());
+    }
+}
+
+fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
+    use Builtin as B;
+    match builtin {
+        B::Ping => session::ping(context, args),
+        B::Echo => context.reply().bulk(args[1]),
+        B::Hello => session::hello(context, args),
+        B::Auth => session::auth(context, args),
+        B::Quit => session::quit(context),
+        B::Reset => session::reset(context),
+        B::Select => session::select(context, args),
+        B::ClientId
+        | B::ClientGetname
+        | B::ClientSetname
+        | B::ClientSetinfo
+        | B::ClientInfo
+        | B::ClientList
+        | B::ClientKill
+        | B::ClientNoEvict
+        | B::ClientNoTouch
+        | B::ClientReply => {
+            session::client(context, args, builtin);
+        }
+        B::ClientHelp
+        | B::ConfigHelp
+        | B::SlowlogHelp
+        | B::LatencyHelp
+        | B::MemoryHelp
+        | B::CommandHelp
+        | B::FunctionHelp => admin::help(context, args),
+        B::Info => admin::info(context, args),
+        B::ConfigGet => admin::config_get(context, args),
+        B::ConfigSet => admin::config_set(context, args),
+        B::ConfigResetstat => admin::config_resetstat(context),
+        B::Time => admin::time(context),
+        B::Shutdown => admin::shutdown(context, args),
+        B::SlowlogGet => admin::slowlog_get(context, args),
+        B::SlowlogLen => {
+            let len = context.state.shared.slowlog().len();
+            context.reply().count(len);
+        }
+        B::SlowlogReset => {
+            context.state.shared.slowlog().clear();
+            context.reply().ok();
+        }
+        B::MemoryDoctor => usage::doctor(context),
+        B::MemoryMallocStats => context.reply().bulk(usage::NO_ALLOCATOR_STATS),
+        B::MemoryPurge => {
+            nigh_js::allocator::trim();
+            context.reply().ok();
+        }
+        B::MemoryStats => usage::stats(context),
+        B::LatencyDoctor
+        | B::LatencyGraph
+        | B::LatencyHistogram
+        | B::LatencyHistory
+        | B::LatencyLatest
+        | B::LatencyReset => latency::run(context, args, builtin),
+        B::Command
+        | B::CommandCount
+        | B::CommandInfo
+        | B::CommandDocs
+        | B::CommandGetkeys
+        | B::CommandGetkeysandflags
+        | B::CommandList => admin::command(context, args, builtin),
+        B::Multi => transaction::multi(context),
+        B::Exec => unreachable!("EXEC is never queued, and is dispatched apart"),
+        B::Discard => transaction::discard(context),
+        B::Watch => transaction::watch(context, args),
+        B::Unwatch => transaction::unwatch(context),
+        B::FunctionLoad => functions::load(context, args),
+        B::FunctionList => functions::list(context, args),
+        B::FunctionDelete => functions::delete(context, args),
+        B::FunctionFlush => functions::flush(context, args),
+        B::FunctionDump => functions::dump(context),
+        B::FunctionRestore => functions::restore(context, args),
+        B::FunctionStats => functions::stats(context),
+        B::FunctionKill => functions::kill(context),
+        B::Fcall | B::FcallRo => functions::call_in_transaction(context, args),
+    }
+}
