@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! write set ──by partition──> own: committed here
-//!                             of other shards: a message each (`\0writes`), which their owners commit
+//!                             of other shards: a message each, which their owners commit
 //! ```
 //!
 //! 1. A write set within one partition is all or nothing; one that spans several is so in each.
@@ -17,8 +17,7 @@ mod tests;
 
 use crate::handlers::context::Context;
 use crate::handlers::route::CROSS_SLOT;
-use crate::hop::message::WRITES;
-use crate::hop::message::{self, Known};
+use crate::hop::message::writes;
 use nigh_js::{Host, Level, Write};
 use nigh_shm::WriteError;
 use nigh_store::{BUSY, Keyspace, Reply, Turn, together_error_text};
@@ -51,7 +50,7 @@ impl StoreHost<'_, '_> {
             let done = store.commit_writes(writes, self.turn);
             return done.map_err(|error| error_text(&error, writes).to_owned());
         }
-        self.mail.push((self.keyspace.owner(partition), writes_message(writes)));
+        self.mail.push((self.keyspace.owner(partition), writes::write(partition, writes)));
         Ok(())
     }
 }
@@ -122,52 +121,11 @@ fn store_write<'a>(write: &Write<'a>) -> nigh_store::Write<'a> {
     }
 }
 
-/// A write set as a message between shards: for each write its letter, key, value and expiry.
-fn writes_message(writes: &[nigh_store::Write<'_>]) -> Vec<u8> {
-    use nigh_store::Write as W;
-    let expiries: Vec<String> = writes
-        .iter()
-        .map(|write| match write {
-            W::Put { expiry_ms, .. } | W::Expire { expiry_ms, .. } => expiry_ms.to_string(),
-            W::Delete { .. } => String::from("0"),
-        })
-        .collect();
-    let mut args: Vec<&[u8]> = vec![WRITES];
-    for (write, expiry) in writes.iter().zip(&expiries) {
-        let (letter, value): (&[u8], &[u8]) = match write {
-            W::Put { value, .. } => (b"p", value),
-            W::Delete { .. } => (b"d", b""),
-            W::Expire { .. } => (b"e", b""),
-        };
-        args.extend([letter, write.key(), value, expiry.as_bytes()]);
-    }
-    let mut message = Vec::new();
-    message::write(&mut message, Known::default(), args.iter().copied());
-    message
-}
-
 /// Commits a write set that another shard's function has left for a partition of this one.
-pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    use nigh_store::Write as W;
-    let (writes, rest) = args[1..].as_chunks::<4>();
-    debug_assert!(rest.is_empty(), "four words for each write");
-    let writes: Vec<W<'_>> = writes
-        .iter()
-        .map(|[letter, key, value, expiry]| {
-            let expiry = std::str::from_utf8(expiry).ok().and_then(|text| text.parse().ok());
-            let expiry_ms = expiry.unwrap_or(0);
-            match *letter {
-                b"p" => W::Put { key, value, expiry_ms },
-                b"e" => W::Expire { key, expiry_ms },
-                _ => W::Delete { key },
-            }
-        })
-        .collect();
-    let Some(first) = writes.first() else { return context.reply().ok() };
-    let keyspace = &mut context.state.keyspace;
-    let partition = keyspace.partition_of(first.key());
-    match keyspace.part_mut(partition).commit_writes(&writes, context.turn) {
+pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, message: &[u8]) {
+    let (partition, set) = writes::read(message);
+    match context.state.keyspace.part_mut(partition).commit_writes(&set, context.turn) {
         Ok(()) => context.reply().ok(),
-        Err(error) => context.error(error_text(&error, &writes)),
+        Err(error) => context.error(error_text(&error, &set)),
     }
 }

@@ -22,7 +22,7 @@
 mod tests;
 mod values;
 
-use crate::hop::message::Replies;
+use crate::hop::message::replies::Replies;
 use crate::hop::oks::{self, Oks};
 use nigh_resp::encode;
 use smallvec::SmallVec;

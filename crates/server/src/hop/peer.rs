@@ -2,9 +2,9 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::hop::message::Known;
+use crate::hop::message::commands::Known;
+use crate::hop::message::{Kind, Manner};
 use crate::observe::slowlog::Origin;
-use nigh_resp::Protocol;
 
 /// A shard as a client of this one.
 pub(crate) struct Peer {
@@ -21,12 +21,12 @@ pub(crate) struct Peer {
 /// A command that a shard has sent.
 pub(crate) struct Command {
     pub(crate) token: u64,
-    pub(crate) protocol: Protocol,
-    pub(crate) keeps_ages: bool,
-    /// It came in a request that takes long to copy.
+    /// Of the message that it came in.
+    pub(crate) kind: Kind,
+    /// That message takes long to copy.
     pub(crate) is_large: bool,
-    pub(crate) is_part: bool,
-    pub(crate) known: Known,
+    /// `None`: it is a write set, its only argument.
+    pub(crate) known: Option<Known>,
 }
 
 impl Peer {
@@ -41,8 +41,9 @@ impl Peer {
         self.number
     }
 
-    pub(crate) fn protocol(&self, index: usize) -> Protocol {
-        self.commands[index].protocol
+    /// How a command of the batch is run.
+    pub(crate) fn manner(&self, index: usize) -> Manner {
+        self.commands[index].kind.manner()
     }
 
     pub(crate) fn is_large(&self, index: usize) -> bool {
@@ -51,21 +52,17 @@ impl Peer {
 
     /// Whether a command of the batch is a part of a client's, which the sender counts.
     pub(crate) fn is_part(&self, index: usize) -> bool {
-        self.commands[index].is_part
+        matches!(self.commands[index].kind, Kind::Part(_))
     }
 
-    /// What the sender knew of a command of the batch.
-    pub(crate) fn known(&self, index: usize) -> &Known {
-        &self.commands[index].known
+    /// What the sender knew of a command of the batch; `None` if it is a write set.
+    pub(crate) fn known(&self, index: usize) -> Option<Known> {
+        self.commands[index].known
     }
 
     /// Who sent a command of the batch.
     pub(crate) fn origin(&self, index: usize) -> Origin {
         Origin { shard: self.number, token: self.commands[index].token }
-    }
-
-    pub(crate) fn keeps_ages(&self, index: usize) -> bool {
-        self.commands[index].keeps_ages
     }
 
     pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {

@@ -3,6 +3,7 @@
 //! Plain data of the shard's thread; the commands that change it are in [`crate::handlers::session`].
 
 use crate::commands::{self, Row};
+use crate::hop::message;
 use crate::net::queued::{Manner, ReplyMode, Transaction};
 use crate::observe::slowlog::{Origin, Sender};
 use crate::observe::snapshot::ClientRow;
@@ -111,6 +112,11 @@ impl Client {
     pub(crate) fn set_manner(&mut self, manner: Manner) {
         let Manner { protocol, mode, skip_next } = manner;
         (self.protocol, self.reply_mode, self.skip_next) = (protocol, mode, skip_next);
+    }
+
+    /// How another shard runs a command of it.
+    pub(crate) fn run_manner(&self) -> message::Manner {
+        message::Manner { protocol: self.protocol, keeps_ages: self.no_touch }
     }
 
     /// As the slow log names it. A command that another shard has sent is in that log from now on.

@@ -219,7 +219,7 @@ impl Connection {
     pub(crate) fn protocol(&self, index: usize) -> Protocol {
         match &self.peer {
             None => self.client.protocol,
-            Some(peer) => peer.protocol(index),
+            Some(peer) => peer.manner(index).protocol,
         }
     }
 
@@ -227,7 +227,7 @@ impl Connection {
     pub(crate) fn keeps_ages(&self, index: usize) -> bool {
         match &self.peer {
             None => self.client.no_touch,
-            Some(peer) => peer.keeps_ages(index),
+            Some(peer) => peer.manner(index).keeps_ages,
         }
     }
 
@@ -309,7 +309,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hop::message::{self, Replies};
+    use crate::hop::message::replies::{Replies, reply_of};
     use nigh_shm::Domain;
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         let send = |connection: &mut Connection| (0..2).for_each(|_| connection.later.expect(1));
         let answer = |connection: &mut Connection| {
             let (mut head, ok) = (Vec::new(), b"+OK\r\n");
-            let reply = message::reply_of(&mut head, [(ok.len(), false)].into_iter(), ok).concat();
+            let reply = reply_of(&mut head, [(ok.len(), false)].into_iter(), ok).concat();
             connection.later.came(1, Replies::of(&reply), true, connection.out.bytes());
         };
         send(&mut connection);

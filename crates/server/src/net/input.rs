@@ -10,7 +10,6 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::hop::message::{self, Known};
 use nigh_resp::decode::{Batch, ProtocolError, Requests};
 use nigh_resp::limits::Limits;
 use rustix::buffer::spare_capacity;
@@ -110,18 +109,17 @@ impl Input {
         Self { is_mail: true, ..Self::new() }
     }
 
-    /// Adds the commands of another shard's request, which `receive` appends to the buffer, and returns it and its
-    /// bytes; `each` is told these, and what is known of each command.
+    /// Takes a message of another shard: `receive` appends it to the buffer, `read` adds what begins there to the batch.
+    /// Returns what was received, and its bytes.
     pub(crate) fn take_mail<T>(
         &mut self,
         receive: impl FnOnce(&mut Vec<u8>) -> T,
-        mut each: impl FnMut(&T, usize, Known),
+        read: impl FnOnce(&T, &[u8], usize, &mut Batch),
     ) -> (T, usize) {
         let start = self.buf.len();
-        let request = receive(&mut self.buf);
-        let bytes = self.buf.len() - start;
-        message::read(&self.buf, start, &mut self.batch, |known| each(&request, bytes, known));
-        (request, bytes)
+        let message = receive(&mut self.buf);
+        read(&message, &self.buf, start, &mut self.batch);
+        (message, self.buf.len() - start)
     }
 
     /// Reads once, as much as there is room for.

@@ -11,6 +11,7 @@ use crate::handlers::functions;
 use crate::handlers::host::StoreHost;
 use crate::handlers::route;
 use crate::hop::later::Join;
+use crate::hop::message::Kind;
 use crate::net::connection::{Connection, Pending};
 use crate::net::output::Mark;
 use crate::net::queued::ReplyMode;
@@ -164,7 +165,7 @@ impl Work {
         let reply = connection.out.cut_bytes(mark);
         let shards: Vec<usize> = mail.iter().map(|(shard, _)| *shard).collect();
         connection.later.expect_parts(Join::Ok, vec![reply], &shards);
-        self.send_parts(at, mail, silent, true);
+        self.send_parts(at, mail, Kind::Writes, silent, true);
     }
 
     /// Enters the runtime once for all calls.

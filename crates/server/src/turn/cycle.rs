@@ -16,7 +16,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::{self, Builtin, Resolved, Row, Run};
-use crate::hop::message::Known;
+use crate::hop::message::commands::Known;
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::input::{Fill, Input};
@@ -227,18 +227,19 @@ impl Work {
             // As many as the window has room for.
             let end = connection.input.batch.len().min(next + WINDOW - self.prepared.len());
             for index in next..end {
-                let known = match &connection.peer {
-                    Some(peer) => *peer.known(index),
-                    None => Known::default(),
-                };
+                let known = connection.peer.as_ref().map(|peer| peer.known(index));
                 let prepared = match known {
-                    Known { row: Some(row), key: Some((hash, partition)) } => {
+                    None => self.look_up(&connection.input, at, index, None),
+                    Some(None) => Prepared::new(at, index, Resolved::Unknown), // a write set
+                    Some(Some(Known { row, key: Some((hash, partition)) })) => {
                         let mut prepared = Prepared::new(at, index, Resolved::Row(row));
                         prepared.quick = self.quick[usize::from(row)];
                         (prepared.hash, prepared.partition) = (hash, usize::from(partition));
                         prepared
                     }
-                    Known { row, .. } => self.look_up(&connection.input, at, index, row),
+                    Some(Some(Known { row, .. })) => {
+                        self.look_up(&connection.input, at, index, Some(row))
+                    }
                 };
                 if prepared.quick.is_some() {
                     self.looks.push((prepared.hash, prepared.partition));

@@ -25,9 +25,11 @@
 
 use crate::commands::{self, Row, Run};
 use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
-use crate::hop::message::{self, Known, Replies, Scratch};
+use crate::hop::message::commands::{self as message, Known, Scratch};
+use crate::hop::message::replies::{Replies, reply_of};
+use crate::hop::message::{Kind, MOST_COMMANDS as MOST_TOGETHER};
 use crate::hop::peer::Command;
-use crate::net::client::{Client, Close};
+use crate::net::client::Close;
 use crate::net::connection::Unsent;
 use crate::net::connection::{Connection, Pending};
 use crate::net::output::{Mark, Output};
@@ -37,7 +39,7 @@ use crate::turn::held::{hold, send_unsent};
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{MOST_COMMANDS, Work};
 use nigh_resp::decode::Args;
-use nigh_resp::{Protocol, encode};
+use nigh_resp::encode;
 use nigh_store::{Op, Turn};
 
 /// Bytes of requests after which a turn takes no more of them; one body more may be among them.
@@ -46,13 +48,6 @@ const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
 const ANSWERS_AT_ONCE: usize = 8;
 /// Bytes that buffers of messages keep from turn to turn.
 const KEEP_BYTES: usize = 64 << 10;
-/// Bit of a message's kind: what it reads stays as old as it is (CLIENT NO-TOUCH).
-const KEEPS_AGES: u16 = 1 << 8;
-/// Bit of a message's kind: a part of a client's command, which the sender counts.
-const PART: u16 = 1 << 9;
-/// Bits of a message's kind that hold the version of the protocol.
-const PROTOCOL_BITS: u16 = KEEPS_AGES - 1;
-
 /// Whether the reply to a command is short whatever it is about. Only such commands share a request with others, since
 /// the replies to a request leave together.
 fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
@@ -75,12 +70,6 @@ fn refuse_reply(out: &mut Output, mark: Mark, limit: usize) {
     encode::error(out.bytes(), &text);
 }
 
-/// What kind of message a client's command is.
-fn kind(client: &Client) -> u16 {
-    let protocol = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
-    if client.no_touch { protocol | KEEPS_AGES } else { protocol }
-}
-
 impl Work {
     /// Sends a command of an active connection to a shard; false if its allowance is used up or the
     /// mailbox is full: the connection waits then.
@@ -99,12 +88,12 @@ impl Work {
         }
         let connection = &mut *self.active[at];
         let (args, input) = (connection.input.batch.args(index), connection.input.bytes());
-        let known = Known { row: Some(row), key: prepared.key() };
+        let known = Known { row, key: prepared.key() };
         let mut scratch = Scratch::default();
         let parts = message::parts_of(&mut scratch, known, args, input);
         let token = Return::to(connection, silent, is_brief).token();
-        let kind = kind(&connection.client);
-        if !(is_brief && self.mailbox.join(shard, token, kind, message::MOST_COMMANDS, &parts))
+        let kind = Kind::Commands(connection.client.run_manner()).code();
+        if !(is_brief && self.mailbox.join(shard, token, kind, MOST_TOGETHER, &parts))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
             let bytes = parts.iter().map(|part| part.len()).sum();
@@ -147,18 +136,18 @@ impl Work {
         &mut self,
         at: usize,
         parts: Vec<(usize, Vec<u8>)>,
+        kind: Kind,
         silent: bool,
         is_brief: bool,
     ) {
         let connection = &mut *self.active[at];
         let token = Return::to(connection, silent, is_brief).token();
-        let kind = kind(&connection.client) | PART;
         self.state.stats.hops_out += parts.len() as u64;
         for (shard, message) in parts {
             if !is_brief {
                 connection.allowance.sent_long();
             }
-            connection.unsent.push_back(Unsent { shard, token, kind, message });
+            connection.unsent.push_back(Unsent { shard, token, kind: kind.code(), message });
         }
         if !send_unsent(&mut self.mailbox, connection) {
             hold(&mut self.held, connection);
@@ -293,24 +282,28 @@ impl Work {
             let peer = connection.peer.as_mut().expect("peers are made with it");
             let before = peer.commands.len();
             let receive = |buf: &mut Vec<u8>| self.mailbox.receive(from, buf);
+            let commands_of = &mut peer.commands;
             let (request, came_bytes) =
-                connection.input.take_mail(receive, |request, bytes, known| {
-                    let is_resp3 = request.kind & PROTOCOL_BITS == 3;
-                    peer.commands.push(Command {
-                        token: request.token,
-                        protocol: if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 },
-                        keeps_ages: request.kind & KEEPS_AGES != 0,
-                        is_large: bytes > LARGE_INPUT_BYTES,
-                        is_part: request.kind & PART != 0,
-                        known,
-                    });
+                connection.input.take_mail(receive, |request, input, start, batch| {
+                    let (token, kind) = (request.token, Kind::of_code(request.kind));
+                    let bytes = input.len() - start;
+                    let is_large = bytes > LARGE_INPUT_BYTES;
+                    let mut add =
+                        |known| commands_of.push(Command { token, kind, is_large, known });
+                    if kind == Kind::Writes {
+                        let bytes = u32::try_from(bytes).expect("a write set is bounded");
+                        batch.push_places(start, std::iter::once((0, bytes)));
+                        add(None);
+                    } else {
+                        message::read(input, start, batch, |known| add(Some(known)));
+                    }
                 });
             let came = peer.commands.len() - before;
             peer.requests.push((request.token, came));
             self.state.stats.hops_in += came as u64;
             commands += came;
             bytes += came_bytes;
-            if request.kind & KEEPS_AGES != 0 {
+            if Kind::of_code(request.kind).manner().keeps_ages {
                 // Until these commands are done, each of the shard's is looked at.
                 connection.client.no_touch = true;
                 connection.client.settle();
@@ -332,7 +325,7 @@ impl Work {
             let lengths = ends
                 .iter()
                 .map(|(end, is_logged)| (end - std::mem::replace(&mut start, *end), *is_logged));
-            let parts = message::reply_of(&mut self.lengths, lengths, &replies[from..end]);
+            let parts = reply_of(&mut self.lengths, lengths, &replies[from..end]);
             self.mailbox.reply(peer.number(), *token, &parts);
             (from, ended, answered) = (end, ended + commands, answered + 1);
         }

@@ -8,7 +8,7 @@
 //! Belongs to the shard's thread.
 
 use crate::hop::mailbox::Mailbox;
-use crate::hop::message;
+use crate::hop::message::MOST_COMMANDS;
 use crate::net::connection::{Connection, Pending, Unsent};
 use crate::net::slab::Occupant;
 use crate::turn::work::Work;
@@ -100,7 +100,7 @@ impl Work {
         let more = |(requests, promised)| {
             let wanted = bytes + MORE_BYTES * commands;
             let room = self.mailbox.room(shard, wanted, promised)?;
-            let next = (requests + commands.div_ceil(message::MOST_COMMANDS), promised + room);
+            let next = (requests + commands.div_ceil(MOST_COMMANDS), promised + room);
             (requests < self.mailbox.credits(shard)).then_some(next)
         };
         self.promised[shard] = self.promised[shard].and_then(more);

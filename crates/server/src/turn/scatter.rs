@@ -19,7 +19,8 @@
 use crate::commands::{self, Row, Run};
 use crate::handlers::route::Target;
 use crate::hop::later::Join;
-use crate::hop::message::{self, Known};
+use crate::hop::message::Kind;
+use crate::hop::message::commands::{self as message, Known};
 use crate::hop::oks;
 use crate::net::output::{Output, Writer};
 use crate::state::State;
@@ -86,7 +87,8 @@ impl Work {
         connection.client.last_row = Some(row);
         connection.later.expect_parts(join, came, &shards);
         connection.later.write_complete(connection.out.bytes());
-        self.send_parts(at, parts, silent, is_brief);
+        let kind = Kind::Part(connection.client.run_manner());
+        self.send_parts(at, parts, kind, silent, is_brief);
         true
     }
 }
@@ -120,7 +122,7 @@ fn split<'a>(
 /// A command with other words than the client's.
 fn whole_message(row: Row, args: &[&[u8]]) -> Vec<u8> {
     let mut message = Vec::new();
-    let known = Known { row: Some(row), key: None };
+    let known = Known { row, key: None };
     message::write(&mut message, known, args.iter().copied());
     message
 }

@@ -20,7 +20,6 @@ use crate::handlers::host;
 use crate::handlers::route::Flow;
 use crate::handlers::route::{self, Target};
 use crate::handlers::session;
-use crate::hop::message::WRITES;
 use crate::net::client::Close;
 use crate::net::connection::Pending;
 use crate::net::output::{Mark, Writer};
@@ -131,7 +130,7 @@ impl Work {
         }
         let protocol = match &connection.peer {
             None => connection.client.protocol,
-            Some(peer) => peer.protocol(prepared.index),
+            Some(peer) => peer.manner(prepared.index).protocol,
         };
         let args = input.batch.args(prepared.index);
         let mark = connection.out.mark();
@@ -323,8 +322,10 @@ impl Work {
             }
         }
         let args: Vec<&[u8]> = args.iter(connection.input.bytes()).collect();
+        let mut is_write_set = false;
         if let Some(peer) = &connection.peer {
-            connection.client.protocol = peer.protocol(prepared.index);
+            is_write_set = peer.known(prepared.index).is_none();
+            connection.client.protocol = peer.manner(prepared.index).protocol;
             connection.client.origin = Some(peer.origin(prepared.index));
         }
         let keeps_ages = connection.keeps_ages(prepared.index);
@@ -350,7 +351,12 @@ impl Work {
             settled: None,
             tally: None,
         };
-        let flow = flow_of(&mut context, &args, prepared.resolved);
+        let flow = if is_write_set {
+            host::commit_for_peer(&mut context, args[0]);
+            Flow::Done
+        } else {
+            flow_of(&mut context, &args, prepared.resolved)
+        };
         if keeps_ages || connection.client.no_touch {
             self.state.keyspace.keep_ages(false);
         }
@@ -445,12 +451,8 @@ impl Work {
     }
 }
 
-/// Executes a command, or what only a shard sends; hangs up on what is none.
+/// Executes a command; hangs up on what is none.
 fn flow_of(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: Resolved) -> Flow {
-    if context.is_peer && args[0] == WRITES {
-        host::commit_for_peer(context, args);
-        return Flow::Done;
-    }
     if session::is_attack(args) {
         tracing::warn!(address = %context.client.address, "HTTP request: client disconnected");
         context.client.end(Close::Now);

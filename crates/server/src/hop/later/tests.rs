@@ -1,7 +1,8 @@
 //! Replies in the order of their commands, whoever answers first.
 
 use super::*;
-use crate::hop::message;
+use crate::hop::message::MOST_COMMANDS;
+use crate::hop::message::replies::reply_of;
 
 fn text(out: &mut Vec<u8>) -> String {
     String::from_utf8(std::mem::take(out)).expect("text")
@@ -12,7 +13,7 @@ impl Later {
     fn answer(&mut self, shard: usize, replies: &[&str], wanted: bool, out: &mut Vec<u8>) {
         let lengths = replies.iter().map(|it| (it.len(), *it == "slow"));
         let (mut head, text) = (Vec::new(), replies.concat());
-        let reply = message::reply_of(&mut head, lengths, text.as_bytes()).concat();
+        let reply = reply_of(&mut head, lengths, text.as_bytes()).concat();
         let some_logged = self.came(shard, Replies::of(&reply), wanted, out);
         assert_eq!(some_logged, replies.contains(&"slow"));
     }
@@ -80,7 +81,7 @@ fn whatever_comes_first_each_reply_leaves_when_those_before_it_have() {
                 }
             }
             if below(3 + round % 30) == 0 {
-                let (shard, most) = (1 + below(3), 1 + below(message::MOST_COMMANDS));
+                let (shard, most) = (1 + below(3), 1 + below(MOST_COMMANDS));
                 let given = commands.iter_mut().filter(|it| it.0 == shard && !it.2).take(most);
                 let replies: Vec<&str> = given
                     .map(|(_, reply, given)| {

@@ -1,0 +1,186 @@
+//! Client commands in a message, found and hashed already.
+//!
+//! ```text
+//! message   command, command ...          each at a whole word of the message
+//! command   arguments u32 | hash u32 | row u16 | partition u16 | text bytes u32
+//!           for each argument: start in the text u32 | length u32
+//!           text
+//! ```
+//!
+//! 1. The text is what lay in the sender's input buffer, with what stands between the arguments. The receiver doesn't
+//!    decode it again.
+//!
+//! Little-endian. Any thread.
+
+use super::OUR_FORMAT;
+use crate::commands::Row;
+use nigh_resp::decode::{Args, Batch};
+
+/// Words of a command before the places of its arguments.
+const HEAD_WORDS: usize = 2;
+/// The partition that isn't known.
+const NO_PARTITION: u16 = u16::MAX;
+/// Words of a head that are made without an allocation: those of `SET k v NX EX 9`.
+const FEW_WORDS: usize = HEAD_WORDS + 6;
+
+/// What the sender knows of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) row: Row,
+    /// Hash and partition of the first key, if the command was looked up.
+    pub(crate) key: Option<(u32, u16)>,
+}
+
+/// Memory for what belongs in front of a command's text, or for a whole command.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    few: [[u8; 8]; FEW_WORDS],
+    many: Vec<[u8; 8]>,
+    whole: Vec<u8>,
+}
+
+/// A client's command in two parts: what belongs in front of its text, and the text, which isn't copied if it lies in
+/// the input.
+#[inline]
+pub(crate) fn parts_of<'a>(
+    scratch: &'a mut Scratch,
+    known: Known,
+    args: Args<'a>,
+    input: &'a [u8],
+) -> [&'a [u8]; 2] {
+    let Scratch { few, many, whole } = scratch;
+    if let Some(text) = args.text(input) {
+        let words = HEAD_WORDS + args.len();
+        let head = few.get_mut(..words).unwrap_or_else(|| {
+            many.resize(words, [0; 8]);
+            many
+        });
+        fill(head, known, args.places(), text.len());
+        return [head.as_flattened(), text];
+    }
+    write(whole, known, args.iter(input));
+    [whole, &[]]
+}
+
+/// Writes a whole command.
+pub(crate) fn write<'a>(
+    out: &mut Vec<u8>,
+    known: Known,
+    args: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+) {
+    let before = out.len();
+    out.resize(before + 8 * (HEAD_WORDS + args.len()), 0);
+    let bytes = args.clone().map(<[u8]>::len).sum();
+    let head = out[before..].as_chunks_mut().0;
+    fill(head, known, successive(args.clone()), bytes);
+    args.for_each(|arg| out.extend_from_slice(arg));
+}
+
+/// Places of arguments that follow each other.
+fn successive<'a>(
+    args: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> impl ExactSizeIterator<Item = (u32, u32)> {
+    let mut end = 0;
+    args.map(move |arg| {
+        let length = narrow(arg.len());
+        end += length;
+        (end - length, length)
+    })
+}
+
+/// Fills a head.
+#[inline]
+fn fill(
+    head: &mut [[u8; 8]],
+    known: Known,
+    places: impl ExactSizeIterator<Item = (u32, u32)>,
+    text_bytes: usize,
+) {
+    let [first, second, rest @ ..] = head else { unreachable!("a head has two words") };
+    let (hash, partition) = known.key.unwrap_or((0, NO_PARTITION));
+    *first = word(narrow(places.len()), hash);
+    *second = word(u32::from(known.row) | u32::from(partition) << 16, narrow(text_bytes));
+    for (to, (start, length)) in rest.iter_mut().zip(places) {
+        *to = word(start, length);
+    }
+}
+
+/// Two numbers as a word.
+#[inline]
+fn word(low: u32, high: u32) -> [u8; 8] {
+    (u64::from(low) | u64::from(high) << 32).to_le_bytes()
+}
+
+/// The two numbers of a word.
+#[inline]
+fn numbers(word: [u8; 8]) -> (u32, u32) {
+    let [a, b, c, d, high @ ..] = word;
+    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(high))
+}
+
+fn narrow(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("input is bounded by 2^31 bytes")
+}
+
+/// Adds the commands of a message to a batch whose input begins at the start of `input` and in which the message
+/// begins at `start`; `each` is told what is known of it.
+pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl FnMut(Known)) {
+    let mut at = start;
+    while at < input.len() {
+        let (words, _) = input[at..].as_chunks::<8>();
+        let [first, second, rest @ ..] = words else { panic!("{OUR_FORMAT}") };
+        let ((args, hash), (what, text_bytes)) = (numbers(*first), numbers(*second));
+        let places = rest.get(..args as usize).expect(OUR_FORMAT);
+        let text = at + 8 * HEAD_WORDS + size_of_val(places);
+        let end = text + text_bytes as usize;
+        assert!(end <= input.len(), "{OUR_FORMAT}");
+        batch.push_places(text, places.iter().map(|place| numbers(*place)));
+        let [r0, r1, p0, p1] = what.to_le_bytes();
+        let (row, partition) = (u16::from_le_bytes([r0, r1]), u16::from_le_bytes([p0, p1]));
+        let key = (partition != NO_PARTITION).then_some((hash, partition));
+        each(Known { row, key });
+        at = start + (end - start).next_multiple_of(8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_resp::decode::Requests;
+    use nigh_resp::encode;
+    use nigh_resp::limits::Limits;
+
+    #[test]
+    fn commands_arrive_as_they_were_sent() {
+        // A client's command where it lies, one that had to be unescaped, and one that a shard has made, in one request
+        // behind other input.
+        let (mut client, mut batch) = (b"PING\r\n".to_vec(), Batch::new());
+        encode::request(&mut client, ["SET", "k", "v v"]);
+        client.extend_from_slice(b"get \"a\\x41\"\r\n");
+        Requests::new(Limits::requests()).decode(&client, &mut batch, 9).expect("commands");
+        let known = [
+            Known { row: 7, key: Some((0xDEAD_BEEF, 63)) },
+            Known { row: 8, key: None },
+            Known { row: 9, key: None },
+        ];
+        let start = b"in front".len();
+        let mut request = b"in front".to_vec();
+        for (index, known) in known.iter().take(2).enumerate() {
+            request.resize(request.len().next_multiple_of(8), 0);
+            let mut scratch = Scratch::default();
+            let parts = parts_of(&mut scratch, *known, batch.args(index + 1), &client);
+            parts.iter().for_each(|part| request.extend_from_slice(part));
+        }
+        request.resize(request.len().next_multiple_of(8), 0);
+        let args: [&[u8]; 3] = [b"MGET", b"", b"x"];
+        write(&mut request, known[2], args.into_iter());
+        let (mut came, mut told) = (Batch::new(), Vec::new());
+        read(&request, start, &mut came, |known| told.push(known));
+        assert_eq!(told, known);
+        let words = |at: usize| came.args(at).iter(&request).collect::<Vec<_>>();
+        assert_eq!(words(0), [b"SET".as_slice(), b"k", b"v v"]);
+        assert_eq!(words(1), [b"get".as_slice(), b"aA"]);
+        assert_eq!(words(2), [b"MGET".as_slice(), b"", b"x"]);
+        assert_eq!(came.len(), 3);
+    }
+}

@@ -1,0 +1,117 @@
+//! What shards say to each other: the kinds of messages, each with its codec.
+//!
+//! | kind | number | what the sender wants | body | answer |
+//! |---|---|---|---|---|
+//! | commands | 0 | the receiver runs these commands of one client, in order | [`commands`] | [`replies`] |
+//! | part | 1 | the same of the receiver's part of a client's command; the sender counts the call | [`commands`] | [`replies`] |
+//! | writes | 2 | the receiver commits this write set of a function | [`writes`] | [`replies`], of one |
+//!
+//! ```text
+//! kind of a ring's entry, u16:   number u8 | how it is run u8: 1 RESP3, 2 reads leave keys as old as they are
+//! ```
+//!
+//! 1. Both ends are this process: a malformed message is a bug, and panics.
+//!
+//! To add a kind: a row above, a variant here, a codec beside the others, an arm in `turn::exchange`.
+//! Little-endian. Any thread.
+
+pub(crate) mod commands;
+pub(crate) mod replies;
+pub(crate) mod writes;
+
+use nigh_resp::Protocol;
+
+/// Commands in a message, at most: the replies of writes are short enough to fit a ring's reply together.
+pub(crate) const MOST_COMMANDS: usize = 16;
+const OUR_FORMAT: &str = "a message between shards has the format that shards write";
+
+/// How the receiver runs a client's commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// Replies are written in this protocol.
+    pub(crate) protocol: Protocol,
+    /// What is read stays as old as it is (CLIENT NO-TOUCH).
+    pub(crate) keeps_ages: bool,
+}
+
+/// What a message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Commands of one client.
+    Commands(Manner),
+    /// The receiver's part of a client's command.
+    Part(Manner),
+    /// A function's write set for one partition of the receiver.
+    Writes,
+}
+
+impl Kind {
+    const COMMANDS: u8 = 0;
+    const PART: u8 = 1;
+    const WRITES: u8 = 2;
+    /// Bits of how it is run.
+    const RESP3: u8 = 1;
+    const KEEPS_AGES: u8 = 2;
+
+    /// As the kind of a ring's entry.
+    #[inline]
+    pub(crate) fn code(self) -> u16 {
+        let how = |manner: Manner| {
+            let resp3 = if manner.protocol == Protocol::Resp3 { Self::RESP3 } else { 0 };
+            resp3 | if manner.keeps_ages { Self::KEEPS_AGES } else { 0 }
+        };
+        u16::from_le_bytes(match self {
+            Self::Commands(manner) => [Self::COMMANDS, how(manner)],
+            Self::Part(manner) => [Self::PART, how(manner)],
+            Self::Writes => [Self::WRITES, 0],
+        })
+    }
+
+    /// The kind of a ring's entry.
+    ///
+    /// # Panics
+    /// If there is no such kind.
+    #[inline]
+    pub(crate) fn of_code(code: u16) -> Self {
+        let [number, how] = code.to_le_bytes();
+        let protocol = if how & Self::RESP3 != 0 { Protocol::Resp3 } else { Protocol::Resp2 };
+        let manner = Manner { protocol, keeps_ages: how & Self::KEEPS_AGES != 0 };
+        match number {
+            Self::COMMANDS => Self::Commands(manner),
+            Self::PART => Self::Part(manner),
+            Self::WRITES => Self::Writes,
+            _ => panic!("{OUR_FORMAT}: kind {number}"),
+        }
+    }
+
+    /// How it is run; a write set has no replies that depend on it, and reads nothing.
+    #[inline]
+    pub(crate) fn manner(self) -> Manner {
+        match self {
+            Self::Commands(manner) | Self::Part(manner) => manner,
+            Self::Writes => Manner { protocol: Protocol::Resp2, keeps_ages: false },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_arrives_as_it_was_sent() {
+        let manners = [(Protocol::Resp2, false), (Protocol::Resp3, false), (Protocol::Resp3, true)];
+        for (protocol, keeps_ages) in manners {
+            let manner = Manner { protocol, keeps_ages };
+            for kind in [Kind::Commands(manner), Kind::Part(manner), Kind::Writes] {
+                assert_eq!(Kind::of_code(kind.code()), kind);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "kind 9")]
+    fn an_unknown_kind_is_our_mistake() {
+        Kind::of_code(9);
+    }
+}

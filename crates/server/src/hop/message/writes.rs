@@ -1,0 +1,85 @@
+//! A function's write set for one partition, in a message.
+//!
+//! ```text
+//! message   partition u32 | write, write ...
+//! write     what u8: 1 put, 2 delete, 3 expire | key bytes u32 | value bytes u32 | expiry, Unix ms u64 | key | value
+//! ```
+//!
+//! What a write doesn't have is 0. Little-endian. Any thread.
+
+use super::OUR_FORMAT;
+use nigh_store::Write;
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const EXPIRE: u8 = 3;
+
+/// The message for the owner of a partition.
+pub(crate) fn write(partition: usize, writes: &[Write<'_>]) -> Vec<u8> {
+    let narrow = |bytes: usize| u32::try_from(bytes).expect("a write set is bounded").to_le_bytes();
+    let mut out = narrow(partition).to_vec();
+    for write in writes {
+        let (what, key, value, expiry_ms): (u8, &[u8], &[u8], u64) = match *write {
+            Write::Put { key, value, expiry_ms } => (PUT, key, value, expiry_ms),
+            Write::Delete { key } => (DELETE, key, &[], 0),
+            Write::Expire { key, expiry_ms } => (EXPIRE, key, &[], expiry_ms),
+        };
+        out.push(what);
+        out.extend(narrow(key.len()));
+        out.extend(narrow(value.len()));
+        out.extend(expiry_ms.to_le_bytes());
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+    }
+    out
+}
+
+/// The partition and the write set of a message.
+///
+/// # Panics
+/// If it isn't of this format.
+pub(crate) fn read(message: &[u8]) -> (usize, Vec<Write<'_>>) {
+    let mut rest = message;
+    let partition = u32::from_le_bytes(*take(&mut rest)) as usize;
+    let mut writes = Vec::new();
+    while !rest.is_empty() {
+        let [what] = *take(&mut rest);
+        let key_bytes = u32::from_le_bytes(*take(&mut rest)) as usize;
+        let value_bytes = u32::from_le_bytes(*take(&mut rest)) as usize;
+        let expiry_ms = u64::from_le_bytes(*take(&mut rest));
+        let (key, value);
+        (key, rest) = rest.split_at_checked(key_bytes).expect(OUR_FORMAT);
+        (value, rest) = rest.split_at_checked(value_bytes).expect(OUR_FORMAT);
+        writes.push(match what {
+            PUT => Write::Put { key, value, expiry_ms },
+            DELETE => Write::Delete { key },
+            EXPIRE => Write::Expire { key, expiry_ms },
+            _ => panic!("{OUR_FORMAT}: write {what}"),
+        });
+    }
+    (partition, writes)
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> &'a [u8; N] {
+    let (taken, after) = rest.split_first_chunk().expect(OUR_FORMAT);
+    *rest = after;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_set_arrives_as_it_was_sent() {
+        let writes = [
+            Write::Put { key: b"k", value: b"", expiry_ms: u64::MAX },
+            Write::Delete { key: b"" },
+            Write::Put { key: b"long", value: &[7; 100_000], expiry_ms: 0 },
+            Write::Expire { key: b"k\0", expiry_ms: 5 },
+        ];
+        let message = write(63, &writes);
+        assert_eq!(format!("{:?}", read(&message)), format!("{:?}", (63, writes.to_vec())));
+        assert_eq!(read(&write(0, &[])).1.len(), 0);
+    }
+}
