@@ -6,6 +6,7 @@ use crate::hop::later::Later;
 use crate::net::client::Client;
 use crate::net::connection::Connection;
 use crate::net::output::{Mark, Output, Writer};
+use crate::net::party::Party;
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Slab;
 use crate::observe::stats::Ran;
@@ -18,8 +19,8 @@ pub(crate) const QUOTED_BYTES: usize = 128;
 /// The connections but for the one whose command runs.
 pub(crate) struct Others<'a> {
     pub(crate) slab: &'a mut Slab,
-    pub(crate) before: &'a mut [Box<Connection>],
-    pub(crate) after: &'a mut [Box<Connection>],
+    pub(crate) before: &'a mut [Party],
+    pub(crate) after: &'a mut [Party],
 }
 
 impl Others<'_> {
@@ -27,7 +28,7 @@ impl Others<'_> {
     pub(crate) fn each(&mut self, mut visit: impl FnMut(&mut Connection)) {
         self.slab.each(&mut visit);
         let active = self.before.iter_mut().chain(self.after.iter_mut());
-        active.filter(|other| other.peer.is_none()).for_each(|other| visit(other));
+        active.filter_map(Party::connection_mut).for_each(visit);
     }
 }
 

@@ -274,8 +274,8 @@ pub(crate) fn all_clients(context: &mut Context<'_, '_>) -> Snapshot {
     let mut own = told::snapshot(context.state, context.others.slab.len());
     told::add_client(&mut own, context.client, own_buffers(context), now);
     context.others.each(|other| {
-        if other.client.close == Close::No {
-            told::add_client(&mut own, &other.client, other.buffers(), now);
+        if other.pipe.client.close == Close::No {
+            told::add_client(&mut own, &other.pipe.client, other.buffers(), now);
         }
     });
     let mut all = told::with_others(own, &context.state.shared, context.state.number);
@@ -362,9 +362,9 @@ fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let all = all_clients(context);
     let ids: BTreeSet<u64> = all.clients.iter().filter(matches).map(|row| row.id).collect();
     context.others.each(|other| {
-        if ids.contains(&other.client.id) {
-            other.client.end(Close::Now);
-            other.client.settle();
+        if ids.contains(&other.pipe.client.id) {
+            other.pipe.client.end(Close::Now);
+            other.pipe.client.settle();
         }
     });
     context.state.killed.extend(&ids);

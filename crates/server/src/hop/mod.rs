@@ -5,4 +5,3 @@ pub(crate) mod later;
 pub(crate) mod mailbox;
 pub(crate) mod message;
 pub(crate) mod oks;
-pub(crate) mod peer;

@@ -9,19 +9,17 @@
 
 use crate::hop::allowance::Allowance;
 use crate::hop::later::Later;
-use crate::hop::peer::Peer;
 use crate::net::client::{Buffers, Client, Close};
 use crate::net::input::{Fill, Input, Pool};
-use crate::net::output::{Mark, Output, Readers};
+use crate::net::output::{Mark, Readers};
+use crate::net::pipeline::{Pending, Pipeline};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
-use nigh_resp::Protocol;
 use nigh_shm::Pin;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::time::Instant;
 
 /// Replies that are written although some behind them are still to come from other shards.
 const GATHERED_BYTES: usize = 16 << 10;
@@ -30,11 +28,7 @@ const GATHERED_BYTES: usize = 16 << 10;
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// The mailbox of another shard: read and written by [`crate::turn::peer`], never as a socket.
-    Mailbox,
 }
-
-const NO_SOCKET: &str = "a mailbox is no socket";
 
 impl Stream {
     fn write_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -43,7 +37,6 @@ impl Stream {
             (Self::Tcp(stream), _) => stream.write_vectored(slices),
             (Self::Unix(stream), [one]) => stream.write(one),
             (Self::Unix(stream), _) => stream.write_vectored(slices),
-            (Self::Mailbox, _) => unreachable!("{NO_SOCKET}"),
         }
     }
 
@@ -53,7 +46,6 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.register(registry, token, interest),
             Self::Unix(stream) => stream.register(registry, token, interest),
-            Self::Mailbox => unreachable!("{NO_SOCKET}"),
         }
     }
 
@@ -62,7 +54,6 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.deregister(registry),
             Self::Unix(stream) => stream.deregister(registry),
-            Self::Mailbox => unreachable!("{NO_SOCKET}"),
         }
     }
 
@@ -77,15 +68,7 @@ impl AsFd for Stream {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
-            Self::Mailbox => unreachable!("{NO_SOCKET}"),
         }
-    }
-}
-
-impl Pending {
-    /// Whether commands run.
-    pub(crate) fn lets_go_on(self) -> bool {
-        matches!(self, Self::Nothing | Self::Refreshed | Self::Unstable(_))
     }
 }
 
@@ -99,20 +82,10 @@ pub(crate) struct Unsent {
 
 /// A connection.
 pub(crate) struct Connection {
+    pub(crate) pipe: Pipeline,
     pub(crate) stream: Stream,
-    pub(crate) input: Input,
-    pub(crate) out: Output,
-    pub(crate) client: Client,
-    /// Not to be executed further in this round: it waits for functions, a reader, or its end.
-    pub(crate) stopped: bool,
-    /// Stopped only until the functions of this turn have run.
-    pub(crate) parked: bool,
-    /// FCALLs that wait for the batch.
-    pub(crate) calls: usize,
     /// Stands in the list of connections with work, or of those that were put off.
     pub(crate) queued: bool,
-    /// Its next command is put off: see [`crate::turn::budget`].
-    pub(crate) is_put_off: bool,
     /// Its place in the slab.
     pub(crate) slot: usize,
     /// What the decoder was told last.
@@ -127,57 +100,19 @@ pub(crate) struct Connection {
     pub(crate) done_parts: BTreeMap<usize, Vec<u8>>,
     /// How many there may be.
     pub(crate) allowance: Allowance,
-    /// What the connection waits for, if another shard has to do something first.
-    pub(crate) pending: Pending,
     /// Replies are kept until so many commands ever have left `later`.
     gathers_until: Option<u64>,
     /// Stands in the list of connections that wait for room.
     pub(crate) is_held: bool,
-    /// Another shard is the client.
-    pub(crate) peer: Option<Box<Peer>>,
-}
-
-/// What a connection waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pending {
-    Nothing,
-    /// Answers of the owner.
-    Answers,
-    /// Room for so many bytes in the mailbox of a shard.
-    Room {
-        shard: usize,
-        bytes: usize,
-    },
-    /// Answers to half of what it may have at other shards at a time.
-    Allowance,
-    /// To be moved to this shard.
-    Move(usize),
-    /// Snapshots as new as this ticket.
-    Ticket(u64),
-    /// They are there: the command that asked for them runs next.
-    Refreshed,
-    /// The check of a source.
-    Check,
-    /// The owners of these partitions, a bit for each, to stand still.
-    Still(u64),
-    /// Nothing: but the next command couldn't be told what it read, before these stood still; or with one partition, which
-    /// only the owner tells.
-    Unstable(u64),
 }
 
 impl Connection {
     /// A new connection of `client` in a slot of the slab.
     pub(crate) fn new(slot: usize, stream: Stream, client: Client) -> Self {
         Self {
+            pipe: Pipeline::new(client, Input::new()),
             stream,
-            input: Input::new(),
-            out: Output::default(),
-            client,
-            stopped: false,
-            parked: false,
-            calls: 0,
             queued: false,
-            is_put_off: false,
             slot,
             limits_version: u64::MAX, // none yet: told before the first decode
             was_authenticated: false,
@@ -185,57 +120,20 @@ impl Connection {
             unsent: VecDeque::new(),
             done_parts: BTreeMap::new(),
             allowance: Allowance::default(),
-            pending: Pending::Nothing,
             gathers_until: None,
             is_held: false,
-            peer: None,
         }
-    }
-
-    /// A connection that brings the commands of shard `number`.
-    pub(crate) fn of_peer(number: usize) -> Box<Self> {
-        let address = format!("shard-{number}");
-        let client = Client::new(0, address.clone(), address, Instant::now());
-        let mut connection = Self::new(usize::MAX, Stream::Mailbox, client);
-        connection.input = Input::of_mail();
-        connection.peer = Some(Box::new(Peer::new(number)));
-        Box::new(connection)
     }
 
     /// What it holds in buffers.
     pub(crate) fn buffers(&self) -> Buffers {
         Buffers {
             itself: size_of::<Self>(),
-            input: self.input.bytes().len(),
-            input_capacity: self.input.buf.capacity(),
-            output: self.out.waiting(),
-            output_capacity: self.out.capacity(),
-            is_behind: self.out.is_behind(),
-        }
-    }
-
-    /// The protocol that command `index` of the batch is to be answered in.
-    #[inline]
-    pub(crate) fn protocol(&self, index: usize) -> Protocol {
-        match &self.peer {
-            None => self.client.protocol,
-            Some(peer) => peer.manner(index).protocol,
-        }
-    }
-
-    /// Whether what command `index` of the batch reads stays as old as it is (CLIENT NO-TOUCH).
-    pub(crate) fn keeps_ages(&self, index: usize) -> bool {
-        match &self.peer {
-            None => self.client.no_touch,
-            Some(peer) => peer.manner(index).keeps_ages,
-        }
-    }
-
-    /// A command has its reply.
-    #[inline]
-    pub(crate) fn answered(&mut self) {
-        if let Some(peer) = &mut self.peer {
-            peer.answered(self.out.waiting(), std::mem::take(&mut self.client.is_logged));
+            input: self.pipe.input.bytes().len(),
+            input_capacity: self.pipe.input.buf.capacity(),
+            output: self.pipe.out.waiting(),
+            output_capacity: self.pipe.out.capacity(),
+            is_behind: self.pipe.out.is_behind(),
         }
     }
 
@@ -245,19 +143,19 @@ impl Connection {
         if self.later.is_empty() {
             return;
         }
-        if self.out.is_ok_since(mark) {
-            self.out.cut(mark);
+        if self.pipe.out.is_ok_since(mark) {
+            self.pipe.out.cut(mark);
             self.later.put_ok();
         } else {
-            self.later.put(|own| self.out.take_since(mark, own, readers, pin));
+            self.later.put(|own| self.pipe.out.take_since(mark, own, readers, pin));
         }
     }
 
     /// Reads once, as much as there is room for.
     pub(crate) fn fill(&mut self, pool: &mut Pool) -> Fill {
-        let fill = self.input.fill(self.stream.as_fd(), pool);
+        let fill = self.pipe.input.fill(self.stream.as_fd(), pool);
         if let Fill::Open { bytes } = fill {
-            self.client.bytes_in += bytes as u64;
+            self.pipe.client.bytes_in += bytes as u64;
         }
         fill
     }
@@ -265,13 +163,14 @@ impl Connection {
     /// Whether replies are kept for a moment, to be written with those that other shards will give soon: until what
     /// was to come when the first of them was kept has come. What comes later they don't wait for, or they might for ever.
     pub(crate) fn gathers(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> bool {
-        let has_room = self.out.waiting() < GATHERED_BYTES && !self.out.is_begun();
-        let gathers = has_room && self.client.close == Close::No && self.out.waiting() > 0 && {
-            let (first, end) = self.later.span();
-            first < *self.gathers_until.get_or_insert(end)
-        };
+        let has_room = self.pipe.out.waiting() < GATHERED_BYTES && !self.pipe.out.is_begun();
+        let gathers =
+            has_room && self.pipe.client.close == Close::No && self.pipe.out.waiting() > 0 && {
+                let (first, end) = self.later.span();
+                first < *self.gathers_until.get_or_insert(end)
+            };
         if gathers {
-            self.out.settle_all(readers, pin);
+            self.pipe.out.settle_all(readers, pin);
         } else {
             self.gathers_until = None;
         }
@@ -280,7 +179,7 @@ impl Connection {
 
     /// Whether there are replies to be written, or to be kept from now on.
     pub(crate) fn has_gathered(&self) -> bool {
-        let waiting = self.out.waiting();
+        let waiting = self.pipe.out.waiting();
         match self.gathers_until {
             None => waiting > 0,
             Some(end) => waiting >= GATHERED_BYTES || self.later.span().0 >= end,
@@ -290,19 +189,19 @@ impl Connection {
     /// Whether nothing is to do but to write the replies that have come from other shards.
     #[inline]
     pub(crate) fn only_writes(&self) -> bool {
-        let input = &self.input;
+        let input = &self.pipe.input;
         let may_read = input.readable || input.closing || input.has_undecoded();
         !may_read
             && !input.has_commands()
-            && self.pending == Pending::Nothing
+            && self.pipe.pending == Pending::Nothing
             && self.unsent.is_empty()
-            && self.client.close == Close::No
+            && self.pipe.client.close == Close::No
     }
 
     /// Writes what waits; true if nothing is left.
     pub(crate) fn flush(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> io::Result<bool> {
         let stream = &mut self.stream;
-        self.out.flush(|slices| stream.write_slices(slices), readers, pin)
+        self.pipe.out.flush(|slices| stream.write_slices(slices), readers, pin)
     }
 }
 
@@ -316,8 +215,9 @@ mod tests {
     fn kept_replies_dont_wait_for_what_was_sent_after_them() {
         // Two commands are with another shard, whose replies are kept to leave together. Before the second has come, two
         // more are sent, and so on for ever: the first two leave when they are there.
-        let client = Client::new(1, String::new(), String::new(), Instant::now());
-        let mut connection = Connection::new(0, Stream::Mailbox, client);
+        let client = Client::new(1, String::new(), String::new(), std::time::Instant::now());
+        let stream = Stream::Unix(UnixStream::pair().expect("sockets").0);
+        let mut connection = Connection::new(0, stream, client);
         let me = Domain::new(1).join();
         let readers = |_| unreachable!("no value waits in an arena");
         let pin = me.pin();
@@ -325,7 +225,7 @@ mod tests {
         let answer = |connection: &mut Connection| {
             let (mut head, ok) = (Vec::new(), b"+OK\r\n");
             let reply = reply_of(&mut head, [(ok.len(), false)].into_iter(), ok).concat();
-            connection.later.came(1, Replies::of(&reply), true, connection.out.bytes());
+            connection.later.came(1, Replies::of(&reply), true, connection.pipe.out.bytes());
         };
         send(&mut connection);
         assert!(!connection.gathers(&readers, &pin), "there is nothing to keep");
@@ -337,7 +237,7 @@ mod tests {
             assert!(!connection.has_gathered() && connection.gathers(&readers, &pin));
             answer(&mut connection);
             assert!(connection.has_gathered() && !connection.gathers(&readers, &pin));
-            let outcome = connection.out.flush(|_| Ok(10), &readers, &pin);
+            let outcome = connection.pipe.out.flush(|_| Ok(10), &readers, &pin);
             assert!(outcome.expect("a socket with room"));
         }
     }

@@ -40,8 +40,6 @@ pub(crate) struct Input {
     pub(crate) batch: Batch,
     /// First command of `batch` that isn't executed.
     pub(crate) next: usize,
-    /// Another shard's messages, which aren't decoded: buffer and batch stay, as some come in nearly every turn.
-    is_mail: bool,
     /// `batch` is one of the pool's.
     pooled: bool,
     requests: Requests,
@@ -68,7 +66,6 @@ impl Input {
             done: 0,
             batch: Batch::new(),
             next: 0,
-            is_mail: false,
             pooled: false,
             requests: Requests::new(Limits::requests()),
             error: None,
@@ -102,11 +99,6 @@ impl Input {
     pub(crate) fn to_run(&self) -> (usize, usize) {
         let (commands, all) = (self.batch.len() - self.next, self.batch.len());
         (commands, self.bytes().len() * commands / all.max(1))
-    }
-
-    /// For what another shard sends.
-    pub(crate) fn of_mail() -> Self {
-        Self { is_mail: true, ..Self::new() }
     }
 
     /// Takes a message of another shard: `receive` appends it to the buffer, `read` adds what begins there to the batch.
@@ -170,6 +162,19 @@ impl Input {
         self.error = self.requests.decode(&self.buf[self.done..], &mut self.batch, most).err();
     }
 
+    /// Drops what another shard has sent, when all of it is executed.
+    pub(crate) fn consume_mail(&mut self) {
+        if self.has_commands() {
+            return;
+        }
+        self.next = 0;
+        self.batch.clear();
+        self.buf.clear();
+        if self.buf.capacity() > KEEP_MAIL_BYTES {
+            self.buf = Vec::new();
+        }
+    }
+
     /// Drops what is executed, and gives buffers back if nothing is left.
     pub(crate) fn consume(&mut self, pool: &mut Pool) {
         if self.has_commands() {
@@ -177,13 +182,6 @@ impl Input {
         }
         self.next = 0;
         self.batch.clear();
-        if self.is_mail {
-            self.buf.clear();
-            if self.buf.capacity() > KEEP_MAIL_BYTES {
-                self.buf = Vec::new();
-            }
-            return;
-        }
         if self.pooled && pool.batches.len() < POOLED {
             pool.batches.push(std::mem::take(&mut self.batch));
             self.pooled = false;

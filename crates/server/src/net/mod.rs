@@ -5,5 +5,8 @@ pub(crate) mod connection;
 pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod output;
+pub(crate) mod party;
+pub(crate) mod peer;
+pub(crate) mod pipeline;
 pub(crate) mod queued;
 pub(crate) mod slab;

@@ -23,7 +23,7 @@ impl Return {
 
     /// To a connection.
     pub(crate) fn to(connection: &Connection, silent: bool, is_brief: bool) -> Self {
-        let id = connection.client.id & Self::ID;
+        let id = connection.pipe.client.id & Self::ID;
         let silent = if silent { Self::SILENT } else { 0 };
         let long = if is_brief { 0 } else { Self::LONG };
         Self((connection.slot as u64) << 32 | silent | long | id)
@@ -51,7 +51,7 @@ impl Return {
     }
 
     fn names(self, connection: &Connection) -> bool {
-        connection.client.id & Self::ID == self.0 & Self::ID
+        connection.pipe.client.id & Self::ID == self.0 & Self::ID
     }
 }
 
@@ -63,9 +63,14 @@ pub(crate) struct Occupant {
 }
 
 impl Occupant {
+    /// Its slot.
+    pub(crate) fn slot(self) -> usize {
+        self.slot
+    }
+
     /// This one.
     pub(crate) fn of(connection: &Connection) -> Self {
-        Self { slot: connection.slot, client: connection.client.id }
+        Self { slot: connection.slot, client: connection.pipe.client.id }
     }
 }
 
@@ -110,7 +115,7 @@ impl Slab {
 
     /// The connection that was listed, if it is still there.
     pub(crate) fn occupant(&mut self, who: Occupant) -> Option<&mut Connection> {
-        self.get_mut(who.slot).filter(|connection| connection.client.id == who.client)
+        self.get_mut(who.slot).filter(|connection| connection.pipe.client.id == who.client)
     }
 
     /// Asks for the memory of the connection in an answer's slot.
@@ -149,10 +154,16 @@ impl Slab {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::client::Client;
+    use crate::net::connection::Stream;
+    use mio::net::UnixStream;
+    use std::time::Instant;
 
     fn connection(slab: &mut Slab, id: u64) -> usize {
-        let mut connection = Connection::of_peer(0);
-        (connection.slot, connection.client.id) = (slab.reserve(), id);
+        let stream = Stream::Unix(UnixStream::pair().expect("sockets").0);
+        let client = Client::new(id, String::new(), String::new(), Instant::now());
+        let mut connection = Box::new(Connection::new(0, stream, client));
+        (connection.slot, connection.pipe.client.id) = (slab.reserve(), id);
         let slot = connection.slot;
         slab.put(connection);
         slot
@@ -166,7 +177,7 @@ mod tests {
         let to = Return::to(slab.get_mut(slot).expect("put"), true, false);
         assert_eq!((to.is_silent(), to.is_brief()), (true, false));
         let to = Return::of_token(to.token());
-        assert_eq!(slab.addressee(to).map(|connection| connection.client.id), Some(7));
+        assert_eq!(slab.addressee(to).map(|connection| connection.pipe.client.id), Some(7));
         let seven = slab.take(slot).expect("it is there");
         assert!(slab.addressee(to).is_none());
         slab.release(slot);
@@ -185,7 +196,7 @@ mod tests {
         let mut slab = Slab::default();
         let slot = connection(&mut slab, 7);
         let who = Occupant::of(slab.get_mut(slot).expect("put"));
-        assert_eq!(slab.occupant(who).map(|connection| connection.client.id), Some(7));
+        assert_eq!(slab.occupant(who).map(|connection| connection.pipe.client.id), Some(7));
         drop(slab.take(slot));
         assert!(slab.occupant(who).is_none());
         slab.release(slot);

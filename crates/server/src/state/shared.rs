@@ -404,7 +404,7 @@ impl Shared {
 fn moved(arrivals: &[Arrival]) -> impl Iterator<Item = ClientRow> {
     let now = Instant::now();
     arrivals.iter().filter_map(move |arrival| match arrival {
-        Arrival::Moved(it) => Some(client_row(&it.client, it.buffers(), now)),
+        Arrival::Moved(it) => Some(client_row(&it.pipe.client, it.buffers(), now)),
         Arrival::Accepted(_) => None,
     })
 }

@@ -11,9 +11,10 @@ use crate::handlers::functions;
 use crate::handlers::host::StoreHost;
 use crate::handlers::route;
 use crate::hop::later::Join;
-use crate::hop::message::Kind;
-use crate::net::connection::{Connection, Pending};
+use crate::hop::message::{Kind, Manner};
 use crate::net::output::Mark;
+use crate::net::party::Party;
+use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
 use crate::state::{State, libraries};
 use crate::turn::dispatch;
@@ -71,25 +72,25 @@ impl Work {
     /// Whether nothing before a call waits; else it comes again, behind that. The first of a client that has enough to read
     /// waits until that is read; the first of each client waits for the next turn if this one has done enough.
     fn is_still_to_run(&mut self, call: &Waiting) -> bool {
-        let has_enough = self.has_enough(call.connection);
-        let connection = &mut *self.active[call.connection];
+        let has_enough = self.has_enough(call.party);
+        let pipe = &mut *self.active[call.party];
         if has_enough {
-            connection.input.next = connection.input.next.min(call.index);
-            connection.stopped = true;
+            pipe.input.next = pipe.input.next.min(call.index);
+            pipe.stopped = true;
         }
         if self.budget.is_used() {
-            connection.input.next = connection.input.next.min(call.index);
-            (connection.stopped, connection.is_put_off) = (true, true);
+            pipe.input.next = pipe.input.next.min(call.index);
+            (pipe.stopped, pipe.is_put_off) = (true, true);
         }
-        let runs = connection.input.next > call.index;
-        connection.calls -= usize::from(!runs);
+        let runs = pipe.input.next > call.index;
+        pipe.calls -= usize::from(!runs);
         runs
     }
 
     /// Whether a call may write to several partitions.
     pub(crate) fn crosses(&self, call: &Waiting) -> bool {
         self.state.keyspace.partitions() > 1 && {
-            let input = &self.active[call.connection].input;
+            let input = &self.active[call.party].input;
             let name = input.batch.args(call.index).get(input.bytes(), 1);
             self.state.libraries.crosses(name)
         }
@@ -100,10 +101,10 @@ impl Work {
         let mut answers = self.call_all(calls, turn);
         let calls = &calls[..answers.places.len()];
         for (call, place) in calls.iter().zip(&answers.places) {
-            let connection = &mut *self.active[call.connection];
-            connection.calls -= 1;
-            let mark = connection.out.mark();
-            if connection.input.next <= call.index {
+            let pipe = &mut *self.active[call.party];
+            pipe.calls -= 1;
+            let mark = pipe.out.mark();
+            if pipe.input.next <= call.index {
                 // One before it waits, so this one ran too early: it runs again. It has written nothing, as it
                 // only reads, or found the store busy.
                 continue;
@@ -115,30 +116,31 @@ impl Work {
                 continue;
             }
             if answers.is_busy && place.as_ref().is_ok_and(|place| answers.says_busy(place)) {
-                self.active[call.connection].input.next = call.index;
-                self.wait_for_memory(call.connection);
+                self.active[call.party].input.next = call.index;
+                self.wait_for_memory(call.party);
                 continue;
             }
-            let connection = &mut *self.active[call.connection];
+            let pipe = &mut *self.active[call.party];
             match place {
                 Ok(range) => {
-                    connection.out.bytes().extend_from_slice(&answers.bytes[range.clone()]);
+                    pipe.out.bytes().extend_from_slice(&answers.bytes[range.clone()]);
                 }
-                Err(text) => nigh_resp::encode::error(connection.out.bytes(), text),
+                Err(text) => nigh_resp::encode::error(pipe.out.bytes(), text),
             }
-            self.bound_reply(call.connection, mark, !answers.mail.is_empty());
-            let connection = &mut *self.active[call.connection];
-            self.budget.count_reply(connection.out.since(mark));
-            connection.pending = Pending::Nothing;
-            count_call(&mut self.state, connection, *call, &mark, turn, answers.each_ns);
-            let silent = connection.client.reply_mode != ReplyMode::On;
-            dispatch::finish(&mut connection.client, &mut connection.out, mark);
+            self.bound_reply(call.party, mark, !answers.mail.is_empty());
+            let party = &mut self.active[call.party];
+            self.budget.count_reply(party.out.since(mark));
+            party.pending = Pending::Nothing;
+            count_call(&mut self.state, party, *call, &mark, turn, answers.each_ns);
+            let pipe = &mut **party;
+            let silent = pipe.client.reply_mode != ReplyMode::On;
+            dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
             if !answers.mail.is_empty() {
-                self.send_writes(call.connection, mark, std::mem::take(&mut answers.mail), silent);
-            } else if !connection.later.is_empty() {
-                self.defer(call.connection, mark, turn);
+                self.send_writes(call.party, mark, std::mem::take(&mut answers.mail), silent);
+            } else {
+                self.defer(call.party, mark, turn);
             }
-            self.active[call.connection].answered();
+            self.active[call.party].answered();
         }
         calls.len()
     }
@@ -147,22 +149,22 @@ impl Work {
     /// else here, while their owners stand still. It is the last of its batch. False in a server that stops.
     fn runs_again(&mut self, call: &Waiting, untold: u64) -> bool {
         if self.state.keyspace.partitions() > 1 {
-            if !self.wait_for_still(call.connection, untold) {
+            if !self.wait_for_still(call.party, untold) {
                 return false;
             }
         } else {
-            self.active[call.connection].pending = Pending::Unstable(untold);
+            self.active[call.party].pending = Pending::Unstable(untold);
             self.state.stats.moved_calls += 1;
         }
-        self.active[call.connection].input.next = call.index;
+        self.active[call.party].input.next = call.index;
         true
     }
 
     /// Sends the writes of a call for partitions of other shards. Its reply, since `mark`, waits until they
     /// are done.
     fn send_writes(&mut self, at: usize, mark: Mark, mail: Vec<(usize, Vec<u8>)>, silent: bool) {
-        let connection = &mut *self.active[at];
-        let reply = connection.out.cut_bytes(mark);
+        let connection = self.sender(at);
+        let reply = connection.pipe.out.cut_bytes(mark);
         let shards: Vec<usize> = mail.iter().map(|(shard, _)| *shard).collect();
         connection.later.expect_parts(Join::Ok, vec![reply], &shards);
         self.send_parts(at, mail, Kind::Writes, silent, true);
@@ -173,7 +175,7 @@ impl Work {
         let mut words: Vec<&[u8]> = Vec::new();
         let mut ends = Vec::with_capacity(waiting.len());
         for call in waiting {
-            let input = &self.active[call.connection].input;
+            let input = &self.active[call.party].input;
             words.extend(input.batch.args(call.index).iter(input.bytes()));
             ends.push(words.len());
         }
@@ -187,9 +189,9 @@ impl Work {
             let key_end = libraries::key_end(&self.state.libraries, args);
             errors.push(key_end.err());
             if let Ok(key_end) = key_end {
-                let connection = &self.active[call.connection];
-                let protocol = connection.protocol(call.index);
-                touches.push(!connection.keeps_ages(call.index));
+                let party = &self.active[call.party];
+                let Manner { protocol, keeps_ages } = party.manner(call.index);
+                touches.push(!keeps_ages);
                 let partition = route::of_call(&self.state, args).unwrap_or(0);
                 calls.push(Call {
                     partition: u32::try_from(partition).unwrap_or(0),
@@ -209,7 +211,7 @@ impl Work {
         let run_turn = functions::run_turn(&mut self.state, turn);
         let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
         // Whose writes they are is told by there being one call; and a shard that is asked asks nobody.
-        let is_clients = |call: &Waiting| self.active[call.connection].peer.is_none();
+        let is_clients = |call: &Waiting| self.active[call.party].peer().is_none();
         let sends = matches!(waiting, [call] if is_clients(call));
         let mut host = StoreHost { keyspace, turn, mail, sends, stays: None };
         let runtime = &mut self.state.runtime;
@@ -268,25 +270,26 @@ fn is_read_only(word: &[u8]) -> bool {
 /// Counts a function call, and logs it if it was slow.
 fn count_call(
     state: &mut State,
-    connection: &mut Connection,
+    party: &mut Party,
     call: Waiting,
     mark: &Mark,
     turn: &Turn<'_>,
     elapsed_ns: u64,
 ) {
-    connection.client.last_row = Some(call.row);
+    party.client.last_row = Some(call.row);
     state.stats.count_calls(call.row, 1, elapsed_ns);
-    if let Some(text) = connection.out.error_at(*mark) {
+    if let Some(text) = party.out.error_at(*mark) {
         state.stats.rows[usize::from(call.row)].failed += 1;
         state.stats.count_error(text);
     }
     if state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit) {
-        let args = connection.input.batch.args(call.index);
-        let args: Vec<&[u8]> = args.iter(connection.input.bytes()).collect();
-        let (time_s, elapsed_us) = (turn.now_ms / 1000, elapsed_ns / 1000);
-        if let Some(peer) = &connection.peer {
-            connection.client.origin = Some(peer.origin(call.index));
+        if let Party::Peer(peer) = party {
+            peer.pipe.client.origin = Some(peer.origin(call.index));
         }
-        state.shared.slowlog().add(&args, time_s, elapsed_us, connection.client.logged());
+        let Pipeline { input, client, .. } = &mut **party;
+        let args = input.batch.args(call.index);
+        let args: Vec<&[u8]> = args.iter(input.bytes()).collect();
+        let (time_s, elapsed_us) = (turn.now_ms / 1000, elapsed_ns / 1000);
+        state.shared.slowlog().add(&args, time_s, elapsed_us, client.logged());
     }
 }

@@ -20,6 +20,7 @@ use crate::hop::message::commands::Known;
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::input::{Fill, Input};
+use crate::net::party::Party;
 use crate::turn::budget::Budget;
 use crate::turn::prepared::Prepared;
 use crate::turn::work::{CALLS_AT_ONCE, MOST_ACTIVE, MOST_COMMANDS, WINDOW, Work};
@@ -94,13 +95,13 @@ impl Work {
             }
             let Some(mut connection) = self.slab.take(*slot) else { continue };
             connection.queued = false;
-            connection.is_put_off = false;
+            connection.pipe.is_put_off = false;
             if connection.only_writes() {
                 self.finish(connection, turn);
                 continue;
             }
             self.receive(&mut connection);
-            self.active.push(connection);
+            self.active.push(Party::Client(connection));
             let windows = self.windows;
             self.prepare(self.active.len() - 1, turn);
             // Whoever waits for the replies of a full window can go on while the next one runs here.
@@ -130,10 +131,10 @@ impl Work {
             for at in 0..self.active.len() {
                 if self.active[at].parked {
                     let has_enough = self.has_enough(at);
-                    let connection = &mut *self.active[at];
-                    connection.parked = false;
+                    let pipe = &mut *self.active[at];
+                    pipe.parked = false;
                     // What its function left for other shards goes before all else.
-                    connection.stopped = has_enough || !connection.pending.lets_go_on();
+                    pipe.stopped = has_enough || !pipe.pending.lets_go_on();
                     if self.budget.is_used() {
                         self.put_off(at);
                     }
@@ -146,11 +147,10 @@ impl Work {
             self.run_functions(turn);
         }
         let mut active = std::mem::take(&mut self.active);
-        for connection in active.drain(..) {
-            if connection.peer.is_some() {
-                self.answer_peer(connection, turn);
-            } else {
-                self.finish(connection, turn);
+        for party in active.drain(..) {
+            match party {
+                Party::Client(connection) => self.finish(connection, turn),
+                Party::Peer(peer) => self.answer_peer(peer, turn),
             }
         }
         self.active = active;
@@ -158,61 +158,61 @@ impl Work {
 
     /// Reads once and decodes, unless the connection has enough to do already.
     fn receive(&mut self, connection: &mut Connection) {
-        let is_open = connection.client.close == Close::No;
-        let is_paused = connection.out.waiting() > self.state.hot.output_pause;
+        let is_open = connection.pipe.client.close == Close::No;
+        let is_paused = connection.pipe.out.waiting() > self.state.hot.output_pause;
         self.retry(connection);
-        connection.stopped = !is_open || is_paused || !connection.pending.lets_go_on();
-        connection.parked = false;
+        connection.pipe.stopped = !is_open || is_paused || !connection.pipe.pending.lets_go_on();
+        connection.pipe.parked = false;
         // Of a client that reads no replies, requests are read on all the same: many write a whole pipeline
         // first. They wait undecoded, within the limit of the query buffer.
         let mut reads_ahead = is_open && is_paused;
-        if !reads_ahead && (connection.stopped || connection.input.has_commands()) {
+        if !reads_ahead && (connection.pipe.stopped || connection.pipe.input.has_commands()) {
             return;
         }
         // What was read before this turn has waited for the look at the seat: it runs before more is read.
-        let has_waited = connection.input.is_capped || connection.input.is_ahead;
-        if connection.input.readable && (reads_ahead || !has_waited) {
-            let before = connection.client.bytes_in;
+        let has_waited = connection.pipe.input.is_capped || connection.pipe.input.is_ahead;
+        if connection.pipe.input.readable && (reads_ahead || !has_waited) {
+            let before = connection.pipe.client.bytes_in;
             if connection.fill(&mut self.pool) == Fill::Broken {
-                connection.client.end(Close::Now);
-                connection.stopped = true;
+                connection.pipe.client.end(Close::Now);
+                connection.pipe.stopped = true;
                 return;
             }
             self.state.stats.reads += 1;
-            self.state.stats.bytes_in += connection.client.bytes_in - before;
-            connection.client.active = self.now;
+            self.state.stats.bytes_in += connection.pipe.client.bytes_in - before;
+            connection.pipe.client.active = self.now;
             // Another shard has changed something since this one looked at its seat: maybe the client knows, and
             // means that with what it has just sent. (`shared`, 2)
             reads_ahead |= self.state.has_notes();
-            connection.input.is_ahead |= reads_ahead;
+            connection.pipe.input.is_ahead |= reads_ahead;
         }
-        if connection.input.bytes().len() > self.state.hot.query_limit {
+        if connection.pipe.input.bytes().len() > self.state.hot.query_limit {
             tracing::warn!(
-                address = %connection.client.address,
-                bytes = connection.input.bytes().len(),
+                address = %connection.pipe.client.address,
+                bytes = connection.pipe.input.bytes().len(),
                 "client disconnected: its requests exceed client-query-buffer-limit"
             );
             self.state.stats.query_limit_disconnections += 1;
-            connection.client.end(Close::Now);
-            connection.stopped = true;
+            connection.pipe.client.end(Close::Now);
+            connection.pipe.stopped = true;
             return;
         }
         if reads_ahead {
             return;
         }
-        connection.input.is_ahead = false;
-        let authenticated = connection.client.authenticated;
+        connection.pipe.input.is_ahead = false;
+        let authenticated = connection.pipe.client.authenticated;
         if connection.limits_version != self.state.limits_version
             || connection.was_authenticated != authenticated
         {
             connection.limits_version = self.state.limits_version;
             connection.was_authenticated = authenticated;
-            connection.input.set_limits(self.state.request_limits(), authenticated);
+            connection.pipe.input.set_limits(self.state.request_limits(), authenticated);
         }
         // Before AUTH, one at a time: it changes what may follow.
         let most = if authenticated { MOST_COMMANDS } else { 1 };
-        connection.input.decode(most, &mut self.pool);
-        connection.input.is_capped = connection.input.batch.len() >= most;
+        connection.pipe.input.decode(most, &mut self.pool);
+        connection.pipe.input.is_capped = connection.pipe.input.batch.len() >= most;
     }
 
     /// Resolves and hashes what a connection has decoded and not executed; runs each window that gets
@@ -220,16 +220,16 @@ impl Work {
     pub(crate) fn prepare(&mut self, at: usize, turn: &Turn<'_>) {
         let mut next = self.active[at].input.next;
         loop {
-            let connection = &*self.active[at];
-            if connection.stopped {
+            let party = &self.active[at];
+            if party.stopped {
                 return;
             }
             // As many as the window has room for.
-            let end = connection.input.batch.len().min(next + WINDOW - self.prepared.len());
+            let end = party.input.batch.len().min(next + WINDOW - self.prepared.len());
             for index in next..end {
-                let known = connection.peer.as_ref().map(|peer| peer.known(index));
+                let known = party.peer().map(|peer| peer.known(index));
                 let prepared = match known {
-                    None => self.look_up(&connection.input, at, index, None),
+                    None => self.look_up(&party.input, at, index, None),
                     Some(None) => Prepared::new(at, index, Resolved::Unknown), // a write set
                     Some(Some(Known { row, key: Some((hash, partition)) })) => {
                         let mut prepared = Prepared::new(at, index, Resolved::Row(row));
@@ -238,7 +238,7 @@ impl Work {
                         prepared
                     }
                     Some(Some(Known { row, .. })) => {
-                        self.look_up(&connection.input, at, index, Some(row))
+                        self.look_up(&party.input, at, index, Some(row))
                     }
                 };
                 if prepared.quick.is_some() {

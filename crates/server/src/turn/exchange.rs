@@ -28,11 +28,13 @@ use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
 use crate::hop::message::commands::{self as message, Known, Scratch};
 use crate::hop::message::replies::{Replies, reply_of};
 use crate::hop::message::{Kind, MOST_COMMANDS as MOST_TOGETHER};
-use crate::hop::peer::Command;
 use crate::net::client::Close;
+use crate::net::connection::Connection;
 use crate::net::connection::Unsent;
-use crate::net::connection::{Connection, Pending};
 use crate::net::output::{Mark, Output};
+use crate::net::party::Party;
+use crate::net::peer::{Command, Peer};
+use crate::net::pipeline::Pending;
 use crate::net::slab::Return;
 use crate::observe::slowlog::Origin;
 use crate::turn::held::{hold, send_unsent};
@@ -70,7 +72,18 @@ fn refuse_reply(out: &mut Output, mark: Mark, limit: usize) {
     encode::error(out.bytes(), &text);
 }
 
+/// The connection of an active party that sends something to another shard, or waits for one: a shard that is asked
+/// asks nobody.
+pub(crate) fn sender(active: &mut [Party], at: usize) -> &mut Connection {
+    active[at].connection_mut().expect("only a client's commands go on to other shards")
+}
+
 impl Work {
+    /// The same.
+    pub(crate) fn sender(&mut self, at: usize) -> &mut Connection {
+        sender(&mut self.active, at)
+    }
+
     /// Sends a command of an active connection to a shard; false if its allowance is used up or the
     /// mailbox is full: the connection waits then.
     pub(crate) fn send(
@@ -80,24 +93,25 @@ impl Work {
         shard: usize,
         silent: bool,
     ) -> bool {
-        let (at, index) = (prepared.connection, prepared.index);
+        let (at, index) = (prepared.party, prepared.index);
         let input = &self.active[at].input;
         let is_brief = answers_briefly(row, input.batch.args(index), input.bytes());
         if !self.has_allowance(at, is_brief) {
             return false;
         }
-        let connection = &mut *self.active[at];
-        let (args, input) = (connection.input.batch.args(index), connection.input.bytes());
+        let connection = sender(&mut self.active, at);
+        let (args, input) =
+            (connection.pipe.input.batch.args(index), connection.pipe.input.bytes());
         let known = Known { row, key: prepared.key() };
         let mut scratch = Scratch::default();
         let parts = message::parts_of(&mut scratch, known, args, input);
         let token = Return::to(connection, silent, is_brief).token();
-        let kind = Kind::Commands(connection.client.run_manner()).code();
+        let kind = Kind::Commands(connection.pipe.client.run_manner()).code();
         if !(is_brief && self.mailbox.join(shard, token, kind, MOST_TOGETHER, &parts))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
             let bytes = parts.iter().map(|part| part.len()).sum();
-            connection.pending = Pending::Room { shard, bytes };
+            connection.pipe.pending = Pending::Room { shard, bytes };
             hold(&mut self.held, connection);
             return false;
         }
@@ -106,26 +120,26 @@ impl Work {
             connection.allowance.sent_long();
         }
         connection.later.expect(shard);
-        connection.pending = Pending::Nothing;
-        connection.client.last_row = Some(row);
-        connection.input.next = index + 1;
+        connection.pipe.pending = Pending::Nothing;
+        connection.pipe.client.last_row = Some(row);
+        connection.pipe.input.next = index + 1;
         self.state.stats.hops_out += 1;
         if !is_brief && self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
             // What functions there are says where a call goes.
-            connection.stopped = true;
-            connection.pending = Pending::Answers;
+            connection.pipe.stopped = true;
+            connection.pipe.pending = Pending::Answers;
         }
         true
     }
 
     /// Whether a connection may have one more at other shards; else it waits.
     pub(crate) fn has_allowance(&mut self, at: usize, is_brief: bool) -> bool {
-        let connection = &mut *self.active[at];
+        let connection = sender(&mut self.active, at);
         let has = connection.allowance.allows(connection.later.sent(), is_brief)
             && !connection.later.is_full(self.state.hot.output_pause);
         if !has {
-            connection.stopped = true;
-            connection.pending = Pending::Allowance;
+            connection.pipe.stopped = true;
+            connection.pipe.pending = Pending::Allowance;
         }
         has
     }
@@ -140,7 +154,7 @@ impl Work {
         silent: bool,
         is_brief: bool,
     ) {
-        let connection = &mut *self.active[at];
+        let connection = sender(&mut self.active, at);
         let token = Return::to(connection, silent, is_brief).token();
         self.state.stats.hops_out += parts.len() as u64;
         for (shard, message) in parts {
@@ -159,10 +173,10 @@ impl Work {
     /// from where it lies.)
     #[inline]
     pub(crate) fn bound_reply(&mut self, at: usize, mark: Mark, waits: bool) {
-        let connection = &mut *self.active[at];
-        let is_copied = waits || connection.peer.is_some() || !connection.later.is_empty();
-        if is_copied && connection.out.since(mark) > self.state.hot.output_limit {
-            refuse_reply(&mut connection.out, mark, self.state.hot.output_limit);
+        let party = &mut self.active[at];
+        let is_copied = waits || party.copies_replies();
+        if is_copied && party.out.since(mark) > self.state.hot.output_limit {
+            refuse_reply(&mut party.out, mark, self.state.hot.output_limit);
         }
     }
 
@@ -204,27 +218,27 @@ impl Work {
         let slot = connection.slot;
         let replies = Replies::of(answer);
         let (commands, bytes) = (replies.len(), replies.bytes());
-        let is_wanted = !to.is_silent() && connection.client.close != Close::Now;
-        let out = connection.out.bytes();
+        let is_wanted = !to.is_silent() && connection.pipe.client.close != Close::Now;
+        let out = connection.pipe.out.bytes();
         if connection.later.came(from, replies, is_wanted, out) {
             let origin = Origin { shard: self.state.number, token };
             self.state.shared.slowlog().name_sender(
                 origin,
-                &connection.client.address,
-                &connection.client.name,
+                &connection.pipe.client.address,
+                &connection.pipe.client.name,
             );
         }
         connection.allowance.came(commands, bytes, to.is_brief(), self.state.hot.output_pause);
-        let is_over = match connection.pending {
+        let is_over = match connection.pipe.pending {
             Pending::Answers => connection.later.is_empty(),
             Pending::Allowance => connection.allowance.is_half_free(connection.later.sent()),
             _ => false,
         };
         if is_over {
-            connection.pending = Pending::Nothing;
+            connection.pipe.pending = Pending::Nothing;
         }
         // Else more is to come: it has nothing to do before that.
-        let waiting = connection.out.waiting() + connection.later.bytes();
+        let waiting = connection.pipe.out.waiting() + connection.later.bytes();
         let is_flooded = is_wanted && waiting > self.state.hot.output_limit;
         if is_over || is_flooded || connection.later.is_empty() || connection.has_gathered() {
             self.queue(slot);
@@ -255,19 +269,19 @@ impl Work {
     /// Takes the commands of a shard into the turn, if there are any, unless they came too early, it has enough to
     /// take, or they wait for others to stand still.
     pub(crate) fn run_peer(&mut self, number: usize, is_early: bool, turn: &Turn<'_>) {
-        let has_commands = |peer: &mut Box<Connection>| peer.input.has_commands();
-        let Some(mut connection) = self.peers[number].take_if(has_commands) else { return };
-        let waits = self.mailbox.is_behind(number) || !connection.pending.lets_go_on();
+        let has_commands = |peer: &mut Box<Peer>| peer.pipe.input.has_commands();
+        let Some(mut peer) = self.peers[number].take_if(has_commands) else { return };
+        let waits = self.mailbox.is_behind(number) || !peer.pipe.pending.lets_go_on();
         if is_early || waits {
             self.peers_wait |= waits;
             self.peers_have_work |= !waits;
             self.mailbox.hold_back(number, true);
-            self.peers[number] = Some(connection);
+            self.peers[number] = Some(peer);
             return;
         }
-        connection.stopped = false;
-        connection.parked = false;
-        self.active.push(connection);
+        peer.pipe.stopped = false;
+        peer.pipe.parked = false;
+        self.active.push(Party::Peer(peer));
         self.prepare(self.active.len() - 1, turn);
     }
 
@@ -278,13 +292,12 @@ impl Work {
             && bytes < MOST_MAIL_BYTES
             && let Some(from) = self.mailbox.next_sender()
         {
-            let connection = &mut **self.peers[from].as_mut().expect("its last commands are done");
-            let peer = connection.peer.as_mut().expect("peers are made with it");
+            let peer = self.peers[from].as_mut().expect("its last commands are done");
             let before = peer.commands.len();
             let receive = |buf: &mut Vec<u8>| self.mailbox.receive(from, buf);
             let commands_of = &mut peer.commands;
             let (request, came_bytes) =
-                connection.input.take_mail(receive, |request, input, start, batch| {
+                peer.pipe.input.take_mail(receive, |request, input, start, batch| {
                     let (token, kind) = (request.token, Kind::of_code(request.kind));
                     let bytes = input.len() - start;
                     let is_large = bytes > LARGE_INPUT_BYTES;
@@ -305,19 +318,19 @@ impl Work {
             bytes += came_bytes;
             if Kind::of_code(request.kind).manner().keeps_ages {
                 // Until these commands are done, each of the shard's is looked at.
-                connection.client.no_touch = true;
-                connection.client.settle();
+                peer.pipe.client.no_touch = true;
+                peer.pipe.client.settle();
             }
         }
     }
 
     /// Sends a shard the replies of what ran.
-    pub(crate) fn answer_peer(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
+    pub(crate) fn answer_peer(&mut self, mut peer: Box<Peer>, turn: &Turn<'_>) {
         let keyspace = &self.state.keyspace;
-        connection.out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
-        self.state.stats.copied_bytes += connection.out.take_copied() as u64;
-        let Some(peer) = &mut connection.peer else { return };
-        let replies = connection.out.bytes();
+        peer.pipe.out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
+        self.state.stats.copied_bytes += peer.pipe.out.take_copied() as u64;
+        let number = peer.number();
+        let replies = peer.pipe.out.bytes();
         let (mut from, mut ended, mut answered) = (0, 0, 0);
         for (token, commands) in &peer.requests {
             let Some(ends) = peer.ends.get(ended..ended + commands) else { break };
@@ -326,29 +339,28 @@ impl Work {
                 .iter()
                 .map(|(end, is_logged)| (end - std::mem::replace(&mut start, *end), *is_logged));
             let parts = reply_of(&mut self.lengths, lengths, &replies[from..end]);
-            self.mailbox.reply(peer.number(), *token, &parts);
+            self.mailbox.reply(number, *token, &parts);
             (from, ended, answered) = (end, ended + commands, answered + 1);
         }
         peer.requests.drain(..answered);
         peer.ends.drain(..ended);
         peer.ends.iter_mut().for_each(|(end, _)| *end -= from);
         replies.drain(..from);
-        let number = peer.number();
-        let has_commands = connection.input.has_commands();
+        let has_commands = peer.pipe.input.has_commands();
         self.mailbox.hold_back(number, has_commands);
         if has_commands {
-            let goes_on = connection.pending.lets_go_on();
+            let goes_on = peer.pipe.pending.lets_go_on();
             self.peers_have_work |= goes_on;
             self.peers_wait |= !goes_on;
         } else {
             assert!(replies.is_empty() && peer.requests.is_empty(), "every command is answered");
             replies.shrink_to(KEEP_BYTES);
             peer.commands.clear();
-            connection.client.no_touch = false;
-            connection.client.settle();
+            peer.pipe.client.no_touch = false;
+            peer.pipe.client.settle();
         }
-        connection.input.consume(&mut self.pool);
-        debug_assert!(connection.client.close == Close::No, "nobody closes a mailbox");
-        self.peers[number] = Some(connection);
+        peer.pipe.input.consume_mail();
+        debug_assert!(peer.pipe.client.close == Close::No, "nobody closes a mailbox");
+        self.peers[number] = Some(peer);
     }
 }

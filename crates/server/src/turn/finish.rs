@@ -4,7 +4,8 @@
 //! Belongs to the shard's thread.
 
 use crate::net::client::Close;
-use crate::net::connection::{Connection, Pending};
+use crate::net::connection::Connection;
+use crate::net::pipeline::Pending;
 use crate::turn::budget::LONG_REPLY_BYTES;
 use crate::turn::work::Work;
 use nigh_store::Turn;
@@ -14,48 +15,48 @@ use std::time::Instant;
 impl Work {
     /// Answers a protocol error, writes what waits, and puts the connection back or ends it.
     pub(crate) fn finish(&mut self, mut connection: Box<Connection>, turn: &Turn<'_>) {
-        let has_commands = connection.input.has_commands();
+        let has_commands = connection.pipe.input.has_commands();
         let rests = !has_commands && connection.later.is_empty();
-        if rests && let Some(error) = connection.input.error.take() {
-            connection.input.failed = true;
-            if connection.client.close == Close::No {
-                error.write_reply(connection.out.bytes());
-                tracing::debug!(address = %connection.client.address, %error, "client disconnected");
-                connection.client.end(Close::AfterReplies);
+        if rests && let Some(error) = connection.pipe.input.error.take() {
+            connection.pipe.input.failed = true;
+            if connection.pipe.client.close == Close::No {
+                error.write_reply(connection.pipe.out.bytes());
+                tracing::debug!(address = %connection.pipe.client.address, %error, "client disconnected");
+                connection.pipe.client.end(Close::AfterReplies);
             }
         }
-        connection.input.consume(&mut self.pool);
-        if connection.input.ended && rests && !connection.input.has_undecoded() {
-            connection.client.end(Close::AfterReplies);
+        connection.pipe.input.consume(&mut self.pool);
+        if connection.pipe.input.ended && rests && !connection.pipe.input.has_undecoded() {
+            connection.pipe.client.end(Close::AfterReplies);
         }
         let keyspace = &self.state.keyspace;
         let gathers = connection.gathers(&|partition| keyspace.reader(partition), turn.pin);
-        if connection.out.waiting() == 0 || connection.client.close == Close::Now {
-            connection.client.drained = self.now;
+        if connection.pipe.out.waiting() == 0 || connection.pipe.client.close == Close::Now {
+            connection.pipe.client.drained = self.now;
         } else if !gathers {
             self.write(&mut connection, turn);
         }
-        let empty = connection.out.waiting() == 0;
-        match connection.client.close {
+        let empty = connection.pipe.out.waiting() == 0;
+        match connection.pipe.client.close {
             Close::Now => return self.close(connection),
             Close::AfterReplies if empty => return self.close(connection),
             _ => {}
         }
-        let paused = connection.out.waiting() > self.state.hot.output_pause;
-        if let Pending::Move(shard) = connection.pending {
+        let paused = connection.pipe.out.waiting() > self.state.hot.output_pause;
+        if let Pending::Move(shard) = connection.pipe.pending {
             self.slab.release(connection.slot);
             return self.moving.push((shard, connection));
         }
-        let is_open = connection.client.close == Close::No;
+        let is_open = connection.pipe.client.close == Close::No;
         let goes_on = is_open
-            && connection.pending.lets_go_on()
+            && connection.pipe.pending.lets_go_on()
             && !paused
-            && (connection.input.has_commands()
-                || connection.input.has_undecoded()
-                || connection.input.readable)
-            || is_open && paused && connection.input.readable;
+            && (connection.pipe.input.has_commands()
+                || connection.pipe.input.has_undecoded()
+                || connection.pipe.input.readable)
+            || is_open && paused && connection.pipe.input.readable;
         let slot = connection.slot;
-        if goes_on && connection.is_put_off && !connection.queued {
+        if goes_on && connection.pipe.is_put_off && !connection.queued {
             connection.queued = true;
             self.put_off.push(slot);
         }
@@ -66,38 +67,38 @@ impl Work {
     }
 
     fn write(&mut self, connection: &mut Connection, turn: &Turn<'_>) {
-        let before = connection.out.waiting();
+        let before = connection.pipe.out.waiting();
         if before > self.state.hot.output_limit {
             self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
             return;
         }
         let keyspace = &self.state.keyspace;
         let outcome = connection.flush(&|partition| keyspace.reader(partition), turn.pin);
-        let written = before - connection.out.waiting();
+        let written = before - connection.pipe.out.waiting();
         let stats = &mut self.state.stats;
         stats.bytes_out += written as u64;
         stats.writes += 1;
-        stats.copied_bytes += connection.out.take_copied() as u64;
+        stats.copied_bytes += connection.pipe.out.take_copied() as u64;
         if before >= LONG_REPLY_BYTES {
             self.budget.look(Instant::now());
         }
         if written > 0 {
-            connection.client.drained = self.now;
+            connection.pipe.client.drained = self.now;
         }
         if outcome.is_err() {
-            connection.client.end(Close::Now);
+            connection.pipe.client.end(Close::Now);
         }
     }
 
     /// Ends a connection that reads too slowly.
     pub(crate) fn cut_off(&mut self, connection: &mut Connection, why: &str) {
         tracing::warn!(
-            address = %connection.client.address,
-            waiting_bytes = connection.out.waiting(),
+            address = %connection.pipe.client.address,
+            waiting_bytes = connection.pipe.out.waiting(),
             "client disconnected: {why}"
         );
         self.state.stats.output_limit_disconnections += 1;
-        connection.client.end(Close::Now);
+        connection.pipe.client.end(Close::Now);
     }
 
     /// Ends a connection that has been taken out; if parts of its last command wait for room at their shards, when
@@ -108,7 +109,7 @@ impl Work {
         }
         self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
         let mut connection = connection;
-        for (partition, token) in connection.client.watches.drain(..) {
+        for (partition, token) in connection.pipe.client.watches.drain(..) {
             self.state.keyspace.part_mut(partition).unwatch(token);
         }
         self.slab.release(connection.slot);
@@ -121,7 +122,7 @@ impl Work {
         }
         self.state.killed.clear();
         for slot in 0..self.slab.slots() {
-            let ended = self.slab.get_mut(slot).is_some_and(|c| c.client.close == Close::Now);
+            let ended = self.slab.get_mut(slot).is_some_and(|c| c.pipe.client.close == Close::Now);
             if ended && let Some(connection) = self.slab.take(slot) {
                 self.close(connection);
             }

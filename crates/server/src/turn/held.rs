@@ -9,7 +9,8 @@
 
 use crate::hop::mailbox::Mailbox;
 use crate::hop::message::MOST_COMMANDS;
-use crate::net::connection::{Connection, Pending, Unsent};
+use crate::net::connection::{Connection, Unsent};
+use crate::net::pipeline::Pending;
 use crate::net::slab::Occupant;
 use crate::turn::work::Work;
 
@@ -20,7 +21,7 @@ const MORE_BYTES: usize = 32;
 pub(crate) fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) -> bool {
     while let Some(Unsent { shard, token, kind, message }) = connection.unsent.front() {
         if mailbox.send(*shard, *token, *kind, &[message]).is_err() {
-            connection.pending = Pending::Room { shard: *shard, bytes: message.len() };
+            connection.pipe.pending = Pending::Room { shard: *shard, bytes: message.len() };
             return false;
         }
         connection.unsent.pop_front();
@@ -30,7 +31,7 @@ pub(crate) fn send_unsent(mailbox: &mut Mailbox, connection: &mut Connection) ->
 
 /// Lists a connection as one that waits for room, and lets it run no further.
 pub(crate) fn hold(held: &mut Vec<Occupant>, connection: &mut Connection) {
-    connection.stopped = true;
+    connection.pipe.stopped = true;
     if !std::mem::replace(&mut connection.is_held, true) {
         held.push(Occupant::of(connection));
     }
@@ -42,13 +43,13 @@ impl Work {
         if connection.is_held {
             return; // its turn comes
         }
-        if let Pending::Room { shard, bytes } = connection.pending
+        if let Pending::Room { shard, bytes } = connection.pipe.pending
             && self.mailbox.can_send(shard, bytes)
         {
-            connection.pending = Pending::Nothing;
+            connection.pipe.pending = Pending::Nothing;
         }
-        let waits = matches!(connection.pending, Pending::Room { .. });
-        let sends = connection.pending == Pending::Nothing;
+        let waits = matches!(connection.pipe.pending, Pending::Room { .. });
+        let sends = connection.pipe.pending == Pending::Nothing;
         if waits || sends && !send_unsent(&mut self.mailbox, connection) {
             hold(&mut self.held, connection);
         }
@@ -92,11 +93,11 @@ impl Work {
     /// promised; if it isn't, nobody behind it is promised any.
     fn resumes(&mut self, who: Occupant) -> bool {
         let Some(connection) = self.slab.occupant(who) else { return true };
-        let Pending::Room { shard, bytes } = connection.pending else { return true };
+        let Pending::Room { shard, bytes } = connection.pipe.pending else { return true };
         if !self.mailbox.can_send(shard, bytes) {
             return false; // maybe it is the body for which there is no room: others don't wait for that
         }
-        let (commands, bytes) = connection.input.to_run();
+        let (commands, bytes) = connection.pipe.input.to_run();
         let more = |(requests, promised)| {
             let wanted = bytes + MORE_BYTES * commands;
             let room = self.mailbox.room(shard, wanted, promised)?;

@@ -11,8 +11,8 @@ pub(crate) const LARGE_INPUT_BYTES: usize = 256 << 10;
 /// A decoded command on its way to execution.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prepared {
-    /// Position of its connection in `active`.
-    pub(crate) connection: usize,
+    /// Position of its party in `active`.
+    pub(crate) party: usize,
     /// Position in the connection's batch.
     pub(crate) index: usize,
     pub(crate) resolved: Resolved,
@@ -30,9 +30,9 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// A command whose key isn't looked up.
     #[inline]
-    pub(crate) fn new(connection: usize, index: usize, resolved: Resolved) -> Self {
+    pub(crate) fn new(party: usize, index: usize, resolved: Resolved) -> Self {
         Self {
-            connection,
+            party,
             index,
             resolved,
             hash: 0,

@@ -24,6 +24,7 @@ use crate::hop::message::commands::{self as message, Known};
 use crate::hop::oks;
 use crate::net::output::{Output, Writer};
 use crate::state::State;
+use crate::turn::exchange::sender;
 use crate::turn::work::Work;
 use nigh_resp::Protocol;
 use nigh_store::{Op, Turn};
@@ -48,9 +49,9 @@ impl Work {
         }
         let began = Instant::now();
         let may_wait = self.may_wait();
-        let connection = &mut *self.active[at];
-        let keeps_ages = connection.keeps_ages(index);
-        let (input, out) = (&connection.input, &mut connection.out);
+        let connection = sender(&mut self.active, at);
+        let keeps_ages = connection.pipe.client.no_touch;
+        let (input, out) = (&connection.pipe.input, &mut connection.pipe.out);
         let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
         let (mut came, parts) = match target {
             Target::Split { step } => {
@@ -63,7 +64,7 @@ impl Work {
                 (std::mem::take(done).into_values().collect(), others)
             }
             Target::Views => {
-                let protocol = connection.client.protocol;
+                let protocol = connection.pipe.client.protocol;
                 self.state.keyspace.keep_ages(keeps_ages);
                 let parts = read_by_owners(&mut self.state, protocol, row, op, &args, turn);
                 self.state.keyspace.keep_ages(false);
@@ -82,12 +83,12 @@ impl Work {
         let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.state.stats.count_calls(row, 1, elapsed_ns);
         let shards: Vec<usize> = parts.iter().map(|(shard, _)| *shard).collect();
-        let connection = &mut *self.active[at];
-        connection.input.next = index + 1;
-        connection.client.last_row = Some(row);
+        let connection = sender(&mut self.active, at);
+        connection.pipe.input.next = index + 1;
+        connection.pipe.client.last_row = Some(row);
         connection.later.expect_parts(join, came, &shards);
-        connection.later.write_complete(connection.out.bytes());
-        let kind = Kind::Part(connection.client.run_manner());
+        connection.later.write_complete(connection.pipe.out.bytes());
+        let kind = Kind::Part(connection.pipe.client.run_manner());
         self.send_parts(at, parts, kind, silent, is_brief);
         true
     }

@@ -304,7 +304,7 @@ impl Shard {
             }
             let slot = token - self.accepting.len();
             if let Some(connection) = self.work.slab.get_mut(slot) {
-                let input = &mut connection.input;
+                let input = &mut connection.pipe.input;
                 input.closing |= event.is_read_closed() || event.is_error();
                 input.readable |= event.is_readable() || input.closing;
                 self.work.queue(slot);
@@ -438,17 +438,17 @@ impl Shard {
             let slot = self.next_look % slots;
             self.next_look = slot + 1;
             let Some(mut connection) = self.work.slab.take(slot) else { continue };
-            let client = &connection.client;
+            let client = &connection.pipe.client;
             if !idle.is_zero() && now.duration_since(client.active) > idle {
                 tracing::debug!(address = %client.address, "idle client disconnected");
-                connection.client.end(Close::Now);
+                connection.pipe.client.end(Close::Now);
             } else if !stalled.is_zero()
-                && connection.out.waiting() > pause
+                && connection.pipe.out.waiting() > pause
                 && now.duration_since(client.drained) > stalled
             {
                 self.work.cut_off(&mut connection, "it reads nothing of its waiting replies");
             }
-            if connection.client.close == Close::Now {
+            if connection.pipe.client.close == Close::Now {
                 self.work.close(connection);
             } else {
                 self.work.slab.put(connection);

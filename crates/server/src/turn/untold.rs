@@ -8,7 +8,7 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::net::connection::{Connection, Pending};
+use crate::net::pipeline::{Pending, Pipeline};
 use crate::state::State;
 use crate::turn::budget::Budget;
 use crate::turn::work::{Asker, MOST_ACTIVE, Work};
@@ -32,31 +32,31 @@ impl Work {
     /// Lets the next command of an active connection wait, since it couldn't be told of these partitions. False if their
     /// owners stand still already: that is so only in a server that stops.
     pub(crate) fn wait_for_still(&mut self, at: usize, partitions: u64) -> bool {
-        let connection = &mut *self.active[at];
-        connection.stopped = true;
+        let party = &mut self.active[at];
+        party.stopped = true;
         if partitions & !self.state.still == 0 {
             return false;
         }
-        let before = match connection.pending {
+        let before = match party.pending {
             Pending::Unstable(partitions) => partitions,
             _ => 0,
         };
-        connection.pending = Pending::Still(before | partitions);
-        self.untold.push(Asker::of(connection));
+        party.pending = Pending::Still(before | partitions);
+        self.untold.push(Asker::of(party));
         self.state.stats.stills += 1;
         // The next turn asks them: it is to come at once.
         self.state.shared.seats[self.state.number].wake();
         true
     }
 
-    /// The connection of an asker, and the partitions that it wants to stand still, unless it is gone.
-    fn asks(&mut self, asker: Asker) -> Option<(&mut Connection, u64)> {
-        let connection = match asker {
-            Asker::Client(who) => self.slab.occupant(who)?,
-            Asker::Peer(number) => self.peers[number].as_deref_mut()?,
+    /// The pipeline of an asker, and the partitions that it wants to stand still, unless it is gone.
+    fn asks(&mut self, asker: Asker) -> Option<(&mut Pipeline, u64)> {
+        let pipe = match asker {
+            Asker::Client(who) => &mut self.slab.occupant(who)?.pipe,
+            Asker::Peer(number) => &mut self.peers[number].as_deref_mut()?.pipe,
         };
-        let Pending::Still(partitions) = connection.pending else { return None };
-        Some((connection, partitions))
+        let Pending::Still(partitions) = pipe.pending else { return None };
+        Some((pipe, partitions))
     }
 
     /// At the beginning of a turn: if all stand whom those that wait have asked, runs these, and lets the others go.
@@ -80,10 +80,10 @@ impl Work {
         self.state.still = owned_by(&self.state, shards);
         let mut slots = Vec::new();
         for asker in untold {
-            let Some((connection, wanted)) = self.asks(asker) else { continue };
-            connection.pending = Pending::Unstable(wanted);
+            let Some((pipe, wanted)) = self.asks(asker) else { continue };
+            pipe.pending = Pending::Unstable(wanted);
             match asker {
-                Asker::Client(_) => slots.push(connection.slot),
+                Asker::Client(who) => slots.push(who.slot()),
                 Asker::Peer(number) => self.run_peer(number, false, turn),
             }
         }

@@ -8,7 +8,7 @@
 //!
 //! 1. Quick commands are measured a window at a time and share its time; others, and all if the slow log
 //!    asks for less than a millisecond, each by themselves. A clock read costs some 30 ns, a GET 300.
-//! 2. A command that has to wait leaves its connection stopped at it, so that what follows waits too.
+//! 2. A command that has to wait leaves its party stopped at it, so that what follows waits too.
 //!
 //! Belongs to the shard's thread.
 
@@ -20,9 +20,13 @@ use crate::handlers::host;
 use crate::handlers::route::Flow;
 use crate::handlers::route::{self, Target};
 use crate::handlers::session;
+use crate::hop::later::Later;
+use crate::hop::message::Manner;
 use crate::net::client::Close;
-use crate::net::connection::Pending;
+use crate::net::connection::Connection;
 use crate::net::output::{Mark, Writer};
+use crate::net::party::Party;
+use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
 use crate::state::place::Place;
@@ -57,11 +61,11 @@ impl Work {
         let mut quick = 0;
         let mut window = std::mem::take(&mut self.prepared);
         for prepared in &window {
-            if self.active[prepared.connection].stopped {
+            if self.active[prepared.party].stopped {
                 continue; // each that follows too: see 2
             }
             if self.budget.is_used() && self.is_put_off(prepared, turn) {
-                self.put_off(prepared.connection);
+                self.put_off(prepared.party);
                 continue;
             }
             if self.run_quick(prepared, turn) {
@@ -90,11 +94,11 @@ impl Work {
     /// Counts the key of a command, or one of its keys, unless another shard's client sent it.
     #[cold]
     fn sample(&mut self, prepared: Prepared) {
-        let connection = &self.active[prepared.connection];
-        let Some(row) = prepared.resolved.row().filter(|_| connection.peer.is_none()) else {
+        let party = &self.active[prepared.party];
+        let Some(row) = prepared.resolved.row().filter(|_| party.peer().is_none()) else {
             return;
         };
-        let input = &connection.input;
+        let input = &party.input;
         let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
         let Ok(keys) = commands::find_keys(commands::of(row), &args) else { return };
         // Of many, each has its chance.
@@ -108,33 +112,29 @@ impl Work {
     /// Executes a command that needs no further look; false if it does.
     #[inline]
     fn run_quick(&mut self, prepared: &Prepared, turn: &Turn<'_>) -> bool {
-        let connection = &mut *self.active[prepared.connection];
         let (Some(op), Resolved::Row(row)) = (prepared.quick, prepared.resolved) else {
             return false;
         };
+        let party = &mut self.active[prepared.party];
         let owner = self.state.owner(prepared.partition);
         let store = self.state.keyspace.part_mut(prepared.partition);
-        let input = &mut connection.input;
-        let looks = !connection.client.plain
-            || connection.calls > 0
+        let looks = !party.client.plain
+            || party.calls > 0
             || self.state.hot.time_each
-            || match &connection.peer {
-                None => input.bytes().len() > LARGE_INPUT_BYTES,
+            || match party.peer() {
+                None => party.input.bytes().len() > LARGE_INPUT_BYTES,
                 Some(peer) => peer.is_large(prepared.index) || peer.is_part(prepared.index),
             }
             || store.wants_turn();
-        let is_elsewhere =
-            !store.is_owner() && (connection.later.sent_to(owner) > 0 || op.reads_several());
+        let is_elsewhere = !store.is_owner() && (party.sent_to(owner) > 0 || op.reads_several());
         if looks || is_elsewhere {
             return false;
         }
-        let protocol = match &connection.peer {
-            None => connection.client.protocol,
-            Some(peer) => peer.manner(prepared.index).protocol,
-        };
+        let protocol = party.manner(prepared.index).protocol;
+        let Pipeline { input, out, .. } = &mut **party;
         let args = input.batch.args(prepared.index);
-        let mark = connection.out.mark();
-        let mut out = Writer::new(&mut connection.out, protocol);
+        let mark = out.mark();
+        let mut out = Writer::new(out, protocol);
         let mut few: [&[u8]; FEW_ARGS] = [&[]; FEW_ARGS];
         let many: Vec<&[u8]>;
         let args = if args.len() <= FEW_ARGS {
@@ -151,35 +151,33 @@ impl Work {
         let (is_busy, lack) = (store.take_busy(), store.take_lack());
         if is_busy && self.may_wait() {
             // It has changed nothing; it runs again when this turn has given memory back.
-            self.active[prepared.connection].out.cut(mark);
-            self.wait_for_memory(prepared.connection);
+            self.active[prepared.party].out.cut(mark);
+            self.wait_for_memory(prepared.party);
             return true;
         }
         if lack != Lack::Nothing {
             self.state.stats.moved_reads += 1;
-            self.active[prepared.connection].out.cut(mark);
+            self.active[prepared.party].out.cut(mark);
             self.send(prepared, row, owner, false);
             return true;
         }
         if may_take_long {
             self.budget.look(Instant::now());
         }
-        self.bound_reply(prepared.connection, mark, false);
-        let connection = &mut *self.active[prepared.connection];
-        self.budget.count_reply(connection.out.since(mark));
-        connection.input.next = prepared.index + 1;
-        connection.client.last_row = Some(row);
-        if let Some(text) = connection.out.error_at(mark) {
+        self.bound_reply(prepared.party, mark, false);
+        let pipe = &mut *self.active[prepared.party];
+        self.budget.count_reply(pipe.out.since(mark));
+        pipe.input.next = prepared.index + 1;
+        pipe.client.last_row = Some(row);
+        if let Some(text) = pipe.out.error_at(mark) {
             self.state.stats.rows[usize::from(row)].failed += 1;
             self.state.stats.count_error(text);
         }
-        if connection.out.waiting() > self.state.hot.output_pause {
-            connection.stopped = true;
+        if pipe.out.waiting() > self.state.hot.output_pause {
+            pipe.stopped = true;
         }
-        if !connection.later.is_empty() {
-            self.defer(prepared.connection, mark, turn);
-        }
-        self.active[prepared.connection].answered();
+        self.defer(prepared.party, mark, turn);
+        self.active[prepared.party].answered();
         self.count_quick(row);
         true
     }
@@ -194,13 +192,15 @@ impl Work {
     }
 
     /// Puts what was answered since `mark` behind what other shards have still to answer.
+    #[inline]
     pub(crate) fn defer(&mut self, at: usize, mark: Mark, turn: &Turn<'_>) {
         let keyspace = &self.state.keyspace;
-        let connection = &mut *self.active[at];
+        let waits = |connection: &&mut Connection| !connection.later.is_empty();
+        let Some(connection) = self.active[at].connection_mut().filter(waits) else { return };
         connection.defer(mark, &|partition| keyspace.reader(partition), turn.pin);
         if connection.later.is_full(self.state.hot.output_pause) {
-            connection.stopped = true;
-            connection.pending = Pending::Allowance;
+            connection.pipe.stopped = true;
+            connection.pipe.pending = Pending::Allowance;
         }
     }
 
@@ -213,14 +213,11 @@ impl Work {
             return false;
         }
         let Resolved::Row(row) = prepared.resolved else { return false };
-        let connection = &*self.active[prepared.connection];
-        if !connection.client.plain || connection.calls > 0 {
+        let party = &self.active[prepared.party];
+        if !party.client.plain || party.calls > 0 {
             return false;
         }
-        let waits = || {
-            connection.later.sent_to(owner) > 0
-                || matches!(connection.pending, Pending::Unstable(_))
-        };
+        let waits = || party.sent_to(owner) > 0 || matches!(party.pending, Pending::Unstable(_));
         let is_sent = prepared.is_away
             || match self.state.place(row) {
                 Place::View(_) => waits(),
@@ -241,7 +238,7 @@ impl Work {
 
     /// Whether a function call may write.
     fn writes(&self, prepared: &Prepared) -> bool {
-        let input = &self.active[prepared.connection].input;
+        let input = &self.active[prepared.party].input;
         let name = input.batch.args(prepared.index).get(input.bytes(), 1);
         !self.state.libraries.only_reads(name)
     }
@@ -252,7 +249,7 @@ impl Work {
             return true;
         }
         let Resolved::Row(row) = prepared.resolved else { return false };
-        let input = &self.active[prepared.connection].input;
+        let input = &self.active[prepared.party].input;
         let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
         let target = route::target(&self.state, commands::of(row), &args);
         matches!(target, Ok(Target::Part(partition)) if self.state.owns(partition))
@@ -262,8 +259,7 @@ impl Work {
     #[inline]
     fn put_aside(&mut self, prepared: &Prepared) -> bool {
         let Resolved::Row(row) = prepared.resolved else { return false };
-        let connection = &*self.active[prepared.connection];
-        let plain = prepared.is_call && connection.client.plain;
+        let plain = prepared.is_call && self.active[prepared.party].client.plain;
         if !plain
             || !self.is_undivided()
             || self.state.keyspace.wants_turn()
@@ -274,18 +270,19 @@ impl Work {
         if !self.state.owns(0) && self.writes(prepared) {
             return false; // behind calls that only read: it is sent when they have run
         }
-        let connection = &mut *self.active[prepared.connection];
-        debug_assert!(connection.later.is_empty(), "a call after what was sent is sent too");
-        let (connection_at, index) = (prepared.connection, prepared.index);
-        self.waiting.push(Waiting { connection: connection_at, index, row });
-        connection.calls += 1;
-        connection.input.next = index + 1;
+        let asker = &mut self.active[prepared.party];
+        let waits = asker.connection().is_some_and(|connection| !connection.later.is_empty());
+        debug_assert!(!waits, "a call after what was sent is sent too");
+        let (party, index) = (prepared.party, prepared.index);
+        self.waiting.push(Waiting { party, index, row });
+        asker.calls += 1;
+        asker.input.next = index + 1;
         true
     }
 
     /// Whether a command may take memory of an arena. Of what other shards send, nearly all does.
     fn takes_memory(&self, prepared: &Prepared) -> bool {
-        let is_peers = self.active[prepared.connection].peer.is_some();
+        let is_peers = self.active[prepared.party].peer().is_some();
         let writes = |row| {
             let spec = commands::of(row);
             let calls =
@@ -299,54 +296,60 @@ impl Work {
     fn run_other(&mut self, prepared: Prepared, turn: &Turn<'_>) {
         let is_local_call = prepared.is_call && self.may_run_call(&prepared);
         let (takes_memory, may_wait) = (self.takes_memory(&prepared), self.may_wait());
-        let (before, rest) = self.active.split_at_mut(prepared.connection);
-        let Some((connection, after)) = rest.split_first_mut() else { return };
-        if connection.client.close != Close::No {
+        let (before, rest) = self.active.split_at_mut(prepared.party);
+        let Some((party, after)) = rest.split_first_mut() else { return };
+        if party.client.close != Close::No {
             return;
         }
         if takes_memory && self.state.keyspace.wants_turn() {
             // Segments wait for the end of this turn, and few are left. What takes none goes on: one may be what ends
             // the function that holds them.
-            connection.stopped = true;
+            party.stopped = true;
             return;
         }
-        let args = connection.input.batch.args(prepared.index);
-        if connection.calls > 0 {
+        if party.calls > 0 {
             // Only a further call that will be in the same batch may pass.
             let joins =
-                connection.client.plain && self.waiting.len() < 2 * CALLS_AT_ONCE && is_local_call;
+                party.client.plain && self.waiting.len() < 2 * CALLS_AT_ONCE && is_local_call;
             if !joins {
-                connection.stopped = true;
-                connection.parked = true;
+                party.stopped = true;
+                party.parked = true;
                 return;
             }
         }
-        let args: Vec<&[u8]> = args.iter(connection.input.bytes()).collect();
-        let mut is_write_set = false;
-        if let Some(peer) = &connection.peer {
+        let Manner { protocol, keeps_ages } = party.manner(prepared.index);
+        let (mut is_write_set, mut is_part) = (false, false);
+        if let Party::Peer(peer) = party {
             is_write_set = peer.known(prepared.index).is_none();
-            connection.client.protocol = peer.manner(prepared.index).protocol;
-            connection.client.origin = Some(peer.origin(prepared.index));
+            is_part = peer.is_part(prepared.index);
+            peer.pipe.client.protocol = protocol;
+            peer.pipe.client.origin = Some(peer.origin(prepared.index));
         }
-        let keeps_ages = connection.keeps_ages(prepared.index);
+        let none = Later::default();
+        let (pipe, later, is_peer) = match party {
+            Party::Client(connection) => (&mut connection.pipe, &connection.later, false),
+            Party::Peer(peer) => (&mut peer.pipe, &none, true),
+        };
+        let Pipeline { input, out, client, pending, .. } = pipe;
+        let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
         if keeps_ages {
             self.state.keyspace.keep_ages(true);
         }
-        let reply_mode = connection.client.reply_mode;
+        let reply_mode = client.reply_mode;
         let silent = reply_mode != ReplyMode::On;
-        let mark = connection.out.mark();
+        let mark = out.mark();
         let mut context = Context {
             state: &mut self.state,
             turn,
-            client: &mut connection.client,
-            out: &mut connection.out,
+            client: &mut *client,
+            out: &mut *out,
             others: Others { slab: &mut self.slab, before, after },
-            input: (connection.input.bytes().len(), connection.input.buf.capacity()),
-            later: &connection.later,
-            is_peer: connection.peer.is_some(),
-            is_part: connection.peer.as_ref().is_some_and(|peer| peer.is_part(prepared.index)),
-            unstable: matches!(connection.pending, Pending::Unstable(_)),
-            refreshed: connection.pending == Pending::Refreshed,
+            input: (input.bytes().len(), input.buf.capacity()),
+            later,
+            is_peer,
+            is_part,
+            unstable: matches!(pending, Pending::Unstable(_)),
+            refreshed: *pending == Pending::Refreshed,
             may_wait,
             settled: None,
             tally: None,
@@ -357,20 +360,20 @@ impl Work {
         } else {
             flow_of(&mut context, &args, prepared.resolved)
         };
-        if keeps_ages || connection.client.no_touch {
+        if keeps_ages || client.no_touch {
             self.state.keyspace.keep_ages(false);
         }
         let is_busy = self.state.keyspace.take_busy() && may_wait;
         let untold = std::mem::take(&mut self.state.untold);
         if is_busy || untold != 0 {
-            connection.out.cut(mark);
-            connection.client.reply_mode = reply_mode;
-            connection.client.skip_next = false;
-            connection.client.settle();
+            out.cut(mark);
+            client.reply_mode = reply_mode;
+            client.skip_next = false;
+            client.settle();
             if untold == 0 {
-                return self.wait_for_memory(prepared.connection);
+                return self.wait_for_memory(prepared.party);
             }
-            self.wait_for_still(prepared.connection, untold);
+            self.wait_for_still(prepared.party, untold);
             return;
         }
         self.follow(flow, prepared, silent, mark, turn);
@@ -385,69 +388,70 @@ impl Work {
         mark: Mark,
         turn: &Turn<'_>,
     ) {
-        let (at, index) = (prepared.connection, prepared.index);
+        let (at, index) = (prepared.party, prepared.index);
         match flow {
             Flow::Done => {
                 self.bound_reply(at, mark, false);
-                let connection = &mut *self.active[at];
-                self.budget.count_reply(connection.out.since(mark));
-                connection.pending = Pending::Nothing;
-                connection.input.next = index + 1;
-                connection.stopped = connection.client.close != Close::No
-                    || connection.out.waiting() > self.state.hot.output_pause;
+                let pipe = &mut *self.active[at];
+                self.budget.count_reply(pipe.out.since(mark));
+                pipe.pending = Pending::Nothing;
+                pipe.input.next = index + 1;
+                pipe.stopped = pipe.client.close != Close::No
+                    || pipe.out.waiting() > self.state.hot.output_pause;
                 self.defer(at, mark, turn);
                 return self.active[at].answered();
             }
             Flow::Function(row) => {
-                let call = Waiting { connection: at, index, row };
+                let call = Waiting { party: at, index, row };
                 self.waiting.push(call);
                 self.active[at].calls += 1;
                 if self.crosses(&call) {
                     // What it writes elsewhere is under way when it has run: whatever follows looks at that.
-                    let connection = &mut *self.active[at];
-                    connection.input.next = index + 1;
-                    (connection.stopped, connection.parked) = (true, true);
+                    let pipe = &mut *self.active[at];
+                    pipe.input.next = index + 1;
+                    (pipe.stopped, pipe.parked) = (true, true);
                     return;
                 }
             }
             Flow::Send(row, shard) => {
                 if self.send(&prepared, row, shard, silent) {
-                    let connection = &mut *self.active[at];
-                    let mark = connection.out.mark();
-                    dispatch::finish(&mut connection.client, &mut connection.out, mark);
+                    let pipe = &mut *self.active[at];
+                    let mark = pipe.out.mark();
+                    dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
                 }
                 return;
             }
             Flow::Scatter(row, target) => {
                 if self.scatter(at, index, row, target, silent, turn) {
-                    let connection = &mut *self.active[at];
-                    let mark = connection.out.mark();
-                    dispatch::finish(&mut connection.client, &mut connection.out, mark);
+                    let pipe = &mut *self.active[at];
+                    let mark = pipe.out.mark();
+                    dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
                 }
                 return;
             }
             Flow::Await | Flow::Move(_) | Flow::Refresh | Flow::Check => {
-                let connection = &mut *self.active[at];
-                connection.pending = match flow {
+                let who = Occupant::of(self.sender(at));
+                let pending = match flow {
                     Flow::Await => Pending::Answers,
                     Flow::Move(shard) => Pending::Move(shard),
                     Flow::Check => {
-                        self.checking.push(Occupant::of(connection));
+                        self.checking.push(who);
                         Pending::Check
                     }
                     _ => {
-                        self.asking.push((Occupant::of(connection), self.now));
+                        self.asking.push((who, self.now));
                         Pending::Ticket(self.state.shared.refresh(self.state.number))
                     }
                 };
-                connection.stopped = true;
+                let pipe = &mut *self.active[at];
+                (pipe.stopped, pipe.pending) = (true, pending);
                 return;
             }
         }
-        let connection = &mut *self.active[at];
-        connection.input.next = index + 1;
-        connection.stopped = connection.client.close != Close::No
-            || connection.out.waiting() > self.state.hot.output_pause;
+        let pipe = &mut *self.active[at];
+        pipe.input.next = index + 1;
+        pipe.stopped =
+            pipe.client.close != Close::No || pipe.out.waiting() > self.state.hot.output_pause;
     }
 }
 

@@ -7,6 +7,8 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::hop::mailbox::{Mailbox, Reply};
 use crate::net::connection::Connection;
 use crate::net::input::Pool;
+use crate::net::party::Party;
+use crate::net::peer::Peer;
 use crate::net::slab::{Occupant, Slab};
 use crate::observe::hotkeys::Sampler;
 use crate::state::State;
@@ -30,8 +32,8 @@ const MOST_WAIT: Duration = Duration::from_secs(1);
 /// An FCALL that waits for the batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
-    /// Position of its connection in `active`.
-    pub(crate) connection: usize,
+    /// Position of its party in `active`.
+    pub(crate) party: usize,
     /// Position in the connection's batch.
     pub(crate) index: usize,
     /// FCALL or FCALL_RO.
@@ -47,10 +49,10 @@ pub(crate) enum Asker {
 }
 
 impl Asker {
-    pub(crate) fn of(connection: &Connection) -> Self {
-        match &connection.peer {
-            Some(peer) => Self::Peer(peer.number()),
-            None => Self::Client(Occupant::of(connection)),
+    pub(crate) fn of(party: &Party) -> Self {
+        match party {
+            Party::Client(connection) => Self::Client(Occupant::of(connection)),
+            Party::Peer(peer) => Self::Peer(peer.number()),
         }
     }
 }
@@ -66,8 +68,7 @@ pub(crate) struct Work {
     /// What the part of the turn that runs may still take.
     pub(crate) budget: Budget,
     pub(crate) calls_at_once: CallsAtOnce,
-    #[expect(clippy::vec_box, reason = "a connection moves between here and the slab every turn")]
-    pub(crate) active: Vec<Box<Connection>>,
+    pub(crate) active: Vec<Party>,
     pub(crate) prepared: Vec<Prepared>,
     /// Hash and partition of the keys that the window's commands look up here.
     pub(crate) looks: Vec<(u32, usize)>,
@@ -77,7 +78,7 @@ pub(crate) struct Work {
     pub(crate) pool: Pool,
     pub(crate) mailbox: Mailbox,
     /// The other shards as clients of this one, by number.
-    pub(crate) peers: Vec<Option<Box<Connection>>>,
+    pub(crate) peers: Vec<Option<Box<Peer>>>,
     /// Some of their commands are left for the next turn.
     pub(crate) peers_have_work: bool,
     /// The shard whose commands are the first in this turn: they take turns.
@@ -119,7 +120,7 @@ pub(crate) struct Work {
 impl Work {
     /// Work for a shard without connections.
     pub(crate) fn new(state: State, mailbox: Mailbox) -> Self {
-        let peer = |number| (number != state.number).then(|| Connection::of_peer(number));
+        let peer = |number| (number != state.number).then(|| Box::new(Peer::new(number)));
         let peers = (0..state.shared.shards()).map(peer).collect();
         let quick = commands::table().iter().map(|spec| match spec.run {
             Run::Data(op) if op.first_key() == 1 && (spec.has(FAST) || is_quick_write(op)) => {
@@ -180,14 +181,15 @@ impl Work {
 
     /// Whether so many replies wait for an active connection's client that further commands of it wait too.
     pub(crate) fn has_enough(&self, at: usize) -> bool {
-        let (connection, most) = (&self.active[at], self.state.hot.output_pause);
-        connection.out.waiting() > most || connection.later.is_full(most)
+        let (party, most) = (&self.active[at], self.state.hot.output_pause);
+        let is_full = |connection: &Connection| connection.later.is_full(most);
+        party.out.waiting() > most || party.connection().is_some_and(is_full)
     }
 
     /// Leaves what an active connection has still to do for the next turn.
     pub(crate) fn put_off(&mut self, at: usize) {
-        let connection = &mut *self.active[at];
-        (connection.stopped, connection.is_put_off) = (true, true);
+        let pipe = &mut *self.active[at];
+        (pipe.stopped, pipe.is_put_off) = (true, true);
     }
 
     /// Whether a write for which memory is still to come back may wait for it.
@@ -198,14 +200,14 @@ impl Work {
     /// Whether a command is left for the next turn, since this one has done enough.
     #[cold]
     pub(crate) fn is_put_off(&self, prepared: &Prepared, turn: &Turn<'_>) -> bool {
-        let connection = &self.active[prepared.connection];
+        let pipe = &*self.active[prepared.party];
         let Some(row) = prepared.resolved.row() else { return self.budget.puts_off(|| 0) };
-        let reply_bytes = || match (commands::of(row).run, &connection.client.transaction) {
+        let reply_bytes = || match (commands::of(row).run, &pipe.client.transaction) {
             (Run::Server(Builtin::Exec), Some(transaction)) => {
                 transaction.reply_bytes(&self.state.keyspace, turn)
             }
             (Run::Data(op), None) => {
-                let input = &connection.input;
+                let input = &pipe.input;
                 let args = input.batch.args(prepared.index);
                 let args: Vec<&[u8]> = args.iter(input.bytes()).collect();
                 if !commands::of(row).takes(args.len()) {

@@ -9,7 +9,7 @@
 
 use super::Shard;
 use crate::net::client::Close;
-use crate::net::connection::Pending;
+use crate::net::pipeline::Pending;
 use crate::observe::snapshot::Snapshot;
 use crate::state::shared::Arrival;
 use crate::state::told;
@@ -37,9 +37,9 @@ impl Shard {
                     // What this shard would have told it.
                     connection.limits_version = u64::MAX;
                     connection.queued = false;
-                    connection.pending = Pending::Nothing;
-                    if shared.was_killed(connection.client.id) {
-                        connection.client.end(Close::Now);
+                    connection.pipe.pending = Pending::Nothing;
+                    if shared.was_killed(connection.pipe.client.id) {
+                        connection.pipe.client.end(Close::Now);
                     }
                     self.seat(connection);
                 }
@@ -67,9 +67,9 @@ impl Shard {
             return;
         }
         self.work.slab.each(|connection| {
-            if ids.contains(&connection.client.id) {
-                connection.client.end(Close::Now);
-                connection.client.settle();
+            if ids.contains(&connection.pipe.client.id) {
+                connection.pipe.client.end(Close::Now);
+                connection.pipe.client.settle();
             }
         });
         self.work.state.killed.extend(ids);
@@ -80,9 +80,9 @@ impl Shard {
     fn resume_checked(&mut self) {
         for who in std::mem::take(&mut self.work.checking) {
             if let Some(connection) = self.work.slab.occupant(who)
-                && connection.pending == Pending::Check
+                && connection.pipe.pending == Pending::Check
             {
-                connection.pending = Pending::Nothing;
+                connection.pipe.pending = Pending::Nothing;
                 let slot = connection.slot;
                 self.work.queue(slot);
             }
@@ -95,11 +95,11 @@ impl Shard {
         let mut asking = std::mem::take(&mut self.work.asking);
         asking.retain(|&(who, since)| {
             let Some(connection) = self.work.slab.occupant(who) else { return false };
-            let Pending::Ticket(ticket) = connection.pending else { return false };
+            let Pending::Ticket(ticket) = connection.pipe.pending else { return false };
             if !shared.is_refreshed(number, ticket) && now.duration_since(since) < MOST_ASKING {
                 return true;
             }
-            connection.pending = Pending::Refreshed;
+            connection.pipe.pending = Pending::Refreshed;
             let slot = connection.slot;
             self.work.queue(slot);
             false
@@ -115,8 +115,13 @@ impl Shard {
         let mut snapshot = told::snapshot(&self.work.state, self.work.slab.len());
         if with_clients {
             self.work.slab.each(|connection| {
-                if connection.client.close == Close::No {
-                    told::add_client(&mut snapshot, &connection.client, connection.buffers(), now);
+                if connection.pipe.client.close == Close::No {
+                    told::add_client(
+                        &mut snapshot,
+                        &connection.pipe.client,
+                        connection.buffers(),
+                        now,
+                    );
                 }
             });
         }

@@ -4,10 +4,15 @@
 
 use crate::hop::message::commands::Known;
 use crate::hop::message::{Kind, Manner};
+use crate::net::client::Client;
+use crate::net::input::Input;
+use crate::net::pipeline::Pipeline;
 use crate::observe::slowlog::Origin;
+use std::time::Instant;
 
 /// A shard as a client of this one.
 pub(crate) struct Peer {
+    pub(crate) pipe: Pipeline,
     number: usize,
     /// The commands in the batch.
     pub(crate) commands: Vec<Command>,
@@ -32,8 +37,11 @@ pub(crate) struct Command {
 impl Peer {
     /// Shard `number`, of which nothing has come.
     pub(crate) fn new(number: usize) -> Self {
+        let name = format!("shard-{number}");
+        let client = Client::new(0, name.clone(), name, Instant::now());
+        let pipe = Pipeline::new(client, Input::new());
         let (commands, requests, ends) = (Vec::new(), Vec::new(), Vec::new());
-        Self { number, commands, requests, ends }
+        Self { pipe, number, commands, requests, ends }
     }
 
     /// The shard that sends them.
@@ -65,7 +73,9 @@ impl Peer {
         Origin { shard: self.number, token: self.commands[index].token }
     }
 
-    pub(crate) fn answered(&mut self, end: usize, is_logged: bool) {
-        self.ends.push((end, is_logged));
+    /// A command has its reply.
+    pub(crate) fn answered(&mut self) {
+        let is_logged = std::mem::take(&mut self.pipe.client.is_logged);
+        self.ends.push((self.pipe.out.waiting(), is_logged));
     }
 }

@@ -1,0 +1,81 @@
+//! Commands in their order, and the replies to them: what a client's connection and another shard have in common.
+//!
+//! ```text
+//! input ──(executed in order)──> out
+//! ```
+//!
+//! What executes commands takes a pipeline; a [`crate::net::party::Party`] says whose it is.
+//!
+//! Belongs to the shard's thread.
+
+use crate::net::client::Client;
+use crate::net::input::Input;
+use crate::net::output::Output;
+
+/// Commands that arrive, and replies that wait to leave.
+pub(crate) struct Pipeline {
+    pub(crate) input: Input,
+    pub(crate) out: Output,
+    pub(crate) client: Client,
+    /// Not to be executed further in this round: it waits for functions, a reader, or its end.
+    pub(crate) stopped: bool,
+    /// Stopped only until the functions of this turn have run.
+    pub(crate) parked: bool,
+    /// FCALLs that wait for the batch.
+    pub(crate) calls: usize,
+    /// Its next command is put off: see [`crate::turn::budget`].
+    pub(crate) is_put_off: bool,
+    /// What it waits for, if another shard has to do something first.
+    pub(crate) pending: Pending,
+}
+
+impl Pipeline {
+    /// An empty one.
+    pub(crate) fn new(client: Client, input: Input) -> Self {
+        Self {
+            input,
+            out: Output::default(),
+            client,
+            stopped: false,
+            parked: false,
+            calls: 0,
+            is_put_off: false,
+            pending: Pending::Nothing,
+        }
+    }
+}
+
+/// What a pipeline waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pending {
+    Nothing,
+    /// Answers of the owner.
+    Answers,
+    /// Room for so many bytes in the mailbox of a shard.
+    Room {
+        shard: usize,
+        bytes: usize,
+    },
+    /// Answers to half of what it may have at other shards at a time.
+    Allowance,
+    /// To be moved to this shard.
+    Move(usize),
+    /// Snapshots as new as this ticket.
+    Ticket(u64),
+    /// They are there: the command that asked for them runs next.
+    Refreshed,
+    /// The check of a source.
+    Check,
+    /// The owners of these partitions, a bit for each, to stand still.
+    Still(u64),
+    /// Nothing: but the next command couldn't be told what it read, before these stood still; or with one partition, which
+    /// only the owner tells.
+    Unstable(u64),
+}
+
+impl Pending {
+    /// Whether commands run.
+    pub(crate) fn lets_go_on(self) -> bool {
+        matches!(self, Self::Nothing | Self::Refreshed | Self::Unstable(_))
+    }
+}
