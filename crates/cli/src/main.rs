@@ -29,7 +29,6 @@ mod serve;
 mod shell;
 mod target;
 mod top;
-mod words;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -123,7 +123,7 @@ pub(crate) fn printable_lines(bytes: &[u8], indent: &str) -> String {
     lines.collect::<Vec<_>>().join(&format!("\n{indent}"))
 }
 
-/// Bytes in double quotes, as redis-cli writes them: [`crate::words::split`] reads them back.
+/// Bytes in double quotes, as redis-cli writes them: [`nigh_client::split_words`] reads them back.
 fn quoted(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() + 2);
     text.push('"');
@@ -171,7 +171,7 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         let text = formatted(&Frame::Bulk(all.clone()));
         assert!(text.is_ascii());
-        assert_eq!(crate::words::split(&text).expect("well-formed"), [all]);
+        assert_eq!(nigh_client::split_words(&text).expect("well-formed"), [all]);
     }
 
     /// An error can't send escape sequences to the terminal.

@@ -1,15 +1,20 @@
 //! Which server a command talks to: shared flags of shell, call, fn and top.
 
 use anyhow::{Result, bail};
-use nigh_client::{Address, AddressError, Connection, Frame, Options, Protocol};
+use nigh_client::{Address, Connection, Frame, Options, Protocol};
 use std::time::Duration;
 
 /// Where the server is, and how to be let in.
 #[derive(clap::Args)]
 pub(crate) struct Target {
     /// Server: host:port, port, redis://… or a Unix socket's path
-    #[arg(long, alias = "address", default_value = "127.0.0.1:6379", env = "NIGH_CONNECT", value_name = "ADDRESS",
-          value_parser = address)]
+    #[arg(
+        long,
+        alias = "address",
+        default_value = "127.0.0.1:6379",
+        env = "NIGH_CONNECT",
+        value_name = "ADDRESS"
+    )]
     connect: Address,
     /// Password for AUTH
     #[arg(long, env = "NIGH_PASSWORD", hide_env_values = true)]
@@ -37,14 +42,6 @@ impl Target {
     /// Where the server is.
     pub(crate) fn address(&self) -> &Address {
         &self.connect
-    }
-}
-
-/// An address as [`Address`] reads it, or a port on loopback.
-pub(crate) fn address(text: &str) -> Result<Address, AddressError> {
-    match text.parse::<u16>() {
-        Ok(port) => Ok(Address::tcp("127.0.0.1", port)),
-        Err(_) => text.parse(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! | written | means |
 //! |---|---|
 //! | `host:port`, `[::1]:port`, `host` | TCP; port 6379 if none is given |
+//! | `port` | TCP on loopback, 127.0.0.1 |
 //! | `redis://[[user]:password@]host[:port][/0]` | TCP, with credentials; `%41` stands for `A` in them |
 //! | `unix:/path`, `unix:///path`, `/path` | a Unix socket |
 //!
@@ -127,6 +128,9 @@ impl FromStr for Address {
         if text.starts_with('/') {
             return Ok(Self::unix(text));
         }
+        if let Ok(port) = text.parse() {
+            return Ok(Self::tcp("127.0.0.1", port));
+        }
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() {
@@ -226,6 +230,7 @@ mod tests {
     fn addresses_are_read_as_documented() {
         assert_eq!(parsed("example:7000"), Address::tcp("example", 7000));
         assert_eq!(parsed("example"), Address::tcp("example", DEFAULT_PORT));
+        assert_eq!(parsed("7000"), Address::tcp("127.0.0.1", 7000));
         assert_eq!(parsed("[::1]:7000"), Address::tcp("::1", 7000));
         assert_eq!(parsed("::1"), Address::tcp("::1", DEFAULT_PORT));
         assert_eq!(parsed("redis://example"), Address::tcp("example", DEFAULT_PORT));

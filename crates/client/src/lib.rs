@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Address ("host:port", "redis://…", "unix:/path") + Options -> Connection -> Frame
+//! split_words("SET 'my key' 1") -> arguments of a call
 //! ```
 //!
 //! 1. Blocking, and bounded by timeouts; no thread of its own.
@@ -14,8 +15,10 @@
 mod address;
 mod remote;
 mod stream;
+mod words;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Endpoint};
 pub use nigh_resp::Protocol;
 pub use nigh_resp::frame::Frame;
 pub use remote::{ClientError, Connection, Options};
+pub use words::{WordsError, split_words};

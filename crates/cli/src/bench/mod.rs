@@ -70,8 +70,7 @@ enum Distribution {
 #[derive(clap::Args)]
 struct LoadArgs {
     /// Server: host:port, port, redis://… or a Unix socket's path; several are measured in turn
-    #[arg(long, default_value = "127.0.0.1:6379", value_name = "ADDRESS",
-          value_parser = crate::target::address)]
+    #[arg(long, default_value = "127.0.0.1:6379", value_name = "ADDRESS")]
     connect: Vec<Address>,
     /// Connections to each server
     #[arg(short, long, default_value_t = 50, value_name = "N")]

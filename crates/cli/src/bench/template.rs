@@ -199,7 +199,7 @@ fn fraction(share: f64) -> u64 {
 
 /// The words of a command, of which there is at least one.
 fn words(text: &str) -> Result<Vec<Vec<u8>>> {
-    let words = crate::words::split(text)?;
+    let words = nigh_client::split_words(text)?;
     if words.is_empty() {
         bail!("the command is empty");
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! line ──► \help, \quit …            local
-//!      └─► words ──► Connection ──► render      one command, one reply
+//!      └─► split_words ──► Connection ──► render      one command, one reply
 //! ```
 //!
 //! Invariants:
@@ -16,10 +16,9 @@ mod history;
 
 use crate::render;
 use crate::target::Target;
-use crate::words;
 use anyhow::{Context, Result, bail};
 use help::Commands;
-use nigh_client::Connection;
+use nigh_client::{Connection, split_words};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
@@ -135,7 +134,7 @@ impl Shell<'_> {
         if let Some(local) = line.strip_prefix('\\') {
             return self.local(local);
         }
-        let words = match words::split(line) {
+        let words = match split_words(line) {
             Ok(words) => words,
             Err(error) => {
                 println!("(error) {error}");

@@ -9,10 +9,26 @@
 //!    in redis-cli; inside single quotes only `\'` does.
 //! 2. Arguments are bytes: escapes may make any.
 
-use anyhow::{Result, bail, ensure};
+/// Why a command line can't be split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WordsError {
+    /// The text ends inside double quotes.
+    #[error("a double quote has no end")]
+    OpenDouble,
+    /// The text ends inside single quotes.
+    #[error("a single quote has no end")]
+    OpenSingle,
+    /// More of a word stands right behind a closing quote.
+    #[error("a closing quote must be followed by a blank")]
+    Glued,
+}
 
 /// Splits `text` into arguments; none if it is blank.
-pub(crate) fn split(text: &str) -> Result<Vec<Vec<u8>>> {
+///
+/// # Errors
+/// A quote has no end, or its word goes on behind it.
+pub fn split_words(text: &str) -> Result<Vec<Vec<u8>>, WordsError> {
     let mut words = Vec::new();
     let mut rest = text.trim_start().as_bytes();
     while !rest.is_empty() {
@@ -35,7 +51,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Takes the text up to the closing quote; returns what follows it.
-fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8]> {
+fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8], WordsError> {
     loop {
         match rest {
             [b'"', after @ ..] => return after_quote(after),
@@ -60,13 +76,13 @@ fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8]>
                 word.push(*byte);
                 rest = after;
             }
-            [] => bail!("a double quote has no end"),
+            [] => return Err(WordsError::OpenDouble),
         }
     }
 }
 
 /// Takes the text up to the closing quote; returns what follows it.
-fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8]> {
+fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8], WordsError> {
     loop {
         match rest {
             [b'\'', after @ ..] => return after_quote(after),
@@ -78,18 +94,14 @@ fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8]>
                 word.push(*byte);
                 rest = after;
             }
-            [] => bail!("a single quote has no end"),
+            [] => return Err(WordsError::OpenSingle),
         }
     }
 }
 
 /// A closing quote must end the word: what follows it at once is a slip.
-fn after_quote(rest: &[u8]) -> Result<&[u8]> {
-    ensure!(
-        rest.first().is_none_or(u8::is_ascii_whitespace),
-        "a closing quote must be followed by a blank"
-    );
-    Ok(rest)
+fn after_quote(rest: &[u8]) -> Result<&[u8], WordsError> {
+    if rest.first().is_none_or(u8::is_ascii_whitespace) { Ok(rest) } else { Err(WordsError::Glued) }
 }
 
 /// The value of a hexadecimal digit.
@@ -106,7 +118,7 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        let words = split(text).expect("well-formed");
+        let words = split_words(text).expect("well-formed");
         words.iter().map(|word| word.escape_ascii().to_string()).collect()
     }
 
@@ -124,7 +136,7 @@ mod tests {
     #[test]
     fn broken_quotes_are_refused() {
         for text in ["SET 'a", "SET \"a", "SET \"a\"b", "SET 'a'b", "\"\\"] {
-            assert!(split(text).is_err(), "{text}");
+            assert!(split_words(text).is_err(), "{text}");
         }
     }
 }
