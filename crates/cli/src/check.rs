@@ -13,7 +13,7 @@
 //!    together and none is missing. Other files named so are listed.
 //! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
 
-use crate::bench::thousands;
+use crate::render::thousands;
 use anyhow::{Context, Result, bail};
 use nigh_shm::layout::header;
 use nigh_shm::{BadRecord, Report, verify};

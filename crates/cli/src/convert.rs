@@ -12,7 +12,7 @@
 //!    then anything goes. So DIR.convert, if it is left over, holds nothing that is needed.
 //!    The next conversion removes it, and so does the next server (see `nigh_server::leftover`).
 
-use crate::bench::thousands;
+use crate::render::thousands;
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_server::leftover::{self, LOCK_FILE, is_same};

@@ -1,4 +1,4 @@
-//! Replies as text, in the form that redis-cli made familiar.
+//! Replies as text, in the form that redis-cli made familiar; numbers with commas.
 //!
 //! ```text
 //! 1) "a"
@@ -10,6 +10,7 @@
 //! 1. What is printed is ASCII for any bytes in a reply, except with `raw`.
 //! 2. The text ends without a line break.
 
+use indicatif::HumanFloatCount;
 use nigh_client::Frame;
 use std::fmt::Write;
 
@@ -114,6 +115,11 @@ fn scalar(frame: &Frame) -> String {
 /// Text whose control characters can't move a terminal's cursor.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A number rounded to an integer, with commas.
+pub(crate) fn thousands(number: f64) -> String {
+    format!("{:.0}", HumanFloatCount(number))
 }
 
 /// Text of several lines, each [`printable`], those after the first below `indent`.

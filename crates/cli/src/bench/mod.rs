@@ -22,13 +22,12 @@ mod stats;
 mod stream;
 mod template;
 
-pub(crate) use report::thousands;
-
 use anyhow::{Context, Result, bail, ensure};
 use engine::{Engine, Until};
 use indicatif::{ProgressBar, ProgressStyle};
 use keys::{Keys, Shape, Zipf};
 use nigh_client::Address;
+use report::thousands;
 use stats::Series;
 use std::path::PathBuf;
 use std::time::Duration;

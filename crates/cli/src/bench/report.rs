@@ -3,6 +3,7 @@
 use super::stats::{EndpointReport, Series};
 use super::{Distribution, LoadArgs};
 use anyhow::Result;
+use indicatif::HumanFloatCount;
 use serde::Serialize;
 
 /// The JSON of one measurement; times in seconds or, where the name says so, microseconds.
@@ -129,28 +130,6 @@ fn details(endpoint: &EndpointReport) {
 }
 
 /// A number rounded to an integer, with commas.
-pub(crate) fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Commas stand between groups of three digits only.
-    #[test]
-    fn thousands_are_grouped() {
-        assert_eq!(thousands(0.0), "0");
-        assert_eq!(thousands(999.4), "999");
-        assert_eq!(thousands(1_000.0), "1,000");
-        assert_eq!(thousands(1_234_567.0), "1,234,567");
-    }
+pub(super) fn thousands(number: f64) -> String {
+    format!("{:.0}", HumanFloatCount(number))
 }

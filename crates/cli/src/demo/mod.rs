@@ -13,7 +13,7 @@ pub(crate) mod child;
 pub(crate) mod graph;
 pub(crate) mod walk;
 
-use crate::bench::thousands;
+use crate::render::thousands;
 use anyhow::{Result, bail, ensure};
 use child::Server;
 use graph::Graph;

@@ -11,7 +11,7 @@
 //! 2. No line has a control character, whatever the server sent, nor is it longer than the screen is wide.
 
 use super::sample::{Between, Sample};
-use crate::bench::thousands;
+use crate::render::thousands;
 
 /// Cells of a bar.
 const BAR_CELLS: usize = 20;
