@@ -7,9 +7,7 @@
 //!      ├─ fn         load, list and delete function libraries
 //!      ├─ top        what the shards of a running server do, live
 //!      ├─ check      what stopped servers left in tmpfs, and whether it is whole
-//!      ├─ convert    other partitions for the data that a stopped server left
-//!      ├─ demo       graph traversals from the client side and in the store
-//!      └─ bench      load generator, and the comparison with peers
+//!      └─ convert    other partitions for the data that a stopped server left
 //! ```
 //!
 //! Invariants:
@@ -18,11 +16,9 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
 
-mod bench;
 mod call;
 mod check;
 mod convert;
-mod demo;
 mod functions;
 mod render;
 mod serve;
@@ -57,13 +53,9 @@ enum Command {
     Check(check::Args),
     /// Give the data that a stopped server left another number of partitions
     Convert(convert::Args),
-    /// Count friends in a social graph, from the client side and in the store
-    Demo(demo::Args),
     /// Try new sources for a server (which starts this by itself)
     #[command(name = nigh_server::CHECK_SUBCOMMAND, hide = true)]
     CheckSources,
-    /// Measure a server under load
-    Bench(Box<bench::Args>),
 }
 
 fn main() -> ExitCode {
@@ -76,9 +68,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Convert(args) => convert::run(&args),
-        Command::Demo(args) => demo::run(&args),
         Command::CheckSources => nigh_server::serve_checks().map_err(Into::into),
-        Command::Bench(args) => bench::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

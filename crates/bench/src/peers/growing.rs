@@ -3,8 +3,7 @@
 //! Invariant: both contestants append the same pieces, in the same pipelines, from the same length to the same.
 
 use super::{Args, Contestant, Row, Servers, Target};
-use crate::demo::child::Server;
-use crate::target::accepted;
+use crate::child::{Server, accepted};
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use nigh_client::{Connection, Frame};

@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 /// `a b` lines, from snap.stanford.edu/data/ego-Facebook.html.
-const EDGES_GZ: &[u8] = include_bytes!("../../../../examples/data/facebook_combined.txt.gz");
+const EDGES_GZ: &[u8] = include_bytes!("../../../examples/data/facebook_combined.txt.gz");
 /// The nodes from which friends are counted, one a line.
-const STARTS: &str = include_str!("../../../../examples/data/graph_starts.txt");
+const STARTS: &str = include_str!("../../../examples/data/graph_starts.txt");
 /// The library with `countFriends`.
-pub(crate) const LIBRARY: &str = include_str!("../../../../examples/functions/graph.js");
+pub(crate) const LIBRARY: &str = include_str!("../../../examples/functions/graph.js");
 /// Bytes of a node number in a list.
 const NODE_BYTES: usize = 4;
 

@@ -1,7 +1,7 @@
 //! What `nigh bench` prints: a table for people, or JSON whose fields stay.
 
+use super::load::{Args, Distribution};
 use super::stats::{EndpointReport, Series};
-use super::{Distribution, LoadArgs};
 use anyhow::Result;
 use indicatif::HumanFloatCount;
 use serde::Serialize;
@@ -27,7 +27,7 @@ struct Report<'a> {
 }
 
 /// Prints the report in the form that was asked for.
-pub(super) fn print(args: &LoadArgs, series: &[Series]) -> Result<()> {
+pub(super) fn print(args: &Args, series: &[Series]) -> Result<()> {
     let first = series.first().map(Series::rates);
     let endpoints: Vec<_> = series
         .iter()
@@ -45,7 +45,7 @@ pub(super) fn print(args: &LoadArgs, series: &[Series]) -> Result<()> {
     Ok(())
 }
 
-fn report(args: &LoadArgs, endpoints: Vec<EndpointReport>) -> Report<'_> {
+fn report(args: &Args, endpoints: Vec<EndpointReport>) -> Report<'_> {
     let zipfian = args.distribution == Distribution::Zipfian;
     Report {
         tool: "nigh bench",
@@ -70,7 +70,7 @@ fn report(args: &LoadArgs, endpoints: Vec<EndpointReport>) -> Report<'_> {
     }
 }
 
-fn text(args: &LoadArgs, endpoints: &[EndpointReport]) {
+fn text(args: &Args, endpoints: &[EndpointReport]) {
     println!(
         "{}   connections {}, pipeline {}, {} keys of {} B, values of {} B, {} runs each",
         args.command,

@@ -5,9 +5,10 @@
 //! 2. What the server said on stderr is kept for the message if it doesn't start.
 
 use anyhow::{Context, Result, bail};
-use nigh_client::{Address, Connection, Options};
+use nigh_client::{Address, Connection, Frame, Options};
 use std::fs::File;
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -44,11 +45,10 @@ impl Server {
         Err(last.context("no port was tried")?)
     }
 
-    /// Starts this binary's `serve` with `extra` flags.
-    pub(crate) fn nigh(prefix: &[String], extra: &[String]) -> Result<Self> {
-        let own = std::env::current_exe().context("can't find this program's own file")?;
+    /// Starts `serve` of the program `nigh`, with `extra` flags.
+    pub(crate) fn nigh(nigh: &Path, prefix: &[String], extra: &[String]) -> Result<Self> {
         let mut program = prefix.to_vec();
-        program.push(own.to_str().context("this program's path isn't UTF-8")?.to_owned());
+        program.push(nigh.to_str().context("the path of nigh isn't UTF-8")?.to_owned());
         let mut arguments: Vec<String> =
             ["serve", "--port", "{port}", "--shm-dir", "{dir}/arenas"].map(Into::into).into();
         arguments.extend_from_slice(extra);
@@ -112,7 +112,7 @@ impl Server {
     }
 
     /// The private directory in tmpfs.
-    pub(crate) fn directory(&self) -> &std::path::Path {
+    pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 }
@@ -133,5 +133,19 @@ impl Drop for Server {
         }
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// The `nigh` beside this program.
+pub(crate) fn nigh_beside() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("can't find this program's own file")?;
+    Ok(own.with_file_name("nigh"))
+}
+
+/// A reply, unless it is an error: then that, with its text.
+pub(crate) fn accepted(reply: Frame) -> Result<Frame> {
+    match reply.error() {
+        Some(text) => bail!("the server refused: {}", String::from_utf8_lossy(text)),
+        None => Ok(reply),
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Invariant: looks the same records up, equally often, as `countFriends` does.
 
-use super::super::stream::Stream;
-use crate::demo::graph::unpack;
+use crate::graph::unpack;
+use crate::stream::Stream;
 use anyhow::{Context, Result, bail};
 use nigh_client::Address;
 use std::io::Write;

@@ -1,148 +1,105 @@
 //! `nigh bench`: a load generator for any server that speaks the Redis protocol.
 //!
-//! ```text
-//! mod ── template, keys     what is sent      (bytes with holes; which key)
-//!     ├─ engine, replies    how it is sent    (one thread, epoll; replies are skipped)
-//!     ├─ stats, report      what came of it   (histogram, quartiles; text, JSON)
-//!     ├─ floor              a server without a store, to compare with
-//!     └─ peers              the table of docs/benchmarks.md
-//! ```
-//!
 //! Invariants:
 //! 1. Several endpoints are measured in turn, A B A B …, never one after the other: machines drift.
 //! 2. Error replies never pass for throughput: they are counted, shown, and make the exit code 1.
 
-mod engine;
-mod floor;
-mod keys;
-mod peers;
-mod replies;
-mod report;
-mod stats;
-mod stream;
-mod template;
-
+use super::engine::{Engine, Until};
+use super::keys::{Keys, Shape, Zipf};
+use super::report;
+use super::stats::Series;
+use super::template::Workload;
 use anyhow::{Context, Result, bail, ensure};
-use engine::{Engine, Until};
 use indicatif::{ProgressBar, ProgressStyle};
-use keys::{Keys, Shape, Zipf};
 use nigh_client::Address;
-use report::thousands;
-use stats::Series;
 use std::path::PathBuf;
 use std::time::Duration;
-use template::Workload;
 
 /// Pipeline depth while keys are loaded: deep enough that the server sets the pace.
-const PRELOAD_PIPELINE: u64 = 64;
+pub(super) const PRELOAD_PIPELINE: u64 = 64;
 /// Connections that load keys.
-const PRELOAD_CONNECTIONS: usize = 8;
+pub(super) const PRELOAD_CONNECTIONS: usize = 8;
 /// Largest value that the generator sends: what the protocol allows.
 const VALUE_BYTES: usize = 512 << 20;
 
-/// Options of `nigh bench`.
-#[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Option<Sub>,
-    #[command(flatten)]
-    load: LoadArgs,
-}
-
-#[derive(clap::Subcommand)]
-enum Sub {
-    /// Run a server that answers at once, without a store, to compare with
-    Floor(floor::Args),
-    /// Measure Nigh beside Redis and the floor, and write docs/benchmarks.md
-    Peers(peers::Args),
-}
-
 /// Key distributions.
 #[derive(Clone, Copy, clap::ValueEnum, PartialEq, Eq)]
-enum Distribution {
+pub(super) enum Distribution {
     Uniform,
     Zipfian,
     Sequential,
 }
 
+/// The load.
 #[derive(clap::Args)]
-struct LoadArgs {
+pub(crate) struct Args {
     /// Server: host:port, port, redis://… or a Unix socket's path; several are measured in turn
     #[arg(long, default_value = "127.0.0.1:6379", value_name = "ADDRESS")]
-    connect: Vec<Address>,
+    pub(super) connect: Vec<Address>,
     /// Connections to each server
     #[arg(short, long, default_value_t = 50, value_name = "N")]
-    connections: usize,
+    pub(super) connections: usize,
     /// Requests that a connection sends before it waits for their replies
     #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
-    pipeline: u64,
+    pub(super) pipeline: u64,
     /// get, set, mixed, or any command with __key__ __value__ __rand__ (12 digits) __line__
     #[arg(long, default_value = "get")]
-    command: String,
+    pub(super) command: String,
     /// What __line__ stands for: one line of this file a request, in turn
     #[arg(long, value_name = "FILE")]
-    lines: Option<PathBuf>,
+    pub(super) lines: Option<PathBuf>,
     /// Share of SETs in `mixed`
     #[arg(long, default_value_t = 0.1, value_name = "SHARE")]
-    set_share: f64,
+    pub(super) set_share: f64,
     /// Number of keys
     #[arg(long, default_value_t = 100_000, value_name = "N")]
-    keys: u64,
+    pub(super) keys: u64,
     /// Bytes of a key
     #[arg(long, default_value_t = 16, value_name = "BYTES")]
-    key_size: usize,
+    pub(super) key_size: usize,
     /// Bytes of a value
     #[arg(long, default_value_t = 100, value_name = "BYTES")]
-    value_size: usize,
+    pub(super) value_size: usize,
     /// Which keys are drawn how often
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
-    distribution: Distribution,
+    pub(super) distribution: Distribution,
     /// Skew of the zipfian distribution, above 0 and below 1
     #[arg(long, default_value_t = 0.99)]
-    theta: f64,
+    pub(super) theta: f64,
     /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Seconds of each run
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
-    duration: f64,
+    pub(super) duration: f64,
     /// Requests of each run, instead of a duration
     #[arg(long, value_name = "N", conflicts_with = "duration")]
-    requests: Option<u64>,
+    pub(super) requests: Option<u64>,
     /// Runs against each server
     #[arg(long, default_value_t = 1, value_name = "N")]
-    pairs: usize,
+    pub(super) pairs: usize,
     /// Seconds of warm-up before the first run against each server
     #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
-    warm_up: f64,
+    pub(super) warm_up: f64,
     /// SET all keys first
     #[arg(long)]
-    preload: bool,
+    pub(super) preload: bool,
     /// Verify each reply (get, set, mixed)
     #[arg(long)]
-    check: bool,
+    pub(super) check: bool,
     /// Password for AUTH
     #[arg(long, env = "NIGH_PASSWORD", hide_env_values = true)]
-    password: Option<String>,
+    pub(super) password: Option<String>,
     /// CPU to run on
     #[arg(long, value_name = "CPU")]
-    pin: Option<usize>,
+    pub(super) pin: Option<usize>,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Runs the load, prints the report; an error if any reply was one.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    match &args.command {
-        Some(Sub::Floor(floor)) => floor::run(floor),
-        Some(Sub::Peers(peers)) => peers::run(peers),
-        None => bench(&args.load),
-    }
-}
-
-fn bench(args: &LoadArgs) -> Result<()> {
     ensure!(args.pairs >= 1, "--pairs must be at least 1");
     ensure!(args.value_size <= VALUE_BYTES, "--value-size is over {VALUE_BYTES} bytes (512 MiB)");
     if let Some(cpu) = args.pin {
@@ -197,7 +154,7 @@ fn failed(series: &[Series]) -> Result<()> {
     Ok(())
 }
 
-fn workload(args: &LoadArgs) -> Result<Workload> {
+fn workload(args: &Args) -> Result<Workload> {
     let shape = Shape::new(args.key_size, args.value_size, args.keys)?;
     let keys = match args.distribution {
         Distribution::Uniform => Keys::Uniform { count: args.keys },
@@ -216,7 +173,7 @@ fn workload(args: &LoadArgs) -> Result<Workload> {
 }
 
 /// Sets all keys, once each.
-fn preload(args: &LoadArgs, address: &Address, bar: &ProgressBar) -> Result<()> {
+fn preload(args: &Args, address: &Address, bar: &ProgressBar) -> Result<()> {
     let shape = Shape::new(args.key_size, args.value_size, args.keys)?;
     let keys = Keys::Sequential { next: 0, count: args.keys };
     let mut load = Workload::new("set", &[], 0.0, shape, keys, args.seed)?;
@@ -233,14 +190,14 @@ fn preload(args: &LoadArgs, address: &Address, bar: &ProgressBar) -> Result<()> 
 }
 
 /// A bar on stderr that counts runs; hidden where stderr isn't a terminal.
-fn progress(args: &LoadArgs) -> Result<ProgressBar> {
+fn progress(args: &Args) -> Result<ProgressBar> {
     let steps = args.pairs + usize::from(args.warm_up > 0.0) + usize::from(args.preload);
     let bar = ProgressBar::new((steps * args.connect.len()) as u64);
     bar.set_style(ProgressStyle::with_template("{spinner} {bar:32} {pos}/{len} runs  {msg}")?);
     Ok(bar)
 }
 
-fn seconds(flag: &str, seconds: f64) -> Result<Duration> {
+pub(super) fn seconds(flag: &str, seconds: f64) -> Result<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) => Ok(duration),
         Err(_) => bail!("{flag} must be a number of seconds, not {seconds}"),
@@ -248,7 +205,7 @@ fn seconds(flag: &str, seconds: f64) -> Result<Duration> {
 }
 
 /// Binds this thread to one CPU.
-fn pin(cpu: usize) -> Result<()> {
+pub(super) fn pin(cpu: usize) -> Result<()> {
     if !core_affinity::set_for_current(core_affinity::CoreId { id: cpu }) {
         bail!("can't run on CPU {cpu}: `nproc` tells how many there are");
     }

@@ -3,8 +3,8 @@
 use super::machine::Machine;
 use super::rows::SLICE;
 use super::{Args, LOAD_CPU, Row, SERVER_CPU};
-use crate::bench::stats::Quartiles;
-use crate::bench::thousands;
+use crate::report::thousands;
+use crate::stats::Quartiles;
 use std::fmt::Write;
 use std::path::Path;
 

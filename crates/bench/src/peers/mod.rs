@@ -18,8 +18,10 @@ mod markdown;
 mod rows;
 mod svg;
 
-use super::stats::Quartiles;
-use crate::demo::child::Server;
+use crate::child::{Server, nigh_beside};
+use crate::load;
+use crate::report::thousands;
+use crate::stats::Quartiles;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
@@ -58,7 +60,7 @@ pub(crate) struct Args {
 
 impl Args {
     fn run_time(&self) -> Result<Duration> {
-        super::seconds("--seconds", self.seconds)
+        load::seconds("--seconds", self.seconds)
     }
 }
 
@@ -124,8 +126,8 @@ impl Row {
                 })
             }
             Target::PerSecond(least) => own.map(|own| Verdict {
-                target: format!("≥ {} {}", super::thousands(least), self.unit),
-                reached: super::thousands(own.median),
+                target: format!("≥ {} {}", thousands(least), self.unit),
+                reached: thousands(own.median),
                 ratio: None,
                 met: own.q1 >= least * WITHIN,
             }),
@@ -154,7 +156,7 @@ impl Servers {
         let own = std::env::current_exe().context("can't find this program's own file")?;
         let own = own.to_str().context("this program's path isn't UTF-8")?.to_owned();
         let memory = args.arena.to_string();
-        let nigh = Server::nigh(&pinned, &["--maxmemory".to_owned(), memory])?;
+        let nigh = Server::nigh(&nigh_beside()?, &pinned, &["--maxmemory".to_owned(), memory])?;
         let mut program = pinned.clone();
         program.push(args.redis.clone());
         let mut flags = words("--port {port} --dir {dir} --appendonly no --save");
@@ -163,7 +165,7 @@ impl Servers {
             .context("Redis doesn't start: `make test-tools` gets it; --redis names the program")?;
         let mut program = pinned;
         program.push(own);
-        let floor = Server::start(&program, &words("bench floor --port {port}"))?;
+        let floor = Server::start(&program, &words("floor --port {port}"))?;
         Ok(Self { nigh, redis, floor })
     }
 }
@@ -177,7 +179,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // Before this thread is pinned, and before there is any load of ours.
     let machine = machine::Machine::look(&args.redis);
     let servers = Servers::start(args)?;
-    super::pin(LOAD_CPU)?;
+    load::pin(LOAD_CPU)?;
     let rows = rows::measure(args, &servers, &bar)?;
     ensure!(!rows.is_empty(), "no row's title contains {:?}", args.only);
     bar.finish_and_clear();

@@ -9,14 +9,11 @@
 //! 1. Every count of every way is compared; one that differs is an error.
 //! 2. Server, arenas and logs are gone when it ends, also after an error or an interrupt.
 
-pub(crate) mod child;
-pub(crate) mod graph;
-pub(crate) mod walk;
-
-use crate::render::thousands;
+use super::child::{Server, accepted, nigh_beside};
+use super::graph::{self, Graph};
+use super::report::thousands;
+use super::walk;
 use anyhow::{Result, bail, ensure};
-use child::Server;
-use graph::Graph;
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_client::Connection;
 use std::sync::Arc;
@@ -63,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let graph = Graph::load()?;
     bar.inc(1);
     bar.set_message("starting a server");
-    let server = Server::nigh(&[], &[])?;
+    let server = Server::nigh(&nigh_beside()?, &[], &[])?;
     let mut connection = server.connect()?;
     bar.inc(1);
     bar.set_message("loading the graph and the function");
@@ -84,17 +81,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 pub(crate) fn load(connection: &mut Connection, graph: &Graph) -> Result<()> {
     for commands in graph.commands().chunks(LOADED_AT_ONCE) {
         for reply in connection.pipeline(commands)? {
-            accept(&reply)?;
+            accepted(reply)?;
         }
     }
-    accept(&connection.call(&["FUNCTION", "LOAD", "REPLACE", graph::LIBRARY])?)
-}
-
-fn accept(reply: &nigh_client::Frame) -> Result<()> {
-    match reply.error() {
-        Some(text) => bail!("the server refused: {}", String::from_utf8_lossy(text)),
-        None => Ok(()),
-    }
+    accepted(connection.call(&["FUNCTION", "LOAD", "REPLACE", graph::LIBRARY])?)?;
+    Ok(())
 }
 
 /// Counts in all three ways at one depth, and compares.

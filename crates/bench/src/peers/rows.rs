@@ -2,18 +2,17 @@
 //!
 //! Invariant: within a row all contestants do the same work on the same data.
 
-use super::super::engine::{Engine, Until, histogram};
-use super::super::keys::{Keys, Shape};
-use super::super::template::Workload;
 use super::arena::{Room, record_bytes, tmpfs_bytes};
 use super::growing;
 use super::levels::Levels;
 use super::{Args, Contestant, Row, Servers, Target};
-use crate::demo;
-use crate::demo::child::Server;
-use crate::demo::graph::Graph;
-use crate::demo::walk;
-use crate::target::accepted;
+use crate::child::{Server, accepted};
+use crate::engine::{Engine, Until, histogram};
+use crate::graph::{self, Graph};
+use crate::keys::{Keys, Shape};
+use crate::load;
+use crate::template::Workload;
+use crate::walk;
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
@@ -177,8 +176,8 @@ fn fill(args: &Args, server: &Server) -> Result<()> {
     let mut engine = Engine::connect(
         server.address(),
         None,
-        super::super::PRELOAD_CONNECTIONS,
-        super::super::PRELOAD_PIPELINE,
+        load::PRELOAD_CONNECTIONS,
+        load::PRELOAD_PIPELINE,
         None,
     )?;
     let run = engine.run(&mut load, Until::Requests(args.keys), &mut |_| {})?;
@@ -339,12 +338,7 @@ fn load_graph(servers: &Servers, graph: &Graph) -> Result<()> {
             accepted(reply)?;
         }
     }
-    accepted(servers.nigh.connect()?.call([
-        "FUNCTION",
-        "LOAD",
-        "REPLACE",
-        demo::graph::LIBRARY,
-    ])?)?;
+    accepted(servers.nigh.connect()?.call(["FUNCTION", "LOAD", "REPLACE", graph::LIBRARY])?)?;
     let push = |(node, friends): (&u32, &Vec<u32>)| {
         let friends = friends.iter().map(u32::to_string);
         ["RPUSH".to_owned(), format!("l:{node}")].into_iter().chain(friends).collect::<Vec<_>>()

@@ -1,0 +1,79 @@
+//! The `nigh-bench` command: loads and comparisons, so that the server's binary doesn't carry them.
+//!
+//! ```text
+//! main ── load      a load generator for any server that speaks the Redis protocol
+//!      │   ├─ template, keys     the requests          (bytes with holes; which key)
+//!      │   ├─ engine, replies    the sending           (one thread, epoll; replies are skipped)
+//!      │   └─ stats, report      the figures           (histogram, quartiles; text, JSON)
+//!      ├─ floor     a server without a store, to compare with
+//!      ├─ peers     the table of docs/benchmarks.md
+//!      └─ demo      graph traversals from the client side and in the store
+//!          └─ graph, walk        the data, and three ways to count in it
+//! child           a server of one's own, for peers and demo
+//! ```
+//!
+//! Invariants:
+//! 1. The exit code is 0 if all went well, 1 after one sentence on stderr, 2 for wrong usage.
+//! 2. Results go to stdout, everything else (progress, errors) to stderr.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
+
+mod child;
+mod demo;
+mod engine;
+mod floor;
+mod graph;
+mod keys;
+mod load;
+mod peers;
+mod replies;
+mod report;
+mod stats;
+mod stream;
+mod template;
+mod walk;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Measures a server under load; without a subcommand any that speaks the Redis protocol.
+#[derive(Parser)]
+#[command(
+    name = "nigh-bench",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    load: load::Args,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a server that answers at once, without a store, to compare with
+    Floor(floor::Args),
+    /// Measure Nigh beside Redis and the floor, and write docs/benchmarks.md
+    Peers(peers::Args),
+    /// Count friends in a social graph, from the client side and in the store
+    Demo(demo::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        Some(Command::Floor(args)) => floor::run(args),
+        Some(Command::Peers(args)) => peers::run(args),
+        Some(Command::Demo(args)) => demo::run(args),
+        None => load::run(&cli.load),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nigh-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

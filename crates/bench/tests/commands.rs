@@ -1,0 +1,144 @@
+//! Loads, their reports and the demo, run as a user runs them.
+
+#[allow(dead_code, reason = "the program uses all of it")]
+#[path = "../src/child.rs"]
+mod child;
+
+use child::Server;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The program under test.
+const BENCH: &str = env!("CARGO_BIN_EXE_nigh-bench");
+/// Arena of a test: small, so that many tests fit in tmpfs at once.
+const MAXMEMORY: &str = "256mb";
+
+/// A server of the `nigh` beside the program under test.
+fn server() -> Server {
+    let nigh = Path::new(BENCH).with_file_name("nigh");
+    let flags = ["--maxmemory", MAXMEMORY].map(Into::into);
+    Server::nigh(&nigh, &[], &flags).expect("`cargo build -p nigh-cli` has built nigh")
+}
+
+/// Runs the program to its end.
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(BENCH);
+    command.args(arguments).env_remove("NIGH_PASSWORD");
+    command.output().expect("the binary was built")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// It failed as programs should: code 1, one line on stderr that names every one of `parts`.
+fn assert_one_sentence(output: &Output, parts: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let last = text.trim_end().lines().last().unwrap_or_default();
+    for part in parts {
+        assert!(last.contains(part), "{last:?} doesn't name {part:?}");
+    }
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+/// The demo starts its own server, agrees with itself, prints its table, and leaves nothing behind.
+#[test]
+fn demo_counts_compares_and_cleans_up() {
+    let output = bench(&["demo", "--seconds", "0"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    for part in ["3,663 lists, 88,234 edges", "All counts agree", "FCALL countFriends"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(text.matches("MGET per level").count(), 3, "{text}");
+}
+
+/// The JSON of bench has the fields that scripts read, and its numbers fit together.
+#[test]
+fn bench_reports_json() {
+    let server = server();
+    let address = server.address().to_string();
+    let output = bench(&[
+        "--json",
+        "--connect",
+        &address,
+        "--connect",
+        &address,
+        "--keys",
+        "500",
+        "--preload",
+        "--check",
+        "--command",
+        "mixed",
+        "--requests",
+        "2000",
+        "--pairs",
+        "2",
+        "-c",
+        "4",
+        "-P",
+        "8",
+        "--warm-up",
+        "0",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for field in ["tool", "version", "command", "connections", "pipeline", "keys", "key_bytes"] {
+        assert!(!json[field].is_null(), "{field} is missing");
+    }
+    assert_eq!(json["distribution"], "uniform");
+    let endpoints = json["endpoints"].as_array().expect("a list");
+    assert_eq!(endpoints.len(), 2);
+    for endpoint in endpoints {
+        assert_eq!(endpoint["requests"], 4000);
+        assert_eq!(endpoint["errors"], 0);
+        assert_eq!(endpoint["nulls"], 0, "all keys were loaded");
+        assert!(endpoint["sets"].as_u64().expect("a count") > 0);
+        assert_eq!(endpoint["runs"].as_array().expect("a list").len(), 2);
+        let latency = &endpoint["latency_us"];
+        let at = |name: &str| latency[name].as_f64().expect("a number");
+        assert!(at("p50") > 0.0 && at("p50") <= at("p9999") && at("p9999") <= at("max"));
+    }
+    assert!(endpoints[0]["ratio_of_first"].is_null());
+    assert!(endpoints[1]["ratio_of_first"]["median"].as_f64().expect("a ratio") > 0.0);
+}
+
+/// Error replies are counted, the first is shown, and the exit code says so.
+#[test]
+fn bench_fails_if_replies_are_errors() {
+    let server = server();
+    let address = server.address().to_string();
+    let output = bench(&[
+        "--connect",
+        &address,
+        "--requests",
+        "100",
+        "--warm-up",
+        "0",
+        "--command",
+        "FCALL missing 0",
+    ]);
+    assert_one_sentence(&output, &["100 replies were errors", "ERR Function not found"]);
+    assert!(stdout(&output).contains("100 errors"), "{}", stdout(&output));
+}
+
+/// A wrong option names itself and gives code 2; a wrong value gives one sentence and code 1.
+#[test]
+fn bench_refuses_what_it_cannot_do() {
+    let output = bench(&["--frobnicate"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--frobnicate"));
+    let refused = |arguments: &[&str], part: &str| {
+        assert_one_sentence(&bench(arguments), &[part]);
+    };
+    refused(&["--check", "--command", "PING"], "--check");
+    refused(&["--keys", "1001", "--key-size", "3"], "--key-size");
+    refused(&["--distribution", "zipfian", "--theta", "1"], "--theta");
+    refused(&["--command", "ECHO __line__"], "--lines");
+    refused(&["--connect", "127.0.0.1:1"], "127.0.0.1:1");
+}
