@@ -24,6 +24,40 @@ const STOP: Duration = Duration::from_secs(3);
 /// How often another port is tried if somebody takes it between choosing and listening.
 const PORTS: usize = 3;
 
+/// The command that builds what is missing, as this program was built.
+const BUILD: &str = if cfg!(debug_assertions) {
+    "cargo build -p nigh-cli"
+} else {
+    "cargo build --release -p nigh-cli"
+};
+
+/// The option that names the server's program.
+#[derive(clap::Args)]
+pub(crate) struct Program {
+    /// Server's program [default: the nigh beside this program]
+    #[arg(long, value_name = "PATH")]
+    nigh: Option<PathBuf>,
+}
+
+impl Program {
+    /// The program's path, from the root.
+    ///
+    /// # Errors
+    /// No file lies there.
+    pub(crate) fn path(&self) -> Result<PathBuf> {
+        let path = match &self.nigh {
+            Some(path) => std::path::absolute(path).context("the path of --nigh is empty")?,
+            None => std::env::current_exe()
+                .context("can't find this program's own file")?
+                .with_file_name("nigh"),
+        };
+        if !path.is_file() {
+            bail!("{} isn't there: build it with `{BUILD}`, or name one by --nigh", path.display());
+        }
+        Ok(path)
+    }
+}
+
 /// A running server; stopped and cleaned up by dropping it.
 pub(crate) struct Server {
     process: Child,
@@ -134,12 +168,6 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// The `nigh` beside this program.
-pub(crate) fn nigh_beside() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("can't find this program's own file")?;
-    Ok(own.with_file_name("nigh"))
 }
 
 /// A reply, unless it is an error: then that, with its text.

@@ -1,4 +1,4 @@
-//! `nigh demo`: the same question asked from the client side and inside the store.
+//! `nigh-bench demo`: the same question asked from the client side and inside the store.
 //!
 //! ```text
 //! child  a server of its own          graph  the ego-Facebook graph, part of the binary
@@ -9,7 +9,7 @@
 //! 1. Every count of every way is compared; one that differs is an error.
 //! 2. Server, arenas and logs are gone when it ends, also after an error or an interrupt.
 
-use super::child::{Server, accepted, nigh_beside};
+use super::child::{Program, Server, accepted};
 use super::graph::{self, Graph};
 use super::report::thousands;
 use super::walk;
@@ -29,12 +29,14 @@ const LOADED_AT_ONCE: usize = 64;
 /// Depths that are counted.
 const DEPTHS: std::ops::RangeInclusive<u32> = 1..=3;
 
-/// Options of `nigh demo`.
+/// Options of `nigh-bench demo`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Seconds over which each figure is taken
     #[arg(long, default_value_t = MEASURED.as_secs_f64(), value_name = "SECONDS")]
     seconds: f64,
+    #[command(flatten)]
+    program: Program,
 }
 
 /// One way to count, at one depth.
@@ -60,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let graph = Graph::load()?;
     bar.inc(1);
     bar.set_message("starting a server");
-    let server = Server::nigh(&nigh_beside()?, &[], &[])?;
+    let server = Server::nigh(&args.program.path()?, &[], &[])?;
     let mut connection = server.connect()?;
     bar.inc(1);
     bar.set_message("loading the graph and the function");

@@ -1,4 +1,4 @@
-//! `nigh bench floor`: a server that parses RESP and answers at once, without a store: what the
+//! `nigh-bench floor`: a server that parses RESP and answers at once, without a store: what the
 //! kernel, the loopback and the protocol cost. No server can be faster by much; ratios to it tell
 //! how much a store adds.
 //!
@@ -28,7 +28,7 @@ const LISTENER: u64 = u64::MAX;
 /// Bytes of the value that GET answers: those of the targets' rows.
 const VALUE_BYTES: usize = 100;
 
-/// Options of `nigh bench floor`.
+/// Options of `nigh-bench floor`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Port on loopback; 0 takes a free one

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! 1. Neighbours stand in a list in the order of the file.
-//! 2. Data and function are part of the binary: `nigh demo` needs no files.
+//! 2. Data and function are part of the binary: `nigh-bench demo` needs no files.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;

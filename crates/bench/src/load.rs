@@ -1,4 +1,4 @@
-//! `nigh bench`: a load generator for any server that speaks the Redis protocol.
+//! `nigh-bench`: a load generator for any server that speaks the Redis protocol.
 //!
 //! Invariants:
 //! 1. Several endpoints are measured in turn, A B A B …, never one after the other: machines drift.

@@ -1,4 +1,4 @@
-//! What `nigh bench` prints: a table for people, or JSON whose fields stay.
+//! What `nigh-bench` prints: a table for people, or JSON whose fields stay.
 
 use super::load::{Args, Distribution};
 use super::stats::{EndpointReport, Series};
@@ -48,7 +48,7 @@ pub(super) fn print(args: &Args, series: &[Series]) -> Result<()> {
 fn report(args: &Args, endpoints: Vec<EndpointReport>) -> Report<'_> {
     let zipfian = args.distribution == Distribution::Zipfian;
     Report {
-        tool: "nigh bench",
+        tool: "nigh-bench",
         version: env!("CARGO_PKG_VERSION"),
         command: &args.command,
         connections: args.connections,

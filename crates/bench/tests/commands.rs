@@ -58,9 +58,18 @@ fn demo_counts_compares_and_cleans_up() {
     assert_eq!(text.matches("MGET per level").count(), 3, "{text}");
 }
 
-/// The JSON of bench has the fields that scripts read, and its numbers fit together.
+/// A server's program that isn't there is named, and so is the command that builds it.
 #[test]
-fn bench_reports_json() {
+fn a_missing_server_is_named() {
+    let parts = ["/nowhere/nigh", "cargo build", "-p nigh-cli", "--nigh"];
+    for command in ["demo", "peers"] {
+        assert_one_sentence(&bench(&[command, "--nigh", "/nowhere/nigh"]), &parts);
+    }
+}
+
+/// The JSON of a load has the fields that scripts read, and its numbers fit together.
+#[test]
+fn loads_report_json() {
     let server = server();
     let address = server.address().to_string();
     let output = bench(&[
@@ -91,6 +100,7 @@ fn bench_reports_json() {
     for field in ["tool", "version", "command", "connections", "pipeline", "keys", "key_bytes"] {
         assert!(!json[field].is_null(), "{field} is missing");
     }
+    assert_eq!(json["tool"], "nigh-bench");
     assert_eq!(json["distribution"], "uniform");
     let endpoints = json["endpoints"].as_array().expect("a list");
     assert_eq!(endpoints.len(), 2);
@@ -110,7 +120,7 @@ fn bench_reports_json() {
 
 /// Error replies are counted, the first is shown, and the exit code says so.
 #[test]
-fn bench_fails_if_replies_are_errors() {
+fn a_load_fails_if_replies_are_errors() {
     let server = server();
     let address = server.address().to_string();
     let output = bench(&[
@@ -129,7 +139,7 @@ fn bench_fails_if_replies_are_errors() {
 
 /// A wrong option names itself and gives code 2; a wrong value gives one sentence and code 1.
 #[test]
-fn bench_refuses_what_it_cannot_do() {
+fn a_load_refuses_what_it_cannot_do() {
     let output = bench(&["--frobnicate"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--frobnicate"));

@@ -31,7 +31,12 @@ use std::process::ExitCode;
 
 /// A Redis-protocol store that runs JavaScript next to the data.
 #[derive(Parser)]
-#[command(name = "nigh", version, arg_required_else_help = true)]
+#[command(
+    name = "nigh",
+    version,
+    arg_required_else_help = true,
+    after_help = "Loads, comparisons and the demo are in the program nigh-bench."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

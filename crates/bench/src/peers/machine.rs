@@ -1,5 +1,7 @@
 //! What the figures were taken on. Facts that can't be read are called unknown.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,24 +16,23 @@ pub(super) struct Machine {
     pub(super) kernel: String,
     pub(super) system: String,
     pub(super) date: String,
+    pub(super) nigh: String,
     pub(super) redis: String,
     /// Runnable threads of others, on average of the last minute.
     pub(super) load: String,
 }
 
 impl Machine {
-    pub(super) fn look(redis: &str) -> Self {
+    pub(super) fn look(nigh: &Path, redis: &str) -> Self {
         let unknown = || "unknown".to_owned();
         let field = |path: &str, name: &str, separator: char| {
             let text = std::fs::read_to_string(path).ok()?;
             let line = text.lines().find(|line| line.starts_with(name))?;
             Some(line.split_once(separator)?.1.trim().trim_matches('"').to_owned())
         };
-        let version = Command::new(redis).arg("--version").output().ok();
-        let version = version.and_then(|output| String::from_utf8(output.stdout).ok());
-        let redis = version.and_then(|text| {
-            text.split(' ').find_map(|word| word.strip_prefix("v=")).map(str::to_owned)
-        });
+        // "nigh 0.1.0"; "Redis server v=7.0.15 sha=…"
+        let nigh = version(nigh.as_os_str(), "");
+        let redis = version(redis.as_ref(), "v=");
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let load = std::fs::read_to_string("/proc/loadavg").ok();
         let load = load.and_then(|text| text.split(' ').next().map(str::to_owned));
@@ -46,10 +47,18 @@ impl Machine {
             kernel: kernel.map_or_else(unknown, |text| text.trim().to_owned()),
             system: field("/etc/os-release", "PRETTY_NAME", '=').unwrap_or_else(unknown),
             date: date(days),
+            nigh: nigh.unwrap_or_else(unknown),
             redis: redis.unwrap_or_else(unknown),
             load: load.unwrap_or_else(unknown),
         }
     }
+}
+
+/// The first word after the program's name that begins with `mark`, without the mark.
+fn version(program: &OsStr, mark: &str) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.split_whitespace().skip(1).find_map(|word| word.strip_prefix(mark)).map(str::to_owned)
 }
 
 /// The date of a day counted from 1970-01-01, by Hinnant's `civil_from_days`

@@ -21,14 +21,14 @@ pub(super) fn report(args: &Args, machine: &Machine, rows: &[Row], chart: &Path)
 }
 
 fn introduction(text: &mut String, args: &Args, machine: &Machine) {
-    let Machine { cpu, cpus, memory, kernel, system, date, redis, load } = machine;
+    let Machine { cpu, cpus, memory, kernel, system, date, nigh, redis, load } = machine;
     let _ = write!(
         text,
-        "Written by `make bench-peers` (`nigh bench peers --pairs {} --seconds {} --keys {} --arena \
+        "Written by `make bench-peers` (`nigh-bench peers --pairs {} --seconds {} --keys {} --arena \
          {}`) on {date}.\n\n\
          - Machine: {cpu}, {cpus} CPUs, {memory}, {system}, Linux {kernel}. Load average \
          of the minute before: {load} (figures are worth little where it isn't near 0).\n\
-         - Servers, all pinned to CPU {SERVER_CPU}: Nigh {} (so of one shard), Redis {redis} \
+         - Servers, all pinned to CPU {SERVER_CPU}: Nigh {nigh} (so of one shard), Redis {redis} \
          (persistence off), and the floor, which parses RESP and answers at once without a store. The load comes from one thread \
          on CPU {LOAD_CPU}, over TCP on loopback. Nigh and the floor poll for 50 µs before they sleep \
          (`spin-us`), as by default; Redis sleeps at once.\n\
@@ -43,7 +43,6 @@ fn introduction(text: &mut String, args: &Args, machine: &Machine) {
         args.seconds,
         args.keys,
         args.arena,
-        env!("CARGO_PKG_VERSION"),
         thousands(args.keys as f64),
         args.pairs,
         args.seconds,

@@ -1,7 +1,7 @@
-//! `nigh bench peers`: Nigh beside Debian's Redis and the floor, on one machine, in turn.
+//! `nigh-bench peers`: Nigh beside Debian's Redis and the floor, on one machine, in turn.
 //!
 //! ```text
-//! core 0   nigh serve, redis-server, nigh bench floor      idle but for the one that is measured
+//! core 0   nigh serve, redis-server, nigh-bench floor      idle but for the one that is measured
 //! core 1   this process: rows ─► results ─► markdown, svg
 //! ```
 //!
@@ -18,13 +18,13 @@ mod markdown;
 mod rows;
 mod svg;
 
-use crate::child::{Server, nigh_beside};
+use crate::child::{Program, Server};
 use crate::load;
 use crate::report::thousands;
 use crate::stats::Quartiles;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The CPU on which servers run.
@@ -32,9 +32,11 @@ const SERVER_CPU: usize = 0;
 /// The CPU on which the load is made.
 const LOAD_CPU: usize = 1;
 
-/// Options of `nigh bench peers`.
+/// Options of `nigh-bench peers`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    program: Program,
     /// Redis server to compare with
     #[arg(long, default_value = "redis-server", value_name = "PROGRAM")]
     redis: String,
@@ -150,13 +152,13 @@ struct Servers {
 }
 
 impl Servers {
-    fn start(args: &Args) -> Result<Self> {
+    fn start(args: &Args, nigh: &Path) -> Result<Self> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let pinned = words(&format!("taskset -c {SERVER_CPU}"));
         let own = std::env::current_exe().context("can't find this program's own file")?;
         let own = own.to_str().context("this program's path isn't UTF-8")?.to_owned();
         let memory = args.arena.to_string();
-        let nigh = Server::nigh(&nigh_beside()?, &pinned, &["--maxmemory".to_owned(), memory])?;
+        let nigh = Server::nigh(nigh, &pinned, &["--maxmemory".to_owned(), memory])?;
         let mut program = pinned.clone();
         program.push(args.redis.clone());
         let mut flags = words("--port {port} --dir {dir} --appendonly no --save");
@@ -173,19 +175,20 @@ impl Servers {
 /// Runs all rows and writes the report.
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(args.pairs >= 1, "--pairs must be at least 1");
+    let nigh = args.program.path()?;
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{spinner} {bar:32} {pos}/{len} runs  {msg}")?);
     bar.set_message("starting servers");
     // Before this thread is pinned, and before there is any load of ours.
-    let machine = machine::Machine::look(&args.redis);
-    let servers = Servers::start(args)?;
+    let machine = machine::Machine::look(&nigh, &args.redis);
+    let servers = Servers::start(args, &nigh)?;
     load::pin(LOAD_CPU)?;
     let rows = rows::measure(args, &servers, &bar)?;
     ensure!(!rows.is_empty(), "no row's title contains {:?}", args.only);
     bar.finish_and_clear();
     drop(servers);
     let chart = args.out.with_extension("svg");
-    let write = |path: &std::path::Path, text: String| {
+    let write = |path: &Path, text: String| {
         std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
     };
     write(&chart, svg::chart(&rows))?;
