@@ -16,8 +16,8 @@ setup: ## check tools, find V8 or fetch it into .v8
 test-tools: ## get what only the tests need into .tools
 	@scripts/test-tools.sh
 
-build: setup ## build the release binary
-	cargo build --release --locked -p nigh-cli
+build: setup ## build the release binaries, nigh and nigh-bench
+	cargo build --release --locked -p nigh-cli -p nigh-bench
 
 run: build ## serve in the foreground on port 6379
 	@$(TARGET_DIR)/release/nigh serve
@@ -28,13 +28,13 @@ test: setup test-tools ## run all tests: the crates' own, then real clients agai
 	tests/clients/run --nigh $(TARGET_DIR)/debug/nigh
 
 demo: build ## load a graph, count friends from the client side and in the store, compare
-	@$(TARGET_DIR)/release/nigh demo
+	@$(TARGET_DIR)/release/nigh-bench demo
 
 bench: setup ## criterion benches of the crates
 	cargo bench --locked --workspace
 
 bench-peers: build test-tools ## run beside Debian's Redis, write docs/benchmarks.md
-	$(TARGET_DIR)/release/nigh bench peers --redis .tools/bin/redis-server
+	$(TARGET_DIR)/release/nigh-bench peers --redis .tools/bin/redis-server
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS (20)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

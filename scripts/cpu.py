@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CPU time of the server per operation, over sockets: one shard, several, and several with partitions.
 
-    cpu.py NIGH [--shards N] [--starts N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N]
+    cpu.py NIGH [--bench NIGH-BENCH] [--shards N] [--starts N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N]
                 [--pipeline N] [--preempt]
 
 All servers run at once, and take the same load in turn (A B C A B C ...). What counts is user and system time of the
@@ -81,7 +81,7 @@ class Server:
 def load(options, server, commands, *flags):
     """One run, in which each generator sends the next command; CPU time per operation in µs, operations per sleep, and
     hops per operation."""
-    generator = [options.nigh, "bench", "--connect", str(server.port), "--keys", str(KEYS), "--warm-up", "0"]
+    generator = [options.bench, "--connect", str(server.port), "--keys", str(KEYS), "--warm-up", "0"]
     generator += ["-c", str(options.connections), "-P", str(options.pipeline)]
     generator += ["--requests", str(options.requests // options.generators), *flags, "--command"]
     cpu, sleeps, hops = server.cpu_seconds(), server.sleeps(), server.hops()
@@ -116,6 +116,7 @@ def measure(options, kinds, found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("nigh")
+    parser.add_argument("--bench", help="the load generator (default: the nigh-bench beside NIGH)")
     parser.add_argument("--shards", default="2")
     parser.add_argument("--starts", type=int, default=7)
     parser.add_argument("--pairs", type=int, default=3, help="of each start")
@@ -126,6 +127,7 @@ def main():
     parser.add_argument("--pipeline", type=int, default=16)
     parser.add_argument("--preempt", action="store_true", help="let servers preempt the generators")
     options = parser.parse_args()
+    options.bench = options.bench or str(pathlib.Path(options.nigh).absolute().with_name("nigh-bench"))
     if options.generators % 2:
         parser.error("--generators must be even: half of them GET while the others SET")
     kinds = {
