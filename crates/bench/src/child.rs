@@ -1,8 +1,16 @@
-//! A server of one's own, in a child process, with a private directory in tmpfs.
+//! A server in a child process, with a private directory in tmpfs.
+//!
+//! ```text
+//! Program ── path of nigh ──► Server::nigh ──► child process, port, directory
+//! any program and flags ────► Server::start ─┘
+//! ```
 //!
 //! Invariants:
-//! 1. Dropping it stops the process and removes the directory, whatever happened before.
-//! 2. What the server said on stderr is kept for the message if it doesn't start.
+//! 1. Dropping a [`Server`] stops the process and removes the directory, also after an error.
+//! 2. The server's output is kept in the directory. If the server doesn't start, its last lines are
+//!    part of the error.
+//!
+//! A server belongs to the thread that started it.
 
 use anyhow::{Context, Result, bail};
 use nigh_client::{Address, Connection, Frame, Options};
@@ -13,18 +21,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Where arenas live: a tmpfs on every Debian.
+/// Arenas lie here: a tmpfs on every Debian.
 const TMPFS: &str = "/dev/shm";
-/// A server that doesn't answer after so long won't.
+/// The longest time that a server takes to start.
 const START: Duration = Duration::from_secs(20);
-/// Time between two looks whether the server is up or gone.
+/// Time between two checks whether the server is up, or has ended.
 const POLL: Duration = Duration::from_millis(10);
-/// A server that is told to stop gets so long before it is killed.
+/// Time for a server to stop by itself; then it is killed.
 const STOP: Duration = Duration::from_secs(3);
-/// How often another port is tried if somebody takes it between choosing and listening.
+/// Attempts to start. Another process may take the chosen port before the server listens on it.
 const PORTS: usize = 3;
 
-/// The command that builds what is missing, as this program was built.
+/// The command that builds `nigh` with the profile of this program.
 const BUILD: &str = if cfg!(debug_assertions) {
     "cargo build -p nigh-cli"
 } else {
@@ -40,10 +48,10 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The program's path, from the root.
+    /// The absolute path of the program.
     ///
     /// # Errors
-    /// No file lies there.
+    /// There is no file at that path.
     pub(crate) fn path(&self) -> Result<PathBuf> {
         let path = match &self.nigh {
             Some(path) => std::path::absolute(path).context("the path of --nigh is empty")?,
@@ -58,7 +66,7 @@ impl Program {
     }
 }
 
-/// A running server; stopped and cleaned up by dropping it.
+/// A running server. Dropping it stops the process and removes the directory.
 pub(crate) struct Server {
     process: Child,
     address: Address,
@@ -66,8 +74,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `program` with `arguments`, in which `{port}` and `{dir}` are filled in, and waits
-    /// until it answers PING.
+    /// Starts `program` with `arguments` and waits until it answers PING. In all of them `{port}`
+    /// becomes a free port and `{dir}` the private directory.
     pub(crate) fn start(program: &[String], arguments: &[String]) -> Result<Self> {
         let mut last = None;
         for _ in 0..PORTS {
@@ -79,7 +87,7 @@ impl Server {
         Err(last.context("no port was tried")?)
     }
 
-    /// Starts `serve` of the program `nigh`, with `extra` flags.
+    /// Starts `nigh serve` with the flags `extra`, behind the words of `prefix` (`taskset -c 0`).
     pub(crate) fn nigh(nigh: &Path, prefix: &[String], extra: &[String]) -> Result<Self> {
         let mut program = prefix.to_vec();
         program.push(nigh.to_str().context("the path of nigh isn't UTF-8")?.to_owned());
@@ -154,7 +162,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(mut connection) = Connection::connect(&self.address, &Options::default()) {
-            // Any outcome is fine: what doesn't stop is killed below.
+            // Errors don't matter here: a server that doesn't stop is killed below.
             let _ = connection.set_timeout(Some(STOP));
             let _ = connection.call(&["SHUTDOWN", "NOSAVE"]);
         }
@@ -170,7 +178,10 @@ impl Drop for Server {
     }
 }
 
-/// A reply, unless it is an error: then that, with its text.
+/// The reply.
+///
+/// # Errors
+/// The reply is an error reply.
 pub(crate) fn accepted(reply: Frame) -> Result<Frame> {
     match reply.error() {
         Some(text) => bail!("the server refused: {}", String::from_utf8_lossy(text)),

@@ -1,13 +1,13 @@
-//! `nigh-bench demo`: the same question asked from the client side and inside the store.
+//! `nigh-bench demo`: counts friends in a graph from the client side and inside the store.
 //!
 //! ```text
-//! child  a server of its own          graph  the ego-Facebook graph, part of the binary
-//! walk   three ways to count paths    mod    loads, counts, compares, prints, cleans up
+//! child       graph            walk                       demo
+//! a server ─► loaded into it ─► counted in three ways ─► compared, printed
 //! ```
 //!
 //! Invariants:
-//! 1. Every count of every way is compared; one that differs is an error.
-//! 2. Server, arenas and logs are gone when it ends, also after an error or an interrupt.
+//! 1. The demo compares every count of every way. Two that differ are an error.
+//! 2. The demo ends its server and removes arenas and log, also after an error or an interrupt.
 
 use super::child::{Program, Server, accepted};
 use super::graph::{self, Graph};
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Starts from which GET per node counts: 200 would take a minute.
+/// Number of starts for GET per node: all 200 would take a minute.
 const GET_STARTS: usize = 20;
-/// Each figure is taken over at least so long.
+/// The least time of a measurement.
 const MEASURED: Duration = Duration::from_millis(300);
-/// SETs that are sent at once.
+/// SETs in one pipeline.
 const LOADED_AT_ONCE: usize = 64;
-/// Depths that are counted.
+/// Depths of the traversals.
 const DEPTHS: std::ops::RangeInclusive<u32> = 1..=3;
 
 /// Options of `nigh-bench demo`.
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Stores the graph, and the library that walks it.
+/// Stores the graph and the library that walks it.
 pub(crate) fn load(connection: &mut Connection, graph: &Graph) -> Result<()> {
     for commands in graph.commands().chunks(LOADED_AT_ONCE) {
         for reply in connection.pipeline(commands)? {
@@ -90,7 +90,7 @@ pub(crate) fn load(connection: &mut Connection, graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// Counts in all three ways at one depth, and compares.
+/// Counts in all three ways at one depth, and compares the counts.
 fn count(
     connection: &mut Connection,
     graph: &Graph,

@@ -1,5 +1,5 @@
-//! The load generator's loop: connections to one endpoint, each sending a pipeline of requests,
-//! waiting for all replies, and sending the next (a closed loop, as redis-benchmark's).
+//! The load generator's loop. Each connection sends a pipeline of requests, waits for all replies,
+//! and sends the next pipeline: a closed loop, as in redis-benchmark.
 //!
 //! ```text
 //!   ┌─► append P requests ─► write ─► epoll ─► read ─► skip replies ─┐   per connection
@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Invariants:
-//! 1. One thread. Read and write buffers are shared by all connections and stay in cache.
-//! 2. A latency is from just before the write of a pipeline to just after the read that brought
-//!    the reply.
-//! 3. Between runs nothing is outstanding.
+//! 1. One thread serves all connections. They share the read and the write buffer, which stay in
+//!    cache.
+//! 2. A latency begins just before the write of the pipeline. It ends just after the read that
+//!    brought the reply.
+//! 3. Between runs no request is outstanding.
 
 use super::replies::{Checker, Skipper, Tally};
 use super::stream::Stream;
@@ -22,18 +23,18 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Bytes asked for in one read; fits in the second-level cache.
+/// Bytes of one read; they fit in the second-level cache.
 const READ_BYTES: usize = 256 << 10;
-/// Events taken from the kernel at once.
+/// Events of one `epoll_wait`.
 const EVENTS: usize = 256;
-/// How long to poll without sleeping: longer than a pipeline of functions takes. Who sleeps is woken late, and finds the
-/// server asleep.
+/// Time for which the generator polls before it sleeps: longer than a pipeline of functions takes.
+/// A sleeping generator wakes up late, and by then the server sleeps too.
 const SPIN: Duration = Duration::from_millis(1);
-/// A server that says nothing for so long is taken for dead.
+/// After this silence the generator takes the server for dead.
 const SILENCE: Duration = Duration::from_secs(20);
-/// Largest latency that is told apart, in ns: a minute.
+/// Largest latency of the histogram, in ns: a minute.
 const LATENCY_NS: u64 = 60_000_000_000;
-/// Connections of one endpoint: well under the 20,000 descriptors of a process.
+/// Most connections to one endpoint: well under the 20,000 descriptors of a process.
 const CONNECTIONS: usize = 10_000;
 /// Time between two calls of `tick`.
 const TICK: Duration = Duration::from_millis(100);
@@ -45,7 +46,7 @@ pub(super) enum Until {
     Requests(u64),
 }
 
-/// What one run did.
+/// The outcome of one run.
 pub(super) struct Run {
     pub(super) tally: Tally,
     pub(super) sets: u64,
@@ -60,7 +61,7 @@ impl Run {
     }
 }
 
-/// A histogram of latencies in ns, to three digits.
+/// An empty histogram of latencies in ns, with three digits.
 pub(super) fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, LATENCY_NS, 3)?)
 }
@@ -73,9 +74,9 @@ enum Reader {
 struct Connection {
     stream: Stream,
     reader: Reader,
-    /// Bytes that came but make no whole token yet.
+    /// Received bytes that make no whole token yet.
     carry: Vec<u8>,
-    /// Bytes that the socket didn't take.
+    /// Bytes that the socket has not taken yet.
     unsent: Vec<u8>,
     outstanding: u64,
     sent_at: Instant,
@@ -91,7 +92,7 @@ pub(super) struct Engine {
     events: Vec<Event>,
 }
 
-/// What changes during a run.
+/// The state of a run.
 struct Progress {
     tally: Tally,
     sets: u64,
@@ -102,7 +103,8 @@ struct Progress {
 }
 
 impl Engine {
-    /// Connects `connections` times. `check_bytes`: verify replies, with values of that size.
+    /// Opens `connections` connections. With `check_bytes` the engine verifies replies; values have
+    /// that size.
     pub(super) fn connect(
         address: &Address,
         password: Option<&str>,
@@ -144,7 +146,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Sends `load` until `until`; `tick` is called about every 100 ms with the replies so far.
+    /// Sends `load` until `until`. Calls `tick` about every 100 ms with the replies so far.
     pub(super) fn run(
         &mut self,
         load: &mut Workload,
@@ -185,7 +187,7 @@ impl Engine {
         Ok(Run { tally, sets, seconds, latency })
     }
 
-    /// Waits for events: without sleeping while the last ones are recent.
+    /// Waits for events. Polls while the last event is recent, then sleeps.
     fn wait(&mut self, heard: Instant) -> Result<Instant> {
         let mut now = Instant::now();
         let silence = now - heard;
@@ -222,7 +224,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends the next pipeline, if there is anything left to send.
+    /// Sends the next pipeline, if any request is left to send.
     fn send(&mut self, index: usize, load: &mut Workload, progress: &mut Progress) -> Result<()> {
         let connection = &mut self.connections[index];
         let count = self.pipeline.min(progress.left);
@@ -265,7 +267,7 @@ impl Engine {
             .context("can't watch a connection")
     }
 
-    /// Reads once, counts replies, and goes on when the pipeline is answered.
+    /// Reads once and counts replies. Sends the next pipeline when this one is answered.
     fn receive(
         &mut self,
         index: usize,
@@ -306,7 +308,7 @@ impl Engine {
     }
 }
 
-/// Sends AUTH and waits for its reply.
+/// Sends AUTH and waits for the reply.
 fn authenticate(stream: &mut Stream, password: &str) -> Result<()> {
     let request = format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{password}\r\n", password.len());
     stream.write(request.as_bytes()).context("the server hung up")?;

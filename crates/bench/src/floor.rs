@@ -1,14 +1,15 @@
-//! `nigh-bench floor`: a server that parses RESP and answers at once, without a store: what the
-//! kernel, the loopback and the protocol cost. No server can be faster by much; ratios to it tell
-//! how much a store adds.
+//! `nigh-bench floor`: a server that parses RESP and answers at once, without a store. It shows the
+//! cost of the kernel, the loopback and the protocol. No server can be much faster, and a ratio to
+//! the floor tells the cost of a store.
 //!
 //! ```text
 //! GET …  ─► $100 xxxx…      SET …, anything else  ─► +OK      PING ─► +PONG
 //! ```
 //!
 //! Invariants:
-//! 1. One thread; polls for `spin` after the last request, then sleeps, as the server does.
-//! 2. Requests are arrays of bulks. Replies to all requests of one read are written at once.
+//! 1. One thread serves all clients. It polls for `spin` after the last request, then sleeps, as
+//!    Nigh does.
+//! 2. Requests are arrays of bulks. The floor answers all requests of one read by one write.
 
 use super::stream::Stream;
 use anyhow::{Context, Result};
@@ -17,15 +18,16 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Bytes asked for in one read.
+/// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
-/// A client whose request begun or whose unread replies take more is cut off.
+/// Most bytes of a client: of a request that is not whole, and of replies that the client has not
+/// read. Beyond them the floor closes the connection.
 const BACKLOG_BYTES: usize = 64 << 20;
-/// Events taken from the kernel at once.
+/// Events of one `epoll_wait`.
 const EVENTS: usize = 256;
-/// Which event is the listener's; connections count from 0.
+/// Mark of the listener's events; connections count from 0.
 const LISTENER: u64 = u64::MAX;
-/// Bytes of the value that GET answers: those of the targets' rows.
+/// Bytes of the value that answers GET: the size in the rows of `peers`.
 const VALUE_BYTES: usize = 100;
 
 /// Options of `nigh-bench floor`.
@@ -108,7 +110,7 @@ impl Floor {
     }
 
     fn accept(&mut self, listener: &TcpListener) -> Result<()> {
-        // A client that is gone before it is accepted is no error of ours.
+        // A client that hangs up before `accept` is no error of the floor.
         let Ok((stream, _)) = listener.accept() else { return Ok(()) };
         let stream = Stream::tcp(stream)?;
         stream.set_nonblocking()?;
@@ -121,7 +123,7 @@ impl Floor {
         Ok(())
     }
 
-    /// Serves one client's event; an error ends the connection.
+    /// Serves one client's event. After an error the caller closes the connection.
     fn turn(&mut self, index: usize, flags: EventFlags) -> Result<()> {
         let Some(client) = &mut self.clients[index] else { return Ok(()) };
         let data = EventData::new_u64(index as u64);
@@ -157,7 +159,7 @@ impl Floor {
     }
 }
 
-/// Answers all whole requests in `bytes`; returns how many bytes they took.
+/// Answers all whole requests in `bytes`; returns their length in bytes.
 fn answer(bytes: &[u8], get: &[u8], output: &mut Vec<u8>) -> Result<usize> {
     let mut used = 0;
     'requests: while let Some((arguments, mut at)) = header(bytes, used, b'*')? {
@@ -182,7 +184,7 @@ fn answer(bytes: &[u8], get: &[u8], output: &mut Vec<u8>) -> Result<usize> {
     Ok(used)
 }
 
-/// The number in the line at `at`, which starts with `kind`, and where the next line begins;
+/// The number in the line at `at`, which starts with `kind`, and the offset of the next line.
 /// `None` if the line isn't whole.
 #[inline]
 fn header(bytes: &[u8], at: usize, kind: u8) -> Result<Option<(usize, usize)>> {
@@ -206,7 +208,7 @@ fn header(bytes: &[u8], at: usize, kind: u8) -> Result<Option<(usize, usize)>> {
 mod tests {
     use super::*;
 
-    /// Requests cut anywhere are answered once they are whole; what isn't RESP ends the connection.
+    /// A request that is cut anywhere is answered once it is whole. Other protocols are refused.
     #[test]
     fn whole_requests_are_answered() {
         let requests = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*3\r\n$3\r\nset\r\n$1\r\na\r\n$2\r\nbb\r\n";

@@ -1,12 +1,12 @@
-//! The ego-Facebook graph (SNAP), directed: each line `a b` of the file puts b into a's list.
+//! The ego-Facebook graph (SNAP), directed: a line `a b` of the file puts b into the list of a.
 //!
 //! ```text
-//! file  0 1 | 0 2 | …       key "0" ─► value 01 00 00 00 02 00 00 00 …   (packed little-endian u32)
+//! file  0 1 | 0 2 | …       key "0" ─► value 01 00 00 00 02 00 00 00 …   (little-endian u32)
 //! ```
 //!
 //! Invariants:
-//! 1. Neighbours stand in a list in the order of the file.
-//! 2. Data and function are part of the binary: `nigh-bench demo` needs no files.
+//! 1. A list has its nodes in the order of the file.
+//! 2. The binary contains the data and the function, so `nigh-bench demo` needs no files.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -14,21 +14,21 @@ use std::io::Read;
 
 /// `a b` lines, from snap.stanford.edu/data/ego-Facebook.html.
 const EDGES_GZ: &[u8] = include_bytes!("../../../examples/data/facebook_combined.txt.gz");
-/// The nodes from which friends are counted, one a line.
+/// The nodes at which traversals start, one a line.
 const STARTS: &str = include_str!("../../../examples/data/graph_starts.txt");
 /// The library with `countFriends`.
 pub(crate) const LIBRARY: &str = include_str!("../../../examples/functions/graph.js");
 /// Bytes of a node number in a list.
 const NODE_BYTES: usize = 4;
 
-/// Who is whose friend, and where to start counting.
+/// The lists of friends, and the nodes at which traversals start.
 pub(crate) struct Graph {
     pub(crate) lists: BTreeMap<u32, Vec<u32>>,
     pub(crate) starts: Vec<u32>,
 }
 
 impl Graph {
-    /// Unpacks the graph that is part of the binary.
+    /// Unpacks the graph in the binary.
     pub(crate) fn load() -> Result<Self> {
         let mut text = String::new();
         flate2::read::GzDecoder::new(EDGES_GZ)
@@ -43,13 +43,13 @@ impl Graph {
         Ok(Self { lists, starts })
     }
 
-    /// How many edges there are.
+    /// Number of edges.
     pub(crate) fn edges(&self) -> usize {
         self.lists.values().map(Vec::len).sum()
     }
 
-    /// How many look-ups a traversal from one of `few` takes, for each that one from any start takes.
-    /// Rates measured on few starts are multiplied by it, so that they compare with those of all.
+    /// Look-ups of a mean traversal from `few`, divided by those of a mean traversal from all
+    /// starts. A rate measured on few starts, times this, compares with a rate measured on all.
     pub(crate) fn weight(&self, few: &[u32], depth: u32) -> f64 {
         let mean = |starts: &[u32]| {
             let sum: u64 = starts.iter().map(|&start| self.look_ups(start, depth)).sum();

@@ -1,4 +1,4 @@
-//! Which key a request names, and what keys and values look like.
+//! The choice of keys, and the bytes of keys and values.
 //!
 //! ```text
 //! key   key:000000123456      decimal number of the key, in a field of fixed width
@@ -6,17 +6,17 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Keys and values have a fixed width, so that a request can be patched in place.
-//! 2. A value is a function of its key's number: any reply can be verified.
-//! 3. One seed gives one sequence of keys.
+//! 1. Keys and values have a fixed width, so the generator patches requests in place.
+//! 2. The key's number determines the value, so the generator can verify any reply.
+//! 3. A seed determines the sequence of keys.
 
 use anyhow::{Result, bail};
 
 /// Digits of a key's number: 10^12 keys are more than a partition holds.
 const DIGITS: usize = 12;
-/// What a key starts with when there is room for it.
+/// Start of a key, if the key has room for it.
 const PREFIX: &[u8] = b"key:";
-/// Letters that fill a value up.
+/// Letters that fill a value.
 const LETTERS: &[u8; 26] = b"abcdefghijklmnopqrstuvwxyz";
 
 /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
@@ -50,7 +50,7 @@ impl Random {
     }
 }
 
-/// Widths of keys and values, and the bytes that are in them.
+/// Widths and bytes of keys and values.
 pub(super) struct Shape {
     key_bytes: usize,
     value_bytes: usize,
@@ -58,7 +58,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Fails if `count` keys can't be told apart in `key_bytes`.
+    /// # Errors
+    /// `key_bytes` are too few for `count` different keys.
     pub(super) fn new(key_bytes: usize, value_bytes: usize, count: u64) -> Result<Self> {
         let digits = u32::try_from(key_bytes.min(DIGITS))?;
         if key_bytes == 0 || count == 0 || 10u64.pow(digits) < count {
@@ -85,7 +86,7 @@ impl Shape {
         self.key_digits(number, field);
     }
 
-    /// Writes only what differs between keys; the rest of `field` was written by [`Self::key`].
+    /// Writes only the digits of key `number`. [`Self::key`] has written the rest of `field`.
     #[inline]
     pub(super) fn key_digits(&self, number: u64, field: &mut [u8]) {
         let start = field.len() - field.len().min(DIGITS);
@@ -119,14 +120,14 @@ pub(super) fn digits(mut number: u64, field: &mut [u8]) {
     }
 }
 
-/// How key numbers are drawn.
+/// A distribution of key numbers.
 #[derive(Clone)]
 pub(super) enum Keys {
-    /// Each in turn, again from 0 after the last.
+    /// Each key in turn, and 0 again after the last.
     Sequential { next: u64, count: u64 },
-    /// All with the same chance.
+    /// All keys with the same probability.
     Uniform { count: u64 },
-    /// A few of them often.
+    /// A few keys often.
     Zipfian(Zipf),
 }
 
@@ -146,8 +147,8 @@ impl Keys {
 }
 
 /// Zipf's law by the method of Gray et al., Quickly Generating Billion-Record Synthetic Databases
-/// (SIGMOD 1994), figure 3. Ranks are then spread over the key numbers, so that frequent keys are
-/// not the ones that were loaded first.
+/// (SIGMOD 1994), figure 3. A permutation then spreads ranks over the key numbers, since otherwise
+/// the keys that were loaded first would be the frequent ones.
 #[derive(Clone)]
 pub(super) struct Zipf {
     count: u64,
@@ -159,7 +160,7 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    /// `theta` in (0, 1): 0.99 is YCSB's. Takes time in proportion to `count`.
+    /// `theta` is in (0, 1); YCSB takes 0.99. The time is proportional to `count`.
     #[expect(clippy::cast_possible_truncation, reason = "a fraction of a u64 fits in one")]
     pub(super) fn new(count: u64, theta: f64) -> Result<Self> {
         if !(theta > 0.0 && theta < 1.0) {
@@ -168,7 +169,7 @@ impl Zipf {
         let zeta: f64 = (1..=count).map(|rank| (rank as f64).powf(-theta)).sum();
         let second = 1.0 + 0.5f64.powf(theta);
         let eta = (1.0 - (2.0 / count as f64).powf(1.0 - theta)) / (1.0 - second / zeta);
-        // A factor near the golden section of the range that has no divisor in common with it.
+        // A factor near the golden section of `count`, without a common divisor.
         let mut spread = ((count as f64 * 0.618_033_988) as u64).max(1);
         while gcd(spread, count) != 1 {
             spread += 1;
@@ -209,8 +210,8 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Rank k of Zipf's law comes with probability k^-theta / zeta: the first ranks, which make up
-    /// most of the draws, must show that within sampling noise.
+    /// By Zipf's law rank k has the probability k^-theta / zeta. The first ranks are most of the
+    /// draws, and follow the law within sampling noise.
     #[test]
     fn zipf_draws_follow_the_law() {
         let (count, theta, draws) = (1000, 0.99, 400_000);
@@ -230,7 +231,7 @@ mod tests {
         assert!((top as f64 / draws as f64 - law).abs() < 0.02, "top 100: {top} of {draws}");
     }
 
-    /// Ranks are spread over key numbers one to one: no key gets two ranks, none is left out.
+    /// Each key number has exactly one rank.
     #[test]
     fn spreading_ranks_is_a_permutation() {
         for count in [1, 2, 3, 10, 97, 1000] {
@@ -241,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Keys and values have the width that was asked for, and name their number.
+    /// Keys and values have the requested width, and contain their number.
     #[test]
     fn keys_and_values_are_of_fixed_width() {
         let shape = Shape::new(16, 20, 1_000_000).expect("fits");

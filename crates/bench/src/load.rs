@@ -1,8 +1,12 @@
-//! `nigh-bench`: a load generator for any server that speaks the Redis protocol.
+//! `nigh-bench` without a subcommand: a load on any server that speaks the Redis protocol.
+//!
+//! ```text
+//! preload ─► warm-up of each server ─► runs A B A B … ─► report
+//! ```
 //!
 //! Invariants:
-//! 1. Several endpoints are measured in turn, A B A B …, never one after the other: machines drift.
-//! 2. Error replies never pass for throughput: they are counted, shown, and make the exit code 1.
+//! 1. Servers are measured in turn, A B A B …, since the speed of a machine drifts.
+//! 2. An error reply never counts as success: it is counted and shown, and makes the exit code 1.
 
 use super::engine::{Engine, Until};
 use super::keys::{Keys, Shape, Zipf};
@@ -15,11 +19,11 @@ use nigh_client::Address;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Pipeline depth while keys are loaded: deep enough that the server sets the pace.
+/// Pipeline depth of the preload: deep enough that the server sets the pace.
 pub(super) const PRELOAD_PIPELINE: u64 = 64;
-/// Connections that load keys.
+/// Connections of the preload.
 pub(super) const PRELOAD_CONNECTIONS: usize = 8;
-/// Largest value that the generator sends: what the protocol allows.
+/// Largest value: the limit of the protocol.
 const VALUE_BYTES: usize = 512 << 20;
 
 /// Key distributions.
@@ -30,7 +34,7 @@ pub(super) enum Distribution {
     Sequential,
 }
 
-/// The load.
+/// Options of a load.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Server: host:port, port, redis://… or a Unix socket's path; several are measured in turn
@@ -45,7 +49,7 @@ pub(crate) struct Args {
     /// get, set, mixed, or any command with __key__ __value__ __rand__ (12 digits) __line__
     #[arg(long, default_value = "get")]
     pub(super) command: String,
-    /// What __line__ stands for: one line of this file a request, in turn
+    /// File with the text of __line__: one line a request, in turn
     #[arg(long, value_name = "FILE")]
     pub(super) lines: Option<PathBuf>,
     /// Share of SETs in `mixed`
@@ -98,7 +102,10 @@ pub(crate) struct Args {
     pub(super) json: bool,
 }
 
-/// Runs the load, prints the report; an error if any reply was one.
+/// Runs the load and prints the report.
+///
+/// # Errors
+/// The load can't run, or a reply was an error or wrong.
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(args.pairs >= 1, "--pairs must be at least 1");
     ensure!(args.value_size <= VALUE_BYTES, "--value-size is over {VALUE_BYTES} bytes (512 MiB)");
@@ -144,7 +151,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     failed(&series)
 }
 
-/// An error if any reply was one, or wasn't what it should be.
+/// An error, if a reply was an error or wrong.
 fn failed(series: &[Series]) -> Result<()> {
     let bad: u64 = series.iter().map(|series| series.errors + series.mismatches).sum();
     if bad > 0 {
@@ -172,7 +179,7 @@ fn workload(args: &Args) -> Result<Workload> {
     Workload::new(&args.command, &lines, args.set_share, shape, keys, args.seed)
 }
 
-/// Sets all keys, once each.
+/// Sets each key once.
 fn preload(args: &Args, address: &Address, bar: &ProgressBar) -> Result<()> {
     let shape = Shape::new(args.key_size, args.value_size, args.keys)?;
     let keys = Keys::Sequential { next: 0, count: args.keys };
@@ -189,7 +196,7 @@ fn preload(args: &Args, address: &Address, bar: &ProgressBar) -> Result<()> {
     Ok(())
 }
 
-/// A bar on stderr that counts runs; hidden where stderr isn't a terminal.
+/// A bar that counts runs, on stderr; hidden if stderr isn't a terminal.
 fn progress(args: &Args) -> Result<ProgressBar> {
     let steps = args.pairs + usize::from(args.warm_up > 0.0) + usize::from(args.preload);
     let bar = ProgressBar::new((steps * args.connect.len()) as u64);

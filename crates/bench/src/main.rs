@@ -1,20 +1,20 @@
-//! The `nigh-bench` command: loads and comparisons, so that the server's binary doesn't carry them.
+//! The command `nigh-bench`: loads, comparisons and the demo. The server's binary has none of them.
 //!
 //! ```text
-//! main ── load      a load generator for any server that speaks the Redis protocol
-//!      │   ├─ template, keys     the requests          (bytes with holes; which key)
-//!      │   ├─ engine, replies    the sending           (one thread, epoll; replies are skipped)
-//!      │   └─ stats, report      the figures           (histogram, quartiles; text, JSON)
+//! main ── load      a load on any server that speaks the Redis protocol
+//!      │   ├─ template, keys      the requests    (bytes with holes; choice of keys)
+//!      │   ├─ engine, replies     the loop        (one thread, epoll; replies are skipped)
+//!      │   └─ stats, report       the figures     (histogram, quartiles; text, JSON)
 //!      ├─ floor     a server without a store, to compare with
-//!      ├─ peers     the table of docs/benchmarks.md
-//!      └─ demo      graph traversals from the client side and in the store
-//!          └─ graph, walk        the data, and three ways to count in it
-//! child           a server of one's own, for peers and demo
+//!      ├─ peers     Nigh, Redis and the floor: docs/benchmarks.md
+//!      │   └─ engine, graph, walk, child
+//!      └─ demo      traversals of a graph, from the client side and in the store
+//!          └─ graph, walk, child  the data; three ways to count; a server to count in
 //! ```
 //!
 //! Invariants:
-//! 1. The exit code is 0 if all went well, 1 after one sentence on stderr, 2 for wrong usage.
-//! 2. Results go to stdout, everything else (progress, errors) to stderr.
+//! 1. The exit code is 0 after success, 1 after one sentence on stderr, 2 after wrong usage.
+//! 2. Results go to stdout; progress and errors go to stderr.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
 
@@ -36,7 +36,7 @@ mod walk;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Measures a server under load; without a subcommand any that speaks the Redis protocol.
+/// Loads a server that speaks the Redis protocol, and measures it.
 #[derive(Parser)]
 #[command(
     name = "nigh-bench",

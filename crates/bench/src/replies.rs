@@ -1,25 +1,26 @@
-//! Finds where replies end, and counts them, without building values.
+//! Finds the ends of replies and counts replies, without building values.
 //!
 //! ```text
 //! bytes as they come ──► Skipper ──► replies, errors, nulls     (the usual way)
-//!                   └──► Checker ──► the same, and replies that aren't what they should be
+//!                   └──► Checker ──► the same, and wrong replies         (with `--check`)
 //! ```
 //!
 //! Invariants:
-//! 1. Bytes that make no whole token are left to the caller, who passes them again with more.
-//! 2. Bodies are never looked at by the skipper, and never kept.
+//! 1. A reader leaves bytes of an unfinished token to the caller. The caller passes them again,
+//!    followed by more.
+//! 2. The skipper neither reads nor keeps bodies.
 
 use super::keys::Shape;
 use super::template::Kind;
 use anyhow::{Result, bail};
 use std::collections::VecDeque;
 
-/// Longest line in a reply: more than any error that quotes a command.
+/// Longest line of a reply: longer than any error that quotes a command.
 const LINE_BYTES: usize = 64 << 10;
-/// Longest error text that is kept to be shown.
+/// Longest error text in a report.
 const ERROR_BYTES: usize = 200;
 
-/// What was seen so far.
+/// Counts of the replies so far.
 #[derive(Default, Clone)]
 pub(super) struct Tally {
     pub(super) replies: u64,
@@ -42,14 +43,14 @@ impl Tally {
 /// Skips replies of any kind, in pieces of any size.
 #[derive(Default)]
 pub(super) struct Skipper {
-    /// Bytes of a body, with its line end, that are still to come.
+    /// Bytes of the current body and its line end that are still to come.
     body: usize,
-    /// Elements that the reply begun still lacks; 0 between replies.
+    /// Elements that the current reply still lacks; 0 between replies.
     lacking: u64,
 }
 
 impl Skipper {
-    /// Takes what it can from `bytes`; returns how many bytes that was.
+    /// Skips whole tokens of `bytes`; returns their length in bytes.
     pub(super) fn feed(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize> {
         let mut at = 0;
         loop {
@@ -138,12 +139,12 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    /// A request was sent, whose reply comes after those of the requests before it.
+    /// Notes a sent request. Replies come in the order of the requests.
     pub(super) fn expect(&mut self, kind: Kind, number: u64) {
         self.expected.push_back((kind, number));
     }
 
-    /// As [`Skipper::feed`].
+    /// Verifies whole replies of `bytes`; returns their length in bytes.
     pub(super) fn feed(&mut self, bytes: &[u8], shape: &Shape, tally: &mut Tally) -> Result<usize> {
         let mut at = 0;
         loop {
@@ -230,7 +231,7 @@ mod tests {
     const STREAM: &[u8] = b"+OK\r\n$5\r\nhello\r\n$-1\r\n*2\r\n:1\r\n*1\r\n$0\r\n\r\n-ERR no\r\n\
                             %1\r\n+a\r\n_\r\n|1\r\n+k\r\n+v\r\n:3\r\n*0\r\n*-1\r\n";
 
-    /// However the stream is cut, the same replies, errors and nulls are counted.
+    /// The counts of replies, errors and nulls are the same for any pieces of the stream.
     #[test]
     fn cutting_the_stream_changes_nothing() {
         for step in 1..STREAM.len() {
@@ -247,7 +248,7 @@ mod tests {
         }
     }
 
-    /// What isn't RESP is an error, not an endless wait or a panic.
+    /// Bytes of another protocol are an error: no endless wait, no panic.
     #[test]
     fn other_protocols_are_refused() {
         for bytes in [&b"HTTP/1.1 400\r\n"[..], b"$x\r\n", b"*99999999999999999999999\r\n"] {
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// A value of another key, and a null for SET, are mismatches; a miss is not.
+    /// The value of another key is a mismatch, and so is null for SET. Null for GET is none.
     #[test]
     fn wrong_values_are_found() {
         let shape = Shape::new(16, 12, 10).expect("fits");

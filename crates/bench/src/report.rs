@@ -1,4 +1,6 @@
-//! What `nigh-bench` prints: a table for people, or JSON whose fields stay.
+//! The report of a load: a table for people, or JSON for scripts.
+//!
+//! Invariant: fields of the JSON keep their names and units.
 
 use super::load::{Args, Distribution};
 use super::stats::{EndpointReport, Series};
@@ -6,7 +8,7 @@ use anyhow::Result;
 use indicatif::HumanFloatCount;
 use serde::Serialize;
 
-/// The JSON of one measurement; times in seconds or, where the name says so, microseconds.
+/// The JSON of one measurement. Times are in seconds, or in microseconds if the name says so.
 #[derive(Serialize)]
 struct Report<'a> {
     tool: &'static str,
@@ -26,7 +28,7 @@ struct Report<'a> {
     endpoints: Vec<EndpointReport>,
 }
 
-/// Prints the report in the form that was asked for.
+/// Prints the report in the requested form.
 pub(super) fn print(args: &Args, series: &[Series]) -> Result<()> {
     let first = series.first().map(Series::rates);
     let endpoints: Vec<_> = series

@@ -1,4 +1,6 @@
-//! Medians, quartiles and what is reported of several runs.
+//! Medians, quartiles, and the figures of several runs.
+//!
+//! Invariant: a ratio is taken within a pair of runs, never between two medians.
 
 use super::engine::Run;
 use anyhow::Result;
@@ -14,7 +16,7 @@ pub(super) struct Quartiles {
 }
 
 impl Quartiles {
-    /// Of a sample that isn't empty.
+    /// The quartiles of a sample, which isn't empty.
     pub(super) fn of(sample: &[f64]) -> Self {
         let mut sorted = sample.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -27,7 +29,7 @@ impl Quartiles {
         Self { q1: at(1), median: at(2), q3: at(3) }
     }
 
-    /// Of the ratios of two samples taken in turn.
+    /// The quartiles of the ratios of two samples that were taken in turn.
     pub(super) fn of_ratios(dividends: &[f64], divisors: &[f64]) -> Self {
         let ratios: Vec<f64> = dividends.iter().zip(divisors).map(|(a, b)| a / b).collect();
         Self::of(&ratios)
@@ -59,7 +61,7 @@ impl Latency {
     }
 }
 
-/// One run, as it stands in JSON.
+/// One run in the JSON.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct RunReport {
     pub(super) requests: u64,
@@ -110,7 +112,7 @@ impl Series {
         self.runs.iter().map(|run| run.per_second).collect()
     }
 
-    /// With the ratio of `first` to this one, run by run.
+    /// The figures of this endpoint, with the ratios of `first` to it, run by run.
     pub(super) fn report(&self, address: &str, first: Option<&[f64]>) -> EndpointReport {
         let rates = self.rates();
         EndpointReport {
@@ -129,7 +131,7 @@ impl Series {
     }
 }
 
-/// What is reported of one endpoint.
+/// The figures of one endpoint.
 #[derive(Serialize)]
 pub(super) struct EndpointReport {
     pub(super) address: String,
@@ -150,7 +152,7 @@ pub(super) struct EndpointReport {
 mod tests {
     use super::*;
 
-    /// Quartiles of small samples, interpolated as R's default (type 7) does.
+    /// Quartiles of small samples are interpolated as by R's default (type 7).
     #[test]
     fn quartiles_interpolate() {
         let five = Quartiles::of(&[5.0, 1.0, 4.0, 2.0, 3.0]);
@@ -160,7 +162,7 @@ mod tests {
         assert_eq!(Quartiles::of(&[7.0]), Quartiles { q1: 7.0, median: 7.0, q3: 7.0 });
     }
 
-    /// A ratio is taken within each pair, so that a machine that gets slower doesn't distort it.
+    /// A ratio is taken within each pair, so a machine that slows down doesn't distort it.
     #[test]
     fn ratios_are_taken_pair_by_pair() {
         let ratios = Quartiles::of_ratios(&[200.0, 100.0, 20.0], &[100.0, 50.0, 10.0]);

@@ -1,4 +1,6 @@
-//! A socket of the load generator or of the floor: TCP or Unix, not blocking.
+//! A socket of the load generator or of the floor: TCP or Unix.
+//!
+//! Invariant: a TCP socket sends at once (`TCP_NODELAY`).
 
 use anyhow::{Context, Result};
 use nigh_client::{Address, Endpoint};
@@ -39,7 +41,7 @@ impl Stream {
         .context("can't make a socket non-blocking")
     }
 
-    /// Reads once; `None` if nothing is there.
+    /// Reads once; `None` if no byte is there.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         or_none(match self {
             Self::Tcp(stream) => stream.read(buffer),
@@ -47,7 +49,7 @@ impl Stream {
         })
     }
 
-    /// Writes once; returns how many bytes the socket took.
+    /// Writes once; returns the number of bytes that the socket took.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let outcome = or_none(match self {
             Self::Tcp(stream) => stream.write(bytes),

@@ -1,8 +1,9 @@
-//! Requests as bytes with holes: encoded once, then copied and patched per request.
+//! Requests as bytes with holes. A template is encoded once, then copied and patched for each
+//! request.
 //!
 //! Invariants:
-//! 1. Every placeholder has a fixed width, so the RESP headers around it never change.
-//! 2. Each `__key__` draws a key of its own; `__value__` is the value of the key drawn last.
+//! 1. A placeholder has a fixed width, so the RESP headers around it never change.
+//! 2. Each `__key__` draws a key. `__value__` is the value of the key that was drawn last.
 
 use super::keys::{Keys, Random, Shape, digits};
 use anyhow::{Result, bail};
@@ -10,7 +11,7 @@ use anyhow::{Result, bail};
 /// Digits of `__rand__`.
 const RANDOM_DIGITS: usize = 12;
 
-/// What a request does, as far as its reply can be foreseen.
+/// The kind of a request, which determines the expected reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// GET of one key: its value, or null if it was never set.
@@ -36,7 +37,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Encodes the command `words`, in which `__key__`, `__value__` and `__rand__` are placeholders.
+    /// Encodes the command `words` with its placeholders `__key__`, `__value__` and `__rand__`.
     pub(super) fn new(words: &[Vec<u8>], shape: &Shape) -> Self {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         let mut holes = Vec::new();
@@ -62,7 +63,7 @@ impl Template {
         Self { bytes, holes, kind }
     }
 
-    /// Appends one request to `out`; returns the number of the key drawn last.
+    /// Appends one request to `out`; returns the number of the key that was drawn last.
     #[inline]
     fn append(
         &self,
@@ -93,7 +94,7 @@ impl Template {
     }
 }
 
-/// The text of a word with its placeholders filled with key 0, and where they are in it.
+/// The text of a word, with key 0 in its placeholders, and the offsets of the placeholders.
 fn fill(word: &[u8], shape: &Shape) -> (Vec<u8>, Vec<Hole>) {
     let (mut text, mut holes, mut rest) = (Vec::new(), Vec::new(), word);
     while !rest.is_empty() {
@@ -119,10 +120,10 @@ fn fill(word: &[u8], shape: &Shape) -> (Vec<u8>, Vec<Hole>) {
     (text, holes)
 }
 
-/// What a run sends: templates, and which comes next.
+/// The requests of a run: templates, and the choice among them.
 pub(super) struct Workload {
     templates: Vec<Template>,
-    /// Chance of template 1 of two, as a fraction of 2^64; `None`: all in turn.
+    /// Probability of the second of two templates, as a fraction of 2^64; `None`: all in turn.
     second: Option<u64>,
     next: usize,
     pub(super) shape: Shape,
@@ -131,8 +132,8 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    /// `command` as the user gave it: `get`, `set`, `mixed`, or words with placeholders. `lines`
-    /// are what `__line__` stands for, one line a request, in turn. `set_share` is for `mixed`.
+    /// `command` is `get`, `set`, `mixed`, or words with placeholders. Each request takes the next
+    /// of `lines` for `__line__`. `set_share` is the share of SETs in `mixed`.
     pub(super) fn new(
         command: &str,
         lines: &[String],
@@ -170,7 +171,7 @@ impl Workload {
         Ok(Self { templates, second, next: 0, shape, keys, random: Random::new(seed) })
     }
 
-    /// Appends one request to `out`; returns what it is, and the number of its key.
+    /// Appends one request to `out`; returns its kind and the number of its key.
     #[inline]
     pub(super) fn append(&mut self, out: &mut Vec<u8>) -> (Kind, u64) {
         let template = match self.second {
@@ -185,7 +186,7 @@ impl Workload {
         (template.kind, number)
     }
 
-    /// Whether every reply can be foreseen.
+    /// Whether the expected reply of each request is known.
     pub(super) fn is_checkable(&self) -> bool {
         self.templates.iter().all(|template| template.kind != Kind::Other)
     }
@@ -197,7 +198,7 @@ fn fraction(share: f64) -> u64 {
     (share * u64::MAX as f64) as u64
 }
 
-/// The words of a command, of which there is at least one.
+/// The words of a command: at least one.
 fn words(text: &str) -> Result<Vec<Vec<u8>>> {
     let words = nigh_client::split_words(text)?;
     if words.is_empty() {
@@ -232,7 +233,7 @@ mod tests {
             .expect("a valid command")
     }
 
-    /// Placeholders inside words, several keys in one command: headers fit, each key is its own.
+    /// With placeholders inside words and several keys, headers fit and each key is drawn anew.
     #[test]
     fn requests_are_patched_in_place() {
         let mut load = workload("MSET __key__ __value__ 'a b:__key__' x", &[]);
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 
-    /// `__line__` goes through the file line by line and starts again.
+    /// `__line__` takes one line after the other, and the first after the last.
     #[test]
     fn lines_come_in_turn() {
         let mut load = workload("ECHO __line__", &["a", "bcd"]);
@@ -263,7 +264,7 @@ mod tests {
         assert!(!workload("PING", &[]).is_checkable());
     }
 
-    /// A command without end of quote or without words is refused.
+    /// A command with an open quote is refused, and so is one without words.
     #[test]
     fn broken_commands_are_refused() {
         assert!(words("SET 'a").is_err());

@@ -1,12 +1,12 @@
-//! Counting the paths of length 1..depth from a node, in three ways.
+//! Counts the paths of length 1..depth from a node, in three ways.
 //!
 //! ```text
-//! GET per node    one round trip for each node on the way
-//! MGET per level  one round trip for each level; nodes come as often as paths lead to them
-//! FCALL           one round trip for all; the loop runs in the store
+//! GET per node    one round trip for each node of each path
+//! MGET per level  one round trip for each level; it names a node once for each path to the node
+//! FCALL           one round trip in all; the loop runs in the store
 //! ```
 //!
-//! Invariant: all three count the same, and look the same records up equally often.
+//! Invariant: all three give the same count, and look up the same records equally often.
 
 use super::graph::unpack;
 use anyhow::{Result, bail};
@@ -15,10 +15,10 @@ use nigh_client::Frame;
 
 /// The name of the function.
 pub(crate) const FUNCTION: &str = "countFriends";
-/// Calls that are sent before the first reply is read: what fits in the sockets' buffers.
+/// Calls in one pipeline: their bytes fit in the sockets' buffers.
 const CALLS_IN_FLIGHT: usize = 64;
 
-/// One GET for each node on the way.
+/// Counts with one GET for each node of each path.
 pub(crate) fn by_get(connection: &mut Connection, node: u32, depth: u32) -> Result<u64> {
     let mut count = 0;
     let mut waiting = vec![(node, depth)];
@@ -35,7 +35,7 @@ pub(crate) fn by_get(connection: &mut Connection, node: u32, depth: u32) -> Resu
     Ok(count)
 }
 
-/// One MGET for each level.
+/// Counts with one MGET for each level.
 pub(crate) fn by_mget(connection: &mut Connection, node: u32, depth: u32) -> Result<u64> {
     let mut count = 0;
     let mut level = vec![node];
@@ -58,7 +58,7 @@ pub(crate) fn by_mget(connection: &mut Connection, node: u32, depth: u32) -> Res
     Ok(count)
 }
 
-/// One function call for each of `nodes`, pipelined.
+/// Counts with one function call for each of `nodes`, in pipelines.
 pub(crate) fn by_call(connection: &mut Connection, nodes: &[u32], depth: u32) -> Result<Vec<u64>> {
     let mut counts = Vec::with_capacity(nodes.len());
     for nodes in nodes.chunks(CALLS_IN_FLIGHT) {

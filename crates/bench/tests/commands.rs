@@ -1,6 +1,10 @@
 //! Loads, their reports and the demo, run as a user runs them.
+//!
+//! Invariants:
+//! 1. Servers are of the `nigh` beside the program under test, which must have been built.
+//! 2. A test leaves no process and no file behind.
 
-#[allow(dead_code, reason = "the program uses all of it")]
+#[expect(dead_code, reason = "the program uses all of it")]
 #[path = "../src/child.rs"]
 mod child;
 
@@ -35,7 +39,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// It failed as programs should: code 1, one line on stderr that names every one of `parts`.
+/// The program failed with code 1, and its last line on stderr has each of `parts`.
 fn assert_one_sentence(output: &Output, parts: &[&str]) {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -46,7 +50,7 @@ fn assert_one_sentence(output: &Output, parts: &[&str]) {
     assert!(!text.contains("panicked"), "{text}");
 }
 
-/// The demo starts its own server, agrees with itself, prints its table, and leaves nothing behind.
+/// The demo starts a server, finds equal counts and prints its table.
 #[test]
 fn demo_counts_compares_and_cleans_up() {
     let output = bench(&["demo", "--seconds", "0"]);
@@ -58,7 +62,7 @@ fn demo_counts_compares_and_cleans_up() {
     assert_eq!(text.matches("MGET per level").count(), 3, "{text}");
 }
 
-/// A server's program that isn't there is named, and so is the command that builds it.
+/// If the server's program isn't there, the error names its path and the command that builds it.
 #[test]
 fn a_missing_server_is_named() {
     let parts = ["/nowhere/nigh", "cargo build", "-p nigh-cli", "--nigh"];
@@ -67,7 +71,7 @@ fn a_missing_server_is_named() {
     }
 }
 
-/// The JSON of a load has the fields that scripts read, and its numbers fit together.
+/// The JSON of a load has the fields that scripts read, and its numbers agree.
 #[test]
 fn loads_report_json() {
     let server = server();
@@ -118,7 +122,7 @@ fn loads_report_json() {
     assert!(endpoints[1]["ratio_of_first"]["median"].as_f64().expect("a ratio") > 0.0);
 }
 
-/// Error replies are counted, the first is shown, and the exit code says so.
+/// A load counts error replies, shows the first, and ends with code 1.
 #[test]
 fn a_load_fails_if_replies_are_errors() {
     let server = server();
@@ -137,7 +141,7 @@ fn a_load_fails_if_replies_are_errors() {
     assert!(stdout(&output).contains("100 errors"), "{}", stdout(&output));
 }
 
-/// A wrong option names itself and gives code 2; a wrong value gives one sentence and code 1.
+/// An unknown option is named and gives code 2. A wrong value gives one sentence and code 1.
 #[test]
 fn a_load_refuses_what_it_cannot_do() {
     let output = bench(&["--frobnicate"]);

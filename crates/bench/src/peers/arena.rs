@@ -1,8 +1,8 @@
-//! How much of Nigh's arena is used: what was set so far, by count; what tmpfs holds, by blocks.
+//! The use of Nigh's arena: records by counting SETs, bytes of tmpfs by counting blocks.
 //!
-//! Invariant: no measured run of SETs is cut short by a full arena, or pays for the cleaning of a nearly full one (design
-//! 6 says what that costs). Each SET appends a record, and cleaning may come too late to win it back, so the arena is
-//! emptied and loaded again between runs, outside the figures.
+//! Invariant: no measured run of SETs meets a full arena, or one so full that cleaning costs time
+//! (design 6 has that cost). Each SET appends a record, and the cleaner may be too late to free the
+//! old one. So `peers` empties and loads the arena between runs, outside the measured time.
 
 use super::Args;
 use anyhow::{Context, Result};
@@ -10,18 +10,18 @@ use std::path::Path;
 
 /// Bytes of a record before its key.
 const HEADER_BYTES: u64 = 32;
-/// Records begin at multiples of this.
+/// A record begins at a multiple of this.
 const UNIT_BYTES: u64 = 16;
-/// Share of the arena that may be appended to between two flushes.
+/// Share of the arena that records may fill between two flushes.
 const SHARE: f64 = 0.8;
-/// A run is expected to SET at most this many times as much as the one before.
+/// A run does at most this many times the SETs of the run before.
 const GROWTH: u64 = 2;
-/// SETs that the first run may do: 2 seconds of 4 M/s.
+/// Most SETs of the first run: 2 seconds of 4 M/s.
 const FIRST: u64 = 8_000_000;
 /// Bytes of a block in `stat`.
 const BLOCK_BYTES: u64 = 512;
 
-/// Counts SETs, and says when to flush.
+/// Counts SETs and tells when to flush.
 pub(super) struct Room {
     limit: u64,
     used: u64,
@@ -29,31 +29,31 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Room of an arena that holds all keys once.
+    /// The room of an arena that holds each key once.
     pub(super) fn new(args: &Args) -> Self {
         let record = record_bytes();
         let limit = fraction(args.arena, SHARE) / record;
         Self { limit, used: args.keys, last: FIRST.min(limit / 4) }
     }
 
-    /// Whether another run might not fit.
+    /// Whether the next run may not fit.
     pub(super) fn is_short(&self) -> bool {
         self.used + self.last * GROWTH > self.limit
     }
 
-    /// A run did `sets`.
+    /// Notes a run with so many SETs.
     pub(super) fn add(&mut self, sets: u64) {
         self.used += sets;
         self.last = sets;
     }
 
-    /// The arena was flushed and all keys loaded again.
+    /// Notes that the arena was flushed and all keys were loaded.
     pub(super) fn refill(&mut self, keys: u64) {
         self.used = keys;
     }
 }
 
-/// Bytes that one record of the rows takes.
+/// Bytes of one record in the rows.
 pub(super) fn record_bytes() -> u64 {
     let bytes = HEADER_BYTES + (super::rows::KEY_BYTES + super::rows::VALUE_BYTES) as u64;
     bytes.next_multiple_of(UNIT_BYTES)
@@ -64,7 +64,7 @@ fn fraction(whole: u64, share: f64) -> u64 {
     (whole as f64 * share) as u64
 }
 
-/// Bytes of tmpfs that the files under `directory` hold.
+/// Bytes of tmpfs in the files under `directory`.
 pub(super) fn tmpfs_bytes(directory: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let failed = || format!("can't look into {}", directory.display());

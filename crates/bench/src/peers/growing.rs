@@ -1,6 +1,7 @@
-//! The row of values that grow: one connection appends to one value.
+//! The row of growing values: one connection appends to one value.
 //!
-//! Invariant: both contestants append the same pieces, in the same pipelines, from the same length to the same.
+//! Invariant: Nigh and Redis append the same pieces in the same pipelines. The value's first and
+//! last length are the same too.
 
 use super::{Args, Contestant, Row, Servers, Target};
 use crate::child::{Server, accepted};
@@ -16,12 +17,12 @@ const KEY: &str = "growing";
 const PIECE_BYTES: usize = 1024;
 const FROM_BYTES: usize = 1 << 20;
 const TO_BYTES: usize = 64 << 20;
-/// Requests that travel together.
+/// Requests in one pipeline.
 const PIPELINE: usize = 16;
 
-/// Measures how fast a value grows.
+/// Measures the growth of a value.
 pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<Row> {
-    // Earlier rows may have left the arena nearly full.
+    // After earlier rows the arena may be nearly full.
     accepted(servers.nigh.connect()?.call(["FLUSHALL"])?)?;
     let contestants = [("Nigh", &servers.nigh), ("Redis", &servers.redis)];
     let mut rates: [Vec<f64>; 2] = Default::default();
@@ -44,7 +45,7 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
     })
 }
 
-/// Grows one value; APPENDs per second.
+/// Grows one value; returns APPENDs per second.
 fn grow(server: &Server) -> Result<f64> {
     let mut connection: Connection = server.connect()?;
     let first = vec![b'f'; FROM_BYTES];

@@ -1,4 +1,6 @@
-//! What the figures were taken on. Facts that can't be read are called unknown.
+//! The machine, the day and the versions of a comparison.
+//!
+//! Invariant: a fact that can't be read is called unknown; it is no error.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -18,7 +20,7 @@ pub(super) struct Machine {
     pub(super) date: String,
     pub(super) nigh: String,
     pub(super) redis: String,
-    /// Runnable threads of others, on average of the last minute.
+    /// Mean number of runnable threads in the last minute, before the servers start.
     pub(super) load: String,
 }
 
@@ -54,14 +56,15 @@ impl Machine {
     }
 }
 
-/// The first word after the program's name that begins with `mark`, without the mark.
+/// The version that `program` prints: the first word after the name that begins with `mark`,
+/// without the mark.
 fn version(program: &OsStr, mark: &str) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     text.split_whitespace().skip(1).find_map(|word| word.strip_prefix(mark)).map(str::to_owned)
 }
 
-/// The date of a day counted from 1970-01-01, by Hinnant's `civil_from_days`
+/// The date of a day, which counts from 1970-01-01. The algorithm is Hinnant's `civil_from_days`
 /// (howardhinnant.github.io/date_algorithms.html), for dates after 1970.
 fn date(days: u64) -> String {
     let days = days + 719_468;
@@ -79,7 +82,7 @@ fn date(days: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Leap days and ends of years fall where they should.
+    /// Dates at leap days and at the end of a year are right.
     #[test]
     fn dates_are_right() {
         for (days, text) in [

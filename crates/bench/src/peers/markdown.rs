@@ -1,4 +1,6 @@
-//! docs/benchmarks.md: figures, targets, what is missed, and how to repeat it.
+//! The page docs/benchmarks.md: the machine, targets, losses, figures and commands.
+//!
+//! Invariant: the page names each missed target and each contestant that is faster than Nigh.
 
 use super::machine::Machine;
 use super::rows::SLICE;
@@ -24,19 +26,20 @@ fn introduction(text: &mut String, args: &Args, machine: &Machine) {
     let Machine { cpu, cpus, memory, kernel, system, date, nigh, redis, load } = machine;
     let _ = write!(
         text,
-        "Written by `make bench-peers` (`nigh-bench peers --pairs {} --seconds {} --keys {} --arena \
-         {}`) on {date}.\n\n\
+        "Written by `make bench-peers` (`nigh-bench peers --pairs {} --seconds {} --keys {} \
+         --arena {}`) on {date}.\n\n\
          - Machine: {cpu}, {cpus} CPUs, {memory}, {system}, Linux {kernel}. Load average \
          of the minute before: {load} (figures are worth little where it isn't near 0).\n\
          - Servers, all pinned to CPU {SERVER_CPU}: Nigh {nigh} (so of one shard), Redis {redis} \
-         (persistence off), and the floor, which parses RESP and answers at once without a store. The load comes from one thread \
-         on CPU {LOAD_CPU}, over TCP on loopback. Nigh and the floor poll for 50 µs before they sleep \
-         (`spin-us`), as by default; Redis sleeps at once.\n\
+         (persistence off), and the floor, which parses RESP and answers at once without a \
+         store. The load comes from one thread on CPU {LOAD_CPU}, over TCP on loopback. Nigh and \
+         the floor poll for 50 µs before they sleep (`spin-us`), as by default; Redis sleeps at \
+         once.\n\
          - Data: {} keys of 16 bytes with values of 100 bytes, drawn uniformly.\n\
-         - A figure is the median of {} runs of {} s. Contestants run in turn (A B A B …); where they get \
-         requests that are all alike, by slices of {} ms, which are summed up to runs. A ratio is the \
-         median of the ratios of runs that go together, with its quartiles. A target is met if the lower \
-         quartile reaches it within 5 %.\n\
+         - A figure is the median of {} runs of {} s. Contestants run in turn (A B A B …); \
+         where they get requests that are all alike, by slices of {} ms, which are summed up to \
+         runs. A ratio is the median of the ratios of runs that go together, with its quartiles. \
+         A target is met if the lower quartile reaches it within 5 %.\n\
          - `c` is the number of connections, `P` the number of requests that each sends before it \
          waits for their replies.\n",
         args.pairs,
@@ -66,7 +69,7 @@ fn targets(text: &mut String, rows: &[Row]) {
     }
 }
 
-/// Targets that are missed, contestants that are faster, and what no row shows.
+/// Missed targets, faster contestants, and the losses that no row shows.
 fn losses(text: &mut String, rows: &[Row]) {
     text.push_str("\n## Where Nigh loses\n\n");
     for row in rows {
@@ -89,15 +92,16 @@ fn losses(text: &mut String, rows: &[Row]) {
         }
     }
     text.push_str(
-        "- Random overwrites in nearly full memory: live records have to be moved, which Redis never does; \
-         what that costs is in design 6. Rows of SETs flush and load again before memory is full.\n",
+        "- Random overwrites in nearly full memory: live records have to be moved, which Redis \
+         never does; what that costs is in design 6. Rows of SETs flush and load again before \
+         memory is full.\n",
     );
 }
 
 fn figures(text: &mut String, rows: &[Row]) {
     text.push_str(
-        "\n## Figures\n\n| row | contestant | median (quartiles) | Nigh ÷ it | p50 / p99 / p99.99 µs \
-         |\n|---|---|---|---|---|\n",
+        "\n## Figures\n\n| row | contestant | median (quartiles) | Nigh ÷ it | \
+         p50 / p99 / p99.99 µs |\n|---|---|---|---|---|\n",
     );
     for row in rows {
         for (at, contestant) in row.contestants.iter().enumerate() {

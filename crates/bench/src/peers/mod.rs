@@ -1,14 +1,15 @@
 //! `nigh-bench peers`: Nigh beside Debian's Redis and the floor, on one machine, in turn.
 //!
 //! ```text
-//! core 0   nigh serve, redis-server, nigh-bench floor      idle but for the one that is measured
+//! core 0   nigh serve, redis-server, nigh-bench floor      only the measured one is busy
 //! core 1   this process: rows ─► results ─► markdown, svg
 //! ```
 //!
 //! Invariants:
-//! 1. A ratio is taken between runs that follow each other at once, or slice by slice; it is reported with quartiles.
-//! 2. A target is met if the lower quartile reaches it within 5 %.
-//! 3. All servers are stopped and their files removed when it ends.
+//! 1. A ratio is taken between runs that follow each other at once, or that alternate in slices. It
+//!    is reported with quartiles.
+//! 2. A target is met if the lower quartile misses it by at most 5 %.
+//! 3. All servers stop and their files are removed, also after an error.
 
 mod arena;
 mod growing;
@@ -27,9 +28,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The CPU on which servers run.
+/// The CPU of the servers.
 const SERVER_CPU: usize = 0;
-/// The CPU on which the load is made.
+/// The CPU of the load generator.
 const LOAD_CPU: usize = 1;
 
 /// Options of `nigh-bench peers`.
@@ -66,40 +67,40 @@ impl Args {
     }
 }
 
-/// What one contestant of a row reached, run by run.
+/// The results of one contestant of a row, run by run.
 struct Contestant {
     name: &'static str,
     rates: Vec<f64>,
-    /// Percentiles 50, 99 and 99.99 of all runs, in µs, where requests were timed.
+    /// Percentiles 50, 99 and 99.99 of all runs, in µs, if requests were timed.
     latency_us: Option<[f64; 3]>,
 }
 
-/// What a row is to reach.
+/// A target of a row.
 #[derive(Clone, Copy)]
 enum Target {
-    /// At least this many times the contestant of that name.
+    /// At least this many times the rate of the contestant with that name.
     Ratio(&'static str, f64),
-    /// At least so many per second.
+    /// At least this rate per second.
     PerSecond(f64),
-    /// At most this many units (of a row that isn't a rate).
+    /// At most this many units, in a row that isn't a rate.
     AtMost(f64),
 }
 
-/// One line of the result.
+/// One row of the result.
 struct Row {
     title: &'static str,
-    /// What was run, as somebody would repeat it.
+    /// The command that repeats the row.
     command: String,
-    /// What a rate counts.
+    /// The unit of a rate.
     unit: &'static str,
     /// Nigh comes first.
     contestants: Vec<Contestant>,
     targets: Vec<Target>,
-    /// What one should know to read the row.
+    /// A remark that a reader of the row needs.
     note: String,
 }
 
-/// What a target came to.
+/// A target and its result.
 struct Verdict {
     target: String,
     reached: String,
@@ -114,7 +115,7 @@ impl Row {
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
-        /// A lower quartile may miss the target by so much: the noise of the machine.
+        /// Share of the target that the lower quartile must reach: machines are noisy.
         const WITHIN: f64 = 0.95;
         let own = self.contestants.first().map(|nigh| Quartiles::of(&nigh.rates));
         let verdict = |target: &Target| match *target {
@@ -144,7 +145,7 @@ impl Row {
     }
 }
 
-/// The servers that are compared.
+/// The servers of the comparison.
 struct Servers {
     nigh: Server,
     redis: Server,
@@ -172,14 +173,14 @@ impl Servers {
     }
 }
 
-/// Runs all rows and writes the report.
+/// Runs all rows and writes the page and the chart.
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(args.pairs >= 1, "--pairs must be at least 1");
     let nigh = args.program.path()?;
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{spinner} {bar:32} {pos}/{len} runs  {msg}")?);
     bar.set_message("starting servers");
-    // Before this thread is pinned, and before there is any load of ours.
+    // Before this thread is pinned and the load begins: both would change the facts.
     let machine = machine::Machine::look(&nigh, &args.redis);
     let servers = Servers::start(args, &nigh)?;
     load::pin(LOAD_CPU)?;
@@ -223,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The lower quartile decides, and may miss the target by 5 %, not by more.
+    /// The lower quartile decides. It may miss the target by 5 %, but not by more.
     #[test]
     fn the_lower_quartile_decides() {
         let met = |target| row(vec![target]).verdicts()[0].met;

@@ -1,6 +1,6 @@
-//! The rows: what is run against whom, and what is to be reached.
+//! The rows of the comparison: commands, contestants and targets.
 //!
-//! Invariant: within a row all contestants do the same work on the same data.
+//! Invariant: all contestants of a row do the same work on the same data.
 
 use super::arena::{Room, record_bytes, tmpfs_bytes};
 use super::growing;
@@ -23,25 +23,25 @@ use std::time::{Duration, Instant};
 pub(super) const KEY_BYTES: usize = 16;
 /// Bytes of a value.
 pub(super) const VALUE_BYTES: usize = 100;
-/// Bytes that may be spent on a key beside itself and its value, by the target.
+/// Bytes of overhead for each key, by the target.
 const OVERHEAD_BYTES: usize = 40;
-/// The memory target is so many times keys, values and overhead.
+/// The memory target is this many times the bytes of keys, values and overhead.
 const MEMORY_FACTOR: f64 = 1.25;
-/// Time for the server's background threads to finish with a loaded arena.
+/// Time for the server's background threads to finish after a load.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How long one contestant of a row of requests is measured at a time: other guests of the host disturb it for some
-/// seconds now and then, and are to disturb all alike.
+/// Length of a slice, in which one contestant is measured. Other guests of the host disturb some
+/// seconds now and then; with short slices they disturb all contestants alike.
 pub(super) const SLICE: Duration = Duration::from_millis(250);
-/// Depth of the pipeline in which traversals are called.
+/// Pipeline depth of traversals by function.
 const CALLS: u64 = 16;
 /// Seed of all random choices.
 const SEED: u64 = 1;
-/// Starts of one GET per node: a traversal takes 20 ms.
+/// Number of starts for GET per node: a traversal takes 20 ms.
 const GET_STARTS: usize = 20;
 
-/// Functions of the rows, for Nigh.
+/// The functions of the rows, for Nigh.
 const JS: &str = include_str!("functions.js");
-/// The same for Redis.
+/// The same functions for Redis.
 const LUA: &str = include_str!("functions.lua");
 
 const GET: &str = "GET __key__";
@@ -96,14 +96,14 @@ const PLANS: [Plan; 10] = [
     },
 ];
 
-/// What traversals are to reach at depth 3; depth 2 is for orientation.
+/// The targets of traversals at depth 3. Depth 2 has none.
 const TRAVERSAL_TARGETS: [Target; 3] = [
     Ratio("Redis, MGET per level", 10.0),
     Ratio("Redis, Lua on lists", 15.0),
     Ratio("Redis, GET per node", 400.0),
 ];
 
-/// Loads the servers and measures all rows that are wanted.
+/// Loads the servers and measures the wanted rows.
 pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<Vec<Row>> {
     let wanted = |title: &str| args.only.as_ref().is_none_or(|text| title.contains(text.as_str()));
     let plans: Vec<&Plan> = PLANS.iter().filter(|plan| wanted(plan.title)).collect();
@@ -192,7 +192,7 @@ fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> R
     let mut room = Room::new(args);
     let (mut refills, mut total_sets) = (0, 0);
     if sets {
-        // What earlier rows appended isn't known here: begin with an arena that is.
+        // Earlier rows have appended an unknown number of records, so begin with a fresh arena.
         refill(args, &servers.nigh)?;
     }
     let mut runners = vec![Runner::new("Nigh", &servers.nigh, args, plan)?];
@@ -223,8 +223,8 @@ fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> R
     let mut note = String::new();
     if sets {
         note = format!(
-            "{total_sets} SETs on Nigh of {} B a record into an arena of {} MiB, flushed and loaded \
-             again {refills} times between runs",
+            "{total_sets} SETs on Nigh of {} B a record into an arena of {} MiB, flushed and \
+             loaded again {refills} times between runs",
             record_bytes(),
             args.arena >> 20,
         );
@@ -239,8 +239,8 @@ fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> R
     })
 }
 
-/// A run of `time` of each contestant, in slices, each of one after the other's; how many replies came from the first,
-/// which is Nigh.
+/// One run of each contestant, of `time`, in slices that alternate. Returns the number of replies
+/// of the first contestant, which is Nigh.
 fn in_turn(runners: &mut [Runner], time: Duration) -> Result<u64> {
     let slices = u32::try_from(time.as_nanos().div_ceil(SLICE.as_nanos()))?.max(1);
     for _ in 0..slices {
@@ -269,7 +269,7 @@ struct Runner {
     load: Workload,
     rates: Vec<f64>,
     latency: Histogram<u64>,
-    /// Of the run under way.
+    /// Replies of the current run.
     replies: u64,
     seconds: f64,
 }
@@ -288,7 +288,7 @@ impl Runner {
         })
     }
 
-    /// A part of a run.
+    /// Measures one slice of a run.
     fn slice(&mut self, time: Duration) -> Result<()> {
         let run = self.engine.run(&mut self.load, Until::Elapsed(time), &mut |_| {})?;
         let tally = &run.tally;
@@ -306,7 +306,7 @@ impl Runner {
         self.seconds = 0.0;
     }
 
-    /// Drops what was measured so far: it was the warm-up.
+    /// Drops the figures so far: they are of the warm-up.
     fn forget(&mut self) -> Result<()> {
         self.rates.clear();
         self.latency = histogram()?;
@@ -329,9 +329,9 @@ fn load_functions(servers: &Servers) -> Result<()> {
     Ok(())
 }
 
-/// The graph: strings on both, and lists for Lua on Redis.
+/// Loads the graph: strings into both servers, and lists for Lua into Redis.
 fn load_graph(servers: &Servers, graph: &Graph) -> Result<()> {
-    // Rows of SETs may have left Nigh's arena nearly full.
+    // After rows of SETs Nigh's arena may be nearly full.
     accepted(servers.nigh.connect()?.call(["FLUSHALL"])?)?;
     for server in [&servers.nigh, &servers.redis] {
         for reply in server.connect()?.pipeline(graph.commands())? {
@@ -398,13 +398,13 @@ fn traversals(
         contestants,
         targets: if depth == 3 { TRAVERSAL_TARGETS.to_vec() } else { Vec::new() },
         note: format!(
-            "GET per node from the first {GET_STARTS} starts only, once in each run, its rate weighed \
-             by their look-ups"
+            "GET per node from the first {GET_STARTS} starts only, once in each run, its rate \
+             weighed by their look-ups"
         ),
     })
 }
 
-/// All ways must count the same before their speed is compared.
+/// An error, unless all ways give the same counts.
 fn agree(servers: &Servers, graph: &Graph, depth: u32, levels: &mut Levels) -> Result<()> {
     let counts = |connection: &mut Connection| walk::by_call(connection, &graph.starts, depth);
     let nigh = counts(&mut servers.nigh.connect()?)?;
@@ -421,7 +421,7 @@ fn agree(servers: &Servers, graph: &Graph, depth: u32, levels: &mut Levels) -> R
     Ok(())
 }
 
-/// Rate of one count from each of `starts`: they differ too much for a part of them.
+/// The rate of one count from each of `starts`. Starts differ too much to measure only some.
 fn whole_pass(starts: &[u32], mut count: impl FnMut(u32) -> Result<u64>) -> Result<f64> {
     let begin = Instant::now();
     for &start in starts {
@@ -430,7 +430,7 @@ fn whole_pass(starts: &[u32], mut count: impl FnMut(u32) -> Result<u64>) -> Resu
     Ok(starts.len() as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// Goes through `starts` in turn for `time`; traversals per second.
+/// Counts from `starts` in turn for `time`; returns traversals per second.
 fn timed(time: Duration, starts: &[u32], mut count: impl FnMut(u32) -> Result<u64>) -> Result<f64> {
     let begin = Instant::now();
     let mut done = 0u32;

@@ -1,26 +1,26 @@
-//! The chart of docs/benchmarks.svg: ratios to Redis, with quartiles and targets.
+//! The chart docs/benchmarks.svg: ratios to Redis and to the floor, with quartiles and targets.
 //!
 //! ```text
-//! GET, c50 P64  ▐██████████████├─┤|          bar: median; whisker: quartiles; line: target
-//!               0.5   1   2   4   8          logarithmic
+//! GET, c50 P64  ▐██████████████├─┤|    bar: median; whisker: quartiles; line: target
+//!               0.5   1   2   4   8    logarithmic
 //! ```
 //!
-//! Invariant: well-formed XML for any title.
+//! Invariant: the chart is well-formed XML for any title.
 
 use super::Row;
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
-/// Where bars begin, after the titles.
+/// The left end of bars, right of the titles.
 const LEFT: f64 = 330.0;
 const RIGHT: f64 = 790.0;
 const TOP: f64 = 60.0;
 const STEP: f64 = 26.0;
 const BAR: f64 = 14.0;
-/// Least ratio on the axis; bars of smaller ones end there.
+/// Least ratio on the axis; bars of smaller ratios end there.
 const LEAST: f64 = 0.25;
 
-/// One bar: its text, quartiles and target.
+/// One bar: its title, quartiles and target.
 struct Bar {
     text: String,
     ratio: super::Quartiles,
