@@ -128,8 +128,10 @@ impl FromStr for Address {
         if text.starts_with('/') {
             return Ok(Self::unix(text));
         }
-        if let Ok(port) = text.parse() {
-            return Ok(Self::tcp("127.0.0.1", port));
+        match text.parse() {
+            Ok(0) => return Err(AddressError::Port { port: text.into(), address: text.into() }),
+            Ok(port) => return Ok(Self::tcp("127.0.0.1", port)),
+            Err(_) => {}
         }
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -270,6 +272,7 @@ mod tests {
             ("", "names no host"),
             (":7000", "names no host"),
             ("unix:", "names no host"),
+            ("0", "'0'"),
             ("example:0", "'0'"),
             ("example:70000", "'70000'"),
             ("example:", "''"),
