@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a server didn't start, in one sentence. The text is complete: no error is a `source` of it, or
-/// who prints the chain would say the cause twice.
+/// Why a server didn't start, in one sentence. The text is complete: no error is a `source` of it.
+/// Else a program that prints the chain would say the cause twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {

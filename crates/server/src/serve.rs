@@ -279,7 +279,7 @@ fn shard_count(config: &Config) -> Result<usize, ServeError> {
     }
 }
 
-/// What the shards wait on, and who wakes them.
+/// The polls that the shards wait on, and their wakers.
 struct Polls {
     polls: Vec<mio::Poll>,
     wakers: Vec<Arc<mio::Waker>>,

@@ -4,7 +4,7 @@
 //! It ends those and wakes the shards, which stop after their turn. If one doesn't, the process
 //! ends without it: the arenas survive that as they survive SIGKILL.
 //!
-//! SIGHUP comes when the terminal goes, and from who wants logs reopened. The log is on stderr, so
+//! SIGHUP comes when the terminal goes, or to have logs reopened. The log is on stderr, so
 //! there is none to reopen, and settings change by CONFIG SET: it is ignored, with a word in the
 //! log, as Redis ignores it. That is so from the start. The other signals have their usual effect
 //! until the arenas are open, which harms none.

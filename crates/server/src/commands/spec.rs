@@ -5,7 +5,7 @@
 
 use nigh_store::Op;
 
-/// Who runs a command.
+/// What runs a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
     /// The store: it reads or writes data.
@@ -197,7 +197,7 @@ pub struct KeySpec {
 pub struct CommandSpec {
     /// Name in lower case; `container|subcommand` for a subcommand.
     pub name: &'static str,
-    /// Who runs it.
+    /// What runs it.
     pub run: Run,
     /// Number of arguments with the name; negative: at least that many.
     pub arity: i16,

@@ -126,7 +126,7 @@ mod tests {
         assert!(text.contains("`maxclient`") && text.contains("`maxclients`"), "{text}");
     }
 
-    /// Who asks for what Nigh doesn't have learns the one value that is taken, and why.
+    /// A client that asks for what Nigh doesn't have learns the one value that is taken, and why.
     #[test]
     fn a_setting_with_one_value_says_why() {
         let mut config = Config::default();

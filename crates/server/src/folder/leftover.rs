@@ -5,7 +5,7 @@
 //! DIR.convert   lock, more arenas     half a copy, or what a copy replaced: not needed
 //! ```
 //!
-//! 1. Who removes it holds the lock of DIR, and takes its own; so no conversion is at work on it.
+//! 1. The remover holds the lock of DIR, and takes the leftover's own. So no conversion is at work on it.
 //! 2. Nothing is removed but what servers and conversions make, and links to what stays at DIR.
 //!
 //! Any thread, any process.
@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The file that who uses a folder holds locked.
+/// The file that the user of a folder holds locked.
 pub const LOCK_FILE: &str = "lock";
 /// What is appended to the folder's name for the copy's.
 const SUFFIX: &str = ".convert";

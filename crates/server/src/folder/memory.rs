@@ -1,4 +1,4 @@
-//! The folder of the arenas: where it is, who holds it, and how much may lie in it.
+//! The folder of the arenas: where it is, its lock, and how much may lie in it.
 //!
 //! 1. A server holds an exclusive lock on the file `lock` in its folder for as long as it runs, so a second
 //!    one on the same folder is refused. The lock dies with the process.

@@ -62,7 +62,7 @@ pub(crate) fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op
     if !op.reads_several() {
         let mut out = Writer::new(context.out, context.client.protocol);
         keyspace.apply_over_views(op, args, context.turn, &mut out);
-        keyspace.take_lack(); // who lists keys may miss one whose time is over by our clock alone
+        keyspace.take_lack(); // a list of keys may miss one whose time is over by our clock alone
         return true;
     }
     for _ in 0..TRIES_TOGETHER {

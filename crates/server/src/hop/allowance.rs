@@ -1,12 +1,12 @@
 //! How many commands a connection may have at other shards at a time, of which replies are still to come.
 //!
-//! 1. It begins with few, grows by one with each reply, and shrinks when replies are long: as much as
-//!    `output-buffer-pause` of them may be under way, so that who doesn't read can't make an owner copy without end.
-//!    (The idea is TCP's: RFC 5681.)
-//! 2. Those whose replies may be long have an allowance of their own beside: that short ones came, such as OK to a write,
-//!    doesn't say that long ones will be short.
-//! 3. Of those there are [`MOST_LONG`] at most, since replies may get longer from one to the next: the owner has begun
-//!    them then.
+//! 1. An allowance begins with few commands and grows by one with each reply. It shrinks when replies are long:
+//!    `output-buffer-pause` bytes of them may be under way. So a client that doesn't read can't make an owner copy
+//!    without end. (The idea is TCP's: RFC 5681.)
+//! 2. Commands whose replies may be long have an allowance of their own. Short replies, such as OK to a write, don't
+//!    say that long ones will be short.
+//! 3. That allowance is [`MOST_LONG`] at most. Replies may get longer from one to the next, when the owner has begun
+//!    them already.
 //!
 //! Belongs to the shard's thread.
 
@@ -59,7 +59,7 @@ impl Allowance {
         }
     }
 
-    /// Whether who waited goes on: half of what it may have has come.
+    /// Whether a connection that waits goes on: half of what it may have has come.
     pub(crate) fn is_half_free(&self, sent: usize) -> bool {
         sent <= self.all / 2 && self.long_sent <= self.long / 2
     }

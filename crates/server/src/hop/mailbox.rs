@@ -8,27 +8,27 @@
 //!  a turn:   replies ... receive, apply, reply ... send ... flush ── prepare_sleep, sleep, woken
 //! ```
 //!
-//! 1. Nobody waits inside this module. Who has no credit or no room is told [`Full`], holds the connection back,
-//!    and tries again when a reply has come: whenever `Full` is said, a reply is outstanding there.
-//! 2. A reply always fits: a request is taken only with a credit, a credit is the room of one reply of
-//!    [`nigh_shm::ring::REPLY_BYTES`], and a longer reply leaves its body in a queue that has no more entries than
-//!    there are credits (invariant 1 of the shm crate's link, which loom checks).
-//! 3. A request is answered by the shard that receives it, without asking a third one before. So from 1 and 2,
-//!    no cycle of waiting can form: every shard can always go on with what it received, each request received
-//!    becomes a reply, each reply makes room for a request; only clients wait. Who is held back ([`Mailbox::is_behind`])
-//!    has replies to take, and takes them whatever it waits for.
-//! 4. Replies of a pair come in the order of its requests. So does what they say about the owner's memory:
-//!    who has the reply to a write finds the write in the arena.
-//! 5. Nothing is visible before [`Mailbox::flush`], which stores once for each ring and wakes who sleeps, once
-//!    for each sleep. Who sleeps has flushed, and has looked at all rings after it said that it sleeps.
-//! 6. A body is in its queue before its message is published, so who takes the message finds it.
+//! 1. No thread waits inside this module. A sender without a credit or room is told [`Full`]. It always has a reply
+//!    outstanding at that shard, and retries when the reply arrives.
+//! 2. A reply always fits. A request needs a credit. A credit is the room of one reply of
+//!    [`nigh_shm::ring::REPLY_BYTES`]. A longer reply leaves its body in a queue, which has no more entries than there
+//!    are credits (invariant 1 of the shm crate's link, which loom checks).
+//! 3. No cycle of waiting can form. The receiver answers a request without asking a third shard. So every shard can
+//!    always go on with what it received; each request becomes a reply, and each reply makes room for a request. Only
+//!    clients wait. A sender that is held back ([`Mailbox::is_behind`]) has replies to take, and takes them whatever it
+//!    waits for.
+//! 4. Replies of a pair come in the order of its requests. A sender that has the reply to a write finds the write in
+//!    the arena.
+//! 5. Nothing is visible before [`Mailbox::flush`]. It stores once for each ring, and wakes a sleeping receiver once for
+//!    each sleep. A shard flushes before it sleeps, and looks at all rings after it said that it sleeps.
+//! 6. A body is in its queue before its message is published, so the receiver of the message finds it.
 //!
 //! Rings are made when a pair first talks. With the default settings the pairs of 2 shards take 2.5 MiB, of 16
 //! shards 60 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings costs a load from one
 //! cache line for each peer, which stays in the core's cache until that peer sends.
 //!
-//! Bodies of requests are bounded in bytes as well; those of replies in number, since a reply can't be refused. Who answers
-//! bounds each of them (`Work::bound_reply`), and begins no more while [`Mailbox::is_behind`].
+//! Bodies of requests are bounded in bytes as well. Those of replies are bounded in number, since a reply can't be refused.
+//! The receiver bounds each of them (`Work::bound_reply`), and begins no more while [`Mailbox::is_behind`].
 //!
 //! A [`Mailbox`] belongs to its shard's thread.
 
@@ -43,7 +43,7 @@ use pair::Pair;
 pub(crate) use settings::{DEFAULT_BODY_BYTES, DEFAULT_REQUEST_BYTES, MOST_SHARDS, MailSettings};
 use std::sync::Arc;
 
-/// Requests received in a turn, at most; who reads them looks how many commands they are.
+/// Requests received in a turn, at most. The reader of the mail bounds their commands.
 const MOST_IN_TURN: usize = 1024;
 /// Requests received from one shard before others have their chance.
 const MOST_FROM_ONE: usize = 16;
@@ -291,7 +291,7 @@ impl Mailbox {
         if self.left_in_turn == 0 {
             return None;
         }
-        // Once round, and back to who had used up its chance.
+        // Once round, and back to the shard that had used up its chance.
         for _ in 0..=self.shards() {
             let from = self.from;
             let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
@@ -383,7 +383,7 @@ impl Mailbox {
         None
     }
 
-    /// Ends the turn: makes all that is staged visible, one store a ring, and wakes who sleeps and has mail.
+    /// Ends the turn: makes all that is staged visible, one store a ring, and wakes shards that sleep and have mail.
     pub(crate) fn flush(&mut self) {
         self.left_in_turn = MOST_IN_TURN;
         let mut touched = std::mem::take(&mut self.touched);

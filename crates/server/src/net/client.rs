@@ -50,9 +50,9 @@ pub(crate) struct Client {
     pub(crate) last_row: Option<Row>,
     pub(crate) close: Close,
     pub(crate) bytes_in: u64,
-    /// Who sent the command that runs, if this is another shard.
+    /// The sender of the command that runs, if this is another shard.
     pub(crate) origin: Option<Origin>,
-    /// That command is in the slow log: its reply tells who sent it.
+    /// That command is in the slow log: its reply says so.
     pub(crate) is_logged: bool,
     /// Authenticated, not in MULTI, answered, and its reads make keys young: data commands need no further look.
     pub(crate) plain: bool,

@@ -68,7 +68,7 @@ impl Peer {
         self.commands[index].known
     }
 
-    /// Who sent a command of the batch.
+    /// The sender of a command of the batch.
     pub(crate) fn origin(&self, index: usize) -> Origin {
         Origin { shard: self.number, token: self.commands[index].token }
     }

@@ -2,7 +2,7 @@
 //!
 //! 1. The shard's counters are its own; at each tick it copies them here. A request pays nothing.
 //!
-//! [`Exporter`] belongs to whoever starts the server; [`Gauges`] is updated by the shard's thread, and read
+//! [`Exporter`] belongs to the thread that starts the server; [`Gauges`] is updated by the shard's thread, and read
 //! by the exporter's.
 
 use crate::commands;

@@ -11,7 +11,7 @@ const MOST_ARGS: usize = 32;
 /// Bytes that an entry keeps of an argument.
 const MOST_ARG_BYTES: usize = 128;
 
-/// Who sent a command to the owner of the data: a shard's connection, as the shard's tokens name it.
+/// The sender of a command to the owner of the data: a shard's connection, as the shard's tokens name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) shard: usize,

@@ -5,13 +5,13 @@
 //! ```
 //!
 //! 1. A change is made before it is noted, so a shard that sees the note sees the change.
-//! 2. What a client does after it was told of a change, on whatever connection, meets the change. The change was
-//!    noted before the client was told, and the client was told before it sent the command; so whoever has read
-//!    the command, from a socket or a mailbox, finds the note if it looks after the read. A shard runs what it
-//!    has read only if it has looked at all notes since: if there is a new one after the read, the command is
-//!    left for the next turn, which begins with the notes.
-//! 3. Nobody holds two of these locks at once, but for a seat's arrivals and after that its snapshot, or one
-//!    of them while it waits.
+//! 2. A command that a client sends after it was told of a change meets the change, on whatever connection. The shard
+//!    noted the change before it told the client, and the client sent the command after that. So a shard that has read
+//!    the command, from a socket or a mailbox, finds the note if it looks after the read. A shard runs a command only
+//!    if it has looked at all notes since the read. If there is a new one, it leaves the command for the next turn,
+//!    which begins with the notes.
+//! 3. No thread holds two of these locks at once, but for a seat's arrivals and after that its snapshot; nor one of
+//!    them while it waits.
 //!
 //! Any thread.
 
@@ -111,7 +111,7 @@ impl Seat {
         self.note();
     }
 
-    /// The connections that came. Who was moved here is in the snapshot from now on.
+    /// The connections that came. A client that was moved here is in the snapshot from now on.
     pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {
         let mut arrivals = lock(&self.arrivals);
         lock(&self.snapshot).clients.extend(moved(&arrivals));
@@ -169,7 +169,7 @@ pub(crate) struct Shared {
     arenas: OnceLock<Arenas>,
     stop: AtomicU8,
     next_seat: AtomicUsize,
-    /// Who stands still for whom.
+    /// Which shards stand still, and for which one.
     pub(crate) still: Still,
 }
 
@@ -379,7 +379,7 @@ impl Shared {
         *place = Snapshot { clients, ..snapshot };
     }
 
-    /// Asks all shards to stop; the first who asks says how.
+    /// Asks all shards to stop; the first call says how.
     pub(crate) fn stop(&self, stop: Stop) {
         let wanted = if stop == Stop::Remove { STOP_REMOVE } else { STOP_KEEP };
         let _ = self.stop.compare_exchange(RUNNING, wanted, Ordering::AcqRel, Ordering::Acquire);

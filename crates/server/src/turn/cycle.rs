@@ -1,10 +1,10 @@
 //! One turn's work: from the bytes of all connections that have some to the replies.
 //!
 //! ```text
-//! for each ready connection: read once, decode (who has only answers of other shards to write, writes)
+//! for each ready connection: read once, decode (or only write the answers of other shards)
 //!     each command: find the row, hash the first key
 //!   every WINDOW commands, across connections: execute them (`window`); FCALLs are put aside
-//! what other shards have sent (`peer`), in the same way, but decoded, found and hashed by them
+//! the same with what other shards have sent, which they have decoded, found and hashed
 //! the FCALLs run as one batch; connections that waited for them go on; again until nothing waits
 //! write each connection's replies once
 //! ```
@@ -104,7 +104,7 @@ impl Work {
             self.active.push(Party::Client(connection));
             let windows = self.windows;
             self.prepare(self.active.len() - 1, turn);
-            // Whoever waits for the replies of a full window can go on while the next one runs here.
+            // The clients of a full window can go on with their replies while the next one runs here.
             if self.windows != windows {
                 self.run_window(turn);
                 if self.waiting.is_empty() || self.waiting.len() >= CALLS_AT_ONCE {

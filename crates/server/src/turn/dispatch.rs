@@ -1,4 +1,4 @@
-//! From a command's arguments to its row, through the checks that Redis makes, to who runs it.
+//! From a command's arguments to its row, through the checks that Redis makes, to where it runs.
 //!
 //! ```text
 //! resolve ──> check (known, arity, AUTH, MULTI) ──> call ──> store | builtin

@@ -1,25 +1,24 @@
-//! Commands between shards: what a connection's shard sends to the owner of the data, and what it gets back.
+//! Commands between shards: the sender gives them to the owner of the data, and its clients the answers.
 //!
 //! ```text
-//! connection ── Work::send ──> mailbox ──> peer (a connection whose socket is the mailbox) ── the owner's
-//!     ^                                                                                    turn, as any other
-//!     └────── Work::take_answers <── mailbox <── Work::answer_peer ◂──────────────────────────┘
+//! connection ── Work::send ──> mailbox ──> peer ── the owner's turn, as any other party's
+//!     ^                                                           │
+//!     └────── Work::take_answers <── mailbox <── Work::answer_peer ◂──┘
 //! ```
 //!
-//! 1. A request is one command of a connection or some that follow each other, an answer the replies to them
-//!    ([`crate::hop::message`]), and the answers of a shard come in the order of the commands sent to it. The connection
-//!    puts the answers of several shards in order ([`crate::hop::later`]).
-//! 2. A connection sees its own writes: a read is sent after those that its partition's owner still has,
-//!    and runs here only if none is. What reads more than one partition waits until all are answered.
-//! 3. What a connection may have at other shards at a time is its allowance ([`crate::hop::allowance`]); a command by parts
-//!    passes it as one.
+//! 1. A request is one command of a connection, or several that follow each other; an answer is the replies to them
+//!    ([`crate::hop::message`]). The answers of an owner come in the order of the commands sent to it. The connection
+//!    puts the answers of several owners in order ([`crate::hop::later`]).
+//! 2. A connection sees its own writes. While the owner of a partition has writes of it to answer, its reads of that
+//!    partition are sent after them. A read of several partitions waits until all are answered.
+//! 3. A connection has at most its allowance at other shards ([`crate::hop::allowance`]). A command by parts counts once.
 //! 4. A token is a [`Return`], so that an answer that comes too late finds nobody.
-//! 5. The owner, who has its words, logs a slow command under shard and token; the answer says so, and who gives
-//!    it to the client writes the client into the entry first. So a client whose command is answered is named.
-//! 6. A reply that is copied is no longer than a client's output may be. The replies to a request leave together, when
-//!    the last of its commands has run; all of them are short, but for a request of one command.
-//! 7. Nothing is read from a shard of which commands are left, and none of them runs while it has many bytes of replies to
-//!    take ([`crate::hop::mailbox`]): then others have their turns, and it takes them whatever else it waits for.
+//! 5. The owner has a slow command's words, so it logs the command under shard and token, and the answer says so. The
+//!    sender then writes the client into the entry, before the client has the answer.
+//! 6. A copied reply is no longer than a client's output may be. The replies to a request leave together, when its last
+//!    command has run. All of them are short, but for a request of one command.
+//! 7. The owner reads nothing from a shard of which commands are left, and runs none of them while that shard has many
+//!    bytes of replies to take ([`crate::hop::mailbox`]). Others have their turns meanwhile.
 //!
 //! Belongs to the shard's thread.
 

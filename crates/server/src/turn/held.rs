@@ -1,9 +1,9 @@
 //! Connections that wait for room in the mailbox of another shard.
 //!
-//! 1. Who finds no room stands in `held`, and goes on from there only, when there is room for what it has to send.
-//!    All outstanding answers bring all room back, so there will be.
-//! 2. They go on in their order: nobody is overtaken by those behind, unless the room that is wanted is a body's, or
-//!    connections that have not waited take what was promised before its turn comes: then it stands behind.
+//! 1. A connection that finds no room waits in `held`, and resumes only from there, when there is room for its message.
+//!    There will be: the outstanding answers bring all room back.
+//! 2. They resume in their order, but for two cases. One that wants room for a body doesn't keep others from going on.
+//!    And connections that have not waited may take promised room first; then the one that was promised it waits again.
 //!
 //! Belongs to the shard's thread.
 

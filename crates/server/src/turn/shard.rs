@@ -256,7 +256,7 @@ impl Shard {
     /// A turn that begins `now`; returns when it ended.
     fn turn(&mut self, now: Instant, is_tick: bool) -> Instant {
         self.take_events();
-        // First the answers: who is told that something changed finds the note of it.
+        // First the answers: a shard that they tell of a change finds the note of it.
         self.work.take_answers();
         self.look_at_seat(now);
         if self.accepting.iter().any(|accepting| *accepting) {

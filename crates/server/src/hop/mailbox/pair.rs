@@ -22,7 +22,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Makes the link. To be called once, by who asks.
+    /// Makes the link. The requester calls it once.
     pub(super) fn open(&self, spec: &LinkSpec) -> Requester {
         let (requester, responder) = link(spec);
         // The other side finds it as soon as it looks for requests; the bell's fence comes later.

@@ -1,9 +1,9 @@
 //! What a shard does about other threads: takes what they left at its seat, tells of itself, and gives away
 //! connections that move.
 //!
-//! 1. Whoever asked for snapshots goes on when all shards have told, or after [`MOST_ASKING`].
-//! 2. A client that moves is at each moment in a slab, in the owner's arrivals or in its snapshot: who lists
-//!    or ends clients meets it.
+//! 1. A connection that asked for snapshots goes on when all shards have told, or after [`MOST_ASKING`].
+//! 2. A client that moves is at each moment in a slab, in the owner's arrivals or in its snapshot. So a command that
+//!    lists or ends clients meets it.
 //!
 //! The shard's thread.
 
