@@ -45,8 +45,10 @@ mutants: ## change FILES (or all that keep invariants) in small ways; do tests n
 fmt: ## format the code
 	cargo fmt --all
 
-lint: setup ## formatting and clippy, warnings are errors
+lint: setup ## formatting, structure and clippy, warnings are errors
 	cargo fmt --all -- --check
+	python3 scripts/test_structure.py
+	python3 scripts/structure.py
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 ci: ## what CI does

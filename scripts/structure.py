@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Checks that the crates are houses in which imports lead downwards; run by `make lint`.
+
+  scripts/structure.py [CRATE...]           check the crates, or all but those of LATER
+  scripts/structure.py --report [CRATE...]  check nothing; print what each crate is like
+  scripts/structure.py --columns            check nothing; count each file's long lines of prose
+
+1. A crate's graph has its files as nodes. An import is a path to another file of the crate: in a
+   `use`, or anywhere else in code. It counts from the file that names it to the file that has the
+   item. `mod child;` is no import. `pub use` isn't either, unless the file uses the name itself:
+   the check looks through it, at the file that it leads to.
+2. No circle: no file imports from one that imports from it, directly or through others. This holds
+   inside of a room too. A child may import from its parent (`super::Type`), or the parent from its
+   child (`use child::Type`), but not both: what both need stands in a third file below them.
+3. The rooms of a crate are the modules right below its root. Its lib.rs or main.rs may say their
+   order in the header, up to an empty line: `//! Rooms, lowest first: a b c`. Then each module
+   stands there, and no room imports from one that is named later, or from the root.
+4. Tests don't count: items under `#[cfg(test)]`, and files and folders named `tests...`.
+"""
+
+import pathlib
+import re
+import sys
+
+from imports import Source
+
+HOUSES = pathlib.Path("crates")
+LATER = {"cli", "js", "server", "shm", "store"}  # have circles, so not checked yet
+COLUMNS = 100
+ROOTS = (("lib",), ("main",))
+
+
+class Crate:
+    """The files of one crate, and the imports between them."""
+
+    def __init__(self, folder):
+        self.name, self.files, src = folder.name, {}, folder / "src"
+        for path in sorted(src.rglob("*.rs")):
+            parts = path.relative_to(src).with_suffix("").parts
+            if any(re.match(r"tests?$|tests?_", p) for p in parts) or parts[0] == "bin":
+                continue
+            module = parts[:-1] if parts[-1] == "mod" or parts in ROOTS else parts
+            if parts != ("main",) or not self.files.get(()):
+                self.files[module] = Source(path)
+        tests = {m + (t,) for m, file in self.files.items() for t in file.test_mods}
+        is_test = lambda m: any(m[: len(t)] == t for t in tests)
+        self.files = {m: file for m, file in self.files.items() if not is_test(m)}
+        self.edges = {m: {} for m in self.files}
+        for m, file in self.files.items():
+            children = [c[-1] for c in self.files if c and c[:-1] == m]
+            for path in sorted(file.imports(children)):
+                to = self.resolve(m, path)
+                if to is not None and to != m:
+                    self.edges[m].setdefault(to, "::".join(path))
+        self.rooms = sorted({m[0] for m in self.files if m})
+        header = "\n".join(self.files[()].header) if () in self.files else ""
+        order = re.search(r"^Rooms, lowest first: (.*?)(?:\.?\n\s*$|\Z)", header, re.M | re.S)
+        self.order = re.findall(r"\w+", order[1]) if order else None
+
+    def resolve(self, module, path, depth=0):
+        """The file that a path named in `module` leads to; `None` if it leads out of the crate."""
+        head, rest = path[0] if path else "", list(path[1:])
+        if head == "crate":
+            at = ()
+        elif head in ("self", "super"):
+            at = module if head == "self" else module[:-1]
+        elif module + (head,) in self.files:
+            at = module + (head,)
+        else:
+            return None
+        for i, name in enumerate(rest):
+            if name == "super":
+                at = at[:-1]
+            elif at + (name,) in self.files:
+                at += (name,)
+            elif depth < 9 and (to := self.files[at].reexports.get(name)):
+                return self.resolve(at, [*to, *rest[i + 1 :]], depth + 1) or at
+            else:
+                break
+        return at
+
+    def circles(self):
+        """The sets of files that reach each other."""
+        reach = {m: set(to) for m, to in self.edges.items()}
+        for k in reach:
+            for m in reach:
+                reach[m] |= reach[k] if k in reach[m] else set()
+        rings = (frozenset(n for n in reach[m] if m in reach[n]) for m in reach if m in reach[m])
+        return sorted(set(rings), key=sorted)
+
+    def upward(self):
+        """The imports from a room to one that stands above it, as (from, to, path)."""
+        floor = {name: i for i, name in enumerate(self.order or [])}
+        for m, to in ((m, to) for m in self.edges if m and self.order for to in self.edges[m]):
+            if not to or floor.get(to[0], -1) > floor.get(m[0], len(floor)):
+                yield m, to, self.edges[m][to]
+
+    def floors(self):
+        """The most rooms that stand on each other; a circle of rooms has no floors."""
+        below = {room: set() for room in self.rooms}
+        for m, to in ((m, to) for m in self.edges if m for to in self.edges[m]):
+            below[m[0]] |= set(to[:1]) - {m[0]}
+        level = dict.fromkeys(self.rooms, 1)
+        for _ in range(len(level) + 1):
+            new = {r: 1 + max((level[b] for b in below[r]), default=0) for r in level}
+            if new == level:
+                return max(level.values(), default=0)
+            level = new
+        return "-"
+
+    def path(self, module):
+        return self.files[module].path
+
+    def faults(self):
+        for ring in self.circles():
+            yield f"{self.name}: these files import from each other in a circle:\n" + "\n".join(
+                f"  {self.path(m)}: {self.edges[m][to]} ({self.path(to)})"
+                for m in sorted(ring) for to in sorted(set(self.edges[m]) & ring)[:1])
+        for name in sorted(set(self.rooms) - set(self.order or self.rooms)):
+            yield f"{self.name}: {self.path(())} doesn't name the room `{name}` in its order"
+        for name in sorted(set(self.order or []) - set(self.rooms)):
+            yield f"{self.name}: {self.path(())} names a room `{name}` that isn't there"
+        for m, to, path in self.upward():
+            yield f"{self.name}: an import leads upwards: {self.path(m)}: {path} ({self.path(to)})"
+
+    def report(self):
+        file = max(self.files.values(), key=lambda f: f.lines)
+        fn = max(self.files.values(), key=lambda f: f.longest_fn)
+        upward = len(list(self.upward())) if self.order else "no order"
+        rings = self.circles()
+        return (f"{self.name:7} rooms {len(self.rooms)}, floors {self.floors()},"
+                f" circles {len(rings)} ({sum(map(len, rings))} files), upward imports {upward},"
+                f" longest file {file.lines} ({file.path.name}),"
+                f" longest function {fn.longest_fn[0]} ({fn.path.name}: {fn.longest_fn[1]}),"
+                f" lines {sum(f.lines for f in self.files.values())}")
+
+
+def long_lines(path):
+    """How many lines of prose are too long: comments; Markdown but for tables, code and links."""
+    count, fenced = 0, False
+    for line in path.read_text().splitlines():
+        fenced ^= line.lstrip().startswith("```") and path.suffix == ".md"
+        is_code = fenced or line.startswith(("|", "    "))
+        prose = "//" in line if path.suffix == ".rs" else not is_code
+        count += prose and len(line) > COLUMNS and "](" not in line and "://" not in line
+    return count
+
+
+def main(args):
+    if "--columns" in args:
+        files = [p for suffix in ("rs", "md") for p in pathlib.Path().rglob(f"*.{suffix}")]
+        counts = [(long_lines(p), p) for p in files if not {"target", ".git"} & set(p.parts)]
+        print("\n".join(f"{n:5} {p}" for n, p in sorted(counts, reverse=True) if n))
+        return 0
+    names = [a for a in args if not a.startswith("-")]
+    folders = [p for p in sorted(HOUSES.iterdir()) if (p / "src").is_dir()]
+    if "--report" in args:
+        print("\n".join(Crate(p).report() for p in folders if not names or p.name in names))
+        return 0
+    chosen = [p for p in folders if (p.name in names if names else p.name not in LATER)]
+    faults = [fault for p in chosen for fault in Crate(p).faults()]
+    print("\n".join(faults) or f"{len(chosen)} crates: no circles, no imports that lead upwards")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
