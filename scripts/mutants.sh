@@ -34,29 +34,29 @@ readonly NOT_SHM="--skip ring:: --skip no_story_depends_on_how_soon"
 
 # File, what comes behind `cargo test -p PACKAGE`, and behind a bar whose late tests they are.
 readonly TABLE="
-crates/shm/src/foreign.rs        --lib -- foreign outside cut_off model_a_reader_that_nobody
-crates/shm/src/foreign/copier.rs --lib -- foreign outside cut_off model_a_reader_that_nobody
-crates/shm/src/foreign/view.rs   --lib -- foreign outside
-crates/shm/src/foreign/watch.rs  --lib -- foreign outside
-crates/shm/src/scan.rs           --lib -- stepped readers scan
-crates/shm/src/index/pick.rs     --lib -- stepped
-crates/shm/src/index.rs          --lib -- $NOT_SHM | shm
-crates/shm/src/index/deleted.rs  --lib -- $NOT_SHM | shm
-crates/shm/src/growth.rs         --lib -- $NOT_SHM | shm
-crates/shm/src/commit.rs         --lib -- $NOT_SHM | shm
-crates/shm/src/reclaim.rs        --lib -- $NOT_SHM | shm
-crates/shm/src/space/adopt.rs    --lib -- $NOT_SHM | shm
-crates/shm/src/space/alive.rs    --lib -- $NOT_SHM | shm
-crates/shm/src/space/cold.rs     --lib -- $NOT_SHM | shm
-crates/shm/src/space/lists.rs    --lib -- $NOT_SHM | shm
-crates/shm/src/space/reclaim.rs  --lib -- $NOT_SHM | shm
-crates/shm/src/space/runs.rs     --lib -- $NOT_SHM | shm
-crates/shm/src/space/warm.rs     --lib -- $NOT_SHM | shm
-crates/shm/src/space.rs          --lib -- $NOT_SHM | shm
-crates/shm/src/cleaner.rs        --lib -- $NOT_SHM | shm
-crates/shm/src/writer.rs         --lib -- $NOT_SHM | shm
-crates/shm/src/reader.rs         --lib -- $NOT_SHM | shm
-crates/shm/src/adopt.rs          --lib -- $NOT_SHM | shm
+crates/shm/src/read/foreign/mod.rs             --lib -- foreign outside cut_off model_a_reader_that_nobody
+crates/shm/src/read/foreign/copier.rs          --lib -- foreign outside cut_off model_a_reader_that_nobody
+crates/shm/src/read/foreign/foreign_view.rs    --lib -- foreign outside
+crates/shm/src/read/foreign/read_check.rs      --lib -- foreign outside
+crates/shm/src/read/cursor.rs                  --lib -- stepped readers scan
+crates/shm/src/index/pick.rs                   --lib -- stepped
+crates/shm/src/index/mod.rs                    --lib -- $NOT_SHM | shm
+crates/shm/src/index/deleted.rs                --lib -- $NOT_SHM | shm
+crates/shm/src/write/growth.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/write/commit.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/qsbr.rs                         --lib -- $NOT_SHM | shm
+crates/shm/src/space/from_survey.rs            --lib -- $NOT_SHM | shm
+crates/shm/src/space/alive.rs                  --lib -- $NOT_SHM | shm
+crates/shm/src/space/cold.rs                   --lib -- $NOT_SHM | shm
+crates/shm/src/space/lists.rs                  --lib -- $NOT_SHM | shm
+crates/shm/src/space/reclaim.rs                --lib -- $NOT_SHM | shm
+crates/shm/src/space/runs.rs                   --lib -- $NOT_SHM | shm
+crates/shm/src/space/warm.rs                   --lib -- $NOT_SHM | shm
+crates/shm/src/space/mod.rs                    --lib -- $NOT_SHM | shm
+crates/shm/src/write/cleaner.rs                --lib -- $NOT_SHM | shm
+crates/shm/src/write/writer.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/read/reader.rs                  --lib -- $NOT_SHM | shm
+crates/shm/src/recover/adopt.rs                --lib -- $NOT_SHM | shm
 crates/store/src/apply.rs        --test store -- | store
 crates/store/src/transaction.rs  --test store -- | store
 crates/store/src/eviction.rs     --test store -- | store

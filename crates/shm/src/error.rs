@@ -172,13 +172,13 @@ pub enum WriteError {
     /// [`crate::Writer::maintain`], and try again.
     #[error("memory is being reclaimed: try again after this turn")]
     Busy,
-    /// The key is longer than [`crate::layout::KEY_BYTES_MAX`].
+    /// The key is longer than [`crate::format::layout::KEY_BYTES_MAX`].
     #[error("a key of {len} bytes is longer than 65535")]
     KeyTooLong {
         /// Its length, bytes.
         len: usize,
     },
-    /// The value is longer than [`crate::layout::VALUE_BYTES_MAX`].
+    /// The value is longer than [`crate::format::layout::VALUE_BYTES_MAX`].
     #[error("a value of {len} bytes is longer than 512 MiB")]
     ValueTooLong {
         /// Its length, bytes.

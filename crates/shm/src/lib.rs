@@ -16,64 +16,44 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-mod adopt;
-mod change;
 mod check;
-mod cleaner;
-mod commit;
-mod create;
-mod delete;
-pub mod edition1;
 mod error;
-mod extend;
 #[cfg(any(test, feature = "failpoints"))]
 pub mod failpoints;
 #[cfg(not(any(test, feature = "failpoints")))]
 mod failpoints;
-mod fill;
-mod foreign;
-mod growth;
-mod hash;
-mod hugepages;
+mod format;
 mod index;
-mod kept;
-pub mod layout;
-mod maintain;
-mod moment;
-mod provision;
-mod reader;
-mod reclaim;
-mod record;
+mod memory;
+mod qsbr;
+mod read;
+mod recover;
 mod region;
 pub mod ring;
-mod scan;
-mod sound;
 mod space;
-mod sum;
-mod survey;
-mod verify;
-mod words;
-mod writer;
+mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use adopt::{Adoption, header_of};
-pub use change::{Change, Journal, ReplayError, What};
-pub use check::{Finding, HeaderInfo};
-pub use cleaner::CleanerStats;
-pub use create::ArenaSpec;
+pub use check::checker::{Finding, HeaderInfo};
 pub use error::{ArenaError, Denial, WriteError};
-pub use fill::Fill;
-pub use foreign::{ForeignReader, ForeignValue, View};
-pub use growth::Rebuilds;
-pub use kept::Kept;
-pub use maintain::{ArenaStats, Budget, Maintenance};
-pub use moment::TooNew;
-pub use reader::{Moment, Reader};
-pub use reclaim::{Domain, Participant, Pin};
-pub use record::{Record, RecordRef, ValueRef};
+pub use format::layout;
+pub use format::record::{Record, RecordRef, ValueRef};
+pub use format::words::prefetch;
+pub use index::moment::TooNew;
+pub use qsbr::{Domain, Participant, Pin};
+pub use read::foreign::{ForeignReader, ForeignValue, View};
+pub use read::reader::{Moment, Reader};
+pub use recover::adopt::{Adoption, header_of};
+pub use recover::edition1;
+pub use recover::verifier::{BadRecord, Report, verify};
+pub use region::kept::Kept;
 pub use region::{Denied, Region};
-pub use verify::{BadRecord, Report, verify};
-pub use words::prefetch;
-pub use writer::Writer;
+pub use write::change::{Change, Journal, ReplayError, What};
+pub use write::cleaner::CleanerStats;
+pub use write::create::ArenaSpec;
+pub use write::fill::Fill;
+pub use write::growth::Rebuilds;
+pub use write::maintain::{ArenaStats, Budget, Maintenance};
+pub use write::writer::Writer;

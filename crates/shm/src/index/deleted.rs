@@ -15,8 +15,8 @@
 //! The arena's writer only.
 
 use super::{DELETED, Index};
-use crate::layout::{LINE_BYTES, PROBE_LINES, REF_MOVED, entry_reference, entry_tag};
-use crate::words::Words;
+use crate::format::layout::{LINE_BYTES, PROBE_LINES, REF_MOVED, entry_reference, entry_tag};
+use crate::format::words::Words;
 use std::sync::atomic::Ordering::Release;
 
 impl Index {
@@ -69,9 +69,9 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::layout::LINE_ENTRIES;
+    use crate::format::words::HeapWords;
     use crate::index::{Place, Table};
-    use crate::layout::LINE_ENTRIES;
-    use crate::words::HeapWords;
 
     const SHIFT: u32 = 17;
     const LINES: u64 = 512;

@@ -8,8 +8,8 @@
 //! Any thread with a pin.
 
 use super::{Table, tables};
-use crate::layout::{REF_MOVED, entry_reference, header};
-use crate::words::Words;
+use crate::format::layout::{REF_MOVED, entry_reference, header};
+use crate::format::words::Words;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Random lines that are tried before all are looked at, from a random one on.

@@ -16,7 +16,7 @@
 //! [`Bell::prepare_sleep`] and [`Bell::woken`] are for the thread that it belongs to, the rest for any other.
 
 use super::Memory;
-use crate::words::Words;
+use crate::format::words::Words;
 use std::sync::atomic::Ordering;
 
 /// The word: sleeps so far, times this, plus claims. Claims are fewer: a waker makes one for a look.

@@ -7,7 +7,7 @@
 //! Belongs to one thread at a time.
 
 use super::{Broken, HEAD, HEADER_BYTES, Memory, Ring, TAIL, is_between, message_bytes};
-use crate::words::Words;
+use crate::format::words::Words;
 use std::sync::atomic::Ordering;
 
 /// What a message says about itself.

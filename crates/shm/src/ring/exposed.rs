@@ -15,7 +15,7 @@
 use super::{
     BIGGEST_PART, Bell, Consumer, DATA, LinkSpec, Producer, Requester, Responder, Ring, ends, link,
 };
-use crate::words::{HeapWords, Words};
+use crate::format::words::{HeapWords, Words};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -22,7 +22,7 @@ use super::{
     BIGGEST_PART, Broken, Consumer, HEADER_BYTES, LEAST_BYTES, MOST_BYTES, Memory, Producer,
     PushError, Ring, ends,
 };
-use crate::words::Words;
+use crate::format::words::Words;
 use std::collections::VecDeque;
 
 /// Room of a reply, bytes: two cache lines, of which 112 bytes are payload. The replies to most writes have

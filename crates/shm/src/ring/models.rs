@@ -9,7 +9,7 @@
 //! are done.
 
 use super::{Bell, DATA, HEAD, LinkSpec, PushError, Ring, TAIL, ends, link::link_over};
-use crate::words::Words;
+use crate::format::words::Words;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};

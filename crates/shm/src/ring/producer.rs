@@ -6,7 +6,7 @@
 //! Belongs to one thread at a time.
 
 use super::{Broken, HEAD, HEADER_BYTES, Memory, Ring, TAIL, is_between, message_bytes};
-use crate::words::Words;
+use crate::format::words::Words;
 use std::sync::atomic::Ordering;
 
 /// Why a message was not taken. Nothing of it was staged.

@@ -6,7 +6,7 @@ use super::{
     Producer, PushError, Ring, TAIL, ends, exposed_bell, link, link::link_over, message_bytes,
     pair,
 };
-use crate::words::Words;
+use crate::format::words::Words;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

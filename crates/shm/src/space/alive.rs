@@ -14,10 +14,10 @@
 
 use super::lists::{LISTS, UNFIT};
 use super::{HeadSegment, Space, State, ValueRun, What};
-use crate::check::{Fault, sum_fault};
-use crate::kept::Kept;
-use crate::record::{Head, RunName};
-use crate::sum;
+use crate::check::checker::{Fault, sum_fault};
+use crate::format::record::{Head, RunName};
+use crate::format::sum;
+use crate::region::kept::Kept;
 
 impl Space {
     /// A record was published.

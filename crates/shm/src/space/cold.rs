@@ -10,8 +10,8 @@
 use super::lists::{LISTS, UNFIT, UNLISTED};
 use super::{RECLAIM_STEP, RESERVE_SEGMENTS, Space};
 use crate::error::{Denial, WriteError};
-use crate::layout::record as r;
-use crate::words::Words;
+use crate::format::layout::record as r;
+use crate::format::words::Words;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Lists from which a victim is worth its work under pressure: below 31/32 alive. Above that, more than

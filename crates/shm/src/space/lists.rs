@@ -15,8 +15,8 @@
 //! The arena's writer only.
 
 use super::{Space, State};
-use crate::layout::{Geometry, record as r};
-use crate::words::Words;
+use crate::format::layout::{Geometry, record as r};
+use crate::format::words::Words;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// log2 of the number of lists: as many as bits of a word.

@@ -13,9 +13,9 @@ use super::{
     AHEAD_SHARE, AHEAD_SLOTS_MAX, RECLAIM_STEP, RESERVE_BACKED_FROM, RESERVE_SEGMENTS, Space,
     State, WAIT_MAX, WAIT_STEP, What,
 };
-use crate::layout::header;
-use crate::provision::{Done, Job, Task};
-use crate::words::Words;
+use crate::format::layout::header;
+use crate::format::words::Words;
+use crate::memory::provision::{Done, Job, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;

@@ -7,8 +7,9 @@
 //! Those on other threads compare the record's own checksum too, and its run's.
 
 use super::{Arena, StopOnDrop, directory, spec};
-use crate::record::{Head, RunName};
-use crate::{Budget, ForeignReader, Participant, Reader, Record, WriteError, sum};
+use crate::format::record::{Head, RunName};
+use crate::format::sum;
+use crate::{Budget, ForeignReader, Participant, Reader, Record, WriteError};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,9 +1,9 @@
 //! What cleaning promises, one story a test.
 
 use super::{Arena, directory, spec};
-use crate::cleaner::STEP_BYTES;
-use crate::layout::{generation_offset, header, record as r};
-use crate::words::Words;
+use crate::format::layout::{generation_offset, header, record as r};
+use crate::format::words::Words;
+use crate::write::cleaner::STEP_BYTES;
 use crate::{Budget, Domain, WriteError, Writer, verify};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering::Relaxed;

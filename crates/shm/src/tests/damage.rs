@@ -1,8 +1,8 @@
 //! Files that somebody has damaged: the writer refuses to adopt them, and `verify` names the same place.
 
 use super::{Arena, directory, spec};
-use crate::layout::{entry, generation_offset, header, record as r};
-use crate::words::Words;
+use crate::format::layout::{entry, generation_offset, header, record as r};
+use crate::format::words::Words;
 use crate::{ArenaError, ArenaSpec, Domain, RecordRef, WriteError, Writer, verify};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;

@@ -14,8 +14,8 @@
 
 use super::directory;
 use crate::ArenaError;
-use crate::edition1::{Edition1, version_of};
-use crate::hash::hash;
+use crate::format::hash::hash;
+use crate::recover::edition1::{Edition1, version_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::ControlFlow;

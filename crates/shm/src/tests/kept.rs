@@ -1,7 +1,7 @@
 //! Records whose bytes have changed, and a cleaner that meets them.
 
 use super::{Arena, directory, spec};
-use crate::layout::record as r;
+use crate::format::layout::record as r;
 use crate::space::Need;
 use crate::{Budget, Kept, WriteError, verify};
 use std::os::unix::fs::FileExt;

@@ -14,10 +14,10 @@ mod index;
 mod moments;
 mod reclaim;
 
+use crate::format::layout::{header, record as r};
+use crate::format::record::{self, Head};
+use crate::format::words::{Words, byte_of, copy_in_by_words};
 use crate::index::Table;
-use crate::layout::{header, record as r};
-use crate::record::{self, Head};
-use crate::words::{Words, byte_of, copy_in_by_words};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::collections::BTreeMap;
@@ -193,7 +193,7 @@ impl Setting {
 
     /// The same with the number of its change: as if that were being published.
     fn numbered(mut self, n: u64, key: &[u8], value: u64, lsn: u64) -> Setting {
-        let words = crate::words::HeapWords::new(64);
+        let words = crate::format::words::HeapWords::new(64);
         write_record(&words, 0, &head(key, lsn), (key, value));
         for at in (0..RECORD_BYTES).step_by(8) {
             self.cold.insert(offset(n) + at, words.load64(at, Ordering::Relaxed));

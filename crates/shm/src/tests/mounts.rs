@@ -2,9 +2,9 @@
 
 use super::room::append;
 use super::{Arena, directory, spec};
-use crate::hugepages::HUGE_PAGE_BYTES;
-use crate::layout::header;
-use crate::words::Words;
+use crate::format::layout::header;
+use crate::format::words::Words;
+use crate::memory::hugepages::HUGE_PAGE_BYTES;
 use crate::{Denial, Domain, WriteError, Writer};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -4,8 +4,8 @@
 
 use super::stepped::Stepped;
 use super::{Arena, directory, spec};
-use crate::layout::{INCARNATION_OVER, REF_MOVED, header, record as r};
-use crate::words::Words;
+use crate::format::layout::{INCARNATION_OVER, REF_MOVED, header, record as r};
+use crate::format::words::Words;
 use crate::{ArenaError, ForeignReader, TooNew};
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::FileExt;

@@ -1,12 +1,12 @@
 //! Record and index alone, over words on the heap: random histories against simple models.
 
-use crate::index::{self, Index, Table, find, split_state};
-use crate::layout::{
+use crate::format::layout::{
     LINE_ENTRIES, PROBE_LINES, REF_DELETED, REF_MOVED, entry, header, record as r, round_up,
 };
-use crate::record::{self, Head, RunName};
-use crate::sum;
-use crate::words::{HeapWords, Words};
+use crate::format::record::{self, Head, RunName};
+use crate::format::sum;
+use crate::format::words::{HeapWords, Words};
+use crate::index::{self, Index, Table, find, split_state};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -292,7 +292,7 @@ proptest! {
             words.store64(at, dirt, std::sync::atomic::Ordering::Relaxed);
         }
         let value = parts.concat();
-        let bytes = crate::layout::inline_record_bytes(key.len(), value.len());
+        let bytes = crate::format::layout::inline_record_bytes(key.len(), value.len());
         let head = Head {
             value_len: u32::try_from(value.len()).expect("short"),
             checksum: 0,
@@ -322,7 +322,7 @@ proptest! {
     #[test]
     fn arbitrary_headers_are_whole_or_refused(bytes in any::<[u8; 32]>(), unit in 0u64..1 << 20) {
         // A header of any bytes anywhere: if no fault is found, the record lies in one slot.
-        let g = crate::layout::Geometry::new(64 << 20).expect("a capacity");
+        let g = crate::format::layout::Geometry::new(64 << 20).expect("a capacity");
         let (head, offset) = (Head::from_bytes(&bytes), unit * r::UNIT);
         prop_assert_eq!(head.to_bytes(), bytes);
         if head.fault(&g, offset).is_none() {

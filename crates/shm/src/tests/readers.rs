@@ -232,7 +232,7 @@ fn a_foreign_reader_follows_no_table_that_is_none() {
     for slot in [0, 1, right >> 6, 20, 31, 32, 33, 1 << 20, u32::MAX >> 6] {
         for shift in 0..64u32 {
             let word = slot << 6 | shift;
-            let at = crate::layout::header::CURRENT;
+            let at = crate::format::layout::header::CURRENT;
             std::os::unix::fs::FileExt::write_all_at(&file, &word.to_le_bytes(), at).unwrap();
             let end = (u128::from(slot) << 17) + (64 << shift);
             let fits = (3..=26).contains(&shift) && end <= file.metadata().unwrap().len().into();

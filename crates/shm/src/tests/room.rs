@@ -1,8 +1,8 @@
 //! Runs with room, of which a part lies behind the file's end. A story a test.
 
 use super::{Arena, directory, spec};
-use crate::layout::generation_offset;
-use crate::words::Words;
+use crate::format::layout::generation_offset;
+use crate::format::words::Words;
 use crate::{ForeignReader, verify};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::Relaxed;

@@ -9,8 +9,9 @@
 //! moves, a segment or a run that is retired, given back and taken by something else.
 
 use super::{Arena, directory, spec};
-use crate::words::{MappedWords, Words};
-use crate::{ArenaError, Budget, ForeignReader, Pin, Reader, WriteError, index, scan};
+use crate::format::words::{MappedWords, Words};
+use crate::read::cursor;
+use crate::{ArenaError, Budget, ForeignReader, Pin, Reader, WriteError, index};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -416,7 +417,7 @@ fn a_page_of_a_walk_misses_no_key_while_the_index_moves() {
     pinned_story(|words, reader, pin, load| {
         let (mut cursor, mut met) = (0, BTreeSet::new());
         loop {
-            cursor = scan::step(words, reader.slot_shift, cursor, &mut |reference| {
+            cursor = cursor::step(words, reader.slot_shift, cursor, &mut |reference| {
                 met.insert(reader.lend(pin, reference).key());
             });
             if cursor == 0 {

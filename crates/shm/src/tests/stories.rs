@@ -1,7 +1,7 @@
 //! What an arena promises, one story a test.
 
 use super::{Arena, directory, spec};
-use crate::layout::is_over;
+use crate::format::layout::is_over;
 use crate::space::Need;
 use crate::{ArenaError, Budget, Domain, WriteError, Writer, verify};
 
@@ -210,7 +210,7 @@ fn an_index_that_must_finish_its_growth_does_so_in_steps() {
     while a.writer.finish_growth().is_err() {
         tries += 1;
     }
-    let most = u64::from(crate::growth::FINISH_LINES);
+    let most = u64::from(crate::write::growth::FINISH_LINES);
     assert!(tries >= old / most, "{tries} tries for {old} lines");
     assert!((0..n).all(|i| a.get(&i.to_le_bytes()).is_some()));
 }

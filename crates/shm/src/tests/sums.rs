@@ -1,9 +1,9 @@
 //! Flipped bits: `verify` finds each, and says whose it is.
 
 use super::{Arena, directory, spec};
-use crate::layout::{entry_reference, record as r};
-use crate::record::{Head, RunName};
-use crate::words::Words;
+use crate::format::layout::{entry_reference, record as r};
+use crate::format::record::{Head, RunName};
+use crate::format::words::Words;
 use crate::{Domain, Writer, verify};
 use std::os::unix::fs::FileExt;
 

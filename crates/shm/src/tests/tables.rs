@@ -2,8 +2,8 @@
 
 use super::{Arena, directory, spec};
 use crate::ArenaSpec;
-use crate::layout::{LINE_BYTES, REF_DELETED, entry};
-use crate::words::Words;
+use crate::format::layout::{LINE_BYTES, REF_DELETED, entry};
+use crate::format::words::Words;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,8 +1,8 @@
 //! Keys that are deleted together, without tombstones.
 
 use super::{Arena, StopOnDrop, directory, spec};
-use crate::layout::header;
-use crate::words::Words;
+use crate::format::layout::header;
+use crate::format::words::Words;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -10,12 +10,12 @@
 //! shipped functions.
 
 use super::{LoomWords, SHIFT, SMALL, Setting, check, head, home, offset, reference};
+use crate::check::survey::{Survey, survey};
+use crate::format::layout::{Geometry, entry, header, record as r, stamp_offset};
+use crate::format::record;
+use crate::format::words::{HeapWords, Words};
+use crate::index::moment;
 use crate::index::{Index, Table, find};
-use crate::layout::{Geometry, entry, header, record as r, stamp_offset};
-use crate::moment;
-use crate::record;
-use crate::survey::{Survey, survey};
-use crate::words::{HeapWords, Words};
 use std::sync::atomic::Ordering;
 
 /// What the next writer does wrong.
@@ -36,7 +36,7 @@ const STORES_MAX: u64 = 8;
 const INTENT: u64 = 8;
 
 fn hash(key: &[u8]) -> u32 {
-    crate::hash::hash(0, key)
+    crate::format::hash::hash(0, key)
 }
 
 /// The entry of a key, in the line where its hash wants it.

@@ -4,9 +4,9 @@ use super::{
     LARGE, LoomWords, SHIFT, SMALL, Setting, check, head, home, offset, reference, value_at,
     write_record,
 };
+use crate::format::layout::entry;
+use crate::format::words::Words;
 use crate::index::{Index, Table, find};
-use crate::layout::entry;
-use crate::words::Words;
 use std::sync::atomic::Ordering;
 
 #[test]

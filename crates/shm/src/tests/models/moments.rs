@@ -3,11 +3,11 @@
 //! Each story is told a second time with a mistake of its writer or reader, which must be found.
 
 use super::{LARGE, LoomWords, SHIFT, SMALL, Setting, check, home, offset, reference, value_at};
+use crate::format::layout::{entry, header, record as r, stamp_offset};
+use crate::format::words::Words;
+use crate::index::moment::{self, Sample, TooNew};
 use crate::index::{Index, Place, find};
-use crate::layout::{entry, header, record as r, stamp_offset};
-use crate::moment::{self, Sample, TooNew};
-use crate::reclaim::Qsbr;
-use crate::words::Words;
+use crate::qsbr::Qsbr;
 use std::sync::atomic::Ordering;
 
 /// Reference of the intent of a commit of several: only that it isn't 0 counts here.

@@ -1,14 +1,14 @@
 //! Memory that is reused, under readers that are waited for and under one that isn't.
 
 use super::{LARGE, LoomWords, SHIFT, SMALL, Setting, check, home, offset, reference, value_at};
-use crate::cleaner::move_record;
-use crate::foreign::guarded;
+use crate::format::layout::{entry, entry_reference, generation_offset, record as r};
+use crate::format::record::Head;
+use crate::format::words::Words;
 use crate::index::{Index, find};
-use crate::layout::{entry, entry_reference, generation_offset, record as r};
-use crate::reclaim::Qsbr;
-use crate::record::Head;
+use crate::qsbr::Qsbr;
+use crate::read::foreign::guarded;
 use crate::space::next_generation;
-use crate::words::Words;
+use crate::write::cleaner::move_record;
 use std::sync::atomic::Ordering;
 
 /// One reader, one writer that replaces a record and reuses its memory as soon as it may.

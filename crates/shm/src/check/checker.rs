@@ -1,0 +1,455 @@
+//! What an arena's bytes must be like: for adoption, `nigh check` and readers in other processes.
+//!
+//! 1. Nothing is believed: each offset and length is compared with its bounds before it is used.
+//! 2. Bytes are copied out before they are looked at, so that a writer at work can only make a finding.
+//! 3. Each check ends: probes, tables and lists are bounded by the file.
+
+use crate::error::ArenaError;
+use crate::format::layout::{
+    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, INCARNATION_OVER,
+    LINE_BYTES, LSN_END, MAGIC, REF_MOVED, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TABLE_LINES_MIN,
+    TABLE_SHIFT_MAX, TENANT_BYTES_MAX, VERSION, entry_reference, entry_tag, header, record as r,
+    round_up,
+};
+use crate::format::record::{Head, RunName};
+use crate::format::sum;
+use crate::format::words::Words;
+use crate::index::Table;
+use std::path::Path;
+use std::sync::atomic::Ordering::Acquire;
+
+/// A contradiction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) offset: u64,
+    pub(crate) what: &'static str,
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+impl Fault {
+    pub(crate) fn new(
+        offset: u64,
+        what: &'static str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Fault {
+        Fault { offset, what, expected: expected.to_string(), found: found.to_string() }
+    }
+
+    pub(crate) fn at(self, path: &Path) -> ArenaError {
+        let Fault { offset, what, expected, found } = self;
+        ArenaError::Damaged { path: path.to_path_buf(), offset, what, expected, found }
+    }
+}
+
+/// Something that contradicts the format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Where, in bytes from the start of the file.
+    pub offset: u64,
+    /// What.
+    pub what: String,
+}
+
+impl From<&Fault> for Finding {
+    fn from(fault: &Fault) -> Finding {
+        let Fault { offset, what, expected, found } = fault;
+        Finding { offset: *offset, what: format!("{what} is {found}, expected {expected}") }
+    }
+}
+
+pub(crate) fn ensure(ok: bool, fault: impl FnOnce() -> Fault) -> Result<(), Fault> {
+    if ok { Ok(()) } else { Err(fault()) }
+}
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeaderInfo {
+    pub(crate) g: Geometry,
+    /// Seed of the hash.
+    pub seed: u32,
+    /// The tenant that the arena belongs to.
+    pub tenant: String,
+    /// Which partition of the tenant.
+    pub partition: u32,
+    /// Of how many.
+    pub partitions: u32,
+    /// Number of the last writer.
+    pub incarnation: u64,
+    /// LSN of the newest published record; 0 if nothing was ever written.
+    pub committed_lsn: u64,
+}
+
+impl HeaderInfo {
+    /// Bytes of memory that the arena may use.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.g.capacity_bytes
+    }
+
+    /// Refuses an arena of another tenant, or another partition.
+    ///
+    /// # Errors
+    /// [`ArenaError::WrongTenant`], with what was expected at `path`.
+    pub fn check_owner(
+        &self,
+        path: &Path,
+        tenant: &str,
+        partition: u32,
+        partitions: u32,
+    ) -> Result<(), ArenaError> {
+        if (&*self.tenant, self.partition, self.partitions) == (tenant, partition, partitions) {
+            return Ok(());
+        }
+        Err(ArenaError::WrongTenant {
+            path: path.to_path_buf(),
+            expected: format!("{tenant} {partition}/{partitions}"),
+            found: format!("{} {}/{}", self.tenant.escape_debug(), self.partition, self.partitions),
+        })
+    }
+}
+
+fn hex(sum: u32) -> String {
+    format!("{sum:08x}")
+}
+
+/// A record whose sum should be another one.
+pub(crate) fn sum_fault(offset: u64, head: &Head, expected: u32) -> Fault {
+    Fault::new(offset, "checksum of a record", hex(expected), hex(head.checksum))
+}
+
+/// Reads the fixed part of a header from the first bytes of a file.
+pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
+    let four = |at: u64| {
+        let at = usize::try_from(at).expect("a header offset");
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+    };
+    let eight = |at: u64| u64::from(four(at)) | u64::from(four(at + 4)) << 32;
+    let want = |at: u64, what, expected: u64, found: u64| {
+        ensure(found == expected, || Fault::new(at, what, expected, found))
+    };
+    let magic = eight(header::MAGIC);
+    ensure(magic == MAGIC, || {
+        let found = String::from_utf8_lossy(&magic.to_le_bytes()).escape_default().to_string();
+        Fault::new(0, "magic", "NIGHARN1", found)
+    })?;
+    want(header::VERSION, "format version", VERSION.into(), four(header::VERSION).into())?;
+    let slot_shift = four(header::SLOT_SHIFT);
+    ensure((SLOT_SHIFT_MIN..=SLOT_SHIFT_MAX).contains(&slot_shift), || {
+        Fault::new(header::SLOT_SHIFT, "slot shift", "17 to 20", slot_shift)
+    })?;
+    let address_bytes = eight(header::ADDRESS_BYTES);
+    let whole = address_bytes.is_multiple_of(1 << slot_shift);
+    ensure(whole && (CAPACITY_MIN..=ADDRESS_BYTES_MAX).contains(&address_bytes), || {
+        Fault::new(header::ADDRESS_BYTES, "address bytes", "slots, 2 MiB to 64 GiB", address_bytes)
+    })?;
+    let slots = address_bytes >> slot_shift;
+    let table = round_up(slots * 4, LINE_BYTES);
+    let (generations, tails) = (GENERATIONS, GENERATIONS + table);
+    let first_slot = (tails + table).div_ceil(1 << slot_shift);
+    want(header::SLOTS, "number of slots", slots, four(header::SLOTS).into())?;
+    let found = four(header::GENERATIONS).into();
+    want(header::GENERATIONS, "generation table", generations, found)?;
+    want(header::TAILS, "tail table", tails, four(header::TAILS).into())?;
+    want(header::FIRST_SLOT, "first slot", first_slot, four(header::FIRST_SLOT).into())?;
+    let capacity_bytes = eight(header::CAPACITY);
+    ensure((CAPACITY_MIN..=address_bytes).contains(&capacity_bytes), || {
+        Fault::new(header::CAPACITY, "capacity", "2 MiB to the address bytes", capacity_bytes)
+    })?;
+    let narrow = |n: u64| u32::try_from(n).expect("below 64 GiB / 16");
+    let g = Geometry {
+        capacity_bytes,
+        address_bytes,
+        slot_shift,
+        slots: narrow(slots),
+        generations,
+        tails,
+        first_slot: narrow(first_slot),
+    };
+    Ok(HeaderInfo {
+        g,
+        seed: four(header::SEED),
+        tenant: tenant(bytes, four(header::TENANT_LEN))?,
+        partition: four(header::PARTITION),
+        partitions: four(header::PARTITIONS),
+        incarnation: eight(header::INCARNATION),
+        committed_lsn: eight(header::COMMITTED_LSN),
+    })
+}
+
+fn tenant(bytes: &[u8; 4096], len: u32) -> Result<String, Fault> {
+    let len = len as usize;
+    ensure((1..=TENANT_BYTES_MAX).contains(&len), || {
+        Fault::new(header::TENANT_LEN, "length of the tenant's name", "1 to 128", len)
+    })?;
+    let at = usize::try_from(header::TENANT).expect("a header offset");
+    String::from_utf8(bytes[at..at + len].to_vec())
+        .map_err(|_| Fault::new(header::TENANT, "tenant's name", "UTF-8", "other bytes"))
+}
+
+/// What is wrong with a file that ends there.
+pub(crate) fn length_fault(g: &Geometry, end: u64) -> Option<Fault> {
+    let least = g.slot_offset(g.first_slot);
+    (end < least).then(|| Fault::new(0, "length of the file", format!("at least {least}"), end))
+}
+
+/// What is wrong with the number of a writer, which a file that is over has none of.
+pub(crate) fn incarnation_fault(incarnation: u64) -> Option<Fault> {
+    let found = match incarnation {
+        INCARNATION_OVER => "that of a file that is over".into(),
+        0..COUNT_END => return None,
+        other => other.to_string(),
+    };
+    Some(Fault::new(header::INCARNATION, "incarnation", "less than 2^62", found))
+}
+
+/// A record that was found to be whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whole {
+    pub(crate) offset: u64,
+    pub(crate) head: Head,
+    pub(crate) run: Option<RunName>,
+}
+
+/// A commit of several keys that was interrupted.
+pub(crate) struct Intent {
+    pub(crate) record: Whole,
+    /// The table that takes the index's place first.
+    pub(crate) clear: Option<Table>,
+    /// In order; no two have one key.
+    pub(crate) list: Vec<Whole>,
+}
+
+/// Counts of a header that go on with the next writer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) committed_lsn: u64,
+    /// The largest of all stamps.
+    pub(crate) removal_lsn: u64,
+    pub(crate) appended_bytes: u64,
+    pub(crate) relocated_bytes: u64,
+    pub(crate) cleaned_segments: u64,
+}
+
+/// Checks what lies behind the fixed part of the header.
+pub(crate) struct Checker<'a, W> {
+    words: &'a W,
+    g: &'a Geometry,
+    /// End of the file: nothing behind it is touched.
+    end: u64,
+    seed: u32,
+    key: Vec<u8>,
+}
+
+impl<'a, W: Words> Checker<'a, W> {
+    pub(crate) fn new(words: &'a W, g: &'a Geometry, end: u64, seed: u32) -> Checker<'a, W> {
+        Checker { words, g, end: end.min(words.len()).min(g.address_bytes), seed, key: Vec::new() }
+    }
+
+    /// The table that a word of the header names.
+    pub(crate) fn table(&self, at: u64, word: u32) -> Result<Table, Fault> {
+        let (slot, shift) = (word >> 6, word & 63);
+        let lines = TABLE_LINES_MIN.ilog2()..=TABLE_SHIFT_MAX;
+        ensure(lines.contains(&shift), || {
+            Fault::new(at, "log2 of a table's lines", "3 to 26", shift)
+        })?;
+        let table = Table::new(slot, 1 << shift, self.g.slot_shift);
+        let run =
+            RunName { slot, slots: self.g.slots_for(table.bytes()), generation: 0, checksum: 0 };
+        let inside = table.offset.checked_add(table.bytes()).is_some_and(|end| end <= self.end);
+        ensure(inside && run.place_fault(self.g).is_none(), || {
+            Fault::new(at, "place of a table", format!("a run below {}", self.end), table.offset)
+        })?;
+        self.in_use(slot)?;
+        Ok(table)
+    }
+
+    /// What something names does not wait to be reused.
+    fn in_use(&self, slot: u32) -> Result<(), Fault> {
+        let at = self.g.generation_offset(slot);
+        let generation = self.words.load32(at, Acquire);
+        ensure(generation & 1 == 0, || {
+            Fault::new(at, "generation of a slot in use", "an even number", generation)
+        })
+    }
+
+    /// What has been counted since the arena was made.
+    pub(crate) fn counts(&self) -> Result<Counts, Fault> {
+        let count = |at, what| {
+            let found = self.words.load64(at, Acquire);
+            ensure(found < COUNT_END, || Fault::new(at, what, "less than 2^62", found))?;
+            Ok(found)
+        };
+        let lsn = |at, what| {
+            let found = self.words.load64(at, Acquire);
+            ensure(found < LSN_END, || Fault::new(at, what, "less than 2^53", found))?;
+            Ok(found)
+        };
+        let mut removal_lsn = lsn(header::CLEAR_STAMP, "stamp of a clearing")?;
+        for at in (header::BYTES..GENERATIONS).step_by(8) {
+            removal_lsn = removal_lsn.max(lsn(at, "stamp of a removal")?);
+        }
+        Ok(Counts {
+            committed_lsn: lsn(header::COMMITTED_LSN, "committed LSN")?,
+            removal_lsn,
+            appended_bytes: count(header::APPENDED_BYTES, "bytes appended")?,
+            relocated_bytes: count(header::RELOCATED_BYTES, "bytes moved to clean segments")?,
+            cleaned_segments: count(header::CLEANED_SEGMENTS, "segments emptied")?,
+        })
+    }
+
+    /// Tells what each entry of a table names, and which entry is none; until `f` has seen enough.
+    pub(crate) fn records(
+        &mut self,
+        table: Table,
+        f: &mut dyn FnMut(Result<Whole, Fault>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        for line in (0..table.lines).map(|line| table.line_offset(line)) {
+            for (at, e) in (line..).step_by(8).zip(self.words.line(line)) {
+                let (reference, tag) = (entry_reference(e), entry_tag(e));
+                if reference > REF_MOVED {
+                    f(self.record(at, reference, Some(tag)))?;
+                } else if tag != 0 {
+                    f(Err(Fault::new(at, "tag of an entry without a record", 0, tag)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The record at a reference that stands at `from`. With a tag it must be a published one's.
+    pub(crate) fn record(
+        &mut self,
+        from: u64,
+        reference: u32,
+        tag: Option<u32>,
+    ) -> Result<Whole, Fault> {
+        let offset = u64::from(reference) * r::UNIT;
+        let first = self.g.slot_offset(self.g.first_slot);
+        ensure(offset >= first && offset + r::HEADER_BYTES <= self.end, || {
+            Fault::new(from, "reference", format!("{first} to {}", self.end), offset)
+        })?;
+        let slot = self.g.slot_of(offset);
+        let tail_at = self.g.tail_offset(slot);
+        let tail = u64::from(self.words.load32(tail_at, Acquire)) * r::UNIT;
+        let covers = |bytes: u64| {
+            let used = offset + bytes - self.g.slot_offset(slot);
+            ensure(used <= tail && tail <= self.g.slot_bytes(), || {
+                let expected = format!("{used} to {}", self.g.slot_bytes());
+                Fault::new(tail_at, "tail of a segment", expected, tail)
+            })
+        };
+        // First of all: what no tail covers may be a hole, and reading one takes memory.
+        covers(r::HEADER_BYTES)?;
+        let head = Head::load(self.words, offset);
+        if let Some(what) = head.fault(self.g, offset) {
+            return Err(Fault::new(offset, what, "what arena.md says", format!("{head:?}")));
+        }
+        ensure(offset + head.bytes() <= self.end, || {
+            Fault::new(offset, "end of a record", format!("at most {}", self.end), head.bytes())
+        })?;
+        covers(head.bytes())?;
+        self.in_use(slot)?;
+        if let Some(tag) = tag {
+            self.published(&head, offset, tag)?;
+        }
+        Ok(Whole { offset, head, run: self.run(&head, offset)? })
+    }
+
+    fn published(&mut self, head: &Head, offset: u64, tag: u32) -> Result<(), Fault> {
+        ensure(head.kind == r::KIND_STRING && !head.is_tombstone(), || {
+            Fault::new(offset, "kind of a published record", "a string", format!("{head:?}"))
+        })?;
+        let hash = self.hash(head, offset);
+        ensure(hash == tag, || Fault::new(offset, "hash of a key", tag, hash))
+    }
+
+    /// The hash of a record's key.
+    fn hash(&mut self, head: &Head, offset: u64) -> u32 {
+        self.key.resize(head.key_len.into(), 0);
+        self.words.copy_out(offset + r::KEY, &mut self.key);
+        crate::format::hash::hash(self.seed, &self.key)
+    }
+
+    fn run(&self, head: &Head, offset: u64) -> Result<Option<RunName>, Fault> {
+        if !head.has_run() {
+            return Ok(None);
+        }
+        let at = offset + head.value_at();
+        let run = RunName::load(self.words, offset, head);
+        if let Some(what) = run.fault(self.g, head.value_len) {
+            return Err(Fault::new(at, what, "what arena.md says", format!("{run:?}")));
+        }
+        let end = self.g.slot_offset(run.slot) + u64::from(head.value_len.max(1));
+        ensure(end <= self.end, || {
+            Fault::new(at, "end of a run", format!("at most {}", self.end), end)
+        })?;
+        self.in_use(run.slot)?;
+        let generation = self.words.load32(self.g.generation_offset(run.slot), Acquire);
+        ensure(generation == run.generation, || {
+            Fault::new(at, "generation of a run", generation, run.generation)
+        })?;
+        Ok(Some(run))
+    }
+
+    /// The commit that the header's intent names, if it names one.
+    pub(crate) fn intent(&mut self) -> Result<Option<Intent>, Fault> {
+        let reference = self.words.load32(header::INTENT, Acquire);
+        if reference == 0 {
+            return Ok(None);
+        }
+        let record = self.record(header::INTENT, reference, None)?;
+        let head = &record.head;
+        let count = head.value_len / 4;
+        let is_list = head.kind == r::KIND_INTENT && head.key_len == 0;
+        ensure(is_list && head.value_len.is_multiple_of(4) && count > 0, || {
+            Fault::new(record.offset, "intent", "a list of references", format!("{head:?}"))
+        })?;
+        let at = match record.run {
+            Some(run) => self.g.slot_offset(run.slot),
+            None => record.offset + head.value_at(),
+        };
+        let mut list = Vec::new();
+        for from in (1..count).map(|i| at + u64::from(i) * 4) {
+            list.push(self.listed(from)?);
+        }
+        let clear = match self.words.load32(at, Acquire) {
+            0 => None,
+            word => Some(self.table(at, word)?),
+        };
+        for whole in list.iter().chain([&record]) {
+            self.sum(whole)?;
+        }
+        Ok(Some(Intent { record, clear, list }))
+    }
+
+    /// Whether a record, and its run, have the sums that they name.
+    pub(crate) fn sum(&self, whole: &Whole) -> Result<(), Fault> {
+        let Whole { offset, head, run } = whole;
+        let found = sum::expected(self.words, *offset, head);
+        ensure(found == head.checksum, || sum_fault(*offset, head, found))?;
+        let Some(run) = run else { return Ok(()) };
+        let at = self.g.slot_offset(run.slot);
+        let found = sum::of_bytes(self.words, at, head.value_len.into());
+        ensure(found == run.checksum, || {
+            Fault::new(at, "checksum of a value", hex(found), hex(run.checksum))
+        })
+    }
+
+    /// The record that a word of an intent's list names.
+    fn listed(&mut self, from: u64) -> Result<Whole, Fault> {
+        let reference = self.words.load32(from, Acquire);
+        ensure(reference > REF_MOVED, || {
+            Fault::new(from, "reference in an intent", "a record's", reference)
+        })?;
+        let whole = self.record(from, reference, None)?;
+        let kind = whole.head.kind;
+        ensure(kind == r::KIND_STRING, || {
+            Fault::new(whole.offset, "kind of a record", "a string", kind)
+        })?;
+        Ok(whole)
+    }
+}

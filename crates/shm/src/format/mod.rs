@@ -1,0 +1,9 @@
+//! The bytes of an arena: where each stands, what a record says, and how both are read and written.
+//!
+//! Everything here works on shared words; nothing here knows whose memory they are.
+
+pub(crate) mod hash;
+pub mod layout;
+pub(crate) mod record;
+pub(crate) mod sum;
+pub(crate) mod words;

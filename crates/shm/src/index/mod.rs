@@ -1,0 +1,492 @@
+//! The index: from a key's hash to its record, in lines of eight entries.
+//!
+//! ```text
+//! home line = hash & (lines - 1)      | e e e e e e e e |  full: look on, 16 lines at most
+//!                                     | e e . e . . . . |  an EMPTY entry: the search ends
+//! ```
+//!
+//! 1. An entry is published by one Release store; readers take whole lines relaxed and fence before
+//!    they follow a reference.
+//! 2. Past a line that holds an EMPTY entry no key was pushed, so a search ends there.
+//! 3. While the epoch is odd, an entry stands in the old table, or in the current one, or for a moment
+//!    in both with the same reference. Nothing else changes tables.
+//! 4. Each function leaves the shared words valid after each single store.
+//!
+//! Readers: any thread. [`Index`]: the arena's writer. Both are generic over the shared words, so that
+//! models run them.
+
+mod deleted;
+pub(crate) mod moment;
+mod pick;
+
+pub(crate) use pick::pick;
+
+use crate::format::layout::{
+    LINE_BYTES, LINE_ENTRIES, PROBE_LINES, REF_DELETED, REF_MOVED, entry, entry_reference,
+    entry_tag, header,
+};
+use crate::format::record;
+use crate::format::words::Words;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// An entry that was deleted.
+const DELETED: u64 = entry(0, REF_DELETED);
+/// An entry that now stands in the current table.
+const MOVED: u64 = entry(0, REF_MOVED);
+
+/// Where a table lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) slot: u32,
+    pub(crate) offset: u64,
+    pub(crate) lines: u64,
+}
+
+impl Table {
+    pub(crate) fn new(slot: u32, lines: u64, slot_shift: u32) -> Table {
+        debug_assert!(lines.is_power_of_two());
+        Table { slot, offset: u64::from(slot) << slot_shift, lines }
+    }
+
+    #[inline]
+    pub(crate) fn from_word(word: u32, slot_shift: u32) -> Table {
+        let slot = word >> 6;
+        Table { slot, offset: u64::from(slot) << slot_shift, lines: 1 << (word & 63) }
+    }
+
+    pub(crate) fn word(&self) -> u32 {
+        self.slot << 6 | self.lines.trailing_zeros()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lines * LINE_BYTES
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.lines * LINE_ENTRIES
+    }
+
+    #[inline]
+    pub(crate) fn home(&self, hash: u32) -> u64 {
+        u64::from(hash) & (self.lines - 1)
+    }
+
+    #[inline]
+    pub(crate) fn line_offset(&self, line: u64) -> u64 {
+        self.offset + line * LINE_BYTES
+    }
+
+    /// Offsets of the lines that a probe for this hash visits, in order.
+    #[inline]
+    pub(crate) fn probe(self, hash: u32) -> impl Iterator<Item = u64> {
+        let (home, mask) = (self.home(hash), self.lines - 1);
+        (0..PROBE_LINES.min(self.lines)).map(move |i| self.line_offset((home + i) & mask))
+    }
+}
+
+/// The epoch and the current table, as one loaded word says.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "two halves")]
+pub(crate) fn split_state(state: u64) -> (u32, u32) {
+    (state as u32, (state >> 32) as u32)
+}
+
+fn join_state(epoch: u32, current: u32) -> u64 {
+    u64::from(current) << 32 | u64::from(epoch)
+}
+
+/// Which entries of a line have this tag (bits 0 to 7), and whether one is EMPTY.
+#[inline]
+pub(crate) fn match_line(line: &[u64; 8], hash: u32) -> (u32, bool) {
+    let (mut hits, mut empty) = (0, false);
+    for (i, &e) in line.iter().enumerate() {
+        hits |= u32::from(entry_tag(e) == hash) << i;
+        empty |= e == 0;
+    }
+    (hits, empty)
+}
+
+/// Bits that are set, lowest first.
+#[inline]
+fn bits(mut mask: u32) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let i = mask.trailing_zeros();
+            mask &= mask - 1;
+            u64::from(i)
+        })
+    })
+}
+
+/// Finds a key in one table: the entry's offset and its reference.
+#[inline]
+fn probe<W: Words>(words: &W, table: Table, hash: u32, key: &[u8]) -> Option<(u64, u32)> {
+    for at in table.probe(hash) {
+        let line = words.line(at);
+        let (hits, empty) = match_line(&line, hash);
+        for i in bits(hits) {
+            #[expect(clippy::cast_possible_truncation, reason = "below 8")]
+            let reference = entry_reference(line[i as usize]);
+            if reference > REF_MOVED {
+                // SYNC(index-publish): the record was written before its entry was stored.
+                words.fence(Acquire);
+                if record::key_is(words, reference, key) {
+                    return Some((at + 8 * i, reference));
+                }
+            }
+        }
+        if empty {
+            return None;
+        }
+    }
+    None
+}
+
+/// Finds the published record of a key. Starts again only if the index changed tables meanwhile.
+#[inline]
+pub(crate) fn find<W: Words>(words: &W, slot_shift: u32, hash: u32, key: &[u8]) -> Option<u32> {
+    loop {
+        // SYNC(index-state): the table that it names was prepared, and `old` stored, before.
+        let state = words.load64(header::INDEX_STATE, Acquire);
+        let (epoch, current) = split_state(state);
+        if epoch & 1 == 1
+            && let Some(reference) = find_in_old(words, slot_shift, hash, key)
+        {
+            return Some(reference);
+        }
+        let table = Table::from_word(current, slot_shift);
+        if let Some((_, reference)) = probe(words, table, hash, key) {
+            return Some(reference);
+        }
+        // SYNC(index-state): an entry that had moved or vanished with a table was stored after the state.
+        words.fence(Acquire);
+        if words.load64(header::INDEX_STATE, Relaxed) == state {
+            return None;
+        }
+    }
+}
+
+#[cold]
+fn find_in_old<W: Words>(words: &W, slot_shift: u32, hash: u32, key: &[u8]) -> Option<u32> {
+    // SYNC(index-state): zero when growth ended meanwhile.
+    let old = words.load32(header::OLD, Acquire);
+    if old == 0 {
+        return None;
+    }
+    let found = probe(words, Table::from_word(old, slot_shift), hash, key);
+    // SYNC(index-moved): an entry was stored in the current table before the old one said MOVED.
+    words.fence(Acquire);
+    found.map(|(_, reference)| reference)
+}
+
+/// The current table, and the one that is being emptied if the index grows.
+pub(crate) fn tables<W: Words>(words: &W, slot_shift: u32) -> (Table, Option<Table>) {
+    // SYNC(index-state)
+    let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Acquire));
+    let old = if epoch & 1 == 1 { words.load32(header::OLD, Acquire) } else { 0 };
+    let table = |word| Table::from_word(word, slot_shift);
+    (table(current), (old != 0).then(|| table(old)))
+}
+
+/// Where a key stands, or could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    /// Offset of its entry, and the reference there.
+    pub(crate) found: Option<Place>,
+    /// Offset of the first entry with room in the current table, and whether it is EMPTY.
+    pub(crate) room: Option<(u64, bool)>,
+}
+
+/// A key's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) at: u64,
+    pub(crate) reference: u32,
+    pub(crate) in_old: bool,
+}
+
+/// A table that is being emptied.
+#[derive(Clone, Copy, Debug)]
+struct Growth {
+    old: Table,
+    /// Next line to move.
+    cursor: u64,
+    /// Entries of this round that found no place.
+    stuck: u64,
+    /// Whether an earlier round left entries behind: then only writes move on, at their own pace.
+    again: bool,
+}
+
+/// The writer's view of the index.
+pub(crate) struct Index {
+    current: Table,
+    growth: Option<Growth>,
+    /// Entries of the current table that are not EMPTY.
+    load: u64,
+    /// Live entries of both tables.
+    live: u64,
+}
+
+/// What a step of growing did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) lines: u32,
+    /// The table that was emptied; it is to be retired.
+    pub(crate) emptied: Option<Table>,
+}
+
+impl Index {
+    /// An index over an empty, zeroed table, not yet stored in the header.
+    pub(crate) fn new(current: Table) -> Index {
+        Index { current, growth: None, load: 0, live: 0 }
+    }
+
+    /// The index as an adopting writer counted it.
+    pub(crate) fn adopted(current: Table, old: Option<Table>, load: u64, live: u64) -> Index {
+        let growth = old.map(|old| Growth { old, cursor: 0, stuck: 0, again: false });
+        Index { current, growth, load, live }
+    }
+
+    pub(crate) fn current(&self) -> Table {
+        self.current
+    }
+
+    pub(crate) fn old(&self) -> Option<Table> {
+        self.growth.map(|g| g.old)
+    }
+
+    #[inline]
+    pub(crate) fn growing(&self) -> bool {
+        self.growth.is_some()
+    }
+
+    /// Whether growth waits only for places that writes may free.
+    pub(crate) fn stuck(&self) -> bool {
+        self.growth.is_some_and(|g| g.again)
+    }
+
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    pub(crate) fn load(&self) -> u64 {
+        self.load
+    }
+
+    /// Stores the first table of a new arena in the header.
+    pub(crate) fn install<W: Words>(&self, words: &W) {
+        // SYNC(index-state)
+        words.store64(header::INDEX_STATE, join_state(0, self.current.word()), Release);
+    }
+
+    /// Finds a key and, if it isn't there, room for it.
+    #[inline]
+    pub(crate) fn locate<W: Words>(&self, words: &W, hash: u32, key: &[u8]) -> Located {
+        if let Some(growth) = &self.growth
+            && let Some((at, reference)) = probe(words, growth.old, hash, key)
+        {
+            return Located { found: Some(Place { at, reference, in_old: true }), room: None };
+        }
+        let mut room = None;
+        for at in self.current.probe(hash) {
+            let line = words.line(at);
+            let (hits, empty) = match_line(&line, hash);
+            for i in bits(hits) {
+                #[expect(clippy::cast_possible_truncation, reason = "below 8")]
+                let reference = entry_reference(line[i as usize]);
+                if reference > REF_MOVED && record::key_is(words, reference, key) {
+                    let place = Place { at: at + 8 * i, reference, in_old: false };
+                    return Located { found: Some(place), room };
+                }
+            }
+            room = room.or_else(|| first_room(&line, at));
+            if empty {
+                break;
+            }
+        }
+        Located { found: None, room }
+    }
+
+    /// Replaces the entry of a key.
+    #[inline]
+    pub(crate) fn replace<W: Words>(
+        &mut self,
+        words: &W,
+        place: &Place,
+        hash: u32,
+        reference: u32,
+    ) {
+        // SYNC(index-publish): the record's bytes are written before.
+        words.store64(place.at, entry(hash, reference), Release);
+    }
+
+    /// Inserts an entry where [`Self::locate`] found room.
+    #[inline]
+    pub(crate) fn insert<W: Words>(
+        &mut self,
+        words: &W,
+        room: (u64, bool),
+        hash: u32,
+        reference: u32,
+    ) {
+        // SYNC(index-publish): the record's bytes are written before.
+        words.store64(room.0, entry(hash, reference), Release);
+        self.load += u64::from(room.1);
+        self.live += 1;
+    }
+
+    /// Deletes an entry.
+    pub(crate) fn remove<W: Words>(&mut self, words: &W, place: &Place) {
+        let line_at = place.at & !(LINE_BYTES - 1);
+        let hash = entry_tag(words.load64(place.at, Relaxed));
+        let line = words.line(line_at);
+        // EMPTY at once only if the line has another (invariant 2): else a search may have to look on behind it.
+        let empty = line.contains(&0);
+        words.store64(place.at, if empty { 0 } else { DELETED }, Release);
+        self.load -= u64::from(empty && !place.in_old);
+        self.live -= 1;
+        let is_at_home = line_at == self.current.line_offset(self.current.home(hash));
+        if !(place.in_old || empty && is_at_home) {
+            self.free_deleted(words, hash, line_at);
+        }
+    }
+
+    /// Starts to empty the current table into a zeroed one.
+    pub(crate) fn begin_growth<W: Words>(&mut self, words: &W, new: Table) {
+        assert!(self.growth.is_none(), "one growth at a time");
+        let state = words.load64(header::INDEX_STATE, Relaxed);
+        let (epoch, current) = split_state(state);
+        words.store32(header::OLD, current, Release);
+        // SYNC(index-state): the new table's zeros and `old` are stored before.
+        words.store64(header::INDEX_STATE, join_state(epoch.wrapping_add(1), new.word()), Release);
+        self.growth = Some(Growth { old: self.current, cursor: 0, stuck: 0, again: false });
+        self.current = new;
+        self.load = 0;
+    }
+
+    /// Moves the entries of so many lines, and ends the growth with the last.
+    pub(crate) fn migrate<W: Words>(&mut self, words: &W, lines: u32) -> Step {
+        let mut step = Step::default();
+        while step.lines < lines
+            && let Some(mut growth) = self.growth
+        {
+            growth.stuck += self.move_line(words, growth.old.line_offset(growth.cursor));
+            growth.cursor += 1;
+            step.lines += 1;
+            if growth.cursor == growth.old.lines && growth.stuck == 0 {
+                step.emptied = Some(self.end_growth(words, growth.old));
+                break;
+            }
+            if growth.cursor == growth.old.lines {
+                growth = Growth { cursor: 0, stuck: 0, again: true, ..growth };
+            }
+            self.growth = Some(growth);
+        }
+        step
+    }
+
+    /// Moves the entries that a new key would meet, so that it takes none of their places.
+    #[cold]
+    pub(crate) fn migrate_chain<W: Words>(&mut self, words: &W, hash: u32) {
+        let Some(growth) = self.growth else { return };
+        for at in growth.old.probe(hash) {
+            let last = words.line(at).contains(&0);
+            self.move_line(words, at);
+            if last {
+                break;
+            }
+        }
+    }
+
+    /// Moves a line's entries; returns how many found no place.
+    fn move_line<W: Words>(&mut self, words: &W, at: u64) -> u64 {
+        let mut stuck = 0;
+        for (i, e) in (0u64..).zip(words.line(at)) {
+            if entry_reference(e) <= REF_MOVED {
+                continue;
+            }
+            let Some((to, empty)) = self.room(words, entry_tag(e)) else {
+                stuck += 1;
+                continue;
+            };
+            // SYNC(index-publish): the record was published before; its bytes stay so.
+            words.store64(to, e, Release);
+            // SYNC(index-moved): who sees MOVED finds the entry in the current table.
+            words.store64(at + 8 * i, MOVED, Release);
+            self.load += u64::from(empty);
+        }
+        stuck
+    }
+
+    /// The first room for a hash in the current table, and whether it is EMPTY.
+    pub(crate) fn room<W: Words>(&self, words: &W, hash: u32) -> Option<(u64, bool)> {
+        self.current.probe(hash).find_map(|at| first_room(&words.line(at), at))
+    }
+
+    fn end_growth<W: Words>(&mut self, words: &W, old: Table) -> Table {
+        let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Relaxed));
+        // SYNC(index-state): every entry stands in the current table by now.
+        words.store64(header::INDEX_STATE, join_state(epoch.wrapping_add(1), current), Release);
+        words.store32(header::OLD, 0, Release);
+        self.growth = None;
+        old
+    }
+
+    /// Makes another index, empty or filled, of which nobody knows yet, the whole index; returns the tables to retire.
+    pub(crate) fn switch<W: Words>(&mut self, words: &W, new: Index) -> [Option<Table>; 2] {
+        let (epoch, _) = split_state(words.load64(header::INDEX_STATE, Relaxed));
+        let even = epoch.wrapping_add(2 - (epoch & 1));
+        // SYNC(index-state): the one store with which everything is gone.
+        words.store64(header::INDEX_STATE, join_state(even, new.current.word()), Release);
+        words.store32(header::OLD, 0, Release);
+        let retired = [Some(self.current), self.growth.map(|g| g.old)];
+        *self = new;
+        retired
+    }
+
+    /// After a crash between an entry's insertion and its MOVED: marks what already stands in the
+    /// current table. Returns the references of these entries.
+    pub(crate) fn mark_moved_twins<W: Words>(&mut self, words: &W) -> Vec<u32> {
+        let mut twins = Vec::new();
+        let Some(growth) = self.growth else { return twins };
+        each_entry(words, growth.old, &mut |at, e| {
+            if self.current.probe(entry_tag(e)).any(|to| words.line(to).contains(&e)) {
+                words.store64(at, MOVED, Release);
+                twins.push(entry_reference(e));
+            }
+        });
+        self.live -= twins.len() as u64;
+        twins
+    }
+
+    /// Every live entry, old table first: offset of the entry, and the entry.
+    pub(crate) fn each<W: Words>(&self, words: &W, f: &mut dyn FnMut(u64, u64)) {
+        for table in self.old().into_iter().chain([self.current]) {
+            each_entry(words, table, f);
+        }
+    }
+}
+
+/// Every live entry of a table.
+pub(crate) fn each_entry<W: Words>(words: &W, table: Table, f: &mut dyn FnMut(u64, u64)) {
+    for line in 0..table.lines {
+        let at = table.line_offset(line);
+        for (i, e) in (0u64..).zip(words.line(at)) {
+            if entry_reference(e) > REF_MOVED {
+                f(at + 8 * i, e);
+            }
+        }
+    }
+}
+
+/// Whether an entry can be taken.
+#[inline]
+pub(crate) fn is_room(e: u64) -> bool {
+    e == 0 || e == DELETED
+}
+
+#[inline]
+fn first_room(line: &[u64; 8], at: u64) -> Option<(u64, bool)> {
+    let i = (0u64..).zip(line).find(|&(_, &e)| is_room(e));
+    i.map(|(i, &e)| (at + 8 * i, e == 0))
+}

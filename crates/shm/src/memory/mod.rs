@@ -1,0 +1,4 @@
+//! Memory of this process and of the system, in pages: what an arena's file is mapped into.
+
+pub(crate) mod hugepages;
+pub(crate) mod provision;

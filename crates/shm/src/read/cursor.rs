@@ -1,0 +1,116 @@
+//! Walking all keys in steps, with Redis's guarantee: a key that is there all the time is seen.
+//!
+//! The cursor counts home lines in reverse-binary order: from the highest bit of the mask down, so that a
+//! table twice as large continues where its half-size predecessor stopped (Pieter Noordhuis' algorithm,
+//! described in Redis's `dict.c`). While the index grows, a line of the smaller table and all lines of the
+//! larger one that share its bits are visited together.
+//!
+//! 1. A key belongs to its home line, wherever in the probe sequence its entry stands.
+//! 2. What changes meanwhile is seen or not; what moves between the tables is seen once or twice.
+//!
+//! Any thread with a pin. The steps are generic over the shared words, so that tests stop them at any load.
+
+use crate::format::layout::{REF_MOVED, entry_reference, entry_tag, header};
+use crate::format::record::Record;
+use crate::format::words::Words;
+use crate::index::{Table, match_line, tables};
+use crate::qsbr::Pin;
+use crate::read::reader::Reader;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// The next cursor under a mask.
+fn next(cursor: u64, mask: u64) -> u64 {
+    ((cursor | !mask).reverse_bits().wrapping_add(1)).reverse_bits()
+}
+
+/// The cursor behind all lines of the larger table that share a line of the smaller.
+fn last_of_group(cursor: u64, small: u64, large: u64) -> u64 {
+    let mut at = next(cursor, large);
+    while at & (small ^ large) != 0 {
+        at = next(at, large);
+    }
+    at
+}
+
+impl Reader {
+    /// Calls `f` for the records of the next `lines` home lines; returns the next cursor, 0 when all
+    /// were visited. Start with 0.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn scan<'p>(
+        &self,
+        pin: &'p Pin<'_>,
+        cursor: u64,
+        lines: u32,
+        f: &mut dyn FnMut(Record<'p>),
+    ) -> u64 {
+        self.check_pin(pin);
+        let mut cursor = cursor;
+        for _ in 0..lines.max(1) {
+            let lent = &mut |reference| f(self.lend(pin, reference));
+            cursor = step(&self.words, self.slot_shift, cursor, lent);
+            if cursor == 0 {
+                break;
+            }
+        }
+        cursor
+    }
+}
+
+/// Visits one home line of the smaller table and all lines of the larger that share its bits; again
+/// if the index changed tables meanwhile, since what moved would be missed.
+pub(crate) fn step<W: Words>(
+    words: &W,
+    slot_shift: u32,
+    cursor: u64,
+    f: &mut impl FnMut(u32),
+) -> u64 {
+    loop {
+        // SYNC(index-state)
+        let state = words.load64(header::INDEX_STATE, Acquire);
+        let (current, old) = tables(words, slot_shift);
+        let old_mask = old.map_or(current.lines, |old| old.lines) - 1;
+        let (small, large) = (old_mask.min(current.lines - 1), old_mask.max(current.lines - 1));
+        // The old table first: what moves meanwhile is then met in the current one.
+        for table in old.into_iter().chain([current]) {
+            visit(words, table, cursor, small, f);
+        }
+        words.fence(Acquire);
+        if words.load64(header::INDEX_STATE, Relaxed) == state {
+            return last_of_group(cursor, small, large);
+        }
+    }
+}
+
+fn visit<W: Words>(words: &W, table: Table, cursor: u64, small: u64, f: &mut impl FnMut(u32)) {
+    let mask = table.lines - 1;
+    let mut at = cursor;
+    loop {
+        home_line(words, table, at, f);
+        at = next(at, mask);
+        if at & (small ^ mask) == 0 {
+            return;
+        }
+    }
+}
+
+/// The references of records whose home is this line.
+fn home_line<W: Words>(words: &W, table: Table, line: u64, f: &mut impl FnMut(u32)) {
+    let home = line & (table.lines - 1);
+    #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 lines")]
+    for at in table.probe(home as u32) {
+        let entries = words.line(at);
+        // SYNC(index-publish)
+        words.fence(Acquire);
+        for e in entries {
+            let reference = entry_reference(e);
+            if reference > REF_MOVED && table.home(entry_tag(e)) == home {
+                f(reference);
+            }
+        }
+        if match_line(&entries, 0).1 {
+            break;
+        }
+    }
+}

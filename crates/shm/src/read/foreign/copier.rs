@@ -1,0 +1,297 @@
+//! Copying keys out of an arena that somebody else writes.
+//!
+//! ```text
+//! state ── entry ── generation ── entry again ── copy ── fence ── generation again, state again
+//! ```
+//!
+//! 1. A copy of what an entry names counts only if entry, generations (of the record's slot and of
+//!    its run's) and the index's state are the same after it as before.
+//! 2. A copy of what a `prev` names counts only if the generations are the same; whether the bytes
+//!    were reused before it began, `reuses` tells the caller.
+//! 3. Every offset is compared with the file's length, and every probe is bounded.
+//! 4. Values in runs and what a `prev` names are read by a call to the system: a hole that is read
+//!    through the mapping would take memory.
+
+use crate::format::layout::{
+    Geometry, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX, entry_reference, header, is_over,
+    record as r,
+};
+use crate::format::record::{HEADER_LEN, Head, RunName};
+use crate::format::words::Words;
+use crate::index::{Table, match_line, split_state};
+use std::fs::File;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Looks at a key before a reader gives up: each fails only if the owner reused memory meanwhile.
+pub(super) const LOOKS_MAX: u32 = 64;
+
+/// The bytes of an arena.
+pub(super) struct Copier<W: Words> {
+    pub(super) words: W,
+    g: Geometry,
+    /// Length of the file when it was last asked for.
+    end: AtomicU64,
+    file: File,
+}
+
+/// A key, and of which of its versions the value is copied.
+pub(super) struct Wanted<'a> {
+    pub(super) hash: u32,
+    pub(super) key: &'a [u8],
+    /// Of those numbered up to here.
+    pub(super) lsn: u64,
+    /// Of those whose time isn't over then.
+    pub(super) clock_ms: u64,
+}
+
+impl Wanted<'_> {
+    /// Whether a version's value is copied.
+    pub(super) fn wants(&self, head: &Head) -> bool {
+        head.lsn <= self.lsn && !is_over(head.expiry_ms, self.clock_ms)
+    }
+}
+
+/// What one look at the index gave.
+pub(super) enum Look {
+    Hit(Head),
+    Miss,
+    Again,
+}
+
+/// Which generation a run may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RunIs {
+    InUse,
+    /// Its record was replaced: it may wait to be reused.
+    InUseOrRetired,
+}
+
+/// The order of a reader that the writer never waits for: an entry's slot, copied under its
+/// generation. `None` if the entry names something else by now, or the slot was reused meanwhile.
+pub(crate) fn guarded<W: Words, T>(
+    words: &W,
+    generation_at: u64,
+    (entry_at, entry): (u64, u64),
+    copy: impl FnOnce() -> T,
+) -> Option<T> {
+    // SYNC(generation): a slot that was reused had lost its entry before.
+    let generation = words.load32(generation_at, Acquire);
+    if words.load64(entry_at, Acquire) != entry {
+        return None;
+    }
+    let copied = copy();
+    // SYNC(generation): what was copied belongs to this generation if it is still the same.
+    words.fence(Acquire);
+    (words.load32(generation_at, Relaxed) == generation).then_some(copied)
+}
+
+impl<W: Words> Copier<W> {
+    pub(super) fn new(words: W, g: Geometry, file: File) -> Copier<W> {
+        Copier { words, g, end: AtomicU64::new(0), file }
+    }
+
+    #[cfg(test)]
+    pub(super) fn over<V: Words>(self, wrap: impl FnOnce(W) -> V) -> Copier<V> {
+        let Copier { words, g, end, file } = self;
+        Copier { words: wrap(words), g, end, file }
+    }
+
+    /// Whether the file has all that lies before its slots.
+    pub(super) fn has_tables(&self) -> bool {
+        self.reaches(self.g.slot_offset(self.g.first_slot))
+    }
+
+    /// Looks for the record that the index names for a key, and copies its value to `out` if it is
+    /// wanted.
+    pub(super) fn look(&self, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
+        // SYNC(index-state)
+        let state = self.words.load64(header::INDEX_STATE, Acquire);
+        let (epoch, current) = split_state(state);
+        let old = if epoch & 1 == 1 { self.words.load32(header::OLD, Acquire) } else { 0 };
+        let mut result = Look::Miss;
+        for word in [old, current] {
+            if word == 0 {
+                continue;
+            }
+            let Some(table) = self.table(word) else { return Look::Again };
+            result = self.probe(table, wanted, out);
+            if !matches!(result, Look::Miss) {
+                break;
+            }
+            // SYNC(index-moved)
+            self.words.fence(Acquire);
+        }
+        // SYNC(index-state): tables that were probed had not been reused if the state is the same.
+        self.words.fence(Acquire);
+        if self.words.load64(header::INDEX_STATE, Relaxed) == state { result } else { Look::Again }
+    }
+
+    /// Copies the version that another one has replaced: its header, and its value to `out` if it
+    /// is wanted. `None` if it isn't an older one of the same key, or its memory changes hands.
+    pub(super) fn older(
+        &self,
+        newer: &Head,
+        wanted: &Wanted<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Head> {
+        let offset = u64::from(newer.prev) * r::UNIT;
+        let slot = self.g.slot_of(offset);
+        if slot < self.g.first_slot || slot >= self.g.slots {
+            return None;
+        }
+        let generation = self.generation(slot);
+        let mut bytes = vec![0; HEADER_LEN + wanted.key.len()];
+        self.read(offset, &mut bytes)?;
+        let (header, key) = bytes.split_first_chunk::<HEADER_LEN>()?;
+        let head = Head::from_bytes(header);
+        let falls = 0 < head.lsn && head.lsn < newer.lsn;
+        let same = usize::from(head.key_len) == key.len() && key == wanted.key;
+        if !self.is_version(&head, offset) || !falls || !same {
+            return None;
+        }
+        if wanted.wants(&head) {
+            self.read_value(offset, &head, out)?;
+        }
+        // SYNC(generation)
+        self.words.fence(Acquire);
+        (self.generation(slot) == generation).then_some(head)
+    }
+
+    /// Whether a header may be that of a key's version at an offset.
+    fn is_version(&self, head: &Head, offset: u64) -> bool {
+        let whole = head.fault(&self.g, offset).is_none() && self.reaches(offset + head.bytes());
+        whole && head.kind == r::KIND_STRING && !head.is_tombstone()
+    }
+
+    fn read_value(&self, offset: u64, head: &Head, out: &mut Vec<u8>) -> Option<()> {
+        let at = offset + head.value_at();
+        if head.has_run() {
+            let mut name = [0; 16];
+            self.read(at, &mut name)?;
+            return self.read_run(&RunName::from_bytes(&name), head, RunIs::InUseOrRetired, out);
+        }
+        out.resize(head.value_len as usize, 0);
+        self.read(at, out)
+    }
+
+    /// Reads bytes of the file; `None` if it doesn't reach so far.
+    fn read(&self, offset: u64, to: &mut [u8]) -> Option<()> {
+        self.words.read_file(&self.file, offset, to).ok()
+    }
+
+    /// Whether the file reaches so far; asks for its length again if not.
+    fn reaches(&self, end: u64) -> bool {
+        if end <= self.end.load(Relaxed) {
+            return true;
+        }
+        let len = self.file.metadata().map_or(0, |m| m.len()).min(self.g.address_bytes);
+        self.end.store(len, Relaxed);
+        end <= len
+    }
+
+    fn table(&self, word: u32) -> Option<Table> {
+        let shift = word & 63;
+        if shift < TABLE_LINES_MIN.ilog2() || shift > TABLE_SHIFT_MAX {
+            return None;
+        }
+        let table = Table::from_word(word, self.g.slot_shift);
+        self.reaches(table.offset.checked_add(table.bytes())?).then_some(table)
+    }
+
+    fn probe(&self, table: Table, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
+        for at in table.probe(wanted.hash) {
+            let line = self.words.line(at);
+            let (hits, empty) = match_line(&line, wanted.hash);
+            for i in (0..8u64).filter(|i| hits >> i & 1 == 1) {
+                let entry_at = at + 8 * i;
+                // SYNC(index-publish)
+                let entry = self.words.load64(entry_at, Acquire);
+                if entry_reference(entry) <= REF_MOVED {
+                    continue;
+                }
+                match self.copy(entry_at, entry, wanted, out) {
+                    Look::Miss => {}
+                    result => return result,
+                }
+            }
+            if empty {
+                return Look::Miss;
+            }
+        }
+        Look::Miss
+    }
+
+    /// Copies the record that an entry names, if it is the key's.
+    fn copy(&self, entry_at: u64, entry: u64, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
+        let offset = u64::from(entry_reference(entry)) * r::UNIT;
+        let slot = self.g.slot_of(offset);
+        if slot < self.g.first_slot || !self.reaches(offset + r::HEADER_BYTES) {
+            return Look::Again;
+        }
+        let at = self.g.generation_offset(slot);
+        guarded(&self.words, at, (entry_at, entry), || self.copy_at(offset, wanted, out))
+            .unwrap_or(Look::Again)
+    }
+
+    /// Copies the record at an offset, which may be anything by now.
+    fn copy_at(&self, offset: u64, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
+        let head = Head::load(&self.words, offset);
+        if !self.is_version(&head, offset) {
+            return Look::Again;
+        }
+        if !self.key_is(offset, &head, wanted.key) {
+            return Look::Miss;
+        }
+        if wanted.wants(&head) {
+            if head.has_run() {
+                let run = RunName::load(&self.words, offset, &head);
+                if self.read_run(&run, &head, RunIs::InUse, out).is_none() {
+                    return Look::Again;
+                }
+            } else {
+                out.resize(head.value_len as usize, 0);
+                self.words.copy_out(offset + head.value_at(), out);
+            }
+        }
+        Look::Hit(head)
+    }
+
+    fn generation(&self, slot: u32) -> u32 {
+        self.words.load32(self.g.generation_offset(slot), Acquire)
+    }
+
+    fn key_is(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
+        let mut at = offset + r::KEY;
+        let mut piece = [0; 64];
+        usize::from(head.key_len) == key.len()
+            && key.chunks(piece.len()).all(|part| {
+                let copy = &mut piece[..part.len()];
+                self.words.copy_out(at, copy);
+                at += part.len() as u64;
+                copy == part
+            })
+    }
+
+    /// Copies a value from its run; `None` if the run was reused.
+    fn read_run(&self, run: &RunName, head: &Head, is: RunIs, out: &mut Vec<u8>) -> Option<()> {
+        let at = self.g.slot_offset(run.slot.min(self.g.slots));
+        let end = at + u64::from(head.value_len);
+        if run.fault(&self.g, head.value_len).is_some() || !self.reaches(end) {
+            return None;
+        }
+        // Those of the value: the run's room may lie behind the file's end, where a generation that
+        // is read takes memory.
+        let slots = run.slot..run.slot + self.g.slots_for(head.value_len.max(1).into());
+        let slots = || slots.clone().map(|slot| self.generation(slot));
+        let before: Vec<u32> = slots().collect();
+        out.resize(head.value_len as usize, 0);
+        self.read(at, out)?;
+        // SYNC(generation)
+        self.words.fence(Acquire);
+        let first = *before.first()?;
+        let retired = run.generation.wrapping_add(1);
+        let in_time = first == run.generation || is == RunIs::InUseOrRetired && first == retired;
+        (in_time && slots().eq(before)).then_some(())
+    }
+}

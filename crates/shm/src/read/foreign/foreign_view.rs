@@ -1,0 +1,119 @@
+//! Several keys of one moment, read from another process.
+//!
+//! ```text
+//! entry ─ newest ─ prev ─ older ─ prev ─ the first with LSN ≤ S      by one S and one clock
+//! ```
+//!
+//! 1. What doesn't keep the format on the way back was reused or damaged: the attempt is over.
+//! 2. An attempt that is over stays over, whatever its caller makes of the error.
+
+use super::copier::{Copier, LOOKS_MAX, Look, Wanted};
+use super::read_check::Watch;
+use crate::format::layout::is_over;
+use crate::format::record::Head;
+use crate::format::words::{MappedWords, Words};
+use crate::index::moment::{self, Sample, TooNew, VERSIONS_MAX};
+
+/// The keys of an arena at one moment, for one attempt to read them.
+#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+pub struct View<'r, W: Words = MappedWords> {
+    copier: &'r Copier<W>,
+    seed: u32,
+    watch: Watch,
+    moment: Sample,
+    is_over: bool,
+}
+
+#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+impl<'r, W: Words> View<'r, W> {
+    /// Takes a moment; `None` if a commit is under way for too long.
+    pub(super) fn begin(copier: &'r Copier<W>, seed: u32, watch: Watch) -> Option<View<'r, W>> {
+        let moment = moment::sample(&copier.words)?;
+        Some(View { copier, seed, watch, moment, is_over: false })
+    }
+
+    /// Whether too much has changed: what was read counts no more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The moment: what is numbered up to here is seen.
+    #[must_use]
+    pub fn lsn(&self) -> u64 {
+        self.moment.lsn
+    }
+
+    /// The time by which keys are judged, Unix ms.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        self.moment.clock_ms
+    }
+
+    /// Copies the value that a key had at the moment to `out`, whose content is replaced. Returns
+    /// its expiry (Unix milliseconds, 0: none), or `None` if there was no such key or its time was
+    /// over by the arena's clock. A caller that finds it over by a clock of its own only asks the
+    /// owner.
+    ///
+    /// # Errors
+    /// [`TooNew`]: too much has changed since. The attempt is over: return the error to
+    /// [`super::ForeignReader::view`].
+    pub fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, TooNew> {
+        let found = if self.is_over { Err(TooNew) } else { self.find(key, out) };
+        self.is_over = found.is_err();
+        if !matches!(found, Ok(Some(_))) {
+            out.clear();
+        }
+        found
+    }
+
+    fn find(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, TooNew> {
+        let hash = crate::format::hash::hash(self.seed, key);
+        let Sample { lsn, clock_ms } = self.moment;
+        let wanted = Wanted { hash, key, lsn, clock_ms };
+        let newest = self.newest(&wanted, out)?;
+        let found = match newest {
+            Some(head) => self.go_back(head, &wanted, out)?,
+            None => None,
+        };
+        if found.is_none() {
+            moment::absent(&self.copier.words, &self.moment, hash)?;
+        }
+        if !self.watch.holds(&self.copier.words) {
+            return Err(TooNew);
+        }
+        Ok(found.filter(|head| !is_over(head.expiry_ms, clock_ms)).map(|head| head.expiry_ms))
+    }
+
+    /// The version that the index names.
+    fn newest(&self, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Result<Option<Head>, TooNew> {
+        for _ in 0..LOOKS_MAX {
+            match self.copier.look(wanted, out) {
+                Look::Hit(head) => return Ok(Some(head)),
+                Look::Miss => return Ok(None),
+                Look::Again if self.watch.holds(&self.copier.words) => std::hint::spin_loop(),
+                Look::Again => break,
+            }
+        }
+        Err(TooNew)
+    }
+
+    /// The first version up to the moment; `None` if the key was set behind it.
+    fn go_back(
+        &self,
+        newest: Head,
+        wanted: &Wanted<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Head>, TooNew> {
+        let mut head = newest;
+        for _ in 0..VERSIONS_MAX {
+            if head.lsn <= self.moment.lsn {
+                return Ok(Some(head));
+            }
+            if head.prev == 0 {
+                return Ok(None);
+            }
+            head = self.copier.older(&head, wanted, out).ok_or(TooNew)?;
+        }
+        Err(TooNew)
+    }
+}

@@ -1,0 +1,5 @@
+//! Readers: inside of the server under a pin, and in other processes by copying.
+
+pub(crate) mod cursor;
+pub(crate) mod foreign;
+pub(crate) mod reader;

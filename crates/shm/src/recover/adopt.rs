@@ -1,0 +1,212 @@
+//! Taking over an arena that another process left, at any moment of its work.
+//!
+//! 1. The index is the only truth: what it names is alive, all else is free. Segments are never searched.
+//! 2. Everything is checked before anything is changed; a contradiction is an error with its offset.
+//! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on, the reuse of a slot by
+//!    giving the slot back. None of that is damage.
+//! 4. It may be cut off before any of its stores and done again: the incarnation is odd from the first to the last,
+//!    memory is given back before the commit is ended (which needs some), and `committed` and the intent come last.
+//! 5. No number is given again that somebody may have seen: the LSN is the largest of records, stamps and `committed`.
+
+use crate::check::checker::{
+    Checker, Fault, HeaderInfo, Whole, incarnation_fault, length_fault, read_header,
+};
+use crate::check::survey::{Survey, survey};
+use crate::error::ArenaError;
+use crate::format::layout::{CAPACITY_MIN, INCARNATION_OVER, entry, header, record as r};
+use crate::format::record::Head;
+use crate::format::words::Words;
+use crate::index::moment;
+use crate::index::{Index, Place, split_state};
+use crate::qsbr::Domain;
+use crate::region::{Region, io};
+use crate::space::Space;
+use crate::write::create::{ArenaSpec, capacity_error, check_tenant};
+use crate::write::writer::Writer;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// What was found when an arena was adopted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Adoption {
+    /// Keys, expired ones included.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expires: u64,
+    /// Whether a commit of several keys had been interrupted, and was ended.
+    pub redone_intent: bool,
+    /// Whether the index was growing, and goes on.
+    pub continued_growth: bool,
+    /// Number of this writer.
+    pub incarnation: u64,
+    /// The capacity that applies: as asked, but no more than the arena's addresses.
+    pub capacity_bytes: u64,
+}
+
+impl Writer {
+    /// Takes over an arena that an earlier process left.
+    ///
+    /// # Errors
+    /// If it is damaged, somebody else's, in use by this process, or the system refuses.
+    pub fn adopt(spec: &ArenaSpec, domain: &Arc<Domain>) -> Result<(Writer, Adoption), ArenaError> {
+        check_tenant(&spec.tenant)?;
+        if spec.capacity_bytes < CAPACITY_MIN {
+            return Err(capacity_error(spec));
+        }
+        let info = header_of(&spec.path)?;
+        if info.incarnation == INCARNATION_OVER {
+            return Err(ArenaError::Over { path: spec.path.clone() });
+        }
+        if let Some(fault) = incarnation_fault(info.incarnation) {
+            return Err(fault.at(&spec.path));
+        }
+        info.check_owner(&spec.path, &spec.tenant, spec.partition, spec.partitions)?;
+        let mut g = info.g;
+        g.capacity_bytes = spec.capacity_bytes.min(g.address_bytes);
+        let region = Arc::new(Region::open(&spec.path, g, domain)?);
+        let damaged = |fault: Fault| fault.at(&spec.path);
+        if let Some(fault) = length_fault(&g, region.end()) {
+            return Err(damaged(fault));
+        }
+        back_index(&region, info.seed).map_err(|e| io(&spec.path, "taking memory", e))?;
+        let found = survey(&region.words(), &g, region.end(), info.seed, &mut Err);
+        let found = found.map_err(damaged)?;
+        // Odd until all is ended: who reads from outside waits.
+        region.words().store64(header::INCARNATION, incarnation(&info), Release);
+        let space = Space::adopted(&region, &found);
+        let space = space.map_err(|e| io(&spec.path, "taking memory", e))?;
+        Writer::resume(spec, &info, region, space, &found)
+    }
+
+    fn resume(
+        spec: &ArenaSpec,
+        info: &HeaderInfo,
+        region: Arc<Region>,
+        space: Space,
+        found: &Survey,
+    ) -> Result<(Writer, Adoption), ArenaError> {
+        let g = *region.geometry();
+        let words = region.words();
+        let current = found.current.expect("an arena without a table is refused");
+        let index = Index::adopted(current, found.old, found.load, found.entries);
+        let mut writer = Writer::assemble(region, space, index, info.seed);
+        writer.incarnation = incarnation(info);
+        words.store64(header::CAPACITY, g.capacity_bytes, Release);
+        if found.old.is_none() && words.load32(header::OLD, Relaxed) != 0 {
+            words.store32(header::OLD, 0, Release);
+        }
+        writer.lsn = found.lsn();
+        writer.appended = found.counts.appended_bytes;
+        writer.cleaner.resume(&found.counts);
+        writer.expires = found.expires;
+        writer.drop_twins();
+        let redone_intent = writer.redo(spec, found)?;
+        writer.store_counters();
+        writer.incarnation += 1;
+        words.store64(header::INCARNATION, writer.incarnation, Release);
+        let adoption = Adoption {
+            keys: writer.keys(),
+            expires: writer.expires,
+            redone_intent,
+            continued_growth: found.old.is_some(),
+            incarnation: writer.incarnation,
+            capacity_bytes: g.capacity_bytes,
+        };
+        Ok((writer, adoption))
+    }
+
+    /// An entry that stands in both tables was counted twice.
+    fn drop_twins(&mut self) {
+        let words = self.words;
+        for reference in self.index.mark_moved_twins(&words) {
+            let offset = u64::from(reference) * r::UNIT;
+            let head = Head::load(&words, offset);
+            self.space.discharge(offset, &head);
+            self.expires -= u64::from(head.expiry_ms != 0);
+        }
+    }
+
+    /// Ends a change that was interrupted. No key is newer then than what is committed.
+    fn redo(&mut self, spec: &ArenaSpec, found: &Survey) -> Result<bool, ArenaError> {
+        let words = self.words;
+        let Some(intent) = &found.intent else {
+            moment::begin(&words, self.lsn, 0);
+            moment::end(&words, self.lsn, 0);
+            return Ok(false);
+        };
+        let reference = |w: &Whole| crate::format::record::reference_of(w.offset);
+        // Once it is the index, it has all that was to be put.
+        let clear = intent.clear.filter(|&table| table != self.index.current());
+        let named = |w: &Whole| {
+            // SAFETY: the survey has found this record whole, and nothing has been written since.
+            let key = unsafe { words.bytes(w.offset + r::KEY, w.head.key_len.into()) };
+            let hash = self.hash(key);
+            let found = self.index.locate(&words, hash, key).found;
+            let lsn = |place: Place| Head::load(&words, u64::from(place.reference) * r::UNIT).lsn;
+            let is_newer = clear.is_none() && found.is_some_and(|it| lsn(it) > w.head.lsn);
+            (!is_newer).then(|| entry(hash, reference(w)))
+        };
+        let entries: Vec<u64> = intent.list.iter().filter_map(named).collect();
+        if let Some(table) = clear {
+            let words_of = (table.offset..table.offset + table.bytes()).step_by(8);
+            words_of.for_each(|at| words.store64(at, 0, Relaxed));
+        }
+        let places = match clear {
+            Some(table) => self.fit_all(&entries, table),
+            None => self.prepare_commit(false, &entries, true).map(drop),
+        };
+        places.map_err(|cause| {
+            let path = spec.path.clone();
+            ArenaError::Memory { path, doing: "end an interrupted commit", cause }
+        })?;
+        self.publish_all(reference(&intent.record), clear, &entries);
+        let held = intent.list.iter().chain([&intent.record]);
+        held.for_each(|w| self.space.release(w.offset, &w.head));
+        Ok(true)
+    }
+}
+
+/// Takes memory for the tables that the header names, of which the survey reads each line. They
+/// have theirs, unless a flipped bit makes one longer: then a page that nobody can give would be a
+/// fault.
+fn back_index(region: &Region, seed: u32) -> Result<(), Errno> {
+    let (words, g) = (region.words(), region.geometry());
+    let checker = Checker::new(&words, g, region.end(), seed);
+    let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Relaxed));
+    let old = if epoch & 1 == 1 { words.load32(header::OLD, Relaxed) } else { 0 };
+    // What is none the survey refuses.
+    for table in
+        [current, old].map(|word| checker.table(header::INDEX_STATE, word)).iter().flatten()
+    {
+        region.try_back(table.offset, table.bytes())?;
+    }
+    Ok(())
+}
+
+/// Of a writer that adopts, until it has ended what the last one left.
+fn incarnation(info: &HeaderInfo) -> u64 {
+    (info.incarnation + 1) | 1
+}
+
+/// Reads and checks the header of a file.
+///
+/// # Errors
+/// If the file can't be read or is no arena.
+pub fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
+    let failed =
+        |source| ArenaError::Io { path: path.to_path_buf(), doing: "reading the header", source };
+    let mut bytes = [0; 4096];
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    match std::io::Read::read_exact(&mut file, &mut bytes) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+            let len = file.metadata().map_err(failed)?.len();
+            return Err(Fault::new(0, "length of the file", "at least 4096", len).at(path));
+        }
+        Err(e) => return Err(failed(e)),
+    }
+    read_header(&bytes).map_err(|fault| fault.at(path))
+}

@@ -1,0 +1,166 @@
+//! Verifying an arena without changing it: what `nigh check` runs.
+//!
+//! 1. The file is opened and mapped read-only; every byte is copied out before it is believed.
+//! 2. Findings are bounded; the rest are counted.
+//! 3. What is reported is what adoption refuses, and nothing else: both go by the survey. What adoption ends or gives back
+//!    by itself is no finding; that it may lack memory for that, or find another owner's name, is none of the file's faults.
+//! 4. A record with a wrong sum is no such finding: a writer adopts it, and all others are served. It is listed by itself.
+//! 5. While a writer is at work, findings may be false: what was checked had changed. The report says
+//!    whether anything was committed meanwhile.
+//!
+//! Any thread, any process.
+
+use crate::check::checker::{Checker, Fault, Finding, Whole, incarnation_fault, length_fault};
+use crate::check::survey::{Survey, survey};
+use crate::error::ArenaError;
+use crate::format::layout::{Geometry, header, record as r};
+use crate::format::words::Words;
+use crate::recover::adopt::header_of;
+use crate::region::{Mapping, io};
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::atomic::Ordering::Acquire;
+
+/// Findings, and bad records, that a report lists at most.
+const FINDINGS_MAX: usize = 100;
+
+/// What [`verify`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The tenant that the arena belongs to.
+    pub tenant: String,
+    /// Which partition of the tenant.
+    pub partition: u32,
+    /// Of how many.
+    pub partitions: u32,
+    /// Number of the last writer.
+    pub incarnation: u64,
+    /// Bytes of memory that it may use.
+    pub capacity_bytes: u64,
+    /// Length of the file, bytes; much of it may be holes.
+    pub file_bytes: u64,
+    /// Keys whose records are whole, expired ones included.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expires: u64,
+    /// Bytes of their records and runs.
+    pub live_bytes: u64,
+    /// Lines of the current index table.
+    pub index_lines: u64,
+    /// Whether the index was growing.
+    pub growing: bool,
+    /// Whether a commit of several keys is to be ended by the next writer.
+    pub unfinished_commit: bool,
+    /// Whether a writer changed the arena meanwhile: findings may be false then.
+    pub changed_meanwhile: bool,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// How much more is wrong.
+    pub more_findings: u64,
+    /// Records whose sum, or whose value's, is wrong. They are served as they are.
+    pub bad_records: Vec<BadRecord>,
+    /// How many more there are.
+    pub more_bad_records: u64,
+}
+
+/// A record with a wrong sum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BadRecord {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Where it, or its value, lies, and which sum it has and should have.
+    pub finding: Finding,
+}
+
+impl Report {
+    fn note(&mut self, fault: &Fault) {
+        if self.findings.len() >= FINDINGS_MAX {
+            self.more_findings += 1;
+            return;
+        }
+        self.findings.push(fault.into());
+    }
+
+    fn note_bad(&mut self, key: Vec<u8>, fault: &Fault) {
+        if self.bad_records.len() >= FINDINGS_MAX {
+            self.more_bad_records += 1;
+            return;
+        }
+        self.bad_records.push(BadRecord { key, finding: fault.into() });
+    }
+}
+
+/// Checks every record that the index or an unfinished commit names (place, length, hash, key, run, sums), and that no
+/// slot is used for two things.
+///
+/// # Errors
+/// If the file can't be read, or its header makes no sense.
+pub fn verify(path: &Path) -> Result<Report, ArenaError> {
+    let info = header_of(path)?;
+    let failed =
+        |source| ArenaError::Io { path: path.to_path_buf(), doing: "opening the file", source };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let file_bytes = file.metadata().map_err(failed)?.len();
+    let usable = file_bytes.min(info.g.address_bytes) & !(info.g.slot_bytes() - 1);
+    let mut report = Report {
+        partition: info.partition,
+        partitions: info.partitions,
+        incarnation: info.incarnation,
+        capacity_bytes: info.g.capacity_bytes,
+        file_bytes,
+        tenant: info.tenant,
+        ..Report::default()
+    };
+    if let Some(fault) = incarnation_fault(info.incarnation) {
+        report.note(&fault);
+    }
+    if let Some(fault) = length_fault(&info.g, usable) {
+        report.note(&fault);
+        return Ok(report);
+    }
+    let len = usize::try_from(usable).map_err(|_| io(path, "mapping the file", Errno::NOMEM))?;
+    let mapping = Mapping::read_only(&file, len).map_err(|e| io(path, "mapping the file", e))?;
+    let words = mapping.words();
+    let before = words.load64(header::COMMITTED_LSN, Acquire);
+    let state = words.load64(header::INDEX_STATE, Acquire);
+    let found = survey(&words, &info.g, usable, info.seed, &mut |fault| {
+        report.note(&fault);
+        Ok(())
+    });
+    let found = found.map_err(|fault| fault.at(path))?;
+    compare_sums(&words, (&info.g, usable, info.seed), &found, &mut report);
+    (report.keys, report.expires) = (found.entries, found.expires);
+    (report.live_bytes, report.growing) = (found.live_bytes, found.growing);
+    report.index_lines = found.current.map_or(0, |table| table.lines);
+    report.unfinished_commit = words.load32(header::INTENT, Acquire) != 0;
+    words.fence(Acquire);
+    report.changed_meanwhile = words.load64(header::COMMITTED_LSN, Acquire) != before
+        || words.load64(header::INDEX_STATE, Acquire) != state;
+    Ok(report)
+}
+
+/// Compares the sums of all records that the index names and that are whole otherwise.
+fn compare_sums<W: Words>(
+    words: &W,
+    (g, end, seed): (&Geometry, u64, u32),
+    found: &Survey,
+    report: &mut Report,
+) {
+    let sums = Checker::new(words, g, end, seed);
+    for table in [found.old, found.current].into_iter().flatten() {
+        let mut compare = |whole: Result<Whole, Fault>| {
+            if let Ok(whole) = whole
+                && let Err(fault) = sums.sum(&whole)
+            {
+                let mut key = vec![0; whole.head.key_len.into()];
+                words.copy_out(whole.offset + r::KEY, &mut key);
+                report.note_bad(key, &fault);
+            }
+            Ok(())
+        };
+        let walked = Checker::new(words, g, end, seed).records(table, &mut compare);
+        walked.expect("nothing ends this walk");
+    }
+}

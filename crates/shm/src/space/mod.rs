@@ -1,0 +1,485 @@
+//! The writer's memory: which slot is what, the head segment, runs, and what waits to be reused.
+//!
+//! ```text
+//! Free ── back ──> Ready ── open ──> Segment ── no live bytes ──> Retired ── grace ──> Ready, or punch ──> Free
+//! Free ── back ──────────> Run ───── no record names it ────────> Retired ── grace ──> punch ──> Free
+//! ```
+//!
+//! 1. Free slots are not backed and read as zeros; so a run begins zeroed.
+//! 2. `backed` never exceeds the capacity, and counts memory from the moment that it is asked for.
+//! 3. Two segments stay in reserve for what must work when the arena is full ("urgent").
+//! 4. A slot's generation gets odd when it is retired, before the stamp that its reuse waits for, and even
+//!    again before its reuse.
+//! 5. A record counts in its segment while it is published ("live") or staged ("held"), and the run that it names
+//!    counts as long as any record does.
+//! 6. Two heads take records: the hot one what is appended, the cold one what the cleaner moves.
+//!
+//! The arena's writer only.
+
+mod alive;
+mod cold;
+mod from_survey;
+mod lists;
+mod reclaim;
+mod runs;
+mod warm;
+
+use self::cold::Lack;
+pub(crate) use self::cold::{Need, Victim};
+use self::lists::{Lists, UNLISTED};
+pub(crate) use self::reclaim::next_generation;
+use self::warm::Demand;
+use crate::error::{Denial, WriteError};
+use crate::format::layout::{Geometry, PAGE_BYTES, record as r, round_up};
+use crate::format::words::{MappedWords, Words};
+use crate::memory::provision::Mail;
+use crate::region::Region;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
+use std::time::Duration;
+
+/// Segments kept for what must work when the arena is full: one for urgent writes, one for the cleaner.
+pub(crate) const RESERVE_SEGMENTS: usize = 2;
+/// What urgent writes leave of the reserve, segments: the cleaner's, without which nothing comes back.
+const CLEANER_SEGMENTS: usize = 1;
+/// From so many segments on the reserve is backed, not only counted: below it an arena stays small.
+const RESERVE_BACKED_FROM: u32 = 4;
+/// The first segment is backed in steps of this many bytes, so that an arena of a few keys is small.
+const FIRST_STEP_BYTES: u64 = 64 << 10;
+/// One slot ready ahead per so many segments in use: 3 % of memory, and many times what a writer fills
+/// while the provisioner backs as much.
+const AHEAD_SHARE: usize = 32;
+/// Most slots that are made ready ahead: 64 MiB at the largest slot.
+const AHEAD_SLOTS_MAX: usize = 64;
+/// How long an append waits for memory that is under way, at the brink of being full. What takes longer is waited
+/// for between turns.
+const WAIT_MAX: Duration = Duration::from_millis(2);
+/// Between two looks while waiting.
+const WAIT_STEP: Duration = Duration::from_micros(50);
+/// Retired things that an append reclaims at most, in front of a request.
+const RECLAIM_STEP: u32 = 8;
+
+/// What a slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Header and tables of slots.
+    Fixed,
+    /// Not backed.
+    Free,
+    /// The provisioner is at work on it.
+    Moving,
+    /// Backed, for a segment.
+    Ready,
+    /// A segment.
+    Segment,
+    /// Part of a run.
+    Run,
+    /// Waits for the grace period.
+    Retired,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    state: State,
+    /// The list of segments that it stands in.
+    list: u8,
+    /// Published records: with the last of them the segment dies, whatever they say of their
+    /// lengths.
+    records: u32,
+    /// Bytes of them; 0 only without any.
+    live: u32,
+    /// Bytes at the end of a closed segment that no record took.
+    unused: u32,
+    held: u32,
+}
+
+impl Slot {
+    /// Bytes that emptying the segment wouldn't win.
+    const fn kept(&self) -> u32 {
+        self.live + self.unused
+    }
+
+    const fn new(state: State) -> Slot {
+        Slot { state, list: UNLISTED, records: 0, live: 0, unused: 0, held: 0 }
+    }
+}
+
+/// A run that holds a value.
+#[derive(Clone, Copy, Debug)]
+struct ValueRun {
+    slots: u32,
+    /// Backed bytes.
+    bytes: u64,
+    /// The highest byte ever written, be it for nothing.
+    end: u64,
+    live: u32,
+    held: u32,
+    /// Its value can't lie in a segment.
+    must: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Segment(u32),
+    Run { slot: u32, slots: u32, bytes: u64 },
+}
+
+/// A segment that takes records.
+#[derive(Clone, Copy, Debug)]
+struct HeadSegment {
+    slot: u32,
+    next: u64,
+    backed_end: u64,
+    end: u64,
+}
+
+/// A part of the arena's memory.
+pub(crate) struct Space {
+    region: Arc<Region>,
+    words: MappedWords,
+    g: Geometry,
+    slots: Vec<Slot>,
+    ready: BTreeSet<u32>,
+    head: Option<HeadSegment>,
+    /// Takes what the cleaner moves.
+    cold: Option<HeadSegment>,
+    /// The segment that the cleaner is emptying.
+    victim: Option<Victim>,
+    lists: Lists,
+    runs: HashMap<u32, ValueRun>,
+    /// Slots of runs beyond what their values need.
+    spare_slots: u32,
+    retired: VecDeque<(u64, What)>,
+    demand: Demand,
+    mail: Arc<Mail>,
+    /// Jobs under way.
+    pending: u32,
+    /// Slots among them that will be ready segments.
+    backing: usize,
+    segments: u32,
+    backed: u64,
+    /// Bytes that are retired or being punched: they come back after a grace period.
+    coming: u64,
+    /// Slots that a refused request lacked: cleaned beyond the target until they are there, and nothing is
+    /// made ready ahead that would take them.
+    hunger: u32,
+    /// What the last refused request lacked.
+    lacked: Lack,
+    /// A request was refused since the last turn.
+    refused: bool,
+    /// Bytes of staged records and of their runs.
+    held_bytes: u64,
+    live_bytes: u64,
+    /// Bytes of live records without their runs.
+    record_bytes: u64,
+    /// No free slot lies below.
+    lowest_free: u32,
+    /// Why the last backing failed; asked ahead again when one went well or something was given back.
+    denied: Option<Denial>,
+    /// Tables asked for and done: first slot, whether it worked.
+    tables_done: Vec<(u32, bool)>,
+    /// Slots that were backed in front of requests.
+    #[cfg(test)]
+    pub(crate) backed_here: u32,
+    /// Slots that the provisioner was asked for.
+    #[cfg(test)]
+    pub(crate) asked_slots: u32,
+}
+
+impl Space {
+    /// All slots free.
+    pub(crate) fn new(region: &Arc<Region>) -> Space {
+        let g = *region.geometry();
+        let mut slots = vec![Slot::new(State::Free); g.slots as usize];
+        for slot in &mut slots[..g.first_slot as usize] {
+            slot.state = State::Fixed;
+        }
+        let tables = round_up(g.tails + u64::from(g.slots) * 4, PAGE_BYTES);
+        Space {
+            region: Arc::clone(region),
+            words: region.words(),
+            g,
+            slots,
+            ready: BTreeSet::new(),
+            head: None,
+            cold: None,
+            victim: None,
+            lists: Lists::new(&g),
+            runs: HashMap::new(),
+            spare_slots: 0,
+            retired: VecDeque::new(),
+            demand: Demand::default(),
+            mail: Arc::default(),
+            pending: 0,
+            backing: 0,
+            segments: 0,
+            backed: tables,
+            coming: 0,
+            hunger: 0,
+            lacked: Lack::Bytes(0),
+            refused: false,
+            held_bytes: 0,
+            live_bytes: 0,
+            record_bytes: 0,
+            lowest_free: g.first_slot,
+            denied: None,
+            tables_done: Vec::new(),
+            #[cfg(test)]
+            backed_here: 0,
+            #[cfg(test)]
+            asked_slots: 0,
+        }
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.g
+    }
+
+    pub(crate) fn backed_bytes(&self) -> u64 {
+        self.backed
+    }
+
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    pub(crate) fn live_segment_bytes(&self) -> u64 {
+        self.record_bytes
+    }
+
+    pub(crate) fn segments(&self) -> u32 {
+        self.segments
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "fewer than slots")]
+    pub(crate) fn runs(&self) -> u32 {
+        self.runs.len() as u32
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "fewer than slots")]
+    pub(crate) fn retired(&self) -> u32 {
+        self.retired.len() as u32
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        u64::from(self.segments) * self.g.slot_bytes()
+    }
+
+    pub(crate) fn generation(&self, slot: u32) -> u32 {
+        self.words.load32(self.g.generation_offset(slot), Relaxed)
+    }
+
+    fn slot(&mut self, slot: u32) -> &mut Slot {
+        &mut self.slots[slot as usize]
+    }
+
+    /// Room for a record in the head segment; opens another when it is full.
+    #[inline]
+    pub(crate) fn reserve(&mut self, bytes: u64, urgent: bool) -> Result<u64, WriteError> {
+        if let Some(head) = &mut self.head
+            && bytes <= head.backed_end - head.next
+        {
+            let at = head.next;
+            head.next += bytes;
+            return Ok(at);
+        }
+        self.reserve_slowly(bytes, urgent)
+    }
+
+    #[cold]
+    fn reserve_slowly(&mut self, bytes: u64, urgent: bool) -> Result<u64, WriteError> {
+        assert!(bytes <= self.g.slot_bytes(), "a record of {bytes} bytes fits no segment");
+        if let Some(head) = self.head
+            && bytes <= head.end - head.next
+        {
+            self.back_more_of_head(head, bytes)?;
+        } else {
+            self.open_segment(urgent)?;
+        }
+        let head = self.head.as_mut().expect("a head was opened or extended");
+        if bytes > head.backed_end - head.next {
+            let head = *head;
+            self.back_more_of_head(head, bytes)?;
+        }
+        let head = self.head.as_mut().expect("a head was opened or extended");
+        let at = head.next;
+        head.next += bytes;
+        Ok(at)
+    }
+
+    fn back_more_of_head(&mut self, head: HeadSegment, bytes: u64) -> Result<(), WriteError> {
+        let wanted = (head.next + bytes).max(head.backed_end + FIRST_STEP_BYTES);
+        let to = round_up(wanted, FIRST_STEP_BYTES).min(head.end);
+        let more = to - head.backed_end;
+        if self.backed + more > self.g.capacity_bytes {
+            return Err(self.lacks(Lack::Bytes(more)));
+        }
+        self.back(head.backed_end, more).map_err(|lack| self.lacks(lack))?;
+        self.backed += more;
+        self.head = Some(HeadSegment { backed_end: to, ..head });
+        Ok(())
+    }
+
+    /// Takes back the newest reservation.
+    pub(crate) fn unreserve(&mut self, at: u64) {
+        if let Some(head) = &mut self.head
+            && self.g.slot_of(at) == head.slot
+        {
+            head.next = at;
+        }
+    }
+
+    /// The head's used part ends behind what was reserved: to be stored before it is published.
+    #[inline]
+    pub(crate) fn store_tail(&self) {
+        if let Some(head) = &self.head {
+            self.store_tail_of(head);
+        }
+    }
+
+    #[inline]
+    fn store_tail_of(&self, head: &HeadSegment) {
+        let used = head.next - self.g.slot_offset(head.slot);
+        let units = u32::try_from(used / r::UNIT).expect("at most a slot");
+        self.words.store32(self.g.tail_offset(head.slot), units, Release);
+    }
+
+    fn open_segment(&mut self, urgent: bool) -> Result<(), WriteError> {
+        self.complete_head()?;
+        let first = self.segments == 0 && self.ready.is_empty();
+        let slot = if first { self.first_segment()? } else { self.take_ready(urgent)? };
+        if let Some(old) = self.head.take() {
+            self.close(old.slot);
+        }
+        let head = self.head_at(slot);
+        let backed_end = if first { head.next + FIRST_STEP_BYTES } else { head.end };
+        self.head = Some(HeadSegment { backed_end, ..head });
+        self.provision();
+        Ok(())
+    }
+
+    /// Makes a slot an empty segment.
+    fn head_at(&mut self, slot: u32) -> HeadSegment {
+        *self.slot(slot) = Slot::new(State::Segment);
+        self.segments += 1;
+        self.demand.note();
+        let (next, end) = (self.g.slot_offset(slot), self.g.slot_offset(slot + 1));
+        self.words.store32(self.g.tail_offset(slot), 0, Release);
+        HeadSegment { slot, next, backed_end: end, end }
+    }
+
+    /// A segment is no head any more: it dies, or the cleaner may choose it.
+    fn close(&mut self, slot: u32) {
+        self.retire_if_dead(slot);
+        self.list(slot);
+    }
+
+    /// Backs what the head lacks: only a head may be backed in part, since a closed segment is reused whole.
+    fn complete_head(&mut self) -> Result<(), WriteError> {
+        match self.head {
+            Some(head) if head.backed_end < head.end => {
+                self.back_more_of_head(head, head.end - head.next)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A slot of which only the first step is backed.
+    fn first_segment(&mut self) -> Result<u32, WriteError> {
+        let Some(slot) = self.find_free(1) else { return Err(self.lacks(Lack::Place)) };
+        let backed = self.back(self.g.slot_offset(slot), FIRST_STEP_BYTES);
+        backed.map_err(|lack| self.lacks(lack))?;
+        self.backed += FIRST_STEP_BYTES;
+        Ok(slot)
+    }
+
+    /// A ready slot for a new segment; leaves the reserve alone unless it is urgent.
+    fn take_ready(&mut self, urgent: bool) -> Result<u32, WriteError> {
+        self.collect(RECLAIM_STEP);
+        if !urgent {
+            self.keep_reserve()?;
+        } else {
+            self.have_ready(CLEANER_SEGMENTS).map_err(|lack| self.lacks(lack))?;
+        }
+        Ok(self.ready.pop_first().expect("more slots are ready than are kept"))
+    }
+
+    /// Sees to more ready slots than `keep`; backs some if it may.
+    fn have_ready(&mut self, keep: usize) -> Result<(), Lack> {
+        let bytes = self.g.slot_bytes();
+        while self.ready.len() <= keep {
+            if self.budget(true) < bytes {
+                return Err(Lack::Bytes(bytes));
+            }
+            self.back_slot_now().map_err(|lack| match lack {
+                Lack::Place => Lack::Bytes(bytes),
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes memory. What the system says against it is remembered until it gives some again.
+    fn back(&mut self, offset: u64, bytes: u64) -> Result<(), Lack> {
+        let outcome = self.region.back(offset, bytes);
+        self.denied = outcome.err();
+        outcome.map_err(|denial| Lack::Denied(bytes, denial))
+    }
+
+    /// Sees to it that a slot can be taken and the reserve is left.
+    fn keep_reserve(&mut self) -> Result<(), WriteError> {
+        let fits = |s: &Space| {
+            let lacking = (RESERVE_SEGMENTS + 1).saturating_sub(s.ready.len()) as u64;
+            s.backed + lacking * s.g.slot_bytes() <= s.g.capacity_bytes
+        };
+        if !fits(self) && self.backing > 0 {
+            self.wait(&mut |s| fits(s) || s.backing == 0);
+        }
+        if !fits(self) {
+            return Err(self.lacks(Lack::Bytes(self.g.slot_bytes())));
+        }
+        let keep = if self.segments >= RESERVE_BACKED_FROM { RESERVE_SEGMENTS } else { 0 };
+        // One at most in front of a request: at the largest slot it takes half a millisecond. What the reserve
+        // lacks beyond is counted, and the provisioner's.
+        if self.ready.len() <= keep {
+            self.back_slot_now().map_err(|lack| self.lacks(lack))?;
+        }
+        Ok(())
+    }
+
+    fn back_slot_now(&mut self) -> Result<(), Lack> {
+        let slot = self.find_free(1).ok_or(Lack::Place)?;
+        let bytes = self.g.slot_bytes();
+        self.back(self.g.slot_offset(slot), bytes)?;
+        #[cfg(test)]
+        {
+            self.backed_here += 1;
+        }
+        self.backed += bytes;
+        self.slot(slot).state = State::Ready;
+        self.ready.insert(slot);
+        Ok(())
+    }
+
+    /// Bytes that may still be backed; what the reserve lacks is kept back unless it is urgent.
+    fn budget(&self, urgent: bool) -> u64 {
+        let missing = RESERVE_SEGMENTS.saturating_sub(self.ready.len() + self.backing) as u64;
+        let reserved = if urgent { 0 } else { missing * self.g.slot_bytes() };
+        self.g.capacity_bytes.saturating_sub(self.backed + reserved)
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        // Jobs under way hold the mapping; without this wait, adopting again at once would find the
+        // arena in use. That a job was told of is not enough: it lets go of the region first, of the mail
+        // last (so does a thread that dies). There are few, and each is some calls to the system.
+        while Arc::strong_count(&self.mail) > 1 {
+            std::thread::sleep(WAIT_STEP);
+        }
+        // SYNC(job-over): with the job's own decrement, so that ours of the region's count comes later.
+        fence(Acquire);
+    }
+}

@@ -1,0 +1,56 @@
+//! Whether a live record's bytes are still those that were written, and noting those that aren't.
+//!
+//! 1. A record that is noted stays where it is, for all that the writer does by itself: see
+//!    `cleaner`. Overwriting, deletion and eviction end it. What would carry its value on under a
+//!    new checksum (APPEND, EXPIRE, rename of a long value) is refused.
+//!
+//! The arena's writer only.
+
+use crate::check::checker::{Fault, sum_fault};
+use crate::format::layout::record as r;
+use crate::format::record::Head;
+use crate::format::sum;
+use crate::format::words::Words;
+use crate::region::kept::Kept;
+use crate::write::writer::Writer;
+
+impl Writer {
+    /// The checksum that the record at `offset` should have, which lies in its segment as a whole.
+    #[inline]
+    pub(crate) fn sum_of(&self, offset: u64, head: &Head) -> u32 {
+        let len = usize::try_from(head.bytes() - r::KEY).expect("shorter than a slot");
+        // SAFETY: a live record of this arena, which lies in its segment as the caller has found; its writer alone
+        // stores to it, and doesn't while the slice lasts, which is this call.
+        let body = unsafe { self.words.bytes(offset + r::KEY, len) };
+        sum::of_lent(body, head)
+    }
+
+    /// Whether a record that the index names has the bytes that were written. One that hasn't is noted.
+    pub(crate) fn is_whole(&mut self, offset: u64, head: &Head) -> bool {
+        if let Some(what) = head.fault(self.space.geometry(), offset) {
+            let fault = Fault::new(offset, what, "what arena.md says", format!("{head:?}"));
+            self.note_bad(head.lsn, None, &fault);
+            return false;
+        }
+        let expected = self.sum_of(offset, head);
+        if expected != head.checksum {
+            self.note_wrong_sum(offset, head, expected);
+        }
+        expected == head.checksum
+    }
+
+    #[cold]
+    pub(crate) fn note_wrong_sum(&mut self, offset: u64, head: &Head, expected: u32) {
+        let mut key = vec![0; head.key_len.into()];
+        self.words.copy_out(offset + r::KEY, &mut key);
+        self.note_bad(head.lsn, Some(key), &sum_fault(offset, head, expected));
+    }
+
+    #[cold]
+    fn note_bad(&mut self, lsn: u64, key: Option<Vec<u8>>, fault: &Fault) {
+        if self.cleaner.known.is_news(fault.offset, lsn) {
+            self.cleaner.stats.bad_records += 1;
+            self.region.note_kept(Kept { key, finding: fault.into() });
+        }
+    }
+}
