@@ -18,6 +18,7 @@
 4. Tests don't count: items under `#[cfg(test)]`, and files and folders named `tests...`.
 """
 
+import os
 import pathlib
 import re
 import sys
@@ -147,6 +148,7 @@ def long_lines(path):
 
 
 def main(args):
+    os.chdir(pathlib.Path(__file__).resolve().parent.parent)
     if "--columns" in args:
         files = [p for suffix in ("rs", "md") for p in pathlib.Path().rglob(f"*.{suffix}")]
         counts = [(long_lines(p), p) for p in files if not {"target", ".git"} & set(p.parts)]

@@ -1,7 +1,7 @@
 //! What can go wrong, with place, expectation and finding. Any thread.
 
 use rustix::io::Errno;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why an arena could not be created, adopted or read.
 #[derive(Debug, thiserror::Error)]
@@ -190,4 +190,9 @@ pub enum WriteError {
     /// The value that was to be carried on has other bytes in memory than were written.
     #[error("the value's bytes have changed in memory: write the key anew or delete it")]
     BadRecord,
+}
+
+/// The error of a call to the system.
+pub(crate) fn io(path: &Path, doing: &'static str, errno: Errno) -> ArenaError {
+    ArenaError::Io { path: path.to_path_buf(), doing, source: errno.into() }
 }

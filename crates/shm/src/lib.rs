@@ -36,8 +36,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use check::checker::{Finding, HeaderInfo};
 pub use error::{ArenaError, Denial, WriteError};
+pub use format::fault::Finding;
+pub use format::header_info::{HeaderInfo, header_of};
 pub use format::layout;
 pub use format::record::{Record, RecordRef, ValueRef};
 pub use format::words::prefetch;
@@ -45,7 +46,7 @@ pub use index::moment::TooNew;
 pub use qsbr::{Domain, Participant, Pin};
 pub use read::foreign::{ForeignReader, ForeignValue, View};
 pub use read::reader::{Moment, Reader};
-pub use recover::adopt::{Adoption, header_of};
+pub use recover::adopt::Adoption;
 pub use recover::edition1;
 pub use recover::verifier::{BadRecord, Report, verify};
 pub use region::kept::Kept;

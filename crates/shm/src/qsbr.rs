@@ -16,8 +16,8 @@
 //! synchronization", JPDC 2007. A participant belongs to one thread; the rest is for any thread.
 
 use crate::format::words::{HeapWords, Words};
+use crate::memory::mapping::Mapping;
 use crate::memory::provision::Provisioner;
-use crate::region::Mapping;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -11,7 +11,8 @@
 //!    a stale word of an old table, a begun LSN or a stamp above the committed one. Adoption ends it (see `adopt`).
 //! 3. Nothing is changed.
 
-use crate::check::checker::{Checker, Counts, Fault, Intent, Whole, ensure};
+use crate::check::checker::{Checker, Counts, Intent, Whole};
+use crate::format::fault::{Fault, ensure};
 use crate::format::layout::{
     Geometry, PAGE_BYTES, header, inline_record_bytes, record as r, round_up,
 };

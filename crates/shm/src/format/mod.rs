@@ -2,7 +2,11 @@
 //!
 //! Everything here works on shared words; nothing here knows whose memory they are.
 
+pub(crate) mod fault;
+pub(crate) mod generation;
 pub(crate) mod hash;
+pub(crate) mod head;
+pub(crate) mod header_info;
 pub mod layout;
 pub(crate) mod record;
 pub(crate) mod sum;

@@ -6,8 +6,8 @@
 //!
 //! Pure functions: any thread.
 
+use crate::format::head::Head;
 use crate::format::layout::record as r;
-use crate::format::record::Head;
 use crate::format::words::Words;
 
 /// Bytes that are summed of a header.

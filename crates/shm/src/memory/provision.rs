@@ -13,13 +13,20 @@
 
 use crate::error::Denial;
 use crate::failpoints::{SlowJobs, slow_jobs};
-use crate::region::Region;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Jobs that wait at most: some per arena of a few hundred busy ones.
 const QUEUE_JOBS: usize = 1024;
+
+/// Memory that a job works on: a range of whole pages at a time.
+pub(crate) trait Backing: Send + Sync {
+    /// Takes memory for whole pages, which then read as zeros unless they were backed before.
+    fn back(&self, offset: u64, len: u64) -> Result<(), Denial>;
+    /// Gives memory back; the pages read as zeros then. Only after the grace period.
+    fn punch(&self, offset: u64, len: u64) -> Result<(), Denial>;
+}
 
 /// What is to be done with a range of whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +42,10 @@ pub(crate) struct Job {
     pub(crate) task: Task,
     pub(crate) slot: u32,
     pub(crate) slots: u32,
+    /// Where the range begins.
+    pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    pub(crate) region: Arc<Region>,
+    pub(crate) region: Arc<dyn Backing>,
     /// SYNC(job-over): dropped behind the region. While the writer is not alone with its mail, a job may
     /// have the mapping in its hands.
     pub(crate) mail: Arc<Mail>,
@@ -55,10 +64,9 @@ pub(crate) struct Done {
 impl Job {
     /// Does it, here and now.
     pub(crate) fn run(&self) -> Done {
-        let offset = self.region.geometry().slot_offset(self.slot);
         let result = match self.task {
-            Task::Back => self.region.back(offset, self.bytes),
-            Task::Punch => self.region.punch(offset, self.bytes),
+            Task::Back => self.region.back(self.offset, self.bytes),
+            Task::Punch => self.region.punch(self.offset, self.bytes),
         };
         let Job { task, slot, slots, bytes, .. } = *self;
         Done { task, slot, slots, bytes, result }

@@ -6,8 +6,9 @@
 //!
 //! Any thread with a participant of the arena's domain.
 
+use crate::format::head::{Head, RunName};
 use crate::format::layout::{REF_MOVED, entry_reference, header, record as r};
-use crate::format::record::{Head, Record, RecordRef, RunName, ValueRef};
+use crate::format::record::{Record, RecordRef, ValueRef};
 use crate::format::words::{MappedWords, Words};
 use crate::index::moment::{self, Sample, TooNew};
 use crate::index::{self, Table, match_line, split_state};

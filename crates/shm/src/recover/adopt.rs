@@ -8,23 +8,23 @@
 //!    memory is given back before the commit is ended (which needs some), and `committed` and the intent come last.
 //! 5. No number is given again that somebody may have seen: the LSN is the largest of records, stamps and `committed`.
 
-use crate::check::checker::{
-    Checker, Fault, HeaderInfo, Whole, incarnation_fault, length_fault, read_header,
-};
+use crate::check::checker::{Checker, Whole};
 use crate::check::survey::{Survey, survey};
 use crate::error::ArenaError;
+use crate::error::io;
+use crate::format::fault::Fault;
+use crate::format::head::Head;
+use crate::format::header_info::{HeaderInfo, header_of, incarnation_fault, length_fault};
 use crate::format::layout::{CAPACITY_MIN, INCARNATION_OVER, entry, header, record as r};
-use crate::format::record::Head;
 use crate::format::words::Words;
 use crate::index::moment;
 use crate::index::{Index, Place, split_state};
 use crate::qsbr::Domain;
-use crate::region::{Region, io};
+use crate::region::Region;
 use crate::space::Space;
 use crate::write::create::{ArenaSpec, capacity_error, check_tenant};
 use crate::write::writer::Writer;
 use rustix::io::Errno;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -189,24 +189,4 @@ fn back_index(region: &Region, seed: u32) -> Result<(), Errno> {
 /// Of a writer that adopts, until it has ended what the last one left.
 fn incarnation(info: &HeaderInfo) -> u64 {
     (info.incarnation + 1) | 1
-}
-
-/// Reads and checks the header of a file.
-///
-/// # Errors
-/// If the file can't be read or is no arena.
-pub fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
-    let failed =
-        |source| ArenaError::Io { path: path.to_path_buf(), doing: "reading the header", source };
-    let mut bytes = [0; 4096];
-    let mut file = std::fs::File::open(path).map_err(failed)?;
-    match std::io::Read::read_exact(&mut file, &mut bytes) {
-        Ok(()) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
-            let len = file.metadata().map_err(failed)?.len();
-            return Err(Fault::new(0, "length of the file", "at least 4096", len).at(path));
-        }
-        Err(e) => return Err(failed(e)),
-    }
-    read_header(&bytes).map_err(|fault| fault.at(path))
 }

@@ -10,13 +10,16 @@
 //!
 //! Any thread, any process.
 
-use crate::check::checker::{Checker, Fault, Finding, Whole, incarnation_fault, length_fault};
+use crate::check::checker::{Checker, Whole};
 use crate::check::survey::{Survey, survey};
 use crate::error::ArenaError;
+use crate::error::io;
+use crate::format::fault::{Fault, Finding};
+use crate::format::header_info::header_of;
+use crate::format::header_info::{incarnation_fault, length_fault};
 use crate::format::layout::{Geometry, header, record as r};
 use crate::format::words::Words;
-use crate::recover::adopt::header_of;
-use crate::region::{Mapping, io};
+use crate::memory::mapping::Mapping;
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::Ordering::Acquire;

@@ -5,7 +5,7 @@
 //!
 //! [`Kept`]: any thread. [`Known`]: the arena's writer only.
 
-use crate::check::checker::Finding;
+use crate::format::fault::Finding;
 use std::collections::HashSet;
 
 /// Bad records of an arena that its writer remembers: far more than a person looks at one by one.

@@ -17,122 +17,30 @@
 
 pub(crate) mod kept;
 
-use crate::error::{ArenaError, Denial};
+use crate::error::{ArenaError, Denial, io};
+use crate::format::generation::next_generation;
 use crate::format::layout::{Geometry, LINE_BYTES, PAGE_BYTES, round_up};
 use crate::format::words::MappedWords;
 use crate::memory::hugepages::{self, HUGE_PAGE_BYTES};
+use crate::memory::mapping::{Identity, Mapping};
+use crate::memory::provision::Backing;
 use crate::qsbr::Domain;
 use crate::region::kept::{Kept, Untold};
-use crate::space::next_generation;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::collections::BTreeSet;
-use std::ffi::c_void;
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::mm::{Advice, ProtFlags};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Device and inode of a file.
-type Identity = (u64, u64);
-
-/// Files that this process has mapped for writing (invariant 4).
-static MAPPED: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
 /// Numbers the regions of this process.
 static REGIONS: AtomicU32 = AtomicU32::new(1);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// Reserved address space; unmapped when dropped.
-pub(crate) struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
-    identity: Option<Identity>,
-}
-
-// SAFETY: a mapping is plain address space; what is done to its bytes is up to `MappedWords`.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Reserves addresses without memory, so that a huge page of a file lies on one of addresses.
-    fn reserve(len: usize) -> Result<Mapping, Errno> {
-        let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| Errno::NOMEM);
-        let (page, small) = (in_memory(HUGE_PAGE_BYTES)?, in_memory(PAGE_BYTES)?);
-        let len = len.checked_next_multiple_of(small).ok_or(Errno::NOMEM)?;
-        let all = len.checked_add(page).ok_or(Errno::NOMEM)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other memory.
-        let at = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::READ, flags)
-        }?;
-        let before = at.cast::<u8>().align_offset(page);
-        let base = NonNull::new(at.cast::<u8>().wrapping_add(before)).ok_or(Errno::NOMEM)?;
-        let end = base.as_ptr().wrapping_add(len);
-        for (from, len) in [(at, before), (end.cast(), page - before)] {
-            if len > 0 {
-                // SAFETY: what was mapped above, and nobody knows of, before and behind what is kept.
-                unsafe { rustix::mm::munmap(from, len) }?;
-            }
-        }
-        Ok(Mapping { base, len, identity: None })
-    }
-
-    /// Maps a file read-only from its beginning over at least `len` bytes of addresses.
-    pub(crate) fn read_only(file: &File, len: usize) -> Result<Mapping, Errno> {
-        let mapping = Mapping::reserve(len)?;
-        mapping.map(file, 0, mapping.len as u64, ProtFlags::READ)?;
-        Ok(mapping)
-    }
-
-    /// Maps `[from, to)` of the file over the reservation.
-    fn map(&self, file: impl AsFd, from: u64, to: u64, prot: ProtFlags) -> Result<(), Errno> {
-        let len = usize::try_from(to - from).map_err(|_| Errno::NOMEM)?;
-        assert!(to <= self.len as u64 && from < to, "{from}..{to} of {}", self.len);
-        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
-        // SAFETY: the range lies within this reservation (asserted above), where nothing was mapped but
-        // anonymous zeros that nobody holds a reference to (no record lies behind the border).
-        let at = unsafe { rustix::mm::mmap(self.at(from), len, prot, flags, file, from) }?;
-        assert!(at == self.at(from), "MAP_FIXED maps where it is told to");
-        Ok(())
-    }
-
-    fn at(&self, offset: u64) -> *mut c_void {
-        assert!(offset <= self.len as u64, "offset {offset} of {}", self.len);
-        self.base.as_ptr().wrapping_add(usize::try_from(offset).unwrap_or(0)).cast()
-    }
-
-    fn advise(&self, offset: u64, len: u64, advice: Advice) -> Result<(), Errno> {
-        let (at, end) = (self.at(offset), self.at(offset + len));
-        // SAFETY: the range lies within this mapping. Populating changes no byte; removing is done to
-        // bytes that nobody may read any more (the caller's grace period).
-        unsafe { rustix::mm::madvise(at, end as usize - at as usize, advice) }
-    }
-
-    /// The words of this mapping.
-    pub(crate) fn words(&self) -> MappedWords {
-        // SAFETY: `len` bytes at `base` stay mapped until this mapping is dropped; its owners keep it
-        // as long as they use the words. Stores go to backed slots of a writable region only.
-        unsafe { MappedWords::new(self.base, self.len as u64) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone, and its owner has waited until nobody can read it.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
-        if let Some(identity) = self.identity {
-            lock(&MAPPED).remove(&identity);
-        }
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An arena's file in this process's address space. It stays mapped while an `Arc` of it lives, and
@@ -220,14 +128,10 @@ impl Region {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let len = usize::try_from(geometry.address_bytes)
             .map_err(|_| io(path, "reserving addresses", Errno::NOMEM))?;
-        if !lock(&MAPPED).insert(identity) {
+        let mut mapping = Mapping::reserve(len).map_err(|e| io(path, "reserving addresses", e))?;
+        if !mapping.claim(identity) {
             return Err(ArenaError::InUse { path: path.to_path_buf() });
         }
-        let reserved = Mapping::reserve(len).inspect_err(|_| {
-            lock(&MAPPED).remove(&identity);
-        });
-        let mut mapping = reserved.map_err(|e| io(path, "reserving addresses", e))?;
-        mapping.identity = Some(identity);
         if end > 0 {
             mapping.map(file, 0, end, WRITABLE).map_err(|e| io(path, "mapping the file", e))?;
         }
@@ -254,13 +158,13 @@ impl Region {
     /// Where the arena is mapped; offset 0.
     #[must_use]
     pub fn base(&self) -> *const u8 {
-        self.mapping().base.as_ptr()
+        self.mapping().base()
     }
 
     /// Bytes of address space from [`Self::base`] that stay readable as long as the region lives.
     #[must_use]
     pub fn address_bytes(&self) -> usize {
-        self.mapping().len
+        self.mapping().len()
     }
 
     /// The arena's file.
@@ -344,16 +248,6 @@ impl Region {
         generations.for_each(|at| next_generation(&words, at, 0));
     }
 
-    /// Takes memory for whole pages, which then read as zeros unless they were backed before.
-    pub(crate) fn back(&self, offset: u64, len: u64) -> Result<(), Denial> {
-        self.try_back(offset, len).map_err(|errno| self.note_denied("taking memory", errno))
-    }
-
-    /// Gives memory back; the pages read as zeros then. Only after the grace period.
-    pub(crate) fn punch(&self, offset: u64, len: u64) -> Result<(), Denial> {
-        self.try_punch(offset, len).map_err(|errno| self.note_denied("giving memory back", errno))
-    }
-
     /// Notes what the system refused, for [`Self::take_denied`].
     #[cold]
     fn note_denied(&self, doing: &'static str, errno: Errno) -> Denial {
@@ -385,7 +279,7 @@ impl Region {
         lock(&self.kept).take()
     }
 
-    /// [`Self::back`], with the system's own answer, which is noted nowhere.
+    /// [`Backing::back`], with the system's own answer, which is noted nowhere.
     pub(crate) fn try_back(&self, offset: u64, len: u64) -> Result<(), Errno> {
         self.grow_to(offset + len)?;
         let file = self.reopen()?;
@@ -396,9 +290,19 @@ impl Region {
         Ok(())
     }
 
-    /// [`Self::punch`], likewise.
+    /// [`Backing::punch`], likewise.
     pub(crate) fn try_punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
         self.mapping().advise(offset, len, Advice::LinuxRemove)
+    }
+}
+
+impl Backing for Region {
+    fn back(&self, offset: u64, len: u64) -> Result<(), Denial> {
+        self.try_back(offset, len).map_err(|errno| self.note_denied("taking memory", errno))
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<(), Denial> {
+        self.try_punch(offset, len).map_err(|errno| self.note_denied("giving memory back", errno))
     }
 }
 
@@ -427,8 +331,4 @@ fn back_tables(file: &OwnedFd, g: &Geometry, from: u64, to: u64) -> Result<(), E
 /// Takes memory. A signal may interrupt it, which is no refusal.
 fn fallocate(file: &OwnedFd, offset: u64, len: u64) -> Result<(), Errno> {
     retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len))
-}
-
-pub(crate) fn io(path: &Path, doing: &'static str, errno: Errno) -> ArenaError {
-    ArenaError::Io { path: path.to_path_buf(), doing, source: errno.into() }
 }

@@ -14,8 +14,8 @@
 
 use super::lists::{LISTS, UNFIT};
 use super::{HeadSegment, Space, State, ValueRun, What};
-use crate::check::checker::{Fault, sum_fault};
-use crate::format::record::{Head, RunName};
+use crate::format::fault::{Fault, sum_fault};
+use crate::format::head::{Head, RunName};
 use crate::format::sum;
 use crate::region::kept::Kept;
 

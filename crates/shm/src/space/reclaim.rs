@@ -13,21 +13,13 @@ use super::{
     AHEAD_SHARE, AHEAD_SLOTS_MAX, RECLAIM_STEP, RESERVE_BACKED_FROM, RESERVE_SEGMENTS, Space,
     State, WAIT_MAX, WAIT_STEP, What,
 };
+use crate::format::generation::next_generation;
 use crate::format::layout::header;
 use crate::format::words::Words;
 use crate::memory::provision::{Done, Job, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;
-
-/// Makes a generation the next odd or even one.
-pub(crate) fn next_generation<W: Words>(words: &W, at: u64, parity: u32) {
-    let generation = words.load32(at, Relaxed);
-    if generation & 1 != parity {
-        // SYNC(generation): who reads the slot's next bytes sees this.
-        words.store32(at, generation.wrapping_add(1), Release);
-    }
-}
 
 /// Slots that were in use are about to be something else, and their generations say so.
 pub(super) fn note_reuse<W: Words>(words: &W) {
@@ -121,8 +113,9 @@ impl Space {
     }
 
     pub(super) fn job(&self, task: Task, slot: u32, slots: u32, bytes: u64) -> Job {
-        let (region, mail) = (Arc::clone(&self.region), Arc::clone(&self.mail));
-        Job { task, region, slot, slots, bytes, mail }
+        let offset = self.g.slot_offset(slot);
+        let (region, mail) = (self.region.clone(), Arc::clone(&self.mail));
+        Job { task, region, slot, slots, offset, bytes, mail }
     }
 
     pub(super) fn done(&mut self, done: Done) {

@@ -12,9 +12,10 @@
 use super::cold::Lack;
 use super::{CLEANER_SEGMENTS, RECLAIM_STEP, Slot, Space, State, ValueRun, What};
 use crate::error::WriteError;
+use crate::format::head::RunName;
 use crate::format::layout::{PAGE_BYTES, VALUE_BYTES_MAX, round_up};
-use crate::format::record::RunName;
 use crate::format::words::Words;
+use crate::memory::provision::Backing;
 use crate::memory::provision::Task;
 
 /// Of the slots, the share that runs may have beyond what their values need.

@@ -11,8 +11,8 @@
 //! store; here such a file is whole as long as nothing else is changed.
 
 use super::{Arena, directory, spec};
+use crate::format::head::Head;
 use crate::format::layout::{header, record as r};
-use crate::format::record::Head;
 use crate::format::words::Words;
 use crate::{ArenaError, ArenaSpec, Domain, RecordRef, Report, WriteError, Writer, verify};
 use std::sync::atomic::Ordering::Relaxed;

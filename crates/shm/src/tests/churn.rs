@@ -7,7 +7,7 @@
 //! Those on other threads compare the record's own checksum too, and its run's.
 
 use super::{Arena, StopOnDrop, directory, spec};
-use crate::format::record::{Head, RunName};
+use crate::format::head::{Head, RunName};
 use crate::format::sum;
 use crate::{Budget, ForeignReader, Participant, Reader, Record, WriteError};
 use std::collections::BTreeMap;

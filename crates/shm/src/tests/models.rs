@@ -14,8 +14,9 @@ mod index;
 mod moments;
 mod reclaim;
 
+use crate::format::head::Head;
 use crate::format::layout::{header, record as r};
-use crate::format::record::{self, Head};
+use crate::format::record::{self};
 use crate::format::words::{Words, byte_of, copy_in_by_words};
 use crate::index::Table;
 use loom::sync::Arc;

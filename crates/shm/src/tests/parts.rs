@@ -1,9 +1,10 @@
 //! Record and index alone, over words on the heap: random histories against simple models.
 
+use crate::format::head::{Head, RunName};
 use crate::format::layout::{
     LINE_ENTRIES, PROBE_LINES, REF_DELETED, REF_MOVED, entry, header, record as r, round_up,
 };
-use crate::format::record::{self, Head, RunName};
+use crate::format::record::{self};
 use crate::format::sum;
 use crate::format::words::{HeapWords, Words};
 use crate::index::{self, Index, Table, find, split_state};

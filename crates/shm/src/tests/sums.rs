@@ -1,8 +1,8 @@
 //! Flipped bits: `verify` finds each, and says whose it is.
 
 use super::{Arena, directory, spec};
+use crate::format::head::{Head, RunName};
 use crate::format::layout::{entry_reference, record as r};
-use crate::format::record::{Head, RunName};
 use crate::format::words::Words;
 use crate::{Domain, Writer, verify};
 use std::os::unix::fs::FileExt;

@@ -14,8 +14,9 @@
 //! The arena's writer only.
 
 use crate::error::WriteError;
+use crate::format::head::Head;
 use crate::format::layout::{entry_reference, record as r};
-use crate::format::record::{Head, RecordRef};
+use crate::format::record::RecordRef;
 use crate::format::words::Words;
 use crate::index::moment;
 use crate::qsbr::Pin;

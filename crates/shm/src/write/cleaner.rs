@@ -17,10 +17,12 @@
 //!
 //! The arena's writer only; moving a record is generic over the shared words.
 
-use crate::check::checker::{Counts, Fault};
+use crate::check::checker::Counts;
 use crate::error::WriteError;
+use crate::format::fault::Fault;
+use crate::format::head::Head;
 use crate::format::layout::{entry, is_over, record as r};
-use crate::format::record::{Head, reference_of};
+use crate::format::record::reference_of;
 use crate::format::words::Words;
 use crate::index::{Index, Place};
 use crate::region::kept::{Kept, Known};
@@ -423,6 +425,7 @@ mod tests {
     use super::*;
     use crate::format::layout::inline_record_bytes;
     use crate::format::record;
+    use crate::memory::provision::Backing;
     use crate::tests::{Arena, directory, spec};
 
     #[test]

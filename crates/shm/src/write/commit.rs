@@ -13,8 +13,9 @@
 //! The arena's writer only; the protocol's stores are generic over the shared words.
 
 use crate::error::WriteError;
+use crate::format::head::{Head, RunName};
 use crate::format::layout::{LINE_ENTRIES, PROBE_LINES, entry_reference, entry_tag, record as r};
-use crate::format::record::{self, Head, RecordRef, RunName};
+use crate::format::record::{self, RecordRef};
 use crate::format::words::Words;
 use crate::index::{Table, is_room};
 use crate::qsbr::Pin;

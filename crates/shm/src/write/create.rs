@@ -3,11 +3,12 @@
 //! 1. The file appears whole: it gets its name when its header is complete.
 
 use crate::error::ArenaError;
+use crate::error::io;
 use crate::format::layout::{Geometry, MAGIC, TENANT_BYTES_MAX, VERSION, header};
 use crate::format::words::Words;
 use crate::index::{Index, Table};
 use crate::qsbr::Domain;
-use crate::region::{Region, io};
+use crate::region::Region;
 use crate::space::Space;
 use crate::write::writer::{FIRST_TABLE_LINES, Writer};
 use std::path::{Path, PathBuf};

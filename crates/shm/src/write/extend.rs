@@ -15,8 +15,9 @@
 //! The arena's writer only.
 
 use crate::error::WriteError;
+use crate::format::head::{Head, RunName};
 use crate::format::layout::{inline_record_bytes, record as r};
-use crate::format::record::{Head, Record, RecordRef, RunName};
+use crate::format::record::{Record, RecordRef};
 use crate::format::sum;
 use crate::format::words::Words;
 use crate::qsbr::Pin;

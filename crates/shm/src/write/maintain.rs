@@ -4,8 +4,8 @@
 //!
 //! The arena's writer only.
 
+use crate::format::head::Head;
 use crate::format::layout::{REF_MOVED, entry_reference, entry_tag, header, is_over, record as r};
-use crate::format::record::Head;
 use crate::format::words::Words;
 use crate::index::Table;
 use crate::qsbr::Pin;

@@ -6,9 +6,9 @@
 //!
 //! The arena's writer only.
 
-use crate::check::checker::{Fault, sum_fault};
+use crate::format::fault::{Fault, sum_fault};
+use crate::format::head::Head;
 use crate::format::layout::record as r;
-use crate::format::record::Head;
 use crate::format::sum;
 use crate::format::words::Words;
 use crate::region::kept::Kept;

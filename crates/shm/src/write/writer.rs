@@ -10,11 +10,12 @@
 //! 3. `&mut self` is the lock: one writer per arena, on one thread at a time.
 
 use crate::error::WriteError;
+use crate::format::head::Head;
 use crate::format::layout::{
     KEY_BYTES_MAX, SLOT_WORD_BYTES, TABLE_LINES_MIN, VALUE_BYTES_MAX, entry, entry_reference,
     entry_tag, header, inline_record_bytes, record as r, run_record_bytes,
 };
-use crate::format::record::{self, Head};
+use crate::format::record::{self};
 use crate::format::words::{MappedWords, Words};
 use crate::index::moment;
 use crate::index::{Index, Located, Place, Table, split_state};

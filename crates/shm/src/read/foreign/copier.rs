@@ -12,11 +12,11 @@
 //! 4. Values in runs and what a `prev` names are read by a call to the system: a hole that is read
 //!    through the mapping would take memory.
 
+use crate::format::head::{HEADER_LEN, Head, RunName};
 use crate::format::layout::{
     Geometry, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX, entry_reference, header, is_over,
     record as r,
 };
-use crate::format::record::{HEADER_LEN, Head, RunName};
 use crate::format::words::Words;
 use crate::index::{Table, match_line, split_state};
 use std::fs::File;

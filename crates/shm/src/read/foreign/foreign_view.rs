@@ -9,8 +9,8 @@
 
 use super::copier::{Copier, LOOKS_MAX, Look, Wanted};
 use super::read_check::Watch;
+use crate::format::head::Head;
 use crate::format::layout::is_over;
-use crate::format::record::Head;
 use crate::format::words::{MappedWords, Words};
 use crate::index::moment::{self, Sample, TooNew, VERSIONS_MAX};
 

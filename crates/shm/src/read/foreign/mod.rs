@@ -27,13 +27,14 @@ pub use self::foreign_view::View;
 
 use self::copier::{Copier, LOOKS_MAX, Look, Wanted};
 use self::read_check::{Shut, Watch};
-use crate::check::checker::HeaderInfo;
 use crate::error::ArenaError;
+use crate::error::io;
+use crate::format::header_info::HeaderInfo;
+use crate::format::header_info::header_of;
 use crate::format::layout::header;
 use crate::format::words::{MappedWords, Words};
 use crate::index::moment::TooNew;
-use crate::recover::adopt::header_of;
-use crate::region::{Mapping, io};
+use crate::memory::mapping::Mapping;
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};

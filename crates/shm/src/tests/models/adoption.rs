@@ -11,6 +11,7 @@
 
 use super::{LoomWords, SHIFT, SMALL, Setting, check, head, home, offset, reference};
 use crate::check::survey::{Survey, survey};
+use crate::format::head::Head;
 use crate::format::layout::{Geometry, entry, header, record as r, stamp_offset};
 use crate::format::record;
 use crate::format::words::{HeapWords, Words};
@@ -234,7 +235,7 @@ fn commit(stores: u64, mistake: Mistake) {
     let heap = HeapWords::new(64);
     let list: Vec<u8> =
         [0, reference(2), reference(3)].iter().flat_map(|word| word.to_le_bytes()).collect();
-    let intent = record::Head { value_len: 12, kind: r::KIND_INTENT, ..head(b"", 2) };
+    let intent = Head { value_len: 12, kind: r::KIND_INTENT, ..head(b"", 2) };
     record::write(&heap, 0, &intent, b"", &[&list]);
     for at in (0..64).step_by(8) {
         setting.cold.insert(offset(INTENT) + at, heap.load64(at, Ordering::Relaxed));

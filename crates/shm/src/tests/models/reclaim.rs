@@ -1,13 +1,13 @@
 //! Memory that is reused, under readers that are waited for and under one that isn't.
 
 use super::{LARGE, LoomWords, SHIFT, SMALL, Setting, check, home, offset, reference, value_at};
+use crate::format::generation::next_generation;
+use crate::format::head::Head;
 use crate::format::layout::{entry, entry_reference, generation_offset, record as r};
-use crate::format::record::Head;
 use crate::format::words::Words;
 use crate::index::{Index, find};
 use crate::qsbr::Qsbr;
 use crate::read::foreign::guarded;
-use crate::space::next_generation;
 use crate::write::cleaner::move_record;
 use std::sync::atomic::Ordering;
 

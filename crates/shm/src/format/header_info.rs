@@ -1,0 +1,164 @@
+//! The fixed part of an arena's header, checked before anything goes by it.
+//!
+//! Any thread, any process.
+
+use crate::error::ArenaError;
+use crate::format::fault::{Fault, ensure};
+use crate::format::layout::{
+    ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, INCARNATION_OVER,
+    LINE_BYTES, MAGIC, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TENANT_BYTES_MAX, VERSION, header, round_up,
+};
+use std::path::Path;
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeaderInfo {
+    pub(crate) g: Geometry,
+    /// Seed of the hash.
+    pub seed: u32,
+    /// The tenant that the arena belongs to.
+    pub tenant: String,
+    /// Which partition of the tenant.
+    pub partition: u32,
+    /// Of how many.
+    pub partitions: u32,
+    /// Number of the last writer.
+    pub incarnation: u64,
+    /// LSN of the newest published record; 0 if nothing was ever written.
+    pub committed_lsn: u64,
+}
+
+impl HeaderInfo {
+    /// Bytes of memory that the arena may use.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.g.capacity_bytes
+    }
+
+    /// Refuses an arena of another tenant, or another partition.
+    ///
+    /// # Errors
+    /// [`ArenaError::WrongTenant`], with what was expected at `path`.
+    pub fn check_owner(
+        &self,
+        path: &Path,
+        tenant: &str,
+        partition: u32,
+        partitions: u32,
+    ) -> Result<(), ArenaError> {
+        if (&*self.tenant, self.partition, self.partitions) == (tenant, partition, partitions) {
+            return Ok(());
+        }
+        Err(ArenaError::WrongTenant {
+            path: path.to_path_buf(),
+            expected: format!("{tenant} {partition}/{partitions}"),
+            found: format!("{} {}/{}", self.tenant.escape_debug(), self.partition, self.partitions),
+        })
+    }
+}
+
+/// Reads and checks the header of a file.
+///
+/// # Errors
+/// If the file can't be read or is no arena.
+pub fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
+    let failed =
+        |source| ArenaError::Io { path: path.to_path_buf(), doing: "reading the header", source };
+    let mut bytes = [0; 4096];
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    match std::io::Read::read_exact(&mut file, &mut bytes) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+            let len = file.metadata().map_err(failed)?.len();
+            return Err(Fault::new(0, "length of the file", "at least 4096", len).at(path));
+        }
+        Err(e) => return Err(failed(e)),
+    }
+    read_header(&bytes).map_err(|fault| fault.at(path))
+}
+
+/// Reads the fixed part of a header from the first bytes of a file.
+pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
+    let four = |at: u64| {
+        let at = usize::try_from(at).expect("a header offset");
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+    };
+    let eight = |at: u64| u64::from(four(at)) | u64::from(four(at + 4)) << 32;
+    let want = |at: u64, what, expected: u64, found: u64| {
+        ensure(found == expected, || Fault::new(at, what, expected, found))
+    };
+    let magic = eight(header::MAGIC);
+    ensure(magic == MAGIC, || {
+        let found = String::from_utf8_lossy(&magic.to_le_bytes()).escape_default().to_string();
+        Fault::new(0, "magic", "NIGHARN1", found)
+    })?;
+    want(header::VERSION, "format version", VERSION.into(), four(header::VERSION).into())?;
+    let slot_shift = four(header::SLOT_SHIFT);
+    ensure((SLOT_SHIFT_MIN..=SLOT_SHIFT_MAX).contains(&slot_shift), || {
+        Fault::new(header::SLOT_SHIFT, "slot shift", "17 to 20", slot_shift)
+    })?;
+    let address_bytes = eight(header::ADDRESS_BYTES);
+    let whole = address_bytes.is_multiple_of(1 << slot_shift);
+    ensure(whole && (CAPACITY_MIN..=ADDRESS_BYTES_MAX).contains(&address_bytes), || {
+        Fault::new(header::ADDRESS_BYTES, "address bytes", "slots, 2 MiB to 64 GiB", address_bytes)
+    })?;
+    let slots = address_bytes >> slot_shift;
+    let table = round_up(slots * 4, LINE_BYTES);
+    let (generations, tails) = (GENERATIONS, GENERATIONS + table);
+    let first_slot = (tails + table).div_ceil(1 << slot_shift);
+    want(header::SLOTS, "number of slots", slots, four(header::SLOTS).into())?;
+    let found = four(header::GENERATIONS).into();
+    want(header::GENERATIONS, "generation table", generations, found)?;
+    want(header::TAILS, "tail table", tails, four(header::TAILS).into())?;
+    want(header::FIRST_SLOT, "first slot", first_slot, four(header::FIRST_SLOT).into())?;
+    let capacity_bytes = eight(header::CAPACITY);
+    ensure((CAPACITY_MIN..=address_bytes).contains(&capacity_bytes), || {
+        Fault::new(header::CAPACITY, "capacity", "2 MiB to the address bytes", capacity_bytes)
+    })?;
+    let narrow = |n: u64| u32::try_from(n).expect("below 64 GiB / 16");
+    let g = Geometry {
+        capacity_bytes,
+        address_bytes,
+        slot_shift,
+        slots: narrow(slots),
+        generations,
+        tails,
+        first_slot: narrow(first_slot),
+    };
+    Ok(HeaderInfo {
+        g,
+        seed: four(header::SEED),
+        tenant: tenant(bytes, four(header::TENANT_LEN))?,
+        partition: four(header::PARTITION),
+        partitions: four(header::PARTITIONS),
+        incarnation: eight(header::INCARNATION),
+        committed_lsn: eight(header::COMMITTED_LSN),
+    })
+}
+
+fn tenant(bytes: &[u8; 4096], len: u32) -> Result<String, Fault> {
+    let len = len as usize;
+    ensure((1..=TENANT_BYTES_MAX).contains(&len), || {
+        Fault::new(header::TENANT_LEN, "length of the tenant's name", "1 to 128", len)
+    })?;
+    let at = usize::try_from(header::TENANT).expect("a header offset");
+    String::from_utf8(bytes[at..at + len].to_vec())
+        .map_err(|_| Fault::new(header::TENANT, "tenant's name", "UTF-8", "other bytes"))
+}
+
+/// What is wrong with a file that ends there.
+pub(crate) fn length_fault(g: &Geometry, end: u64) -> Option<Fault> {
+    let least = g.slot_offset(g.first_slot);
+    (end < least).then(|| Fault::new(0, "length of the file", format!("at least {least}"), end))
+}
+
+/// What is wrong with the number of a writer, which a file that is over has none of.
+pub(crate) fn incarnation_fault(incarnation: u64) -> Option<Fault> {
+    let found = match incarnation {
+        INCARNATION_OVER => "that of a file that is over".into(),
+        0..COUNT_END => return None,
+        other => other.to_string(),
+    };
+    Some(Fault::new(header::INCARNATION, "incarnation", "less than 2^62", found))
+}

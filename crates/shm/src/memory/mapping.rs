@@ -1,0 +1,139 @@
+//! Addresses of this process, with a file mapped over their beginning or not.
+//!
+//! 1. Addresses are reserved once (PROT_READ, no reserve), so that a stray read behind what is
+//!    mapped sees zeros, never SIGBUS.
+//! 2. One process maps a file for writing at most once at a time.
+//!
+//! Any thread.
+
+use crate::format::layout::PAGE_BYTES;
+use crate::format::words::MappedWords;
+use crate::memory::hugepages::HUGE_PAGE_BYTES;
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Device and inode of a file.
+pub(crate) type Identity = (u64, u64);
+
+/// Files that this process has mapped for writing (invariant 2).
+static MAPPED: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reserved address space; unmapped when dropped.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    /// The file that is mapped for writing, if one is.
+    identity: Option<Identity>,
+}
+
+// SAFETY: a mapping is plain address space; what is done to its bytes is up to `MappedWords`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves addresses without memory, so that a huge page of a file lies on one of addresses.
+    pub(crate) fn reserve(len: usize) -> Result<Mapping, Errno> {
+        let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| Errno::NOMEM);
+        let (page, small) = (in_memory(HUGE_PAGE_BYTES)?, in_memory(PAGE_BYTES)?);
+        let len = len.checked_next_multiple_of(small).ok_or(Errno::NOMEM)?;
+        let all = len.checked_add(page).ok_or(Errno::NOMEM)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other memory.
+        let at = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::READ, flags)
+        }?;
+        let before = at.cast::<u8>().align_offset(page);
+        let base = NonNull::new(at.cast::<u8>().wrapping_add(before)).ok_or(Errno::NOMEM)?;
+        let end = base.as_ptr().wrapping_add(len);
+        for (from, len) in [(at, before), (end.cast(), page - before)] {
+            if len > 0 {
+                // SAFETY: what was mapped above, and nobody knows of, before and behind what is kept.
+                unsafe { rustix::mm::munmap(from, len) }?;
+            }
+        }
+        Ok(Mapping { base, len, identity: None })
+    }
+
+    /// Maps a file read-only from its beginning over at least `len` bytes of addresses.
+    pub(crate) fn read_only(file: &File, len: usize) -> Result<Mapping, Errno> {
+        let mapping = Mapping::reserve(len)?;
+        mapping.map(file, 0, mapping.len as u64, ProtFlags::READ)?;
+        Ok(mapping)
+    }
+
+    /// Maps `[from, to)` of the file over the reservation.
+    pub(crate) fn map(
+        &self,
+        file: impl AsFd,
+        from: u64,
+        to: u64,
+        prot: ProtFlags,
+    ) -> Result<(), Errno> {
+        let len = usize::try_from(to - from).map_err(|_| Errno::NOMEM)?;
+        assert!(to <= self.len as u64 && from < to, "{from}..{to} of {}", self.len);
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the range lies within this reservation (asserted above), where nothing was mapped but
+        // anonymous zeros that nobody holds a reference to (no record lies behind the border).
+        let at = unsafe { rustix::mm::mmap(self.at(from), len, prot, flags, file, from) }?;
+        assert!(at == self.at(from), "MAP_FIXED maps where it is told to");
+        Ok(())
+    }
+
+    fn at(&self, offset: u64) -> *mut c_void {
+        assert!(offset <= self.len as u64, "offset {offset} of {}", self.len);
+        self.base.as_ptr().wrapping_add(usize::try_from(offset).unwrap_or(0)).cast()
+    }
+
+    /// Advises the system on a range.
+    pub(crate) fn advise(&self, offset: u64, len: u64, advice: Advice) -> Result<(), Errno> {
+        let (at, end) = (self.at(offset), self.at(offset + len));
+        // SAFETY: the range lies within this mapping. Populating changes no byte; removing is done to
+        // bytes that nobody may read any more (the caller's grace period).
+        unsafe { rustix::mm::madvise(at, end as usize - at as usize, advice) }
+    }
+
+    /// Notes that this process maps a file for writing, until the mapping is dropped. False if it
+    /// does so already.
+    pub(crate) fn claim(&mut self, identity: Identity) -> bool {
+        let is_new = lock(&MAPPED).insert(identity);
+        self.identity = is_new.then_some(identity).or(self.identity);
+        is_new
+    }
+
+    /// Where it begins.
+    pub(crate) fn base(&self) -> *const u8 {
+        self.base.as_ptr()
+    }
+
+    /// Its addresses, bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The words of this mapping.
+    pub(crate) fn words(&self) -> MappedWords {
+        // SAFETY: `len` bytes at `base` stay mapped until this mapping is dropped; its owners keep it
+        // as long as they use the words. Stores go to backed slots of a writable region only.
+        unsafe { MappedWords::new(self.base, self.len as u64) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours alone, and its owner has waited until nobody can read it.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        if let Some(identity) = self.identity {
+            lock(&MAPPED).remove(&identity);
+        }
+    }
+}
