@@ -12,12 +12,16 @@
 //!
 //! The arena's writer only.
 
-use super::lists::{LISTS, UNFIT};
-use super::{HeadSegment, Space, State, ValueRun, What};
+use super::Space;
+use super::lists::{LISTS, UNFIT, UNLISTED};
+use super::slots::{HeadSegment, Occupant, SlotState, ValueRun};
 use crate::format::fault::{Fault, sum_fault};
 use crate::format::head::{Head, RunName};
+use crate::format::layout::record as r;
 use crate::format::sum;
+use crate::format::words::Words;
 use crate::region::kept::Kept;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Space {
     /// A record was published.
@@ -166,8 +170,8 @@ impl Space {
 
     pub(super) fn retire_if_dead(&mut self, slot: u32) {
         let s = self.slots[slot as usize];
-        if s.state == State::Segment && s.live == 0 && s.held == 0 && !self.is_head(slot) {
-            self.retire(What::Segment(slot));
+        if s.state == SlotState::Segment && s.live == 0 && s.held == 0 && !self.is_head(slot) {
+            self.retire(Occupant::Segment(slot));
         }
     }
 
@@ -176,7 +180,7 @@ impl Space {
         (self.live_bytes, self.record_bytes) = (0, 0);
         self.cold = None;
         for slot in self.g.first_slot..self.g.slots {
-            if self.slots[slot as usize].state == State::Segment {
+            if self.slots[slot as usize].state == SlotState::Segment {
                 let s = self.slot(slot);
                 (s.records, s.live) = (0, 0);
                 self.retire_if_dead(slot);
@@ -190,5 +194,32 @@ impl Space {
             }
         }
         dead.into_iter().for_each(|slot| self.retire_run(slot));
+    }
+
+    /// Puts a segment into the list in which it belongs, if it belongs in one.
+    #[cold]
+    pub(super) fn list(&mut self, slot: u32) {
+        let s = self.slots[slot as usize];
+        let is_victim = self.victim.is_some_and(|victim| victim.slot == slot);
+        let fits = s.state == SlotState::Segment && s.held == 0 && s.list != UNFIT;
+        if !fits || is_victim || self.is_head(slot) {
+            return;
+        }
+        self.unlist(slot);
+        let used = u64::from(self.words.load32(self.g.tail_offset(slot), Relaxed)) * r::UNIT;
+        let unused = u32::try_from(self.g.slot_bytes().saturating_sub(used)).unwrap_or(0);
+        self.slot(slot).unused = unused;
+        let list = self.lists.of(self.slots[slot as usize].kept());
+        self.slot(slot).list = list;
+        self.lists.insert(slot, list);
+    }
+
+    /// Takes a segment out of its list.
+    pub(super) fn unlist(&mut self, slot: u32) {
+        let list = self.slots[slot as usize].list;
+        if list < LISTS {
+            self.lists.remove(slot, list);
+            self.slot(slot).list = UNLISTED;
+        }
     }
 }

@@ -7,9 +7,10 @@
 //!
 //! The arena's writer only.
 
+use super::Space;
 use super::lists::{LISTS, UNFIT, UNLISTED};
-use super::{RECLAIM_STEP, RESERVE_SEGMENTS, Space};
-use crate::error::{Denial, WriteError};
+use super::slots::{Need, RECLAIM_STEP, RESERVE_SEGMENTS, Shortage, Victim};
+use crate::error::WriteError;
 use crate::format::layout::record as r;
 use crate::format::words::Words;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,36 +36,6 @@ const CLEAN_SHARE: u32 = 128;
 /// At least and most segments kept clean beyond the reserve: one for each head, and what some turns of
 /// a shard append (16 MiB at the largest slot).
 const CLEAN_SEGMENTS: (u32, u32) = (2, 16);
-
-/// What a refused request lacked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lack {
-    /// Bytes of memory, of what the arena may use.
-    Bytes(u64),
-    /// Bytes of memory that the arena may use, and that the system didn't give.
-    Denied(u64, Denial),
-    /// Free slots in a row, though there is memory: cleaning doesn't make that.
-    Place,
-}
-
-/// The segment that is being emptied.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Victim {
-    pub(crate) slot: u32,
-    /// The next record to look at.
-    pub(crate) at: u64,
-    /// Where the used part ends.
-    pub(crate) end: u64,
-}
-
-/// Why the cleaner works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// Memory is short.
-    Pressure,
-    /// There is time, or segments are sparse: those that are mostly dead are worth it.
-    Packing,
-}
 
 impl Space {
     /// Bytes that can be taken now or after a grace period.
@@ -109,32 +80,34 @@ impl Space {
     /// Notes what a request lacked. What it has staged before it will give back now and want again, and
     /// nobody knows how much more: twice as much is a guess that is soon right.
     #[cold]
-    pub(super) fn lacks(&mut self, lack: Lack) -> WriteError {
+    pub(super) fn lacks(&mut self, lack: Shortage) -> WriteError {
         self.lacked = lack;
         self.refused = true;
-        if let Lack::Bytes(bytes) | Lack::Denied(bytes, _) = lack {
+        if let Shortage::Bytes(bytes) | Shortage::Denied(bytes, _) = lack {
             let most = self.g.slots_for(self.g.capacity_bytes);
             let slots = self.g.slots_for(bytes) + self.g.slots_for(2 * self.held_bytes);
             self.hunger = self.hunger.max(slots.min(most));
         }
         match lack {
-            Lack::Denied(_, denial) => WriteError::Denied(denial),
-            Lack::Bytes(_) | Lack::Place => WriteError::Oom,
+            Shortage::Denied(_, denial) => WriteError::Denied(denial),
+            Shortage::Bytes(_) | Shortage::Place => WriteError::Oom,
         }
     }
 
     /// Notes that a request lacked a place that is under way.
     #[cold]
     pub(crate) fn lacks_place(&mut self) -> WriteError {
-        self.lacks(Lack::Place)
+        self.lacks(Shortage::Place)
     }
 
     /// Notes that a request lacked memory for a table.
     #[cold]
     pub(crate) fn lacks_table(&mut self, bytes: u64) -> WriteError {
         match self.denied {
-            Some(denial) if bytes <= self.budget(false) => self.lacks(Lack::Denied(bytes, denial)),
-            _ => self.lacks(Lack::Bytes(bytes)),
+            Some(denial) if bytes <= self.budget(false) => {
+                self.lacks(Shortage::Denied(bytes, denial))
+            }
+            _ => self.lacks(Shortage::Bytes(bytes)),
         }
     }
 
@@ -167,8 +140,8 @@ impl Space {
     pub(crate) fn has_hope(&self, more_comes: bool, stopped: bool) -> bool {
         let comes = more_comes || self.busy();
         match self.lacked {
-            Lack::Place => comes,
-            Lack::Bytes(bytes) | Lack::Denied(bytes, _) => {
+            Shortage::Place => comes,
+            Shortage::Bytes(bytes) | Shortage::Denied(bytes, _) => {
                 let room = self.live_bytes + bytes <= self.g.capacity_bytes;
                 let cleans = self.has_victim(Need::Pressure) && (!stopped || self.can_open_cold());
                 room && (comes || cleans)

@@ -5,8 +5,9 @@
 //!
 //! The adopting writer only.
 
+use super::Space;
 use super::reclaim::note_reuse;
-use super::{FIRST_STEP_BYTES, HeadSegment, Slot, Space, State, ValueRun};
+use super::slots::{FIRST_STEP_BYTES, HeadSegment, Slot, SlotState, ValueRun};
 use crate::check::survey::{RunUse, SlotUse, Survey, Use};
 use crate::error::Denial;
 use crate::format::layout::{PAGE_BYTES, record as r, round_up};
@@ -19,10 +20,10 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 impl Slot {
     fn adopted(found: &SlotUse) -> Slot {
         let state = match found.what {
-            Use::Free => State::Free,
-            Use::Fixed => State::Fixed,
-            Use::Segment => State::Segment,
-            Use::Run => State::Run,
+            Use::Free => SlotState::Free,
+            Use::Fixed => SlotState::Fixed,
+            Use::Segment => SlotState::Segment,
+            Use::Run => SlotState::Run,
         };
         let (records, live, held) = (found.records, found.live(), found.held());
         Slot { records, live, held, ..Slot::new(state) }
@@ -38,7 +39,7 @@ impl Space {
         for (slot, found) in space.slots.iter_mut().zip(&found.slots) {
             *slot = Slot::adopted(found);
         }
-        let segments = space.slots.iter().filter(|slot| slot.state == State::Segment).count();
+        let segments = space.slots.iter().filter(|slot| slot.state == SlotState::Segment).count();
         space.segments = u32::try_from(segments).expect("a number of slots");
         space.backed += space.segment_bytes();
         for (&slot, run) in &found.runs {
@@ -71,7 +72,7 @@ impl Space {
     fn adopt_head(&mut self) -> Result<(), Errno> {
         let tail =
             |s: &Space, slot| u64::from(s.words.load32(s.g.tail_offset(slot), Relaxed)) * r::UNIT;
-        let is_segment = |s: &Space, slot| s.slots[slot as usize].state == State::Segment;
+        let is_segment = |s: &Space, slot| s.slots[slot as usize].state == SlotState::Segment;
         let segments = (self.g.first_slot..self.g.slots).filter(|&slot| is_segment(self, slot));
         let Some(roomiest) = segments.min_by_key(|&slot| tail(self, slot)) else { return Ok(()) };
         let mut in_part = None;
@@ -119,7 +120,7 @@ impl Space {
         let mut slot = self.g.first_slot;
         while slot < end {
             let rest = &self.slots[slot as usize..end as usize];
-            let free = rest.iter().take_while(|s| s.state == State::Free).count();
+            let free = rest.iter().take_while(|s| s.state == SlotState::Free).count();
             let free = u32::try_from(free).expect("a number of slots");
             if free > 0 {
                 // A crash may have come between the last use and the retirement, so both steps are made.

@@ -14,10 +14,7 @@
 //!
 //! The arena's writer only.
 
-use super::{Space, State};
-use crate::format::layout::{Geometry, record as r};
-use crate::format::words::Words;
-use std::sync::atomic::Ordering::Relaxed;
+use crate::format::layout::Geometry;
 
 /// log2 of the number of lists: as many as bits of a word.
 const LISTS_SHIFT: u32 = 6;
@@ -60,7 +57,7 @@ impl Lists {
     /// The list for so many kept bytes.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
-    fn of(&self, kept: u32) -> u8 {
+    pub(super) fn of(&self, kept: u32) -> u8 {
         ((kept >> self.shift) as u8).min(LISTS - 1)
     }
 
@@ -77,7 +74,7 @@ impl Lists {
         (list < LISTS).then(|| (list, self.first[usize::from(list)]))
     }
 
-    fn insert(&mut self, slot: u32, list: u8) {
+    pub(super) fn insert(&mut self, slot: u32, list: u8) {
         let first = std::mem::replace(&mut self.first[usize::from(list)], slot);
         if first != NONE {
             self.links[first as usize].before = slot;
@@ -86,7 +83,7 @@ impl Lists {
         self.filled |= 1 << list;
     }
 
-    fn remove(&mut self, slot: u32, list: u8) {
+    pub(super) fn remove(&mut self, slot: u32, list: u8) {
         let Link { before, after } = self.links[slot as usize];
         if after != NONE {
             self.links[after as usize].before = before;
@@ -98,35 +95,6 @@ impl Lists {
         self.first[usize::from(list)] = after;
         if after == NONE {
             self.filled &= !(1 << list);
-        }
-    }
-}
-
-impl Space {
-    /// Puts a segment into the list in which it belongs, if it belongs in one.
-    #[cold]
-    pub(super) fn list(&mut self, slot: u32) {
-        let s = self.slots[slot as usize];
-        let is_victim = self.victim.is_some_and(|victim| victim.slot == slot);
-        let fits = s.state == State::Segment && s.held == 0 && s.list != UNFIT;
-        if !fits || is_victim || self.is_head(slot) {
-            return;
-        }
-        self.unlist(slot);
-        let used = u64::from(self.words.load32(self.g.tail_offset(slot), Relaxed)) * r::UNIT;
-        let unused = u32::try_from(self.g.slot_bytes().saturating_sub(used)).unwrap_or(0);
-        self.slot(slot).unused = unused;
-        let list = self.lists.of(self.slots[slot as usize].kept());
-        self.slot(slot).list = list;
-        self.lists.insert(slot, list);
-    }
-
-    /// Takes a segment out of its list.
-    pub(super) fn unlist(&mut self, slot: u32) {
-        let list = self.slots[slot as usize].list;
-        if list < LISTS {
-            self.lists.remove(slot, list);
-            self.slot(slot).list = UNLISTED;
         }
     }
 }

@@ -22,118 +22,25 @@ mod from_survey;
 mod lists;
 mod reclaim;
 mod runs;
+mod slots;
 mod warm;
 
-use self::cold::Lack;
-pub(crate) use self::cold::{Need, Victim};
-use self::lists::{Lists, UNLISTED};
+use self::lists::Lists;
+use self::slots::{
+    CLEANER_SEGMENTS, FIRST_STEP_BYTES, HeadSegment, Occupant, RECLAIM_STEP, RESERVE_BACKED_FROM,
+    Shortage, Slot, SlotState, ValueRun, WAIT_STEP,
+};
+pub(crate) use self::slots::{Need, RESERVE_SEGMENTS, Victim};
 use self::warm::Demand;
 use crate::error::{Denial, WriteError};
 use crate::format::layout::{Geometry, PAGE_BYTES, record as r, round_up};
 use crate::format::words::{MappedWords, Words};
-use crate::memory::provision::Backing;
-use crate::memory::provision::Mail;
+use crate::memory::provision::{Backing, Mail};
 use crate::region::Region;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
-use std::time::Duration;
-
-/// Segments kept for what must work when the arena is full: one for urgent writes, one for the cleaner.
-pub(crate) const RESERVE_SEGMENTS: usize = 2;
-/// What urgent writes leave of the reserve, segments: the cleaner's, without which nothing comes back.
-const CLEANER_SEGMENTS: usize = 1;
-/// From so many segments on the reserve is backed, not only counted: below it an arena stays small.
-const RESERVE_BACKED_FROM: u32 = 4;
-/// The first segment is backed in steps of this many bytes, so that an arena of a few keys is small.
-const FIRST_STEP_BYTES: u64 = 64 << 10;
-/// One slot ready ahead per so many segments in use: 3 % of memory, and many times what a writer fills
-/// while the provisioner backs as much.
-const AHEAD_SHARE: usize = 32;
-/// Most slots that are made ready ahead: 64 MiB at the largest slot.
-const AHEAD_SLOTS_MAX: usize = 64;
-/// How long an append waits for memory that is under way, at the brink of being full. What takes longer is waited
-/// for between turns.
-const WAIT_MAX: Duration = Duration::from_millis(2);
-/// Between two looks while waiting.
-const WAIT_STEP: Duration = Duration::from_micros(50);
-/// Retired things that an append reclaims at most, in front of a request.
-const RECLAIM_STEP: u32 = 8;
-
-/// What a slot is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Header and tables of slots.
-    Fixed,
-    /// Not backed.
-    Free,
-    /// The provisioner is at work on it.
-    Moving,
-    /// Backed, for a segment.
-    Ready,
-    /// A segment.
-    Segment,
-    /// Part of a run.
-    Run,
-    /// Waits for the grace period.
-    Retired,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    state: State,
-    /// The list of segments that it stands in.
-    list: u8,
-    /// Published records: with the last of them the segment dies, whatever they say of their
-    /// lengths.
-    records: u32,
-    /// Bytes of them; 0 only without any.
-    live: u32,
-    /// Bytes at the end of a closed segment that no record took.
-    unused: u32,
-    held: u32,
-}
-
-impl Slot {
-    /// Bytes that emptying the segment wouldn't win.
-    const fn kept(&self) -> u32 {
-        self.live + self.unused
-    }
-
-    const fn new(state: State) -> Slot {
-        Slot { state, list: UNLISTED, records: 0, live: 0, unused: 0, held: 0 }
-    }
-}
-
-/// A run that holds a value.
-#[derive(Clone, Copy, Debug)]
-struct ValueRun {
-    slots: u32,
-    /// Backed bytes.
-    bytes: u64,
-    /// The highest byte ever written, be it for nothing.
-    end: u64,
-    live: u32,
-    held: u32,
-    /// Its value can't lie in a segment.
-    must: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Segment(u32),
-    Run { slot: u32, slots: u32, bytes: u64 },
-}
-
-/// A segment that takes records.
-#[derive(Clone, Copy, Debug)]
-struct HeadSegment {
-    slot: u32,
-    next: u64,
-    backed_end: u64,
-    end: u64,
-}
 
 /// A part of the arena's memory.
 pub(crate) struct Space {
@@ -151,7 +58,7 @@ pub(crate) struct Space {
     runs: HashMap<u32, ValueRun>,
     /// Slots of runs beyond what their values need.
     spare_slots: u32,
-    retired: VecDeque<(u64, What)>,
+    retired: VecDeque<(u64, Occupant)>,
     demand: Demand,
     mail: Arc<Mail>,
     /// Jobs under way.
@@ -166,7 +73,7 @@ pub(crate) struct Space {
     /// made ready ahead that would take them.
     hunger: u32,
     /// What the last refused request lacked.
-    lacked: Lack,
+    lacked: Shortage,
     /// A request was refused since the last turn.
     refused: bool,
     /// Bytes of staged records and of their runs.
@@ -192,9 +99,9 @@ impl Space {
     /// All slots free.
     pub(crate) fn new(region: &Arc<Region>) -> Space {
         let g = *region.geometry();
-        let mut slots = vec![Slot::new(State::Free); g.slots as usize];
+        let mut slots = vec![Slot::new(SlotState::Free); g.slots as usize];
         for slot in &mut slots[..g.first_slot as usize] {
-            slot.state = State::Fixed;
+            slot.state = SlotState::Fixed;
         }
         let tables = round_up(g.tails + u64::from(g.slots) * 4, PAGE_BYTES);
         Space {
@@ -218,7 +125,7 @@ impl Space {
             backed: tables,
             coming: 0,
             hunger: 0,
-            lacked: Lack::Bytes(0),
+            lacked: Shortage::Bytes(0),
             refused: false,
             held_bytes: 0,
             live_bytes: 0,
@@ -314,7 +221,7 @@ impl Space {
         let to = round_up(wanted, FIRST_STEP_BYTES).min(head.end);
         let more = to - head.backed_end;
         if self.backed + more > self.g.capacity_bytes {
-            return Err(self.lacks(Lack::Bytes(more)));
+            return Err(self.lacks(Shortage::Bytes(more)));
         }
         self.back(head.backed_end, more).map_err(|lack| self.lacks(lack))?;
         self.backed += more;
@@ -362,7 +269,7 @@ impl Space {
 
     /// Makes a slot an empty segment.
     fn head_at(&mut self, slot: u32) -> HeadSegment {
-        *self.slot(slot) = Slot::new(State::Segment);
+        *self.slot(slot) = Slot::new(SlotState::Segment);
         self.segments += 1;
         self.demand.note();
         let (next, end) = (self.g.slot_offset(slot), self.g.slot_offset(slot + 1));
@@ -388,7 +295,7 @@ impl Space {
 
     /// A slot of which only the first step is backed.
     fn first_segment(&mut self) -> Result<u32, WriteError> {
-        let Some(slot) = self.find_free(1) else { return Err(self.lacks(Lack::Place)) };
+        let Some(slot) = self.find_free(1) else { return Err(self.lacks(Shortage::Place)) };
         let backed = self.back(self.g.slot_offset(slot), FIRST_STEP_BYTES);
         backed.map_err(|lack| self.lacks(lack))?;
         self.backed += FIRST_STEP_BYTES;
@@ -407,14 +314,14 @@ impl Space {
     }
 
     /// Sees to more ready slots than `keep`; backs some if it may.
-    fn have_ready(&mut self, keep: usize) -> Result<(), Lack> {
+    fn have_ready(&mut self, keep: usize) -> Result<(), Shortage> {
         let bytes = self.g.slot_bytes();
         while self.ready.len() <= keep {
             if self.budget(true) < bytes {
-                return Err(Lack::Bytes(bytes));
+                return Err(Shortage::Bytes(bytes));
             }
             self.back_slot_now().map_err(|lack| match lack {
-                Lack::Place => Lack::Bytes(bytes),
+                Shortage::Place => Shortage::Bytes(bytes),
                 other => other,
             })?;
         }
@@ -422,10 +329,10 @@ impl Space {
     }
 
     /// Takes memory. What the system says against it is remembered until it gives some again.
-    fn back(&mut self, offset: u64, bytes: u64) -> Result<(), Lack> {
+    fn back(&mut self, offset: u64, bytes: u64) -> Result<(), Shortage> {
         let outcome = self.region.back(offset, bytes);
         self.denied = outcome.err();
-        outcome.map_err(|denial| Lack::Denied(bytes, denial))
+        outcome.map_err(|denial| Shortage::Denied(bytes, denial))
     }
 
     /// Sees to it that a slot can be taken and the reserve is left.
@@ -438,7 +345,7 @@ impl Space {
             self.wait(&mut |s| fits(s) || s.backing == 0);
         }
         if !fits(self) {
-            return Err(self.lacks(Lack::Bytes(self.g.slot_bytes())));
+            return Err(self.lacks(Shortage::Bytes(self.g.slot_bytes())));
         }
         let keep = if self.segments >= RESERVE_BACKED_FROM { RESERVE_SEGMENTS } else { 0 };
         // One at most in front of a request: at the largest slot it takes half a millisecond. What the reserve
@@ -449,8 +356,8 @@ impl Space {
         Ok(())
     }
 
-    fn back_slot_now(&mut self) -> Result<(), Lack> {
-        let slot = self.find_free(1).ok_or(Lack::Place)?;
+    fn back_slot_now(&mut self) -> Result<(), Shortage> {
+        let slot = self.find_free(1).ok_or(Shortage::Place)?;
         let bytes = self.g.slot_bytes();
         self.back(self.g.slot_offset(slot), bytes)?;
         #[cfg(test)]
@@ -458,7 +365,7 @@ impl Space {
             self.backed_here += 1;
         }
         self.backed += bytes;
-        self.slot(slot).state = State::Ready;
+        self.slot(slot).state = SlotState::Ready;
         self.ready.insert(slot);
         Ok(())
     }

@@ -9,9 +9,10 @@
 //!
 //! The arena's writer only.
 
-use super::{
-    AHEAD_SHARE, AHEAD_SLOTS_MAX, RECLAIM_STEP, RESERVE_BACKED_FROM, RESERVE_SEGMENTS, Space,
-    State, WAIT_MAX, WAIT_STEP, What,
+use super::Space;
+use super::slots::{
+    AHEAD_SHARE, AHEAD_SLOTS_MAX, Occupant, RECLAIM_STEP, RESERVE_BACKED_FROM, RESERVE_SEGMENTS,
+    SlotState, WAIT_MAX, WAIT_STEP,
 };
 use crate::format::generation::next_generation;
 use crate::format::layout::header;
@@ -20,6 +21,10 @@ use crate::memory::provision::{Done, Job, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;
+
+/// Nothing is kept while less than this share of the capacity is unbacked: large values and tables find it without
+/// waiting for memory to be given back first.
+const LEFT_SHARE: u64 = 8;
 
 /// Slots that were in use are about to be something else, and their generations say so.
 pub(super) fn note_reuse<W: Words>(words: &W) {
@@ -31,9 +36,9 @@ pub(super) fn note_reuse<W: Words>(words: &W) {
 }
 
 impl Space {
-    pub(super) fn retire(&mut self, what: What) {
+    pub(super) fn retire(&mut self, what: Occupant) {
         let (slot, slots, bytes) = self.place_of(what);
-        if matches!(what, What::Segment(_)) {
+        if matches!(what, Occupant::Segment(_)) {
             self.unlist(slot);
             self.segments -= 1;
             self.victim = self.victim.filter(|victim| victim.slot != slot);
@@ -41,15 +46,15 @@ impl Space {
         self.coming += bytes;
         // Odd: references to what was there are refused from now on.
         self.next_generations(slot, bytes, 1);
-        (slot..slot + slots).for_each(|s| self.slot(s).state = State::Retired);
+        (slot..slot + slots).for_each(|s| self.slot(s).state = SlotState::Retired);
         self.retired.push_back((self.region.domain().stamp(), what));
     }
 
     /// First slot, slots and backed bytes.
-    fn place_of(&self, what: What) -> (u32, u32, u64) {
+    fn place_of(&self, what: Occupant) -> (u32, u32, u64) {
         match what {
-            What::Segment(slot) => (slot, 1, self.g.slot_bytes()),
-            What::Run { slot, slots, bytes } => (slot, slots, bytes),
+            Occupant::Segment(slot) => (slot, 1, self.g.slot_bytes()),
+            Occupant::Run { slot, slots, bytes } => (slot, slots, bytes),
         }
     }
 
@@ -83,8 +88,8 @@ impl Space {
             self.next_generations(slot, bytes, 0);
             note_reuse(&self.words);
             match what {
-                What::Segment(slot) => self.reuse_segment(slot),
-                What::Run { .. } => self.punch(slot, slots, bytes),
+                Occupant::Segment(slot) => self.reuse_segment(slot),
+                Occupant::Run { .. } => self.punch(slot, slots, bytes),
             }
         }
         reclaimed
@@ -94,7 +99,7 @@ impl Space {
         self.words.store32(self.g.tail_offset(slot), 0, Release);
         self.denied = None;
         if self.ready.len() < self.ready_kept() {
-            self.slot(slot).state = State::Ready;
+            self.slot(slot).state = SlotState::Ready;
             self.ready.insert(slot);
         } else {
             self.punch(slot, 1, self.g.slot_bytes());
@@ -102,7 +107,7 @@ impl Space {
     }
 
     pub(super) fn punch(&mut self, slot: u32, slots: u32, bytes: u64) {
-        (slot..slot + slots).for_each(|s| self.slot(s).state = State::Moving);
+        (slot..slot + slots).for_each(|s| self.slot(s).state = SlotState::Moving);
         let job = self.job(Task::Punch, slot, slots, bytes);
         self.pending += 1;
         self.coming += bytes;
@@ -126,12 +131,12 @@ impl Space {
             (Task::Back, Err(denial)) => self.denied = Some(denial),
             (Task::Punch, Err(_)) => {}
         }
-        let is_table = self.slots[slot as usize].state == State::Run;
+        let is_table = self.slots[slot as usize].state == SlotState::Run;
         match (task, result) {
             (Task::Back, Ok(())) if is_table => self.tables_done.push((slot, true)),
             (Task::Back, Ok(())) => {
                 self.backing -= 1;
-                self.slot(slot).state = State::Ready;
+                self.slot(slot).state = SlotState::Ready;
                 self.ready.insert(slot);
             }
             (Task::Back, Err(_)) => {
@@ -151,7 +156,7 @@ impl Space {
             // The system kept the pages: they stay counted, and the slots are never used again.
             (Task::Punch, Err(_)) => {
                 self.coming -= bytes;
-                (slot..slot + slots).for_each(|s| self.slot(s).state = State::Fixed);
+                (slot..slot + slots).for_each(|s| self.slot(s).state = SlotState::Fixed);
             }
         }
     }
@@ -221,7 +226,7 @@ impl Space {
             {
                 self.asked_slots += 1;
             }
-            self.slot(slot).state = State::Moving;
+            self.slot(slot).state = SlotState::Moving;
             self.pending += 1;
             self.backing += 1;
             self.backed += bytes;
@@ -231,5 +236,19 @@ impl Space {
     /// Whether maintenance has something to wait for or do.
     pub(crate) fn busy(&self) -> bool {
         !self.retired.is_empty() || self.pending > 0
+    }
+
+    /// The time, by which demand is forgotten.
+    pub(crate) fn tell_time(&mut self, now_ms: u64) {
+        self.demand.tell(now_ms);
+    }
+
+    /// Ready slots that are kept for the next burst.
+    pub(super) fn kept_warm(&self) -> usize {
+        let left = self.g.capacity_bytes.saturating_sub(self.backed);
+        if self.hungers() || left < self.g.capacity_bytes / LEFT_SHARE {
+            return 0;
+        }
+        self.demand.recent().min(self.segments as usize)
     }
 }

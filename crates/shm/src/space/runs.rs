@@ -9,14 +9,13 @@
 //!
 //! The arena's writer only.
 
-use super::cold::Lack;
-use super::{CLEANER_SEGMENTS, RECLAIM_STEP, Slot, Space, State, ValueRun, What};
+use super::Space;
+use super::slots::{CLEANER_SEGMENTS, Occupant, RECLAIM_STEP, Shortage, Slot, SlotState, ValueRun};
 use crate::error::WriteError;
 use crate::format::head::RunName;
 use crate::format::layout::{PAGE_BYTES, VALUE_BYTES_MAX, round_up};
 use crate::format::words::Words;
-use crate::memory::provision::Backing;
-use crate::memory::provision::Task;
+use crate::memory::provision::{Backing, Task};
 
 /// Of the slots, the share that runs may have beyond what their values need.
 const SPARE_SHARE: u32 = 4;
@@ -52,14 +51,14 @@ impl Space {
         self.try_run(round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes), false).ok()
     }
 
-    fn place_of_run(&mut self, pages: u64, slots: u32, urgent: bool) -> Result<u32, Lack> {
+    fn place_of_run(&mut self, pages: u64, slots: u32, urgent: bool) -> Result<u32, Shortage> {
         if pages > self.budget(urgent) {
-            return Err(Lack::Bytes(pages));
+            return Err(Shortage::Bytes(pages));
         }
-        self.find_free(slots).ok_or(Lack::Place)
+        self.find_free(slots).ok_or(Shortage::Place)
     }
 
-    fn try_run(&mut self, pages: u64, slots: u32, urgent: bool) -> Result<u32, Lack> {
+    fn try_run(&mut self, pages: u64, slots: u32, urgent: bool) -> Result<u32, Shortage> {
         let slot = self.place_of_run(pages, slots, urgent)?;
         self.back(self.g.slot_offset(slot), pages)?;
         self.backed += pages;
@@ -86,7 +85,7 @@ impl Space {
 
     pub(super) fn occupy(&mut self, slot: u32, slots: u32) {
         for s in slot..slot + slots {
-            *self.slot(s) = Slot::new(State::Run);
+            *self.slot(s) = Slot::new(SlotState::Run);
         }
     }
 
@@ -110,7 +109,7 @@ impl Space {
         }
         let budget = self.budget(urgent);
         if needed > budget {
-            return Err(self.lacks(Lack::Bytes(needed)));
+            return Err(self.lacks(Shortage::Bytes(needed)));
         }
         let (at, ahead) = (self.g.slot_offset(slot) + run.bytes, most - run.bytes);
         let mut more = needed;
@@ -255,20 +254,20 @@ impl Space {
     pub(crate) fn retire_run(&mut self, slot: u32) {
         let run = self.runs.remove(&slot).expect("a run that is a value's");
         self.spare_slots -= run.slots - self.needed_slots(run.end, run.must);
-        self.retire(What::Run { slot, slots: run.slots, bytes: run.bytes });
+        self.retire(Occupant::Run { slot, slots: run.slots, bytes: run.bytes });
     }
 
     /// Retires a table.
     pub(crate) fn retire_table(&mut self, slot: u32, bytes: u64) {
         let slots = self.g.slots_for(bytes);
-        self.retire(What::Run { slot, slots, bytes: round_up(bytes, PAGE_BYTES) });
+        self.retire(Occupant::Run { slot, slots, bytes: round_up(bytes, PAGE_BYTES) });
     }
 
     /// The lowest free slots in a row that don't cross a line of 4 GiB.
     pub(super) fn find_free(&mut self, slots: u32) -> Option<u32> {
         let window = self.g.slots_per_window();
         while self.lowest_free < self.g.slots
-            && self.slots[self.lowest_free as usize].state != State::Free
+            && self.slots[self.lowest_free as usize].state != SlotState::Free
         {
             self.lowest_free += 1;
         }
@@ -279,7 +278,7 @@ impl Space {
                 continue;
             }
             let range = start as usize..(start + slots) as usize;
-            match self.slots[range].iter().rposition(|s| s.state != State::Free) {
+            match self.slots[range].iter().rposition(|s| s.state != SlotState::Free) {
                 None => return Some(start),
                 Some(taken) => start += u32::try_from(taken).expect("a slot number") + 1,
             }
@@ -289,7 +288,7 @@ impl Space {
 
     pub(super) fn free(&mut self, slot: u32, slots: u32) {
         for s in slot..slot + slots {
-            *self.slot(s) = Slot::new(State::Free);
+            *self.slot(s) = Slot::new(SlotState::Free);
         }
         self.lowest_free = self.lowest_free.min(slot);
     }
@@ -299,7 +298,7 @@ impl Space {
 impl Space {
     /// Has all free slots below one as if they were runs'.
     pub(crate) fn occupy_below(&mut self, slot: u32) {
-        let is_free = |s: &Space, n: u32| s.slots[n as usize].state == State::Free;
+        let is_free = |s: &Space, n: u32| s.slots[n as usize].state == SlotState::Free;
         (0..slot)
             .filter(|&n| is_free(self, n))
             .collect::<Vec<_>>()

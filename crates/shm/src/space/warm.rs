@@ -9,14 +9,8 @@
 //!
 //! The arena's writer only.
 
-use super::Space;
-
 /// For so long demand is remembered at least, and for twice that at most: as long as allocators keep freed pages.
 const PERIOD_MS: u64 = 10_000;
-/// Nothing is kept while less than this share of the capacity is unbacked: large values and tables find it without
-/// waiting for memory to be given back first.
-const LEFT_SHARE: u64 = 8;
-
 /// How many segments were opened of late.
 #[derive(Default)]
 pub(super) struct Demand {
@@ -45,24 +39,9 @@ impl Demand {
         *self = Demand { opened: 0, before, began_ms: now_ms };
     }
 
-    fn recent(&self) -> usize {
+    /// As many as may be wanted again.
+    pub(super) fn recent(&self) -> usize {
         self.opened.max(self.before)
-    }
-}
-
-impl Space {
-    /// The time, by which demand is forgotten.
-    pub(crate) fn tell_time(&mut self, now_ms: u64) {
-        self.demand.tell(now_ms);
-    }
-
-    /// Ready slots that are kept for the next burst.
-    pub(super) fn kept_warm(&self) -> usize {
-        let left = self.g.capacity_bytes.saturating_sub(self.backed);
-        if self.hungers() || left < self.g.capacity_bytes / LEFT_SHARE {
-            return 0;
-        }
-        self.demand.recent().min(self.segments as usize)
     }
 }
 
