@@ -3,3 +3,4 @@
 pub(crate) mod cursor;
 pub(crate) mod foreign;
 pub(crate) mod reader;
+mod visit;

@@ -15,7 +15,7 @@
 //!
 //! [`Bell::prepare_sleep`] and [`Bell::woken`] are for the thread that it belongs to, the rest for any other.
 
-use super::Memory;
+use super::heap::HeapMemory;
 use crate::format::words::Words;
 use std::sync::atomic::Ordering;
 
@@ -41,7 +41,7 @@ pub struct Fenced(());
 
 /// The word by which a thread says that it sleeps.
 #[derive(Clone)]
-pub struct Bell<W = Memory> {
+pub struct Bell<W = HeapMemory> {
     words: W,
     at: u64,
 }
@@ -51,7 +51,7 @@ impl Bell {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "a bell without an owner is no default")]
     pub fn new() -> Bell {
-        Bell::over(Memory::zeroed(BELL_BYTES), WORD)
+        Bell::over(HeapMemory::zeroed(BELL_BYTES), WORD)
     }
 }
 

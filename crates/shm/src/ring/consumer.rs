@@ -6,7 +6,8 @@
 //!
 //! Belongs to one thread at a time.
 
-use super::{Broken, HEAD, HEADER_BYTES, Memory, Ring, TAIL, is_between, message_bytes};
+use super::bytes::{Broken, HEAD, HEADER_BYTES, Ring, TAIL, is_between, message_bytes};
+use super::heap::HeapMemory;
 use crate::format::words::Words;
 use std::sync::atomic::Ordering;
 
@@ -22,7 +23,7 @@ pub struct Header {
 }
 
 /// The consumer's end of a ring.
-pub struct Consumer<W = Memory> {
+pub struct Consumer<W = HeapMemory> {
     ring: Ring<W>,
     /// The end of what was copied out.
     taken: u64,

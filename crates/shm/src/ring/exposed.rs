@@ -12,9 +12,11 @@
 //!
 //! Belongs to one thread at a time: the peer is a closure, not a thread.
 
-use super::{
-    BIGGEST_PART, Bell, Consumer, DATA, LinkSpec, Producer, Requester, Responder, Ring, ends, link,
-};
+use super::bell::Bell;
+use super::bytes::{BIGGEST_PART, DATA, Ring};
+use super::consumer::Consumer;
+use super::producer::Producer;
+use super::{LinkSpec, Requester, Responder, ends, link};
 use crate::format::words::{HeapWords, Words};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};

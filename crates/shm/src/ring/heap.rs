@@ -5,27 +5,27 @@
 //!
 //! For any thread; who may store what is the ring's business.
 
-use super::DATA;
+use super::bytes::DATA;
 use crate::format::words::{HeapWords, Words};
 use std::sync::atomic::Ordering;
 
 /// Heap memory that two threads share.
 #[derive(Clone)]
-pub struct Memory(HeapWords);
+pub struct HeapMemory(HeapWords);
 
-impl Memory {
+impl HeapMemory {
     /// Zeroed memory for so many bytes of messages.
-    pub(crate) fn for_ring(capacity: u64) -> Memory {
-        Memory::zeroed(DATA + capacity)
+    pub(crate) fn for_ring(capacity: u64) -> HeapMemory {
+        HeapMemory::zeroed(DATA + capacity)
     }
 
     /// So many zeroed bytes.
-    pub(crate) fn zeroed(bytes: u64) -> Memory {
-        Memory(HeapWords::new(usize::try_from(bytes).expect("usize has 64 bits")))
+    pub(crate) fn zeroed(bytes: u64) -> HeapMemory {
+        HeapMemory(HeapWords::new(usize::try_from(bytes).expect("usize has 64 bits")))
     }
 }
 
-impl Words for Memory {
+impl Words for HeapMemory {
     #[inline]
     fn len(&self) -> u64 {
         self.0.len()

@@ -18,10 +18,11 @@
 //!
 //! Each end belongs to one thread at a time.
 
-use super::{
-    BIGGEST_PART, Broken, Consumer, HEADER_BYTES, LEAST_BYTES, MOST_BYTES, Memory, Producer,
-    PushError, Ring, ends,
-};
+use super::bytes::{BIGGEST_PART, Broken, HEADER_BYTES, LEAST_BYTES, MOST_BYTES, Ring};
+use super::consumer::Consumer;
+use super::ends;
+use super::heap::HeapMemory;
+use super::producer::{Producer, PushError};
 use crate::format::words::Words;
 use std::collections::VecDeque;
 
@@ -73,8 +74,8 @@ impl LinkSpec {
 /// If the sizes are out of range.
 #[must_use]
 pub fn link(spec: &LinkSpec) -> (Requester, Responder) {
-    let requests = Memory::for_ring(u64::from(spec.request_bytes));
-    link_over(spec, requests, Memory::for_ring(spec.reply_ring_bytes()))
+    let requests = HeapMemory::for_ring(u64::from(spec.request_bytes));
+    link_over(spec, requests, HeapMemory::for_ring(spec.reply_ring_bytes()))
 }
 
 /// The same over any words.
@@ -96,7 +97,7 @@ pub(crate) fn link_over<W: Words>(
 }
 
 /// The end that asks.
-pub struct Requester<W = Memory> {
+pub struct Requester<W = HeapMemory> {
     requests: Producer<W>,
     replies: Consumer<W>,
     credits: u32,
@@ -221,7 +222,7 @@ pub struct Request {
 }
 
 /// The end that answers.
-pub struct Responder<W = Memory> {
+pub struct Responder<W = HeapMemory> {
     requests: Consumer<W>,
     replies: Producer<W>,
     credits: u32,

@@ -8,7 +8,10 @@
 //! the right bytes. No story spins: each side tries so many times, and what is left is looked at when both
 //! are done.
 
-use super::{Bell, DATA, HEAD, LinkSpec, PushError, Ring, TAIL, ends, link::link_over};
+use super::bell::Bell;
+use super::bytes::{DATA, HEAD, Ring, TAIL};
+use super::producer::PushError;
+use super::{LinkSpec, ends, link::link_over};
 use crate::format::words::Words;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};

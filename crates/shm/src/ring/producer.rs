@@ -5,7 +5,8 @@
 //!
 //! Belongs to one thread at a time.
 
-use super::{Broken, HEAD, HEADER_BYTES, Memory, Ring, TAIL, is_between, message_bytes};
+use super::bytes::{Broken, HEAD, HEADER_BYTES, Ring, TAIL, is_between, message_bytes};
+use super::heap::HeapMemory;
 use crate::format::words::Words;
 use std::sync::atomic::Ordering;
 
@@ -30,7 +31,7 @@ pub enum PushError {
 }
 
 /// The producer's end of a ring.
-pub struct Producer<W = Memory> {
+pub struct Producer<W = HeapMemory> {
     ring: Ring<W>,
     /// The end of what is written.
     staged: u64,

@@ -7,14 +7,14 @@
 //!
 //! Any thread.
 
-use super::Edition1;
+use super::arena1::Edition1;
 use super::layout1::{PAGE_BYTES, in_memory};
-use super::record1::Whole;
+use super::record1::Whole1;
 use crate::error::ArenaError;
 use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum Use1 {
     #[default]
     Free,
     /// Header and tables of slots.
@@ -25,7 +25,7 @@ pub(super) enum Use {
 
 /// Who names a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum By1 {
     OldTable,
     CurrentTable,
     Intent,
@@ -33,14 +33,14 @@ pub(super) enum By {
 
 /// A slot, and the bytes of the records in it by who names them.
 #[derive(Clone, Copy, Default)]
-struct SlotUse {
-    what: Use,
+struct SlotUse1 {
+    what: Use1,
     bytes: [u64; 3],
 }
 
 /// Who has claimed what.
 pub(super) struct Claims {
-    slots: Vec<SlotUse>,
+    slots: Vec<SlotUse1>,
     /// Runs of values by their first slots: slots, and bytes of pages.
     runs: HashMap<u64, (u64, u64)>,
 }
@@ -48,19 +48,19 @@ pub(super) struct Claims {
 impl Claims {
     /// Of an arena of so many slots, in whose first ones lie header and tables.
     pub(super) fn new(slots: u64, fixed: u64) -> Claims {
-        let mut slots = vec![SlotUse::default(); in_memory(slots)];
-        slots.iter_mut().take(in_memory(fixed)).for_each(|slot| slot.what = Use::Fixed);
+        let mut slots = vec![SlotUse1::default(); in_memory(slots)];
+        slots.iter_mut().take(in_memory(fixed)).for_each(|slot| slot.what = Use1::Fixed);
         Claims { slots, runs: HashMap::new() }
     }
 
     /// Claims slots for a run or a table, which lies in the arena; says what one is used for
     /// already.
-    pub(super) fn run(&mut self, slot: u64, slots: u64) -> Result<(), Use> {
+    pub(super) fn run(&mut self, slot: u64, slots: u64) -> Result<(), Use1> {
         let range = &mut self.slots[in_memory(slot)..in_memory(slot + slots)];
-        if let Some(taken) = range.iter().find(|slot| slot.what != Use::Free) {
+        if let Some(taken) = range.iter().find(|slot| slot.what != Use1::Free) {
             return Err(taken.what);
         }
-        range.iter_mut().for_each(|slot| slot.what = Use::Run);
+        range.iter_mut().for_each(|slot| slot.what = Use1::Run);
         Ok(())
     }
 
@@ -68,13 +68,13 @@ impl Claims {
     pub(super) fn record(
         &mut self,
         arena: &Edition1,
-        whole: &Whole,
-        by: By,
+        whole: &Whole1,
+        by: By1,
     ) -> Result<(), ArenaError> {
         let (offset, file) = (whole.offset, &arena.file);
         let number = arena.header.division.slot_of(offset);
         let slot = &mut self.slots[in_memory(number)];
-        if !matches!(slot.what, Use::Free | Use::Segment) {
+        if !matches!(slot.what, Use1::Free | Use1::Segment) {
             let found = format!("{:?}", slot.what);
             return Err(file.damaged(offset, "slot of a record", "a segment", found));
         }
@@ -84,7 +84,7 @@ impl Claims {
             let what = "bytes of live records of a segment";
             return Err(file.damaged(offset, what, format!("at most {most}"), sum));
         }
-        (*used, slot.what) = (sum, Use::Segment);
+        (*used, slot.what) = (sum, Use1::Segment);
         let Some(run) = whole.run else { return Ok(()) };
         let said = (run.slots, u64::from(whole.head.value_len).next_multiple_of(PAGE_BYTES));
         if self.runs.get(&run.slot) != Some(&said) {

@@ -20,44 +20,30 @@
 //!
 //! Any thread.
 
+mod arena1;
 mod claims;
 mod file1;
 mod layout1;
 mod record1;
 
+pub use arena1::Edition1;
 pub use file1::{Header, version_of};
 
 use crate::error::ArenaError;
-use claims::{By, Claims};
+use arena1::{Commit1, Table1};
+use claims::{By1, Claims};
 use file1::ArenaFile;
 use layout1::{
-    COUNT_END, LINE_BYTES, LINE_ENTRIES, PROBE_LINES, REF_MOVED, TABLE_SHIFTS, eight, four,
-    header as h, in_memory,
+    COUNT_END, LINE_BYTES, LINE_ENTRIES, REF_MOVED, TABLE_SHIFTS, eight, four, header as h,
+    in_memory,
 };
-use record1::{Whole, place_fault};
+use record1::{Whole1, place_fault};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 /// Words of an intent's list that are read at once.
 const LIST_WORDS: u32 = 1024;
-
-/// An arena of edition 1.
-pub struct Edition1 {
-    file: ArenaFile,
-    header: Header,
-    /// End of the file: nothing behind it is touched.
-    end: u64,
-    /// Generations and tails of the slots that the file reaches.
-    generations: Vec<u32>,
-    tails: Vec<u32>,
-    /// Where searches look, in order: the table that is being emptied, if there is one, and the
-    /// current one.
-    tables: Vec<Table>,
-    commit: Commit,
-    keys: u64,
-    live_bytes: u64,
-}
 
 /// What an arena says of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,37 +56,8 @@ pub struct Entry<'a> {
     pub expiry_ms: u64,
 }
 
-/// Where a table lies.
-#[derive(Debug, Clone, Copy)]
-struct Table {
-    offset: u64,
-    lines: u64,
-}
-
-/// A commit that was interrupted.
-#[derive(Default)]
-struct Commit {
-    clears_first: bool,
-    /// By hash: the last record or tombstone of each key of the list.
-    last: HashMap<u32, Vec<u32>>,
-    /// Those that are records.
-    puts: Vec<u32>,
-}
-
-impl Table {
-    fn entries(&self) -> u64 {
-        self.lines * LINE_ENTRIES as u64
-    }
-
-    /// Offsets of the lines that a search visits.
-    fn probe(self, hash: u32) -> impl Iterator<Item = u64> {
-        let line = move |i| (u64::from(hash) + i) & (self.lines - 1);
-        (0..PROBE_LINES.min(self.lines)).map(move |i| self.offset + line(i) * LINE_BYTES)
-    }
-}
-
 /// Takes a record and its key, and says whether to go on.
-type Visit<'a> = &'a mut dyn FnMut(&Whole, &[u8]) -> Result<ControlFlow<()>, ArenaError>;
+type Visit<'a> = &'a mut dyn FnMut(&Whole1, &[u8]) -> Result<ControlFlow<()>, ArenaError>;
 
 /// The tag and the reference of an entry.
 #[expect(clippy::cast_possible_truncation, reason = "two halves")]
@@ -131,7 +88,7 @@ impl Edition1 {
             header,
             end,
             tables: Vec::new(),
-            commit: Commit::default(),
+            commit: Commit1::default(),
             keys: 0,
             live_bytes: 0,
         };
@@ -210,7 +167,7 @@ impl Edition1 {
 
     /// Places at which a key may stand: the entries of the tables, then the records of a commit.
     fn places(&self) -> u64 {
-        self.tables.iter().map(Table::entries).sum::<u64>() + self.commit.puts.len() as u64
+        self.tables.iter().map(Table1::entries).sum::<u64>() + self.commit.puts.len() as u64
     }
 
     /// Offset of the entry at a place, or which record of the commit is there.
@@ -236,7 +193,7 @@ impl Edition1 {
         at: u64,
         entry: u64,
         key: &mut Vec<u8>,
-    ) -> Result<Option<Whole>, ArenaError> {
+    ) -> Result<Option<Whole1>, ArenaError> {
         let (tag, reference) = split(entry);
         if reference <= REF_MOVED {
             return Ok(None);
@@ -278,7 +235,7 @@ impl Edition1 {
     fn check(&mut self, page: &[u8; h::BYTES]) -> Result<(), ArenaError> {
         let mut claims = Claims::new(self.header.division.slots, self.header.division.first_slot);
         let is_growing = four(page, h::EPOCH) % 2 == 1;
-        let places = [(h::OLD, By::OldTable), (h::CURRENT, By::CurrentTable)];
+        let places = [(h::OLD, By1::OldTable), (h::CURRENT, By1::CurrentTable)];
         let mut named = Vec::new();
         for (at, by) in places.into_iter().skip(usize::from(!is_growing)) {
             let table = self.table(at as u64, four(page, at), &mut claims)?;
@@ -310,12 +267,12 @@ impl Edition1 {
     }
 
     /// The table that a word of the header names.
-    fn table(&self, at: u64, word: u32, claims: &mut Claims) -> Result<Table, ArenaError> {
+    fn table(&self, at: u64, word: u32, claims: &mut Claims) -> Result<Table1, ArenaError> {
         let (g, slot, shift) = (&self.header.division, u64::from(word >> 6), word & 63);
         if !TABLE_SHIFTS.contains(&shift) {
             return Err(self.file.damaged(at, "log2 of a table's lines", "3 to 26", shift));
         }
-        let table = Table { offset: g.offset_of(slot), lines: 1 << shift };
+        let table = Table1 { offset: g.offset_of(slot), lines: 1 << shift };
         let bytes = table.lines * LINE_BYTES;
         let slots = g.slots_for(bytes);
         if table.offset + bytes > self.end || place_fault(g, slot, slots).is_some() {
@@ -330,7 +287,7 @@ impl Edition1 {
         Ok(table)
     }
 
-    fn check_entries(&self, table: Table, by: By, claims: &mut Claims) -> Result<(), ArenaError> {
+    fn check_entries(&self, table: Table1, by: By1, claims: &mut Claims) -> Result<(), ArenaError> {
         let mut key = Vec::new();
         for line_at in (0..table.lines).map(|line| table.offset + line * LINE_BYTES) {
             let line = self.line(line_at)?;
@@ -348,7 +305,7 @@ impl Edition1 {
     }
 
     /// The commit whose intent record is at a reference.
-    fn read_commit(&self, intent: u32, claims: &mut Claims) -> Result<Commit, ArenaError> {
+    fn read_commit(&self, intent: u32, claims: &mut Claims) -> Result<Commit1, ArenaError> {
         let intent = self.intent(intent)?;
         let (at, count) = (self.value_at(&intent), intent.head.value_len / 4);
         let (mut clears_first, mut list, mut key) = (false, Vec::new(), Vec::new());
@@ -361,11 +318,11 @@ impl Edition1 {
                     continue;
                 }
                 let whole = self.listed(at, reference, &mut key)?;
-                claims.record(self, &whole, By::Intent)?;
+                claims.record(self, &whole, By1::Intent)?;
                 list.push((reference, whole.head.hash, whole.head.is_tombstone()));
             }
         }
-        claims.record(self, &intent, By::Intent)?;
+        claims.record(self, &intent, By1::Intent)?;
         self.last_of_each_key(clears_first, &list)
     }
 
@@ -374,7 +331,7 @@ impl Edition1 {
         &self,
         clears_first: bool,
         list: &[(u32, u32, bool)],
-    ) -> Result<Commit, ArenaError> {
+    ) -> Result<Commit1, ArenaError> {
         let (mut last, mut puts) = (HashMap::<u32, Vec<u32>>::new(), Vec::new());
         let mut key = Vec::new();
         for &(reference, hash, is_tombstone) in list.iter().rev() {
@@ -391,7 +348,7 @@ impl Edition1 {
                 puts.extend((!is_tombstone).then_some(reference));
             }
         }
-        Ok(Commit { clears_first, last, puts })
+        Ok(Commit1 { clears_first, last, puts })
     }
 
     /// Counts keys and bytes.

@@ -5,7 +5,7 @@
 //!
 //! Any thread.
 
-use super::Edition1;
+use super::arena1::Edition1;
 use super::file1::Division;
 use super::layout1::{
     COUNT_END, REF_MOVED, VALUE_BYTES_MAX, WINDOW_BYTES, eight, four, header as h, in_memory,
@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 256;
 
 /// What a record's header says.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct Head1 {
     units: u32,
     pub(super) value_len: u32,
     lsn: u64,
@@ -32,7 +32,7 @@ pub(super) struct Head {
 
 /// Where a value lies if not in its record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct Run1 {
     pub(super) slot: u64,
     pub(super) slots: u64,
     generation: u32,
@@ -40,15 +40,15 @@ pub(super) struct Run {
 
 /// A record that was found to be whole.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whole {
+pub(super) struct Whole1 {
     pub(super) offset: u64,
-    pub(super) head: Head,
-    pub(super) run: Option<Run>,
+    pub(super) head: Head1,
+    pub(super) run: Option<Run1>,
 }
 
-impl Head {
-    fn from_bytes(bytes: &[u8]) -> Head {
-        Head {
+impl Head1 {
+    fn from_bytes(bytes: &[u8]) -> Head1 {
+        Head1 {
             units: four(bytes, r::UNITS),
             value_len: four(bytes, r::VALUE_LEN),
             lsn: eight(bytes, r::LSN),
@@ -124,7 +124,7 @@ impl Edition1 {
         reference: u32,
         tag: Option<u32>,
         key: &mut Vec<u8>,
-    ) -> Result<Whole, ArenaError> {
+    ) -> Result<Whole1, ArenaError> {
         let (g, file) = (&self.header.division, &self.file);
         let offset = u64::from(reference) * r::UNIT;
         let first = g.offset_of(g.first_slot);
@@ -135,7 +135,7 @@ impl Edition1 {
         let mut piece = [0; PIECE_BYTES];
         let piece = &mut piece[..PIECE_BYTES.min(in_memory(self.end - offset))];
         file.read(offset, piece)?;
-        let head = Head::from_bytes(piece);
+        let head = Head1::from_bytes(piece);
         if let Some(what) = head.fault(g, offset) {
             let found = format!("{head:?}");
             return Err(file.damaged(offset, what, "what edition 1 says", found));
@@ -163,11 +163,11 @@ impl Edition1 {
             }
             self.check_hash(offset, &head, key)?;
         }
-        Ok(Whole { offset, head, run: self.run(offset, &head)? })
+        Ok(Whole1 { offset, head, run: self.run(offset, &head)? })
     }
 
     /// Whether the hash in a record is its key's.
-    fn check_hash(&self, offset: u64, head: &Head, key: &[u8]) -> Result<(), ArenaError> {
+    fn check_hash(&self, offset: u64, head: &Head1, key: &[u8]) -> Result<(), ArenaError> {
         let hash = hash(self.header.seed, key);
         if hash == head.hash {
             return Ok(());
@@ -175,14 +175,14 @@ impl Edition1 {
         Err(self.file.damaged(offset, "hash of a key", hash, head.hash))
     }
 
-    fn run(&self, offset: u64, head: &Head) -> Result<Option<Run>, ArenaError> {
+    fn run(&self, offset: u64, head: &Head1) -> Result<Option<Run1>, ArenaError> {
         if !head.has_run() {
             return Ok(None);
         }
         let (g, at) = (&self.header.division, offset + head.value_at());
         let mut name = [0; r::RUN_BYTES];
         self.file.read(at, &mut name)?;
-        let run = Run {
+        let run = Run1 {
             slot: four(&name, 0).into(),
             slots: four(&name, 4).into(),
             generation: four(&name, 8),
@@ -213,7 +213,7 @@ impl Edition1 {
         from: u64,
         reference: u32,
         key: &mut Vec<u8>,
-    ) -> Result<Whole, ArenaError> {
+    ) -> Result<Whole1, ArenaError> {
         if reference <= REF_MOVED {
             let what = "reference in an intent";
             return Err(self.file.damaged(from, what, "a record's", reference));
@@ -228,9 +228,9 @@ impl Edition1 {
     }
 
     /// The intent record that the header names.
-    pub(super) fn intent(&self, reference: u32) -> Result<Whole, ArenaError> {
+    pub(super) fn intent(&self, reference: u32) -> Result<Whole1, ArenaError> {
         let record = self.record(h::INTENT as u64, reference, None, &mut Vec::new())?;
-        let Head { kind, key_len, value_len, .. } = record.head;
+        let Head1 { kind, key_len, value_len, .. } = record.head;
         let is_list = kind == r::KIND_INTENT && key_len == 0;
         if is_list && value_len.is_multiple_of(4) && value_len > 0 {
             return Ok(record);
@@ -240,7 +240,7 @@ impl Edition1 {
     }
 
     /// Where the value of a record lies.
-    pub(super) fn value_at(&self, whole: &Whole) -> u64 {
+    pub(super) fn value_at(&self, whole: &Whole1) -> u64 {
         match whole.run {
             Some(run) => self.header.division.offset_of(run.slot),
             None => whole.offset + whole.head.value_at(),
@@ -256,7 +256,7 @@ impl Edition1 {
         }
         let mut start = [0; r::KEY];
         self.file.read(offset, &mut start)?;
-        if usize::from(Head::from_bytes(&start).key_len) != key.len() {
+        if usize::from(Head1::from_bytes(&start).key_len) != key.len() {
             return Ok(false);
         }
         let mut there = vec![0; key.len()];
