@@ -13,6 +13,9 @@
 //! 1. A record is immutable once published; what replaces it is appended elsewhere.
 //! 2. Retired memory is reused only after every [`Participant`] of the [`Domain`] announced a quiescent state.
 //! 3. The file belongs to one server process: nothing else may write to it while it is mapped here.
+//!
+//! Rooms, lowest first: error failpoints format ring index memory qsbr region check space read write
+//! recover
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -42,6 +45,7 @@ pub use format::header_info::{HeaderInfo, header_of};
 pub use format::layout;
 pub use format::record::{Record, RecordRef, ValueRef};
 pub use format::words::prefetch;
+pub use index::growth::Rebuilds;
 pub use index::moment::TooNew;
 pub use qsbr::{Domain, Participant, Pin};
 pub use read::foreign::{ForeignReader, ForeignValue, View};
@@ -51,10 +55,9 @@ pub use recover::edition1;
 pub use recover::verifier::{BadRecord, Report, verify};
 pub use region::kept::Kept;
 pub use region::{Denied, Region};
-pub use write::change::{Change, Journal, ReplayError, What};
 pub use write::cleaner::CleanerStats;
 pub use write::create::ArenaSpec;
 pub use write::fill::Fill;
-pub use write::growth::Rebuilds;
+pub use write::journal::{Change, Journal, ReplayError, What};
 pub use write::maintain::{ArenaStats, Budget, Maintenance};
 pub use write::writer::Writer;

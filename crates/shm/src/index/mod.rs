@@ -16,6 +16,7 @@
 //! models run them.
 
 mod deleted;
+pub(crate) mod growth;
 pub(crate) mod moment;
 mod pick;
 

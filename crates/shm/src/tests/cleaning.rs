@@ -3,7 +3,7 @@
 use super::{Arena, directory, spec};
 use crate::format::layout::{generation_offset, header, record as r};
 use crate::format::words::Words;
-use crate::write::cleaner::STEP_BYTES;
+use crate::write::clean::STEP_BYTES;
 use crate::{Budget, Domain, WriteError, Writer, verify};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering::Relaxed;

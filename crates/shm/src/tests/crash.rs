@@ -7,7 +7,7 @@ use super::{Arena, directory, spec};
 use crate::ArenaSpec;
 use crate::failpoints::{kill_before_step, steps_left};
 use crate::space::Need;
-use crate::write::cleaner::STEP_BYTES;
+use crate::write::clean::STEP_BYTES;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

@@ -210,7 +210,7 @@ fn an_index_that_must_finish_its_growth_does_so_in_steps() {
     while a.writer.finish_growth().is_err() {
         tries += 1;
     }
-    let most = u64::from(crate::write::growth::FINISH_LINES);
+    let most = u64::from(crate::write::grow::FINISH_LINES);
     assert!(tries >= old / most, "{tries} tries for {old} lines");
     assert!((0..n).all(|i| a.get(&i.to_le_bytes()).is_some()));
 }

@@ -17,11 +17,12 @@ use crate::format::head::{Head, RunName};
 use crate::format::layout::{LINE_ENTRIES, PROBE_LINES, entry_reference, entry_tag, record as r};
 use crate::format::record::{self, RecordRef};
 use crate::format::words::Words;
+use crate::index::growth::{GROW_PERCENT, lines_for};
 use crate::index::{Table, is_room};
 use crate::qsbr::Pin;
-use crate::write::change::Stored;
-use crate::write::growth::{GROW_PERCENT, lines_for};
-use crate::write::writer::{Append, Writer};
+use crate::write::append::Append;
+use crate::write::journal::Stored;
+use crate::write::writer::Writer;
 use std::collections::HashMap;
 
 /// Tables that a commit tries, each twice as large, before it says that too many keys have one hash.

@@ -15,7 +15,7 @@
 
 use crate::format::record::{self, RecordRef};
 use crate::qsbr::Pin;
-use crate::write::change::Stored;
+use crate::write::journal::Stored;
 use crate::write::writer::Writer;
 
 impl Writer {

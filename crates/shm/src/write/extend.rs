@@ -21,18 +21,12 @@ use crate::format::record::{Record, RecordRef};
 use crate::format::sum;
 use crate::format::words::Words;
 use crate::qsbr::Pin;
-use crate::write::writer::{Append, Writer};
+use crate::write::append::{Append, Prefix};
+use crate::write::writer::Writer;
 
 /// Longest value that is copied each time that it is extended: some 6 microseconds at 12 GB/s. A
 /// longer one gets a run.
 const COPIED_BYTES_MAX: usize = 64 << 10;
-
-/// What stands at the beginning of a value already.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Prefix {
-    pub(crate) run: RunName,
-    pub(crate) len: u32,
-}
 
 impl Writer {
     /// Gives a key the value of a record, published or staged, with `parts` behind it.

@@ -8,9 +8,10 @@ use crate::format::head::Head;
 use crate::format::layout::{REF_MOVED, entry_reference, entry_tag, header, is_over, record as r};
 use crate::format::words::Words;
 use crate::index::Table;
+use crate::index::growth::Rebuilds;
 use crate::qsbr::Pin;
-use crate::write::cleaner::{CleanerStats, STEP_BYTES};
-use crate::write::growth::Rebuilds;
+use crate::write::clean::STEP_BYTES;
+use crate::write::cleaner::CleanerStats;
 use crate::write::writer::Writer;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,13 +1,16 @@
 //! The arena's only writer: one file for each thing that it does.
 
+pub(crate) mod append;
 pub(crate) mod change;
+pub(crate) mod clean;
 pub(crate) mod cleaner;
 pub(crate) mod commit;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod extend;
 pub(crate) mod fill;
-pub(crate) mod growth;
+pub(crate) mod grow;
+pub(crate) mod journal;
 pub(crate) mod maintain;
 pub(crate) mod sound;
 pub(crate) mod writer;

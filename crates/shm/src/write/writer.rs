@@ -12,30 +12,28 @@
 use crate::error::WriteError;
 use crate::format::head::Head;
 use crate::format::layout::{
-    KEY_BYTES_MAX, SLOT_WORD_BYTES, TABLE_LINES_MIN, VALUE_BYTES_MAX, entry, entry_reference,
-    entry_tag, header, inline_record_bytes, record as r, run_record_bytes,
+    KEY_BYTES_MAX, SLOT_WORD_BYTES, VALUE_BYTES_MAX, entry, entry_reference, entry_tag, header,
+    inline_record_bytes, record as r, run_record_bytes,
 };
 use crate::format::record::{self};
 use crate::format::words::{MappedWords, Words};
+use crate::index::growth::FIRST_TABLE_LINES;
+use crate::index::growth::{Prepared, Rebuilds};
 use crate::index::moment;
 use crate::index::{Index, Located, Place, Table, split_state};
 use crate::qsbr::Pin;
 use crate::read::reader::Reader;
 use crate::region::Region;
 use crate::space::Space;
-use crate::write::change::{Base, Journal, Stored};
+use crate::write::append::Append;
 use crate::write::cleaner::Cleaner;
-use crate::write::extend::Prefix;
-use crate::write::growth::{Prepared, Rebuilds};
+use crate::write::journal::{Base, Journal, Stored};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Lines of a new arena's table: 4 KiB, one page.
-pub(crate) const FIRST_TABLE_LINES: u64 = 64;
-const _: () = assert!(FIRST_TABLE_LINES >= TABLE_LINES_MIN);
 /// Lines that a write moves while the index grows. A table begins to grow at 80 % of its entries, into
 /// one that is at most half full then; so two lines a write end it long before the new one is due.
 const LINES_PER_WRITE: u32 = 2;
@@ -71,46 +69,6 @@ pub struct Writer {
     /// See [`Writer::take_crowded`].
     pub(crate) crowded: Option<u32>,
     pub(crate) not_sync: PhantomData<Cell<()>>,
-}
-
-/// What is to be appended.
-#[derive(Clone, Copy)]
-pub(crate) struct Append<'a> {
-    pub(crate) hash: u32,
-    pub(crate) key: &'a [u8],
-    pub(crate) parts: &'a [&'a [u8]],
-    pub(crate) expiry_ms: u64,
-    pub(crate) kind: u8,
-    pub(crate) flags: u8,
-    /// What the value begins with, before `parts`.
-    pub(crate) prefix: Option<Prefix>,
-    /// The record whose value it stands on.
-    pub(crate) base: Option<u32>,
-    /// The value will be extended again.
-    pub(crate) grows: bool,
-    pub(crate) urgent: bool,
-}
-
-impl<'a> Append<'a> {
-    pub(crate) fn string(
-        hash: u32,
-        key: &'a [u8],
-        parts: &'a [&'a [u8]],
-        expiry_ms: u64,
-    ) -> Append<'a> {
-        Append {
-            hash,
-            key,
-            parts,
-            expiry_ms,
-            kind: r::KIND_STRING,
-            flags: 0,
-            prefix: None,
-            base: None,
-            grows: false,
-            urgent: false,
-        }
-    }
 }
 
 impl Writer {

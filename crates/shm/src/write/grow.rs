@@ -1,4 +1,4 @@
-//! When the index changes its table, and where the next table comes from.
+//! How the index changes its table, and where the next table comes from. When it does is `index::growth`.
 //!
 //! ```text
 //! load   0 ......... 65 %: ask for a zeroed table ......... 80 %: use it ......... no place: wait for one
@@ -17,22 +17,14 @@
 //! The arena's writer only.
 
 use crate::error::WriteError;
-use crate::format::layout::{
-    LINE_BYTES, LINE_ENTRIES, REF_MOVED, TABLE_SHIFT_MAX, entry_reference, entry_tag,
-};
+use crate::format::layout::{LINE_BYTES, REF_MOVED, TABLE_SHIFT_MAX, entry_reference, entry_tag};
 use crate::format::words::Words;
 use crate::index::Table;
-use crate::write::writer::{FIRST_TABLE_LINES, Writer};
+use crate::index::growth::{
+    GROW_PERCENT, PREPARE_PERCENT, Prepared, SHRINK_PERCENT, lines_for, share,
+};
+use crate::write::writer::Writer;
 
-/// Load of the current table at which the next one is asked for, per cent of its entries.
-const PREPARE_PERCENT: u64 = 65;
-/// Load at which the index moves to the next table, per cent. Above it, chains of full lines get long.
-pub(crate) const GROW_PERCENT: u64 = 80;
-/// Load that a new table has at most when all entries have moved, per cent.
-const NEW_PERCENT: u64 = 50;
-/// Live entries below which the index moves to half as many lines, per cent: the smaller table is a
-/// quarter full then, so that it neither grows nor shrinks soon.
-const SHRINK_PERCENT: u64 = 12;
 /// Tables up to this many bytes are taken in front of a request: some 50 microseconds.
 const SMALL_TABLE_BYTES: u64 = 64 << 10;
 /// A prepared table may have so many times the lines that are wanted by then: a few keys went meanwhile.
@@ -44,39 +36,6 @@ const TABLE_NOW_BYTES: u64 = 1 << 20;
 /// Lines that are moved at once for a key that finds no place in the new table: some 500 microseconds when memory
 /// is cold.
 pub(crate) const FINISH_LINES: u32 = 1024;
-
-/// The next table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Prepared {
-    table: Table,
-    ready: bool,
-    /// It is to be given back when it is there.
-    unwanted: bool,
-}
-
-/// How often the index moved to another table, by the size of the new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Rebuilds {
-    /// To more lines.
-    pub larger: u64,
-    /// To as many: to be rid of deleted entries.
-    pub same: u64,
-    /// To fewer.
-    pub smaller: u64,
-}
-
-/// Per cent of entries as a number of entries.
-fn share(entries: u64, percent: u64) -> u64 {
-    entries * percent / 100
-}
-
-/// Lines of a table that so many keys fill to half at most.
-pub(crate) fn lines_for(keys: u64) -> u64 {
-    let entries = keys.saturating_mul(100) / NEW_PERCENT;
-    let lines = entries.div_ceil(LINE_ENTRIES).max(FIRST_TABLE_LINES);
-    lines.min(1 << TABLE_SHIFT_MAX).next_power_of_two()
-}
 
 impl Writer {
     /// Moves lines if the index grows; returns how many.
@@ -380,21 +339,5 @@ impl Writer {
     pub(crate) fn take_table(&mut self, lines: u64, urgent: bool) -> Result<Table, WriteError> {
         let slot = self.space.take_run(lines * LINE_BYTES, urgent)?;
         Ok(Table::new(slot, lines, self.space.geometry().slot_shift))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_million_keys_fit_two_to_the_21_entries() {
-        // Memory per key is promised: a table is not larger than needed.
-        assert_eq!(lines_for(1_000_000) * LINE_ENTRIES, 1 << 21);
-        assert_eq!(lines_for(0), FIRST_TABLE_LINES);
-        assert_eq!(lines_for(u64::MAX), 1 << TABLE_SHIFT_MAX);
-        // What made 2^20 entries grow fills the next table to less than half.
-        let trigger = share(1 << 20, GROW_PERCENT);
-        assert_eq!(lines_for(trigger) * LINE_ENTRIES, 1 << 21);
     }
 }

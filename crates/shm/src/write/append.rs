@@ -1,0 +1,51 @@
+//! What is to be appended: a key, the parts of its value, and how they are to be stored.
+
+use crate::format::head::RunName;
+use crate::format::layout::record as r;
+
+/// What stands at the beginning of a value already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prefix {
+    pub(crate) run: RunName,
+    pub(crate) len: u32,
+}
+
+/// What is to be appended.
+#[derive(Clone, Copy)]
+pub(crate) struct Append<'a> {
+    pub(crate) hash: u32,
+    pub(crate) key: &'a [u8],
+    pub(crate) parts: &'a [&'a [u8]],
+    pub(crate) expiry_ms: u64,
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    /// What the value begins with, before `parts`.
+    pub(crate) prefix: Option<Prefix>,
+    /// The record whose value it stands on.
+    pub(crate) base: Option<u32>,
+    /// The value will be extended again.
+    pub(crate) grows: bool,
+    pub(crate) urgent: bool,
+}
+
+impl<'a> Append<'a> {
+    pub(crate) fn string(
+        hash: u32,
+        key: &'a [u8],
+        parts: &'a [&'a [u8]],
+        expiry_ms: u64,
+    ) -> Append<'a> {
+        Append {
+            hash,
+            key,
+            parts,
+            expiry_ms,
+            kind: r::KIND_STRING,
+            flags: 0,
+            prefix: None,
+            base: None,
+            grows: false,
+            urgent: false,
+        }
+    }
+}
