@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use nigh_shm::layout::{LINE_BYTES, header};
-use nigh_shm::{ArenaError, ArenaSpec, Budget, Domain, ForeignReader, Writer, verify};
+use nigh_shm::{ArenaError, ArenaSpec, UpkeepBudget, Domain, ForeignReader, Writer, verify};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -126,7 +126,7 @@ fn exercise(path: PathBuf) {
             writer.delete(&pin, hash, &key);
         }
         me.quiescent();
-        writer.maintain(Budget::default());
+        writer.maintain(UpkeepBudget::default());
     }
     let pin = me.pin();
     reader.scan(&pin, 0, 1 << 12, &mut |r| {

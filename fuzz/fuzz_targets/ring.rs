@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_shm::ring::{LinkSpec, Peer, exposed_bell, exposed_link, exposed_pair};
+use nigh_shm::ring::{LinkSpec, HostilePeer, exposed_bell, exposed_link, exposed_pair};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ static PAYLOAD: [u8; 600] = [0xA5; 600];
 
 /// The peer: each look of ours takes a byte of `lies`, and those that it asks for. Without any left, the
 /// memory stays as it is.
-fn peer(lies: &[u8]) -> Arc<Mutex<Peer>> {
+fn peer(lies: &[u8]) -> Arc<Mutex<HostilePeer>> {
     let mut lies: VecDeque<u8> = lies.iter().copied().collect();
     Arc::new(Mutex::new(move |_offset: u64, word: u64| {
         let mut next = || u64::from(lies.pop_front().unwrap_or(0));

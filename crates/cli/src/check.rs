@@ -16,7 +16,7 @@
 use crate::render::thousands;
 use anyhow::{Context, Result, bail};
 use nigh_shm::layout::header;
-use nigh_shm::{BadRecord, Report, verify};
+use nigh_shm::{ArenaReport, BadRecord, verify};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -126,7 +126,7 @@ fn arena(path: &Path, holder: &Holder) -> Verdict {
             return if served { Verdict::Whole } else { Verdict::Damaged };
         }
     };
-    let Report { tenant, keys, live_bytes, findings, more_findings, .. } = &report;
+    let ArenaReport { tenant, keys, live_bytes, findings, more_findings, .. } = &report;
     let bad = report.bad_records.len() as u64 + report.more_bad_records;
     let (state, verdict) = match (served, findings.is_empty(), bad) {
         (true, ..) => ("in use, not judged", Verdict::Whole),

@@ -46,7 +46,7 @@ impl Arenas {
         let hash = writer.hash(key);
         writer.put(&self.participant.pin(), hash, key, &[value], 0).unwrap();
         self.participant.quiescent();
-        writer.maintain(nigh_shm::Budget::default());
+        writer.maintain(nigh_shm::UpkeepBudget::default());
     }
 
     fn keyspace(&self) -> Keyspace {

@@ -63,7 +63,7 @@ impl Owner {
 
     fn turn(&mut self) {
         self.participant.quiescent();
-        self.writer.maintain(nigh_shm::Budget::default());
+        self.writer.maintain(nigh_shm::UpkeepBudget::default());
     }
 }
 

@@ -2,7 +2,7 @@
 //! 16-byte keys, 100-byte values, hash included.
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use nigh_shm::{ArenaSpec, Budget, Domain, Participant, Reader, Writer};
+use nigh_shm::{ArenaSpec, Domain, Participant, Reader, UpkeepBudget, Writer};
 use std::hint::black_box;
 
 /// Keys that fit the second-level cache with their records.
@@ -48,7 +48,7 @@ fn arena(keys: u64) -> Arena {
         writer.put(&me.pin(), hash, &key, &[&[7; 100]], 0).expect("room");
         if i % 64 == 0 {
             me.quiescent();
-            writer.maintain(Budget::default());
+            writer.maintain(UpkeepBudget::default());
         }
     }
     Arena { reader: writer.reader(), _dir: dir, writer, me }
@@ -117,7 +117,7 @@ fn put(c: &mut Criterion) {
                     n += 1;
                     if n.is_multiple_of(64) {
                         a.me.quiescent();
-                        a.writer.maintain(Budget::default());
+                        a.writer.maintain(UpkeepBudget::default());
                     }
                 },
                 BatchSize::SmallInput,

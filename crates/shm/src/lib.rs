@@ -1,9 +1,10 @@
 //! The bytes that processes share: one writer, lock-free readers.
 //!
-//! An *arena* is a file in a tmpfs directory that holds the keys of one partition. Its only [`Writer`] appends
-//! records and publishes each with one store; any number of [`Reader`]s, on any thread, find them without
-//! lock or copy while they hold a [`Pin`]; other processes map the file read-only and copy out with
-//! [`ForeignReader`]. The bytes are specified in `docs/formats/arena.md`.
+//! An *arena* is a file in a tmpfs directory that holds the keys of one partition. Its only
+//! [`Writer`] appends records and publishes each with one store; any number of [`Reader`]s, on any
+//! thread, find them without lock or copy while they hold a [`Pin`]; other processes map the file
+//! read-only and copy out with [`ForeignReader`]. The bytes are specified in
+//! `docs/formats/arena.md`.
 //!
 //! ```text
 //! Writer ── append, publish ──> arena <── find ── Reader + Pin (this process, &[u8])
@@ -11,11 +12,27 @@
 //! ```
 //!
 //! 1. A record is immutable once published; what replaces it is appended elsewhere.
-//! 2. Retired memory is reused only after every [`Participant`] of the [`Domain`] announced a quiescent state.
+//! 2. Retired memory is reused only after every [`Participant`] of the [`Domain`] announced a
+//!    quiescent state.
 //! 3. The file belongs to one server process: nothing else may write to it while it is mapped here.
 //!
-//! Rooms, lowest first: error failpoints format ring index memory qsbr region check space read write
-//! recover
+//! Rooms, lowest first: error failpoints format ring index memory qsbr region check space read
+//! write recover
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | error, failpoints | what can go wrong; dying on purpose, for tests |
+//! | format | words, layout, header, records and checksums of an arena |
+//! | ring | queues of messages between two threads or processes |
+//! | index | the hash table, when it grows, and reading at one moment |
+//! | memory | mappings, huge pages, the thread that takes and gives memory |
+//! | qsbr | the participants that read, and what waits until none does |
+//! | region | an arena's file as it is mapped for writing |
+//! | check | reading an arena that isn't trusted |
+//! | space | the writer's memory: segments, runs, and what waits to be reused |
+//! | read | readers of this process and of others |
+//! | write | the writer: one file for each thing that it does |
+//! | recover | adopting, verifying, and reading edition 1 |
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -52,12 +69,12 @@ pub use read::foreign::{ForeignReader, ForeignValue, View};
 pub use read::reader::{Moment, Reader};
 pub use recover::adopt::Adoption;
 pub use recover::edition1;
-pub use recover::verifier::{BadRecord, Report, verify};
+pub use recover::verifier::{ArenaReport, BadRecord, verify};
 pub use region::kept::Kept;
 pub use region::{Denied, Region};
 pub use write::cleaner::CleanerStats;
 pub use write::create::ArenaSpec;
-pub use write::fill::Fill;
-pub use write::journal::{Change, Journal, ReplayError, What};
-pub use write::maintain::{ArenaStats, Budget, Maintenance};
+pub use write::fill::ArenaFill;
+pub use write::journal::{Journal, NumberedChange, ReplayError, What};
+pub use write::maintain::{ArenaStats, Upkeep, UpkeepBudget};
 pub use write::writer::Writer;

@@ -15,8 +15,8 @@
 //! Source: Hart, McKenney, Brown, Walpole, "Performance of memory reclamation for lockless
 //! synchronization", JPDC 2007. A participant belongs to one thread; the rest is for any thread.
 
-use crate::format::words::{HeapWords, Words};
-use crate::memory::mapping::Mapping;
+use crate::format::words::{HeapWords, SharedWords};
+use crate::memory::file_mapping::FileMapping;
 use crate::memory::provision::Provisioner;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -37,7 +37,7 @@ pub(crate) struct Qsbr<W> {
     participants: u64,
 }
 
-impl<W: Words> Qsbr<W> {
+impl<W: SharedWords> Qsbr<W> {
     /// Bytes of words that so many participants need.
     pub(crate) const fn bytes(participants: usize) -> usize {
         (participants + 1) * STRIDE_BYTES
@@ -99,7 +99,7 @@ pub struct Domain {
     qsbr: Qsbr<HeapWords>,
     taken: Mutex<Vec<bool>>,
     /// Mappings of dropped regions, with the stamp that must pass before they are unmapped.
-    graves: Mutex<Vec<(u64, Mapping)>>,
+    graves: Mutex<Vec<(u64, FileMapping)>>,
     any_graves: AtomicBool,
     provisioner: Provisioner,
 }
@@ -158,7 +158,7 @@ impl Domain {
     }
 
     /// Unmaps a region's memory when nobody can read it any more.
-    pub(crate) fn bury(&self, mapping: Mapping) {
+    pub(crate) fn bury(&self, mapping: FileMapping) {
         let stamp = self.stamp();
         lock(&self.graves).push((stamp, mapping));
         self.any_graves.store(true, Ordering::Release);

@@ -16,7 +16,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use nigh_shm::edition1::{Edition1, Entry};
+use nigh_shm::edition1::{Edition1, Entry1};
 use nigh_shm::layout::Geometry;
 use nigh_shm::{ArenaError, Pin, WriteError};
 
@@ -263,7 +263,7 @@ impl<'k> Copying<'k> {
             reader.scan(turn.pin, self.cursor, LINES_PER_STEP, &mut |record| records.push(record));
         for record in &records[self.ahead..] {
             let (key, value, expiry_ms) = (record.key(), record.value(), record.expiry_ms());
-            self.copy(Entry { key, value, expiry_ms }, turn)?;
+            self.copy(Entry1 { key, value, expiry_ms }, turn)?;
             self.ahead += 1;
         }
         self.ahead = 0;
@@ -290,8 +290,8 @@ impl<'k> Copying<'k> {
         Err(refused.into())
     }
 
-    fn copy(&mut self, entry: Entry<'_>, turn: &Turn<'_>) -> Result<(), Refused> {
-        let Entry { key, value, expiry_ms } = entry;
+    fn copy(&mut self, entry: Entry1<'_>, turn: &Turn<'_>) -> Result<(), Refused> {
+        let Entry1 { key, value, expiry_ms } = entry;
         if self.at == self.from.partitions() {
             let libraries = &mut self.to.librarian_mut().libraries;
             let hash = libraries.reader.hash(key);

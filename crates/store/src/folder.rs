@@ -161,7 +161,7 @@ impl Header {
     /// Reads that of an arena, which is of this edition.
     fn of(path: &Path, edition: Edition) -> Result<Header, ArenaError> {
         if edition == Edition::One {
-            let edition1::Header {
+            let edition1::Header1 {
                 tenant,
                 partition,
                 partitions,
@@ -169,7 +169,7 @@ impl Header {
                 capacity_bytes,
                 committed_lsn,
                 ..
-            } = edition1::Header::of(path)?;
+            } = edition1::Header1::of(path)?;
             return Ok(Header {
                 tenant,
                 partition,

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use nigh_shm::{Budget, Journal, Moment, Pin, Reader, Record, Region, WriteError};
+use nigh_shm::{Journal, Moment, Pin, Reader, Record, Region, UpkeepBudget, WriteError};
 
 use crate::eviction::Eviction;
 use crate::half::{Libraries, WriterHalf};
@@ -349,11 +349,12 @@ impl Store {
         if !self.data.is_here() {
             return Maintenance::default();
         }
-        let data = self.data.maintain(Budget { now_ms: turn.now_ms, ..Budget::default() });
+        let data =
+            self.data.maintain(UpkeepBudget { now_ms: turn.now_ms, ..UpkeepBudget::default() });
         self.counters.expired += u64::from(data.expired);
         let system = match self.libraries.writer.is_here() {
-            true => self.libraries.writer.maintain(Budget::default()),
-            false => nigh_shm::Maintenance::default(),
+            true => self.libraries.writer.maintain(UpkeepBudget::default()),
+            false => nigh_shm::Upkeep::default(),
         };
         let mut expired = 0;
         if self.data.expires() != 0 {

@@ -53,7 +53,7 @@ impl World {
             puts += 1;
             if puts % 64 == 0 {
                 participant.quiescent();
-                while writer.maintain(nigh_shm::Budget::default()).more {}
+                while writer.maintain(nigh_shm::UpkeepBudget::default()).more {}
             }
         });
         let region = Arc::clone(writer.region());

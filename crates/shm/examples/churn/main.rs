@@ -17,7 +17,7 @@
 mod chart;
 mod long;
 
-use nigh_shm::{ArenaSpec, ArenaStats, Budget, Domain, Participant, WriteError, Writer};
+use nigh_shm::{ArenaSpec, ArenaStats, Domain, Participant, UpkeepBudget, WriteError, Writer};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -109,7 +109,7 @@ impl Arena {
 
     fn turn(&mut self) {
         self.me.quiescent();
-        self.writer.maintain(Budget::default());
+        self.writer.maintain(UpkeepBudget::default());
     }
 
     fn put(&mut self, i: u64, value: &[u8]) {

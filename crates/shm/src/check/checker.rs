@@ -4,20 +4,20 @@
 //! 2. Bytes are copied out before they are looked at, so that a writer at work can only make a finding.
 //! 3. Each check ends: probes, tables and lists are bounded by the file.
 
-use crate::format::fault::{Fault, ensure, hex, sum_fault};
+use crate::format::fault::{FormatFault, ensure, hex, sum_fault};
 use crate::format::head::{Head, RunName};
 use crate::format::layout::{
     COUNT_END, GENERATIONS, Geometry, LSN_END, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX,
     entry_reference, entry_tag, header, record as r,
 };
 use crate::format::sum;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::Table;
 use std::sync::atomic::Ordering::Acquire;
 
 /// A record that was found to be whole.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Whole {
+pub(crate) struct WholeRecord {
     pub(crate) offset: u64,
     pub(crate) head: Head,
     pub(crate) run: Option<RunName>,
@@ -25,11 +25,11 @@ pub(crate) struct Whole {
 
 /// A commit of several keys that was interrupted.
 pub(crate) struct Intent {
-    pub(crate) record: Whole,
+    pub(crate) record: WholeRecord,
     /// The table that takes the index's place first.
     pub(crate) clear: Option<Table>,
     /// In order; no two have one key.
-    pub(crate) list: Vec<Whole>,
+    pub(crate) list: Vec<WholeRecord>,
 }
 
 /// Counts of a header that go on with the next writer.
@@ -44,7 +44,7 @@ pub(crate) struct Counts {
 }
 
 /// Checks what lies behind the fixed part of the header.
-pub(crate) struct Checker<'a, W> {
+pub(crate) struct FormatChecker<'a, W> {
     words: &'a W,
     g: &'a Geometry,
     /// End of the file: nothing behind it is touched.
@@ -53,48 +53,59 @@ pub(crate) struct Checker<'a, W> {
     key: Vec<u8>,
 }
 
-impl<'a, W: Words> Checker<'a, W> {
-    pub(crate) fn new(words: &'a W, g: &'a Geometry, end: u64, seed: u32) -> Checker<'a, W> {
-        Checker { words, g, end: end.min(words.len()).min(g.address_bytes), seed, key: Vec::new() }
+impl<'a, W: SharedWords> FormatChecker<'a, W> {
+    pub(crate) fn new(words: &'a W, g: &'a Geometry, end: u64, seed: u32) -> FormatChecker<'a, W> {
+        FormatChecker {
+            words,
+            g,
+            end: end.min(words.len()).min(g.address_bytes),
+            seed,
+            key: Vec::new(),
+        }
     }
 
     /// The table that a word of the header names.
-    pub(crate) fn table(&self, at: u64, word: u32) -> Result<Table, Fault> {
+    pub(crate) fn table(&self, at: u64, word: u32) -> Result<Table, FormatFault> {
         let (slot, shift) = (word >> 6, word & 63);
         let lines = TABLE_LINES_MIN.ilog2()..=TABLE_SHIFT_MAX;
         ensure(lines.contains(&shift), || {
-            Fault::new(at, "log2 of a table's lines", "3 to 26", shift)
+            FormatFault::new(at, "log2 of a table's lines", "3 to 26", shift)
         })?;
         let table = Table::new(slot, 1 << shift, self.g.slot_shift);
         let run =
             RunName { slot, slots: self.g.slots_for(table.bytes()), generation: 0, checksum: 0 };
         let inside = table.offset.checked_add(table.bytes()).is_some_and(|end| end <= self.end);
         ensure(inside && run.place_fault(self.g).is_none(), || {
-            Fault::new(at, "place of a table", format!("a run below {}", self.end), table.offset)
+            FormatFault::new(
+                at,
+                "place of a table",
+                format!("a run below {}", self.end),
+                table.offset,
+            )
         })?;
         self.in_use(slot)?;
         Ok(table)
     }
 
     /// What something names does not wait to be reused.
-    fn in_use(&self, slot: u32) -> Result<(), Fault> {
+    fn in_use(&self, slot: u32) -> Result<(), FormatFault> {
         let at = self.g.generation_offset(slot);
         let generation = self.words.load32(at, Acquire);
         ensure(generation & 1 == 0, || {
-            Fault::new(at, "generation of a slot in use", "an even number", generation)
+            FormatFault::new(at, "generation of a slot in use", "an even number", generation)
         })
     }
 
     /// What has been counted since the arena was made.
-    pub(crate) fn counts(&self) -> Result<Counts, Fault> {
+    pub(crate) fn counts(&self) -> Result<Counts, FormatFault> {
         let count = |at, what| {
             let found = self.words.load64(at, Acquire);
-            ensure(found < COUNT_END, || Fault::new(at, what, "less than 2^62", found))?;
+            ensure(found < COUNT_END, || FormatFault::new(at, what, "less than 2^62", found))?;
             Ok(found)
         };
         let lsn = |at, what| {
             let found = self.words.load64(at, Acquire);
-            ensure(found < LSN_END, || Fault::new(at, what, "less than 2^53", found))?;
+            ensure(found < LSN_END, || FormatFault::new(at, what, "less than 2^53", found))?;
             Ok(found)
         };
         let mut removal_lsn = lsn(header::CLEAR_STAMP, "stamp of a clearing")?;
@@ -114,15 +125,15 @@ impl<'a, W: Words> Checker<'a, W> {
     pub(crate) fn records(
         &mut self,
         table: Table,
-        f: &mut dyn FnMut(Result<Whole, Fault>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        f: &mut dyn FnMut(Result<WholeRecord, FormatFault>) -> Result<(), FormatFault>,
+    ) -> Result<(), FormatFault> {
         for line in (0..table.lines).map(|line| table.line_offset(line)) {
             for (at, e) in (line..).step_by(8).zip(self.words.line(line)) {
                 let (reference, tag) = (entry_reference(e), entry_tag(e));
                 if reference > REF_MOVED {
                     f(self.record(at, reference, Some(tag)))?;
                 } else if tag != 0 {
-                    f(Err(Fault::new(at, "tag of an entry without a record", 0, tag)))?;
+                    f(Err(FormatFault::new(at, "tag of an entry without a record", 0, tag)))?;
                 }
             }
         }
@@ -135,11 +146,11 @@ impl<'a, W: Words> Checker<'a, W> {
         from: u64,
         reference: u32,
         tag: Option<u32>,
-    ) -> Result<Whole, Fault> {
+    ) -> Result<WholeRecord, FormatFault> {
         let offset = u64::from(reference) * r::UNIT;
         let first = self.g.slot_offset(self.g.first_slot);
         ensure(offset >= first && offset + r::HEADER_BYTES <= self.end, || {
-            Fault::new(from, "reference", format!("{first} to {}", self.end), offset)
+            FormatFault::new(from, "reference", format!("{first} to {}", self.end), offset)
         })?;
         let slot = self.g.slot_of(offset);
         let tail_at = self.g.tail_offset(slot);
@@ -148,32 +159,37 @@ impl<'a, W: Words> Checker<'a, W> {
             let used = offset + bytes - self.g.slot_offset(slot);
             ensure(used <= tail && tail <= self.g.slot_bytes(), || {
                 let expected = format!("{used} to {}", self.g.slot_bytes());
-                Fault::new(tail_at, "tail of a segment", expected, tail)
+                FormatFault::new(tail_at, "tail of a segment", expected, tail)
             })
         };
         // First of all: what no tail covers may be a hole, and reading one takes memory.
         covers(r::HEADER_BYTES)?;
         let head = Head::load(self.words, offset);
         if let Some(what) = head.fault(self.g, offset) {
-            return Err(Fault::new(offset, what, "what arena.md says", format!("{head:?}")));
+            return Err(FormatFault::new(offset, what, "what arena.md says", format!("{head:?}")));
         }
         ensure(offset + head.bytes() <= self.end, || {
-            Fault::new(offset, "end of a record", format!("at most {}", self.end), head.bytes())
+            FormatFault::new(
+                offset,
+                "end of a record",
+                format!("at most {}", self.end),
+                head.bytes(),
+            )
         })?;
         covers(head.bytes())?;
         self.in_use(slot)?;
         if let Some(tag) = tag {
             self.published(&head, offset, tag)?;
         }
-        Ok(Whole { offset, head, run: self.run(&head, offset)? })
+        Ok(WholeRecord { offset, head, run: self.run(&head, offset)? })
     }
 
-    fn published(&mut self, head: &Head, offset: u64, tag: u32) -> Result<(), Fault> {
+    fn published(&mut self, head: &Head, offset: u64, tag: u32) -> Result<(), FormatFault> {
         ensure(head.kind == r::KIND_STRING && !head.is_tombstone(), || {
-            Fault::new(offset, "kind of a published record", "a string", format!("{head:?}"))
+            FormatFault::new(offset, "kind of a published record", "a string", format!("{head:?}"))
         })?;
         let hash = self.hash(head, offset);
-        ensure(hash == tag, || Fault::new(offset, "hash of a key", tag, hash))
+        ensure(hash == tag, || FormatFault::new(offset, "hash of a key", tag, hash))
     }
 
     /// The hash of a record's key.
@@ -183,29 +199,29 @@ impl<'a, W: Words> Checker<'a, W> {
         crate::format::hash::hash(self.seed, &self.key)
     }
 
-    fn run(&self, head: &Head, offset: u64) -> Result<Option<RunName>, Fault> {
+    fn run(&self, head: &Head, offset: u64) -> Result<Option<RunName>, FormatFault> {
         if !head.has_run() {
             return Ok(None);
         }
         let at = offset + head.value_at();
         let run = RunName::load(self.words, offset, head);
         if let Some(what) = run.fault(self.g, head.value_len) {
-            return Err(Fault::new(at, what, "what arena.md says", format!("{run:?}")));
+            return Err(FormatFault::new(at, what, "what arena.md says", format!("{run:?}")));
         }
         let end = self.g.slot_offset(run.slot) + u64::from(head.value_len.max(1));
         ensure(end <= self.end, || {
-            Fault::new(at, "end of a run", format!("at most {}", self.end), end)
+            FormatFault::new(at, "end of a run", format!("at most {}", self.end), end)
         })?;
         self.in_use(run.slot)?;
         let generation = self.words.load32(self.g.generation_offset(run.slot), Acquire);
         ensure(generation == run.generation, || {
-            Fault::new(at, "generation of a run", generation, run.generation)
+            FormatFault::new(at, "generation of a run", generation, run.generation)
         })?;
         Ok(Some(run))
     }
 
     /// The commit that the header's intent names, if it names one.
-    pub(crate) fn intent(&mut self) -> Result<Option<Intent>, Fault> {
+    pub(crate) fn intent(&mut self) -> Result<Option<Intent>, FormatFault> {
         let reference = self.words.load32(header::INTENT, Acquire);
         if reference == 0 {
             return Ok(None);
@@ -215,7 +231,7 @@ impl<'a, W: Words> Checker<'a, W> {
         let count = head.value_len / 4;
         let is_list = head.kind == r::KIND_INTENT && head.key_len == 0;
         ensure(is_list && head.value_len.is_multiple_of(4) && count > 0, || {
-            Fault::new(record.offset, "intent", "a list of references", format!("{head:?}"))
+            FormatFault::new(record.offset, "intent", "a list of references", format!("{head:?}"))
         })?;
         let at = match record.run {
             Some(run) => self.g.slot_offset(run.slot),
@@ -236,28 +252,28 @@ impl<'a, W: Words> Checker<'a, W> {
     }
 
     /// Whether a record, and its run, have the sums that they name.
-    pub(crate) fn sum(&self, whole: &Whole) -> Result<(), Fault> {
-        let Whole { offset, head, run } = whole;
+    pub(crate) fn sum(&self, whole: &WholeRecord) -> Result<(), FormatFault> {
+        let WholeRecord { offset, head, run } = whole;
         let found = sum::expected(self.words, *offset, head);
         ensure(found == head.checksum, || sum_fault(*offset, head, found))?;
         let Some(run) = run else { return Ok(()) };
         let at = self.g.slot_offset(run.slot);
         let found = sum::of_bytes(self.words, at, head.value_len.into());
         ensure(found == run.checksum, || {
-            Fault::new(at, "checksum of a value", hex(found), hex(run.checksum))
+            FormatFault::new(at, "checksum of a value", hex(found), hex(run.checksum))
         })
     }
 
     /// The record that a word of an intent's list names.
-    fn listed(&mut self, from: u64) -> Result<Whole, Fault> {
+    fn listed(&mut self, from: u64) -> Result<WholeRecord, FormatFault> {
         let reference = self.words.load32(from, Acquire);
         ensure(reference > REF_MOVED, || {
-            Fault::new(from, "reference in an intent", "a record's", reference)
+            FormatFault::new(from, "reference in an intent", "a record's", reference)
         })?;
         let whole = self.record(from, reference, None)?;
         let kind = whole.head.kind;
         ensure(kind == r::KIND_STRING, || {
-            Fault::new(whole.offset, "kind of a record", "a string", kind)
+            FormatFault::new(whole.offset, "kind of a record", "a string", kind)
         })?;
         Ok(whole)
     }

@@ -11,19 +11,19 @@
 //!    a stale word of an old table, a begun LSN or a stamp above the committed one. Adoption ends it (see `adopt`).
 //! 3. Nothing is changed.
 
-use crate::check::checker::{Checker, Counts, Intent, Whole};
-use crate::format::fault::{Fault, ensure};
+use crate::check::checker::{Counts, FormatChecker, Intent, WholeRecord};
+use crate::format::fault::{FormatFault, ensure};
 use crate::format::layout::{
     Geometry, PAGE_BYTES, header, inline_record_bytes, record as r, round_up,
 };
 use crate::format::sum;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::{Table, split_state};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
 
 /// Takes a contradiction: an error ends the survey, else it goes on with what comes next.
-pub(crate) type Judge<'a> = &'a mut dyn FnMut(Fault) -> Result<(), Fault>;
+pub(crate) type Judge<'a> = &'a mut dyn FnMut(FormatFault) -> Result<(), FormatFault>;
 
 /// What a slot is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) enum Use {
 
 /// Who names the records of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+enum NamedBy {
     OldTable,
     CurrentTable,
     Intent,
@@ -56,12 +56,12 @@ pub(crate) struct SlotUse {
 impl SlotUse {
     /// Bytes of published records, likewise.
     pub(crate) fn live(&self) -> u32 {
-        self.bytes[By::OldTable as usize] + self.bytes[By::CurrentTable as usize]
+        self.bytes[NamedBy::OldTable as usize] + self.bytes[NamedBy::CurrentTable as usize]
     }
 
     /// Bytes of the records of an unfinished commit.
     pub(crate) fn held(&self) -> u32 {
-        self.bytes[By::Intent as usize]
+        self.bytes[NamedBy::Intent as usize]
     }
 }
 
@@ -113,18 +113,18 @@ pub(crate) struct Survey {
 }
 
 /// Reads the index and all that it names.
-pub(crate) fn survey<W: Words>(
+pub(crate) fn survey<W: SharedWords>(
     words: &W,
     g: &Geometry,
     end: u64,
     seed: u32,
     judge: Judge<'_>,
-) -> Result<Survey, Fault> {
-    let mut checker = Checker::new(words, g, end, seed);
+) -> Result<Survey, FormatFault> {
+    let mut checker = FormatChecker::new(words, g, end, seed);
     let mut survey = Survey::new(g);
     survey.read_tables(words, g, &checker, judge)?;
     survey.counts = or_else(checker.counts(), judge)?.unwrap_or_default();
-    for (table, by) in [(survey.old, By::OldTable), (survey.current, By::CurrentTable)] {
+    for (table, by) in [(survey.old, NamedBy::OldTable), (survey.current, NamedBy::CurrentTable)] {
         if let Some(table) = table {
             checker.records(table, &mut |whole| {
                 let taken = whole.and_then(|whole| survey.publish(words, g, &whole, by));
@@ -140,7 +140,7 @@ pub(crate) fn survey<W: Words>(
     if let Some(intent) = survey.intent.take() {
         if let Some(table) = intent.clear.filter(|&table| survey.current != Some(table)) {
             let taken = survey.claim_run(table.slot, g.slots_for(table.bytes())).map_err(|what| {
-                Fault::new(table.offset, "slots of a table", "its own", format!("{what:?}"))
+                FormatFault::new(table.offset, "slots of a table", "its own", format!("{what:?}"))
             });
             or_else(taken, judge)?;
         }
@@ -157,7 +157,7 @@ pub(crate) fn survey<W: Words>(
 }
 
 /// What was found, or the judge's word on the contradiction.
-fn or_else<T>(found: Result<T, Fault>, judge: Judge<'_>) -> Result<Option<T>, Fault> {
+fn or_else<T>(found: Result<T, FormatFault>, judge: Judge<'_>) -> Result<Option<T>, FormatFault> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(fault) => judge(fault).map(|()| None),
@@ -197,19 +197,24 @@ impl Survey {
     }
 
     /// The tables that the header names, with their slots.
-    fn read_tables<W: Words>(
+    fn read_tables<W: SharedWords>(
         &mut self,
         words: &W,
         g: &Geometry,
-        checker: &Checker<'_, W>,
+        checker: &FormatChecker<'_, W>,
         judge: Judge<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FormatFault> {
         let (epoch, word) = split_state(words.load64(header::INDEX_STATE, Acquire));
         self.growing = epoch & 1 == 1;
         let mut claim = |at, word| {
             let table = checker.table(at, word).and_then(|table| {
                 let (slots, taken) = (g.slots_for(table.bytes()), |what| {
-                    Fault::new(table.offset, "slots of a table", "its own", format!("{what:?}"))
+                    FormatFault::new(
+                        table.offset,
+                        "slots of a table",
+                        "its own",
+                        format!("{what:?}"),
+                    )
                 });
                 self.claim_run(table.slot, slots).map(|()| table).map_err(taken)
             });
@@ -223,13 +228,13 @@ impl Survey {
     }
 
     /// An entry of the index names a record.
-    fn publish<W: Words>(
+    fn publish<W: SharedWords>(
         &mut self,
         words: &W,
         g: &Geometry,
-        whole: &Whole,
-        by: By,
-    ) -> Result<(), Fault> {
+        whole: &WholeRecord,
+        by: NamedBy,
+    ) -> Result<(), FormatFault> {
         if let Some(run) = self.claim(words, g, whole, by)? {
             run.live += 1;
         }
@@ -242,8 +247,13 @@ impl Survey {
     }
 
     /// An unfinished commit names a record.
-    fn hold<W: Words>(&mut self, words: &W, g: &Geometry, whole: &Whole) -> Result<(), Fault> {
-        if let Some(run) = self.claim(words, g, whole, By::Intent)? {
+    fn hold<W: SharedWords>(
+        &mut self,
+        words: &W,
+        g: &Geometry,
+        whole: &WholeRecord,
+    ) -> Result<(), FormatFault> {
+        if let Some(run) = self.claim(words, g, whole, NamedBy::Intent)? {
             run.held += 1;
         }
         self.held_bytes += whole.head.bytes();
@@ -251,18 +261,18 @@ impl Survey {
     }
 
     /// Claims the slots of a record and of its run, and counts its bytes.
-    fn claim<W: Words>(
+    fn claim<W: SharedWords>(
         &mut self,
         words: &W,
         g: &Geometry,
-        whole: &Whole,
-        by: By,
-    ) -> Result<Option<&mut RunUse>, Fault> {
-        let Whole { offset, head, run } = whole;
+        whole: &WholeRecord,
+        by: NamedBy,
+    ) -> Result<Option<&mut RunUse>, FormatFault> {
+        let WholeRecord { offset, head, run } = whole;
         let number = g.slot_of(*offset);
         let slot = &mut self.slots[number as usize];
         ensure(matches!(slot.what, Use::Free | Use::Segment), || {
-            Fault::new(*offset, "slot of a record", "a segment", format!("{:?}", slot.what))
+            FormatFault::new(*offset, "slot of a record", "a segment", format!("{:?}", slot.what))
         })?;
         // Records don't overlap, and none is named twice by one table or list.
         let tail = u64::from(words.load32(g.tail_offset(number), Acquire)) * r::UNIT;
@@ -270,15 +280,15 @@ impl Survey {
         let sum = u64::from(*used) + head.bytes();
         ensure(sum <= most, || {
             let expected = format!("at most {most}");
-            Fault::new(*offset, "bytes of live records of a segment", expected, sum)
+            FormatFault::new(*offset, "bytes of live records of a segment", expected, sum)
         })?;
         slot.what = Use::Segment;
-        slot.records += u32::from(by != By::Intent);
+        slot.records += u32::from(by != NamedBy::Intent);
         *used = u32::try_from(sum).expect("at most a slot");
         let Some(run) = run else { return Ok(None) };
         if self.runs.get(&run.slot).is_none_or(|known| known.slots != run.slots) {
             self.claim_run(run.slot, run.slots).map_err(|what| {
-                Fault::new(*offset, "slots of a run", "its own", format!("{what:?}"))
+                FormatFault::new(*offset, "slots of a run", "its own", format!("{what:?}"))
             })?;
             let known =
                 RunUse { slots: run.slots, end: 0, live: 0, held: 0, must: false, is_bad: false };

@@ -8,25 +8,25 @@ use std::path::Path;
 
 /// A contradiction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct FormatFault {
     pub(crate) offset: u64,
     pub(crate) what: &'static str,
     pub(crate) expected: String,
     pub(crate) found: String,
 }
 
-impl Fault {
+impl FormatFault {
     pub(crate) fn new(
         offset: u64,
         what: &'static str,
         expected: impl ToString,
         found: impl ToString,
-    ) -> Fault {
-        Fault { offset, what, expected: expected.to_string(), found: found.to_string() }
+    ) -> FormatFault {
+        FormatFault { offset, what, expected: expected.to_string(), found: found.to_string() }
     }
 
     pub(crate) fn at(self, path: &Path) -> ArenaError {
-        let Fault { offset, what, expected, found } = self;
+        let FormatFault { offset, what, expected, found } = self;
         ArenaError::Damaged { path: path.to_path_buf(), offset, what, expected, found }
     }
 }
@@ -41,14 +41,14 @@ pub struct Finding {
     pub what: String,
 }
 
-impl From<&Fault> for Finding {
-    fn from(fault: &Fault) -> Finding {
-        let Fault { offset, what, expected, found } = fault;
+impl From<&FormatFault> for Finding {
+    fn from(fault: &FormatFault) -> Finding {
+        let FormatFault { offset, what, expected, found } = fault;
         Finding { offset: *offset, what: format!("{what} is {found}, expected {expected}") }
     }
 }
 
-pub(crate) fn ensure(ok: bool, fault: impl FnOnce() -> Fault) -> Result<(), Fault> {
+pub(crate) fn ensure(ok: bool, fault: impl FnOnce() -> FormatFault) -> Result<(), FormatFault> {
     if ok { Ok(()) } else { Err(fault()) }
 }
 
@@ -57,6 +57,6 @@ pub(crate) fn hex(sum: u32) -> String {
 }
 
 /// A record whose sum should be another one.
-pub(crate) fn sum_fault(offset: u64, head: &Head, expected: u32) -> Fault {
-    Fault::new(offset, "checksum of a record", hex(expected), hex(head.checksum))
+pub(crate) fn sum_fault(offset: u64, head: &Head, expected: u32) -> FormatFault {
+    FormatFault::new(offset, "checksum of a record", hex(expected), hex(head.checksum))
 }

@@ -7,7 +7,7 @@ use crate::format::layout::{
     Geometry, LSN_END, VALUE_BYTES_MAX, inline_record_bytes, record as r, round_up,
     run_record_bytes,
 };
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering;
 
 /// Bytes of a header.
@@ -94,7 +94,7 @@ impl Head {
 
     /// Copies a header out.
     #[inline]
-    pub(crate) fn load<W: Words>(words: &W, offset: u64) -> Head {
+    pub(crate) fn load<W: SharedWords>(words: &W, offset: u64) -> Head {
         let word = |at| words.load64(offset + at, Ordering::Relaxed);
         Head::from_words([word(0), word(8), word(16), word(24)])
     }
@@ -163,7 +163,7 @@ impl RunName {
     }
 
     /// Copies out the name that stands in place of the value.
-    pub(crate) fn load<W: Words>(words: &W, offset: u64, head: &Head) -> RunName {
+    pub(crate) fn load<W: SharedWords>(words: &W, offset: u64, head: &Head) -> RunName {
         let at = offset + head.value_at();
         let word = |i: u64| words.load32(at + i, Ordering::Relaxed);
         RunName { slot: word(0), slots: word(4), generation: word(8), checksum: word(12) }

@@ -3,7 +3,7 @@
 //! Any thread, any process.
 
 use crate::error::ArenaError;
-use crate::format::fault::{Fault, ensure};
+use crate::format::fault::{FormatFault, ensure};
 use crate::format::layout::{
     ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, INCARNATION_OVER,
     LINE_BYTES, MAGIC, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TENANT_BYTES_MAX, VERSION, header, round_up,
@@ -71,7 +71,7 @@ pub fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
         Ok(()) => {}
         Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
             let len = file.metadata().map_err(failed)?.len();
-            return Err(Fault::new(0, "length of the file", "at least 4096", len).at(path));
+            return Err(FormatFault::new(0, "length of the file", "at least 4096", len).at(path));
         }
         Err(e) => return Err(failed(e)),
     }
@@ -79,29 +79,34 @@ pub fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
 }
 
 /// Reads the fixed part of a header from the first bytes of a file.
-pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
+pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault> {
     let four = |at: u64| {
         let at = usize::try_from(at).expect("a header offset");
         u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
     };
     let eight = |at: u64| u64::from(four(at)) | u64::from(four(at + 4)) << 32;
     let want = |at: u64, what, expected: u64, found: u64| {
-        ensure(found == expected, || Fault::new(at, what, expected, found))
+        ensure(found == expected, || FormatFault::new(at, what, expected, found))
     };
     let magic = eight(header::MAGIC);
     ensure(magic == MAGIC, || {
         let found = String::from_utf8_lossy(&magic.to_le_bytes()).escape_default().to_string();
-        Fault::new(0, "magic", "NIGHARN1", found)
+        FormatFault::new(0, "magic", "NIGHARN1", found)
     })?;
     want(header::VERSION, "format version", VERSION.into(), four(header::VERSION).into())?;
     let slot_shift = four(header::SLOT_SHIFT);
     ensure((SLOT_SHIFT_MIN..=SLOT_SHIFT_MAX).contains(&slot_shift), || {
-        Fault::new(header::SLOT_SHIFT, "slot shift", "17 to 20", slot_shift)
+        FormatFault::new(header::SLOT_SHIFT, "slot shift", "17 to 20", slot_shift)
     })?;
     let address_bytes = eight(header::ADDRESS_BYTES);
     let whole = address_bytes.is_multiple_of(1 << slot_shift);
     ensure(whole && (CAPACITY_MIN..=ADDRESS_BYTES_MAX).contains(&address_bytes), || {
-        Fault::new(header::ADDRESS_BYTES, "address bytes", "slots, 2 MiB to 64 GiB", address_bytes)
+        FormatFault::new(
+            header::ADDRESS_BYTES,
+            "address bytes",
+            "slots, 2 MiB to 64 GiB",
+            address_bytes,
+        )
     })?;
     let slots = address_bytes >> slot_shift;
     let table = round_up(slots * 4, LINE_BYTES);
@@ -114,7 +119,7 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
     want(header::FIRST_SLOT, "first slot", first_slot, four(header::FIRST_SLOT).into())?;
     let capacity_bytes = eight(header::CAPACITY);
     ensure((CAPACITY_MIN..=address_bytes).contains(&capacity_bytes), || {
-        Fault::new(header::CAPACITY, "capacity", "2 MiB to the address bytes", capacity_bytes)
+        FormatFault::new(header::CAPACITY, "capacity", "2 MiB to the address bytes", capacity_bytes)
     })?;
     let narrow = |n: u64| u32::try_from(n).expect("below 64 GiB / 16");
     let g = Geometry {
@@ -137,28 +142,29 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, Fault> {
     })
 }
 
-fn tenant(bytes: &[u8; 4096], len: u32) -> Result<String, Fault> {
+fn tenant(bytes: &[u8; 4096], len: u32) -> Result<String, FormatFault> {
     let len = len as usize;
     ensure((1..=TENANT_BYTES_MAX).contains(&len), || {
-        Fault::new(header::TENANT_LEN, "length of the tenant's name", "1 to 128", len)
+        FormatFault::new(header::TENANT_LEN, "length of the tenant's name", "1 to 128", len)
     })?;
     let at = usize::try_from(header::TENANT).expect("a header offset");
     String::from_utf8(bytes[at..at + len].to_vec())
-        .map_err(|_| Fault::new(header::TENANT, "tenant's name", "UTF-8", "other bytes"))
+        .map_err(|_| FormatFault::new(header::TENANT, "tenant's name", "UTF-8", "other bytes"))
 }
 
 /// What is wrong with a file that ends there.
-pub(crate) fn length_fault(g: &Geometry, end: u64) -> Option<Fault> {
+pub(crate) fn length_fault(g: &Geometry, end: u64) -> Option<FormatFault> {
     let least = g.slot_offset(g.first_slot);
-    (end < least).then(|| Fault::new(0, "length of the file", format!("at least {least}"), end))
+    (end < least)
+        .then(|| FormatFault::new(0, "length of the file", format!("at least {least}"), end))
 }
 
 /// What is wrong with the number of a writer, which a file that is over has none of.
-pub(crate) fn incarnation_fault(incarnation: u64) -> Option<Fault> {
+pub(crate) fn incarnation_fault(incarnation: u64) -> Option<FormatFault> {
     let found = match incarnation {
         INCARNATION_OVER => "that of a file that is over".into(),
         0..COUNT_END => return None,
         other => other.to_string(),
     };
-    Some(Fault::new(header::INCARNATION, "incarnation", "less than 2^62", found))
+    Some(FormatFault::new(header::INCARNATION, "incarnation", "less than 2^62", found))
 }

@@ -12,13 +12,13 @@ use crate::format::layout::{
     KEY_BYTES_MAX, entry, generation_offset, record as r, round_up, slot_of,
 };
 use crate::format::sum;
-use crate::format::words::{MappedWords, Words};
+use crate::format::words::{MappedWords, SharedWords};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
 /// Whether the published record at a reference has this key. Its hash is known to be equal.
 #[inline]
-pub(crate) fn key_is<W: Words>(words: &W, reference: u32, key: &[u8]) -> bool {
+pub(crate) fn key_is<W: SharedWords>(words: &W, reference: u32, key: &[u8]) -> bool {
     let offset = u64::from(reference) * r::UNIT;
     let len = words.load32(offset + r::KEY_LEN, Ordering::Relaxed) & 0xFFFF;
     len as usize == key.len() && words.equals(offset + r::KEY, key)
@@ -27,9 +27,15 @@ pub(crate) fn key_is<W: Words>(words: &W, reference: u32, key: &[u8]) -> bool {
 /// Writes a record: header with its checksum, key, parts of its value, and zeros between and behind. One that has
 /// no number yet keeps the sum of what stands behind its header, until [`seal`].
 #[inline]
-pub(crate) fn write<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], parts: &[&[u8]]) {
+pub(crate) fn write<W: SharedWords>(
+    words: &W,
+    offset: u64,
+    head: &Head,
+    key: &[u8],
+    parts: &[&[u8]],
+) {
     debug_assert!(key.len() <= KEY_BYTES_MAX && key.len() == usize::from(head.key_len));
-    let mut body = Body { words, at: offset + r::KEY, sum: 0 };
+    let mut body = RecordBody { words, at: offset + r::KEY, sum: 0 };
     body.append(key);
     body.pad(8);
     parts.iter().for_each(|part| body.append(part));
@@ -40,20 +46,20 @@ pub(crate) fn write<W: Words>(words: &W, offset: u64, head: &Head, key: &[u8], p
 }
 
 /// Gives a record that was written without a number its number.
-pub(crate) fn seal<W: Words>(words: &W, offset: u64, lsn: u64) {
+pub(crate) fn seal<W: SharedWords>(words: &W, offset: u64, lsn: u64) {
     let head = Head { lsn, ..Head::load(words, offset) };
     let checksum = sum::of_record(head.checksum, &head);
     words.copy_in(offset, &Head { checksum, ..head }.to_bytes());
 }
 
 /// What stands behind a header, while it is written.
-struct Body<'a, W> {
+struct RecordBody<'a, W> {
     words: &'a W,
     at: u64,
     sum: u32,
 }
 
-impl<W: Words> Body<'_, W> {
+impl<W: SharedWords> RecordBody<'_, W> {
     #[inline]
     fn append(&mut self, bytes: &[u8]) {
         // The sum reads where they come from: where they go, the words straddle stores and wait for the cache.

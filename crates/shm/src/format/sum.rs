@@ -8,7 +8,7 @@
 
 use crate::format::head::Head;
 use crate::format::layout::record as r;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 
 /// Bytes that are summed of a header.
 pub(crate) const OF_HEADER: usize = 24;
@@ -72,7 +72,7 @@ pub(crate) fn of_record(body: u32, head: &Head) -> u32 {
 }
 
 /// The sum that the record at `offset` should have. Its shape has been checked.
-pub(crate) fn expected<W: Words>(words: &W, offset: u64, head: &Head) -> u32 {
+pub(crate) fn expected<W: SharedWords>(words: &W, offset: u64, head: &Head) -> u32 {
     of_record(of_bytes(words, offset + r::KEY, head.bytes() - r::KEY), head)
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn of_lent(body: &[u8], head: &Head) -> u32 {
 }
 
 /// The sum of `len` bytes at `offset`.
-pub(crate) fn of_bytes<W: Words>(words: &W, offset: u64, len: u64) -> u32 {
+pub(crate) fn of_bytes<W: SharedWords>(words: &W, offset: u64, len: u64) -> u32 {
     let mut piece = [0; PIECE_BYTES];
     let (mut sum, mut at, end) = (0, offset, offset + len);
     while at < end {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Words that several threads or processes share: mapped memory, heap memory, or loom's.
-pub(crate) trait Words: Clone {
+pub(crate) trait SharedWords: Clone {
     /// Bytes that may be accessed.
     fn len(&self) -> u64;
     /// Loads 4 bytes.
@@ -155,7 +155,7 @@ impl MappedWords {
     }
 }
 
-impl Words for MappedWords {
+impl SharedWords for MappedWords {
     #[inline]
     fn len(&self) -> u64 {
         self.len
@@ -294,7 +294,7 @@ impl HeapWords {
     }
 }
 
-impl Words for HeapWords {
+impl SharedWords for HeapWords {
     fn len(&self) -> u64 {
         self.0.len() as u64 * 8
     }
@@ -350,13 +350,13 @@ impl Words for HeapWords {
 }
 
 /// One byte, by a relaxed load of its word.
-pub(crate) fn byte_of<W: Words>(words: &W, offset: u64) -> u8 {
+pub(crate) fn byte_of<W: SharedWords>(words: &W, offset: u64) -> u8 {
     let word = words.load64(offset & !7, Ordering::Relaxed);
     word.to_le_bytes()[usize::try_from(offset & 7).expect("below 8")]
 }
 
 /// Writes bytes by relaxed stores of words: for words that aren't plain memory.
-pub(crate) fn copy_in_by_words<W: Words>(words: &W, offset: u64, bytes: &[u8]) {
+pub(crate) fn copy_in_by_words<W: SharedWords>(words: &W, offset: u64, bytes: &[u8]) {
     let mut done = 0usize;
     while done < bytes.len() {
         let at = offset + done as u64;

@@ -16,13 +16,13 @@
 
 use super::{DELETED, Index};
 use crate::format::layout::{LINE_BYTES, PROBE_LINES, REF_MOVED, entry_reference, entry_tag};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering::Release;
 
 impl Index {
     /// An entry of this hash was deleted from the line at this offset: frees deleted entries there, and in the
     /// lines that it had been pushed past.
-    pub(super) fn free_deleted<W: Words>(&mut self, words: &W, hash: u32, line_at: u64) {
+    pub(super) fn free_deleted<W: SharedWords>(&mut self, words: &W, hash: u32, line_at: u64) {
         let (table, mask) = (self.current, self.current.lines - 1);
         let (home, mut line) = (table.home(hash), (line_at - table.offset) / LINE_BYTES);
         for _ in 0..PROBE_LINES {
@@ -46,7 +46,7 @@ impl Index {
     }
 
     /// Whether a key was pushed past a line of the current table: it lies behind, its home doesn't.
-    fn is_passed<W: Words>(&self, words: &W, line: u64) -> bool {
+    fn is_passed<W: SharedWords>(&self, words: &W, line: u64) -> bool {
         let (table, mask) = (self.current, self.current.lines - 1);
         for distance in 1..PROBE_LINES.min(table.lines) {
             let at = (line + distance) & mask;
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::format::layout::LINE_ENTRIES;
     use crate::format::words::HeapWords;
-    use crate::index::{Place, Table};
+    use crate::index::{EntryPlace, Table};
 
     const SHIFT: u32 = 17;
     const LINES: u64 = 512;
@@ -95,11 +95,11 @@ mod tests {
             let words = HeapWords::new(2 << SHIFT);
             let mut index = Index::new(Table::new(1, 8, SHIFT));
             index.install(&words);
-            let mut keys: Vec<Place> = (0..20)
+            let mut keys: Vec<EntryPlace> = (0..20)
                 .map(|n| {
                     let (room, reference) = (index.room(&words, hash).unwrap(), REF_MOVED + 1 + n);
                     index.insert(&words, room, hash, reference);
-                    Place { at: room.0, reference, in_old: false }
+                    EntryPlace { at: room.0, reference, in_old: false }
                 })
                 .collect();
             let mut counts = |gone: std::ops::Range<usize>| {
@@ -136,7 +136,7 @@ mod tests {
             if index.live() >= u64::from(keys / 2) {
                 let gone = next() as usize % there.len();
                 let (at, reference) = there.swap_remove(gone);
-                index.remove(&words, &Place { at, reference, in_old: false });
+                index.remove(&words, &EntryPlace { at, reference, in_old: false });
             }
             let (hash, reference) = (next(), REF_MOVED + 1 + n);
             let room = index.room(&words, hash).expect("half is free");

@@ -20,7 +20,7 @@ pub(crate) const SHRINK_PERCENT: u64 = 12;
 
 /// The next table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedTable {
     pub(crate) table: Table,
     pub(crate) ready: bool,
     /// It is to be given back when it is there.

@@ -27,7 +27,7 @@ use crate::format::layout::{
     entry_tag, header,
 };
 use crate::format::record;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// An entry that was deleted.
@@ -121,7 +121,7 @@ fn bits(mut mask: u32) -> impl Iterator<Item = u64> {
 
 /// Finds a key in one table: the entry's offset and its reference.
 #[inline]
-fn probe<W: Words>(words: &W, table: Table, hash: u32, key: &[u8]) -> Option<(u64, u32)> {
+fn probe<W: SharedWords>(words: &W, table: Table, hash: u32, key: &[u8]) -> Option<(u64, u32)> {
     for at in table.probe(hash) {
         let line = words.line(at);
         let (hits, empty) = match_line(&line, hash);
@@ -145,7 +145,12 @@ fn probe<W: Words>(words: &W, table: Table, hash: u32, key: &[u8]) -> Option<(u6
 
 /// Finds the published record of a key. Starts again only if the index changed tables meanwhile.
 #[inline]
-pub(crate) fn find<W: Words>(words: &W, slot_shift: u32, hash: u32, key: &[u8]) -> Option<u32> {
+pub(crate) fn find<W: SharedWords>(
+    words: &W,
+    slot_shift: u32,
+    hash: u32,
+    key: &[u8],
+) -> Option<u32> {
     loop {
         // SYNC(index-state): the table that it names was prepared, and `old` stored, before.
         let state = words.load64(header::INDEX_STATE, Acquire);
@@ -168,7 +173,7 @@ pub(crate) fn find<W: Words>(words: &W, slot_shift: u32, hash: u32, key: &[u8]) 
 }
 
 #[cold]
-fn find_in_old<W: Words>(words: &W, slot_shift: u32, hash: u32, key: &[u8]) -> Option<u32> {
+fn find_in_old<W: SharedWords>(words: &W, slot_shift: u32, hash: u32, key: &[u8]) -> Option<u32> {
     // SYNC(index-state): zero when growth ended meanwhile.
     let old = words.load32(header::OLD, Acquire);
     if old == 0 {
@@ -181,7 +186,7 @@ fn find_in_old<W: Words>(words: &W, slot_shift: u32, hash: u32, key: &[u8]) -> O
 }
 
 /// The current table, and the one that is being emptied if the index grows.
-pub(crate) fn tables<W: Words>(words: &W, slot_shift: u32) -> (Table, Option<Table>) {
+pub(crate) fn tables<W: SharedWords>(words: &W, slot_shift: u32) -> (Table, Option<Table>) {
     // SYNC(index-state)
     let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Acquire));
     let old = if epoch & 1 == 1 { words.load32(header::OLD, Acquire) } else { 0 };
@@ -193,14 +198,14 @@ pub(crate) fn tables<W: Words>(words: &W, slot_shift: u32) -> (Table, Option<Tab
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
     /// Offset of its entry, and the reference there.
-    pub(crate) found: Option<Place>,
+    pub(crate) found: Option<EntryPlace>,
     /// Offset of the first entry with room in the current table, and whether it is EMPTY.
     pub(crate) room: Option<(u64, bool)>,
 }
 
 /// A key's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct EntryPlace {
     pub(crate) at: u64,
     pub(crate) reference: u32,
     pub(crate) in_old: bool,
@@ -230,7 +235,7 @@ pub(crate) struct Index {
 
 /// What a step of growing did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct GrowthStep {
     pub(crate) lines: u32,
     /// The table that was emptied; it is to be retired.
     pub(crate) emptied: Option<Table>,
@@ -275,18 +280,18 @@ impl Index {
     }
 
     /// Stores the first table of a new arena in the header.
-    pub(crate) fn install<W: Words>(&self, words: &W) {
+    pub(crate) fn install<W: SharedWords>(&self, words: &W) {
         // SYNC(index-state)
         words.store64(header::INDEX_STATE, join_state(0, self.current.word()), Release);
     }
 
     /// Finds a key and, if it isn't there, room for it.
     #[inline]
-    pub(crate) fn locate<W: Words>(&self, words: &W, hash: u32, key: &[u8]) -> Located {
+    pub(crate) fn locate<W: SharedWords>(&self, words: &W, hash: u32, key: &[u8]) -> Located {
         if let Some(growth) = &self.growth
             && let Some((at, reference)) = probe(words, growth.old, hash, key)
         {
-            return Located { found: Some(Place { at, reference, in_old: true }), room: None };
+            return Located { found: Some(EntryPlace { at, reference, in_old: true }), room: None };
         }
         let mut room = None;
         for at in self.current.probe(hash) {
@@ -296,7 +301,7 @@ impl Index {
                 #[expect(clippy::cast_possible_truncation, reason = "below 8")]
                 let reference = entry_reference(line[i as usize]);
                 if reference > REF_MOVED && record::key_is(words, reference, key) {
-                    let place = Place { at: at + 8 * i, reference, in_old: false };
+                    let place = EntryPlace { at: at + 8 * i, reference, in_old: false };
                     return Located { found: Some(place), room };
                 }
             }
@@ -310,10 +315,10 @@ impl Index {
 
     /// Replaces the entry of a key.
     #[inline]
-    pub(crate) fn replace<W: Words>(
+    pub(crate) fn replace<W: SharedWords>(
         &mut self,
         words: &W,
-        place: &Place,
+        place: &EntryPlace,
         hash: u32,
         reference: u32,
     ) {
@@ -323,7 +328,7 @@ impl Index {
 
     /// Inserts an entry where [`Self::locate`] found room.
     #[inline]
-    pub(crate) fn insert<W: Words>(
+    pub(crate) fn insert<W: SharedWords>(
         &mut self,
         words: &W,
         room: (u64, bool),
@@ -337,7 +342,7 @@ impl Index {
     }
 
     /// Deletes an entry.
-    pub(crate) fn remove<W: Words>(&mut self, words: &W, place: &Place) {
+    pub(crate) fn remove<W: SharedWords>(&mut self, words: &W, place: &EntryPlace) {
         let line_at = place.at & !(LINE_BYTES - 1);
         let hash = entry_tag(words.load64(place.at, Relaxed));
         let line = words.line(line_at);
@@ -353,7 +358,7 @@ impl Index {
     }
 
     /// Starts to empty the current table into a zeroed one.
-    pub(crate) fn begin_growth<W: Words>(&mut self, words: &W, new: Table) {
+    pub(crate) fn begin_growth<W: SharedWords>(&mut self, words: &W, new: Table) {
         assert!(self.growth.is_none(), "one growth at a time");
         let state = words.load64(header::INDEX_STATE, Relaxed);
         let (epoch, current) = split_state(state);
@@ -366,8 +371,8 @@ impl Index {
     }
 
     /// Moves the entries of so many lines, and ends the growth with the last.
-    pub(crate) fn migrate<W: Words>(&mut self, words: &W, lines: u32) -> Step {
-        let mut step = Step::default();
+    pub(crate) fn migrate<W: SharedWords>(&mut self, words: &W, lines: u32) -> GrowthStep {
+        let mut step = GrowthStep::default();
         while step.lines < lines
             && let Some(mut growth) = self.growth
         {
@@ -388,7 +393,7 @@ impl Index {
 
     /// Moves the entries that a new key would meet, so that it takes none of their places.
     #[cold]
-    pub(crate) fn migrate_chain<W: Words>(&mut self, words: &W, hash: u32) {
+    pub(crate) fn migrate_chain<W: SharedWords>(&mut self, words: &W, hash: u32) {
         let Some(growth) = self.growth else { return };
         for at in growth.old.probe(hash) {
             let last = words.line(at).contains(&0);
@@ -400,7 +405,7 @@ impl Index {
     }
 
     /// Moves a line's entries; returns how many found no place.
-    fn move_line<W: Words>(&mut self, words: &W, at: u64) -> u64 {
+    fn move_line<W: SharedWords>(&mut self, words: &W, at: u64) -> u64 {
         let mut stuck = 0;
         for (i, e) in (0u64..).zip(words.line(at)) {
             if entry_reference(e) <= REF_MOVED {
@@ -420,11 +425,11 @@ impl Index {
     }
 
     /// The first room for a hash in the current table, and whether it is EMPTY.
-    pub(crate) fn room<W: Words>(&self, words: &W, hash: u32) -> Option<(u64, bool)> {
+    pub(crate) fn room<W: SharedWords>(&self, words: &W, hash: u32) -> Option<(u64, bool)> {
         self.current.probe(hash).find_map(|at| first_room(&words.line(at), at))
     }
 
-    fn end_growth<W: Words>(&mut self, words: &W, old: Table) -> Table {
+    fn end_growth<W: SharedWords>(&mut self, words: &W, old: Table) -> Table {
         let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Relaxed));
         // SYNC(index-state): every entry stands in the current table by now.
         words.store64(header::INDEX_STATE, join_state(epoch.wrapping_add(1), current), Release);
@@ -434,7 +439,7 @@ impl Index {
     }
 
     /// Makes another index, empty or filled, of which nobody knows yet, the whole index; returns the tables to retire.
-    pub(crate) fn switch<W: Words>(&mut self, words: &W, new: Index) -> [Option<Table>; 2] {
+    pub(crate) fn switch<W: SharedWords>(&mut self, words: &W, new: Index) -> [Option<Table>; 2] {
         let (epoch, _) = split_state(words.load64(header::INDEX_STATE, Relaxed));
         let even = epoch.wrapping_add(2 - (epoch & 1));
         // SYNC(index-state): the one store with which everything is gone.
@@ -447,7 +452,7 @@ impl Index {
 
     /// After a crash between an entry's insertion and its MOVED: marks what already stands in the
     /// current table. Returns the references of these entries.
-    pub(crate) fn mark_moved_twins<W: Words>(&mut self, words: &W) -> Vec<u32> {
+    pub(crate) fn mark_moved_twins<W: SharedWords>(&mut self, words: &W) -> Vec<u32> {
         let mut twins = Vec::new();
         let Some(growth) = self.growth else { return twins };
         each_entry(words, growth.old, &mut |at, e| {
@@ -461,7 +466,7 @@ impl Index {
     }
 
     /// Every live entry, old table first: offset of the entry, and the entry.
-    pub(crate) fn each<W: Words>(&self, words: &W, f: &mut dyn FnMut(u64, u64)) {
+    pub(crate) fn each<W: SharedWords>(&self, words: &W, f: &mut dyn FnMut(u64, u64)) {
         for table in self.old().into_iter().chain([self.current]) {
             each_entry(words, table, f);
         }
@@ -469,7 +474,7 @@ impl Index {
 }
 
 /// Every live entry of a table.
-pub(crate) fn each_entry<W: Words>(words: &W, table: Table, f: &mut dyn FnMut(u64, u64)) {
+pub(crate) fn each_entry<W: SharedWords>(words: &W, table: Table, f: &mut dyn FnMut(u64, u64)) {
     for line in 0..table.lines {
         let at = table.line_offset(line);
         for (i, e) in (0u64..).zip(words.line(at)) {

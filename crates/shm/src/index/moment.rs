@@ -17,8 +17,8 @@
 //! them: the arena's writer. The rest: any thread with a pin from before the moment was sampled.
 
 use crate::format::layout::{entry_reference, entry_tag, header, record as r, stamp_offset};
-use crate::format::words::Words;
-use crate::index::{self, Index, Located, Place, Table};
+use crate::format::words::SharedWords;
+use crate::index::{self, EntryPlace, Index, Located, Table};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Looks at a commit that is under way before a reader gives up: some microseconds.
@@ -28,7 +28,7 @@ pub(crate) const VERSIONS_MAX: u32 = 256;
 
 /// A moment of an arena, for as many keys as its reader likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub(crate) struct MomentSample {
     /// What is numbered up to here is seen.
     pub(crate) lsn: u64,
     /// The time by which expiry is judged, Unix ms.
@@ -41,7 +41,7 @@ pub struct TooNew;
 
 /// A commit begins, of changes up to number `last`; of several, with the reference of their intent, else 0.
 #[inline]
-pub(crate) fn begin<W: Words>(words: &W, last: u64, intent: u32) {
+pub(crate) fn begin<W: SharedWords>(words: &W, last: u64, intent: u32) {
     // SYNC(moment): before the first store of the commit (each is a Release store).
     words.store64(header::BEGUN_LSN, last, Release);
     if intent != 0 {
@@ -52,7 +52,7 @@ pub(crate) fn begin<W: Words>(words: &W, last: u64, intent: u32) {
 
 /// It ends.
 #[inline]
-pub(crate) fn end<W: Words>(words: &W, last: u64, intent: u32) {
+pub(crate) fn end<W: SharedWords>(words: &W, last: u64, intent: u32) {
     // SYNC(moment): behind the last store of the commit.
     words.store64(header::COMMITTED_LSN, last, Release);
     if intent != 0 {
@@ -62,14 +62,19 @@ pub(crate) fn end<W: Words>(words: &W, last: u64, intent: u32) {
 
 /// A key with this hash is about to go, by change `lsn`.
 #[inline]
-fn stamp<W: Words>(words: &W, hash: u32, lsn: u64) {
+fn stamp<W: SharedWords>(words: &W, hash: u32, lsn: u64) {
     words.store64(stamp_offset(hash), lsn, Release);
 }
 
 /// Stores the entry of a record where its key stands or could, within a change that has begun.
 /// Returns the reference that it replaced.
 #[inline]
-pub(crate) fn put<W: Words>(words: &W, index: &mut Index, at: &Located, e: u64) -> Option<u32> {
+pub(crate) fn put<W: SharedWords>(
+    words: &W,
+    index: &mut Index,
+    at: &Located,
+    e: u64,
+) -> Option<u32> {
     let (hash, reference) = (entry_tag(e), entry_reference(e));
     let Some(place) = at.found else {
         let room = at.room.expect("room was made, or promised before the intent was stored");
@@ -83,10 +88,10 @@ pub(crate) fn put<W: Words>(words: &W, index: &mut Index, at: &Located, e: u64) 
 
 /// Stamps and removes an entry, by change `lsn`, which has begun.
 #[inline]
-pub(crate) fn remove<W: Words>(
+pub(crate) fn remove<W: SharedWords>(
     words: &W,
     index: &mut Index,
-    (place, hash): (&Place, u32),
+    (place, hash): (&EntryPlace, u32),
     lsn: u64,
 ) {
     stamp(words, hash, lsn);
@@ -95,7 +100,7 @@ pub(crate) fn remove<W: Words>(
 
 /// Stamps and removes all entries, by change `lsn`, which has begun: `new` is the index then, which
 /// nobody knows of yet. Returns the tables that were the index.
-pub(crate) fn clear<W: Words>(
+pub(crate) fn clear<W: SharedWords>(
     words: &W,
     index: &mut Index,
     new: Index,
@@ -106,12 +111,12 @@ pub(crate) fn clear<W: Words>(
 }
 
 /// A moment of now; `None` if a commit is under way for too long.
-pub(crate) fn sample<W: Words>(words: &W) -> Option<Sample> {
+pub(crate) fn sample<W: SharedWords>(words: &W) -> Option<MomentSample> {
     sample_within(words, LOOKS_MAX)
 }
 
 /// The same in so many looks.
-pub(crate) fn sample_within<W: Words>(words: &W, looks: u32) -> Option<Sample> {
+pub(crate) fn sample_within<W: SharedWords>(words: &W, looks: u32) -> Option<MomentSample> {
     for _ in 0..looks {
         // SYNC(moment): begun before intent before committed: a commit of which entries may be seen is one of
         // those up to `committed`, or begun and not yet committed, which its intent or its number tells.
@@ -124,17 +129,17 @@ pub(crate) fn sample_within<W: Words>(words: &W, looks: u32) -> Option<Sample> {
         }
         let clock_ms = words.load64(header::CLOCK, Acquire);
         if words.load64(header::COMMITTED_LSN, Acquire) == lsn {
-            return Some(Sample { lsn, clock_ms });
+            return Some(MomentSample { lsn, clock_ms });
         }
     }
     None
 }
 
 /// The version of a key that was current at a moment.
-pub(crate) fn find<W: Words>(
+pub(crate) fn find<W: SharedWords>(
     words: &W,
     slot_shift: u32,
-    moment: &Sample,
+    moment: &MomentSample,
     (hash, key): (u32, &[u8]),
 ) -> Result<Option<u32>, TooNew> {
     let mut next = index::find(words, slot_shift, hash, key);
@@ -152,7 +157,11 @@ pub(crate) fn find<W: Words>(
 }
 
 /// Of a key that isn't there now, or has come since: whether it was absent at the moment too.
-pub(crate) fn absent<W: Words>(words: &W, moment: &Sample, hash: u32) -> Result<(), TooNew> {
+pub(crate) fn absent<W: SharedWords>(
+    words: &W,
+    moment: &MomentSample,
+    hash: u32,
+) -> Result<(), TooNew> {
     // SYNC(moment): a removal that the probe has seen had left its stamp before.
     words.fence(Acquire);
     let newest = words.load64(stamp_offset(hash), Acquire);
@@ -162,7 +171,7 @@ pub(crate) fn absent<W: Words>(words: &W, moment: &Sample, hash: u32) -> Result<
 
 /// The version of a single key that is current, and the time by which to judge it; 0 if it isn't to be judged.
 /// While several keys are being committed it is that of the moment before.
-pub(crate) fn find_alone<W: Words>(
+pub(crate) fn find_alone<W: SharedWords>(
     words: &W,
     slot_shift: u32,
     (hash, key): (u32, &[u8]),

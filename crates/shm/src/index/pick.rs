@@ -9,14 +9,14 @@
 
 use super::{Table, tables};
 use crate::format::layout::{REF_MOVED, entry_reference, header};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Random lines that are tried before all are looked at, from a random one on.
 const TRIES: u32 = 64;
 
 /// The reference of some record; `None` if there is none.
-pub(crate) fn pick<W: Words>(
+pub(crate) fn pick<W: SharedWords>(
     words: &W,
     slot_shift: u32,
     rng: &mut dyn FnMut() -> u64,
@@ -35,7 +35,7 @@ pub(crate) fn pick<W: Words>(
     }
 }
 
-fn by_chance<W: Words>(
+fn by_chance<W: SharedWords>(
     words: &W,
     current: Table,
     old: Option<Table>,
@@ -53,7 +53,11 @@ fn by_chance<W: Words>(
 }
 
 /// The first entry from some line on. The old table comes first: what moves meanwhile is then met in the current one.
-fn first_from<W: Words>(words: &W, start: u64, tables: impl Iterator<Item = Table>) -> Option<u32> {
+fn first_from<W: SharedWords>(
+    words: &W,
+    start: u64,
+    tables: impl Iterator<Item = Table>,
+) -> Option<u32> {
     for table in tables {
         for i in 0..table.lines {
             let line = start.wrapping_add(i) & (table.lines - 1);

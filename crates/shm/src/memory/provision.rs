@@ -38,7 +38,7 @@ pub(crate) enum Task {
 }
 
 /// A job, and what the writer calls it.
-pub(crate) struct Job {
+pub(crate) struct MemoryJob {
     pub(crate) task: Task,
     pub(crate) slot: u32,
     pub(crate) slots: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Job {
 
 /// A job that was done.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct JobDone {
     pub(crate) task: Task,
     pub(crate) slot: u32,
     pub(crate) slots: u32,
@@ -61,27 +61,27 @@ pub(crate) struct Done {
     pub(crate) result: Result<(), Denial>,
 }
 
-impl Job {
+impl MemoryJob {
     /// Does it, here and now.
-    pub(crate) fn run(&self) -> Done {
+    pub(crate) fn run(&self) -> JobDone {
         let result = match self.task {
             Task::Back => self.region.back(self.offset, self.bytes),
             Task::Punch => self.region.punch(self.offset, self.bytes),
         };
-        let Job { task, slot, slots, bytes, .. } = *self;
-        Done { task, slot, slots, bytes, result }
+        let MemoryJob { task, slot, slots, bytes, .. } = *self;
+        JobDone { task, slot, slots, bytes, result }
     }
 }
 
 /// Where a writer finds what was done for it.
 #[derive(Default)]
 pub(crate) struct Mail {
-    done: Mutex<Vec<Done>>,
+    done: Mutex<Vec<JobDone>>,
     waiting: AtomicU32,
 }
 
 impl Mail {
-    fn push(&self, done: Done) {
+    fn push(&self, done: JobDone) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         self.waiting.fetch_add(1, Ordering::Release);
     }
@@ -93,7 +93,7 @@ impl Mail {
     }
 
     /// Takes what waits.
-    pub(crate) fn take(&self) -> Vec<Done> {
+    pub(crate) fn take(&self) -> Vec<JobDone> {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.store(0, Ordering::Release);
         std::mem::take(&mut *done)
@@ -102,7 +102,7 @@ impl Mail {
 
 /// The handle to the thread.
 pub(crate) struct Provisioner {
-    queue: Mutex<Option<SyncSender<Job>>>,
+    queue: Mutex<Option<SyncSender<MemoryJob>>>,
     pub(crate) slow: SlowJobs,
 }
 
@@ -112,7 +112,7 @@ impl Provisioner {
     }
 
     /// Gives a job away; `Err` with the job if the queue is full or there is no thread to be had.
-    pub(crate) fn send(&self, job: Job) -> Result<(), Job> {
+    pub(crate) fn send(&self, job: MemoryJob) -> Result<(), MemoryJob> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.is_none() {
             *queue = start(self.slow.clone());
@@ -127,14 +127,14 @@ impl Provisioner {
     }
 }
 
-fn start(slow: SlowJobs) -> Option<SyncSender<Job>> {
+fn start(slow: SlowJobs) -> Option<SyncSender<MemoryJob>> {
     let (sender, receiver) = sync_channel(QUEUE_JOBS);
     let thread = std::thread::Builder::new().name("nigh-memory".into());
     thread.spawn(move || work(&receiver, &slow)).ok()?;
     Some(sender)
 }
 
-fn work(jobs: &Receiver<Job>, slow: &SlowJobs) {
+fn work(jobs: &Receiver<MemoryJob>, slow: &SlowJobs) {
     while let Ok(job) = jobs.recv() {
         slow.pause();
         let done = job.run();

@@ -12,7 +12,7 @@
 
 use crate::format::layout::{REF_MOVED, entry_reference, entry_tag, header};
 use crate::format::record::Record;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::{Table, match_line, tables};
 use crate::qsbr::Pin;
 use crate::read::reader::Reader;
@@ -60,7 +60,7 @@ impl Reader {
 
 /// Visits one home line of the smaller table and all lines of the larger that share its bits; again
 /// if the index changed tables meanwhile, since what moved would be missed.
-pub(crate) fn step<W: Words>(
+pub(crate) fn step<W: SharedWords>(
     words: &W,
     slot_shift: u32,
     cursor: u64,
@@ -83,7 +83,13 @@ pub(crate) fn step<W: Words>(
     }
 }
 
-fn visit<W: Words>(words: &W, table: Table, cursor: u64, small: u64, f: &mut impl FnMut(u32)) {
+fn visit<W: SharedWords>(
+    words: &W,
+    table: Table,
+    cursor: u64,
+    small: u64,
+    f: &mut impl FnMut(u32),
+) {
     let mask = table.lines - 1;
     let mut at = cursor;
     loop {
@@ -96,7 +102,7 @@ fn visit<W: Words>(words: &W, table: Table, cursor: u64, small: u64, f: &mut imp
 }
 
 /// The references of records whose home is this line.
-fn home_line<W: Words>(words: &W, table: Table, line: u64, f: &mut impl FnMut(u32)) {
+fn home_line<W: SharedWords>(words: &W, table: Table, line: u64, f: &mut impl FnMut(u32)) {
     let home = line & (table.lines - 1);
     #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 lines")]
     for at in table.probe(home as u32) {

@@ -9,8 +9,8 @@
 use crate::format::head::{Head, RunName};
 use crate::format::layout::{REF_MOVED, entry_reference, header, record as r};
 use crate::format::record::{Record, RecordRef, ValueRef};
-use crate::format::words::{MappedWords, Words};
-use crate::index::moment::{self, Sample, TooNew};
+use crate::format::words::{MappedWords, SharedWords};
+use crate::index::moment::{self, MomentSample, TooNew};
 use crate::index::{self, Table, match_line, split_state};
 use crate::qsbr::Pin;
 use crate::region::Region;
@@ -25,7 +25,7 @@ const CACHE_LINE_BYTES: u64 = 64;
 /// A moment of an arena, good for the turn in which it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    sample: Sample,
+    sample: MomentSample,
     turn: u64,
     arena: u32,
 }

@@ -7,7 +7,7 @@ use crate::format::layout::{
     run_record_bytes,
 };
 use crate::format::record::Record;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::qsbr::Pin;
 use crate::read::reader::Reader;
 use std::sync::atomic::Ordering::Acquire;

@@ -8,17 +8,17 @@
 //!    memory is given back before the commit is ended (which needs some), and `committed` and the intent come last.
 //! 5. No number is given again that somebody may have seen: the LSN is the largest of records, stamps and `committed`.
 
-use crate::check::checker::{Checker, Whole};
+use crate::check::checker::{FormatChecker, WholeRecord};
 use crate::check::survey::{Survey, survey};
 use crate::error::ArenaError;
 use crate::error::io;
-use crate::format::fault::Fault;
+use crate::format::fault::FormatFault;
 use crate::format::head::Head;
 use crate::format::header_info::{HeaderInfo, header_of, incarnation_fault, length_fault};
 use crate::format::layout::{CAPACITY_MIN, INCARNATION_OVER, entry, header, record as r};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::moment;
-use crate::index::{Index, Place, split_state};
+use crate::index::{EntryPlace, Index, split_state};
 use crate::qsbr::Domain;
 use crate::region::Region;
 use crate::space::Space;
@@ -67,7 +67,7 @@ impl Writer {
         let mut g = info.g;
         g.capacity_bytes = spec.capacity_bytes.min(g.address_bytes);
         let region = Arc::new(Region::open(&spec.path, g, domain)?);
-        let damaged = |fault: Fault| fault.at(&spec.path);
+        let damaged = |fault: FormatFault| fault.at(&spec.path);
         if let Some(fault) = length_fault(&g, region.end()) {
             return Err(damaged(fault));
         }
@@ -137,15 +137,16 @@ impl Writer {
             moment::end(&words, self.lsn, 0);
             return Ok(false);
         };
-        let reference = |w: &Whole| crate::format::record::reference_of(w.offset);
+        let reference = |w: &WholeRecord| crate::format::record::reference_of(w.offset);
         // Once it is the index, it has all that was to be put.
         let clear = intent.clear.filter(|&table| table != self.index.current());
-        let named = |w: &Whole| {
+        let named = |w: &WholeRecord| {
             // SAFETY: the survey has found this record whole, and nothing has been written since.
             let key = unsafe { words.bytes(w.offset + r::KEY, w.head.key_len.into()) };
             let hash = self.hash(key);
             let found = self.index.locate(&words, hash, key).found;
-            let lsn = |place: Place| Head::load(&words, u64::from(place.reference) * r::UNIT).lsn;
+            let lsn =
+                |place: EntryPlace| Head::load(&words, u64::from(place.reference) * r::UNIT).lsn;
             let is_newer = clear.is_none() && found.is_some_and(|it| lsn(it) > w.head.lsn);
             (!is_newer).then(|| entry(hash, reference(w)))
         };
@@ -174,7 +175,7 @@ impl Writer {
 /// fault.
 fn back_index(region: &Region, seed: u32) -> Result<(), Errno> {
     let (words, g) = (region.words(), region.geometry());
-    let checker = Checker::new(&words, g, region.end(), seed);
+    let checker = FormatChecker::new(&words, g, region.end(), seed);
     let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Relaxed));
     let old = if epoch & 1 == 1 { words.load32(header::OLD, Relaxed) } else { 0 };
     // What is none the survey refuses.

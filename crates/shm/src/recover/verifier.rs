@@ -10,16 +10,16 @@
 //!
 //! Any thread, any process.
 
-use crate::check::checker::{Checker, Whole};
+use crate::check::checker::{FormatChecker, WholeRecord};
 use crate::check::survey::{Survey, survey};
 use crate::error::ArenaError;
 use crate::error::io;
-use crate::format::fault::{Fault, Finding};
+use crate::format::fault::{Finding, FormatFault};
 use crate::format::header_info::header_of;
 use crate::format::header_info::{incarnation_fault, length_fault};
 use crate::format::layout::{Geometry, header, record as r};
-use crate::format::words::Words;
-use crate::memory::mapping::Mapping;
+use crate::format::words::SharedWords;
+use crate::memory::file_mapping::FileMapping;
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::Ordering::Acquire;
@@ -30,7 +30,7 @@ const FINDINGS_MAX: usize = 100;
 /// What [`verify`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ArenaReport {
     /// The tenant that the arena belongs to.
     pub tenant: String,
     /// Which partition of the tenant.
@@ -77,8 +77,8 @@ pub struct BadRecord {
     pub finding: Finding,
 }
 
-impl Report {
-    fn note(&mut self, fault: &Fault) {
+impl ArenaReport {
+    fn note(&mut self, fault: &FormatFault) {
         if self.findings.len() >= FINDINGS_MAX {
             self.more_findings += 1;
             return;
@@ -86,7 +86,7 @@ impl Report {
         self.findings.push(fault.into());
     }
 
-    fn note_bad(&mut self, key: Vec<u8>, fault: &Fault) {
+    fn note_bad(&mut self, key: Vec<u8>, fault: &FormatFault) {
         if self.bad_records.len() >= FINDINGS_MAX {
             self.more_bad_records += 1;
             return;
@@ -100,21 +100,21 @@ impl Report {
 ///
 /// # Errors
 /// If the file can't be read, or its header makes no sense.
-pub fn verify(path: &Path) -> Result<Report, ArenaError> {
+pub fn verify(path: &Path) -> Result<ArenaReport, ArenaError> {
     let info = header_of(path)?;
     let failed =
         |source| ArenaError::Io { path: path.to_path_buf(), doing: "opening the file", source };
     let file = std::fs::File::open(path).map_err(failed)?;
     let file_bytes = file.metadata().map_err(failed)?.len();
     let usable = file_bytes.min(info.g.address_bytes) & !(info.g.slot_bytes() - 1);
-    let mut report = Report {
+    let mut report = ArenaReport {
         partition: info.partition,
         partitions: info.partitions,
         incarnation: info.incarnation,
         capacity_bytes: info.g.capacity_bytes,
         file_bytes,
         tenant: info.tenant,
-        ..Report::default()
+        ..ArenaReport::default()
     };
     if let Some(fault) = incarnation_fault(info.incarnation) {
         report.note(&fault);
@@ -124,7 +124,8 @@ pub fn verify(path: &Path) -> Result<Report, ArenaError> {
         return Ok(report);
     }
     let len = usize::try_from(usable).map_err(|_| io(path, "mapping the file", Errno::NOMEM))?;
-    let mapping = Mapping::read_only(&file, len).map_err(|e| io(path, "mapping the file", e))?;
+    let mapping =
+        FileMapping::read_only(&file, len).map_err(|e| io(path, "mapping the file", e))?;
     let words = mapping.words();
     let before = words.load64(header::COMMITTED_LSN, Acquire);
     let state = words.load64(header::INDEX_STATE, Acquire);
@@ -145,15 +146,15 @@ pub fn verify(path: &Path) -> Result<Report, ArenaError> {
 }
 
 /// Compares the sums of all records that the index names and that are whole otherwise.
-fn compare_sums<W: Words>(
+fn compare_sums<W: SharedWords>(
     words: &W,
     (g, end, seed): (&Geometry, u64, u32),
     found: &Survey,
-    report: &mut Report,
+    report: &mut ArenaReport,
 ) {
-    let sums = Checker::new(words, g, end, seed);
+    let sums = FormatChecker::new(words, g, end, seed);
     for table in [found.old, found.current].into_iter().flatten() {
-        let mut compare = |whole: Result<Whole, Fault>| {
+        let mut compare = |whole: Result<WholeRecord, FormatFault>| {
             if let Ok(whole) = whole
                 && let Err(fault) = sums.sum(&whole)
             {
@@ -163,7 +164,7 @@ fn compare_sums<W: Words>(
             }
             Ok(())
         };
-        let walked = Checker::new(words, g, end, seed).records(table, &mut compare);
+        let walked = FormatChecker::new(words, g, end, seed).records(table, &mut compare);
         walked.expect("nothing ends this walk");
     }
 }

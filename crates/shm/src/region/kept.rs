@@ -3,7 +3,7 @@
 //! 1. A record is told once, however often it is met: it is known by its place and its LSN.
 //! 2. What is remembered is bounded. A bad record beyond that is kept like the others, but nobody is told.
 //!
-//! [`Kept`]: any thread. [`Known`]: the arena's writer only.
+//! [`Kept`]: any thread. [`KnownBad`]: the arena's writer only.
 
 use crate::format::fault::Finding;
 use std::collections::HashSet;
@@ -46,9 +46,9 @@ impl Untold {
 
 /// The bad records that a writer has met.
 #[derive(Default)]
-pub(crate) struct Known(HashSet<(u64, u64)>);
+pub(crate) struct KnownBad(HashSet<(u64, u64)>);
 
-impl Known {
+impl KnownBad {
     /// Notes a record by its offset and LSN; true if it is to be counted and told.
     pub(crate) fn is_news(&mut self, offset: u64, lsn: u64) -> bool {
         self.0.len() < KNOWN_MAX && self.0.insert((offset, lsn))
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_bad_record_is_news_once_and_only_so_many_are() {
-        let mut known = Known::default();
+        let mut known = KnownBad::default();
         assert!(known.is_news(16, 1) && !known.is_news(16, 1));
         assert!(known.is_news(16, 2), "another record at the same place");
         let news = (0..2 * KNOWN_MAX as u64).filter(|at| known.is_news(*at, 9)).count();

@@ -21,8 +21,8 @@ use crate::error::{ArenaError, Denial, io};
 use crate::format::generation::next_generation;
 use crate::format::layout::{Geometry, LINE_BYTES, PAGE_BYTES, round_up};
 use crate::format::words::MappedWords;
+use crate::memory::file_mapping::{FileIdentity, FileMapping};
 use crate::memory::hugepages::{self, HUGE_PAGE_BYTES};
-use crate::memory::mapping::{Identity, Mapping};
 use crate::memory::provision::Backing;
 use crate::qsbr::Domain;
 use crate::region::kept::{Kept, Untold};
@@ -46,12 +46,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// An arena's file in this process's address space. It stays mapped while an `Arc` of it lives, and
 /// after that until every participant of its domain has announced.
 pub struct Region {
-    mapping: Option<Mapping>,
+    mapping: Option<FileMapping>,
     path: PathBuf,
     /// Where the file is until it is whole, and whether it is.
     temporary: Option<PathBuf>,
     named: AtomicBool,
-    identity: Identity,
+    identity: FileIdentity,
     number: u32,
     domain: Arc<Domain>,
     geometry: Geometry,
@@ -128,7 +128,8 @@ impl Region {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let len = usize::try_from(geometry.address_bytes)
             .map_err(|_| io(path, "reserving addresses", Errno::NOMEM))?;
-        let mut mapping = Mapping::reserve(len).map_err(|e| io(path, "reserving addresses", e))?;
+        let mut mapping =
+            FileMapping::reserve(len).map_err(|e| io(path, "reserving addresses", e))?;
         if !mapping.claim(identity) {
             return Err(ArenaError::InUse { path: path.to_path_buf() });
         }
@@ -151,7 +152,7 @@ impl Region {
         })
     }
 
-    fn mapping(&self) -> &Mapping {
+    fn mapping(&self) -> &FileMapping {
         self.mapping.as_ref().expect("a region has its mapping until it is dropped")
     }
 

@@ -16,7 +16,7 @@
 //! [`Bell::prepare_sleep`] and [`Bell::woken`] are for the thread that it belongs to, the rest for any other.
 
 use super::heap::HeapMemory;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering;
 
 /// The word: sleeps so far, times this, plus claims. Claims are fewer: a waker makes one for a look.
@@ -56,7 +56,7 @@ impl Bell {
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-impl<W: Words> Bell<W> {
+impl<W: SharedWords> Bell<W> {
     /// A bell whose word is at `at`; its owner is awake.
     pub(crate) fn over(words: W, at: u64) -> Bell<W> {
         words.store64(at, AWAKE, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //!
 //! Each word belongs to the side that stores it.
 
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering;
 
 /// Offset of the tail. What is before it keeps other memory off its cache line.
@@ -85,7 +85,7 @@ pub(crate) struct Ring<W> {
     biggest: u64,
 }
 
-impl<W: Words> Ring<W> {
+impl<W: SharedWords> Ring<W> {
     /// A ring over zeroed words: `capacity` bytes of messages, a power of two; `biggest` of one message.
     pub(crate) fn new(words: W, capacity: u64, biggest: u64) -> Ring<W> {
         assert!(capacity.is_power_of_two() && capacity >= ALIGN, "a ring of {capacity} bytes");

@@ -8,12 +8,12 @@
 
 use super::bytes::{Broken, HEAD, HEADER_BYTES, Ring, TAIL, is_between, message_bytes};
 use super::heap::HeapMemory;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering;
 
 /// What a message says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct MessageHeader {
     /// Bytes of the payload.
     pub length: u32,
     /// What the two sides agreed that it means.
@@ -34,7 +34,7 @@ pub struct Consumer<W = HeapMemory> {
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-impl<W: Words> Consumer<W> {
+impl<W: SharedWords> Consumer<W> {
     pub(crate) fn new(ring: Ring<W>) -> Consumer<W> {
         Consumer { ring, taken: 0, released: 0, tail: 0 }
     }
@@ -56,7 +56,7 @@ impl<W: Words> Consumer<W> {
     /// # Errors
     /// [`Broken`] if the producer doesn't keep the rules; nothing was taken then.
     #[inline]
-    pub fn pop_into(&mut self, payload: &mut Vec<u8>) -> Result<Option<Header>, Broken> {
+    pub fn pop_into(&mut self, payload: &mut Vec<u8>) -> Result<Option<MessageHeader>, Broken> {
         payload.clear();
         let Some(header) = self.header(0)? else { return Ok(None) };
         self.copy(self.taken + HEADER_BYTES, u64::from(header.length), payload);
@@ -69,7 +69,7 @@ impl<W: Words> Consumer<W> {
     pub(crate) fn pop_led(
         &mut self,
         payload: &mut Vec<u8>,
-    ) -> Result<Option<(Header, u64)>, Broken> {
+    ) -> Result<Option<(MessageHeader, u64)>, Broken> {
         let Some(header) = self.header(8)? else { return Ok(None) };
         let lead = self.ring.word(self.taken + HEADER_BYTES);
         self.copy(self.taken + HEADER_BYTES + 8, u64::from(header.length) - 8, payload);
@@ -91,15 +91,18 @@ impl<W: Words> Consumer<W> {
 
     /// The header of the next message, whose payload has at least `low` bytes.
     #[inline]
-    fn header(&mut self, low: u64) -> Result<Option<Header>, Broken> {
+    fn header(&mut self, low: u64) -> Result<Option<MessageHeader>, Broken> {
         if !self.has_message()? {
             return Ok(None);
         }
         // Loaded once: what is checked is what is used.
         let word = self.ring.word(self.taken);
         #[expect(clippy::cast_possible_truncation, reason = "the fields of the word")]
-        let header =
-            Header { length: word as u32, kind: (word >> 32) as u16, flags: (word >> 48) as u16 };
+        let header = MessageHeader {
+            length: word as u32,
+            kind: (word >> 32) as u16,
+            flags: (word >> 48) as u16,
+        };
         // A tail is past a whole header: positions are multiples of 8.
         let high = self.ring.most_payload().min(self.tail - self.taken - HEADER_BYTES);
         if !(low..=high).contains(&u64::from(header.length)) {

@@ -17,7 +17,7 @@ use super::bytes::{BIGGEST_PART, DATA, Ring};
 use super::consumer::Consumer;
 use super::producer::Producer;
 use super::{LinkSpec, Requester, Responder, ends, link};
-use crate::format::words::{HeapWords, Words};
+use crate::format::words::{HeapWords, SharedWords};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,17 +25,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 const BELL: u64 = 0;
 
 /// What a word at an offset becomes before it is loaded, given what it is.
-pub type Peer = dyn FnMut(u64, u64) -> u64 + Send;
+pub type HostilePeer = dyn FnMut(u64, u64) -> u64 + Send;
 
-/// Memory that a [`Peer`] can write.
+/// Memory that a [`HostilePeer`] can write.
 #[derive(Clone)]
 pub struct Exposed {
     words: HeapWords,
-    peer: Arc<Mutex<Peer>>,
+    peer: Arc<Mutex<HostilePeer>>,
 }
 
 impl Exposed {
-    fn new(bytes: u64, peer: Arc<Mutex<Peer>>) -> Exposed {
+    fn new(bytes: u64, peer: Arc<Mutex<HostilePeer>>) -> Exposed {
         Exposed { words: HeapWords::new(usize::try_from(bytes).expect("usize has 64 bits")), peer }
     }
 
@@ -48,7 +48,7 @@ impl Exposed {
     }
 }
 
-impl Words for Exposed {
+impl SharedWords for Exposed {
     fn len(&self) -> u64 {
         self.words.len()
     }
@@ -89,7 +89,7 @@ impl Words for Exposed {
 #[must_use]
 pub fn exposed_pair(
     capacity: u32,
-    peer: Arc<Mutex<Peer>>,
+    peer: Arc<Mutex<HostilePeer>>,
 ) -> (Producer<Exposed>, Consumer<Exposed>) {
     let capacity = u64::from(capacity);
     ends(Ring::new(Exposed::new(DATA + capacity, peer), capacity, capacity / BIGGEST_PART))
@@ -99,7 +99,7 @@ pub fn exposed_pair(
 #[must_use]
 pub fn exposed_link(
     spec: &LinkSpec,
-    peer: Arc<Mutex<Peer>>,
+    peer: Arc<Mutex<HostilePeer>>,
 ) -> (Requester<Exposed>, Responder<Exposed>) {
     let requests = Exposed::new(DATA + u64::from(spec.request_bytes), Arc::clone(&peer));
     link::link_over(spec, requests, Exposed::new(DATA + spec.reply_ring_bytes(), peer))
@@ -107,6 +107,6 @@ pub fn exposed_link(
 
 /// A bell beside a peer.
 #[must_use]
-pub fn exposed_bell(peer: Arc<Mutex<Peer>>) -> Bell<Exposed> {
+pub fn exposed_bell(peer: Arc<Mutex<HostilePeer>>) -> Bell<Exposed> {
     Bell::over(Exposed::new(BELL + 8, peer), BELL)
 }

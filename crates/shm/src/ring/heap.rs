@@ -6,7 +6,7 @@
 //! For any thread; who may store what is the ring's business.
 
 use super::bytes::DATA;
-use crate::format::words::{HeapWords, Words};
+use crate::format::words::{HeapWords, SharedWords};
 use std::sync::atomic::Ordering;
 
 /// Heap memory that two threads share.
@@ -25,7 +25,7 @@ impl HeapMemory {
     }
 }
 
-impl Words for HeapMemory {
+impl SharedWords for HeapMemory {
     #[inline]
     fn len(&self) -> u64 {
         self.0.len()

@@ -23,7 +23,7 @@ use super::consumer::Consumer;
 use super::ends;
 use super::heap::HeapMemory;
 use super::producer::{Producer, PushError};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::collections::VecDeque;
 
 /// Room of a reply, bytes: two cache lines, of which 112 bytes are payload. The replies to most writes have
@@ -79,7 +79,7 @@ pub fn link(spec: &LinkSpec) -> (Requester, Responder) {
 }
 
 /// The same over any words.
-pub(crate) fn link_over<W: Words>(
+pub(crate) fn link_over<W: SharedWords>(
     spec: &LinkSpec,
     requests: W,
     replies: W,
@@ -108,7 +108,7 @@ pub struct Requester<W = HeapMemory> {
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-impl<W: Words> Requester<W> {
+impl<W: SharedWords> Requester<W> {
     /// Bytes of the longest payload of a request.
     #[must_use]
     pub fn most_payload(&self) -> u64 {
@@ -212,7 +212,7 @@ impl<W: Words> Requester<W> {
 
 /// A request that was taken; its payload is at the end of the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct LinkRequest {
     /// To be given to [`Responder::reply`].
     pub token: u64,
     /// As given by the requester.
@@ -231,7 +231,7 @@ pub struct Responder<W = HeapMemory> {
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-impl<W: Words> Responder<W> {
+impl<W: SharedWords> Responder<W> {
     /// Bytes of the longest payload of a reply.
     #[must_use]
     pub fn most_payload(&self) -> u64 {
@@ -243,13 +243,13 @@ impl<W: Words> Responder<W> {
     /// # Errors
     /// [`Broken`] if the other side doesn't keep the rules.
     #[inline]
-    pub fn receive(&mut self, payload: &mut Vec<u8>) -> Result<Option<Request>, Broken> {
+    pub fn receive(&mut self, payload: &mut Vec<u8>) -> Result<Option<LinkRequest>, Broken> {
         let Some((header, token)) = self.requests.pop_led(payload)? else { return Ok(None) };
         if self.unanswered.len() as u64 >= u64::from(self.credits) {
             return Err(Broken::TooManyRequests { credits: self.credits });
         }
         self.unanswered.push_back(token);
-        Ok(Some(Request { token, kind: header.kind, flags: header.flags }))
+        Ok(Some(LinkRequest { token, kind: header.kind, flags: header.flags }))
     }
 
     /// Whether a request is there.

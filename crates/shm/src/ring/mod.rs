@@ -42,14 +42,14 @@ mod tests;
 
 pub use bell::{Bell, Fenced};
 pub use bytes::{Broken, LEAST_BYTES, MOST_BYTES};
-pub use consumer::{Consumer, Header};
+pub use consumer::{Consumer, MessageHeader};
 #[cfg(any(test, fuzzing))]
-pub use exposed::{Exposed, Peer, exposed_bell, exposed_link, exposed_pair};
+pub use exposed::{Exposed, HostilePeer, exposed_bell, exposed_link, exposed_pair};
 pub use heap::HeapMemory;
-pub use link::{LinkSpec, REPLY_BYTES, Request, Requester, Responder, link};
+pub use link::{LinkRequest, LinkSpec, REPLY_BYTES, Requester, Responder, link};
 pub use producer::{Producer, PushError};
 
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use bytes::{BIGGEST_PART, Ring};
 
 /// A ring on the heap: its two ends.
@@ -64,6 +64,6 @@ pub fn pair(bytes: u32) -> (Producer, Consumer) {
 }
 
 /// Both ends of a ring.
-pub(crate) fn ends<W: Words>(ring: Ring<W>) -> (Producer<W>, Consumer<W>) {
+pub(crate) fn ends<W: SharedWords>(ring: Ring<W>) -> (Producer<W>, Consumer<W>) {
     (Producer::new(ring.clone()), Consumer::new(ring))
 }

@@ -12,7 +12,7 @@ use super::bell::Bell;
 use super::bytes::{DATA, HEAD, Ring, TAIL};
 use super::producer::PushError;
 use super::{LinkSpec, ends, link::link_over};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
@@ -56,7 +56,7 @@ impl LoomWords {
     }
 }
 
-impl Words for LoomWords {
+impl SharedWords for LoomWords {
     fn len(&self) -> u64 {
         DATA + 8 * self.messages.len() as u64
     }

@@ -7,7 +7,7 @@
 
 use super::bytes::{Broken, HEAD, HEADER_BYTES, Ring, TAIL, is_between, message_bytes};
 use super::heap::HeapMemory;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering;
 
 /// Why a message was not taken. Nothing of it was staged.
@@ -44,7 +44,7 @@ pub struct Producer<W = HeapMemory> {
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-impl<W: Words> Producer<W> {
+impl<W: SharedWords> Producer<W> {
     pub(crate) fn new(ring: Ring<W>) -> Producer<W> {
         Producer { ring, staged: 0, published: 0, head: 0, last: 0 }
     }
@@ -211,7 +211,7 @@ struct Filler<'a, W> {
     bits: u32,
 }
 
-impl<W: Words> Filler<'_, W> {
+impl<W: SharedWords> Filler<'_, W> {
     #[inline]
     fn store(&mut self, word: u64) {
         self.ring.set_word(self.at, word);

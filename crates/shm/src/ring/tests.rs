@@ -9,7 +9,7 @@ use super::consumer::Consumer;
 use super::heap::HeapMemory;
 use super::producer::{Producer, PushError};
 use super::{LinkSpec, ends, exposed_bell, link, link::link_over, pair};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -15,11 +15,11 @@
 use super::Space;
 use super::lists::{LISTS, UNFIT, UNLISTED};
 use super::slots::{HeadSegment, Occupant, SlotState, ValueRun};
-use crate::format::fault::{Fault, sum_fault};
+use crate::format::fault::{FormatFault, sum_fault};
 use crate::format::head::{Head, RunName};
 use crate::format::layout::record as r;
 use crate::format::sum;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::region::kept::Kept;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -89,7 +89,8 @@ impl Space {
         }
         if is_news {
             let what = "length of a record, or of another one of its segment,";
-            let finding = (&Fault::new(offset, what, "the one that was written", bytes)).into();
+            let finding =
+                (&FormatFault::new(offset, what, "the one that was written", bytes)).into();
             self.region.note_kept(Kept { key: None, finding });
         }
         is_empty
@@ -110,9 +111,9 @@ impl Space {
     }
 
     /// What is wrong with a record, but for a value in a run.
-    fn fault_of(&self, offset: u64, head: &Head) -> Option<Fault> {
+    fn fault_of(&self, offset: u64, head: &Head) -> Option<FormatFault> {
         if let Some(what) = head.fault(&self.g, offset) {
-            return Some(Fault::new(offset, what, "what arena.md says", format!("{head:?}")));
+            return Some(FormatFault::new(offset, what, "what arena.md says", format!("{head:?}")));
         }
         let expected = sum::expected(&self.words, offset, head);
         (expected != head.checksum).then(|| sum_fault(offset, head, expected))

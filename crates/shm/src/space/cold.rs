@@ -12,7 +12,7 @@ use super::lists::{LISTS, UNFIT, UNLISTED};
 use super::slots::{Need, RECLAIM_STEP, RESERVE_SEGMENTS, Shortage, Victim};
 use crate::error::WriteError;
 use crate::format::layout::record as r;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Lists from which a victim is worth its work under pressure: below 31/32 alive. Above that, more than

@@ -11,7 +11,7 @@ use super::slots::{FIRST_STEP_BYTES, HeadSegment, Slot, SlotState, ValueRun};
 use crate::check::survey::{RunUse, SlotUse, Survey, Use};
 use crate::error::Denial;
 use crate::format::layout::{PAGE_BYTES, record as r, round_up};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::region::Region;
 use rustix::io::Errno;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub(crate) use self::slots::{Need, RESERVE_SEGMENTS, Victim};
 use self::warm::Demand;
 use crate::error::{Denial, WriteError};
 use crate::format::layout::{Geometry, PAGE_BYTES, record as r, round_up};
-use crate::format::words::{MappedWords, Words};
+use crate::format::words::{MappedWords, SharedWords};
 use crate::memory::provision::{Backing, Mail};
 use crate::region::Region;
 use std::collections::{BTreeSet, HashMap, VecDeque};

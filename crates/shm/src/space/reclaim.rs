@@ -16,8 +16,8 @@ use super::slots::{
 };
 use crate::format::generation::next_generation;
 use crate::format::layout::header;
-use crate::format::words::Words;
-use crate::memory::provision::{Done, Job, Task};
+use crate::format::words::SharedWords;
+use crate::memory::provision::{JobDone, MemoryJob, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;
@@ -27,7 +27,7 @@ use std::time::Instant;
 const LEFT_SHARE: u64 = 8;
 
 /// Slots that were in use are about to be something else, and their generations say so.
-pub(super) fn note_reuse<W: Words>(words: &W) {
+pub(super) fn note_reuse<W: SharedWords>(words: &W) {
     let reuses = words.load64(header::REUSES, Relaxed);
     // SYNC(reuses): what is reused was unpublished before; a moment that is read behind this says so.
     words.store64(header::REUSES, reuses.wrapping_add(1), Release);
@@ -117,14 +117,14 @@ impl Space {
         }
     }
 
-    pub(super) fn job(&self, task: Task, slot: u32, slots: u32, bytes: u64) -> Job {
+    pub(super) fn job(&self, task: Task, slot: u32, slots: u32, bytes: u64) -> MemoryJob {
         let offset = self.g.slot_offset(slot);
         let (region, mail) = (self.region.clone(), Arc::clone(&self.mail));
-        Job { task, region, slot, slots, offset, bytes, mail }
+        MemoryJob { task, region, slot, slots, offset, bytes, mail }
     }
 
-    pub(super) fn done(&mut self, done: Done) {
-        let Done { task, slot, slots, bytes, result } = done;
+    pub(super) fn done(&mut self, done: JobDone) {
+        let JobDone { task, slot, slots, bytes, result } = done;
         self.pending -= 1;
         match (task, result) {
             (_, Ok(())) => self.denied = None,

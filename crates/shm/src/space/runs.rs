@@ -14,7 +14,7 @@ use super::slots::{CLEANER_SEGMENTS, Occupant, RECLAIM_STEP, Shortage, Slot, Slo
 use crate::error::WriteError;
 use crate::format::head::RunName;
 use crate::format::layout::{PAGE_BYTES, VALUE_BYTES_MAX, round_up};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::memory::provision::{Backing, Task};
 
 /// Of the slots, the share that runs may have beyond what their values need.

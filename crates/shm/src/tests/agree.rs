@@ -13,8 +13,8 @@
 use super::{Arena, directory, spec};
 use crate::format::head::Head;
 use crate::format::layout::{header, record as r};
-use crate::format::words::Words;
-use crate::{ArenaError, ArenaSpec, Domain, RecordRef, Report, WriteError, Writer, verify};
+use crate::format::words::SharedWords;
+use crate::{ArenaError, ArenaReport, ArenaSpec, Domain, RecordRef, WriteError, Writer, verify};
 use std::sync::atomic::Ordering::Relaxed;
 
 const CAPACITY_BYTES: u64 = 2 << 20;
@@ -133,7 +133,7 @@ impl Sound {
 }
 
 /// The words of a record that say something, its value's first ones among them: the name of a run, a list.
-fn words_of<W: Words>(words: &W, offset: u64) -> impl Iterator<Item = u64> {
+fn words_of<W: SharedWords>(words: &W, offset: u64) -> impl Iterator<Item = u64> {
     let key_len = u64::from(words.load32(offset + r::KEY_LEN, Relaxed) & 0xFFFF);
     let value = offset + r::KEY + key_len.next_multiple_of(8);
     (offset..offset + r::KEY).chain(value..value + 16).step_by(4)
@@ -230,7 +230,7 @@ fn judged(spec: &ArenaSpec, case: &str) -> Option<bool> {
     Some(false)
 }
 
-fn assert_whole(report: &Report, case: &str) {
+fn assert_whole(report: &ArenaReport, case: &str) {
     assert!(report.findings.is_empty(), "{case}: {:?}", report.findings);
 }
 

@@ -9,7 +9,7 @@
 use super::{Arena, StopOnDrop, directory, spec};
 use crate::format::head::{Head, RunName};
 use crate::format::sum;
-use crate::{Budget, ForeignReader, Participant, Reader, Record, WriteError};
+use crate::{ForeignReader, Participant, Reader, Record, UpkeepBudget, WriteError};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -158,7 +158,7 @@ struct Story {
 impl Story {
     fn turn(&mut self) {
         self.a.me.quiescent();
-        let budget = Budget { now_ms: self.now_ms, ..Budget::default() };
+        let budget = UpkeepBudget { now_ms: self.now_ms, ..UpkeepBudget::default() };
         self.a.writer.maintain(budget);
     }
 

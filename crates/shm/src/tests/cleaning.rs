@@ -2,9 +2,9 @@
 
 use super::{Arena, directory, spec};
 use crate::format::layout::{generation_offset, header, record as r};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::write::clean::STEP_BYTES;
-use crate::{Budget, Domain, WriteError, Writer, verify};
+use crate::{Domain, UpkeepBudget, WriteError, Writer, verify};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -152,7 +152,7 @@ fn expired_records_are_dropped_on_the_way() {
     for i in 0..n {
         a.put(&key(i), &value(i, 0, 100), u64::from(i % 2) * 1000).unwrap();
     }
-    let budget = Budget { now_ms: 1001, ..Budget::default() };
+    let budget = UpkeepBudget { now_ms: 1001, ..UpkeepBudget::default() };
     let (mut next, mut expired) = (numbers(n / 2), 0);
     for version in 0.. {
         // Overwriting keys without expiry makes the cleaner work.
@@ -187,7 +187,7 @@ fn expired_keys_make_room_in_a_full_arena() {
         }
     };
     assert_eq!(refused, WriteError::Oom);
-    let budget = Budget { now_ms: 1001, ..Budget::default() };
+    let budget = UpkeepBudget { now_ms: 1001, ..UpkeepBudget::default() };
     let mut turns = 0;
     while a.put(&key(n), &value(n, 0, 100), 0).is_err() {
         a.me.quiescent();
@@ -432,7 +432,7 @@ fn a_busy_arena_is_not_packed() {
     }
     let turn_at = |a: &mut Arena, now_ms| {
         a.me.quiescent();
-        a.writer.maintain(Budget { now_ms, ..Budget::default() })
+        a.writer.maintain(UpkeepBudget { now_ms, ..UpkeepBudget::default() })
     };
     for now_ms in 1..200 {
         a.put(&key(0), &value(0, 1, 100), 0).unwrap();

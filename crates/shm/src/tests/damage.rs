@@ -2,7 +2,7 @@
 
 use super::{Arena, directory, spec};
 use crate::format::layout::{entry, generation_offset, header, record as r};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::{ArenaError, ArenaSpec, Domain, RecordRef, WriteError, Writer, verify};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;

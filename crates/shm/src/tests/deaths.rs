@@ -27,7 +27,7 @@
 use super::{Arena, directory, spec};
 use crate::failpoints::before_each_step;
 use crate::format::layout::{GENERATIONS, entry_reference, header, record as r};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::{ArenaSpec, ForeignReader, index, verify};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

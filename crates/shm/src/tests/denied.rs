@@ -1,7 +1,7 @@
 //! What the system refuses is said as such, not as a lack of room in the arena.
 
 use super::{Arena, directory, spec};
-use crate::{Change, Denial, ReplayError, What, WriteError};
+use crate::{Denial, NumberedChange, ReplayError, What, WriteError};
 
 const MIB: u64 = 1 << 20;
 
@@ -51,12 +51,14 @@ fn a_clearing_that_finds_no_memory_is_not_replayed_key_by_key() {
     (0..3u8).for_each(|n| a.put(&[n], b"v", 0).unwrap());
     let aside = dir.path().join("aside");
     std::fs::rename(&a.spec.path, &aside).unwrap();
-    let clearing = [Change { lsn: 4, what: What::Clear }];
+    let clearing = [NumberedChange { lsn: 4, what: What::Clear }];
     let refused = a.writer.replay(&a.me.pin(), &clearing);
     assert_eq!(refused, Err(ReplayError::Write(WriteError::Denied(Denial::Gone))));
     assert_eq!((a.writer.stats().lsn, a.writer.keys()), (3, 3));
     std::fs::rename(&aside, &a.spec.path).unwrap();
     a.writer.replay(&a.me.pin(), &clearing).unwrap();
     assert_eq!((a.writer.stats().lsn, a.writer.keys()), (4, 0));
-    a.writer.replay(&a.me.pin(), &[Change { lsn: 5, what: What::Delete { key: b"k" } }]).unwrap();
+    a.writer
+        .replay(&a.me.pin(), &[NumberedChange { lsn: 5, what: What::Delete { key: b"k" } }])
+        .unwrap();
 }

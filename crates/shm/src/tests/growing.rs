@@ -1,7 +1,7 @@
 //! Values that grow in place.
 
 use super::{Arena, directory, spec};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::{RecordRef, verify};
 
 const MIB: u64 = 1 << 20;

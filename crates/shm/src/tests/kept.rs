@@ -3,7 +3,7 @@
 use super::{Arena, directory, spec};
 use crate::format::layout::record as r;
 use crate::space::Need;
-use crate::{Budget, Kept, WriteError, verify};
+use crate::{Kept, UpkeepBudget, WriteError, verify};
 use std::os::unix::fs::FileExt;
 
 const MIB: u64 = 1 << 20;
@@ -126,10 +126,10 @@ fn a_record_is_not_dropped_for_an_expiry_that_nobody_gave_it() {
     a.put(b"over", b"v", 9).unwrap();
     let at = place(&a, &key(BAD));
     flip(&a, at + r::EXPIRY, 1);
-    let budget = Budget { now_ms: 1000, ..Budget::default() };
+    let budget = UpkeepBudget { now_ms: 1000, ..UpkeepBudget::default() };
     for round in 0..200 {
         a.me.quiescent();
-        a.writer.maintain(Budget { now_ms: 1000 + round * 100, ..budget });
+        a.writer.maintain(UpkeepBudget { now_ms: 1000 + round * 100, ..budget });
     }
     let stats = a.writer.stats().cleaner;
     assert!(stats.segments > 4 && stats.bad_records == 1, "{stats:?}");

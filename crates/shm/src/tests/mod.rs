@@ -141,9 +141,9 @@ impl Arena {
     }
 
     /// One loop turn.
-    pub(crate) fn turn(&mut self) -> crate::Maintenance {
+    pub(crate) fn turn(&mut self) -> crate::Upkeep {
         self.me.quiescent();
-        self.writer.maintain(crate::Budget::default())
+        self.writer.maintain(crate::UpkeepBudget::default())
     }
 
     /// Turns until nothing is left to do, however long other threads take for what is theirs.

@@ -17,7 +17,7 @@ mod reclaim;
 use crate::format::head::Head;
 use crate::format::layout::{header, record as r};
 use crate::format::record::{self};
-use crate::format::words::{Words, byte_of, copy_in_by_words};
+use crate::format::words::{SharedWords, byte_of, copy_in_by_words};
 use crate::index::Table;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -91,7 +91,7 @@ impl LoomWords {
     }
 }
 
-impl Words for LoomWords {
+impl SharedWords for LoomWords {
     fn len(&self) -> u64 {
         1 << 30
     }
@@ -264,7 +264,7 @@ fn head(key: &[u8], lsn: u64) -> Head {
     Head { value_len: 8, lsn, key_len, kind: r::KIND_STRING, ..Head::EMPTY }
 }
 
-fn write_record<W: Words>(words: &W, at: u64, head: &Head, (key, value): (&[u8], u64)) {
+fn write_record<W: SharedWords>(words: &W, at: u64, head: &Head, (key, value): (&[u8], u64)) {
     record::write(words, at, head, key, &[&value.to_le_bytes()]);
 }
 

@@ -3,7 +3,7 @@
 use super::room::append;
 use super::{Arena, directory, spec};
 use crate::format::layout::header;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::memory::hugepages::HUGE_PAGE_BYTES;
 use crate::{Denial, Domain, WriteError, Writer};
 use std::os::unix::fs::FileExt;

@@ -5,7 +5,7 @@
 use super::stepped::Stepped;
 use super::{Arena, directory, spec};
 use crate::format::layout::{INCARNATION_OVER, REF_MOVED, header, record as r};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::{ArenaError, ForeignReader, TooNew};
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::FileExt;

@@ -15,7 +15,7 @@
 //! `NIGH_SHM_OUTSIDE_SECONDS` makes it as long as one likes.
 
 use super::{Arena, directory, spec};
-use crate::{ArenaError, Budget, ForeignReader, TooNew, View, WriteError};
+use crate::{ArenaError, ForeignReader, TooNew, UpkeepBudget, View, WriteError};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -113,7 +113,7 @@ impl Story {
     fn turn(&mut self, now_ms: u64) {
         self.a.writer.note_time(now_ms);
         self.a.me.quiescent();
-        self.a.writer.maintain(Budget { now_ms, ..Budget::default() });
+        self.a.writer.maintain(UpkeepBudget { now_ms, ..UpkeepBudget::default() });
     }
 
     fn put(&mut self, key: &str, round: u64) {

@@ -6,7 +6,7 @@ use crate::format::layout::{
 };
 use crate::format::record::{self};
 use crate::format::sum;
-use crate::format::words::{HeapWords, Words};
+use crate::format::words::{HeapWords, SharedWords};
 use crate::index::{self, Index, Table, find, split_state};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const RECORDS: u64 = 8 << SHIFT;
 const RECORD_BYTES: u64 = 48;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum GrowthStep {
     Put(u16),
     Delete(u16),
     Grow { double: bool },
@@ -28,14 +28,14 @@ enum Step {
     Twin,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = GrowthStep> {
     prop_oneof![
-        30 => (0..400u16).prop_map(Step::Put),
-        12 => (0..400u16).prop_map(Step::Delete),
-        2 => any::<bool>().prop_map(|double| Step::Grow { double }),
-        10 => (1..4u32).prop_map(Step::Migrate),
-        1 => Just(Step::Clear),
-        1 => Just(Step::Twin),
+        30 => (0..400u16).prop_map(GrowthStep::Put),
+        12 => (0..400u16).prop_map(GrowthStep::Delete),
+        2 => any::<bool>().prop_map(|double| GrowthStep::Grow { double }),
+        10 => (1..4u32).prop_map(GrowthStep::Migrate),
+        1 => Just(GrowthStep::Clear),
+        1 => Just(GrowthStep::Twin),
     ]
 }
 
@@ -78,10 +78,10 @@ impl Model {
         record::reference_of(offset)
     }
 
-    fn apply(&mut self, step: &Step) {
+    fn apply(&mut self, step: &GrowthStep) {
         match *step {
-            Step::Put(key) => self.put(key),
-            Step::Delete(key) => {
+            GrowthStep::Put(key) => self.put(key),
+            GrowthStep::Delete(key) => {
                 let at =
                     self.index.locate(&self.words, hash_of(key), &u32::from(key).to_le_bytes());
                 assert_eq!(at.found.map(|p| p.reference), self.keys.remove(&key));
@@ -89,18 +89,18 @@ impl Model {
                     self.index.remove(&self.words, &place);
                 }
             }
-            Step::Grow { double } if !self.index.growing() => {
+            GrowthStep::Grow { double } if !self.index.growing() => {
                 let lines = self.index.current().lines;
                 let new = self.table(if double && lines < 64 { lines * 2 } else { lines });
                 self.index.begin_growth(&self.words, new);
             }
-            Step::Migrate(lines) => drop(self.index.migrate(&self.words, lines)),
-            Step::Clear => {
+            GrowthStep::Migrate(lines) => drop(self.index.migrate(&self.words, lines)),
+            GrowthStep::Clear => {
                 let new = self.table(8);
                 self.index.switch(&self.words, Index::new(new));
                 self.keys.clear();
             }
-            Step::Grow { .. } | Step::Twin => self.adopt(),
+            GrowthStep::Grow { .. } | GrowthStep::Twin => self.adopt(),
         }
     }
 
@@ -216,13 +216,13 @@ fn growth_moves_as_many_lines_as_it_is_told() {
     index.begin_growth(&words, new);
     assert_eq!(state_of(&words), (1, new.word(), old.word()));
     assert_eq!((index.old(), index.current(), index.load()), (Some(old), new, 0));
-    assert_eq!(index.migrate(&words, 0), index::Step { lines: 0, emptied: None });
-    assert_eq!(index.migrate(&words, 3), index::Step { lines: 3, emptied: None });
+    assert_eq!(index.migrate(&words, 0), index::GrowthStep { lines: 0, emptied: None });
+    assert_eq!(index.migrate(&words, 3), index::GrowthStep { lines: 3, emptied: None });
     assert_eq!((index.load(), index.live()), (10, 10));
     assert!(index.growing() && !index.stuck());
-    assert_eq!(index.migrate(&words, 9), index::Step { lines: 5, emptied: Some(old) });
+    assert_eq!(index.migrate(&words, 9), index::GrowthStep { lines: 5, emptied: Some(old) });
     assert_eq!(state_of(&words), (2, new.word(), 0));
-    assert_eq!(index.migrate(&words, 9), index::Step { lines: 0, emptied: None });
+    assert_eq!(index.migrate(&words, 9), index::GrowthStep { lines: 0, emptied: None });
     // Everything is deleted: in a growth both tables are to be retired, and the epoch is even again.
     index.begin_growth(&words, old);
     assert_eq!(index.switch(&words, Index::new(new)), [Some(old), Some(new)]);

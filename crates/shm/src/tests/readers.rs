@@ -172,7 +172,7 @@ fn a_walk_meets_each_key_once_at_any_moment_of_a_growth() {
         }
     }
     a.settle();
-    let budget = crate::Budget { lines: 1, ..crate::Budget::default() };
+    let budget = crate::UpkeepBudget { lines: 1, ..crate::UpkeepBudget::default() };
     for i in 0..keys - 10 {
         assert!(a.delete(&i.to_le_bytes()));
     }

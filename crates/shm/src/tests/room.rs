@@ -2,7 +2,7 @@
 
 use super::{Arena, directory, spec};
 use crate::format::layout::generation_offset;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::{ForeignReader, verify};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,7 +1,7 @@
 //! What a busy arena takes beyond what lives in it, and what it keeps for the next burst of writes. A story a test.
 
 use super::{Arena, directory, spec};
-use crate::{Budget, Maintenance, verify};
+use crate::{Upkeep, UpkeepBudget, verify};
 
 const MIB: u64 = 1 << 20;
 const KEYS: u32 = 60_000;
@@ -25,9 +25,9 @@ fn filled(name: &str, capacity_bytes: u64) -> (tempfile::TempDir, Arena) {
     (dir, a)
 }
 
-fn turn(a: &mut Arena, now_ms: u64) -> Maintenance {
+fn turn(a: &mut Arena, now_ms: u64) -> Upkeep {
     a.me.quiescent();
-    a.writer.maintain(Budget { now_ms, ..Budget::default() })
+    a.writer.maintain(UpkeepBudget { now_ms, ..UpkeepBudget::default() })
 }
 
 /// Overwrites so many keys in a random order, without a turn that finds nothing written. Returns the most bytes backed.

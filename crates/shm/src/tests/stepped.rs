@@ -9,9 +9,9 @@
 //! moves, a segment or a run that is retired, given back and taken by something else.
 
 use super::{Arena, directory, spec};
-use crate::format::words::{MappedWords, Words};
+use crate::format::words::{MappedWords, SharedWords};
 use crate::read::cursor;
-use crate::{ArenaError, Budget, ForeignReader, Pin, Reader, WriteError, index};
+use crate::{ArenaError, ForeignReader, Pin, Reader, UpkeepBudget, WriteError, index};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -62,7 +62,7 @@ impl Stepped {
     }
 }
 
-impl Words for Stepped {
+impl SharedWords for Stepped {
     fn len(&self) -> u64 {
         self.words.len()
     }
@@ -231,7 +231,7 @@ fn move_index(a: &mut Arena, load: u64) {
     }
     for _ in 0..40 {
         a.me.quiescent();
-        a.writer.maintain(Budget::default());
+        a.writer.maintain(UpkeepBudget::default());
     }
     assert!(a.writer.index_epoch() != epoch && !a.writer.stats().growing, "the index moved");
 }
@@ -376,7 +376,7 @@ fn move_lines(a: &mut Arena, _load: u64) {
         a.writer.advance_growth(8);
     } else {
         a.me.quiescent();
-        a.writer.maintain(Budget::default());
+        a.writer.maintain(UpkeepBudget::default());
         a.writer.begin_growth(0, false).expect("a small table");
     }
 }

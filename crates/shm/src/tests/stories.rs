@@ -3,7 +3,7 @@
 use super::{Arena, directory, spec};
 use crate::format::layout::is_over;
 use crate::space::Need;
-use crate::{ArenaError, Budget, Domain, WriteError, Writer, verify};
+use crate::{ArenaError, Domain, UpkeepBudget, WriteError, Writer, verify};
 
 const MIB: u64 = 1 << 20;
 
@@ -447,7 +447,7 @@ fn a_time_is_over_a_millisecond_after_the_expiry() {
         for _ in 0..40 {
             a.put(b"other", &[0; 30_000], 0).unwrap();
         }
-        let budget = Budget { now_ms, ..Budget::default() };
+        let budget = UpkeepBudget { now_ms, ..UpkeepBudget::default() };
         let done = |a: &Arena| {
             let stats = a.writer.stats().cleaner;
             stats.relocated_records + stats.expired_keys > 0

@@ -3,7 +3,7 @@
 use super::{Arena, directory, spec};
 use crate::format::head::{Head, RunName};
 use crate::format::layout::{entry_reference, record as r};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::{Domain, Writer, verify};
 use std::os::unix::fs::FileExt;
 

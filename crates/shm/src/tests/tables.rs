@@ -3,7 +3,7 @@
 use super::{Arena, directory, spec};
 use crate::ArenaSpec;
 use crate::format::layout::{LINE_BYTES, REF_DELETED, entry};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -2,7 +2,7 @@
 
 use super::{Arena, StopOnDrop, directory, spec};
 use crate::format::layout::header;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -16,11 +16,11 @@
 use crate::format::head::Head;
 use crate::format::layout::{entry_reference, record as r};
 use crate::format::record::RecordRef;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::moment;
 use crate::qsbr::Pin;
 use crate::write::append::Append;
-use crate::write::journal::{Base, Change, Journal, ReplayError, Stored, What};
+use crate::write::journal::{Base, Journal, NumberedChange, ReplayError, Stored, What};
 use crate::write::writer::Writer;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -54,7 +54,7 @@ impl Writer {
         let mut changes = Vec::new();
         match stored {
             Stored::Removals(keys) => {
-                let delete = |(lsn, &(_, key))| Change { lsn, what: What::Delete { key } };
+                let delete = |(lsn, &(_, key))| NumberedChange { lsn, what: What::Delete { key } };
                 changes.extend((self.lsn - keys.len() as u64 + 1..).zip(keys).map(delete));
             }
             Stored::Entries { clears, entries } => {
@@ -62,11 +62,11 @@ impl Writer {
                 let mut lsn = self.lsn - count;
                 if clears {
                     lsn += 1;
-                    changes.push(Change { lsn, what: What::Clear });
+                    changes.push(NumberedChange { lsn, what: What::Clear });
                 }
                 for &e in entries {
                     lsn += 1;
-                    changes.push(Change { lsn, what: self.told(entry_reference(e)) });
+                    changes.push(NumberedChange { lsn, what: self.told(entry_reference(e)) });
                 }
             }
         }
@@ -125,7 +125,11 @@ impl Writer {
     ///
     /// # Panics
     /// If the pin is another domain's.
-    pub fn replay(&mut self, pin: &Pin<'_>, changes: &[Change<'_>]) -> Result<(), ReplayError> {
+    pub fn replay(
+        &mut self,
+        pin: &Pin<'_>,
+        changes: &[NumberedChange<'_>],
+    ) -> Result<(), ReplayError> {
         self.check_pin(pin);
         for (change, expected) in changes.iter().zip(self.lsn + 1..) {
             let found = change.lsn;
@@ -150,7 +154,7 @@ impl Writer {
         done
     }
 
-    fn stage_again(&mut self, change: &Change<'_>) -> Result<RecordRef, ReplayError> {
+    fn stage_again(&mut self, change: &NumberedChange<'_>) -> Result<RecordRef, ReplayError> {
         let lsn = change.lsn;
         match change.what {
             What::Clear => Err(ReplayError::ClearsLater { lsn }),

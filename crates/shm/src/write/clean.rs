@@ -18,11 +18,11 @@
 //! The arena's writer only; moving a record is generic over the shared words.
 
 use crate::error::WriteError;
-use crate::format::fault::Fault;
+use crate::format::fault::FormatFault;
 use crate::format::head::Head;
 use crate::format::layout::{is_over, record as r};
 use crate::format::record::reference_of;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::region::kept::Kept;
 use crate::space::{Need, Victim};
 use crate::write::cleaner::{locate, move_record};
@@ -53,7 +53,7 @@ const SPARSE_TURN_BYTES: u64 = 16 << 10;
 const OWED_BYTES_MAX: u64 = 8 * STEP_BYTES;
 
 /// What became of a record that the cleaner met.
-enum Met {
+enum Fate {
     Done,
     /// There is no room for it.
     Stuck,
@@ -215,7 +215,7 @@ impl Writer {
             self.cleaner.bad.clear();
         }
         for (n, (offset, hash, head)) in (0u64..).zip(&batch[..count]) {
-            if let Met::Stuck = self.meet(*offset, *hash, head) {
+            if let Fate::Stuck = self.meet(*offset, *hash, head) {
                 self.space.advance_victim(victim.slot, *offset);
                 return (offset - victim.at, n);
             }
@@ -272,31 +272,31 @@ impl Writer {
         let unmet = u64::from(self.space.give_up_victim()).saturating_sub(bad);
         if unmet > 0 {
             let what = "number of live records that cleaning the segment didn't meet";
-            let finding = (&Fault::new(walked_to, what, 0, unmet)).into();
+            let finding = (&FormatFault::new(walked_to, what, 0, unmet)).into();
             self.region.note_kept(Kept { key: None, finding });
         }
     }
 
     /// Moves a record if it is alive, deletes it if its time is over, leaves it if its checksum is wrong.
     #[inline]
-    fn meet(&mut self, offset: u64, hash: u32, head: &Head) -> Met {
+    fn meet(&mut self, offset: u64, hash: u32, head: &Head) -> Fate {
         let Some(place) = locate(&self.words, &self.index, hash, reference_of(offset)) else {
             self.cleaner.stats.dead_records += 1;
-            return Met::Done;
+            return Fate::Done;
         };
         let sum = self.sum_of(offset, head);
         if sum != head.checksum {
             self.note_wrong_sum(offset, head, sum);
             self.cleaner.bad.push((hash, reference_of(offset)));
-            return Met::Done;
+            return Fate::Done;
         }
         if is_over(head.expiry_ms, self.cleaner.now_ms) {
             self.remove_at(&place, hash);
             self.cleaner.stats.expired_keys += 1;
             self.cleaner.expired += 1;
-            return Met::Done;
+            return Fate::Done;
         }
-        let Some(to) = self.space.reserve_cold(head.bytes()) else { return Met::Stuck };
+        let Some(to) = self.space.reserve_cold(head.bytes()) else { return Fate::Stuck };
         let space = &self.space;
         let place = (&place, hash);
         move_record(&self.words, &mut self.index, place, head, to, || space.store_cold_tail());
@@ -305,7 +305,7 @@ impl Writer {
         self.space.discharge(offset, head);
         self.cleaner.stats.relocated_records += 1;
         self.cleaner.stats.relocated_bytes += head.bytes();
-        Met::Done
+        Fate::Done
     }
 }
 

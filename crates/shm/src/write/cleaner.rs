@@ -7,9 +7,9 @@ use crate::check::checker::Counts;
 use crate::format::head::Head;
 use crate::format::layout::{entry, record as r};
 use crate::format::record::reference_of;
-use crate::format::words::Words;
-use crate::index::{Index, Place};
-use crate::region::kept::Known;
+use crate::format::words::SharedWords;
+use crate::index::{EntryPlace, Index};
+use crate::region::kept::KnownBad;
 
 /// What the cleaner did since the writer was there, but for the two totals that the header keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,7 +66,7 @@ pub(crate) struct Cleaner {
     pub(crate) now_ms: u64,
     /// Expired keys deleted since the last upkeep.
     pub(crate) expired: u32,
-    pub(crate) known: Known,
+    pub(crate) known: KnownBad,
     /// The present victim's bad records, by hash and reference.
     pub(super) bad: Vec<(u32, u32)>,
     pub(crate) wants_turn: bool,
@@ -89,19 +89,19 @@ impl Cleaner {
 
 /// Finds the entry that names a record.
 #[inline]
-pub(super) fn locate<W: Words>(
+pub(super) fn locate<W: SharedWords>(
     words: &W,
     index: &Index,
     hash: u32,
     reference: u32,
-) -> Option<Place> {
+) -> Option<EntryPlace> {
     let wanted = entry(hash, reference);
     let old = index.old().map(|table| (table, true));
     for (table, in_old) in old.into_iter().chain([(index.current(), false)]) {
         for line_at in table.probe(hash) {
             let line = words.line(line_at);
             if let Some(i) = (0u64..).zip(line).find_map(|(i, e)| (e == wanted).then_some(i)) {
-                return Some(Place { at: line_at + 8 * i, reference, in_old });
+                return Some(EntryPlace { at: line_at + 8 * i, reference, in_old });
             }
             if line.contains(&0) {
                 break;
@@ -113,10 +113,10 @@ pub(super) fn locate<W: Words>(
 
 /// Copies a record and publishes the copy in place of the original. `seal` runs in between: it stores
 /// the tail of the copy's segment.
-pub(crate) fn move_record<W: Words>(
+pub(crate) fn move_record<W: SharedWords>(
     words: &W,
     index: &mut Index,
-    (place, hash): (&Place, u32),
+    (place, hash): (&EntryPlace, u32),
     head: &Head,
     to: u64,
     seal: impl FnOnce(),

@@ -16,7 +16,7 @@ use crate::error::WriteError;
 use crate::format::head::{Head, RunName};
 use crate::format::layout::{LINE_ENTRIES, PROBE_LINES, entry_reference, entry_tag, record as r};
 use crate::format::record::{self, RecordRef};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::growth::{GROW_PERCENT, lines_for};
 use crate::index::{Table, is_room};
 use crate::qsbr::Pin;

@@ -5,7 +5,7 @@
 use crate::error::ArenaError;
 use crate::error::io;
 use crate::format::layout::{Geometry, MAGIC, TENANT_BYTES_MAX, VERSION, header};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::growth::FIRST_TABLE_LINES;
 use crate::index::{Index, Table};
 use crate::qsbr::Domain;

@@ -19,7 +19,7 @@ use crate::format::head::{Head, RunName};
 use crate::format::layout::{inline_record_bytes, record as r};
 use crate::format::record::{Record, RecordRef};
 use crate::format::sum;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::qsbr::Pin;
 use crate::write::append::{Append, Prefix};
 use crate::write::writer::Writer;

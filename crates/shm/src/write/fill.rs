@@ -14,7 +14,7 @@ const KEPT_SEGMENTS: u64 = RESERVE_SEGMENTS as u64 + 2;
 /// How full an arena is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Fill {
+pub struct ArenaFill {
     /// Bytes of live records, without values that lie in runs.
     pub record_bytes: u64,
     /// Bytes of live values that lie in runs.
@@ -35,11 +35,11 @@ impl Writer {
     /// How full the arena is now.
     #[must_use]
     #[inline]
-    pub fn fill(&self) -> Fill {
+    pub fn fill(&self) -> ArenaFill {
         let (space, table) = (&self.space, self.index.current());
         let segment_bytes = space.geometry().slot_bytes();
         let room = space.segment_bytes() + space.available_bytes();
-        Fill {
+        ArenaFill {
             record_bytes: space.live_segment_bytes(),
             run_bytes: space.live_bytes().saturating_sub(space.live_segment_bytes()),
             room_bytes: room.saturating_sub(KEPT_SEGMENTS * segment_bytes),

@@ -18,10 +18,10 @@
 
 use crate::error::WriteError;
 use crate::format::layout::{LINE_BYTES, REF_MOVED, TABLE_SHIFT_MAX, entry_reference, entry_tag};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::Table;
 use crate::index::growth::{
-    GROW_PERCENT, PREPARE_PERCENT, Prepared, SHRINK_PERCENT, lines_for, share,
+    GROW_PERCENT, PREPARE_PERCENT, PreparedTable, SHRINK_PERCENT, lines_for, share,
 };
 use crate::write::writer::Writer;
 
@@ -168,7 +168,8 @@ impl Writer {
         };
         let lines = self.lines_wanted(more);
         // A larger one may be what a commit waits for.
-        let is_there = |prepared: Prepared| prepared.table.lines >= lines && !prepared.unwanted;
+        let is_there =
+            |prepared: PreparedTable| prepared.table.lines >= lines && !prepared.unwanted;
         let is_there = self.prepared.is_some_and(is_there);
         if lines * LINE_BYTES > SMALL_TABLE_BYTES && !is_there {
             self.ask_for_lines(lines);
@@ -190,7 +191,7 @@ impl Writer {
         let shift = self.space.geometry().slot_shift;
         self.prepared = self.space.ask_for_table(lines * LINE_BYTES).map(|slot| {
             let table = Table::new(slot, lines, shift);
-            Prepared { table, ready: false, unwanted: false }
+            PreparedTable { table, ready: false, unwanted: false }
         });
         self.lacks_table = self.prepared.is_none();
     }

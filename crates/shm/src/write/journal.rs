@@ -4,7 +4,7 @@ use crate::error::WriteError;
 
 /// One numbered change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change<'a> {
+pub struct NumberedChange<'a> {
     /// Its log sequence number.
     pub lsn: u64,
     /// What it does.
@@ -51,7 +51,7 @@ pub enum What<'a> {
 /// Takes every commit before it is published.
 pub trait Journal: Send {
     /// A commit: its changes, one at least, with numbers that rise by one.
-    fn commit(&mut self, changes: &[Change<'_>]);
+    fn commit(&mut self, changes: &[NumberedChange<'_>]);
 }
 
 /// Why a commit could not be done again.

@@ -6,7 +6,7 @@
 
 use crate::format::head::Head;
 use crate::format::layout::{REF_MOVED, entry_reference, entry_tag, header, is_over, record as r};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::Table;
 use crate::index::growth::Rebuilds;
 use crate::qsbr::Pin;
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// What one call of [`Writer::maintain`] may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
+pub struct UpkeepBudget {
     /// Index lines to move at most. A line takes about a microsecond when memory is cold.
     pub lines: u32,
     /// Retired segments and runs to reclaim at most.
@@ -29,17 +29,17 @@ pub struct Budget {
     pub now_ms: u64,
 }
 
-impl Default for Budget {
+impl Default for UpkeepBudget {
     fn default() -> Self {
         // 128 KiB: some 100 microseconds.
-        Budget { lines: 64, reclaim: 16, clean_bytes: 128 << 10, now_ms: 0 }
+        UpkeepBudget { lines: 64, reclaim: 16, clean_bytes: 128 << 10, now_ms: 0 }
     }
 }
 
 /// What [`Writer::maintain`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Maintenance {
+pub struct Upkeep {
     /// Whether more work can be done right away.
     pub more: bool,
     /// Whether something waits for a grace period or for memory: call again soon.
@@ -120,8 +120,8 @@ impl ArenaStats {
 impl Writer {
     /// What is to be done once per loop turn: moves index lines, reclaims what nobody reads any more, cleans, gives
     /// memory back that is not wanted, and asks for memory ahead of need.
-    pub fn maintain(&mut self, budget: Budget) -> Maintenance {
-        let mut done = Maintenance::default();
+    pub fn maintain(&mut self, budget: UpkeepBudget) -> Upkeep {
+        let mut done = Upkeep::default();
         self.cleaner.now_ms = budget.now_ms;
         self.space.tell_time(budget.now_ms);
         if !self.index.stuck() {

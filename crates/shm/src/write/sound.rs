@@ -6,11 +6,11 @@
 //!
 //! The arena's writer only.
 
-use crate::format::fault::{Fault, sum_fault};
+use crate::format::fault::{FormatFault, sum_fault};
 use crate::format::head::Head;
 use crate::format::layout::record as r;
 use crate::format::sum;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::region::kept::Kept;
 use crate::write::writer::Writer;
 
@@ -28,7 +28,7 @@ impl Writer {
     /// Whether a record that the index names has the bytes that were written. One that hasn't is noted.
     pub(crate) fn is_whole(&mut self, offset: u64, head: &Head) -> bool {
         if let Some(what) = head.fault(self.space.geometry(), offset) {
-            let fault = Fault::new(offset, what, "what arena.md says", format!("{head:?}"));
+            let fault = FormatFault::new(offset, what, "what arena.md says", format!("{head:?}"));
             self.note_bad(head.lsn, None, &fault);
             return false;
         }
@@ -47,7 +47,7 @@ impl Writer {
     }
 
     #[cold]
-    fn note_bad(&mut self, lsn: u64, key: Option<Vec<u8>>, fault: &Fault) {
+    fn note_bad(&mut self, lsn: u64, key: Option<Vec<u8>>, fault: &FormatFault) {
         if self.cleaner.known.is_news(fault.offset, lsn) {
             self.cleaner.stats.bad_records += 1;
             self.region.note_kept(Kept { key, finding: fault.into() });

@@ -16,11 +16,11 @@ use crate::format::layout::{
     inline_record_bytes, record as r, run_record_bytes,
 };
 use crate::format::record::{self};
-use crate::format::words::{MappedWords, Words};
+use crate::format::words::{MappedWords, SharedWords};
 use crate::index::growth::FIRST_TABLE_LINES;
-use crate::index::growth::{Prepared, Rebuilds};
+use crate::index::growth::{PreparedTable, Rebuilds};
 use crate::index::moment;
-use crate::index::{Index, Located, Place, Table, split_state};
+use crate::index::{EntryPlace, Index, Located, Table, split_state};
 use crate::qsbr::Pin;
 use crate::read::reader::Reader;
 use crate::region::Region;
@@ -44,7 +44,7 @@ pub struct Writer {
     pub(crate) words: MappedWords,
     pub(crate) space: Space,
     pub(crate) index: Index,
-    pub(crate) prepared: Option<Prepared>,
+    pub(crate) prepared: Option<PreparedTable>,
     pub(crate) seed: u32,
     pub(crate) lsn: u64,
     pub(crate) appended: u64,
@@ -177,7 +177,7 @@ impl Writer {
     }
 
     /// Stamps and removes an entry, within a change that has begun. Returns what it named, for [`Self::let_go`].
-    pub(crate) fn take_out(&mut self, place: &Place, hash: u32, lsn: u64) -> u64 {
+    pub(crate) fn take_out(&mut self, place: &EntryPlace, hash: u32, lsn: u64) -> u64 {
         moment::remove(&self.words, &mut self.index, (place, hash), lsn);
         u64::from(place.reference) * r::UNIT
     }
@@ -232,7 +232,7 @@ impl Writer {
     }
 
     /// Removes an entry: a change of its own.
-    pub(crate) fn remove_at(&mut self, place: &Place, hash: u32) {
+    pub(crate) fn remove_at(&mut self, place: &EntryPlace, hash: u32) {
         self.lsn += 1;
         let (lsn, key) = (self.lsn, self.key_of(place.reference));
         let stored = Stored::Removals(&[(hash, key)]);

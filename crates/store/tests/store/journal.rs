@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use nigh_shm::{
-    ArenaSpec, Budget, Change, Domain, Journal, Participant, Reader, ReplayError, What, WriteError,
-    Writer,
+    ArenaSpec, Domain, Journal, NumberedChange, Participant, Reader, ReplayError, UpkeepBudget,
+    What, WriteError, Writer,
 };
 use nigh_store::Policy;
 use tempfile::TempDir;
@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Told {
-    fn new(change: &Change<'_>) -> Told {
+    fn new(change: &NumberedChange<'_>) -> Told {
         let (key, bytes, what) = match change.what {
             What::Put { key, value, expiry_ms } => (key, value, Kind::Put { expiry_ms }),
             What::Extend { key, from, base_lsn, base_len, bytes, expiry_ms } => {
@@ -46,7 +46,7 @@ impl Told {
         Told { lsn: change.lsn, key: key.to_vec(), bytes: bytes.to_vec(), what }
     }
 
-    fn change(&self) -> Change<'_> {
+    fn change(&self) -> NumberedChange<'_> {
         let (key, bytes) = (&self.key[..], &self.bytes[..]);
         let what = match &self.what {
             Kind::Put { expiry_ms } => What::Put { key, value: bytes, expiry_ms: *expiry_ms },
@@ -57,7 +57,7 @@ impl Told {
             Kind::Delete => What::Delete { key },
             Kind::Clear => What::Clear,
         };
-        Change { lsn: self.lsn, what }
+        NumberedChange { lsn: self.lsn, what }
     }
 
     /// Bytes that it holds, with 32 for its numbers.
@@ -72,7 +72,7 @@ impl Told {
 pub(crate) struct Recorder(Arc<Mutex<Vec<Vec<Told>>>>);
 
 impl Journal for Recorder {
-    fn commit(&mut self, changes: &[Change<'_>]) {
+    fn commit(&mut self, changes: &[NumberedChange<'_>]) {
         assert!(!changes.is_empty(), "a commit changes something");
         self.0.lock().unwrap().push(changes.iter().map(Told::new).collect());
     }
@@ -143,18 +143,18 @@ impl Replica {
     pub(crate) fn replay(&mut self, told: &Recorder, commits: usize, keys: &[Vec<u8>]) -> State {
         let told = told.0.lock().unwrap();
         for commit in &told[self.done..commits] {
-            let changes: Vec<Change<'_>> = commit.iter().map(Told::change).collect();
+            let changes: Vec<NumberedChange<'_>> = commit.iter().map(Told::change).collect();
             self.replay_one(&changes).expect("what was told can be done again");
         }
         self.done = commits;
         state(&self.writer.reader(), &self.participant, keys)
     }
 
-    fn replay_one(&mut self, changes: &[Change<'_>]) -> Result<(), ReplayError> {
+    fn replay_one(&mut self, changes: &[NumberedChange<'_>]) -> Result<(), ReplayError> {
         for _ in 0..TURNS_MAX {
             let outcome = self.writer.replay(&self.participant.pin(), changes);
             self.participant.quiescent();
-            self.writer.maintain(Budget::default());
+            self.writer.maintain(UpkeepBudget::default());
             if outcome != Err(ReplayError::Write(WriteError::Busy)) {
                 return outcome;
             }
@@ -265,10 +265,13 @@ fn expiries_evictions_and_clearing_are_told_like_all_else() {
 #[test]
 fn a_commit_that_does_not_follow_is_refused_and_changes_nothing() {
     let mut replica = Replica::new(16 << 20);
-    let put = |lsn, key| Change { lsn, what: What::Put { key, value: b"v", expiry_ms: 0 } };
+    let put = |lsn, key| NumberedChange { lsn, what: What::Put { key, value: b"v", expiry_ms: 0 } };
     let based = |lsn, base_lsn, base_len| {
         let (key, from, bytes) = (&b"k"[..], &b"a"[..], &b"more"[..]);
-        Change { lsn, what: What::Extend { key, from, base_lsn, base_len, bytes, expiry_ms: 0 } }
+        NumberedChange {
+            lsn,
+            what: What::Extend { key, from, base_lsn, base_len, bytes, expiry_ms: 0 },
+        }
     };
     assert_eq!(replica.replay_one(&[put(1, b"a")]), Ok(()));
     let cases = [
@@ -276,7 +279,7 @@ fn a_commit_that_does_not_follow_is_refused_and_changes_nothing() {
         (vec![put(1, b"b")], ReplayError::Gap { expected: 2, found: 1 }),
         (vec![put(2, b"b"), put(4, b"c")], ReplayError::Gap { expected: 3, found: 4 }),
         (
-            vec![put(2, b"b"), Change { lsn: 3, what: What::Clear }],
+            vec![put(2, b"b"), NumberedChange { lsn: 3, what: What::Clear }],
             ReplayError::ClearsLater { lsn: 3 },
         ),
         (

@@ -17,7 +17,7 @@ use crate::format::layout::{
     Geometry, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX, entry_reference, header, is_over,
     record as r,
 };
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::{Table, match_line, split_state};
 use std::fs::File;
 use std::sync::atomic::AtomicU64;
@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 pub(super) const LOOKS_MAX: u32 = 64;
 
 /// The bytes of an arena.
-pub(super) struct Copier<W: Words> {
+pub(super) struct Copier<W: SharedWords> {
     pub(super) words: W,
     g: Geometry,
     /// Length of the file when it was last asked for.
@@ -69,7 +69,7 @@ enum RunIs {
 
 /// The order of a reader that the writer never waits for: an entry's slot, copied under its
 /// generation. `None` if the entry names something else by now, or the slot was reused meanwhile.
-pub(crate) fn guarded<W: Words, T>(
+pub(crate) fn guarded<W: SharedWords, T>(
     words: &W,
     generation_at: u64,
     (entry_at, entry): (u64, u64),
@@ -86,13 +86,13 @@ pub(crate) fn guarded<W: Words, T>(
     (words.load32(generation_at, Relaxed) == generation).then_some(copied)
 }
 
-impl<W: Words> Copier<W> {
+impl<W: SharedWords> Copier<W> {
     pub(super) fn new(words: W, g: Geometry, file: File) -> Copier<W> {
         Copier { words, g, end: AtomicU64::new(0), file }
     }
 
     #[cfg(test)]
-    pub(super) fn over<V: Words>(self, wrap: impl FnOnce(W) -> V) -> Copier<V> {
+    pub(super) fn over<V: SharedWords>(self, wrap: impl FnOnce(W) -> V) -> Copier<V> {
         let Copier { words, g, end, file } = self;
         Copier { words: wrap(words), g, end, file }
     }

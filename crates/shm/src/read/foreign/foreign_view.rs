@@ -8,26 +8,26 @@
 //! 2. An attempt that is over stays over, whatever its caller makes of the error.
 
 use super::copier::{Copier, LOOKS_MAX, Look, Wanted};
-use super::read_check::Watch;
+use super::read_check::ReadCheck;
 use crate::format::head::Head;
 use crate::format::layout::is_over;
-use crate::format::words::{MappedWords, Words};
-use crate::index::moment::{self, Sample, TooNew, VERSIONS_MAX};
+use crate::format::words::{MappedWords, SharedWords};
+use crate::index::moment::{self, MomentSample, TooNew, VERSIONS_MAX};
 
 /// The keys of an arena at one moment, for one attempt to read them.
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-pub struct View<'r, W: Words = MappedWords> {
+pub struct View<'r, W: SharedWords = MappedWords> {
     copier: &'r Copier<W>,
     seed: u32,
-    watch: Watch,
-    moment: Sample,
+    watch: ReadCheck,
+    moment: MomentSample,
     is_over: bool,
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-impl<'r, W: Words> View<'r, W> {
+impl<'r, W: SharedWords> View<'r, W> {
     /// Takes a moment; `None` if a commit is under way for too long.
-    pub(super) fn begin(copier: &'r Copier<W>, seed: u32, watch: Watch) -> Option<View<'r, W>> {
+    pub(super) fn begin(copier: &'r Copier<W>, seed: u32, watch: ReadCheck) -> Option<View<'r, W>> {
         let moment = moment::sample(&copier.words)?;
         Some(View { copier, seed, watch, moment, is_over: false })
     }
@@ -68,7 +68,7 @@ impl<'r, W: Words> View<'r, W> {
 
     fn find(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, TooNew> {
         let hash = crate::format::hash::hash(self.seed, key);
-        let Sample { lsn, clock_ms } = self.moment;
+        let MomentSample { lsn, clock_ms } = self.moment;
         let wanted = Wanted { hash, key, lsn, clock_ms };
         let newest = self.newest(&wanted, out)?;
         let found = match newest {

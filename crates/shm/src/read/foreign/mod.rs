@@ -26,15 +26,15 @@ pub(crate) use self::copier::guarded;
 pub use self::foreign_view::View;
 
 use self::copier::{Copier, LOOKS_MAX, Look, Wanted};
-use self::read_check::{Shut, Watch};
+use self::read_check::{ReadCheck, Shut};
 use crate::error::ArenaError;
 use crate::error::io;
 use crate::format::header_info::HeaderInfo;
 use crate::format::header_info::header_of;
 use crate::format::layout::header;
-use crate::format::words::{MappedWords, Words};
+use crate::format::words::{MappedWords, SharedWords};
 use crate::index::moment::TooNew;
-use crate::memory::mapping::Mapping;
+use crate::memory::file_mapping::FileMapping;
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -46,11 +46,11 @@ const ATTEMPTS_MAX: u32 = 16;
 
 /// Reads the keys of one arena by copying them out.
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-pub struct ForeignReader<W: Words = MappedWords> {
+pub struct ForeignReader<W: SharedWords = MappedWords> {
     copier: Copier<W>,
     seed: u32,
     path: PathBuf,
-    _mapping: Mapping,
+    _mapping: FileMapping,
 }
 
 /// A value that was copied out.
@@ -75,14 +75,14 @@ impl ForeignReader {
         let len = usize::try_from(g.address_bytes)
             .map_err(|_| io(path, "mapping the file", Errno::NOMEM))?;
         let mapping =
-            Mapping::read_only(&file, len).map_err(|e| io(path, "mapping the file", e))?;
+            FileMapping::read_only(&file, len).map_err(|e| io(path, "mapping the file", e))?;
         let copier = Copier::new(mapping.words(), g, file);
         Ok(ForeignReader { copier, seed, path: path.to_path_buf(), _mapping: mapping })
     }
 }
 
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
-impl<W: Words> ForeignReader<W> {
+impl<W: SharedWords> ForeignReader<W> {
     #[cfg(test)]
     pub(crate) fn words(&self) -> &W {
         &self.copier.words
@@ -90,7 +90,7 @@ impl<W: Words> ForeignReader<W> {
 
     /// The same reader over other words.
     #[cfg(test)]
-    pub(crate) fn over<V: Words>(self, wrap: impl FnOnce(W) -> V) -> ForeignReader<V> {
+    pub(crate) fn over<V: SharedWords>(self, wrap: impl FnOnce(W) -> V) -> ForeignReader<V> {
         let ForeignReader { copier, seed, path, _mapping } = self;
         ForeignReader { copier: copier.over(wrap), seed, path, _mapping }
     }
@@ -194,13 +194,13 @@ impl<W: Words> ForeignReader<W> {
     }
 
     /// Begins a read, if a writer has the arena.
-    fn watch(&self) -> Result<Watch, ArenaError> {
+    fn watch(&self) -> Result<ReadCheck, ArenaError> {
         // The tables before the slots are looked at without asking again; a file that is cut off
         // there has no keys.
         if !self.copier.has_tables() {
             return Err(ArenaError::Busy { path: self.path.clone(), tries: 1 });
         }
-        Watch::begin(&self.copier.words).map_err(|shut| match shut {
+        ReadCheck::begin(&self.copier.words).map_err(|shut| match shut {
             Shut::Adopting => ArenaError::Adopting { path: self.path.clone() },
             Shut::Over => ArenaError::Over { path: self.path.clone() },
         })

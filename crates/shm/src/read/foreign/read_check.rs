@@ -11,7 +11,7 @@
 //! Any thread; generic over the shared words, so that models run it.
 
 use crate::format::layout::{INCARNATION_OVER, header};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Why nothing can be read now.
@@ -25,14 +25,14 @@ pub(crate) enum Shut {
 
 /// What was there when a read began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Watch {
+pub(crate) struct ReadCheck {
     incarnation: u64,
     reuses: u64,
 }
 
-impl Watch {
+impl ReadCheck {
     /// A read begins.
-    pub(crate) fn begin<W: Words>(words: &W) -> Result<Watch, Shut> {
+    pub(crate) fn begin<W: SharedWords>(words: &W) -> Result<ReadCheck, Shut> {
         // SYNC(incarnation): all that an adopting writer has done is seen behind its last store of
         // it.
         let incarnation = words.load64(header::INCARNATION, Acquire);
@@ -44,18 +44,18 @@ impl Watch {
         }
         // SYNC(reuses): what was reused before had been unpublished before the moment that follows.
         let reuses = words.load64(header::REUSES, Acquire);
-        Ok(Watch { incarnation, reuses })
+        Ok(ReadCheck { incarnation, reuses })
     }
 
     /// Whether no other writer has come until behind the copies.
-    pub(crate) fn has_same_writer<W: Words>(&self, words: &W) -> bool {
+    pub(crate) fn has_same_writer<W: SharedWords>(&self, words: &W) -> bool {
         // SYNC(incarnation): odd before an adopting writer's first change.
         words.fence(Acquire);
         words.load64(header::INCARNATION, Relaxed) == self.incarnation
     }
 
     /// Whether besides nothing was reused.
-    pub(crate) fn holds<W: Words>(&self, words: &W) -> bool {
+    pub(crate) fn holds<W: SharedWords>(&self, words: &W) -> bool {
         // SYNC(reuses): a copy that has a byte of another's comes behind the count.
         self.has_same_writer(words) && words.load64(header::REUSES, Relaxed) == self.reuses
     }

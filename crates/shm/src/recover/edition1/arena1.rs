@@ -2,14 +2,14 @@
 //!
 //! Any thread.
 
-use super::file1::{ArenaFile, Header};
+use super::file1::{ArenaFile, Header1};
 use super::layout1::{LINE_BYTES, LINE_ENTRIES, PROBE_LINES};
 use std::collections::HashMap;
 
 /// An arena of edition 1.
 pub struct Edition1 {
     pub(super) file: ArenaFile,
-    pub(super) header: Header,
+    pub(super) header: Header1,
     /// End of the file: nothing behind it is touched.
     pub(super) end: u64,
     /// Generations and tails of the slots that the file reaches.

@@ -76,7 +76,7 @@ impl ArenaFile {
     }
 
     /// Checks the first page, and says what it says.
-    pub(super) fn header(&self, page: &[u8; h::BYTES]) -> Result<Header, ArenaError> {
+    pub(super) fn header(&self, page: &[u8; h::BYTES]) -> Result<Header1, ArenaError> {
         let want = |at: usize, what, expected: u64, found: u64| {
             let is_right = found == expected;
             is_right.then_some(()).ok_or_else(|| self.damaged(at as u64, what, expected, found))
@@ -110,7 +110,7 @@ impl ArenaFile {
             let (at, expected) = (h::CAPACITY as u64, "2 MiB to the address bytes");
             return Err(self.damaged(at, "capacity", expected, capacity_bytes));
         }
-        Ok(Header {
+        Ok(Header1 {
             tenant: self.tenant(page)?,
             partition: four(page, h::PARTITION),
             partitions: four(page, h::PARTITIONS),
@@ -135,7 +135,7 @@ impl ArenaFile {
 /// What the header of an arena of edition 1 says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Header {
+pub struct Header1 {
     /// The tenant that the arena belongs to.
     pub tenant: String,
     /// Which partition of the tenant.
@@ -151,12 +151,12 @@ pub struct Header {
     pub(super) division: Division,
 }
 
-impl Header {
+impl Header1 {
     /// Reads and checks the header of a file, and nothing else of it.
     ///
     /// # Errors
     /// If the file can't be read or is no arena of edition 1.
-    pub fn of(path: &Path) -> Result<Header, ArenaError> {
+    pub fn of(path: &Path) -> Result<Header1, ArenaError> {
         let file = ArenaFile::open(path)?;
         file.header(&file.first_page()?)
     }

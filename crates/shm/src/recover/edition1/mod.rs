@@ -27,7 +27,7 @@ mod layout1;
 mod record1;
 
 pub use arena1::Edition1;
-pub use file1::{Header, version_of};
+pub use file1::{Header1, version_of};
 
 use crate::error::ArenaError;
 use arena1::{Commit1, Table1};
@@ -47,7 +47,7 @@ const LIST_WORDS: u32 = 1024;
 
 /// What an arena says of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct Entry1<'a> {
     /// The key.
     pub key: &'a [u8],
     /// Its value.
@@ -99,7 +99,7 @@ impl Edition1 {
 
     /// What its header says.
     #[must_use]
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &Header1 {
         &self.header
     }
 
@@ -127,13 +127,13 @@ impl Edition1 {
         &self,
         from: u64,
         places: u64,
-        f: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
+        f: &mut dyn FnMut(Entry1<'_>) -> ControlFlow<()>,
     ) -> Result<Option<u64>, ArenaError> {
         let mut value = Vec::new();
         self.walk(from, places, &mut |whole, key| {
             value.resize(whole.head.value_len as usize, 0);
             self.file.read(self.value_at(whole), &mut value)?;
-            Ok(f(Entry { key, value: &value, expiry_ms: whole.head.expiry_ms }))
+            Ok(f(Entry1 { key, value: &value, expiry_ms: whole.head.expiry_ms }))
         })
     }
 

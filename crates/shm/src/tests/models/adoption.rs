@@ -14,7 +14,7 @@ use crate::check::survey::{Survey, survey};
 use crate::format::head::Head;
 use crate::format::layout::{Geometry, entry, header, record as r, stamp_offset};
 use crate::format::record;
-use crate::format::words::{HeapWords, Words};
+use crate::format::words::{HeapWords, SharedWords};
 use crate::index::moment;
 use crate::index::{Index, Table, find};
 use std::sync::atomic::Ordering;

@@ -5,7 +5,7 @@ use super::{
     write_record,
 };
 use crate::format::layout::entry;
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::{Index, Table, find};
 use std::sync::atomic::Ordering;
 

@@ -4,9 +4,9 @@
 
 use super::{LARGE, LoomWords, SHIFT, SMALL, Setting, check, home, offset, reference, value_at};
 use crate::format::layout::{entry, header, record as r, stamp_offset};
-use crate::format::words::Words;
-use crate::index::moment::{self, Sample, TooNew};
-use crate::index::{Index, Place, find};
+use crate::format::words::SharedWords;
+use crate::index::moment::{self, MomentSample, TooNew};
+use crate::index::{EntryPlace, Index, find};
 use crate::qsbr::Qsbr;
 use std::sync::atomic::Ordering;
 
@@ -68,7 +68,7 @@ impl Author {
         }
     }
 
-    fn place(&self, (hash, key): (u32, &[u8])) -> Place {
+    fn place(&self, (hash, key): (u32, &[u8])) -> EntryPlace {
         self.index.locate(&self.words, hash, key).found.expect("a key")
     }
 
@@ -125,11 +125,11 @@ impl Author {
 }
 
 /// A moment of now, in few looks: loom tries all that a reader could see in each.
-fn sample(words: &LoomWords) -> Option<Sample> {
+fn sample(words: &LoomWords) -> Option<MomentSample> {
     moment::sample_within(words, 2)
 }
 
-fn at(words: &LoomWords, now: &Sample, key: (u32, &[u8])) -> Result<Option<u32>, TooNew> {
+fn at(words: &LoomWords, now: &MomentSample, key: (u32, &[u8])) -> Result<Option<u32>, TooNew> {
     moment::find(words, SHIFT, now, key)
 }
 

@@ -4,7 +4,7 @@ use super::{LARGE, LoomWords, SHIFT, SMALL, Setting, check, home, offset, refere
 use crate::format::generation::next_generation;
 use crate::format::head::Head;
 use crate::format::layout::{entry, entry_reference, generation_offset, record as r};
-use crate::format::words::Words;
+use crate::format::words::SharedWords;
 use crate::index::{Index, find};
 use crate::qsbr::Qsbr;
 use crate::read::foreign::guarded;

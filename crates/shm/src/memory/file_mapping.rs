@@ -19,30 +19,30 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Device and inode of a file.
-pub(crate) type Identity = (u64, u64);
+pub(crate) type FileIdentity = (u64, u64);
 
 /// Files that this process has mapped for writing (invariant 2).
-static MAPPED: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
+static MAPPED: Mutex<BTreeSet<FileIdentity>> = Mutex::new(BTreeSet::new());
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reserved address space; unmapped when dropped.
-pub(crate) struct Mapping {
+pub(crate) struct FileMapping {
     base: NonNull<u8>,
     len: usize,
     /// The file that is mapped for writing, if one is.
-    identity: Option<Identity>,
+    identity: Option<FileIdentity>,
 }
 
 // SAFETY: a mapping is plain address space; what is done to its bytes is up to `MappedWords`.
-unsafe impl Send for Mapping {}
+unsafe impl Send for FileMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for FileMapping {}
 
-impl Mapping {
+impl FileMapping {
     /// Reserves addresses without memory, so that a huge page of a file lies on one of addresses.
-    pub(crate) fn reserve(len: usize) -> Result<Mapping, Errno> {
+    pub(crate) fn reserve(len: usize) -> Result<FileMapping, Errno> {
         let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| Errno::NOMEM);
         let (page, small) = (in_memory(HUGE_PAGE_BYTES)?, in_memory(PAGE_BYTES)?);
         let len = len.checked_next_multiple_of(small).ok_or(Errno::NOMEM)?;
@@ -61,12 +61,12 @@ impl Mapping {
                 unsafe { rustix::mm::munmap(from, len) }?;
             }
         }
-        Ok(Mapping { base, len, identity: None })
+        Ok(FileMapping { base, len, identity: None })
     }
 
     /// Maps a file read-only from its beginning over at least `len` bytes of addresses.
-    pub(crate) fn read_only(file: &File, len: usize) -> Result<Mapping, Errno> {
-        let mapping = Mapping::reserve(len)?;
+    pub(crate) fn read_only(file: &File, len: usize) -> Result<FileMapping, Errno> {
+        let mapping = FileMapping::reserve(len)?;
         mapping.map(file, 0, mapping.len as u64, ProtFlags::READ)?;
         Ok(mapping)
     }
@@ -104,7 +104,7 @@ impl Mapping {
 
     /// Notes that this process maps a file for writing, until the mapping is dropped. False if it
     /// does so already.
-    pub(crate) fn claim(&mut self, identity: Identity) -> bool {
+    pub(crate) fn claim(&mut self, identity: FileIdentity) -> bool {
         let is_new = lock(&MAPPED).insert(identity);
         self.identity = is_new.then_some(identity).or(self.identity);
         is_new
@@ -128,7 +128,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for FileMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours alone, and its owner has waited until nobody can read it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
