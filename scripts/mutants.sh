@@ -42,7 +42,8 @@ crates/shm/src/read/cursor.rs                  --lib -- stepped readers scan
 crates/shm/src/index/pick.rs                   --lib -- stepped
 crates/shm/src/index/mod.rs                    --lib -- $NOT_SHM | shm
 crates/shm/src/index/deleted.rs                --lib -- $NOT_SHM | shm
-crates/shm/src/write/growth.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/index/growth.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/write/grow.rs                   --lib -- $NOT_SHM | shm
 crates/shm/src/write/commit.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/qsbr.rs                         --lib -- $NOT_SHM | shm
 crates/shm/src/space/from_survey.rs            --lib -- $NOT_SHM | shm
@@ -53,6 +54,7 @@ crates/shm/src/space/reclaim.rs                --lib -- $NOT_SHM | shm
 crates/shm/src/space/runs.rs                   --lib -- $NOT_SHM | shm
 crates/shm/src/space/warm.rs                   --lib -- $NOT_SHM | shm
 crates/shm/src/space/mod.rs                    --lib -- $NOT_SHM | shm
+crates/shm/src/write/clean.rs                  --lib -- $NOT_SHM | shm
 crates/shm/src/write/cleaner.rs                --lib -- $NOT_SHM | shm
 crates/shm/src/write/writer.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/read/reader.rs                  --lib -- $NOT_SHM | shm

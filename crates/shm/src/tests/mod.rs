@@ -10,6 +10,7 @@ mod damage;
 mod deaths;
 mod denied;
 mod edition1_kept;
+mod full;
 mod growing;
 mod kept;
 mod model;

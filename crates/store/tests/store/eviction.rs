@@ -10,7 +10,7 @@ pub(crate) const OOM: &str = "-OOM command not allowed when used memory > 'maxme
 /// The least arena: segments of 64 KiB.
 pub(crate) const SMALL_BYTES: u64 = 8 << 20;
 /// Keys that are sampled unless a test wants another number: the default of the setting.
-const SAMPLES: u32 = 5;
+pub(crate) const SAMPLES: u32 = 5;
 
 pub(crate) fn fixture(policy: Policy) -> Fixture {
     let mut fixture = Fixture::with_capacity(SMALL_BYTES);
@@ -32,16 +32,16 @@ pub(crate) fn stats(fixture: &mut Fixture) -> nigh_store::StoreStats {
 }
 
 /// Numbers from a seed: a linear congruential generator (Knuth, MMIX), upper half.
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 32
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
@@ -180,145 +180,6 @@ fn what_stays_is_right_and_what_goes_is_counted() {
     assert!(evicted >= gone.len() as u64 && evicted > 1000, "{evicted} of {}", gone.len());
 }
 
-/// Keys drawn as in a cache (zipf, 0.99), read and on a miss written: hits are within a point of an
-/// exact LRU that holds as many keys.
-#[test]
-fn hits_are_close_to_those_of_an_exact_lru() {
-    const KEYS: u64 = 30_000;
-    let mut fixture = fixture(Policy::AllKeysLru);
-    let mut numbers = Numbers(4);
-    let mut draw = zipf(KEYS);
-    let value = vec![b'v'; 700];
-    let trace: Vec<u64> = (0..200_000).map(|_| draw(&mut numbers)).collect();
-    let (warm_up, measured) = trace.split_at(trace.len() / 2);
-    let mut run = |part: &[u64]| {
-        let mut hits = 0_u64;
-        for key in part {
-            let name = format!("key{key}");
-            if fixture.bytes(&[b"GET", name.as_bytes()]) != b"$-1\r\n" {
-                hits += 1;
-            } else {
-                assert_eq!(fixture.bytes(&[b"SET", name.as_bytes(), &value]), b"+OK\r\n");
-            }
-        }
-        (hits, fixture.run("DBSIZE")[1..].parse::<usize>().expect("a number"))
-    };
-    run(warm_up);
-    let (hits, held) = run(measured);
-    let mut exact = ExactLru::new(held);
-    warm_up.iter().for_each(|key| {
-        exact.uses(*key);
-    });
-    let exact_hits = measured.iter().filter(|key| exact.uses(**key)).count() as u64;
-    let points = |hits: u64| hits * 10_000 / measured.len() as u64;
-    let (ours, theirs) = (points(hits), points(exact_hits));
-    assert!(held > 5000 && held < 12_000, "{held} keys are held");
-    assert!(ours + 100 >= theirs, "{held} keys: {ours} of 10000 hit, an exact LRU has {theirs}");
-}
-
-/// Keys by rank, each as likely as 1 / rank^0.99.
-fn zipf(keys: u64) -> impl FnMut(&mut Numbers) -> u64 {
-    let mut sum = 0.0;
-    let sums: Vec<f64> = (1..=keys)
-        .map(|rank| {
-            sum += f64::powf(f64::from(u32::try_from(rank).expect("few")), -0.99);
-            sum
-        })
-        .collect();
-    move |numbers| {
-        let at = f64::from(u32::try_from(numbers.below(1 << 31)).expect("31 bits")) / 2f64.powi(31);
-        sums.partition_point(|below| *below < at * sum) as u64
-    }
-}
-
-/// Holds so many keys and lets the one go that was used longest ago.
-struct ExactLru {
-    capacity: usize,
-    clock: u64,
-    used: BTreeMap<u64, u64>,
-    order: BTreeMap<u64, u64>,
-}
-
-impl ExactLru {
-    fn new(capacity: usize) -> ExactLru {
-        ExactLru { capacity, clock: 0, used: BTreeMap::new(), order: BTreeMap::new() }
-    }
-
-    /// Whether the key was there; now it is.
-    fn uses(&mut self, key: u64) -> bool {
-        self.clock += 1;
-        let before = self.used.insert(key, self.clock);
-        if let Some(before) = before {
-            self.order.remove(&before);
-        }
-        self.order.insert(self.clock, key);
-        if self.used.len() > self.capacity
-            && let Some((_, oldest)) = self.order.pop_first()
-        {
-            self.used.remove(&oldest);
-        }
-        before.is_some()
-    }
-}
-
-/// Only keys with an expiry go, those that nobody uses first; when none is left, writes are refused.
-#[test]
-fn volatile_lru_takes_keys_with_an_expiry_only() {
-    let mut fixture = fixture(Policy::VolatileLru);
-    for n in 0..300 {
-        assert_eq!(put(&mut fixture, &format!("lasting{n}"), 1000), "+OK");
-    }
-    for n in 0..200 {
-        fixture.run(&format!("SET hot{n} {} EX 10000", "h".repeat(1000)));
-    }
-    for n in 0..20_000 {
-        assert_eq!(
-            fixture.run(&format!("SET cold{n} {} EX 10000", "c".repeat(1000))),
-            "+OK",
-            "{:?}",
-            stats(&mut fixture)
-        );
-        fixture.run(&format!("GET hot{}", n % 200));
-    }
-    let count = |fixture: &mut Fixture, name: &str, of: usize| {
-        (0..of).filter(|n| fixture.run(&format!("EXISTS {name}{n}")) == ":1").count()
-    };
-    assert_eq!(count(&mut fixture, "lasting", 300), 300);
-    let hot = count(&mut fixture, "hot", 200);
-    assert!(hot >= 195, "{hot} of 200 keys that are used all the time are left");
-    let mut n = 0;
-    while put(&mut fixture, &format!("more{n}"), 1000) == "+OK" {
-        n += 1;
-    }
-    assert_eq!(put(&mut fixture, "more", 100_000), OOM);
-    assert_eq!(stats(&mut fixture).expires, 0, "first all went that may");
-    assert_eq!(count(&mut fixture, "lasting", 300), 300);
-    assert_eq!(count(&mut fixture, "more", n), n);
-}
-
-/// Of keys with an expiry, those whose time is over soonest go, used or not.
-#[test]
-fn volatile_ttl_takes_the_soonest() {
-    let mut fixture = fixture(Policy::VolatileTtl);
-    assert_eq!(stats(&mut fixture).recency_bytes, 0, "nobody asks when keys were used");
-    let value = "v".repeat(1000);
-    for n in 0..3000 {
-        let seconds = if n % 2 == 0 { 1000 + n } else { 1_000_000 + n };
-        assert_eq!(fixture.run(&format!("SET key{n} {value} EX {seconds}")), "+OK");
-    }
-    let mut n = 0;
-    while stats(&mut fixture).evicted_keys < 1000 {
-        assert_eq!(put(&mut fixture, &format!("lasting{n}"), 1000), "+OK");
-        n += 1;
-    }
-    let left = |fixture: &mut Fixture, odd: u32| {
-        let keys = (0..1500).map(|n| 2 * n + odd);
-        keys.filter(|n| fixture.run(&format!("EXISTS key{n}")) == ":1").count()
-    };
-    let (soon, late) = (left(&mut fixture, 0), left(&mut fixture, 1));
-    assert!(late >= 1480 && soon < 530, "{soon} soon, {late} late");
-}
-
 /// A key that somebody watches may go; then EXEC is refused. What happens to others touches nobody.
 #[test]
 fn an_eviction_touches_those_who_watch_the_key() {
@@ -398,30 +259,6 @@ fn nothing_is_evicted_while_a_transaction_runs() {
     }
 }
 
-/// The policy changes while the store is full: writes are refused, taken, and refused again.
-#[test]
-fn the_policy_can_be_changed_at_any_time() {
-    let mut fixture = fixture(Policy::NoEviction);
-    let fill = |fixture: &mut Fixture, name: &str| {
-        (0..20_000).take_while(|n| put(fixture, &format!("{name}{n}"), 1000) == "+OK").count()
-    };
-    let filled = fill(&mut fixture, "a");
-    assert!(filled < 20_000);
-    assert_eq!(stats(&mut fixture).recency_bytes, 0);
-    set(&mut fixture, Policy::AllKeysLru);
-    assert_eq!(fill(&mut fixture, "b"), 20_000);
-    assert!(stats(&mut fixture).recency_bytes > 0);
-    set(&mut fixture, Policy::VolatileLru);
-    assert!(fill(&mut fixture, "c") < 20_000);
-    set(&mut fixture, Policy::AllKeysLru);
-    assert_eq!(fill(&mut fixture, "d"), 20_000);
-    set(&mut fixture, Policy::NoEviction);
-    assert!(fill(&mut fixture, "e") < 20_000);
-    assert_eq!(stats(&mut fixture).recency_bytes, 0);
-    let held = stats(&mut fixture).keys;
-    assert!(held * 100 > filled as u64 * 80, "{held} of {filled} keys");
-}
-
 /// Keys that only a view reads stay; those that nobody reads go. So it is after the policy was off for a while: what
 /// views told was lost from then on.
 #[test]
@@ -455,37 +292,6 @@ fn what_views_read_stays() {
     let (hot, cold) = (left(&mut fixture, "hot"), left(&mut fixture, "cold"));
     // Samples are random: one in a hundred runs has left a key that no sample has met.
     assert!(hot >= 195 && cold <= 5, "{hot} hot, {cold} cold");
-}
-
-/// OBJECT IDLETIME tells how long a key was not used, by reads and writes but not by looking at it.
-#[test]
-fn idle_time_is_told() {
-    let mut fixture = fixture(Policy::AllKeysLru);
-    put(&mut fixture, "a", 10);
-    put(&mut fixture, "b", 10);
-    for _ in 0..100 {
-        fixture.now_ms += 1000;
-        fixture.script(&[
-            ("TTL a", ":-1"),
-            ("EXISTS a", ":1"),
-            ("TYPE a", "+string"),
-            ("TOUCH b", ":1"),
-        ]);
-    }
-    let idle = |fixture: &mut Fixture, key: &str| {
-        fixture.run(&format!("OBJECT IDLETIME {key}"))[1..].parse::<u32>().expect("a number")
-    };
-    assert!((98..=101).contains(&idle(&mut fixture, "a")));
-    assert!(idle(&mut fixture, "b") <= 1);
-    fixture.run("GET a");
-    assert!(idle(&mut fixture, "a") <= 1);
-    // A new expiry is a write, though the value stays where it is.
-    for _ in 0..100 {
-        fixture.now_ms += 1000;
-        fixture.end_turn();
-    }
-    assert_eq!(fixture.run("EXPIRE a 1000"), ":1");
-    assert!(idle(&mut fixture, "a") <= 1 && idle(&mut fixture, "b") >= 98);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod journal;
 mod keyspace;
 mod lazy;
 mod model;
+mod policies;
 mod room;
 mod scan;
 mod support;
