@@ -1,5 +1,5 @@
-//! `find` and `put` of one thread: in cache (1,000 keys), and over 1 M keys with and without prefetching.
-//! 16-byte keys, 100-byte values, hash included.
+//! `find` and `put` of one thread: in cache (1,000 keys), and over 1 M keys with and without
+//! prefetching. 16-byte keys, 100-byte values, hash included.
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use nigh_shm::{ArenaSpec, Domain, Participant, Reader, UpkeepBudget, Writer};

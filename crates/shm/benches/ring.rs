@@ -1,5 +1,6 @@
-//! Rings between two threads that spin, each pinned to a core of its own if there are two: messages one way,
-//! round trips, round trips in batches, and the same through a link with credits. 64-byte payloads.
+//! Rings between two threads that spin, each pinned to a core of its own if there are two: messages
+//! one way, round trips, round trips in batches, and the same through a link with credits. 64-byte
+//! payloads.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nigh_shm::ring::{Bell, LinkSpec, PushError, REPLY_BYTES, link, pair};
@@ -136,7 +137,8 @@ fn round_trip(c: &mut Criterion) {
     }
 }
 
-/// There and back through a link: tokens, credits, and the fence of a bell that nobody sleeps behind.
+/// There and back through a link: tokens, credits, and the fence of a bell that nobody sleeps
+/// behind.
 fn ask(c: &mut Criterion) {
     for batch in [1, BATCH] {
         let credits = RING_BYTES / REPLY_BYTES;

@@ -1,5 +1,6 @@
-//! Dying on purpose between two stores to shared memory, or looking at what is there between them: for tests of
-//! adoption. And holding up the thread that moves memory: for tests of what must not depend on how soon it runs.
+//! Dying on purpose between two stores to shared memory, or looking at what is there between them:
+//! for tests of adoption. And holding up the thread that moves memory: for tests of what must not
+//! depend on how soon it runs.
 //!
 //! Compiled to nothing without the feature `failpoints` (or this crate's own tests). Any thread may
 //! arm it; the process dies by SIGKILL before its N-th store from then on.
@@ -27,7 +28,8 @@ mod armed {
         static WATCH: std::cell::RefCell<Option<Box<dyn FnMut()>>> = std::cell::RefCell::default();
     }
 
-    /// Has `look` called before each shared store of this thread during `run`, but for those of `look` itself.
+    /// Has `look` called before each shared store of this thread during `run`, but for those of
+    /// `look` itself.
     #[cfg(test)]
     pub(crate) fn before_each_step<T>(look: impl FnMut() + 'static, run: impl FnOnce() -> T) -> T {
         let outer = WATCH.replace(Some(Box::new(look)));

@@ -5,12 +5,12 @@
 //! participant:  ... reads under a pin ... quiescent(): seen := turn ... reads ...
 //! ```
 //!
-//! 1. What a participant saw before its announcement, it no longer uses after it: pins borrow from the
-//!    participant, and announcing takes it mutably.
+//! 1. What a participant saw before its announcement, it no longer uses after it: pins borrow from
+//!    the participant, and announcing takes it mutably.
 //! 2. Memory that was unpublished before the turn went up to `stamp` may be reused when every
 //!    participant has announced a turn of at least `stamp` or is offline.
-//! 3. A participant that is offline has no pin, and fences when it comes back (SeqCst), so that either
-//!    the writer sees it online or it sees what the writer unpublished.
+//! 3. A participant that is offline has no pin, and fences when it comes back (SeqCst), so that
+//!    either the writer sees it online or it sees what the writer unpublished.
 //!
 //! Source: Hart, McKenney, Brown, Walpole, "Performance of memory reclamation for lockless
 //! synchronization", JPDC 2007. A participant belongs to one thread; the rest is for any thread.
@@ -55,7 +55,8 @@ impl<W: SharedWords> Qsbr<W> {
         (participant + 1) * STRIDE
     }
 
-    /// Writer: what was unpublished before this call may be reused when [`Self::passed`] its result.
+    /// Writer: what was unpublished before this call may be reused when [`Self::passed`] its
+    /// result.
     pub(crate) fn stamp(&self) -> u64 {
         // SYNC(qsbr-turn): who announces this turn has seen what was unpublished before it.
         self.words.add64(0, 1, Ordering::AcqRel)
@@ -280,7 +281,8 @@ mod tests {
 
     #[test]
     fn no_turn_comes_twice() {
-        // A value noted in one turn is never taken for one of another, of this thread's or of another's.
+        // A value noted in one turn is never taken for one of another, of this thread's or of
+        // another's.
         let domain = Domain::new(2);
         let (mut a, b) = (domain.join(), domain.join());
         let mut turns = vec![b.pin().turn(), a.pin().turn()];

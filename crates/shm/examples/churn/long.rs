@@ -1,7 +1,8 @@
 //! The long run: the arenas in turns for so many seconds, sampled every few.
 //!
-//! A machine that lends its cores to others lets any step look long now and then, in CPU time too. So a twin takes the
-//! same writes as the arena that is cleaned, and does the same steps: a step has taken the lesser of its two times.
+//! A machine that lends its cores to others lets any step look long now and then, in CPU time too.
+//! So a twin takes the same writes as the arena that is cleaned, and does the same steps: a step
+//! has taken the lesser of its two times.
 
 use crate::chart::{Panel, Series, svg};
 use crate::{Arena, HEADER_BYTES, KEY_BYTES, SLOW_NS, mib, noise_ns};
@@ -46,8 +47,8 @@ fn roomy(dir: &Path, keys: u64, value: &[u8]) -> Arena {
     arena
 }
 
-/// Of each write and turn since the last look the lesser of both times, the longest of these; and the longest of
-/// the first alone.
+/// Of each write and turn since the last look the lesser of both times, the longest of these; and
+/// the longest of the first alone.
 fn longest(a: &mut Arena, twin: &mut Arena) -> (u64, u64) {
     let others = std::mem::take(&mut twin.slow);
     let both = a.slow.iter().filter_map(|(step, ns)| others.get(step).map(|other| *ns.min(other)));

@@ -1,16 +1,20 @@
-//! Overwriting at random in a nearly full arena, beside one that is never cleaned: what cleaning costs.
+//! Overwriting at random in a nearly full arena, beside one that is never cleaned: what cleaning
+//! costs.
 //!
-//! `cargo run --release -p nigh-shm --example churn -- [keys] [per cent of use] [overwrites] [value bytes] [records]`
+//! `cargo run --release -p nigh-shm --example churn -- [keys] [per cent of use] [overwrites] [value
+//! bytes] [records]`
 //!
-//! `cargo run --release -p nigh-shm --example churn -- --seconds N --svg FILE [keys] [per cent of use]`
+//! `cargo run --release -p nigh-shm --example churn -- --seconds N --svg FILE [keys] [per cent of
+//! use]`
 //!
-//! The second form goes on for so long, prints a table and draws it. The arena that is never cleaned is made
-//! anew, untimed, before it would have to be.
+//! The second form goes on for so long, prints a table and draws it. The arena that is never
+//! cleaned is made anew, untimed, before it would have to be.
 //!
-//! Use is what lives, records and index, in per cent of the capacity; with the word `records`, records alone.
-//! Both arenas take the same overwrites in turns of a second's fraction, so that a noisy machine slows both.
-//! Time is CPU time of the thread that writes. One run prints: the ratio of the two rates, write
-//! amplification, the longest step, and the most blocks that the file system ever counted.
+//! Use is what lives, records and index, in per cent of the capacity; with the word `records`,
+//! records alone. Both arenas take the same overwrites in turns of a second's fraction, so that a
+//! noisy machine slows both. Time is CPU time of the thread that writes. One run prints: the ratio
+//! of the two rates, write amplification, the longest step, and the most blocks that the file
+//! system ever counted.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
@@ -183,8 +187,8 @@ impl Arena {
     }
 }
 
-/// The longest that a loop which does nothing appears to take between two looks at the clock: what the
-/// machine adds to any step.
+/// The longest that a loop which does nothing appears to take between two looks at the clock: what
+/// the machine adds to any step.
 fn noise_ns(for_ns: u64) -> u64 {
     let began = thread_ns();
     let (mut last, mut longest) = (began, 0);

@@ -1,7 +1,8 @@
 //! What an arena's bytes must be like: for adoption, `nigh check` and readers in other processes.
 //!
 //! 1. Nothing is believed: each offset and length is compared with its bounds before it is used.
-//! 2. Bytes are copied out before they are looked at, so that a writer at work can only make a finding.
+//! 2. Bytes are copied out before they are looked at, so that a writer at work can only make a
+//!    finding.
 //! 3. Each check ends: probes, tables and lists are bounded by the file.
 
 use crate::format::fault::{FormatFault, ensure, hex, sum_fault};

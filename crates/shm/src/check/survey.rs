@@ -1,14 +1,17 @@
-//! All that an arena's header and index name, and what uses which slot: what adoption goes by, and `nigh check`.
+//! All that an arena's header and index name, and what uses which slot: what adoption goes by, and
+//! `nigh check`.
 //!
 //! ```text
 //! header ─► tables ─► entries ─► records, runs      each of these claims its slots: whoever claims
 //!       └─► intent ─► list ────► records, runs      one for something else is a contradiction
 //! ```
 //!
-//! 1. Adoption refuses a file at the first contradiction, and `nigh check` lists them all. It is the same walk: what the
-//!    one calls whole the other takes, unless memory or owner stand against it.
-//! 2. What an interrupted writer leaves is none: an unfinished commit, growth or reuse of a slot, an entry in both tables,
-//!    a stale word of an old table, a begun LSN or a stamp above the committed one. Adoption ends it (see `adopt`).
+//! 1. Adoption refuses a file at the first contradiction, and `nigh check` lists them all. It is
+//!    the same walk: what the one calls whole the other takes, unless memory or owner stand against
+//!    it.
+//! 2. What an interrupted writer leaves is none: an unfinished commit, growth or reuse of a slot,
+//!    an entry in both tables, a stale word of an old table, a begun LSN or a stamp above the
+//!    committed one. Adoption ends it (see `adopt`).
 //! 3. Nothing is changed.
 
 use crate::check::checker::{Counts, FormatChecker, Intent, WholeRecord};

@@ -156,7 +156,8 @@ pub const REF_DELETED: u32 = 1;
 /// Reference of an entry that now stands in the current table.
 pub const REF_MOVED: u32 = 2;
 
-/// Smallest slot, log2 of bytes: the longest key must fit a segment (with the header and a run's name).
+/// Smallest slot, log2 of bytes: the longest key must fit a segment (with the header and a run's
+/// name).
 pub const SLOT_SHIFT_MIN: u32 = 17;
 /// Largest slot, log2 of bytes: a step of reclaiming stays short.
 pub const SLOT_SHIFT_MAX: u32 = 20;
@@ -351,8 +352,8 @@ impl Geometry {
         (WINDOW_BYTES >> self.slot_shift) as u32
     }
 
-    /// Whether a value lies in a run: its record would be longer than half a slot, and it is more than a
-    /// page itself (so that a long key alone makes no run).
+    /// Whether a value lies in a run: its record would be longer than half a slot, and it is more
+    /// than a page itself (so that a long key alone makes no run).
     #[must_use]
     #[inline]
     pub const fn wants_run(&self, record_bytes: u64, value_bytes: u64) -> bool {

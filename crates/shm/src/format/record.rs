@@ -24,8 +24,9 @@ pub(crate) fn key_is<W: SharedWords>(words: &W, reference: u32, key: &[u8]) -> b
     len as usize == key.len() && words.equals(offset + r::KEY, key)
 }
 
-/// Writes a record: header with its checksum, key, parts of its value, and zeros between and behind. One that has
-/// no number yet keeps the sum of what stands behind its header, until [`seal`].
+/// Writes a record: header with its checksum, key, parts of its value, and zeros between and
+/// behind. One that has no number yet keeps the sum of what stands behind its header, until
+/// [`seal`].
 #[inline]
 pub(crate) fn write<W: SharedWords>(
     words: &W,
@@ -62,7 +63,8 @@ struct RecordBody<'a, W> {
 impl<W: SharedWords> RecordBody<'_, W> {
     #[inline]
     fn append(&mut self, bytes: &[u8]) {
-        // The sum reads where they come from: where they go, the words straddle stores and wait for the cache.
+        // The sum reads where they come from: where they go, the words straddle stores and wait for
+        // the cache.
         self.words.copy_in(self.at, bytes);
         self.at += bytes.len() as u64;
         self.sum = sum::more(self.sum, bytes);
@@ -92,9 +94,9 @@ pub struct Record<'p> {
 
 impl<'p> Record<'p> {
     /// # Safety
-    /// `offset` is a whole record's of our own arena, published or staged, that is not retired before a
-    /// moment at which the pin of lifetime `'p` was held; so its bytes (and its run's) stay unchanged
-    /// and mapped as long as `'p` lasts.
+    /// `offset` is a whole record's of our own arena, published or staged, that is not retired
+    /// before a moment at which the pin of lifetime `'p` was held; so its bytes (and its run's)
+    /// stay unchanged and mapped as long as `'p` lasts.
     #[inline]
     pub(crate) unsafe fn new(
         words: MappedWords,
@@ -150,8 +152,8 @@ impl<'p> Record<'p> {
     #[inline]
     pub fn value(&self) -> &'p [u8] {
         let (at, len) = (self.value_offset(), self.value_len() as usize);
-        // SAFETY: the value lies in the record or in the run that it names, unchanged as long as `'p`
-        // (Record::new).
+        // SAFETY: the value lies in the record or in the run that it names, unchanged as long as
+        // `'p` (Record::new).
         unsafe { self.words.bytes(at, len) }
     }
 
@@ -194,13 +196,13 @@ impl<'p> Record<'p> {
         self.flags() & u32::from(r::FLAG_TOMBSTONE) != 0
     }
 
-    /// Its place, for [`crate::Reader::record`] and [`crate::Writer::stage_moved_run`]. Equal exactly if it is the
-    /// same version of the key in the same arena.
+    /// Its place, for [`crate::Reader::record`] and [`crate::Writer::stage_moved_run`]. Equal
+    /// exactly if it is the same version of the key in the same arena.
     #[must_use]
     #[inline]
     pub fn reference(&self) -> RecordRef {
-        // SYNC(generation): the slot is not reused while the pin lasts; odd if it was retired meanwhile,
-        // which makes a reference that is never followed.
+        // SYNC(generation): the slot is not reused while the pin lasts; odd if it was retired
+        // meanwhile, which makes a reference that is never followed.
         let at = generation_offset(slot_of(self.offset, self.slot_shift.into()));
         let generation = self.words.load32(at, Ordering::Acquire);
         let (hash, reference) = (self.hash(), reference_of(self.offset));

@@ -1,7 +1,8 @@
 //! Checksums of records and of values in runs: CRC32C (Castagnoli).
 //!
-//! 1. A record's sum covers its bytes from the key's first to its last, then the header but for the sum itself and
-//!    `prev`. So what is long is summed when it is written, and the header when its numbers are known.
+//! 1. A record's sum covers its bytes from the key's first to its last, then the header but for the
+//!    sum itself and `prev`. So what is long is summed when it is written, and the header when its
+//!    numbers are known.
 //! 2. A run's name holds the sum of the value, which a longer value continues.
 //!
 //! Pure functions: any thread.
@@ -12,7 +13,8 @@ use crate::format::words::SharedWords;
 
 /// Bytes that are summed of a header.
 pub(crate) const OF_HEADER: usize = 24;
-/// From so many bytes on the crate sums three parts at a time; up to there it takes longer than one after the other.
+/// From so many bytes on the crate sums three parts at a time; up to there it takes longer than one
+/// after the other.
 #[cfg(target_arch = "x86_64")]
 const SHORT_BYTES: usize = 768;
 /// Bytes that are copied out at a time.
@@ -76,7 +78,8 @@ pub(crate) fn expected<W: SharedWords>(words: &W, offset: u64, head: &Head) -> u
     of_record(of_bytes(words, offset + r::KEY, head.bytes() - r::KEY), head)
 }
 
-/// The sum that a record with this header should have, from the bytes behind its header where they lie.
+/// The sum that a record with this header should have, from the bytes behind its header where they
+/// lie.
 #[inline]
 pub(crate) fn of_lent(body: &[u8], head: &Head) -> u32 {
     of_record(more(0, body), head)

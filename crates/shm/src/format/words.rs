@@ -6,8 +6,8 @@
 //! 3. Only the arena's writer stores, but for the words of the reclaiming domain.
 //! 4. `copy_in` is for bytes that no reader can know of yet; nothing else writes record bytes.
 //!
-//! The trait is private to the crate: with its stores, safe code elsewhere could change bytes that a
-//! [`crate::Record`] lends out.
+//! The trait is private to the crate: with its stores, safe code elsewhere could change bytes that
+//! a [`crate::Record`] lends out.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -94,8 +94,8 @@ unsafe impl Sync for MappedWords {}
 
 impl MappedWords {
     /// # Safety
-    /// `base` is the start of `len` bytes that stay mapped readable as long as the result or a copy of
-    /// it is used, is aligned to 64, and every page that is stored to is writable.
+    /// `base` is the start of `len` bytes that stay mapped readable as long as the result or a copy
+    /// of it is used, is aligned to 64, and every page that is stored to is writable.
     pub(crate) unsafe fn new(base: NonNull<u8>, len: u64) -> MappedWords {
         assert!(base.as_ptr().addr().is_multiple_of(64), "a mapping begins at a page");
         MappedWords { base, len }
@@ -149,8 +149,8 @@ impl MappedWords {
     #[inline]
     pub(crate) unsafe fn bytes<'p>(&self, offset: u64, len: usize) -> &'p [u8] {
         let at = self.range(offset, len);
-        // SAFETY: in bounds (checked above), mapped, initialised (files and anonymous memory are), and
-        // unchanged as the caller promises.
+        // SAFETY: in bounds (checked above), mapped, initialised (files and anonymous memory are),
+        // and unchanged as the caller promises.
         unsafe { std::slice::from_raw_parts(at, len) }
     }
 }
@@ -198,8 +198,9 @@ impl SharedWords for MappedWords {
     fn copy_in(&self, offset: u64, bytes: &[u8]) {
         crate::failpoints::step();
         let to = self.range(offset, bytes.len());
-        // SAFETY: in bounds; no reader knows of these bytes yet (invariant 4), so `bytes` (which may be
-        // published bytes of this arena) doesn't overlap them and nobody reads them meanwhile.
+        // SAFETY: in bounds; no reader knows of these bytes yet (invariant 4), so `bytes` (which
+        // may be published bytes of this arena) doesn't overlap them and nobody reads them
+        // meanwhile.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
     #[inline]
@@ -232,8 +233,8 @@ impl SharedWords for MappedWords {
     }
     #[inline]
     fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
-        // SAFETY: the caller compares published bytes of its own arena under a pin (or is the writer),
-        // and the slice doesn't outlive this call.
+        // SAFETY: the caller compares published bytes of its own arena under a pin (or is the
+        // writer), and the slice doesn't outlive this call.
         let mine = unsafe { self.bytes(offset, bytes.len()) };
         mine == bytes
     }
@@ -252,8 +253,8 @@ pub fn prefetch<T>(value: &T) {
     }
 }
 
-/// Asks for the cache line of an address, into the second-level cache: a core waits for more lines there at a time than
-/// in the first (design 11).
+/// Asks for the cache line of an address, into the second-level cache: a core waits for more lines
+/// there at a time than in the first (design 11).
 #[inline]
 fn prefetch_line(at: *const u8) {
     #[cfg(target_arch = "x86_64")]

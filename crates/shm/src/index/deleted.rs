@@ -5,12 +5,12 @@
 //! after   | e e . e e e e e | e e e . . . . . |   none: a search may end at the first line
 //! ```
 //!
-//! Without this, keys that come and go leave no line that was never full: a search for a key that isn't there looks
-//! at all lines of its probe, and the table is rebuilt again and again.
+//! Without this, keys that come and go leave no line that was never full: a search for a key that
+//! isn't there looks at all lines of its probe, and the table is rebuilt again and again.
 //!
 //! 1. A line gets EMPTY entries only if no live key was pushed past it.
-//! 2. Readers need no care: a key that they look for was pushed past none of the lines that get EMPTY entries, as
-//!    long as it is there.
+//! 2. Readers need no care: a key that they look for was pushed past none of the lines that get
+//!    EMPTY entries, as long as it is there.
 //!
 //! The arena's writer only.
 
@@ -20,8 +20,8 @@ use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering::Release;
 
 impl Index {
-    /// An entry of this hash was deleted from the line at this offset: frees deleted entries there, and in the
-    /// lines that it had been pushed past.
+    /// An entry of this hash was deleted from the line at this offset: frees deleted entries there,
+    /// and in the lines that it had been pushed past.
     pub(super) fn free_deleted<W: SharedWords>(&mut self, words: &W, hash: u32, line_at: u64) {
         let (table, mask) = (self.current, self.current.lines - 1);
         let (home, mut line) = (table.home(hash), (line_at - table.offset) / LINE_BYTES);
@@ -33,7 +33,8 @@ impl Index {
                     return;
                 }
                 for (i, _) in (0u64..).zip(entries).filter(|&(_, e)| e == DELETED) {
-                    // SYNC(index-publish): whatever the record held is still there for who has read its entry.
+                    // SYNC(index-publish): whatever the record held is still there for who has read
+                    // its entry.
                     words.store64(at + 8 * i, 0, Release);
                     self.load -= 1;
                 }
@@ -90,7 +91,8 @@ mod tests {
 
     #[test]
     fn a_deleted_entry_is_freed_once_no_key_lies_behind_it() {
-        // Twenty keys of one hash take their home line, the next one, and half of a third, at the table's end too.
+        // Twenty keys of one hash take their home line, the next one, and half of a third, at the
+        // table's end too.
         for hash in 0..8 {
             let words = HeapWords::new(2 << SHIFT);
             let mut index = Index::new(Table::new(1, 8, SHIFT));
@@ -109,10 +111,12 @@ mod tests {
             // In the home line and in the second they only are DELETED: keys lie behind.
             assert_eq!(counts(0..2), (20, 18, 3), "hash {hash}");
             assert_eq!(counts(6..9), (20, 15, 3), "hash {hash}");
-            // The third line, which isn't full, gets empty, but for one. With that one nothing lies behind the second.
+            // The third line, which isn't full, gets empty, but for one. With that one nothing lies
+            // behind the second.
             assert_eq!(counts(11..14), (17, 12, 3), "hash {hash}");
             assert_eq!(counts(11..12), (13, 11, 2), "hash {hash}");
-            // The same for the second line, and the home line gets two EMPTY entries with its last key.
+            // The same for the second line, and the home line gets two EMPTY entries with its last
+            // key.
             assert_eq!(counts(6..10), (9, 7, 2), "hash {hash}");
             assert_eq!(counts(6..7), (6, 6, 1), "hash {hash}");
         }
@@ -120,8 +124,8 @@ mod tests {
 
     #[test]
     fn keys_that_come_and_go_leave_searches_short() {
-        // Half of a table is taken. Fifty times as many keys as it holds come, each in place of another. (Once, each
-        // line had been full after that, and a search looked at sixteen.)
+        // Half of a table is taken. Fifty times as many keys as it holds come, each in place of
+        // another. (Once, each line had been full after that, and a search looked at sixteen.)
         let words = HeapWords::new(2 << SHIFT);
         let mut index = Index::new(Table::new(1, LINES, SHIFT));
         index.install(&words);

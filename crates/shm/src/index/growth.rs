@@ -10,7 +10,8 @@ pub(crate) const FIRST_TABLE_LINES: u64 = 64;
 const _: () = assert!(FIRST_TABLE_LINES >= TABLE_LINES_MIN);
 /// Load of the current table at which the next one is asked for, per cent of its entries.
 pub(crate) const PREPARE_PERCENT: u64 = 65;
-/// Load at which the index moves to the next table, per cent. Above it, chains of full lines get long.
+/// Load at which the index moves to the next table, per cent. Above it, chains of full lines get
+/// long.
 pub(crate) const GROW_PERCENT: u64 = 80;
 /// Load that a new table has at most when all entries have moved, per cent.
 pub(crate) const NEW_PERCENT: u64 = 50;

@@ -8,12 +8,12 @@
 //! 1. An entry is published by one Release store; readers take whole lines relaxed and fence before
 //!    they follow a reference.
 //! 2. Past a line that holds an EMPTY entry no key was pushed, so a search ends there.
-//! 3. While the epoch is odd, an entry stands in the old table, or in the current one, or for a moment
-//!    in both with the same reference. Nothing else changes tables.
+//! 3. While the epoch is odd, an entry stands in the old table, or in the current one, or for a
+//!    moment in both with the same reference. Nothing else changes tables.
 //! 4. Each function leaves the shared words valid after each single store.
 //!
-//! Readers: any thread. [`Index`]: the arena's writer. Both are generic over the shared words, so that
-//! models run them.
+//! Readers: any thread. [`Index`]: the arena's writer. Both are generic over the shared words, so
+//! that models run them.
 
 mod deleted;
 pub(crate) mod growth;
@@ -164,7 +164,8 @@ pub(crate) fn find<W: SharedWords>(
         if let Some((_, reference)) = probe(words, table, hash, key) {
             return Some(reference);
         }
-        // SYNC(index-state): an entry that had moved or vanished with a table was stored after the state.
+        // SYNC(index-state): an entry that had moved or vanished with a table was stored after the
+        // state.
         words.fence(Acquire);
         if words.load64(header::INDEX_STATE, Relaxed) == state {
             return None;
@@ -346,7 +347,8 @@ impl Index {
         let line_at = place.at & !(LINE_BYTES - 1);
         let hash = entry_tag(words.load64(place.at, Relaxed));
         let line = words.line(line_at);
-        // EMPTY at once only if the line has another (invariant 2): else a search may have to look on behind it.
+        // EMPTY at once only if the line has another (invariant 2): else a search may have to look
+        // on behind it.
         let empty = line.contains(&0);
         words.store64(place.at, if empty { 0 } else { DELETED }, Release);
         self.load -= u64::from(empty && !place.in_old);
@@ -438,7 +440,8 @@ impl Index {
         old
     }
 
-    /// Makes another index, empty or filled, of which nobody knows yet, the whole index; returns the tables to retire.
+    /// Makes another index, empty or filled, of which nobody knows yet, the whole index; returns
+    /// the tables to retire.
     pub(crate) fn switch<W: SharedWords>(&mut self, words: &W, new: Index) -> [Option<Table>; 2] {
         let (epoch, _) = split_state(words.load64(header::INDEX_STATE, Relaxed));
         let even = epoch.wrapping_add(2 - (epoch & 1));

@@ -5,13 +5,14 @@
 //! reader: begun, intent ── committed ≥ begun, or an intent ── clock ── committed again ── keys
 //! ```
 //!
-//! 1. Everything that alters what a key says is a change and has a number, removals too; between `begin` and `end`
-//!    nothing else of the arena is numbered.
+//! 1. Everything that alters what a key says is a change and has a number, removals too; between
+//!    `begin` and `end` nothing else of the arena is numbered.
 //! 2. A removal's stamp is stored before its entry goes; a record's `prev` before its entry.
-//! 3. Nothing that a change unpublishes is retired before its `end`: who has read `committed` before may still read it.
+//! 3. Nothing that a change unpublishes is retired before its `end`: who has read `committed`
+//!    before may still read it.
 //!
-//! 4. A reader's moment S is a committed number. What was current at S is the newest version of a key with a number
-//!    up to S; or nothing, if no removal since has left its stamp.
+//! 4. A reader's moment S is a committed number. What was current at S is the newest version of a
+//!    key with a number up to S; or nothing, if no removal since has left its stamp.
 //!
 //! Generic over the shared words, so that models run it. `begin`, `end` and what is stored between
 //! them: the arena's writer. The rest: any thread with a pin from before the moment was sampled.
@@ -39,7 +40,8 @@ pub(crate) struct MomentSample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooNew;
 
-/// A commit begins, of changes up to number `last`; of several, with the reference of their intent, else 0.
+/// A commit begins, of changes up to number `last`; of several, with the reference of their intent,
+/// else 0.
 #[inline]
 pub(crate) fn begin<W: SharedWords>(words: &W, last: u64, intent: u32) {
     // SYNC(moment): before the first store of the commit (each is a Release store).
@@ -118,8 +120,9 @@ pub(crate) fn sample<W: SharedWords>(words: &W) -> Option<MomentSample> {
 /// The same in so many looks.
 pub(crate) fn sample_within<W: SharedWords>(words: &W, looks: u32) -> Option<MomentSample> {
     for _ in 0..looks {
-        // SYNC(moment): begun before intent before committed: a commit of which entries may be seen is one of
-        // those up to `committed`, or begun and not yet committed, which its intent or its number tells.
+        // SYNC(moment): begun before intent before committed: a commit of which entries may be seen
+        // is one of those up to `committed`, or begun and not yet committed, which its intent or
+        // its number tells.
         let begun = words.load64(header::BEGUN_LSN, Acquire);
         let intent = words.load32(header::INTENT, Acquire);
         let lsn = words.load64(header::COMMITTED_LSN, Acquire);
@@ -169,8 +172,8 @@ pub(crate) fn absent<W: SharedWords>(
     if newest.max(cleared) <= moment.lsn { Ok(()) } else { Err(TooNew) }
 }
 
-/// The version of a single key that is current, and the time by which to judge it; 0 if it isn't to be judged.
-/// While several keys are being committed it is that of the moment before.
+/// The version of a single key that is current, and the time by which to judge it; 0 if it isn't to
+/// be judged. While several keys are being committed it is that of the moment before.
 pub(crate) fn find_alone<W: SharedWords>(
     words: &W,
     slot_shift: u32,

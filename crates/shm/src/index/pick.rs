@@ -1,8 +1,9 @@
 //! Some entry of the index, each about as likely as another.
 //!
-//! 1. Each line of both tables is as likely, and each of its eight entries: a full line is as likely to be hit
-//!    as its entries are many.
-//! 2. In an index that is nearly empty chance finds nothing: then the first entry from some line on is taken.
+//! 1. Each line of both tables is as likely, and each of its eight entries: a full line is as
+//!    likely to be hit as its entries are many.
+//! 2. In an index that is nearly empty chance finds nothing: then the first entry from some line on
+//!    is taken.
 //! 3. No entry is found only if there was none: an index that moved meanwhile is looked at again.
 //!
 //! Any thread with a pin.
@@ -52,7 +53,8 @@ fn by_chance<W: SharedWords>(
     })
 }
 
-/// The first entry from some line on. The old table comes first: what moves meanwhile is then met in the current one.
+/// The first entry from some line on. The old table comes first: what moves meanwhile is then met
+/// in the current one.
 fn first_from<W: SharedWords>(
     words: &W,
     start: u64,

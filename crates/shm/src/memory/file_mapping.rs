@@ -48,7 +48,8 @@ impl FileMapping {
         let len = len.checked_next_multiple_of(small).ok_or(Errno::NOMEM)?;
         let all = len.checked_add(page).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other memory.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other
+        // memory.
         let at = unsafe {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::READ, flags)
         }?;
@@ -57,7 +58,8 @@ impl FileMapping {
         let end = base.as_ptr().wrapping_add(len);
         for (from, len) in [(at, before), (end.cast(), page - before)] {
             if len > 0 {
-                // SAFETY: what was mapped above, and nobody knows of, before and behind what is kept.
+                // SAFETY: what was mapped above, and nobody knows of, before and behind what is
+                // kept.
                 unsafe { rustix::mm::munmap(from, len) }?;
             }
         }
@@ -82,8 +84,8 @@ impl FileMapping {
         let len = usize::try_from(to - from).map_err(|_| Errno::NOMEM)?;
         assert!(to <= self.len as u64 && from < to, "{from}..{to} of {}", self.len);
         let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
-        // SAFETY: the range lies within this reservation (asserted above), where nothing was mapped but
-        // anonymous zeros that nobody holds a reference to (no record lies behind the border).
+        // SAFETY: the range lies within this reservation (asserted above), where nothing was mapped
+        // but anonymous zeros that nobody holds a reference to (no record lies behind the border).
         let at = unsafe { rustix::mm::mmap(self.at(from), len, prot, flags, file, from) }?;
         assert!(at == self.at(from), "MAP_FIXED maps where it is told to");
         Ok(())
@@ -97,8 +99,8 @@ impl FileMapping {
     /// Advises the system on a range.
     pub(crate) fn advise(&self, offset: u64, len: u64, advice: Advice) -> Result<(), Errno> {
         let (at, end) = (self.at(offset), self.at(offset + len));
-        // SAFETY: the range lies within this mapping. Populating changes no byte; removing is done to
-        // bytes that nobody may read any more (the caller's grace period).
+        // SAFETY: the range lies within this mapping. Populating changes no byte; removing is done
+        // to bytes that nobody may read any more (the caller's grace period).
         unsafe { rustix::mm::madvise(at, end as usize - at as usize, advice) }
     }
 
@@ -122,8 +124,8 @@ impl FileMapping {
 
     /// The words of this mapping.
     pub(crate) fn words(&self) -> MappedWords {
-        // SAFETY: `len` bytes at `base` stay mapped until this mapping is dropped; its owners keep it
-        // as long as they use the words. Stores go to backed slots of a writable region only.
+        // SAFETY: `len` bytes at `base` stay mapped until this mapping is dropped; its owners keep
+        // it as long as they use the words. Stores go to backed slots of a writable region only.
         unsafe { MappedWords::new(self.base, self.len as u64) }
     }
 }

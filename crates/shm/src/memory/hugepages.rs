@@ -1,7 +1,8 @@
 //! Whether the system gives an arena's file huge pages.
 //!
-//! A tmpfs has them if it was mounted so (`mount -o remount,huge=always /dev/shm`), or if the system forces them on
-//! all. Who mounts decides; why Nigh doesn't ask for them by itself is design 10.
+//! A tmpfs has them if it was mounted so (`mount -o remount,huge=always /dev/shm`), or if the
+//! system forces them on all. Who mounts decides; why Nigh doesn't ask for them by itself is design
+//! 10.
 //!
 //! Any thread.
 
@@ -12,7 +13,8 @@ use std::sync::{Mutex, PoisonError};
 /// The huge page of most systems: what one entry of the level above the last page table maps.
 pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
-/// Whether files on a device are given huge pages. It is looked up once, when the first of them is mapped.
+/// Whether files on a device are given huge pages. It is looked up once, when the first of them is
+/// mapped.
 pub(crate) fn are_given(device: u64) -> bool {
     static KNOWN: Mutex<BTreeMap<u64, bool>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

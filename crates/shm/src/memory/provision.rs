@@ -8,8 +8,8 @@
 //! 2. A job holds its region, so memory is mapped as long as somebody works on it.
 //! 3. What a slot is for is decided by its writer alone; the provisioner only moves memory.
 //!
-//! The thread starts with the first job and ends with its domain. Tests hold it up, so that nothing depends on
-//! how soon it runs.
+//! The thread starts with the first job and ends with its domain. Tests hold it up, so that nothing
+//! depends on how soon it runs.
 
 use crate::error::Denial;
 use crate::failpoints::{SlowJobs, slow_jobs};
@@ -46,8 +46,8 @@ pub(crate) struct MemoryJob {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     pub(crate) region: Arc<dyn Backing>,
-    /// SYNC(job-over): dropped behind the region. While the writer is not alone with its mail, a job may
-    /// have the mapping in its hands.
+    /// SYNC(job-over): dropped behind the region. While the writer is not alone with its mail, a
+    /// job may have the mapping in its hands.
     pub(crate) mail: Arc<Mail>,
 }
 

@@ -1,14 +1,15 @@
 //! Walking all keys in steps, with Redis's guarantee: a key that is there all the time is seen.
 //!
-//! The cursor counts home lines in reverse-binary order: from the highest bit of the mask down, so that a
-//! table twice as large continues where its half-size predecessor stopped (Pieter Noordhuis' algorithm,
-//! described in Redis's `dict.c`). While the index grows, a line of the smaller table and all lines of the
-//! larger one that share its bits are visited together.
+//! The cursor counts home lines in reverse-binary order: from the highest bit of the mask down, so
+//! that a table twice as large continues where its half-size predecessor stopped (Pieter Noordhuis'
+//! algorithm, described in Redis's `dict.c`). While the index grows, a line of the smaller table
+//! and all lines of the larger one that share its bits are visited together.
 //!
 //! 1. A key belongs to its home line, wherever in the probe sequence its entry stands.
 //! 2. What changes meanwhile is seen or not; what moves between the tables is seen once or twice.
 //!
-//! Any thread with a pin. The steps are generic over the shared words, so that tests stop them at any load.
+//! Any thread with a pin. The steps are generic over the shared words, so that tests stop them at
+//! any load.
 
 use crate::format::layout::{REF_MOVED, entry_reference, entry_tag, header};
 use crate::format::record::Record;
@@ -33,8 +34,8 @@ fn last_of_group(cursor: u64, small: u64, large: u64) -> u64 {
 }
 
 impl Reader {
-    /// Calls `f` for the records of the next `lines` home lines; returns the next cursor, 0 when all
-    /// were visited. Start with 0.
+    /// Calls `f` for the records of the next `lines` home lines; returns the next cursor, 0 when
+    /// all were visited. Start with 0.
     ///
     /// # Panics
     /// If the pin is another domain's.

@@ -1,8 +1,10 @@
-//! Readers inside the server: they find records without lock, and lend them out as long as a pin lasts.
+//! Readers inside the server: they find records without lock, and lend them out as long as a pin
+//! lasts.
 //!
 //! 1. A record that the index names while a pin is held stays unchanged as long as that pin.
-//! 2. A [`RecordRef`] is followed only if its slot's generation is even (in use) and still the same: then
-//!    the slot was not retired before this pin, so it is not reused before the pin's end.
+//! 2. A [`RecordRef`] is followed only if its slot's generation is even (in use) and still the
+//!    same: then the slot was not retired before this pin, so it is not reused before the pin's
+//!    end.
 //!
 //! Any thread with a participant of the arena's domain.
 
@@ -136,8 +138,8 @@ impl Reader {
     pub(crate) fn lend<'p>(&self, pin: &'p Pin<'_>, reference: u32) -> Record<'p> {
         let offset = u64::from(reference) * r::UNIT;
         let number = self.region.number();
-        // SAFETY: the index named it while the pin was held, so its segment was not retired before, and
-        // is reused only after the pin's participant has announced; same for its run.
+        // SAFETY: the index named it while the pin was held, so its segment was not retired before,
+        // and is reused only after the pin's participant has announced; same for its run.
         unsafe { Record::new(self.words, (self.seed, self.slot_shift), offset, pin.turn(), number) }
     }
 
@@ -167,8 +169,8 @@ impl Reader {
             }
         }
         let (offset, number) = (reference.offset(), self.region.number());
-        // SAFETY: the reference was made from a record of this arena at that generation. Neither its slot
-        // nor its run were retired when we looked, which was after the pin (invariant 2).
+        // SAFETY: the reference was made from a record of this arena at that generation. Neither
+        // its slot nor its run were retired when we looked, which was after the pin (invariant 2).
         Some(unsafe {
             Record::new(self.words, (self.seed, self.slot_shift), offset, pin.turn(), number)
         })
@@ -184,12 +186,13 @@ impl Reader {
         self.check_pin(pin);
         assert!(value.turn == pin.turn(), "a value of another turn: copy what outlives its turn");
         assert!(value.arena == self.region.number(), "a value of another arena");
-        // SAFETY: the value was lent out by a record in this very turn of this participant, which has not
-        // announced since; so it is neither reused nor unmapped.
+        // SAFETY: the value was lent out by a record in this very turn of this participant, which
+        // has not announced since; so it is neither reused nor unmapped.
         unsafe { self.words.bytes(value.offset, value.len()) }
     }
 
-    /// A number that changes whenever the index begins or ends to move to another table; odd while keys move.
+    /// A number that changes whenever the index begins or ends to move to another table; odd while
+    /// keys move.
     #[must_use]
     pub fn index_epoch(&self) -> u32 {
         split_state(self.words.load64(header::INDEX_STATE, Acquire)).0
@@ -225,8 +228,8 @@ impl Reader {
         self.partition
     }
 
-    /// A moment of now, for reads of several keys; the pin has been held since before. `None` if a commit is under
-    /// way for too long.
+    /// A moment of now, for reads of several keys; the pin has been held since before. `None` if a
+    /// commit is under way for too long.
     ///
     /// # Panics
     /// If the pin is another domain's.
@@ -237,7 +240,8 @@ impl Reader {
         Some(Moment { sample, turn: pin.turn(), arena: self.region.number() })
     }
 
-    /// The record that a key had at a moment. Whether its time is over is to be judged by the moment's clock.
+    /// The record that a key had at a moment. Whether its time is over is to be judged by the
+    /// moment's clock.
     ///
     /// # Errors
     /// [`TooNew`]: take another moment, and read again what was read at this one.

@@ -54,7 +54,8 @@ impl Reader {
         }
     }
 
-    /// Some record whose key has this hash. Few keys share one, and this doesn't tell which of them it is.
+    /// Some record whose key has this hash. Few keys share one, and this doesn't tell which of them
+    /// it is.
     ///
     /// # Panics
     /// If the pin is another domain's.
@@ -81,8 +82,8 @@ impl Reader {
         None
     }
 
-    /// Bytes of memory that a record takes, with its value's run if it has one, and that the index's current
-    /// table takes.
+    /// Bytes of memory that a record takes, with its value's run if it has one, and that the
+    /// index's current table takes.
     #[must_use]
     pub fn footprint(&self, record: &Record<'_>) -> (u64, u64) {
         let (key, value) = (record.key().len(), u64::from(record.value_len()));

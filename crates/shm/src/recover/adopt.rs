@@ -1,12 +1,16 @@
 //! Taking over an arena that another process left, at any moment of its work.
 //!
-//! 1. The index is the only truth: what it names is alive, all else is free. Segments are never searched.
-//! 2. Everything is checked before anything is changed; a contradiction is an error with its offset.
-//! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on, the reuse of a slot by
-//!    giving the slot back. None of that is damage.
-//! 4. It may be cut off before any of its stores and done again: the incarnation is odd from the first to the last,
-//!    memory is given back before the commit is ended (which needs some), and `committed` and the intent come last.
-//! 5. No number is given again that somebody may have seen: the LSN is the largest of records, stamps and `committed`.
+//! 1. The index is the only truth: what it names is alive, all else is free. Segments are never
+//!    searched.
+//! 2. Everything is checked before anything is changed; a contradiction is an error with its
+//!    offset.
+//! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on, the
+//!    reuse of a slot by giving the slot back. None of that is damage.
+//! 4. It may be cut off before any of its stores and done again: the incarnation is odd from the
+//!    first to the last, memory is given back before the commit is ended (which needs some), and
+//!    `committed` and the intent come last.
+//! 5. No number is given again that somebody may have seen: the LSN is the largest of records,
+//!    stamps and `committed`.
 
 use crate::check::checker::{FormatChecker, WholeRecord};
 use crate::check::survey::{Survey, survey};

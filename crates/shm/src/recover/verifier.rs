@@ -2,11 +2,13 @@
 //!
 //! 1. The file is opened and mapped read-only; every byte is copied out before it is believed.
 //! 2. Findings are bounded; the rest are counted.
-//! 3. What is reported is what adoption refuses, and nothing else: both go by the survey. What adoption ends or gives back
-//!    by itself is no finding; that it may lack memory for that, or find another owner's name, is none of the file's faults.
-//! 4. A record with a wrong sum is no such finding: a writer adopts it, and all others are served. It is listed by itself.
-//! 5. While a writer is at work, findings may be false: what was checked had changed. The report says
-//!    whether anything was committed meanwhile.
+//! 3. What is reported is what adoption refuses, and nothing else: both go by the survey. What
+//!    adoption ends or gives back by itself is no finding; that it may lack memory for that, or
+//!    find another owner's name, is none of the file's faults.
+//! 4. A record with a wrong sum is no such finding: a writer adopts it, and all others are served.
+//!    It is listed by itself.
+//! 5. While a writer is at work, findings may be false: what was checked had changed. The report
+//!    says whether anything was committed meanwhile.
 //!
 //! Any thread, any process.
 
@@ -95,8 +97,8 @@ impl ArenaReport {
     }
 }
 
-/// Checks every record that the index or an unfinished commit names (place, length, hash, key, run, sums), and that no
-/// slot is used for two things.
+/// Checks every record that the index or an unfinished commit names (place, length, hash, key, run,
+/// sums), and that no slot is used for two things.
 ///
 /// # Errors
 /// If the file can't be read, or its header makes no sense.

@@ -1,7 +1,9 @@
-//! What stays where it is since its bytes are wrong: which of it a writer has met, and how it is told.
+//! What stays where it is since its bytes are wrong: which of it a writer has met, and how it is
+//! told.
 //!
 //! 1. A record is told once, however often it is met: it is known by its place and its LSN.
-//! 2. What is remembered is bounded. A bad record beyond that is kept like the others, but nobody is told.
+//! 2. What is remembered is bounded. A bad record beyond that is kept like the others, but nobody
+//!    is told.
 //!
 //! [`Kept`]: any thread. [`KnownBad`]: the arena's writer only.
 
@@ -13,7 +15,8 @@ pub(crate) const KNOWN_MAX: usize = 1000;
 /// What waits to be told at most: a key has up to 64 KiB.
 const UNTOLD_MAX: usize = 100;
 
-/// A record, or a whole segment, that an arena's writer neither moves nor drops, since its bytes are wrong.
+/// A record, or a whole segment, that an arena's writer neither moves nor drops, since its bytes
+/// are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kept {

@@ -5,8 +5,8 @@
 //! | file, shared, writable  | anonymous, readable, never backed |
 //! ```
 //!
-//! 1. Address space is reserved once (PROT_READ, no reserve); the file is mapped over its beginning and
-//!    the border only moves up. So a stray read behind the border sees zeros, never SIGBUS.
+//! 1. Address space is reserved once (PROT_READ, no reserve); the file is mapped over its beginning
+//!    and the border only moves up. So a stray read behind the border sees zeros, never SIGBUS.
 //! 2. Memory is taken by `fallocate` before it is touched: ENOSPC is an error, never a fault.
 //! 3. No descriptor stays open: the file is opened by its path for each step, and must still be the
 //!    same file.
@@ -80,8 +80,8 @@ pub struct Denied {
 }
 
 impl Region {
-    /// Makes the file under a temporary name; its header's page and the first slots' table pages are
-    /// backed. To be told [`Self::is_named`] when it was renamed to `path`.
+    /// Makes the file under a temporary name; its header's page and the first slots' table pages
+    /// are backed. To be told [`Self::is_named`] when it was renamed to `path`.
     pub(crate) fn create(
         temporary: &Path,
         path: &Path,
@@ -109,7 +109,8 @@ impl Region {
         let len = u64::try_from(len).unwrap_or(0);
         let end = len.min(g.address_bytes) & !(g.slot_bytes() - 1);
         if end > 0 {
-            // They are backed, unless something else made the file longer: then a page that nobody can give would be a fault.
+            // They are backed, unless something else made the file longer: then a page that nobody
+            // can give would be a fault.
             back_tables(&file, &g, 0, end).map_err(|e| io(path, "taking memory", e))?;
         }
         Region::over(path, g, domain, &file, end)
@@ -218,8 +219,8 @@ impl Region {
         if (stat.st_dev, stat.st_ino) == self.identity { Ok(file) } else { Err(Errno::NOENT) }
     }
 
-    /// Makes file and mapping reach `end` at least, and backs the tables' pages of the new slots. A huge page is mapped
-    /// as one only if it is mapped in one piece.
+    /// Makes file and mapping reach `end` at least, and backs the tables' pages of the new slots. A
+    /// huge page is mapped as one only if it is mapped in one piece.
     pub(crate) fn grow_to(&self, end: u64) -> Result<(), Errno> {
         let g = &self.geometry;
         let mut current = lock(&self.end);
@@ -273,8 +274,8 @@ impl Region {
         lock(&self.kept).note(kept);
     }
 
-    /// What the writer has met since the last call and neither moves nor drops, since its bytes are wrong: some of it,
-    /// and how much more there was. Each record is told once.
+    /// What the writer has met since the last call and neither moves nor drops, since its bytes are
+    /// wrong: some of it, and how much more there was. Each record is told once.
     #[must_use]
     pub fn take_kept(&self) -> (Vec<Kept>, u64) {
         lock(&self.kept).take()
@@ -315,7 +316,8 @@ impl Drop for Region {
     }
 }
 
-/// Takes memory for header and stamps and for the tables' pages of the slots between two ends of the file.
+/// Takes memory for header and stamps and for the tables' pages of the slots between two ends of
+/// the file.
 fn back_tables(file: &OwnedFd, g: &Geometry, from: u64, to: u64) -> Result<(), Errno> {
     if from == 0 {
         fallocate(file, 0, g.generations)?;

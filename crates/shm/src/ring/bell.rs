@@ -1,32 +1,37 @@
-//! Sleep and wake: who waits for messages sleeps in the kernel, and is woken by the first that comes.
+//! Sleep and wake: who waits for messages sleeps in the kernel, and is woken by the first that
+//! comes.
 //!
 //! ```text
 //! sleeper: claims to 0 ── fence ── look at all rings ── nothing? sleep ── claims + 1
 //! others:  publish ────── fence ── no claims? claims + 1 ── now they are 1? wake it
 //! ```
 //!
-//! 1. Of the two looks after the fences (both SeqCst), at least one sees the other's store: either the
-//!    sleeper finds the message and doesn't sleep, or who published finds it asleep.
-//! 2. There are no claims while the owner is about to sleep or sleeps, and nobody has woken it. Only the claim
-//!    that is the first wakes, so a sleep costs its wakers one system call, however many they are.
+//! 1. Of the two looks after the fences (both SeqCst), at least one sees the other's store: either
+//!    the sleeper finds the message and doesn't sleep, or who published finds it asleep.
+//! 2. There are no claims while the owner is about to sleep or sleeps, and nobody has woken it.
+//!    Only the claim that is the first wakes, so a sleep costs its wakers one system call, however
+//!    many they are.
 //! 3. Every change of the word is a read-modify-write: none is overwritten unseen.
-//! 4. A wake that comes late finds somebody awake or sleeping anew; it must not be lost in either case (an
-//!    eventfd's isn't), and does no harm: the sleeper looks, and sleeps again.
+//! 4. A wake that comes late finds somebody awake or sleeping anew; it must not be lost in either
+//!    case (an eventfd's isn't), and does no harm: the sleeper looks, and sleeps again.
 //!
-//! [`Bell::prepare_sleep`] and [`Bell::woken`] are for the thread that it belongs to, the rest for any other.
+//! [`Bell::prepare_sleep`] and [`Bell::woken`] are for the thread that it belongs to, the rest for
+//! any other.
 
 use super::heap::HeapMemory;
 use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering;
 
-/// The word: sleeps so far, times this, plus claims. Claims are fewer: a waker makes one for a look.
+/// The word: sleeps so far, times this, plus claims. Claims are fewer: a waker makes one for a
+/// look.
 const SLEEP: u64 = 1 << 16;
 /// The word of an owner that has not slept yet; any number of claims but 0 means awake.
 const AWAKE: u64 = 1;
-/// Tries to fall asleep: each that fails takes a waker that came late to the last sleep. Who doesn't manage
-/// stays awake for another turn.
+/// Tries to fall asleep: each that fails takes a waker that came late to the last sleep. Who
+/// doesn't manage stays awake for another turn.
 const TRIES: usize = 128;
-/// Bytes of a bell on the heap, and where its word is: alone on its cache line, however it is aligned.
+/// Bytes of a bell on the heap, and where its word is: alone on its cache line, however it is
+/// aligned.
 const BELL_BYTES: u64 = 192;
 const WORD: u64 = 64;
 
@@ -35,7 +40,8 @@ const fn claims(word: u64) -> u64 {
     word % SLEEP
 }
 
-/// A fence stands behind what this thread has published: only [`Bell::fence`] makes one, so no bell is rung without.
+/// A fence stands behind what this thread has published: only [`Bell::fence`] makes one, so no bell
+/// is rung without.
 #[must_use = "a fence alone wakes nobody: ring the bells"]
 pub struct Fenced(());
 
@@ -63,8 +69,8 @@ impl<W: SharedWords> Bell<W> {
         Bell { words, at }
     }
 
-    /// Owner: tells whether it may sleep now. If so it must call [`Self::woken`] afterwards; if not, because
-    /// `has_mail` found something, it stays awake.
+    /// Owner: tells whether it may sleep now. If so it must call [`Self::woken`] afterwards; if
+    /// not, because `has_mail` found something, it stays awake.
     pub fn prepare_sleep(&self, has_mail: impl FnOnce() -> bool) -> bool {
         let mut word = self.words.load64(self.at, Ordering::Relaxed);
         for _ in 0..TRIES {

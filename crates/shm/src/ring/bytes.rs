@@ -32,8 +32,8 @@ const _: () = {
     assert!(LEAST_BYTES.is_power_of_two() && MOST_BYTES.is_power_of_two());
 };
 
-/// The other side of a ring doesn't keep its rules. Between threads of one process it is our mistake;
-/// between processes, the peer's, and the ring is of no more use.
+/// The other side of a ring doesn't keep its rules. Between threads of one process it is our
+/// mistake; between processes, the peer's, and the ring is of no more use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
@@ -69,7 +69,8 @@ pub enum Broken {
         /// Requests that may be unanswered.
         credits: u32,
     },
-    /// A requester has not given back the room of replies that it must have read before it asked again.
+    /// A requester has not given back the room of replies that it must have read before it asked
+    /// again.
     #[error("no room for a reply that was paid for: close the ring")]
     NoReplyRoom,
     /// A reply to no request.
@@ -86,7 +87,8 @@ pub(crate) struct Ring<W> {
 }
 
 impl<W: SharedWords> Ring<W> {
-    /// A ring over zeroed words: `capacity` bytes of messages, a power of two; `biggest` of one message.
+    /// A ring over zeroed words: `capacity` bytes of messages, a power of two; `biggest` of one
+    /// message.
     pub(crate) fn new(words: W, capacity: u64, biggest: u64) -> Ring<W> {
         assert!(capacity.is_power_of_two() && capacity >= ALIGN, "a ring of {capacity} bytes");
         assert!(capacity <= u64::from(MOST_BYTES), "a ring of {capacity} bytes");

@@ -1,7 +1,8 @@
 //! The end of a ring that messages are taken from.
 //!
 //! 1. A payload is copied out; what the caller looks at, nobody else can change.
-//! 2. The room of what was taken is given back by [`Consumer::release`] only, by one store for all of it.
+//! 2. The room of what was taken is given back by [`Consumer::release`] only, by one store for all
+//!    of it.
 //! 3. After an error the position is where it was: every further call finds the same fault.
 //!
 //! Belongs to one thread at a time.
@@ -64,7 +65,8 @@ impl<W: SharedWords> Consumer<W> {
         Ok(Some(header))
     }
 
-    /// The same of a message with a word in front of the payload, which is added to what `payload` holds.
+    /// The same of a message with a word in front of the payload, which is added to what `payload`
+    /// holds.
     #[inline]
     pub(crate) fn pop_led(
         &mut self,
@@ -83,7 +85,8 @@ impl<W: SharedWords> Consumer<W> {
         if self.released == self.taken {
             return false;
         }
-        // SYNC(ring-head): the copies out of the ring happen before the producer writes there again.
+        // SYNC(ring-head): the copies out of the ring happen before the producer writes there
+        // again.
         self.ring.store(HEAD, self.taken, Ordering::Release);
         self.released = self.taken;
         true

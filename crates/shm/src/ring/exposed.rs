@@ -1,12 +1,13 @@
-//! Rings, links and bells over memory that a peer without scruples changes between any two accesses: for
-//! the tests and the fuzz target `ring`.
+//! Rings, links and bells over memory that a peer without scruples changes between any two
+//! accesses: for the tests and the fuzz target `ring`.
 //!
 //! ```text
 //! Consumer ── load tail ──> Exposed ── what shall it be? ──> the peer, a closure
 //!          <─────────────────────────── that ───────────────
 //! ```
 //!
-//! 1. The peer is asked at every load and every addition, so it can also change what was looked at before.
+//! 1. The peer is asked at every load and every addition, so it can also change what was looked at
+//!    before.
 //! 2. What it answers is stored, and loads itself again unless it says otherwise.
 //! 3. Offsets must be those of whole words within the memory, as in a mapping.
 //!

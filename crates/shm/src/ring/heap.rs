@@ -1,7 +1,7 @@
 //! The words of a ring or a bell on the heap, as a type that other crates may name.
 //!
-//! 1. Words that two threads store lie so far apart, and from both ends, that they share no cache line with
-//!    each other or with other memory, however the allocation is aligned.
+//! 1. Words that two threads store lie so far apart, and from both ends, that they share no cache
+//!    line with each other or with other memory, however the allocation is aligned.
 //!
 //! For any thread; who may store what is the ring's business.
 

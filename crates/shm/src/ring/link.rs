@@ -5,16 +5,20 @@
 //! Responder: receive, reply ... publish { release requests, then store the replies' tail }
 //! ```
 //!
-//! 1. Credits: at every store that publishes requests, requests so far <= replies released so far + credits.
-//!    The release comes first and that store is a Release, so who reads request number n sees the room of the
-//!    first n - credits replies given back. A reply takes at most [`LinkSpec::reply_bytes`], the ring of
-//!    replies has room for `credits` of them: it is never full when a reply is put in.
-//! 2. Replies come in the order of the requests. The token that travels along is checked by the responder.
-//! 3. Who reads the reply to a request sees the request's room given back: the release comes first, again.
-//!    So a requester that found the ring of requests full may wait for a reply, and needs no other signal.
-//! 4. Neither side ever waits here. A requester without credits or room is told [`PushError::Full`].
-//! 5. What a peer does against this is found out: too many requests, replies that nobody asked for, room not
-//!    given back. Each is [`Broken`], none is a panic.
+//! 1. Credits: at every store that publishes requests, requests so far <= replies released so far +
+//!    credits. The release comes first and that store is a Release, so who reads request number n
+//!    sees the room of the first n - credits replies given back. A reply takes at most
+//!    [`LinkSpec::reply_bytes`], the ring of replies has room for `credits` of them: it is never
+//!    full when a reply is put in.
+//! 2. Replies come in the order of the requests. The token that travels along is checked by the
+//!    responder.
+//! 3. Who reads the reply to a request sees the request's room given back: the release comes first,
+//!    again. So a requester that found the ring of requests full may wait for a reply, and needs no
+//!    other signal.
+//! 4. Neither side ever waits here. A requester without credits or room is told
+//!    [`PushError::Full`].
+//! 5. What a peer does against this is found out: too many requests, replies that nobody asked for,
+//!    room not given back. Each is [`Broken`], none is a panic.
 //!
 //! Each end belongs to one thread at a time.
 
@@ -26,8 +30,8 @@ use super::producer::{Producer, PushError};
 use crate::format::words::SharedWords;
 use std::collections::VecDeque;
 
-/// Room of a reply, bytes: two cache lines, of which 112 bytes are payload. The replies to most writes have
-/// less than 16; longer ones go by reference.
+/// Room of a reply, bytes: two cache lines, of which 112 bytes are payload. The replies to most
+/// writes have less than 16; longer ones go by reference.
 pub const REPLY_BYTES: u32 = 128;
 /// Bytes of a token.
 const TOKEN_BYTES: u64 = 8;
@@ -135,7 +139,8 @@ impl<W: SharedWords> Requester<W> {
     /// Stages a request. The token comes back with the reply.
     ///
     /// # Errors
-    /// [`PushError`]; nothing has changed then. After `Full`, a reply is outstanding: try again when it came.
+    /// [`PushError`]; nothing has changed then. After `Full`, a reply is outstanding: try again
+    /// when it came.
     #[inline]
     pub fn send(
         &mut self,
@@ -153,8 +158,9 @@ impl<W: SharedWords> Requester<W> {
         Ok(())
     }
 
-    /// Adds to the payload of the request that was staged last, from its next whole word on (what is between is 0).
-    /// False, and nothing has changed, if that one has another token or kind, is published, or there is no room.
+    /// Adds to the payload of the request that was staged last, from its next whole word on (what
+    /// is between is 0). False, and nothing has changed, if that one has another token or kind, is
+    /// published, or there is no room.
     ///
     /// # Errors
     /// [`Broken`] if the other side doesn't keep the rules.
@@ -289,8 +295,8 @@ impl<W: SharedWords> Responder<W> {
         }
     }
 
-    /// Gives back the room of the requests that were taken and makes the staged replies visible; tells
-    /// whether there were any replies.
+    /// Gives back the room of the requests that were taken and makes the staged replies visible;
+    /// tells whether there were any replies.
     #[inline]
     pub fn publish(&mut self) -> bool {
         // First: invariant 3.

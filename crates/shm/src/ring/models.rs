@@ -1,12 +1,12 @@
-//! Models: loom runs the shipped ring, link and bell over its own words, in every order that the memory
-//! model allows; with three threads, up to [`PREEMPTIONS_OF_THREE`]. Rings are as small as they can be, so that
-//! a few messages wrap.
+//! Models: loom runs the shipped ring, link and bell over its own words, in every order that the
+//! memory model allows; with three threads, up to [`PREEMPTIONS_OF_THREE`]. Rings are as small as
+//! they can be, so that a few messages wrap.
 //!
-//! Heads, tails and bells are loom's atomic words; no side loads what it stores itself (invariant 1 of the
-//! ring), so loom tries each store before and after each load of the other side. Words of messages are loom's
-//! cells: a read and a write of one that no head or tail orders are an error, even where both happen to see
-//! the right bytes. No story spins: each side tries so many times, and what is left is looked at when both
-//! are done.
+//! Heads, tails and bells are loom's atomic words; no side loads what it stores itself (invariant 1
+//! of the ring), so loom tries each store before and after each load of the other side. Words of
+//! messages are loom's cells: a read and a write of one that no head or tail orders are an error,
+//! even where both happen to see the right bytes. No story spins: each side tries so many times,
+//! and what is left is looked at when both are done.
 
 use super::bell::Bell;
 use super::bytes::{DATA, HEAD, Ring, TAIL};
@@ -119,8 +119,8 @@ fn number(payload: &[u8]) -> u64 {
 
 #[test]
 fn model_messages_arrive_whole_and_in_order_across_the_end() {
-    // A ring for two messages, entered half-way: the producer publishes by ones and twos and writes again
-    // where the consumer has just read.
+    // A ring for two messages, entered half-way: the producer publishes by ones and twos and writes
+    // again where the consumer has just read.
     check(ANY, || {
         let (mut producer, mut consumer) = ends(Ring::new(LoomWords::new(32), 32, 16));
         let mut payload = Vec::new();
@@ -158,7 +158,8 @@ fn model_messages_arrive_whole_and_in_order_across_the_end() {
     });
 }
 
-/// A requester that asks as often as its credits allow, and a responder that never finds its ring full.
+/// A requester that asks as often as its credits allow, and a responder that never finds its ring
+/// full.
 fn ask_and_answer(credits: u32, tries: u64) {
     let spec = LinkSpec { request_bytes: 64, credits, reply_bytes: 16 };
     let replies = LoomWords::new(spec.reply_ring_bytes());
@@ -199,7 +200,8 @@ fn ask_and_answer(credits: u32, tries: u64) {
 
 #[test]
 fn model_what_was_added_before_publishing_arrives_with_it() {
-    // Requests of one and of two words, across the end of the ring: whoever takes one has all of it.
+    // Requests of one and of two words, across the end of the ring: whoever takes one has all of
+    // it.
     check(ANY, || {
         let spec = LinkSpec { request_bytes: 128, credits: 8, reply_bytes: 16 };
         let replies = LoomWords::new(spec.reply_ring_bytes());
@@ -247,8 +249,8 @@ fn model_a_reply_always_finds_room_with_two_credits() {
 
 #[test]
 fn model_who_has_the_reply_has_the_room_of_the_request() {
-    // The ring of requests is full, credits are left. The requester waits for nothing but a reply: when it has
-    // one, its next request fits.
+    // The ring of requests is full, credits are left. The requester waits for nothing but a reply:
+    // when it has one, its next request fits.
     check(ANY, || {
         let spec = LinkSpec { request_bytes: 64, credits: 8, reply_bytes: 16 };
         let replies = LoomWords::new(spec.reply_ring_bytes());

@@ -1,6 +1,7 @@
 //! The end of a ring that messages are put into.
 //!
-//! 1. What is staged is visible to nobody until [`Producer::publish`] stores the tail, once for all of it.
+//! 1. What is staged is visible to nobody until [`Producer::publish`] stores the tail, once for all
+//!    of it.
 //! 2. Staged messages never reach over what the consumer still holds.
 //!
 //! Belongs to one thread at a time.
@@ -129,8 +130,8 @@ impl<W: SharedWords> Producer<W> {
         Ok(())
     }
 
-    /// Adds the joined `parts` to the payload of the message that was staged last, which is not published yet. They
-    /// begin at its next whole word; the bytes between are 0.
+    /// Adds the joined `parts` to the payload of the message that was staged last, which is not
+    /// published yet. They begin at its next whole word; the bytes between are 0.
     ///
     /// # Errors
     /// [`PushError`]; nothing has changed then.
@@ -172,8 +173,8 @@ impl<W: SharedWords> Producer<W> {
         if !self.has_staged() {
             return false;
         }
-        // SYNC(ring-tail): who loads this tail sees the messages before it, and all that this thread did
-        // before.
+        // SYNC(ring-tail): who loads this tail sees the messages before it, and all that this
+        // thread did before.
         self.ring.store(TAIL, self.staged, Ordering::Release);
         self.published = self.staged;
         true
@@ -234,7 +235,8 @@ impl<W: SharedWords> Filler<'_, W> {
             self.ring.set_words(self.at, words);
             self.at += 8 * words.len() as u64;
             self.bits = rest.iter().map(|_| u8::BITS).sum();
-            // By one load, if it can: what is gathered by bytes in memory, a load of the word would wait for.
+            // By one load, if it can: what is gathered by bytes in memory, a load of the word would
+            // wait for.
             self.word = match part.last_chunk() {
                 Some(last) => u64::from_le_bytes(*last).checked_shr(64 - self.bits).unwrap_or(0),
                 None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),

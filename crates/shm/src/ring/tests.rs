@@ -1,5 +1,5 @@
-//! Stories about rings, links and bells on the heap: against a model, against peers that lie, and between
-//! threads that run as fast as they can.
+//! Stories about rings, links and bells on the heap: against a model, against peers that lie, and
+//! between threads that run as fast as they can.
 
 use super::bell::Bell;
 use super::bytes::{
@@ -164,7 +164,8 @@ proptest! {
     fn a_lying_requester_gets_errors(
         tail in position(), head in position(), words in prop::collection::vec(0u64..40, 8)
     ) {
-        // A client writes anything into its pair of rings: the server's end answers, or says it is broken.
+        // A client writes anything into its pair of rings: the server's end answers, or says it is
+        // broken.
         let spec = LinkSpec { request_bytes: 64, credits: 2, reply_bytes: 16 };
         let (requests, replies) = (HeapMemory::for_ring(64), HeapMemory::for_ring(spec.reply_ring_bytes()));
         let (_, mut responder) = link_over(&spec, requests.clone(), replies.clone());
@@ -290,8 +291,8 @@ fn credits_come_back_with_replies() {
 
 #[test]
 fn what_is_added_to_a_request_comes_with_it() {
-    // A request is added to until it is published; then, and for another token or kind, it takes no more. What is too
-    // long, or finds no room, changes nothing.
+    // A request is added to until it is published; then, and for another token or kind, it takes no
+    // more. What is too long, or finds no room, changes nothing.
     let spec = LinkSpec { request_bytes: 256, credits: 8, reply_bytes: 64 };
     let (mut requester, mut responder) = link(&spec);
     let mut payload = Vec::new();
@@ -334,7 +335,8 @@ fn replies_out_of_order_are_our_mistake() {
 
 #[test]
 fn only_a_sleeper_is_woken() {
-    // Awake, kept awake by mail, asleep, woken, asleep again: a wake for each sleep, and for nothing else.
+    // Awake, kept awake by mail, asleep, woken, asleep again: a wake for each sleep, and for
+    // nothing else.
     let bell = Bell::new();
     let ring = || {
         let fenced = bell.fence();
@@ -359,8 +361,8 @@ fn only_a_sleeper_is_woken() {
 
 #[test]
 fn a_bell_whose_word_anybody_writes_does_no_harm() {
-    // Between any two looks the word becomes another, the greatest too: its owner decides within a bound
-    // whether it sleeps, and nothing overflows.
+    // Between any two looks the word becomes another, the greatest too: its owner decides within a
+    // bound whether it sleeps, and nothing overflows.
     let words = [u64::MAX, 0, u64::MAX - 1, 1 << 16, u64::MAX << 16, 0xFFFF];
     let mut next = words.into_iter().cycle();
     let bell = exposed_bell(Arc::new(Mutex::new(move |_, _| next.next().expect("no end"))));
@@ -427,8 +429,8 @@ fn two_threads_pass_messages_through_a_small_ring() {
 
 #[test]
 fn a_sleeper_is_woken_for_every_message_and_once() {
-    // Two producers send now and then; the consumer sleeps whenever it finds nothing. A lost wake-up ends
-    // the story by its time limit; a second wake of one sleep is counted.
+    // Two producers send now and then; the consumer sleeps whenever it finds nothing. A lost
+    // wake-up ends the story by its time limit; a second wake of one sleep is counted.
     const MESSAGES: u64 = 10_000;
     let bell = Bell::new();
     let (kernel, woken) = mpsc::channel();

@@ -2,8 +2,9 @@
 //!
 //! 1. A victim has no staged record, and is no head.
 //! 2. The cleaner may take the last ready slot if nothing is coming back by itself: its live bytes
-//!    fit a segment, so that at least one comes back for it; unless damage keeps the victim (see `cleaner`),
-//!    and then the cleaner stops for want of room, until clients have deleted something.
+//!    fit a segment, so that at least one comes back for it; unless damage keeps the victim (see
+//!    `cleaner`), and then the cleaner stops for want of room, until clients have deleted
+//!    something.
 //!
 //! The arena's writer only.
 
@@ -15,26 +16,27 @@ use crate::format::layout::record as r;
 use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Lists from which a victim is worth its work under pressure: below 31/32 alive. Above that, more than
-/// 32 bytes would be copied for each that is won.
+/// Lists from which a victim is worth its work under pressure: below 31/32 alive. Above that, more
+/// than 32 bytes would be copied for each that is won.
 const WORTHWHILE_LISTS: u8 = LISTS - 2;
-/// Lists from which a victim is worth being packed in idle time: less than half alive, so that it gives
-/// more than it costs.
+/// Lists from which a victim is worth being packed in idle time: less than half alive, so that it
+/// gives more than it costs.
 const PACKED_LISTS: u8 = LISTS / 2;
-/// Live bytes up to which memory is cleaned for a table ahead of need, per cent of the capacity with the table: beyond,
-/// the cleaner would copy some six bytes for each that it wins.
+/// Live bytes up to which memory is cleaned for a table ahead of need, per cent of the capacity
+/// with the table: beyond, the cleaner would copy some six bytes for each that it wins.
 const TABLE_PERCENT: u64 = 85;
-/// Segments are sparse if so many times their live bytes are in use, and more than [`SPARSE_FROM_SEGMENTS`]: cleaning
-/// then wins four bytes for each that it copies when records are overwritten at random.
+/// Segments are sparse if so many times their live bytes are in use, and more than
+/// [`SPARSE_FROM_SEGMENTS`]: cleaning then wins four bytes for each that it copies when records are
+/// overwritten at random.
 const SPARSE_TIMES: u64 = 2;
 const SPARSE_FROM_SEGMENTS: u32 = 8;
 /// Below so many segments, packing would not give a segment back.
 const PACK_FROM_SEGMENTS: u32 = 4;
-/// Segments kept clean beyond the reserve, per segment in use: 1/128, which costs less than one per cent
-/// of the memory.
+/// Segments kept clean beyond the reserve, per segment in use: 1/128, which costs less than one per
+/// cent of the memory.
 const CLEAN_SHARE: u32 = 128;
-/// At least and most segments kept clean beyond the reserve: one for each head, and what some turns of
-/// a shard append (16 MiB at the largest slot).
+/// At least and most segments kept clean beyond the reserve: one for each head, and what some turns
+/// of a shard append (16 MiB at the largest slot).
 const CLEAN_SEGMENTS: (u32, u32) = (2, 16);
 
 impl Space {
@@ -71,14 +73,15 @@ impl Space {
             && self.segment_bytes() > SPARSE_TIMES * self.record_bytes
     }
 
-    /// Whether appends will find no segment before something comes back that waits for the turn's end.
+    /// Whether appends will find no segment before something comes back that waits for the turn's
+    /// end.
     pub(crate) fn waits_for_turn(&self) -> bool {
         let least = (RESERVE_SEGMENTS as u64 + 1) * self.g.slot_bytes();
         self.coming > 0 && self.usable_bytes() < least
     }
 
-    /// Notes what a request lacked. What it has staged before it will give back now and want again, and
-    /// nobody knows how much more: twice as much is a guess that is soon right.
+    /// Notes what a request lacked. What it has staged before it will give back now and want again,
+    /// and nobody knows how much more: twice as much is a guess that is soon right.
     #[cold]
     pub(super) fn lacks(&mut self, lack: Shortage) -> WriteError {
         self.lacked = lack;
@@ -117,8 +120,8 @@ impl Space {
         (self.hunger, self.refused) = (0, false);
     }
 
-    /// Has memory made for a table: cleaned, if live data leaves so much that it costs little, and ready slots beyond the
-    /// reserve given back.
+    /// Has memory made for a table: cleaned, if live data leaves so much that it costs little, and
+    /// ready slots beyond the reserve given back.
     pub(crate) fn clean_for_table(&mut self, bytes: u64) {
         if self.live_bytes + bytes <= self.g.capacity_bytes / 100 * TABLE_PERCENT {
             self.refused = true;
@@ -134,9 +137,10 @@ impl Space {
         self.hunger > 0
     }
 
-    /// Whether what was lacked last may come: live data leaves room for it, and something comes back by itself
-    /// (the caller knows of more) or by cleaning, unless that has stopped for lack of room. It ends: what
-    /// is under way gets done, hunger keeps anything new from being begun, and victims get fewer.
+    /// Whether what was lacked last may come: live data leaves room for it, and something comes
+    /// back by itself (the caller knows of more) or by cleaning, unless that has stopped for lack
+    /// of room. It ends: what is under way gets done, hunger keeps anything new from being begun,
+    /// and victims get fewer.
     pub(crate) fn has_hope(&self, more_comes: bool, stopped: bool) -> bool {
         let comes = more_comes || self.busy();
         match self.lacked {
@@ -249,7 +253,8 @@ impl Space {
         unbacked || self.ready.len() > self.kept_from_cold()
     }
 
-    /// The cold head's used part ends behind what was reserved: to be stored before it is published.
+    /// The cold head's used part ends behind what was reserved: to be stored before it is
+    /// published.
     #[inline]
     pub(crate) fn store_cold_tail(&self) {
         if let Some(cold) = &self.cold {

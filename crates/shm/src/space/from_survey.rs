@@ -1,7 +1,9 @@
 //! Finding out, from what the index names, which slot is what.
 //!
-//! 1. Which slot is what, and whose bytes count there, is the survey's word; it has refused contradictions.
-//! 2. What nobody claims is free, and is given back, so that it reads as zeros; so is what lies behind a run's pages.
+//! 1. Which slot is what, and whose bytes count there, is the survey's word; it has refused
+//!    contradictions.
+//! 2. What nobody claims is free, and is given back, so that it reads as zeros; so is what lies
+//!    behind a run's pages.
 //!
 //! The adopting writer only.
 
@@ -31,8 +33,8 @@ impl Slot {
 }
 
 impl Space {
-    /// The memory of an arena that another process left: gives back what nobody refers to, and goes on with the segment
-    /// that has the most room.
+    /// The memory of an arena that another process left: gives back what nobody refers to, and goes
+    /// on with the segment that has the most room.
     pub(crate) fn adopted(region: &Arc<Region>, found: &Survey) -> Result<Space, Errno> {
         let mut space = Space::new(region);
         let g = space.g;
@@ -48,7 +50,8 @@ impl Space {
         }
         (space.live_bytes, space.record_bytes) = (found.live_bytes, found.record_bytes);
         space.held_bytes = found.held_bytes;
-        // All that nobody claims. Its fence is also that of the incarnation, which was stored before.
+        // All that nobody claims. Its fence is also that of the incarnation, which was stored
+        // before.
         note_reuse(&space.words);
         space.punch_unused()?;
         let runs = found.runs.iter().map(|(&slot, run)| (slot, run.slots, run.bytes()));
@@ -83,8 +86,8 @@ impl Space {
             }
             match self.region.try_back(self.g.slot_offset(slot), self.g.slot_bytes()) {
                 Ok(()) => {}
-                // The head that the last writer had backed in part: one at most. It is the head again, with
-                // what it has; the rest is taken when there is some.
+                // The head that the last writer had backed in part: one at most. It is the head
+                // again, with what it has; the rest is taken when there is some.
                 Err(errno) if Denial::from(errno).is_full() && in_part.is_none() => {
                     in_part = Some(slot);
                 }
@@ -105,7 +108,8 @@ impl Space {
         Ok(())
     }
 
-    /// Gives back what lies behind the pages of a run in its slots: room that was backed ahead, or written in vain.
+    /// Gives back what lies behind the pages of a run in its slots: room that was backed ahead, or
+    /// written in vain.
     fn punch_behind(&self, slot: u32, slots: u32, bytes: u64) -> Result<(), Errno> {
         let used = self.g.slot_offset(slot) + round_up(bytes, PAGE_BYTES);
         let end = self.g.slot_offset(slot + slots).min(self.region.end());
@@ -123,7 +127,8 @@ impl Space {
             let free = rest.iter().take_while(|s| s.state == SlotState::Free).count();
             let free = u32::try_from(free).expect("a number of slots");
             if free > 0 {
-                // A crash may have come between the last use and the retirement, so both steps are made.
+                // A crash may have come between the last use and the retirement, so both steps are
+                // made.
                 (slot..slot + free).for_each(|s| self.next_generation(s, 1));
                 self.region
                     .try_punch(self.g.slot_offset(slot), u64::from(free) << self.g.slot_shift)?;

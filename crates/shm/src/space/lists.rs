@@ -1,15 +1,15 @@
-//! Closed segments in lists by the bytes that emptying them wouldn't win, so that the best is found by a look at
-//! one word.
+//! Closed segments in lists by the bytes that emptying them wouldn't win, so that the best is found
+//! by a look at one word.
 //!
 //! ```text
 //! filled   ...0 0 1 0 1 1     a bit per list
 //! list 0   segments with less than 1/64 of their bytes kept: s <-> s <-> s
 //! ```
 //!
-//! 1. Kept are live bytes, and those at the end that no record took: the copies may leave as many. So a segment
-//!    without dead records is nobody's victim, and cleaning comes to an end.
-//! 2. A segment stands in the list of its kept bytes, or in none: a head, one with staged records, the
-//!    cleaner's victim, and one that can't be walked.
+//! 1. Kept are live bytes, and those at the end that no record took: the copies may leave as many.
+//!    So a segment without dead records is nobody's victim, and cleaning comes to an end.
+//! 2. A segment stands in the list of its kept bytes, or in none: a head, one with staged records,
+//!    the cleaner's victim, and one that can't be walked.
 //! 3. Every step costs the same, however many segments there are.
 //!
 //! The arena's writer only.

@@ -8,10 +8,10 @@
 //! 1. Free slots are not backed and read as zeros; so a run begins zeroed.
 //! 2. `backed` never exceeds the capacity, and counts memory from the moment that it is asked for.
 //! 3. Two segments stay in reserve for what must work when the arena is full ("urgent").
-//! 4. A slot's generation gets odd when it is retired, before the stamp that its reuse waits for, and even
-//!    again before its reuse.
-//! 5. A record counts in its segment while it is published ("live") or staged ("held"), and the run that it names
-//!    counts as long as any record does.
+//! 4. A slot's generation gets odd when it is retired, before the stamp that its reuse waits for,
+//!    and even again before its reuse.
+//! 5. A record counts in its segment while it is published ("live") or staged ("held"), and the run
+//!    that it names counts as long as any record does.
 //! 6. Two heads take records: the hot one what is appended, the cold one what the cleaner moves.
 //!
 //! The arena's writer only.
@@ -69,8 +69,8 @@ pub(crate) struct Space {
     backed: u64,
     /// Bytes that are retired or being punched: they come back after a grace period.
     coming: u64,
-    /// Slots that a refused request lacked: cleaned beyond the target until they are there, and nothing is
-    /// made ready ahead that would take them.
+    /// Slots that a refused request lacked: cleaned beyond the target until they are there, and
+    /// nothing is made ready ahead that would take them.
     hunger: u32,
     /// What the last refused request lacked.
     lacked: Shortage,
@@ -83,7 +83,8 @@ pub(crate) struct Space {
     record_bytes: u64,
     /// No free slot lies below.
     lowest_free: u32,
-    /// Why the last backing failed; asked ahead again when one went well or something was given back.
+    /// Why the last backing failed; asked ahead again when one went well or something was given
+    /// back.
     denied: Option<Denial>,
     /// Tables asked for and done: first slot, whether it worked.
     tables_done: Vec<(u32, bool)>,
@@ -283,7 +284,8 @@ impl Space {
         self.list(slot);
     }
 
-    /// Backs what the head lacks: only a head may be backed in part, since a closed segment is reused whole.
+    /// Backs what the head lacks: only a head may be backed in part, since a closed segment is
+    /// reused whole.
     fn complete_head(&mut self) -> Result<(), WriteError> {
         match self.head {
             Some(head) if head.backed_end < head.end => {
@@ -348,8 +350,8 @@ impl Space {
             return Err(self.lacks(Shortage::Bytes(self.g.slot_bytes())));
         }
         let keep = if self.segments >= RESERVE_BACKED_FROM { RESERVE_SEGMENTS } else { 0 };
-        // One at most in front of a request: at the largest slot it takes half a millisecond. What the reserve
-        // lacks beyond is counted, and the provisioner's.
+        // One at most in front of a request: at the largest slot it takes half a millisecond. What
+        // the reserve lacks beyond is counted, and the provisioner's.
         if self.ready.len() <= keep {
             self.back_slot_now().map_err(|lack| self.lacks(lack))?;
         }
@@ -381,12 +383,14 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         // Jobs under way hold the mapping; without this wait, adopting again at once would find the
-        // arena in use. That a job was told of is not enough: it lets go of the region first, of the mail
-        // last (so does a thread that dies). There are few, and each is some calls to the system.
+        // arena in use. That a job was told of is not enough: it lets go of the region first, of
+        // the mail last (so does a thread that dies). There are few, and each is some calls to the
+        // system.
         while Arc::strong_count(&self.mail) > 1 {
             std::thread::sleep(WAIT_STEP);
         }
-        // SYNC(job-over): with the job's own decrement, so that ours of the region's count comes later.
+        // SYNC(job-over): with the job's own decrement, so that ours of the region's count comes
+        // later.
         fence(Acquire);
     }
 }

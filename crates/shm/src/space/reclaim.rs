@@ -22,14 +22,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;
 
-/// Nothing is kept while less than this share of the capacity is unbacked: large values and tables find it without
-/// waiting for memory to be given back first.
+/// Nothing is kept while less than this share of the capacity is unbacked: large values and tables
+/// find it without waiting for memory to be given back first.
 const LEFT_SHARE: u64 = 8;
 
 /// Slots that were in use are about to be something else, and their generations say so.
 pub(super) fn note_reuse<W: SharedWords>(words: &W) {
     let reuses = words.load64(header::REUSES, Relaxed);
-    // SYNC(reuses): what is reused was unpublished before; a moment that is read behind this says so.
+    // SYNC(reuses): what is reused was unpublished before; a moment that is read behind this says
+    // so.
     words.store64(header::REUSES, reuses.wrapping_add(1), Release);
     // SYNC(reuses), SYNC(generation): both are stored before the first byte that is reused.
     words.fence(Release);

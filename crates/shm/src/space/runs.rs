@@ -19,8 +19,8 @@ use crate::memory::provision::{Backing, Task};
 
 /// Of the slots, the share that runs may have beyond what their values need.
 const SPARE_SHARE: u32 = 4;
-/// A run that grows is backed ahead by such a share of its length, and by so many bytes at most: a call to the system for
-/// some ten writes, and 1/8 of the memory.
+/// A run that grows is backed ahead by such a share of its length, and by so many bytes at most: a
+/// call to the system for some ten writes, and 1/8 of the memory.
 const BACKED_SHARE: u64 = 8;
 const BACKED_AHEAD_MAX: u64 = 64 << 10;
 
@@ -31,7 +31,8 @@ impl Space {
         self.collect(RECLAIM_STEP);
         let mut taken = self.try_run(pages, slots, urgent);
         if taken.is_err() {
-            // Slots that are ready ahead give way, those too that the provisioner is about to bring.
+            // Slots that are ready ahead give way, those too that the provisioner is about to
+            // bring.
             self.wait(&mut |s| {
                 s.shrink_ready();
                 s.place_of_run(pages, slots, urgent).is_ok()
@@ -217,13 +218,15 @@ impl Space {
         self.runs.insert(slot, run);
     }
 
-    /// Whether a run has room for a value that has `from` bytes and will have `to`, and wasn't written behind them before.
+    /// Whether a run has room for a value that has `from` bytes and will have `to`, and wasn't
+    /// written behind them before.
     pub(crate) fn reaches(&self, slot: u32, from: u64, to: u64) -> bool {
         let run = &self.runs[&slot];
         run.end == from && to <= u64::from(run.slots) * self.g.slot_bytes()
     }
 
-    /// Makes a run longer for a value that has `from` bytes and will have `to`; false if it doesn't reach so far.
+    /// Makes a run longer for a value that has `from` bytes and will have `to`; false if it doesn't
+    /// reach so far.
     pub(crate) fn extend_run(
         &mut self,
         slot: u32,

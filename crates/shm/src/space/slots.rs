@@ -6,21 +6,24 @@ use super::lists::UNLISTED;
 use crate::error::Denial;
 use std::time::Duration;
 
-/// Segments kept for what must work when the arena is full: one for urgent writes, one for the cleaner.
+/// Segments kept for what must work when the arena is full: one for urgent writes, one for the
+/// cleaner.
 pub(crate) const RESERVE_SEGMENTS: usize = 2;
-/// What urgent writes leave of the reserve, segments: the cleaner's, without which nothing comes back.
+/// What urgent writes leave of the reserve, segments: the cleaner's, without which nothing comes
+/// back.
 pub(super) const CLEANER_SEGMENTS: usize = 1;
 /// From so many segments on the reserve is backed, not only counted: below it an arena stays small.
 pub(super) const RESERVE_BACKED_FROM: u32 = 4;
-/// The first segment is backed in steps of this many bytes, so that an arena of a few keys is small.
+/// The first segment is backed in steps of this many bytes, so that an arena of a few keys is
+/// small.
 pub(super) const FIRST_STEP_BYTES: u64 = 64 << 10;
-/// One slot ready ahead per so many segments in use: 3 % of memory, and many times what a writer fills
-/// while the provisioner backs as much.
+/// One slot ready ahead per so many segments in use: 3 % of memory, and many times what a writer
+/// fills while the provisioner backs as much.
 pub(super) const AHEAD_SHARE: usize = 32;
 /// Most slots that are made ready ahead: 64 MiB at the largest slot.
 pub(super) const AHEAD_SLOTS_MAX: usize = 64;
-/// How long an append waits for memory that is under way, at the brink of being full. What takes longer is waited
-/// for between turns.
+/// How long an append waits for memory that is under way, at the brink of being full. What takes
+/// longer is waited for between turns.
 pub(super) const WAIT_MAX: Duration = Duration::from_millis(2);
 /// Between two looks while waiting.
 pub(super) const WAIT_STEP: Duration = Duration::from_micros(50);

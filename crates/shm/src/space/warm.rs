@@ -1,15 +1,19 @@
-//! How much memory stays ready that nobody needs at this moment: what a burst of writes took, the next finds again.
+//! How much memory stays ready that nobody needs at this moment: what a burst of writes took, the
+//! next finds again.
 //!
-//! To give a page back and to take another costs more than what is written to it (design 6). So slots that come back
-//! are kept for a while if as many were taken of late.
+//! To give a page back and to take another costs more than what is written to it (design 6). So
+//! slots that come back are kept for a while if as many were taken of late.
 //!
-//! 1. Never more than are in use: what is kept at most doubles an arena, and after FLUSHALL nothing is kept.
-//! 2. Never for longer than two periods without as many being taken; who tells no time keeps nothing.
+//! 1. Never more than are in use: what is kept at most doubles an arena, and after FLUSHALL nothing
+//!    is kept.
+//! 2. Never for longer than two periods without as many being taken; who tells no time keeps
+//!    nothing.
 //! 3. Never where memory is short: a request lacks some, or little is left to be taken.
 //!
 //! The arena's writer only.
 
-/// For so long demand is remembered at least, and for twice that at most: as long as allocators keep freed pages.
+/// For so long demand is remembered at least, and for twice that at most: as long as allocators
+/// keep freed pages.
 const PERIOD_MS: u64 = 10_000;
 /// How many segments were opened of late.
 #[derive(Default)]

@@ -1,14 +1,15 @@
-//! `verify` and adoption agree on every file: what the one calls whole the other takes, and the first thing that the one
-//! finds is what the other refuses.
+//! `verify` and adoption agree on every file: what the one calls whole the other takes, and the
+//! first thing that the one finds is what the other refuses.
 //!
 //! ```text
 //! sound arena ─► some words changed ─► verify: whole or damaged
 //!                                  └─► adopt:  taken or refused, for the same reason at the same place
 //! ```
 //!
-//! What adoption ends or gives back by itself is no finding: an unfinished commit or growth, an entry in both tables, a
-//! commit sequence or a generation that a kill left odd. The crash tests verify before they adopt, after a kill at any
-//! store; here such a file is whole as long as nothing else is changed.
+//! What adoption ends or gives back by itself is no finding: an unfinished commit or growth, an
+//! entry in both tables, a commit sequence or a generation that a kill left odd. The crash tests
+//! verify before they adopt, after a kill at any store; here such a file is whole as long as
+//! nothing else is changed.
 
 use super::{Arena, directory, spec};
 use crate::format::head::Head;
@@ -125,14 +126,16 @@ impl Sound {
             3 => now.wrapping_sub(1),
             4 => random.below(64) as u32,
             5 => random.0 as u32,
-            // What stands elsewhere in words of its kind: two entries of one record, two uses of one slot.
+            // What stands elsewhere in words of its kind: two entries of one record, two uses of
+            // one slot.
             _ => self.word(random.one_of(kind)),
         };
         (at, word)
     }
 }
 
-/// The words of a record that say something, its value's first ones among them: the name of a run, a list.
+/// The words of a record that say something, its value's first ones among them: the name of a run,
+/// a list.
 fn words_of<W: SharedWords>(words: &W, offset: u64) -> impl Iterator<Item = u64> {
     let key_len = u64::from(words.load32(offset + r::KEY_LEN, Relaxed) & 0xFFFF);
     let value = offset + r::KEY + key_len.next_multiple_of(8);
@@ -286,8 +289,9 @@ fn verify_and_adoption_agree_on_a_damaged_full_arena() {
 
 #[test]
 fn an_unfinished_commit_in_a_full_arena_is_no_damage_and_is_ended() {
-    // The writer died behind its intent, when live and staged records took all memory. What the commit needs beyond its
-    // records is there again: the empty table of one that clears first, places for keys that are new.
+    // The writer died behind its intent, when live and staged records took all memory. What the
+    // commit needs beyond its records is there again: the empty table of one that clears first,
+    // places for keys that are new.
     const KEYS: u32 = 100;
     for clear_first in [false, true] {
         let dir = directory();

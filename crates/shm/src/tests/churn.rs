@@ -1,8 +1,10 @@
-//! Readers beside a writer that overwrites, deletes, commits and cleans in an arena that is nearly full.
+//! Readers beside a writer that overwrites, deletes, commits and cleans in an arena that is nearly
+//! full.
 //!
-//! Each value tells its key, the number of the write, and a checksum over all of it. Readers on other threads
-//! and one that reads as another process would check every value that they see: whole, of the right key, and
-//! never older than one seen before. At the end, and after adoption, a full scan equals the model.
+//! Each value tells its key, the number of the write, and a checksum over all of it. Readers on
+//! other threads and one that reads as another process would check every value that they see:
+//! whole, of the right key, and never older than one seen before. At the end, and after adoption, a
+//! full scan equals the model.
 //!
 //! Those on other threads compare the record's own checksum too, and its run's.
 

@@ -49,8 +49,8 @@ pub(super) fn blocks(a: &Arena) -> u64 {
 
 #[test]
 fn a_nearly_full_arena_takes_overwrites_for_ever() {
-    // More than three quarters of the capacity are live records, and all of them are overwritten at random, six
-    // times over. Nothing is lost, and never is more memory taken than there may be.
+    // More than three quarters of the capacity are live records, and all of them are overwritten at
+    // random, six times over. Nothing is lost, and never is more memory taken than there may be.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     let n = fill(&mut a, 78);
@@ -110,7 +110,8 @@ fn expired_records_are_dropped_on_the_way() {
 
 #[test]
 fn expired_keys_make_room_in_a_full_arena() {
-    // Everything is full, and every second key is over. A write is refused; soon after there is room.
+    // Everything is full, and every second key is over. A write is refused; soon after there is
+    // room.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     let mut n = 0;
@@ -194,8 +195,8 @@ fn staged_records_survive_cleaning_around_them() {
 
 #[test]
 fn a_key_that_is_deleted_and_put_again_in_one_commit_keeps_its_place() {
-    // All sixteen lines of a key are full. Another new key, whose lines reach one further, must not get
-    // the place that the deletion seems to free.
+    // All sixteen lines of a key are full. Another new key, whose lines reach one further, must not
+    // get the place that the deletion seems to free.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
     for i in 0..128 {
@@ -223,8 +224,8 @@ fn a_key_that_is_deleted_and_put_again_in_one_commit_keeps_its_place() {
 
 #[test]
 fn leftovers_that_are_no_records_are_left_alone() {
-    // A file whose dead bytes were damaged is adopted, since the index is whole; the cleaner stops at the
-    // damage, and what is alive behind it stays.
+    // A file whose dead bytes were damaged is adopted, since the index is whole; the cleaner stops
+    // at the damage, and what is alive behind it stays.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
     let n = fill(&mut a, 70);
@@ -290,8 +291,8 @@ fn counts_that_nobody_has_counted_are_damage() {
 
 #[test]
 fn what_lies_behind_a_table_is_not_in_the_next_one() {
-    // Somebody has written into the slot of the index, behind its pages. When another table has taken its place and
-    // a larger one comes to lie in that slot, it begins empty all the same.
+    // Somebody has written into the slot of the index, behind its pages. When another table has
+    // taken its place and a larger one comes to lie in that slot, it begins empty all the same.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
     a.put(b"k", b"v", 0).unwrap();
@@ -311,8 +312,9 @@ fn what_lies_behind_a_table_is_not_in_the_next_one() {
 
 #[test]
 fn a_busy_arena_is_not_packed() {
-    // Most of the older keys are deleted, and nobody needs the memory. In turns without a write between writes, the
-    // cleaner has nothing to do; once nothing was written for a while it packs what is left.
+    // Most of the older keys are deleted, and nobody needs the memory. In turns without a write
+    // between writes, the cleaner has nothing to do; once nothing was written for a while it packs
+    // what is left.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
     let n = fill(&mut a, 40);
@@ -336,8 +338,9 @@ fn a_busy_arena_is_not_packed() {
 
 #[test]
 fn a_cleaner_that_had_to_stop_is_counted_on_again_when_there_is_room() {
-    // A reader holds all that was retired, until the cleaner has nowhere to move anything. The reader lets go.
-    // Before the cleaner has tried again, a large value comes: it is told to wait, not that the arena were full.
+    // A reader holds all that was retired, until the cleaner has nowhere to move anything. The
+    // reader lets go. Before the cleaner has tried again, a large value comes: it is told to wait,
+    // not that the arena were full.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     let n = fill(&mut a, 74);
@@ -361,8 +364,9 @@ fn a_cleaner_that_had_to_stop_is_counted_on_again_when_there_is_room() {
 
 #[test]
 fn room_that_no_record_fits_is_not_cleaned_for() {
-    // Six records of 20 kB take nearly all of a segment of 128 KiB; copied, they leave as much at its end. The
-    // cleaner once took that for something to win, and writes were told to wait for ever.
+    // Six records of 20 kB take nearly all of a segment of 128 KiB; copied, they leave as much at
+    // its end. The cleaner once took that for something to win, and writes were told to wait for
+    // ever.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     let mut stored = 0u32;

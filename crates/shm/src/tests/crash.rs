@@ -1,7 +1,8 @@
 //! Death between any two stores to shared memory, and adoption afterwards.
 //!
-//! The test binary runs itself as a child, which writes a fixed history and dies by SIGKILL before its N-th
-//! store of the part that matters; the parent adopts the arena and compares. N goes up until the child lives.
+//! The test binary runs itself as a child, which writes a fixed history and dies by SIGKILL before
+//! its N-th store of the part that matters; the parent adopts the arena and compares. N goes up
+//! until the child lives.
 
 use super::{Arena, directory, spec};
 use crate::ArenaSpec;
@@ -162,8 +163,8 @@ fn scenarios() -> [Scenario; 8] {
             ended: 4,
         },
         Scenario {
-            // A few records of many are alive, one of them with its value in a run: they move to the cold
-            // head, segments are retired, and reused for what is written next.
+            // A few records of many are alive, one of them with its value in a run: they move to
+            // the cold head, segments are retired, and reused for what is written next.
             name: "cleaning",
             before: |a| {
                 half_dead(a, 0..120);
@@ -337,7 +338,8 @@ fn a_clearing_commit_killed_at_any_step_is_none_or_all() {
 
 #[test]
 fn a_deletion_without_tombstones_killed_at_any_step_leaves_the_others() {
-    // 60 keys go without room for tombstones: those before the step are gone, those behind it whole.
+    // 60 keys go without room for tombstones: those before the step are gone, those behind it
+    // whole.
     die_at_every_step("delete-together");
 }
 

@@ -1,4 +1,5 @@
-//! Files that somebody has damaged: the writer refuses to adopt them, and `verify` names the same place.
+//! Files that somebody has damaged: the writer refuses to adopt them, and `verify` names the same
+//! place.
 
 use super::{Arena, directory, spec};
 use crate::format::layout::{entry, generation_offset, header, record as r};
@@ -40,8 +41,8 @@ fn record_of(a: &Arena, key: &[u8]) -> u64 {
 
 #[test]
 fn an_entry_with_a_tag_and_no_record_is_damage() {
-    // EMPTY, DELETED and MOVED have the tag 0. An entry with another was adopted; one part of the writer took it
-    // for room, the other didn't.
+    // EMPTY, DELETED and MOVED have the tag 0. An entry with another was adopted; one part of the
+    // writer took it for room, the other didn't.
     for reference in 0..=2 {
         let dir = directory();
         let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
@@ -55,8 +56,9 @@ fn an_entry_with_a_tag_and_no_record_is_damage() {
 
 #[test]
 fn an_entry_that_is_no_room_is_promised_to_no_commit() {
-    // All sixteen lines of a hash are full but for an entry that is neither EMPTY nor DELETED. The commit of one more
-    // key with that hash was begun, and died behind its intent: where a place was promised there was none.
+    // All sixteen lines of a hash are full but for an entry that is neither EMPTY nor DELETED. The
+    // commit of one more key with that hash was begun, and died behind its intent: where a place
+    // was promised there was none.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
     for i in 0..128u32 {
@@ -75,8 +77,8 @@ fn an_entry_that_is_no_room_is_promised_to_no_commit() {
 
 #[test]
 fn a_record_in_a_slot_that_waits_to_be_reused_is_damage() {
-    // An odd generation says that nothing names the slot. The file was adopted, and the first record that was staged
-    // there met the assertion that no reference is kept too long.
+    // An odd generation says that nothing names the slot. The file was adopted, and the first
+    // record that was staged there met the assertion that no reference is kept too long.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
     a.put(b"k", b"v", 0).unwrap();
@@ -114,8 +116,8 @@ fn a_table_that_waits_to_be_reused_is_damage() {
 /// Offset of a word and what is stored there; offset that is named, and why.
 type Damage = (u64, u32, u64, &'static str);
 
-/// An arena in which a writer died behind its intent, which sets two keys: offsets of the list's first word and of
-/// the two records.
+/// An arena in which a writer died behind its intent, which sets two keys: offsets of the list's
+/// first word and of the two records.
 fn with_intent(spec: &ArenaSpec) -> (Arena, u64, [u64; 2]) {
     let mut a = Arena::create(spec);
     let records = [b"one", b"two"].map(|key| {
@@ -131,7 +133,8 @@ fn with_intent(spec: &ArenaSpec) -> (Arena, u64, [u64; 2]) {
 
 #[test]
 fn an_intent_is_redone_as_long_as_all_that_it_lists_is_whole() {
-    // The check looked at the intent's record only: it passed files whose list the next writer refuses.
+    // The check looked at the intent's record only: it passed files whose list the next writer
+    // refuses.
     let dir = directory();
     let spec = spec(dir.path().join("a"), 4 * MIB);
     let (a, ..) = with_intent(&spec);

@@ -1,4 +1,5 @@
-//! What the next writer finds if the last one died before any of its stores, and if its successor dies as well.
+//! What the next writer finds if the last one died before any of its stores, and if its successor
+//! dies as well.
 //!
 //! ```text
 //! a writer's stores   s s s s s s s s        before each, the file is copied: it is what a kill leaves
@@ -6,22 +7,24 @@
 //!                                                └─> copy ─> adopt
 //! ```
 //!
-//! Covered are, before each single store: inserts and overwrites of values in a record and in runs; a new expiry;
-//! removals by deletion and by expiry; commits of one key, of several, of deletions alone, and such that clear first;
-//! clearing; the index's growth with all of these in the midst of it. (The cleaner, and a run that is renamed, are
-//! killed in `crash`, by SIGKILL.) What adopts dies before each of its stores too. By default that is one in
-//! [`SECOND_EVERY`] of these stores, others for each of the first writer's, and of a growth's stores one in seven; with
+//! Covered are, before each single store: inserts and overwrites of values in a record and in runs;
+//! a new expiry; removals by deletion and by expiry; commits of one key, of several, of deletions
+//! alone, and such that clear first; clearing; the index's growth with all of these in the midst of
+//! it. (The cleaner, and a run that is renamed, are killed in `crash`, by SIGKILL.) What adopts
+//! dies before each of its stores too. By default that is one in [`SECOND_EVERY`] of these stores,
+//! others for each of the first writer's, and of a growth's stores one in seven; with
 //! `NIGH_STEPS=all` it is all of them.
 //!
 //! Each time:
 //!
-//! 1. What was acknowledged is there, and what was under way is there wholly or not at all; a second adoption finds what
-//!    the first one would have.
+//! 1. What was acknowledged is there, and what was under way is there wholly or not at all; a
+//!    second adoption finds what the first one would have.
 //! 2. `verify` finds nothing, before and after.
-//! 3. Reads are right at once: a moment can be taken, no key is newer, and alone, by moment or by the owner each reads
-//!    the same.
+//! 3. Reads are right at once: a moment can be taken, no key is newer, and alone, by moment or by
+//!    the owner each reads the same.
 //! 4. begun = committed = the writer's LSN; no intent; the incarnation is even.
-//! 5. No number is given again that a reader may have seen: in a record, a stamp, or as committed, at any time before.
+//! 5. No number is given again that a reader may have seen: in a record, a stamp, or as committed,
+//!    at any time before.
 //! 6. Counts are those of a recount, and no more memory is in use than is counted.
 
 use super::{Arena, directory, spec};
@@ -321,8 +324,8 @@ fn check_counts(a: &Arena, found: &Map) {
     );
 }
 
-/// Runs a history, whose writer dies before its stores in `dying`: before one in so many of them, as its successor
-/// does, if not all are asked for.
+/// Runs a history, whose writer dies before its stores in `dying`: before one in so many of them,
+/// as its successor does, if not all are asked for.
 fn die_everywhere(before: &[Op], dying: &[Op], every: [u64; 2]) -> Rc<History> {
     let folder = directory();
     let path = folder.path().join("arena");
@@ -433,7 +436,8 @@ fn a_clearing_killed_before_any_store_leaves_all_or_nothing() {
 
 #[test]
 fn changes_while_the_index_grows_killed_before_any_store_are_none_or_whole() {
-    // 410 keys are 80 % of the first table: with some more it moves, and ends that behind all kinds of changes.
+    // 410 keys are 80 % of the first table: with some more it moves, and ends that behind all kinds
+    // of changes.
     let before = [Op::Put("a", 10, 5), Op::Put("c", 10, 0), Op::Fill(0..408)];
     let dying = [
         Op::Fill(408..409),
@@ -462,8 +466,9 @@ fn clearing_while_the_index_grows_killed_before_any_store_leaves_all_or_nothing(
 
 #[test]
 fn an_unfinished_commit_doesnt_replace_what_is_newer() {
-    // An intent is left, and behind it a key of its list was changed. (So a later step of an adoption leaves it, if that
-    // is cut off.) Ending it again leaves the newer one, and publishes the rest.
+    // An intent is left, and behind it a key of its list was changed. (So a later step of an
+    // adoption leaves it, if that is cut off.) Ending it again leaves the newer one, and publishes
+    // the rest.
     let dir = directory();
     let mut a = Arena::create(&spec_at(&dir.path().join("a")));
     let header = |a: &Arena, at| a.writer.words.load32(at, Acquire);

@@ -6,8 +6,8 @@ use crate::WriteError;
 
 #[test]
 fn a_really_full_arena_says_so_and_deleting_makes_room() {
-    // Live data fills the arena: OOM, and no endless "try again". All is there. A tenth deleted at random
-    // gives room for as much again, though no segment has died by itself.
+    // Live data fills the arena: OOM, and no endless "try again". All is there. A tenth deleted at
+    // random gives room for as much again, though no segment has died by itself.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 32 * MIB));
     let mut n = 0;
@@ -71,8 +71,8 @@ fn memory_goes_back_after_everything_or_nearly_everything_was_deleted() {
 
 #[test]
 fn a_commit_too_large_for_what_is_clean_gets_room_in_a_few_turns() {
-    // Half of the arena is dead but in no segment wholly. A commit of a fifth of the arena is told to wait,
-    // changes nothing until then, and succeeds.
+    // Half of the arena is dead but in no segment wholly. A commit of a fifth of the arena is told
+    // to wait, changes nothing until then, and succeeds.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
     let n = fill(&mut a, 85);

@@ -60,7 +60,8 @@ fn a_long_value_grows_where_it_lies_and_its_readers_keep_their_prefix() {
 
 #[test]
 fn bytes_that_were_staged_in_vain_are_never_written_again() {
-    // A reader may have followed a version that was staged behind the value; a rollback doesn't take its bytes back.
+    // A reader may have followed a version that was staged behind the value; a rollback doesn't
+    // take its bytes back.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
     a.put(b"log", &vec![b'-'; 100_000], 0).unwrap();
@@ -108,8 +109,9 @@ fn a_grown_value_is_adopted_and_grows_on() {
 
 #[test]
 fn all_runs_together_have_a_bounded_room() {
-    // A value of 80 KB that grows in a run takes the addresses of a whole slot: without a bound they were gone long before
-    // the memory was, and then no large value and no larger index found a place.
+    // A value of 80 KB that grows in a run takes the addresses of a whole slot: without a bound
+    // they were gone long before the memory was, and then no large value and no larger index found
+    // a place.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
     let key = |n: u32| format!("key{n}").into_bytes();
@@ -191,7 +193,8 @@ fn a_value_grows_until_memory_ends_and_says_so() {
         }
     };
     assert_eq!((error, a.get(b"log").unwrap().len()), (crate::WriteError::Oom, len));
-    // Twice its length was the last that it was copied to; all but that and the other keys is its own.
+    // Twice its length was the last that it was copied to; all but that and the other keys is its
+    // own.
     assert!(len > 1_500_000, "{len}");
     assert!(a.delete(b"log"));
     a.settle();

@@ -76,7 +76,8 @@ fn assert_at_rest(a: &mut Arena) {
 
 #[test]
 fn a_bad_record_stays_byte_for_byte_and_its_segment_comes_back_when_it_is_overwritten() {
-    // One bit of a value flips in memory. The cleaner once copied such a record and everything around it.
+    // One bit of a value flips in memory. The cleaner once copied such a record and everything
+    // around it.
     let dir = directory();
     for overwrite in [true, false] {
         let mut a = Arena::create(&spec(dir.path().join(format!("{overwrite}")), 8 * MIB));
@@ -117,8 +118,8 @@ fn a_bad_record_stays_byte_for_byte_and_its_segment_comes_back_when_it_is_overwr
 
 #[test]
 fn a_record_is_not_dropped_for_an_expiry_that_nobody_gave_it() {
-    // A bit of an expiry flips, and the key looks as if its time were over long since. Neither the cleaner nor active
-    // expiry nor a request that meets it deletes it.
+    // A bit of an expiry flips, and the key looks as if its time were over long since. Neither the
+    // cleaner nor active expiry nor a request that meets it deletes it.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     poor(&mut a);
@@ -164,8 +165,9 @@ fn a_record_of_a_wrong_length_keeps_its_segment_and_is_told() {
 
 #[test]
 fn a_full_arena_with_bad_segments_says_that_it_is_full() {
-    // Every segment of an arena keeps one bad record, and else little. Cleaning them gives nothing: writes are told that
-    // memory is full, not to wait for ever; and when the bad keys go, there is room again.
+    // Every segment of an arena keeps one bad record, and else little. Cleaning them gives nothing:
+    // writes are told that memory is full, not to wait for ever; and when the bad keys go, there is
+    // room again.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     let mut n = 0;
@@ -309,8 +311,8 @@ fn a_bad_record_that_goes_while_its_segment_is_walked_hides_none_behind_it() {
 
 #[test]
 fn what_a_bad_record_holds_is_not_carried_on() {
-    // A bit flips in a value, or in the name of its run. APPEND, EXPIRE and rename gave the value a new checksum, which
-    // was right then, or panicked for a run that there isn't.
+    // A bit flips in a value, or in the name of its run. APPEND, EXPIRE and rename gave the value a
+    // new checksum, which was right then, or panicked for a run that there isn't.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     let flips = [(b"inline" as &[u8], 1000, r::KEY + 8 + 20), (b"in a run", 200_000, r::KEY + 8)];

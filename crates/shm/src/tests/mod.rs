@@ -36,7 +36,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Turns in which something is done that end by themselves, and more.
 const TURNS_MAX: u32 = 100_000;
 
-/// Tells the other threads of a story to stop when its thread ends, also by a failure: else they went on for ever.
+/// Tells the other threads of a story to stop when its thread ends, also by a failure: else they
+/// went on for ever.
 pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -69,8 +70,8 @@ pub(crate) fn spec(path: PathBuf, capacity_bytes: u64) -> ArenaSpec {
         partition: 0,
         partitions: 1,
         capacity_bytes,
-        // Given, so that what fits in doesn't hang on it: near its limit an index may want to grow at one
-        // key more or less, and memory for that may be there or not.
+        // Given, so that what fits in doesn't hang on it: near its limit an index may want to grow
+        // at one key more or less, and memory for that may be there or not.
         seed: Some(1),
     }
 }
@@ -113,7 +114,8 @@ impl Arena {
         self.soon(|a| a.put(key, value, 0))
     }
 
-    /// Tries a write; turns as long as memory is coming back. What other threads take for that doesn't count.
+    /// Tries a write; turns as long as memory is coming back. What other threads take for that
+    /// doesn't count.
     pub(crate) fn soon<T>(
         &mut self,
         mut write: impl FnMut(&mut Arena) -> Result<T, crate::WriteError>,

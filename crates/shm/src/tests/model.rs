@@ -190,7 +190,8 @@ fn run(capacity: u64, steps: &[Step]) {
     check(&a, &model);
     let (mut a, _) = a.again();
     check(&a, &model);
-    // Nothing leaked: an emptied arena is as small as a new one, but for the head and what is ready.
+    // Nothing leaked: an emptied arena is as small as a new one, but for the head and what is
+    // ready.
     a.writer.clear();
     a.settle();
     let stats = a.writer.stats();

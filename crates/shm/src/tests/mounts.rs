@@ -1,4 +1,5 @@
-//! Arenas in a tmpfs that is not like others: a child in a mount namespace of its own tells how they fare.
+//! Arenas in a tmpfs that is not like others: a child in a mount namespace of its own tells how
+//! they fare.
 
 use super::room::append;
 use super::{Arena, directory, spec};
@@ -16,7 +17,8 @@ const DIRECTORY: &str = "NIGH_SHM_MOUNT";
 /// The options with which the child is to mount a tmpfs there itself.
 const OPTIONS: &str = "NIGH_SHM_MOUNT_OPTIONS";
 
-/// Runs a test of this file as a child that may mount; `None` where the system allows that nobody (a user in a chroot).
+/// Runs a test of this file as a child that may mount; `None` where the system allows that nobody
+/// (a user in a chroot).
 fn run_mounting(test: &str, options: &str) -> Option<(bool, String)> {
     let child = std::env::current_exe().unwrap();
     let child = child.to_str().unwrap();
@@ -36,7 +38,8 @@ fn run_child(way: &[&str], test: &str, options: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The child's directory, with a tmpfs if it is to have its own; `None` for who is no child and has nothing to do.
+/// The child's directory, with a tmpfs if it is to have its own; `None` for who is no child and has
+/// nothing to do.
 fn mounted() -> Option<std::ffi::OsString> {
     let (directory, options) = (std::env::var_os(DIRECTORY)?, std::env::var(OPTIONS).ok()?);
     if !options.is_empty() {
@@ -90,8 +93,9 @@ fn child_in_a_small_tmpfs() {
 
 #[test]
 fn an_arena_is_adopted_where_others_have_filled_the_tmpfs() {
-    // A writer died, and others filled its tmpfs. The next one wanted the rest of the first segment before it took
-    // the arena over: what was there was not served, though nothing of it was missing.
+    // A writer died, and others filled its tmpfs. The next one wanted the rest of the first segment
+    // before it took the arena over: what was there was not served, though nothing of it was
+    // missing.
     let Some((done, said)) = run_mounting("child_beside_others", "size=8m") else { return };
     assert!(done && said.contains("the arena was adopted"), "{said}");
 }
@@ -107,7 +111,8 @@ fn child_beside_others() {
     let (mut a, adoption) = a.again();
     assert_eq!(adoption.keys, 100);
     let backed = a.writer.stats().backed_bytes;
-    // What it holds, it can use; what it needs anew is refused with words, until there is some again.
+    // What it holds, it can use; what it needs anew is refused with words, until there is some
+    // again.
     let mut n = 100u32;
     let refused = loop {
         match a.put_soon(&n.to_le_bytes(), &[7; 100]) {
@@ -126,8 +131,9 @@ fn child_beside_others() {
 
 #[test]
 fn a_file_that_cannot_grow_stays_as_long_as_its_tables() {
-    // A growth that found no memory for the tables of its slots left the file longer than them: whoever adopted the
-    // arena while the tmpfs was still full touched pages that nobody could give.
+    // A growth that found no memory for the tables of its slots left the file longer than them:
+    // whoever adopted the arena while the tmpfs was still full touched pages that nobody could
+    // give.
     let Some((done, said)) = run_mounting("child_that_cannot_grow", "size=3m") else { return };
     assert!(done && said.contains("the file has its length"), "{said}");
 }
@@ -154,8 +160,8 @@ fn child_that_cannot_grow() {
 
 #[test]
 fn huge_pages_are_mapped_as_such() {
-    // A tmpfs that has them gave arenas huge pages before, but each step of an arena's growth was mapped by itself, and
-    // no step held a whole one.
+    // A tmpfs that has them gave arenas huge pages before, but each step of an arena's growth was
+    // mapped by itself, and no step held a whole one.
     let Some((done, said)) = run_mounting("child_with_huge_pages", "size=256m,huge=always") else {
         return;
     };

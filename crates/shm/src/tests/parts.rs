@@ -171,7 +171,8 @@ fn state_of(words: &HeapWords) -> (u32, u32, u32) {
 
 #[test]
 fn an_entry_that_was_deleted_or_has_moved_names_no_record() {
-    // Both have hash 0. Where their references would point, a record of a key with that hash stands.
+    // Both have hash 0. Where their references would point, a record of a key with that hash
+    // stands.
     let table = Table::new(1, 8, SHIFT);
     for gone in [REF_DELETED, REF_MOVED] {
         let words = HeapWords::new(2 << SHIFT);
@@ -223,7 +224,8 @@ fn growth_moves_as_many_lines_as_it_is_told() {
     assert_eq!(index.migrate(&words, 9), index::GrowthStep { lines: 5, emptied: Some(old) });
     assert_eq!(state_of(&words), (2, new.word(), 0));
     assert_eq!(index.migrate(&words, 9), index::GrowthStep { lines: 0, emptied: None });
-    // Everything is deleted: in a growth both tables are to be retired, and the epoch is even again.
+    // Everything is deleted: in a growth both tables are to be retired, and the epoch is even
+    // again.
     index.begin_growth(&words, old);
     assert_eq!(index.switch(&words, Index::new(new)), [Some(old), Some(new)]);
     assert_eq!(state_of(&words), (4, new.word(), 0));
@@ -287,7 +289,8 @@ proptest! {
         (lsn, expiry_ms, prev) in any::<(u64, u64, u32)>(),
         dirt in any::<u64>(),
     ) {
-        // Any key and value, over memory that was used before: the bytes come back, the padding is zero.
+        // Any key and value, over memory that was used before: the bytes come back, the padding is
+        // zero.
         let words = HeapWords::new(512);
         for at in (0..512).step_by(8) {
             words.store64(at, dirt, std::sync::atomic::Ordering::Relaxed);

@@ -37,7 +37,8 @@ fn a_scan_sees_every_key_that_stays_while_the_index_grows() {
 
 #[test]
 fn a_reader_on_another_thread_always_finds_a_key_that_is_overwritten() {
-    // One thread overwrites, makes the index grow and reuses memory; the other never misses nor sees a mix.
+    // One thread overwrites, makes the index grow and reuses memory; the other never misses nor
+    // sees a mix.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 32 * MIB));
     a.put(b"steady", &[0; 200], 0).unwrap();
@@ -82,7 +83,8 @@ fn a_reader_on_another_thread_always_finds_a_key_that_is_overwritten() {
 
 #[test]
 fn a_foreign_reader_copies_what_the_index_names() {
-    // Another process's way of reading, beside the writer's: small, large, absent, while it is overwritten.
+    // Another process's way of reading, beside the writer's: small, large, absent, while it is
+    // overwritten.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 32 * MIB));
     let foreign = crate::ForeignReader::open(&a.spec.path).unwrap();
@@ -149,8 +151,9 @@ fn a_reference_kept_over_its_segments_end_is_refused() {
 
 #[test]
 fn a_walk_meets_each_key_once_at_any_moment_of_a_growth() {
-    // Nobody writes while the walk goes on, but the index is half-way to a larger table, or to a smaller one: line
-    // after line moves, and after each of them every key is met, and none twice. (KEYS has no other look at that.)
+    // Nobody writes while the walk goes on, but the index is half-way to a larger table, or to a
+    // smaller one: line after line moves, and after each of them every key is met, and none twice.
+    // (KEYS has no other look at that.)
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
     let (mut keys, mut growths) = (0u32, [0, 0]);
@@ -189,7 +192,8 @@ fn a_walk_meets_each_key_once_at_any_moment_of_a_growth() {
 
 #[test]
 fn a_foreign_reader_tells_keys_apart_by_all_of_their_bytes() {
-    // Long keys are compared piece by piece; another key stands under the hash of one that isn't there.
+    // Long keys are compared piece by piece; another key stands under the hash of one that isn't
+    // there.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     let foreign = crate::ForeignReader::open(&a.spec.path).unwrap();
@@ -219,8 +223,8 @@ fn a_foreign_reader_tells_keys_apart_by_all_of_their_bytes() {
 
 #[test]
 fn a_foreign_reader_follows_no_table_that_is_none() {
-    // The header of a damaged copy names tables of every size at every slot: what can't be one is refused, what
-    // can, and is none, has no such key; no read faults, and none goes on for ever.
+    // The header of a damaged copy names tables of every size at every slot: what can't be one is
+    // refused, what can, and is none, has no such key; no read faults, and none goes on for ever.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
     a.put(b"k", b"v", 0).unwrap();

@@ -1,4 +1,5 @@
-//! What a busy arena takes beyond what lives in it, and what it keeps for the next burst of writes. A story a test.
+//! What a busy arena takes beyond what lives in it, and what it keeps for the next burst of writes.
+//! A story a test.
 
 use super::{Arena, directory, spec};
 use crate::{Upkeep, UpkeepBudget, verify};
@@ -30,7 +31,8 @@ fn turn(a: &mut Arena, now_ms: u64) -> Upkeep {
     a.writer.maintain(UpkeepBudget { now_ms, ..UpkeepBudget::default() })
 }
 
-/// Overwrites so many keys in a random order, without a turn that finds nothing written. Returns the most bytes backed.
+/// Overwrites so many keys in a random order, without a turn that finds nothing written. Returns
+/// the most bytes backed.
 fn overwrite(a: &mut Arena, writes: u32, now_ms: u64) -> u64 {
     // Another order each time.
     let (mut random, mut most) = (a.writer.stats().lsn as u32, 0);
@@ -60,7 +62,8 @@ fn rest(a: &mut Arena, now_ms: u64) {
 
 #[test]
 fn an_arena_that_is_never_idle_takes_twice_what_lives() {
-    // Writes came all the time, so nothing was ever packed: 10 MiB of records took all the memory that there was.
+    // Writes came all the time, so nothing was ever packed: 10 MiB of records took all the memory
+    // that there was.
     let (_dir, mut a) = filled("a", 128 * MIB);
     let live = a.writer.stats().used_bytes;
     let most = overwrite(&mut a, KEYS * 10, BEGAN_MS);
@@ -97,7 +100,8 @@ fn the_rest_of_a_large_delete_is_packed_while_a_few_writes_go_on() {
 
 #[test]
 fn a_burst_finds_the_memory_of_the_last_and_none_is_kept_for_long() {
-    // Each burst took its memory from the system and gave it back when it was over, which cost more than the writes.
+    // Each burst took its memory from the system and gave it back when it was over, which cost more
+    // than the writes.
     let (_dir, mut a) = filled("a", 64 * MIB);
     let mut now_ms = BEGAN_MS;
     let mut bursts = |a: &mut Arena, n: u32| {

@@ -1,12 +1,13 @@
-//! What other threads and processes read while the writer does something large, at every moment of the read.
+//! What other threads and processes read while the writer does something large, at every moment of
+//! the read.
 //!
 //! ```text
 //! load load load load load            the writer acts before the first load,
 //!     └ writer acts                   then, in another read, before the second, ... until there is none more
 //! ```
 //!
-//! Models try all orders of a few stores; here the writer's act is as long as it likes: an index that
-//! moves, a segment or a run that is retired, given back and taken by something else.
+//! Models try all orders of a few stores; here the writer's act is as long as it likes: an index
+//! that moves, a segment or a run that is retired, given back and taken by something else.
 
 use super::{Arena, directory, spec};
 use crate::format::words::{MappedWords, SharedWords};
@@ -140,8 +141,8 @@ fn fill(a: &mut Arena, keys: impl Iterator<Item = u32>, bytes: usize) -> Result<
     Ok(())
 }
 
-/// A foreign reader beside a writer that acts in the middle of each read: it copies one of the two versions, or finds
-/// nothing if that may be, and never needs more tries than it has.
+/// A foreign reader beside a writer that acts in the middle of each read: it copies one of the two
+/// versions, or finds nothing if that may be, and never needs more tries than it has.
 fn foreign_story(bytes: usize, act: fn(&mut Arena, u64), may_miss: bool) {
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
@@ -179,7 +180,8 @@ fn churn(a: &mut Arena, bytes: usize) {
 
 #[test]
 fn a_foreign_reader_takes_no_bytes_of_a_segment_that_was_reused() {
-    // Its record's segment dies, is given back and holds others' values, between any two of its loads.
+    // Its record's segment dies, is given back and holds others' values, between any two of its
+    // loads.
     let act = |a: &mut Arena, load| {
         a.soon(|a| a.put(b"k", &value(b'k', load + 1, 500), 0)).unwrap();
         churn(a, 500);
@@ -190,8 +192,8 @@ fn a_foreign_reader_takes_no_bytes_of_a_segment_that_was_reused() {
 
 #[test]
 fn a_foreign_reader_takes_no_bytes_of_a_run_that_was_reused() {
-    // The same for a value that lies in a run. The segment of the record that names the run stays in use and the
-    // index stays as it is: only the run's own generations tell.
+    // The same for a value that lies in a run. The segment of the record that names the run stays
+    // in use and the index stays as it is: only the run's own generations tell.
     let act = |a: &mut Arena, load| {
         a.soon(|a| a.put(b"k", &value(b'k', load + 1, 300_000), 0)).unwrap();
         a.settle();
@@ -204,8 +206,8 @@ fn a_foreign_reader_takes_no_bytes_of_a_run_that_was_reused() {
 
 #[test]
 fn a_foreign_reader_takes_no_bytes_of_a_record_that_was_only_staged() {
-    // Where its record stood, one of the same key is appended that nobody publishes: key and hash are right, only
-    // the entry and the generation tell.
+    // Where its record stood, one of the same key is appended that nobody publishes: key and hash
+    // are right, only the entry and the generation tell.
     let act = |a: &mut Arena, load| {
         a.soon(|a| a.put(b"k", &value(b'k', load + 1, 500), 0)).unwrap();
         a.settle();
@@ -219,7 +221,8 @@ fn a_foreign_reader_takes_no_bytes_of_a_record_that_was_only_staged() {
     foreign_story(500, act, false);
 }
 
-/// The index moves to a larger table and, in the next act, to a smaller one. A pin may be held, so what is left waits.
+/// The index moves to a larger table and, in the next act, to a smaller one. A pin may be held, so
+/// what is left waits.
 fn move_index(a: &mut Arena, load: u64) {
     let epoch = a.writer.index_epoch();
     for key in 0..600u32 {
@@ -249,7 +252,8 @@ fn a_foreign_reader_misses_no_key_while_the_index_moves() {
 
 #[test]
 fn a_foreign_reader_misses_no_key_half_way_to_another_table() {
-    // Line after line moves: the key stands in the old table, then in the current one, in one epoch after another.
+    // Line after line moves: the key stands in the old table, then in the current one, in one epoch
+    // after another.
     let act = |a: &mut Arena, load| {
         a.put(b"k", &value(b'k', load + 1, 20), 0).unwrap();
         move_lines(a, load);
@@ -381,7 +385,8 @@ fn move_lines(a: &mut Arena, _load: u64) {
     }
 }
 
-/// What a reader with a pin meets while the index moves, as a whole or in part, before one of its loads.
+/// What a reader with a pin meets while the index moves, as a whole or in part, before one of its
+/// loads.
 fn pinned_story(read: impl Fn(&Stepped, &Reader, &Pin<'_>, u64)) {
     pinned_story_of(move_index, &read);
     pinned_story_of(move_lines, &read);
@@ -412,8 +417,8 @@ fn a_find_misses_no_key_while_the_index_moves() {
 
 #[test]
 fn a_page_of_a_walk_misses_no_key_while_the_index_moves() {
-    // One page of the walk is what the test looks at: a key that moves behind it is met later. The walk that the page
-    // belongs to ends before or after the index has moved.
+    // One page of the walk is what the test looks at: a key that moves behind it is met later. The
+    // walk that the page belongs to ends before or after the index has moved.
     pinned_story(|words, reader, pin, load| {
         let (mut cursor, mut met) = (0, BTreeSet::new());
         loop {
@@ -431,8 +436,8 @@ fn a_page_of_a_walk_misses_no_key_while_the_index_moves() {
 
 #[test]
 fn a_random_pick_finds_some_key_while_the_index_moves() {
-    // Chance and the search behind it look at a table that is emptied meanwhile: once, RANDOMKEY of a view said that
-    // there were no keys.
+    // Chance and the search behind it look at a table that is emptied meanwhile: once, RANDOMKEY of
+    // a view said that there were no keys.
     pinned_story(|words, reader, pin, load| {
         let mut random = load;
         let mut rng = || {
@@ -447,8 +452,8 @@ fn a_random_pick_finds_some_key_while_the_index_moves() {
 
 #[test]
 fn a_file_that_is_cut_off_is_read_up_to_its_end() {
-    // A copy of an arena ends too soon, at any page: what lies before the end is read, what would lie behind is
-    // refused, and no read faults.
+    // A copy of an arena ends too soon, at any page: what lies before the end is read, what would
+    // lie behind is refused, and no read faults.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
     for i in 0..300u32 {

@@ -107,8 +107,8 @@ fn a_full_arena_refuses_and_loses_nothing() {
 
 #[test]
 fn a_closed_segment_is_backed_whole() {
-    // The first segment is backed step by step. What is left of it when it closes is backed then: it will be
-    // reused as a whole, and its first touch must not be the one that takes memory.
+    // The first segment is backed step by step. What is left of it when it closes is backed then:
+    // it will be reused as a whole, and its first touch must not be the one that takes memory.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 256 * MIB));
     let before = a.writer.stats().backed_bytes;
@@ -196,8 +196,9 @@ fn many_keys_survive_growth_and_adoption() {
 
 #[test]
 fn an_index_that_must_finish_its_growth_does_so_in_steps() {
-    // A key that finds no place in the table to which the index moves needs the move to end. It isn't made to wait for all
-    // of it: each try moves so many lines, and the turns between go on with it. (Once, one write moved them all.)
+    // A key that finds no place in the table to which the index moves needs the move to end. It
+    // isn't made to wait for all of it: each try moves so many lines, and the turns between go on
+    // with it. (Once, one write moved them all.)
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 256 * MIB));
     let mut n = 0u32;
@@ -272,9 +273,9 @@ fn a_large_commit_finds_places_in_a_small_table() {
 
 #[test]
 fn too_many_keys_with_one_hash_are_refused_and_lose_nothing() {
-    // Colliding keys fill their sixteen lines; the next is refused, the others stay, also over growth, which
-    // finds room for all of them and ends. (With the second seed it began for a key of theirs, and some stayed
-    // in the old table for ever.)
+    // Colliding keys fill their sixteen lines; the next is refused, the others stay, also over
+    // growth, which finds room for all of them and ends. (With the second seed it began for a key
+    // of theirs, and some stayed in the old table for ever.)
     for seed in [1, 11] {
         let dir = directory();
         let arena = crate::ArenaSpec { seed: Some(seed), ..spec(dir.path().join("a"), 64 * MIB) };
@@ -375,8 +376,8 @@ fn one_arena_has_one_writer_in_a_process() {
 
 #[test]
 fn an_arena_can_be_adopted_at_once_however_late_its_memory_thread_is() {
-    // The thread is held up before a job, and behind it while it still has the mapping in its hands. The
-    // dropped writer waits for both, so the next one never finds the arena in use.
+    // The thread is held up before a job, and behind it while it still has the mapping in its
+    // hands. The dropped writer waits for both, so the next one never finds the arena in use.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
     for round in 0..5u32 {
@@ -429,8 +430,8 @@ fn clearing_forgets_everything_and_gives_memory_back() {
 
 #[test]
 fn a_time_is_over_a_millisecond_after_the_expiry() {
-    // The sweep and the cleaner each meet a key at exactly its expiry, and a millisecond later. Readers and scripts say
-    // the same of it.
+    // The sweep and the cleaner each meet a key at exactly its expiry, and a millisecond later.
+    // Readers and scripts say the same of it.
     const EXPIRY: u64 = 5000;
     assert!(!is_over(EXPIRY, EXPIRY) && is_over(EXPIRY, EXPIRY + 1));
     assert!(!is_over(0, u64::MAX) && !is_over(0, 0) && !is_over(u64::MAX, u64::MAX));

@@ -10,7 +10,8 @@ use std::os::unix::fs::FileExt;
 const MIB: u64 = 1 << 20;
 const FLIPS: usize = 1000;
 
-/// An arena of short and long keys and values, some in runs; and the bytes of all that belongs to a key, but for `prev`.
+/// An arena of short and long keys and values, some in runs; and the bytes of all that belongs to a
+/// key, but for `prev`.
 fn filled(a: &mut Arena) -> Vec<(Vec<u8>, u64)> {
     for i in 0..60usize {
         let key = format!("key {i}{}", "k".repeat(i % 9));
@@ -64,7 +65,8 @@ fn each_flipped_bit_of_a_record_is_found() {
         }
         file.write_all_at(&byte, *at).unwrap();
     }
-    // The others make a record that contradicts itself, or its entry: lengths, kind, flags, the key.
+    // The others make a record that contradicts itself, or its entry: lengths, kind, flags, the
+    // key.
     assert!(by_sum > FLIPS / 2, "{by_sum}");
     assert!(verify(&spec.path).unwrap().bad_records.is_empty());
 }

@@ -1,4 +1,5 @@
-//! Memory of the index's tables: what was taken ahead is given back when nobody will want it any more.
+//! Memory of the index's tables: what was taken ahead is given back when nobody will want it any
+//! more.
 
 use super::{Arena, directory, spec};
 use crate::ArenaSpec;
@@ -37,8 +38,8 @@ fn about_to_grow(dir: &tempfile::TempDir, is_there: bool) -> Arena {
 
 #[test]
 fn a_table_prepared_for_keys_that_were_cleared_is_given_back() {
-    // FLUSHALL just before the index would have grown. The next table stayed, counted and of no use, until a small
-    // one had grown as large; one that was still under way came.
+    // FLUSHALL just before the index would have grown. The next table stayed, counted and of no
+    // use, until a small one had grown as large; one that was still under way came.
     for is_there in [true, false] {
         let dir = directory();
         let mut a = about_to_grow(&dir, is_there);
@@ -59,8 +60,8 @@ fn a_table_prepared_for_keys_that_were_cleared_is_given_back() {
 
 #[test]
 fn an_index_of_few_keys_does_not_move_to_the_table_prepared_for_more() {
-    // Nearly all keys go just before the index would have grown. It moved to the table that was there, twice as large
-    // as its own, instead of half.
+    // Nearly all keys go just before the index would have grown. It moved to the table that was
+    // there, twice as large as its own, instead of half.
     for is_there in [true, false] {
         let dir = directory();
         let mut a = about_to_grow(&dir, is_there);
@@ -79,8 +80,9 @@ fn an_index_of_few_keys_does_not_move_to_the_table_prepared_for_more() {
 
 #[test]
 fn a_commit_that_waits_for_a_large_table_gets_it_though_the_index_is_nearly_empty() {
-    // Of many keys a few are left, so the upkeep wants a smaller table; a commit of more keys than there ever were
-    // wants a larger one. It is told to wait, and what it waits for isn't thrown away meanwhile.
+    // Of many keys a few are left, so the upkeep wants a smaller table; a commit of more keys than
+    // there ever were wants a larger one. It is told to wait, and what it waits for isn't thrown
+    // away meanwhile.
     for late_us in [0, 2_000] {
         let dir = directory();
         let mut a = about_to_grow(&dir, true);
@@ -102,7 +104,8 @@ fn a_commit_that_waits_for_a_large_table_gets_it_though_the_index_is_nearly_empt
 
 #[test]
 fn the_index_does_not_move_to_a_table_far_too_large() {
-    // The same in front of a write: what it wants now is a quarter of what was prepared, which is given back.
+    // The same in front of a write: what it wants now is a quarter of what was prepared, which is
+    // given back.
     let dir = directory();
     let mut a = about_to_grow(&dir, true);
     for i in 0..KEYS - 100 {
@@ -111,8 +114,8 @@ fn the_index_does_not_move_to_a_table_far_too_large() {
     assert!(a.writer.begin_growth(0, false).is_err() && a.writer.prepared.is_none());
 }
 
-/// An arena of so many keys with a table of 4,096 lines, of which DELETED entries fill so much that the load asks for
-/// another.
+/// An arena of so many keys with a table of 4,096 lines, of which DELETED entries fill so much that
+/// the load asks for another.
 fn full_of_deleted(dir: &tempfile::TempDir, keys: u32) -> Arena {
     let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
     for i in 0..14_000u32 {
@@ -138,8 +141,9 @@ fn full_of_deleted(dir: &tempfile::TempDir, keys: u32) -> Arena {
 
 #[test]
 fn an_index_of_few_keys_and_many_deleted_entries_shrinks() {
-    // The load asks for a table of the same size, since it could grow until that is needed; that few are alive asks for
-    // half of it. Both agree on the half: else each would throw away what the other has asked for.
+    // The load asks for a table of the same size, since it could grow until that is needed; that
+    // few are alive asks for half of it. Both agree on the half: else each would throw away what
+    // the other has asked for.
     let dir = directory();
     let mut a = full_of_deleted(&dir, 3_700);
     for _ in 0..2_000 {
@@ -156,7 +160,8 @@ fn an_index_of_few_keys_and_many_deleted_entries_shrinks() {
 
 #[test]
 fn an_index_of_few_keys_does_not_move_to_the_table_prepared_for_as_many() {
-    // A table of the same size is there when most keys go: the index moves to half of it, and does so once.
+    // A table of the same size is there when most keys go: the index moves to half of it, and does
+    // so once.
     let dir = directory();
     let mut a = full_of_deleted(&dir, 6_500);
     a.settle();
@@ -172,8 +177,9 @@ fn an_index_of_few_keys_does_not_move_to_the_table_prepared_for_as_many() {
 
 #[test]
 fn keys_that_come_and_go_always_find_a_place() {
-    // A sweep over the table deletes what is over, while other keys come: where it has not been for long, lines are full
-    // though the table is half empty. A key that met sixteen of them was refused for its hash.
+    // A sweep over the table deletes what is over, while other keys come: where it has not been for
+    // long, lines are full though the table is half empty. A key that met sixteen of them was
+    // refused for its hash.
     let dir = directory();
     for seed in 1..8u64 {
         let spec = ArenaSpec { seed: Some(seed as u32), ..spec(dir.path().join("a"), 32 * MIB) };

@@ -4,12 +4,15 @@
 //! staged, numbered ── journal ── begun ── stores ── committed ── what was unpublished is let go
 //! ```
 //!
-//! 1. Whatever alters what a key says goes through [`Writer::change`]: writes, removals by whatever reason, clearing,
-//!    commits of several, and the end of one that was interrupted. Moving records (cleaning, growth) is no change.
-//! 2. The journal is told of a whole commit before the first of its stores, in the order of its numbers.
+//! 1. Whatever alters what a key says goes through [`Writer::change`]: writes, removals by whatever
+//!    reason, clearing, commits of several, and the end of one that was interrupted. Moving records
+//!    (cleaning, growth) is no change.
+//! 2. The journal is told of a whole commit before the first of its stores, in the order of its
+//!    numbers.
 //! 3. Replaying what it was told, commit by commit, makes the same keys with the same numbers. A
 //!    commit for which there is no memory is refused as a whole, a clearing too.
-//! 4. A value in a run is told by what is new in it: it stands on the version before ("based"). All others are told whole.
+//! 4. A value in a run is told by what is new in it: it stands on the version before ("based"). All
+//!    others are told whole.
 //!
 //! The arena's writer only.
 
@@ -30,8 +33,8 @@ impl Writer {
         self.journal = Some(journal);
     }
 
-    /// Makes a change that is staged and numbered, up to the writer's LSN: tells the journal, and has
-    /// `store` do the stores between begun and committed.
+    /// Makes a change that is staged and numbered, up to the writer's LSN: tells the journal, and
+    /// has `store` do the stores between begun and committed.
     #[inline]
     pub(crate) fn change<T>(
         &mut self,
@@ -92,7 +95,8 @@ impl Writer {
         }
     }
 
-    /// What a value that is made from a record's stands on; `None` if that record is staged and stands on nothing.
+    /// What a value that is made from a record's stands on; `None` if that record is staged and
+    /// stands on nothing.
     pub(crate) fn base_of(&self, reference: u32) -> Option<Base> {
         let head = Head::load(&self.words, u64::from(reference) * r::UNIT);
         if head.lsn == 0 {
@@ -113,15 +117,16 @@ impl Writer {
     pub(crate) fn key_of<'p>(&self, reference: u32) -> &'p [u8] {
         let offset = u64::from(reference) * r::UNIT;
         let len = self.words.load32(offset + r::KEY_LEN, Relaxed) & 0xFFFF;
-        // SAFETY: a published or staged record of this arena: its segment is not reused while this writer is in one
-        // of its calls; the slice doesn't leave that call.
+        // SAFETY: a published or staged record of this arena: its segment is not reused while this
+        // writer is in one of its calls; the slice doesn't leave that call.
         unsafe { self.words.bytes(offset + r::KEY, len as usize) }
     }
 
     /// Does a commit again that a journal was told, in an arena that has all before it.
     ///
     /// # Errors
-    /// If the commit doesn't follow on the arena's newest, or memory is short. Nothing has changed then.
+    /// If the commit doesn't follow on the arena's newest, or memory is short. Nothing has changed
+    /// then.
     ///
     /// # Panics
     /// If the pin is another domain's.

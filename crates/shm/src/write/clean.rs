@@ -9,11 +9,14 @@
 //! ```
 //!
 //! 1. A record is alive exactly if the index names its very place.
-//! 2. The cleaner runs between writes, never within one: what a write has located stays where it is.
-//! 3. Each step is bounded in bytes and records, so in time; what is owed beyond waits for the next.
+//! 2. The cleaner runs between writes, never within one: what a write has located stays where it
+//!    is.
+//! 3. Each step is bounded in bytes and records, so in time; what is owed beyond waits for the
+//!    next.
 //! 4. What a record says (LSN, expiry, flags, its run) is not changed by moving it.
-//! 5. A live record whose checksum is wrong is neither moved nor dropped, and told once. Its segment is no victim any
-//!    more, so it is walked once by each writer; it dies when clients have overwritten or deleted what is left in it.
+//! 5. A live record whose checksum is wrong is neither moved nor dropped, and told once. Its
+//!    segment is no victim any more, so it is walked once by each writer; it dies when clients have
+//!    overwritten or deleted what is left in it.
 //!
 //! The arena's writer only; moving a record is generic over the shared words.
 
@@ -28,26 +31,27 @@ use crate::space::{Need, Victim};
 use crate::write::cleaner::{locate, move_record};
 use crate::write::writer::Writer;
 
-/// Records whose index lines are asked for together: more than a core fetches at once, few enough that
-/// the first line is still cached when its turn comes.
+/// Records whose index lines are asked for together: more than a core fetches at once, few enough
+/// that the first line is still cached when its turn comes.
 const BATCH_RECORDS: usize = 32;
 /// Records that a step looks at most, live or dead: some 200 microseconds when memory is cold.
 const STEP_RECORDS: u64 = 2048;
 /// Bytes of a victim that a step walks over at most: copying as many takes some 400 microseconds.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
-/// Appended bytes after which they are paid for: few, so that no write pays for many others, enough to fill
-/// batches.
+/// Appended bytes after which they are paid for: few, so that no write pays for many others, enough
+/// to fill batches.
 const PAY_EVERY_BYTES: u64 = 4 << 10;
-/// Payments of a segment's appends in which nothing is to be paid: how late shortness may be noticed.
+/// Payments of a segment's appends in which nothing is to be paid: how late shortness may be
+/// noticed.
 const LOOKS_PER_SEGMENT: u64 = 16;
-/// Index lines that a turn's upkeep searches for expired keys if memory is short and no segment is worth
-/// its cleaning: some 50 microseconds.
+/// Index lines that a turn's upkeep searches for expired keys if memory is short and no segment is
+/// worth its cleaning: some 50 microseconds.
 const EXPIRE_LINES: u32 = 64;
-/// Time without an append after which segments are packed that nobody needs yet. A busy shard has turns without
-/// writes of its own, such as those in which it takes answers.
+/// Time without an append after which segments are packed that nobody needs yet. A busy shard has
+/// turns without writes of its own, such as those in which it takes answers.
 const IDLE_MS: u64 = 50;
-/// Bytes that a turn's upkeep walks over while segments are sparse and writes go on: what those don't pay for, such as
-/// the rest of a large delete. Some 15 microseconds.
+/// Bytes that a turn's upkeep walks over while segments are sparse and writes go on: what those
+/// don't pay for, such as the rest of a large delete. Some 15 microseconds.
 const SPARSE_TURN_BYTES: u64 = 16 << 10;
 /// Most bytes that are owed: what could not be paid in a few steps is the upkeep's.
 const OWED_BYTES_MAX: u64 = 8 * STEP_BYTES;
@@ -60,8 +64,8 @@ enum Fate {
 }
 
 impl Writer {
-    /// Tells whether segments wait for the end of this turn while appends are about to need them: announce
-    /// a quiescent state soon, rather than go on with more writes.
+    /// Tells whether segments wait for the end of this turn while appends are about to need them:
+    /// announce a quiescent state soon, rather than go on with more writes.
     #[must_use]
     #[inline]
     pub fn wants_turn(&self) -> bool {
@@ -85,7 +89,8 @@ impl Writer {
         self.cleaner.clock = Some(clock);
     }
 
-    /// Leaves dead records where they lie as long as memory isn't short: what cleaning costs is measured beside that.
+    /// Leaves dead records where they lie as long as memory isn't short: what cleaning costs is
+    /// measured beside that.
     pub fn leave_sparse(&mut self) {
         self.cleaner.leaves_sparse = true;
     }
@@ -134,8 +139,8 @@ impl Writer {
         cleaner.now_ms == 0 || cleaner.now_ms.abs_diff(cleaner.seen_ms) >= IDLE_MS
     }
 
-    /// A turn's share: more if memory is short, packing if nothing was written lately, a little if segments are sparse.
-    /// Returns whether there is more to do at once.
+    /// A turn's share: more if memory is short, packing if nothing was written lately, a little if
+    /// segments are sparse. Returns whether there is more to do at once.
     pub(crate) fn clean_in_turn(&mut self, bytes: u64) -> bool {
         let idle = self.is_idle();
         self.cleaner.wants_turn = false;
@@ -164,8 +169,8 @@ impl Writer {
         walked > 0 && wanted && self.space.has_victim(need)
     }
 
-    /// Why a write was refused: for good, or until memory has come back. It is for good only if nothing is
-    /// under way, and no cleaning can be begun, that would bring some.
+    /// Why a write was refused: for good, or until memory has come back. It is for good only if
+    /// nothing is under way, and no cleaning can be begun, that would bring some.
     #[cold]
     pub(crate) fn refused(&mut self, error: WriteError) -> WriteError {
         if !matches!(error, WriteError::Oom | WriteError::Denied(_)) {
@@ -206,8 +211,8 @@ impl Writer {
         walked
     }
 
-    /// Looks at the next records of a victim. Returns bytes and records; none if there is no room for what
-    /// is alive.
+    /// Looks at the next records of a victim. Returns bytes and records; none if there is no room
+    /// for what is alive.
     fn clean_batch(&mut self, victim: Victim) -> (u64, u64) {
         let mut batch = [(0u64, 0u32, Head::EMPTY); BATCH_RECORDS];
         let (count, end, whole) = self.read_ahead(&victim, &mut batch);
@@ -233,8 +238,8 @@ impl Writer {
         (end - victim.at, count as u64)
     }
 
-    /// Reads the headers of the next records, hashes their keys and asks for their index lines. Returns how
-    /// many, where they end, and whether all was whole.
+    /// Reads the headers of the next records, hashes their keys and asks for their index lines.
+    /// Returns how many, where they end, and whether all was whole.
     fn read_ahead(
         &self,
         victim: &Victim,
@@ -247,7 +252,8 @@ impl Writer {
             if head.fault(g, at).is_some() {
                 return (count, at, false);
             }
-            // SAFETY: these bytes lie in a segment of this arena, as `fault` has found; its writer alone stores to it.
+            // SAFETY: these bytes lie in a segment of this arena, as `fault` has found; its writer
+            // alone stores to it.
             let key = unsafe { self.words.bytes(at + r::KEY, head.key_len.into()) };
             let hash = self.hash(key);
             for table in [Some(self.index.current()), self.index.old()].into_iter().flatten() {
@@ -277,7 +283,8 @@ impl Writer {
         }
     }
 
-    /// Moves a record if it is alive, deletes it if its time is over, leaves it if its checksum is wrong.
+    /// Moves a record if it is alive, deletes it if its time is over, leaves it if its checksum is
+    /// wrong.
     #[inline]
     fn meet(&mut self, offset: u64, hash: u32, head: &Head) -> Fate {
         let Some(place) = locate(&self.words, &self.index, hash, reference_of(offset)) else {
@@ -319,8 +326,9 @@ mod tests {
 
     #[test]
     fn a_walk_ends_where_no_header_fits_any_more() {
-        // The last slot of the address space ends in 16 bytes that are no record: the file was damaged where nothing is
-        // alive. The walk looked for a header there, of which half lies behind the arena's end.
+        // The last slot of the address space ends in 16 bytes that are no record: the file was
+        // damaged where nothing is alive. The walk looked for a header there, of which half lies
+        // behind the arena's end.
         let dir = directory();
         let a = Arena::create(&spec(dir.path().join("a"), 4 << 20));
         let (words, g) = (a.writer.words, *a.writer.space.geometry());

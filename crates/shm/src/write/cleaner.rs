@@ -1,7 +1,7 @@
 //! The cleaner's state and counts, and the two things that it does to the shared words.
 //!
-//! See `clean` for what it does with them. Finding and moving a record is generic over the words, so
-//! that models run it. The arena's writer only.
+//! See `clean` for what it does with them. Finding and moving a record is generic over the words,
+//! so that models run it. The arena's writer only.
 
 use crate::check::checker::Counts;
 use crate::format::head::Head;
@@ -25,7 +25,8 @@ pub struct CleanerStats {
     pub dead_records: u64,
     /// Expired keys that were met and deleted.
     pub expired_keys: u64,
-    /// Live records that were met whose checksum is wrong, and which stay where they are; 1,000 are told apart.
+    /// Live records that were met whose checksum is wrong, and which stay where they are; 1,000 are
+    /// told apart.
     pub bad_records: u64,
     /// Steps: each was in front of a request or of the next turn.
     pub steps: u64,
@@ -111,8 +112,8 @@ pub(super) fn locate<W: SharedWords>(
     None
 }
 
-/// Copies a record and publishes the copy in place of the original. `seal` runs in between: it stores
-/// the tail of the copy's segment.
+/// Copies a record and publishes the copy in place of the original. `seal` runs in between: it
+/// stores the tail of the copy's segment.
 pub(crate) fn move_record<W: SharedWords>(
     words: &W,
     index: &mut Index,

@@ -5,9 +5,10 @@
 //!            nobody knows               |<--- a crash here: publish all again --->|
 //! ```
 //!
-//! 1. Before the intent is stored, everything that publishing needs is there: places in the index, and the
-//!    empty table of a commit that clears first. So publishing cannot fail.
-//! 2. Publishing the list again after a crash ends in the same state: each key's last operation counts.
+//! 1. Before the intent is stored, everything that publishing needs is there: places in the index,
+//!    and the empty table of a commit that clears first. So publishing cannot fail.
+//! 2. Publishing the list again after a crash ends in the same state: each key's last operation
+//!    counts.
 //! 3. Nothing that the list names is retired before the intent is 0 again.
 //!
 //! The arena's writer only; the protocol's stores are generic over the shared words.
@@ -25,7 +26,8 @@ use crate::write::journal::Stored;
 use crate::write::writer::Writer;
 use std::collections::HashMap;
 
-/// Tables that a commit tries, each twice as large, before it says that too many keys have one hash.
+/// Tables that a commit tries, each twice as large, before it says that too many keys have one
+/// hash.
 const TABLE_TRIES: u32 = 4;
 
 impl Writer {
@@ -43,8 +45,8 @@ impl Writer {
         self.stage_append(&Append::string(hash, key, parts, expiry_ms))
     }
 
-    /// Appends a record with the value of another one, published or staged, without publishing it. A run is
-    /// shared, not copied.
+    /// Appends a record with the value of another one, published or staged, without publishing it.
+    /// A run is shared, not copied.
     ///
     /// # Errors
     /// As [`Writer::put`]; nothing has changed then.
@@ -62,8 +64,8 @@ impl Writer {
         self.stage_from(pin, from, Append::string(hash, key, &[], expiry_ms))
     }
 
-    /// Appends a key's record, published or staged, with another expiry, without publishing it. Works when the arena is
-    /// full, as long as the reserve lasts: see [`Writer::set_expiry`].
+    /// Appends a key's record, published or staged, with another expiry, without publishing it.
+    /// Works when the arena is full, as long as the reserve lasts: see [`Writer::set_expiry`].
     ///
     /// # Errors
     /// As [`Writer::put`]; nothing has changed then.
@@ -82,8 +84,8 @@ impl Writer {
         self.stage_from(pin, from, Append { urgent: true, ..append })
     }
 
-    /// Appends the deletion of a key without making it happen. Works when the arena is full, as long
-    /// as the reserve lasts.
+    /// Appends the deletion of a key without making it happen. Works when the arena is full, as
+    /// long as the reserve lasts.
     ///
     /// # Errors
     /// As [`Writer::put`]; nothing has changed then.
@@ -133,8 +135,9 @@ impl Writer {
         head
     }
 
-    /// Publishes staged records in order, all or nothing, after deleting every key if `clear_first`.
-    /// Of several for one key the last counts. They are no longer staged then; if it fails they still are.
+    /// Publishes staged records in order, all or nothing, after deleting every key if
+    /// `clear_first`. Of several for one key the last counts. They are no longer staged then; if it
+    /// fails they still are.
     ///
     /// # Errors
     /// If memory is short or the index has no place. Nothing has changed then.
@@ -185,7 +188,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives what is committed its numbers, densely: a clearing first, then the list in order. The intent has the first.
+    /// Gives what is committed its numbers, densely: a clearing first, then the list in order. The
+    /// intent has the first.
     pub(crate) fn number(
         &mut self,
         intent: Option<RecordRef>,
@@ -202,8 +206,8 @@ impl Writer {
         }
     }
 
-    /// Leaves the last entry of each key, in order: so a key that is there is never deleted and put again,
-    /// and keeps its place.
+    /// Leaves the last entry of each key, in order: so a key that is there is never deleted and put
+    /// again, and keeps its place.
     pub(crate) fn last_of_each_key(&self, mut entries: Vec<u64>) -> Vec<u64> {
         let words = &self.words;
         let mut order: Vec<(u32, usize)> =
@@ -248,8 +252,8 @@ impl Writer {
         self.stage_append(&Append { kind: r::KIND_INTENT, urgent, ..append })
     }
 
-    /// The stores of a commit whose records are numbered up to the writer's LSN, in order. Everything that they need
-    /// is there.
+    /// The stores of a commit whose records are numbered up to the writer's LSN, in order.
+    /// Everything that they need is there.
     pub(crate) fn publish_all(&mut self, intent: u32, clear: Option<Table>, entries: &[u64]) {
         let stored = Stored::Entries { clears: clear.is_some(), entries };
         let emptied = self.change(intent, stored, |writer| match clear {
@@ -331,7 +335,8 @@ impl Writer {
         Err(WriteError::TooManyKeysWithOneHash)
     }
 
-    /// Moves what the keys would meet in the table that is being emptied: promises count on what is left.
+    /// Moves what the keys would meet in the table that is being emptied: promises count on what is
+    /// left.
     fn migrate_chains(&mut self, entries: &[u64]) {
         if !self.index.growing() {
             return;
@@ -341,8 +346,9 @@ impl Writer {
         }
     }
 
-    /// Promises each new key the place that publishing in order would give it, deletions apart: they only make more
-    /// room. Returns the number of new keys, and the hash of one that has no place.
+    /// Promises each new key the place that publishing in order would give it, deletions apart:
+    /// they only make more room. Returns the number of new keys, and the hash of one that has no
+    /// place.
     fn promise_places(&mut self, entries: &[u64]) -> (u64, Option<u32>) {
         let mut promised = std::mem::take(&mut self.promised);
         promised.clear();

@@ -29,8 +29,8 @@ pub struct ArenaSpec {
     pub partitions: u32,
     /// Bytes of memory that it may use, 2 MiB to 64 GiB.
     pub capacity_bytes: u64,
-    /// Seed of the hash, which all partitions of a tenant share; drawn if it is `None`. An adopted arena has
-    /// its own: [`Reader::seed`](crate::Reader::seed).
+    /// Seed of the hash, which all partitions of a tenant share; drawn if it is `None`. An adopted
+    /// arena has its own: [`Reader::seed`](crate::Reader::seed).
     pub seed: Option<u32>,
 }
 
@@ -38,7 +38,8 @@ impl Writer {
     /// Makes a new arena and its writer. The file appears whole, by renaming.
     ///
     /// # Errors
-    /// If there is such a file already, the capacity or the name is out of bounds, or the system refuses.
+    /// If there is such a file already, the capacity or the name is out of bounds, or the system
+    /// refuses.
     pub fn create(spec: &ArenaSpec, domain: &Arc<Domain>) -> Result<Writer, ArenaError> {
         let g = geometry(spec)?;
         let mut temporary = spec.path.clone().into_os_string();

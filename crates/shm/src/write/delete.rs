@@ -4,12 +4,14 @@
 //! append an empty intent | begun, intent | stamp and remove each | committed, intent := 0 | retire
 //! ```
 //!
-//! 1. Whoever reads sees all of them or none: while the intent stands, single keys are read by the committed number
-//!    too, and readers of several keys wait for that number or have one from before.
-//! 2. The intent names nothing, so a kill in the middle leaves those that were removed until then removed, and the
-//!    others there. A commit of tombstones is whole after a kill too: it is to be tried first.
-//! 3. It needs no room but the intent's, of the fewest bytes that a record has. If not even those are there, a reader of
-//!    a single key may see some of them removed before others.
+//! 1. Whoever reads sees all of them or none: while the intent stands, single keys are read by the
+//!    committed number too, and readers of several keys wait for that number or have one from
+//!    before.
+//! 2. The intent names nothing, so a kill in the middle leaves those that were removed until then
+//!    removed, and the others there. A commit of tombstones is whole after a kill too: it is to be
+//!    tried first.
+//! 3. It needs no room but the intent's, of the fewest bytes that a record has. If not even those
+//!    are there, a reader of a single key may see some of them removed before others.
 //!
 //! The arena's writer only.
 
@@ -19,8 +21,9 @@ use crate::write::journal::Stored;
 use crate::write::writer::Writer;
 
 impl Writer {
-    /// Forgets tombstones that won't be committed and were staged last, in this order, and takes back their room: else
-    /// those of one commit that finds none for all would leave none for the next, however short.
+    /// Forgets tombstones that won't be committed and were staged last, in this order, and takes
+    /// back their room: else those of one commit that finds none for all would leave none for the
+    /// next, however short.
     ///
     /// # Panics
     /// If one of them was committed or abandoned before.

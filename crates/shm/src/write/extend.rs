@@ -5,12 +5,13 @@
 //!                         ^ length of the record       ^ end: nobody writes below it again
 //! ```
 //!
-//! 1. A run is extended in place only for a record whose length is the run's `end`, the highest that was ever written,
-//!    even if it was for nothing. Any other value is copied. So no byte that a record names is written again.
-//! 2. A value that was extended once gets a run with room for twice its length. So its bytes are copied as often as it
-//!    doubles.
-//! 3. Only a record whose checksum is right has its value carried on, and what stands behind a run's
-//!    goes on with the sum that the run's name has: damage stays visible.
+//! 1. A run is extended in place only for a record whose length is the run's `end`, the highest
+//!    that was ever written, even if it was for nothing. Any other value is copied. So no byte that
+//!    a record names is written again.
+//! 2. A value that was extended once gets a run with room for twice its length. So its bytes are
+//!    copied as often as it doubles.
+//! 3. Only a record whose checksum is right has its value carried on, and what stands behind a
+//!    run's goes on with the sum that the run's name has: damage stays visible.
 //!
 //! The arena's writer only.
 
@@ -32,7 +33,8 @@ impl Writer {
     /// Gives a key the value of a record, published or staged, with `parts` behind it.
     ///
     /// # Errors
-    /// As [`Writer::put`], or if the record has other bytes than were written; nothing has changed then.
+    /// As [`Writer::put`], or if the record has other bytes than were written; nothing has changed
+    /// then.
     ///
     /// # Panics
     /// If the pin is another domain's, or `from` was kept for too long.
@@ -53,7 +55,8 @@ impl Writer {
     /// The same without publishing it.
     ///
     /// # Errors
-    /// As [`Writer::put`], or if the record has other bytes than were written; nothing has changed then.
+    /// As [`Writer::put`], or if the record has other bytes than were written; nothing has changed
+    /// then.
     ///
     /// # Panics
     /// If the pin is another domain's, or `from` was kept for too long.
@@ -144,8 +147,8 @@ impl Writer {
             }
             false => offset + head.value_at(),
         };
-        // SAFETY: the record is published or staged, and no slot is reused while this writer is in one
-        // of its calls with a pin of the domain; the slice doesn't leave that call.
+        // SAFETY: the record is published or staged, and no slot is reused while this writer is in
+        // one of its calls with a pin of the domain; the slice doesn't leave that call.
         unsafe { self.words.bytes(at, head.value_len as usize) }
     }
 
@@ -189,8 +192,9 @@ impl Writer {
             self.appended += u64::from(len - had);
             return Ok(RunName { checksum, ..run });
         }
-        // SAFETY: a published or staged record names these bytes, so they are not written, and the run is not reused
-        // while this writer is in one of its calls; the slice doesn't leave that call.
+        // SAFETY: a published or staged record names these bytes, so they are not written, and the
+        // run is not reused while this writer is in one of its calls; the slice doesn't leave that
+        // call.
         let value = unsafe { self.words.bytes(at, had as usize) };
         self.fill_run(value, run.checksum, a, len)
     }
@@ -212,7 +216,8 @@ impl Writer {
         Ok(self.space.name_run((slot, slots), must, len, checksum))
     }
 
-    /// Writes bytes of a run that no reader knows of. Returns the sum, which was `checksum` before them.
+    /// Writes bytes of a run that no reader knows of. Returns the sum, which was `checksum` before
+    /// them.
     fn write_parts(&self, mut at: u64, parts: &[&[u8]], mut checksum: u32) -> u32 {
         for part in parts {
             self.words.copy_in(at, part);

@@ -1,7 +1,7 @@
 //! How full an arena is: what an owner that evicts looks at.
 //!
-//! 1. What the index tables, the runs, the reserve and the cleaner's stock take is no room for records; neither is what the
-//!    file system doesn't give.
+//! 1. What the index tables, the runs, the reserve and the cleaner's stock take is no room for
+//!    records; neither is what the file system doesn't give.
 //!
 //! The arena's writer only.
 
@@ -23,7 +23,8 @@ pub struct ArenaFill {
     pub room_bytes: u64,
     /// Keys.
     pub keys: u64,
-    /// Entries of the index's current table, if there is no memory for a larger one; else `u64::MAX`.
+    /// Entries of the index's current table, if there is no memory for a larger one; else
+    /// `u64::MAX`.
     pub entries: u64,
     /// Bytes of the index's current table.
     pub index_bytes: u64,

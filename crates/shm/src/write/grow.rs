@@ -1,4 +1,5 @@
-//! How the index changes its table, and where the next table comes from. When it does is `index::growth`.
+//! How the index changes its table, and where the next table comes from. When it does is
+//! `index::growth`.
 //!
 //! ```text
 //! load   0 ......... 65 %: ask for a zeroed table ......... 80 %: use it ......... no place: wait for one
@@ -7,12 +8,14 @@
 //!
 //! A table that is full of deleted entries is rebuilt at its size, or at half of it.
 //!
-//! 1. A table is zeroed off the request path; only small ones are taken in front of a request. Who finds no place, and
-//!    needs a large one, is refused ([`WriteError::Busy`]) until the next table is there, or for good if it can't be had.
+//! 1. A table is zeroed off the request path; only small ones are taken in front of a request. Who
+//!    finds no place, and needs a large one, is refused ([`WriteError::Busy`]) until the next table
+//!    is there, or for good if it can't be had.
 //! 2. A table that can't be had is no error as long as the key finds a place in the present one.
 //! 3. No step moves more than [`FINISH_LINES`] lines.
-//! 4. A table prepared for more keys than there will be is given back: when all is cleared, when the index is to shrink,
-//!    and when it moves. One that is still under way can't be called back; it is given back when it is there.
+//! 4. A table prepared for more keys than there will be is given back: when all is cleared, when
+//!    the index is to shrink, and when it moves. One that is still under way can't be called back;
+//!    it is given back when it is there.
 //!
 //! The arena's writer only.
 
@@ -27,14 +30,15 @@ use crate::write::writer::Writer;
 
 /// Tables up to this many bytes are taken in front of a request: some 50 microseconds.
 const SMALL_TABLE_BYTES: u64 = 64 << 10;
-/// A prepared table may have so many times the lines that are wanted by then: a few keys went meanwhile.
+/// A prepared table may have so many times the lines that are wanted by then: a few keys went
+/// meanwhile.
 const MORE_LINES_MAX: u64 = 2;
 
-/// Tables up to this many bytes are taken in front of a request that finds no place without one: some 500
-/// microseconds, as for a slot.
+/// Tables up to this many bytes are taken in front of a request that finds no place without one:
+/// some 500 microseconds, as for a slot.
 const TABLE_NOW_BYTES: u64 = 1 << 20;
-/// Lines that are moved at once for a key that finds no place in the new table: some 500 microseconds when memory
-/// is cold.
+/// Lines that are moved at once for a key that finds no place in the new table: some 500
+/// microseconds when memory is cold.
 pub(crate) const FINISH_LINES: u32 = 1024;
 
 impl Writer {
@@ -59,8 +63,8 @@ impl Writer {
         lines_for(self.index.live() + more).max(now / 2)
     }
 
-    /// Sees to room for a new key, `has_room` telling whether it has found some. True if that may have
-    /// changed meanwhile.
+    /// Sees to room for a new key, `has_room` telling whether it has found some. True if that may
+    /// have changed meanwhile.
     #[inline]
     pub(crate) fn make_room(&mut self, hash: u32, has_room: bool) -> Result<bool, WriteError> {
         let entries = self.index.current().entries();
@@ -100,10 +104,11 @@ impl Writer {
         }
     }
 
-    /// Whether a key that finds no room would find some in a table twice as large: a quarter of the entries of its lines
-    /// would stand elsewhere there. By chance it is half of them, also where lines are full in a table that is half empty,
-    /// since a sweep over it deletes while others come. Of keys with one hash it is none, and they would never all move.
-    /// A table with so few keys that the larger one would shrink again doesn't grow for it.
+    /// Whether a key that finds no room would find some in a table twice as large: a quarter of the
+    /// entries of its lines would stand elsewhere there. By chance it is half of them, also where
+    /// lines are full in a table that is half empty, since a sweep over it deletes while others
+    /// come. Of keys with one hash it is none, and they would never all move. A table with so few
+    /// keys that the larger one would shrink again doesn't grow for it.
     pub(crate) fn would_part(&self, hash: u32) -> bool {
         let table = self.index.current();
         if self.index.live() <= share(table.entries(), 2 * SHRINK_PERCENT) {
@@ -115,8 +120,8 @@ impl Writer {
         apart.count() * 4 >= lines().flatten().count()
     }
 
-    /// The hash of a key that was refused since the last call because its lines of the index are full of live keys,
-    /// and no larger table could be had: one of them has to go.
+    /// The hash of a key that was refused since the last call because its lines of the index are
+    /// full of live keys, and no larger table could be had: one of them has to go.
     #[inline]
     pub fn take_crowded(&mut self) -> Option<u32> {
         let crowded = self.crowded.take();
@@ -133,7 +138,8 @@ impl Writer {
         self.crowded = None;
     }
 
-    /// Moves much of what is left. Refuses if that wasn't all: the upkeep goes on with it, unless entries are stuck.
+    /// Moves much of what is left. Refuses if that wasn't all: the upkeep goes on with it, unless
+    /// entries are stuck.
     pub(crate) fn finish_growth(&mut self) -> Result<(), WriteError> {
         self.migrate(FINISH_LINES);
         match (self.index.growing(), self.index.stuck()) {
@@ -161,7 +167,8 @@ impl Writer {
         if self.index.growing() || self.index.load() < share(table.entries(), PREPARE_PERCENT) {
             return;
         }
-        // What is live will have grown as much as the load until the table is needed; unless it is to shrink before.
+        // What is live will have grown as much as the load until the table is needed; unless it is
+        // to shrink before.
         let more = match self.is_sparse() {
             true => 0,
             false => share(table.entries(), GROW_PERCENT).saturating_sub(self.index.load()),
@@ -196,7 +203,8 @@ impl Writer {
         self.lacks_table = self.prepared.is_none();
     }
 
-    /// Whether the next table is there. Forgets one that can't be had, and gives back one that nobody wants.
+    /// Whether the next table is there. Forgets one that can't be had, and gives back one that
+    /// nobody wants.
     fn is_prepared(&mut self) -> bool {
         let Some(prepared) = &mut self.prepared else { return false };
         if !prepared.ready {
@@ -237,8 +245,9 @@ impl Writer {
         self.lacks_table && !self.is_about_to_grow()
     }
 
-    /// Starts to grow into a table with room for so many keys more. Takes memory here and now only if the
-    /// table is small; if it `must`, as a key finds no place, it gets larger, and what is lacking is noted.
+    /// Starts to grow into a table with room for so many keys more. Takes memory here and now only
+    /// if the table is small; if it `must`, as a key finds no place, it gets larger, and what is
+    /// lacking is noted.
     pub(crate) fn begin_growth(&mut self, more: u64, must: bool) -> Result<(), WriteError> {
         let least = if must { 2 * self.index.current().lines } else { 0 };
         let lines = self.lines_wanted(more).max(least);
@@ -264,7 +273,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The next table, if it is there and has so many lines. One with more than twice as many is given back.
+    /// The next table, if it is there and has so many lines. One with more than twice as many is
+    /// given back.
     fn take_prepared(&mut self, lines: u64) -> Option<Table> {
         let table = self.is_prepared().then_some(self.prepared).flatten()?.table;
         if table.lines < lines {
@@ -289,8 +299,8 @@ impl Writer {
         slot.map(|slot| Table::new(slot, lines, shift)).ok_or(WriteError::Oom)
     }
 
-    /// A table that a write must have: at once if that is quick, else it is asked for. The refusal is for good only if
-    /// none can come.
+    /// A table that a write must have: at once if that is quick, else it is asked for. The refusal
+    /// is for good only if none can come.
     #[cold]
     fn table_now(&mut self, lines: u64) -> Result<Table, WriteError> {
         let bytes = lines * LINE_BYTES;
@@ -311,9 +321,11 @@ impl Writer {
         })
     }
 
-    /// Moves to half as many lines if nearly all entries are gone: in upkeep, never in front of a write.
+    /// Moves to half as many lines if nearly all entries are gone: in upkeep, never in front of a
+    /// write.
     pub(crate) fn shrink_table(&mut self) {
-        // A write that is refused for lack of a larger table is repeated in the next turn, and must find it then.
+        // A write that is refused for lack of a larger table is repeated in the next turn, and must
+        // find it then.
         let is_awaited = std::mem::take(&mut self.awaits_table);
         if self.index.growing() || !self.is_sparse() || is_awaited {
             return;

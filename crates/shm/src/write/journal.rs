@@ -23,8 +23,8 @@ pub enum What<'a> {
         /// Unix ms, 0 for none.
         expiry_ms: u64,
     },
-    /// A key gets the value of an earlier change and these bytes behind it. Another expiry, and another name, of the
-    /// same value is one without bytes.
+    /// A key gets the value of an earlier change and these bytes behind it. Another expiry, and
+    /// another name, of the same value is one without bytes.
     Extend {
         /// The key.
         key: &'a [u8],

@@ -24,8 +24,8 @@ pub struct UpkeepBudget {
     pub reclaim: u32,
     /// Bytes of segments that the cleaner may walk over, if memory is short or nothing was written.
     pub clean_bytes: u64,
-    /// The time in Unix milliseconds, by which the cleaner tells expired records from now on, and freed memory that may
-    /// soon be wanted again from what goes back to the system; 0 for none.
+    /// The time in Unix milliseconds, by which the cleaner tells expired records from now on, and
+    /// freed memory that may soon be wanted again from what goes back to the system; 0 for none.
     pub now_ms: u64,
 }
 
@@ -118,8 +118,8 @@ impl ArenaStats {
 }
 
 impl Writer {
-    /// What is to be done once per loop turn: moves index lines, reclaims what nobody reads any more, cleans, gives
-    /// memory back that is not wanted, and asks for memory ahead of need.
+    /// What is to be done once per loop turn: moves index lines, reclaims what nobody reads any
+    /// more, cleans, gives memory back that is not wanted, and asks for memory ahead of need.
     pub fn maintain(&mut self, budget: UpkeepBudget) -> Upkeep {
         let mut done = Upkeep::default();
         self.cleaner.now_ms = budget.now_ms;
@@ -161,7 +161,8 @@ impl Writer {
         }
     }
 
-    /// Active expiry: looks at the next lines of the index and deletes what has expired. Returns how many keys.
+    /// Active expiry: looks at the next lines of the index and deletes what has expired. Returns
+    /// how many keys.
     ///
     /// # Panics
     /// If the pin is another domain's.
@@ -170,8 +171,8 @@ impl Writer {
         self.expire_lines(now_ms, lines)
     }
 
-    /// Deletes a key whose time is over, unless its record's checksum is wrong: its expiry may be. Returns whether it
-    /// did. The caller treats the key as gone either way.
+    /// Deletes a key whose time is over, unless its record's checksum is wrong: its expiry may be.
+    /// Returns whether it did. The caller treats the key as gone either way.
     ///
     /// # Panics
     /// If the pin is another domain's.
@@ -203,8 +204,8 @@ impl Writer {
         deleted
     }
 
-    /// Deletes what is over of a line, but for what has a wrong checksum: its expiry may be. Returns how many keys, and
-    /// bytes of records that were looked at.
+    /// Deletes what is over of a line, but for what has a wrong checksum: its expiry may be.
+    /// Returns how many keys, and bytes of records that were looked at.
     fn expire_line_of(&mut self, table: Table, line: u64, now_ms: u64) -> (u32, u64) {
         let entries = self.words.line(table.line_offset(line));
         let live = || entries.into_iter().filter(|&e| entry_reference(e) > REF_MOVED);

@@ -19,13 +19,14 @@ impl Writer {
     #[inline]
     pub(crate) fn sum_of(&self, offset: u64, head: &Head) -> u32 {
         let len = usize::try_from(head.bytes() - r::KEY).expect("shorter than a slot");
-        // SAFETY: a live record of this arena, which lies in its segment as the caller has found; its writer alone
-        // stores to it, and doesn't while the slice lasts, which is this call.
+        // SAFETY: a live record of this arena, which lies in its segment as the caller has found;
+        // its writer alone stores to it, and doesn't while the slice lasts, which is this call.
         let body = unsafe { self.words.bytes(offset + r::KEY, len) };
         sum::of_lent(body, head)
     }
 
-    /// Whether a record that the index names has the bytes that were written. One that hasn't is noted.
+    /// Whether a record that the index names has the bytes that were written. One that hasn't is
+    /// noted.
     pub(crate) fn is_whole(&mut self, offset: u64, head: &Head) -> bool {
         if let Some(what) = head.fault(self.space.geometry(), offset) {
             let fault = FormatFault::new(offset, what, "what arena.md says", format!("{head:?}"));

@@ -34,8 +34,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Lines that a write moves while the index grows. A table begins to grow at 80 % of its entries, into
-/// one that is at most half full then; so two lines a write end it long before the new one is due.
+/// Lines that a write moves while the index grows. A table begins to grow at 80 % of its entries,
+/// into one that is at most half full then; so two lines a write end it long before the new one is
+/// due.
 const LINES_PER_WRITE: u32 = 2;
 
 /// The only writer of an arena.
@@ -121,7 +122,8 @@ impl Writer {
     /// Sets a key to the concatenation of `parts`, with an expiry in Unix milliseconds (0: none).
     ///
     /// # Errors
-    /// If the key or value is too long, memory is short or the index has no place. Nothing has changed then.
+    /// If the key or value is too long, memory is short or the index has no place. Nothing has
+    /// changed then.
     ///
     /// # Panics
     /// If the pin is another domain's.
@@ -166,8 +168,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores the entry of a record where its key stands or could, within a change that has begun. Returns what it
-    /// replaced, for [`Self::let_go`] behind the change's end.
+    /// Stores the entry of a record where its key stands or could, within a change that has begun.
+    /// Returns what it replaced, for [`Self::let_go`] behind the change's end.
     #[inline]
     pub(crate) fn enter(&mut self, at: &Located, e: u64, head: &Head) -> Option<u64> {
         self.space.charge(u64::from(entry_reference(e)) * r::UNIT, head);
@@ -176,7 +178,8 @@ impl Writer {
         Some(u64::from(old) * r::UNIT)
     }
 
-    /// Stamps and removes an entry, within a change that has begun. Returns what it named, for [`Self::let_go`].
+    /// Stamps and removes an entry, within a change that has begun. Returns what it named, for
+    /// [`Self::let_go`].
     pub(crate) fn take_out(&mut self, place: &EntryPlace, hash: u32, lsn: u64) -> u64 {
         moment::remove(&self.words, &mut self.index, (place, hash), lsn);
         u64::from(place.reference) * r::UNIT
@@ -193,11 +196,12 @@ impl Writer {
         }
     }
 
-    /// Gives a key another expiry (0: none). Its value is not copied if it lies in a run. Works when
-    /// the arena is full, as long as the reserve lasts.
+    /// Gives a key another expiry (0: none). Its value is not copied if it lies in a run. Works
+    /// when the arena is full, as long as the reserve lasts.
     ///
     /// # Errors
-    /// If memory is short, or the record's bytes are others than were written. Nothing has changed then.
+    /// If memory is short, or the record's bytes are others than were written. Nothing has changed
+    /// then.
     ///
     /// # Panics
     /// If the pin is another domain's.
@@ -260,8 +264,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Fills a zeroed table with what `entries` name and makes it the whole index, within a change that has begun.
-    /// Returns the tables that were the index, for [`Self::let_all_go`].
+    /// Fills a zeroed table with what `entries` name and makes it the whole index, within a change
+    /// that has begun. Returns the tables that were the index, for [`Self::let_all_go`].
     pub(crate) fn clear_into(
         &mut self,
         table: Table,
@@ -277,7 +281,8 @@ impl Writer {
         moment::clear(&self.words, &mut self.index, index, lsn)
     }
 
-    /// Counts out all that was there, behind the end of the change that cleared, and counts in what `entries` name.
+    /// Counts out all that was there, behind the end of the change that cleared, and counts in what
+    /// `entries` name.
     pub(crate) fn let_all_go(&mut self, emptied: [Option<Table>; 2], entries: &[u64]) {
         for table in emptied.into_iter().flatten() {
             self.space.retire_table(table.slot, table.bytes());
@@ -308,8 +313,9 @@ impl Writer {
         assert!(pin.is_of(self.region.domain()), "a pin of another domain than the arena's");
     }
 
-    /// Writes a record at the head, and its value to a run if it is long. Nobody knows of it yet. `lsn` is its number,
-    /// or 0 if that is given when its commit begins. (It is no field of `Append`: a copy of that would wait for stores.)
+    /// Writes a record at the head, and its value to a run if it is long. Nobody knows of it yet.
+    /// `lsn` is its number, or 0 if that is given when its commit begins. (It is no field of
+    /// `Append`: a copy of that would wait for stores.)
     #[inline]
     pub(crate) fn append(&mut self, a: &Append<'_>, lsn: u64) -> Result<(u64, Head), WriteError> {
         let inline_len: usize = a.parts.iter().map(|part| part.len()).sum();

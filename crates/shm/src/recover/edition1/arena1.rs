@@ -1,4 +1,5 @@
-//! An arena of edition 1 as it was found: its file, its header, its tables, and an unfinished commit.
+//! An arena of edition 1 as it was found: its file, its header, its tables, and an unfinished
+//! commit.
 //!
 //! Any thread.
 
