@@ -58,7 +58,8 @@ impl<W: SharedWords> Qsbr<W> {
     /// Writer: what was unpublished before this call may be reused when [`Self::passed`] its
     /// result.
     pub(crate) fn stamp(&self) -> u64 {
-        // SYNC(qsbr-turn): who announces this turn has seen what was unpublished before it.
+        // SYNC(qsbr-turn): a participant that announces this turn has seen what was unpublished
+        // before it.
         self.words.add64(0, 1, Ordering::AcqRel)
     }
 

@@ -39,7 +39,7 @@ pub(crate) enum Use {
     Run,
 }
 
-/// Who names the records of a segment.
+/// The tables and the commit that name records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamedBy {
     OldTable,
@@ -47,7 +47,7 @@ enum NamedBy {
     Intent,
 }
 
-/// A slot, and the bytes of the records in it by who names them.
+/// A slot, and the bytes of the records in it by what names them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SlotUse {
     pub(crate) what: Use,

@@ -33,8 +33,8 @@ impl Index {
                     return;
                 }
                 for (i, _) in (0u64..).zip(entries).filter(|&(_, e)| e == DELETED) {
-                    // SYNC(index-publish): whatever the record held is still there for who has read
-                    // its entry.
+                    // SYNC(index-publish): the record's bytes are still there for a reader that has
+                    // read its entry.
                     words.store64(at + 8 * i, 0, Release);
                     self.load -= 1;
                 }

@@ -8,8 +8,8 @@
 //! 1. Everything that alters what a key says is a change and has a number, removals too; between
 //!    `begin` and `end` nothing else of the arena is numbered.
 //! 2. A removal's stamp is stored before its entry goes; a record's `prev` before its entry.
-//! 3. Nothing that a change unpublishes is retired before its `end`: who has read `committed`
-//!    before may still read it.
+//! 3. Nothing that a change unpublishes is retired before its `end`: a reader that has read
+//!    `committed` before may still read it.
 //!
 //! 4. A reader's moment S is a committed number. What was current at S is the newest version of a
 //!    key with a number up to S; or nothing, if no removal since has left its stamp.

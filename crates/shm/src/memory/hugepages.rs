@@ -1,7 +1,7 @@
 //! Whether the system gives an arena's file huge pages.
 //!
 //! A tmpfs has them if it was mounted so (`mount -o remount,huge=always /dev/shm`), or if the
-//! system forces them on all. Who mounts decides; why Nigh doesn't ask for them by itself is design
+//! system forces them on all. The mount decides; why Nigh doesn't ask for them by itself is design
 //! 10.
 //!
 //! Any thread.

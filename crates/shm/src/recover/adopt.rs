@@ -78,7 +78,7 @@ impl Writer {
         back_index(&region, info.seed).map_err(|e| io(&spec.path, "taking memory", e))?;
         let found = survey(&region.words(), &g, region.end(), info.seed, &mut Err);
         let found = found.map_err(damaged)?;
-        // Odd until all is ended: who reads from outside waits.
+        // Odd until all is ended: readers in other processes wait.
         region.words().store64(header::INCARNATION, incarnation(&info), Release);
         let space = Space::adopted(&region, &found);
         let space = space.map_err(|e| io(&spec.path, "taking memory", e))?;

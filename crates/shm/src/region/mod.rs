@@ -235,7 +235,7 @@ impl Region {
         if *current > 0 {
             self.make_even(g.slot_of(*current)..g.slot_of(end));
         }
-        // Only now: who maps the file counts slots by its length.
+        // Only now: a process that maps the file counts slots by its length.
         rustix::fs::ftruncate(&file, end)?;
         self.mapping().map(&file, *current, end, WRITABLE)?;
         *current = end;

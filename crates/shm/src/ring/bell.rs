@@ -1,5 +1,5 @@
-//! Sleep and wake: who waits for messages sleeps in the kernel, and is woken by the first that
-//! comes.
+//! Sleep and wake: a thread that waits for messages sleeps in the kernel, and is woken by the first
+//! that comes.
 //!
 //! ```text
 //! sleeper: claims to 0 ── fence ── look at all rings ── nothing? sleep ── claims + 1
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! 1. Of the two looks after the fences (both SeqCst), at least one sees the other's store: either
-//!    the sleeper finds the message and doesn't sleep, or who published finds it asleep.
+//!    the sleeper finds the message and doesn't sleep, or the publisher finds it asleep.
 //! 2. There are no claims while the owner is about to sleep or sleeps, and nobody has woken it.
 //!    Only the claim that is the first wakes, so a sleep costs its wakers one system call, however
 //!    many they are.
@@ -82,7 +82,7 @@ impl<W: SharedWords> Bell<W> {
         if claims(word) != 0 {
             return false;
         }
-        // SYNC(bell): with `fence`. Either we see the message, or who published it sees us asleep.
+        // SYNC(bell): with `fence`. Either we see the message, or its publisher sees us asleep.
         self.words.fence(Ordering::SeqCst);
         let sleeps = !has_mail();
         if !sleeps {

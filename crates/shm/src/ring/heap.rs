@@ -3,7 +3,7 @@
 //! 1. Words that two threads store lie so far apart, and from both ends, that they share no cache
 //!    line with each other or with other memory, however the allocation is aligned.
 //!
-//! For any thread; who may store what is the ring's business.
+//! For any thread; the ring says which side may store which word.
 
 use super::bytes::DATA;
 use crate::format::words::{HeapWords, SharedWords};

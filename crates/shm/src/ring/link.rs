@@ -6,15 +6,15 @@
 //! ```
 //!
 //! 1. Credits: at every store that publishes requests, requests so far <= replies released so far +
-//!    credits. The release comes first and that store is a Release, so who reads request number n
+//!    credits. The release comes first and that store is a Release, so a reader of request number n
 //!    sees the room of the first n - credits replies given back. A reply takes at most
 //!    [`LinkSpec::reply_bytes`], the ring of replies has room for `credits` of them: it is never
 //!    full when a reply is put in.
 //! 2. Replies come in the order of the requests. The token that travels along is checked by the
 //!    responder.
-//! 3. Who reads the reply to a request sees the request's room given back: the release comes first,
-//!    again. So a requester that found the ring of requests full may wait for a reply, and needs no
-//!    other signal.
+//! 3. A reader of the reply to a request sees the request's room given back: the release comes
+//!    first, again. So a requester that found the ring of requests full may wait for a reply, and
+//!    needs no other signal.
 //! 4. Neither side ever waits here. A requester without credits or room is told
 //!    [`PushError::Full`].
 //! 5. What a peer does against this is found out: too many requests, replies that nobody asked for,
@@ -72,7 +72,7 @@ impl LinkSpec {
     }
 }
 
-/// Two rings on the heap: who asks, who answers.
+/// Two rings on the heap: the requester's end and the responder's.
 ///
 /// # Panics
 /// If the sizes are out of range.

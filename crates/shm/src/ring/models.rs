@@ -22,7 +22,7 @@ const ANY: Option<usize> = None;
 /// The same in a story of three: half a second of orders. Three (47,783 orders, 5 s) found no more.
 const PREEMPTIONS_OF_THREE: Option<usize> = Some(2);
 
-/// A word of a message: its value, and who may access it now.
+/// A word of a message: its value, and which side may access it now.
 struct Word {
     value: std::sync::atomic::AtomicU64,
     access: UnsafeCell<()>,
@@ -109,7 +109,7 @@ fn check(preemptions: Option<usize>, story: impl Fn() + Sync + Send + 'static) {
     });
     let orders = orders.load(Ordering::Relaxed);
     assert!(orders > 1, "loom tried one order only");
-    // For who asks how much was looked at: `cargo test model_ -- --nocapture`.
+    // To see how much was looked at: `cargo test model_ -- --nocapture`.
     eprintln!("{orders} orders, {} ms", began.elapsed().as_millis());
 }
 

@@ -173,8 +173,8 @@ impl<W: SharedWords> Producer<W> {
         if !self.has_staged() {
             return false;
         }
-        // SYNC(ring-tail): who loads this tail sees the messages before it, and all that this
-        // thread did before.
+        // SYNC(ring-tail): a consumer that loads this tail sees the messages before it, and all
+        // that this thread did before.
         self.ring.store(TAIL, self.staged, Ordering::Release);
         self.published = self.staged;
         true

@@ -1,4 +1,4 @@
-//! Who is alive: the bytes of published and staged records in each segment, and who names each run.
+//! The live: bytes of published and staged records in each segment, and how many name each run.
 //!
 //! 1. What is counted in is counted out exactly once: fewer records than none are a mistake of
 //!    ours. A run's memory is counted in with the first record that names it, and out with the

@@ -114,7 +114,7 @@ impl Space {
         }
     }
 
-    /// Nothing is lacking any more: who was refused has found another way.
+    /// Nothing is lacking any more: the refused request has found another way.
     #[cold]
     pub(crate) fn sate(&mut self) {
         (self.hunger, self.refused) = (0, false);

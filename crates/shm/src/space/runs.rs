@@ -25,7 +25,7 @@ const BACKED_SHARE: u64 = 8;
 const BACKED_AHEAD_MAX: u64 = 64 << 10;
 
 impl Space {
-    /// A zeroed run; who takes it for a value names it by [`Self::name_run`].
+    /// A zeroed run; a caller that takes it for a value names it by [`Self::name_run`].
     pub(crate) fn take_run(&mut self, bytes: u64, urgent: bool) -> Result<u32, WriteError> {
         let (pages, slots) = (round_up(bytes, PAGE_BYTES), self.g.slots_for(bytes));
         self.collect(RECLAIM_STEP);

@@ -6,8 +6,8 @@
 //!
 //! 1. Never more than are in use: what is kept at most doubles an arena, and after FLUSHALL nothing
 //!    is kept.
-//! 2. Never for longer than two periods without as many being taken; who tells no time keeps
-//!    nothing.
+//! 2. Never for longer than two periods without as many being taken; an owner that tells no time
+//!    keeps nothing.
 //! 3. Never where memory is short: a request lacks some, or little is left to be taken.
 //!
 //! The arena's writer only.

@@ -126,13 +126,13 @@ impl Writer {
     pub fn take_crowded(&mut self) -> Option<u32> {
         let crowded = self.crowded.take();
         if crowded.is_some() {
-            // Who asks makes a place; memory for a table isn't wanted then.
+            // The caller makes a place; memory for a table isn't wanted then.
             self.space.sate();
         }
         crowded
     }
 
-    /// Forgets a key that was refused: who writes next asks for its own key only.
+    /// Forgets a key that was refused: the next writer asks for its own key only.
     #[inline]
     pub fn forget_crowded(&mut self) {
         self.crowded = None;

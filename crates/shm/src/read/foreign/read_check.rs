@@ -1,4 +1,5 @@
-//! What a reader that nobody waits for watches: who has the arena, and whether memory was reused.
+//! The check of a reader that nobody waits for: which writer has the arena, and whether memory was
+//! reused.
 //!
 //! ```text
 //! writer: reuses += 1 ── fence ── the first byte that is another's

@@ -23,7 +23,7 @@ pub(super) enum Use1 {
     Run,
 }
 
-/// Who names a record.
+/// What names a record: a table, or a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By1 {
     OldTable,
@@ -31,14 +31,14 @@ pub(super) enum By1 {
     Intent,
 }
 
-/// A slot, and the bytes of the records in it by who names them.
+/// A slot, and the bytes of the records in it by what names them.
 #[derive(Clone, Copy, Default)]
 struct SlotUse1 {
     what: Use1,
     bytes: [u64; 3],
 }
 
-/// Who has claimed what.
+/// The claims to slots so far.
 pub(super) struct Claims {
     slots: Vec<SlotUse1>,
     /// Runs of values by their first slots: slots, and bytes of pages.
