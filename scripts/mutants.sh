@@ -41,6 +41,7 @@ crates/shm/src/read/foreign/read_check.rs      --lib -- foreign outside
 crates/shm/src/read/cursor.rs                  --lib -- stepped readers scan
 crates/shm/src/index/pick.rs                   --lib -- stepped
 crates/shm/src/index/mod.rs                    --lib -- $NOT_SHM | shm
+crates/shm/src/index/lookup.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/index/deleted.rs                --lib -- $NOT_SHM | shm
 crates/shm/src/index/growth.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/write/grow.rs                   --lib -- $NOT_SHM | shm
