@@ -1,4 +1,4 @@
-//! What can go wrong, with place, expectation and finding. Any thread.
+//! The errors of this crate, with place, expectation and finding. Any thread.
 
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};

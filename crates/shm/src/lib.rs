@@ -57,7 +57,7 @@ mod write;
 mod tests;
 
 pub use error::{ArenaError, Denial, WriteError};
-pub use format::fault::Finding;
+pub use format::format_fault::Finding;
 pub use format::header_info::{HeaderInfo, header_of};
 pub use format::layout;
 pub use format::record::{Record, RecordRef, ValueRef};

@@ -5,7 +5,7 @@
 //! participant:  ... reads under a pin ... quiescent(): seen := turn ... reads ...
 //! ```
 //!
-//! 1. What a participant saw before its announcement, it no longer uses after it: pins borrow from
+//! 1. A participant uses nothing after its announcement that it saw before: pins borrow from
 //!    the participant, and announcing takes it mutably.
 //! 2. Memory that was unpublished before the turn went up to `stamp` may be reused when every
 //!    participant has announced a turn of at least `stamp` or is offline.
@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a participant that is offline has seen: everything.
+/// The turn of a participant that is offline: it has seen everything.
 const OFFLINE: u64 = u64::MAX;
 /// Distance of two participants' words, bytes: a cache line each.
 const STRIDE: u64 = 64;

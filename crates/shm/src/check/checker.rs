@@ -1,11 +1,11 @@
-//! What an arena's bytes must be like: for adoption, `nigh check` and readers in other processes.
+//! The check of an arena's bytes, for adoption, `nigh check` and readers in other processes.
 //!
 //! 1. Nothing is believed: each offset and length is compared with its bounds before it is used.
 //! 2. Bytes are copied out before they are looked at, so that a writer at work can only make a
 //!    finding.
 //! 3. Each check ends: probes, tables and lists are bounded by the file.
 
-use crate::format::fault::{FormatFault, ensure, hex, sum_fault};
+use crate::format::format_fault::{FormatFault, ensure, hex, sum_fault};
 use crate::format::head::{Head, RunName};
 use crate::format::layout::{
     COUNT_END, GENERATIONS, Geometry, LSN_END, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX,
@@ -88,7 +88,7 @@ impl<'a, W: SharedWords> FormatChecker<'a, W> {
         Ok(table)
     }
 
-    /// What something names does not wait to be reused.
+    /// A slot that something names does not wait to be reused.
     fn in_use(&self, slot: u32) -> Result<(), FormatFault> {
         let at = self.g.generation_offset(slot);
         let generation = self.words.load32(at, Acquire);
@@ -97,7 +97,7 @@ impl<'a, W: SharedWords> FormatChecker<'a, W> {
         })
     }
 
-    /// What has been counted since the arena was made.
+    /// The counts since the arena was made.
     pub(crate) fn counts(&self) -> Result<Counts, FormatFault> {
         let count = |at, what| {
             let found = self.words.load64(at, Acquire);

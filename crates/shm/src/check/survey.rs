@@ -9,13 +9,13 @@
 //! 1. Adoption refuses a file at the first contradiction, and `nigh check` lists them all. It is
 //!    the same walk: what the one calls whole the other takes, unless memory or owner stand against
 //!    it.
-//! 2. What an interrupted writer leaves is none: an unfinished commit, growth or reuse of a slot,
-//!    an entry in both tables, a stale word of an old table, a begun LSN or a stamp above the
+//! 2. The leftovers of an interrupted writer are none: an unfinished commit, growth or reuse of a
+//!    slot, an entry in both tables, a stale word of an old table, a begun LSN or a stamp above the
 //!    committed one. Adoption ends it (see `adopt`).
 //! 3. Nothing is changed.
 
 use crate::check::checker::{Counts, FormatChecker, Intent, WholeRecord};
-use crate::format::fault::{FormatFault, ensure};
+use crate::format::format_fault::{FormatFault, ensure};
 use crate::format::layout::{
     Geometry, PAGE_BYTES, header, inline_record_bytes, record as r, round_up,
 };
@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::Acquire;
 /// Takes a contradiction: an error ends the survey, else it goes on with what comes next.
 pub(crate) type Judge<'a> = &'a mut dyn FnMut(FormatFault) -> Result<(), FormatFault>;
 
-/// What a slot is used for.
+/// The use of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Use {
     #[default]
@@ -89,7 +89,7 @@ impl RunUse {
     }
 }
 
-/// What an arena holds.
+/// The contents of an arena.
 pub(crate) struct Survey {
     /// `None` if the header names no table.
     pub(crate) current: Option<Table>,
@@ -159,7 +159,7 @@ pub(crate) fn survey<W: SharedWords>(
     Ok(survey)
 }
 
-/// What was found, or the judge's word on the contradiction.
+/// The result, or the judge's word on the contradiction.
 fn or_else<T>(found: Result<T, FormatFault>, judge: Judge<'_>) -> Result<Option<T>, FormatFault> {
     match found {
         Ok(found) => Ok(Some(found)),

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 /// Bytes of a header.
 pub(crate) const HEADER_LEN: usize = 32;
 
-/// What a record's header says.
+/// The fields of a record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) value_len: u32,
@@ -124,7 +124,7 @@ impl Head {
         r::KEY + round_up(u64::from(self.key_len), 8)
     }
 
-    /// What contradicts itself in it, if it is to lie at `offset`; `None` if nothing does.
+    /// The contradiction in it, if it is to lie at `offset`; `None` if there is none.
     pub(crate) fn fault(&self, g: &Geometry, offset: u64) -> Option<&'static str> {
         let bytes = self.bytes();
         if self.kind != r::KIND_STRING && self.kind != r::KIND_INTENT {
@@ -169,7 +169,7 @@ impl RunName {
         RunName { slot: word(0), slots: word(4), generation: word(8), checksum: word(12) }
     }
 
-    /// What is wrong with it for a value of so many bytes.
+    /// The contradiction in it for a value of so many bytes, if there is one.
     pub(crate) fn fault(&self, g: &Geometry, value_len: u32) -> Option<&'static str> {
         if self.slots == 0 || self.slots < g.slots_for(u64::from(value_len)) {
             return Some("slots of a run");
@@ -177,7 +177,7 @@ impl RunName {
         self.place_fault(g)
     }
 
-    /// What is wrong with the place of so many slots.
+    /// The contradiction in the place of so many slots, if there is one.
     pub(crate) fn place_fault(&self, g: &Geometry) -> Option<&'static str> {
         let end = u64::from(self.slot) + u64::from(self.slots);
         let window = u64::from(g.slots_per_window());

@@ -3,14 +3,14 @@
 //! Any thread, any process.
 
 use crate::error::ArenaError;
-use crate::format::fault::{FormatFault, ensure};
+use crate::format::format_fault::{FormatFault, ensure};
 use crate::format::layout::{
     ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, INCARNATION_OVER,
     LINE_BYTES, MAGIC, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TENANT_BYTES_MAX, VERSION, header, round_up,
 };
 use std::path::Path;
 
-/// What a header says.
+/// The fields of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeaderInfo {
@@ -152,14 +152,14 @@ fn tenant(bytes: &[u8; 4096], len: u32) -> Result<String, FormatFault> {
         .map_err(|_| FormatFault::new(header::TENANT, "tenant's name", "UTF-8", "other bytes"))
 }
 
-/// What is wrong with a file that ends there.
+/// The fault of a file that ends there, if it is too short.
 pub(crate) fn length_fault(g: &Geometry, end: u64) -> Option<FormatFault> {
     let least = g.slot_offset(g.first_slot);
     (end < least)
         .then(|| FormatFault::new(0, "length of the file", format!("at least {least}"), end))
 }
 
-/// What is wrong with the number of a writer, which a file that is over has none of.
+/// The fault of a writer's number, if it is none. A file that is over has none.
 pub(crate) fn incarnation_fault(incarnation: u64) -> Option<FormatFault> {
     let found = match incarnation {
         INCARNATION_OVER => "that of a file that is over".into(),

@@ -2,7 +2,7 @@
 //!
 //! Everything here works on shared words; nothing here knows whose memory they are.
 
-pub(crate) mod fault;
+pub(crate) mod format_fault;
 pub(crate) mod generation;
 pub(crate) mod hash;
 pub(crate) mod head;

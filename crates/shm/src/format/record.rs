@@ -53,7 +53,7 @@ pub(crate) fn seal<W: SharedWords>(words: &W, offset: u64, lsn: u64) {
     words.copy_in(offset, &Head { checksum, ..head }.to_bytes());
 }
 
-/// What stands behind a header, while it is written.
+/// The bytes behind a header, while they are written.
 struct RecordBody<'a, W> {
     words: &'a W,
     at: u64,
@@ -250,7 +250,7 @@ pub struct RecordRef {
 }
 
 impl RecordRef {
-    /// What stands in the index for it once it is published.
+    /// The index entry of the record once it is published.
     pub(crate) fn entry(&self) -> u64 {
         entry(self.hash, self.reference)
     }

@@ -50,7 +50,7 @@ fn more_of_few(before: u32, bytes: &[u8]) -> u32 {
     !rest.iter().fold(sum, |sum, byte| _mm_crc32_u8(sum, *byte))
 }
 
-/// What is summed of a header.
+/// The bytes of a header that are summed.
 #[inline]
 pub(crate) fn header(head: &Head) -> [u8; OF_HEADER] {
     // By whole words: a sum that reads wider than was written waits until all is in the cache.

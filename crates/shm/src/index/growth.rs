@@ -41,6 +41,7 @@ pub struct Rebuilds {
 }
 
 /// Per cent of entries as a number of entries.
+#[inline]
 pub(crate) fn share(entries: u64, percent: u64) -> u64 {
     entries * percent / 100
 }

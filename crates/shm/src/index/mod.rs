@@ -80,7 +80,7 @@ pub(crate) struct Index {
     live: u64,
 }
 
-/// What a step of growing did.
+/// The result of a step of growing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GrowthStep {
     pub(crate) lines: u32,

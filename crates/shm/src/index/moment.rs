@@ -30,7 +30,7 @@ pub(crate) const VERSIONS_MAX: u32 = 256;
 /// A moment of an arena, for as many keys as its reader likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MomentSample {
-    /// What is numbered up to here is seen.
+    /// Changes numbered up to here are seen.
     pub(crate) lsn: u64,
     /// The time by which expiry is judged, Unix ms.
     pub(crate) clock_ms: u64,

@@ -6,7 +6,8 @@
 //! and all lines of the larger one that share its bits are visited together.
 //!
 //! 1. A key belongs to its home line, wherever in the probe sequence its entry stands.
-//! 2. What changes meanwhile is seen or not; what moves between the tables is seen once or twice.
+//! 2. A key that changes meanwhile is seen or not; one that moves between the tables, once or
+//!    twice.
 //!
 //! Any thread with a pin. The steps are generic over the shared words, so that tests stop them at
 //! any load.

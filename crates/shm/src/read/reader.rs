@@ -257,7 +257,7 @@ impl Reader {
         key: &[u8],
     ) -> Result<Option<Record<'p>>, TooNew> {
         self.check_pin(pin);
-        // What was current then is kept as long as this pin.
+        // The version that was current then is kept as long as this pin.
         assert!(moment.turn == pin.turn(), "a moment of another turn: take one in each");
         assert!(moment.arena == self.region.number(), "a moment of another arena");
         let found = moment::find(&self.words, self.slot_shift, &moment.sample, (hash, key))?;

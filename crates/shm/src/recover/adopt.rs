@@ -4,8 +4,8 @@
 //!    searched.
 //! 2. Everything is checked before anything is changed; a contradiction is an error with its
 //!    offset.
-//! 3. What the other writer had begun is ended: a commit by its intent, a growth by going on, the
-//!    reuse of a slot by giving the slot back. None of that is damage.
+//! 3. A change that the other writer had begun is ended: a commit by its intent, a growth by going
+//!    on, the reuse of a slot by giving the slot back. None of that is damage.
 //! 4. It may be cut off before any of its stores and done again: the incarnation is odd from the
 //!    first to the last, memory is given back before the commit is ended (which needs some), and
 //!    `committed` and the intent come last.
@@ -16,7 +16,7 @@ use crate::check::checker::{FormatChecker, WholeRecord};
 use crate::check::survey::{Survey, survey};
 use crate::error::ArenaError;
 use crate::error::io;
-use crate::format::fault::FormatFault;
+use crate::format::format_fault::FormatFault;
 use crate::format::head::Head;
 use crate::format::header_info::{HeaderInfo, header_of, incarnation_fault, length_fault};
 use crate::format::layout::{CAPACITY_MIN, INCARNATION_OVER, entry, header, record as r};
@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// What was found when an arena was adopted.
+/// The findings of an adoption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Adoption {
@@ -182,7 +182,7 @@ fn back_index(region: &Region, seed: u32) -> Result<(), Errno> {
     let checker = FormatChecker::new(&words, g, region.end(), seed);
     let (epoch, current) = split_state(words.load64(header::INDEX_STATE, Relaxed));
     let old = if epoch & 1 == 1 { words.load32(header::OLD, Relaxed) } else { 0 };
-    // What is none the survey refuses.
+    // The survey refuses a word that names no table.
     for table in
         [current, old].map(|word| checker.table(header::INDEX_STATE, word)).iter().flatten()
     {

@@ -2,7 +2,7 @@
 //!
 //! 1. The file is opened and mapped read-only; every byte is copied out before it is believed.
 //! 2. Findings are bounded; the rest are counted.
-//! 3. What is reported is what adoption refuses, and nothing else: both go by the survey. What
+//! 3. The report lists exactly what adoption refuses: both go by the survey. What
 //!    adoption ends or gives back by itself is no finding; that it may lack memory for that, or
 //!    find another owner's name, is none of the file's faults.
 //! 4. A record with a wrong sum is no such finding: a writer adopts it, and all others are served.
@@ -16,7 +16,7 @@ use crate::check::checker::{FormatChecker, WholeRecord};
 use crate::check::survey::{Survey, survey};
 use crate::error::ArenaError;
 use crate::error::io;
-use crate::format::fault::{Finding, FormatFault};
+use crate::format::format_fault::{Finding, FormatFault};
 use crate::format::header_info::header_of;
 use crate::format::header_info::{incarnation_fault, length_fault};
 use crate::format::layout::{Geometry, header, record as r};
@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering::Acquire;
 /// Findings, and bad records, that a report lists at most.
 const FINDINGS_MAX: usize = 100;
 
-/// What [`verify`] found.
+/// The result of [`verify`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArenaReport {

@@ -1,18 +1,18 @@
-//! What stays where it is since its bytes are wrong: which of it a writer has met, and how it is
-//! told.
+//! Records that stay where they are since their bytes are wrong: those that a writer has met, and
+//! how they are told.
 //!
 //! 1. A record is told once, however often it is met: it is known by its place and its LSN.
-//! 2. What is remembered is bounded. A bad record beyond that is kept like the others, but nobody
+//! 2. The memory of them is bounded. A bad record beyond that is kept like the others, but nobody
 //!    is told.
 //!
 //! [`Kept`]: any thread. [`KnownBad`]: the arena's writer only.
 
-use crate::format::fault::Finding;
+use crate::format::format_fault::Finding;
 use std::collections::HashSet;
 
 /// Bad records of an arena that its writer remembers: far more than a person looks at one by one.
 pub(crate) const KNOWN_MAX: usize = 1000;
-/// What waits to be told at most: a key has up to 64 KiB.
+/// Bad records that wait to be told at most: a key has up to 64 KiB.
 const UNTOLD_MAX: usize = 100;
 
 /// A record, or a whole segment, that an arena's writer neither moves nor drops, since its bytes
@@ -26,7 +26,7 @@ pub struct Kept {
     pub finding: Finding,
 }
 
-/// What was not told yet, and how much more there was.
+/// The bad records that were not told yet, and the count of others.
 #[derive(Default)]
 pub(crate) struct Untold {
     kept: Vec<Kept>,

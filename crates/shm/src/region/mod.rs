@@ -59,9 +59,9 @@ pub struct Region {
     end: Mutex<u64>,
     /// The system gives huge pages to files like this one.
     has_huge_pages: bool,
-    /// What the system refused since somebody asked last: one of a kind, so a few at most.
+    /// Refusals of the system since somebody asked last: one of a kind, so a few at most.
     denied: Mutex<Vec<Denied>>,
-    /// What its writer has met and left alone since somebody asked last.
+    /// Records that its writer has met and left alone since somebody asked last.
     kept: Mutex<Untold>,
 }
 

@@ -42,7 +42,7 @@ pub enum Broken {
     Position {
         /// `producer` or `consumer`.
         whose: &'static str,
-        /// What its word says.
+        /// The position in its word.
         found: u64,
         /// Where it was.
         low: u64,

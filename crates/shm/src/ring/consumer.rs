@@ -12,12 +12,12 @@ use super::heap::HeapMemory;
 use crate::format::words::SharedWords;
 use std::sync::atomic::Ordering;
 
-/// What a message says about itself.
+/// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageHeader {
     /// Bytes of the payload.
     pub length: u32,
-    /// What the two sides agreed that it means.
+    /// Its meaning, as the two sides agreed.
     pub kind: u16,
     /// As given to the producer.
     pub flags: u16,

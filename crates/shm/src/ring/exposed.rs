@@ -8,7 +8,7 @@
 //!
 //! 1. The peer is asked at every load and every addition, so it can also change what was looked at
 //!    before.
-//! 2. What it answers is stored, and loads itself again unless it says otherwise.
+//! 2. Its answer is stored; a later load finds it, unless the peer answers otherwise.
 //! 3. Offsets must be those of whole words within the memory, as in a mapping.
 //!
 //! Belongs to one thread at a time: the peer is a closure, not a thread.
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Offset of the word of an exposed bell.
 const BELL: u64 = 0;
 
-/// What a word at an offset becomes before it is loaded, given what it is.
+/// The peer's answer: the value that a word at an offset gets before it is loaded.
 pub type HostilePeer = dyn FnMut(u64, u64) -> u64 + Send;
 
 /// Memory that a [`HostilePeer`] can write.

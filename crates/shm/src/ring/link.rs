@@ -17,7 +17,7 @@
 //!    needs no other signal.
 //! 4. Neither side ever waits here. A requester without credits or room is told
 //!    [`PushError::Full`].
-//! 5. What a peer does against this is found out: too many requests, replies that nobody asked for,
+//! 5. A peer that breaks this is found out: too many requests, replies that nobody asked for,
 //!    room not given back. Each is [`Broken`], none is a panic.
 //!
 //! Each end belongs to one thread at a time.

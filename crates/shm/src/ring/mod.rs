@@ -19,9 +19,9 @@
 //! 1. The tail is stored by the producer only, the head by the consumer only; each lies on a cache
 //!    line of its own. A side keeps its own position to itself and never reads it back, and caches
 //!    the other's.
-//! 2. Positions only grow, by multiples of 8: released <= taken <= published <= staged <=
-//!    released + capacity. What the other side claims is checked against that, once, when it is loaded
-//!    ([`Broken`]).
+//! 2. Positions only grow, by multiples of 8:
+//!    released <= taken <= published <= staged <= released + capacity.
+//!    What the other side claims is checked against that, once, when it is loaded ([`Broken`]).
 //! 3. A message is not changed between the store that publishes it and the one that releases it, by
 //!    a peer that keeps the rules; of one that doesn't, a copy is torn and nothing worse: offsets
 //!    are masked, lengths are bounded by what is unread, and payloads are copied out before anybody

@@ -186,7 +186,7 @@ fn ask_and_answer(credits: u32, tries: u64) {
         }
     }
     let mut responder = thread.join().unwrap();
-    // What is left is answered when both are alone.
+    // The rest is answered when both are alone.
     while let Some(request) = responder.receive(&mut payload).expect("a fair peer") {
         responder.reply(request.token, 0, &[]).expect("room that was promised");
     }

@@ -1,7 +1,7 @@
 //! The end of a ring that messages are put into.
 //!
-//! 1. What is staged is visible to nobody until [`Producer::publish`] stores the tail, once for all
-//!    of it.
+//! 1. A staged message is visible to nobody until [`Producer::publish`] stores the tail, once for
+//!    all of it.
 //! 2. Staged messages never reach over what the consumer still holds.
 //!
 //! Belongs to one thread at a time.

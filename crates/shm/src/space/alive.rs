@@ -1,8 +1,8 @@
 //! The live: bytes of published and staged records in each segment, and how many name each run.
 //!
-//! 1. What is counted in is counted out exactly once: fewer records than none are a mistake of
-//!    ours. A run's memory is counted in with the first record that names it, and out with the
-//!    last.
+//! 1. A record that is counted in is counted out exactly once: fewer records than none are a
+//!    mistake of ours. A run's memory is counted in with the first record that names it, and out
+//!    with the last.
 //! 2. A segment or run without live and held records is retired at once, but for the head.
 //! 3. A published record is counted out by what its header says then, of which a bit may have
 //!    changed. So a segment dies by the number of its records, not by their bytes; if these don't
@@ -14,8 +14,8 @@
 
 use super::Space;
 use super::lists::{LISTS, UNFIT, UNLISTED};
-use super::slots::{HeadSegment, Occupant, SlotState, ValueRun};
-use crate::format::fault::{FormatFault, sum_fault};
+use super::slots::{HeadSegment, Retired, SlotState, ValueRun};
+use crate::format::format_fault::{FormatFault, sum_fault};
 use crate::format::head::{Head, RunName};
 use crate::format::layout::record as r;
 use crate::format::sum;
@@ -110,7 +110,7 @@ impl Space {
         self.retire_run_if_dead(offset, head);
     }
 
-    /// What is wrong with a record, but for a value in a run.
+    /// The fault of a record, if it has one; its value in a run is not looked at.
     fn fault_of(&self, offset: u64, head: &Head) -> Option<FormatFault> {
         if let Some(what) = head.fault(&self.g, offset) {
             return Some(FormatFault::new(offset, what, "what arena.md says", format!("{head:?}")));
@@ -172,7 +172,7 @@ impl Space {
     pub(super) fn retire_if_dead(&mut self, slot: u32) {
         let s = self.slots[slot as usize];
         if s.state == SlotState::Segment && s.live == 0 && s.held == 0 && !self.is_head(slot) {
-            self.retire(Occupant::Segment(slot));
+            self.retire(Retired::Segment(slot));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the cleaner takes and wants: a victim, room in the cold head, and when it has to work.
+//! The cleaner's part of the memory: a victim, room in the cold head, and when it has to work.
 //!
 //! 1. A victim has no staged record, and is no head.
 //! 2. The cleaner may take the last ready slot if nothing is coming back by itself: its live bytes
@@ -47,7 +47,7 @@ impl Space {
 
     /// Bytes that can be taken now.
     fn usable_bytes(&self) -> u64 {
-        // What other faults keep from the arena is not taken: no key has to go for it.
+        // Memory that other faults keep from the arena is not missing: no key has to go for it.
         let unbacked = match self.denied {
             Some(denial) if denial.is_full() => 0,
             _ => self.g.capacity_bytes.saturating_sub(self.backed),
@@ -153,7 +153,7 @@ impl Space {
         }
     }
 
-    /// What nobody has taken since, or cleaning can't give any more, is no longer cleaned for.
+    /// Memory that nobody has taken since, or that cleaning can't give, is no longer cleaned for.
     pub(crate) fn calm(&mut self) {
         let refused = std::mem::take(&mut self.refused);
         let wants_more = self.is_short() && self.has_victim(Need::Pressure);

@@ -2,8 +2,8 @@
 //!
 //! 1. Which slot is what, and whose bytes count there, is the survey's word; it has refused
 //!    contradictions.
-//! 2. What nobody claims is free, and is given back, so that it reads as zeros; so is what lies
-//!    behind a run's pages.
+//! 2. A slot that nothing claims is free and given back, so that it reads as zeros; so are the
+//!    bytes behind a run's pages.
 //!
 //! The adopting writer only.
 

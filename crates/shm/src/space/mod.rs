@@ -27,7 +27,7 @@ mod warm;
 
 use self::lists::Lists;
 use self::slots::{
-    CLEANER_SEGMENTS, FIRST_STEP_BYTES, HeadSegment, Occupant, RECLAIM_STEP, RESERVE_BACKED_FROM,
+    CLEANER_SEGMENTS, FIRST_STEP_BYTES, HeadSegment, RECLAIM_STEP, RESERVE_BACKED_FROM, Retired,
     Shortage, Slot, SlotState, ValueRun, WAIT_STEP,
 };
 pub(crate) use self::slots::{Need, RESERVE_SEGMENTS, Victim};
@@ -58,7 +58,7 @@ pub(crate) struct Space {
     runs: HashMap<u32, ValueRun>,
     /// Slots of runs beyond what their values need.
     spare_slots: u32,
-    retired: VecDeque<(u64, Occupant)>,
+    retired: VecDeque<(u64, Retired)>,
     demand: Demand,
     mail: Arc<Mail>,
     /// Jobs under way.
@@ -72,7 +72,7 @@ pub(crate) struct Space {
     /// Slots that a refused request lacked: cleaned beyond the target until they are there, and
     /// nothing is made ready ahead that would take them.
     hunger: u32,
-    /// What the last refused request lacked.
+    /// The memory that the last refused request lacked.
     lacked: Shortage,
     /// A request was refused since the last turn.
     refused: bool,

@@ -4,14 +4,14 @@
 //!    What is reused is counted for readers in other processes before its first byte changes or
 //!    its memory goes back.
 //! 2. Only slots of which bytes were backed change their generation. So it lies within the file.
-//! 3. What takes long (backing, punching) is the provisioner's, unless its queue is full.
+//! 3. The provisioner does what takes long (backing, punching), unless its queue is full.
 //! 4. Each wait has an end.
 //!
 //! The arena's writer only.
 
 use super::Space;
 use super::slots::{
-    AHEAD_SHARE, AHEAD_SLOTS_MAX, Occupant, RECLAIM_STEP, RESERVE_BACKED_FROM, RESERVE_SEGMENTS,
+    AHEAD_SHARE, AHEAD_SLOTS_MAX, RECLAIM_STEP, RESERVE_BACKED_FROM, RESERVE_SEGMENTS, Retired,
     SlotState, WAIT_MAX, WAIT_STEP,
 };
 use crate::format::generation::next_generation;
@@ -37,9 +37,9 @@ pub(super) fn note_reuse<W: SharedWords>(words: &W) {
 }
 
 impl Space {
-    pub(super) fn retire(&mut self, what: Occupant) {
+    pub(super) fn retire(&mut self, what: Retired) {
         let (slot, slots, bytes) = self.place_of(what);
-        if matches!(what, Occupant::Segment(_)) {
+        if matches!(what, Retired::Segment(_)) {
             self.unlist(slot);
             self.segments -= 1;
             self.victim = self.victim.filter(|victim| victim.slot != slot);
@@ -52,10 +52,10 @@ impl Space {
     }
 
     /// First slot, slots and backed bytes.
-    fn place_of(&self, what: Occupant) -> (u32, u32, u64) {
+    fn place_of(&self, what: Retired) -> (u32, u32, u64) {
         match what {
-            Occupant::Segment(slot) => (slot, 1, self.g.slot_bytes()),
-            Occupant::Run { slot, slots, bytes } => (slot, slots, bytes),
+            Retired::Segment(slot) => (slot, 1, self.g.slot_bytes()),
+            Retired::Run { slot, slots, bytes } => (slot, slots, bytes),
         }
     }
 
@@ -89,8 +89,8 @@ impl Space {
             self.next_generations(slot, bytes, 0);
             note_reuse(&self.words);
             match what {
-                Occupant::Segment(slot) => self.reuse_segment(slot),
-                Occupant::Run { .. } => self.punch(slot, slots, bytes),
+                Retired::Segment(slot) => self.reuse_segment(slot),
+                Retired::Run { .. } => self.punch(slot, slots, bytes),
             }
         }
         reclaimed

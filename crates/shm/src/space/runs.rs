@@ -10,7 +10,7 @@
 //! The arena's writer only.
 
 use super::Space;
-use super::slots::{CLEANER_SEGMENTS, Occupant, RECLAIM_STEP, Shortage, Slot, SlotState, ValueRun};
+use super::slots::{CLEANER_SEGMENTS, RECLAIM_STEP, Retired, Shortage, Slot, SlotState, ValueRun};
 use crate::error::WriteError;
 use crate::format::head::RunName;
 use crate::format::layout::{PAGE_BYTES, VALUE_BYTES_MAX, round_up};
@@ -257,13 +257,13 @@ impl Space {
     pub(crate) fn retire_run(&mut self, slot: u32) {
         let run = self.runs.remove(&slot).expect("a run that is a value's");
         self.spare_slots -= run.slots - self.needed_slots(run.end, run.must);
-        self.retire(Occupant::Run { slot, slots: run.slots, bytes: run.bytes });
+        self.retire(Retired::Run { slot, slots: run.slots, bytes: run.bytes });
     }
 
     /// Retires a table.
     pub(crate) fn retire_table(&mut self, slot: u32, bytes: u64) {
         let slots = self.g.slots_for(bytes);
-        self.retire(Occupant::Run { slot, slots, bytes: round_up(bytes, PAGE_BYTES) });
+        self.retire(Retired::Run { slot, slots, bytes: round_up(bytes, PAGE_BYTES) });
     }
 
     /// The lowest free slots in a row that don't cross a line of 4 GiB.

@@ -1,4 +1,4 @@
-//! What a slot, a segment and a run of the arena's memory are, and the bounds of their numbers.
+//! Slots, segments and runs of the arena's memory, and the bounds of their numbers.
 //!
 //! The arena's writer only.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Segments kept for what must work when the arena is full: one for urgent writes, one for the
 /// cleaner.
 pub(crate) const RESERVE_SEGMENTS: usize = 2;
-/// What urgent writes leave of the reserve, segments: the cleaner's, without which nothing comes
+/// Segments of the reserve that urgent writes leave: the cleaner's, without which nothing comes
 /// back.
 pub(super) const CLEANER_SEGMENTS: usize = 1;
 /// From so many segments on the reserve is backed, not only counted: below it an arena stays small.
@@ -30,7 +30,7 @@ pub(super) const WAIT_STEP: Duration = Duration::from_micros(50);
 /// Retired things that an append reclaims at most, in front of a request.
 pub(super) const RECLAIM_STEP: u32 = 8;
 
-/// What a slot is.
+/// The use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotState {
     /// Header and tables of slots.
@@ -90,9 +90,9 @@ pub(super) struct ValueRun {
     pub(super) must: bool,
 }
 
-/// What waits to be reused.
+/// A segment or run that waits to be reused.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Occupant {
+pub(super) enum Retired {
     Segment(u32),
     Run { slot: u32, slots: u32, bytes: u64 },
 }
@@ -106,7 +106,7 @@ pub(super) struct HeadSegment {
     pub(super) end: u64,
 }
 
-/// What a refused request lacked.
+/// The memory that a refused request lacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shortage {
     /// Bytes of memory, of what the arena may use.

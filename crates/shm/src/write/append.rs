@@ -1,16 +1,16 @@
-//! What is to be appended: a key, the parts of its value, and how they are to be stored.
+//! A record to be appended: a key, the parts of its value, and how they are to be stored.
 
 use crate::format::head::RunName;
 use crate::format::layout::record as r;
 
-/// What stands at the beginning of a value already.
+/// The beginning of a value, which stands in a run already.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prefix {
     pub(crate) run: RunName,
     pub(crate) len: u32,
 }
 
-/// What is to be appended.
+/// A record to be appended.
 #[derive(Clone, Copy)]
 pub(crate) struct Append<'a> {
     pub(crate) hash: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Append<'a> {
     pub(crate) expiry_ms: u64,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
-    /// What the value begins with, before `parts`.
+    /// The beginning of the value, before `parts`.
     pub(crate) prefix: Option<Prefix>,
     /// The record whose value it stands on.
     pub(crate) base: Option<u32>,

@@ -4,7 +4,7 @@
 //! staged, numbered ── journal ── begun ── stores ── committed ── what was unpublished is let go
 //! ```
 //!
-//! 1. Whatever alters what a key says goes through [`Writer::change`]: writes, removals by whatever
+//! 1. Everything that alters a key goes through [`Writer::change`]: writes, removals by whatever
 //!    reason, clearing, commits of several, and the end of one that was interrupted. Moving records
 //!    (cleaning, growth) is no change.
 //! 2. The journal is told of a whole commit before the first of its stores, in the order of its
@@ -77,7 +77,7 @@ impl Writer {
         self.journal = journal;
     }
 
-    /// What the publication of a staged record does.
+    /// The change that publishing a staged record makes.
     fn told<'a>(&'a self, reference: u32) -> What<'a> {
         let offset = u64::from(reference) * r::UNIT;
         let head = Head::load(&self.words, offset);
@@ -95,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// What a value that is made from a record's stands on; `None` if that record is staged and
+    /// The base of a value that is made from a record's; `None` if that record is staged and
     /// stands on nothing.
     pub(crate) fn base_of(&self, reference: u32) -> Option<Base> {
         let head = Head::load(&self.words, u64::from(reference) * r::UNIT);

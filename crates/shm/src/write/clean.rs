@@ -13,7 +13,7 @@
 //!    is.
 //! 3. Each step is bounded in bytes and records, so in time; what is owed beyond waits for the
 //!    next.
-//! 4. What a record says (LSN, expiry, flags, its run) is not changed by moving it.
+//! 4. Moving a record changes none of its fields (LSN, expiry, flags, its run).
 //! 5. A live record whose checksum is wrong is neither moved nor dropped, and told once. Its
 //!    segment is no victim any more, so it is walked once by each writer; it dies when clients have
 //!    overwritten or deleted what is left in it.
@@ -21,7 +21,7 @@
 //! The arena's writer only; moving a record is generic over the shared words.
 
 use crate::error::WriteError;
-use crate::format::fault::FormatFault;
+use crate::format::format_fault::FormatFault;
 use crate::format::head::Head;
 use crate::format::layout::{is_over, record as r};
 use crate::format::record::reference_of;
@@ -56,7 +56,7 @@ const SPARSE_TURN_BYTES: u64 = 16 << 10;
 /// Most bytes that are owed: what could not be paid in a few steps is the upkeep's.
 const OWED_BYTES_MAX: u64 = 8 * STEP_BYTES;
 
-/// What became of a record that the cleaner met.
+/// The outcome for a record that the cleaner met.
 enum Fate {
     Done,
     /// There is no room for it.
@@ -95,7 +95,7 @@ impl Writer {
         self.cleaner.leaves_sparse = true;
     }
 
-    /// What a write has to pay for, if anything.
+    /// The need that a write has to pay for, if there is one.
     fn need(&self) -> Option<Need> {
         let need = match self.space.is_short() {
             true => Need::Pressure,

@@ -11,7 +11,7 @@ use crate::format::words::SharedWords;
 use crate::index::{EntryPlace, Index};
 use crate::region::kept::KnownBad;
 
-/// What the cleaner did since the writer was there, but for the two totals that the header keeps.
+/// The cleaner's counts since this writer came, but for the two totals that the header keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CleanerStats {

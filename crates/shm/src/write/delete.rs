@@ -4,8 +4,8 @@
 //! append an empty intent | begun, intent | stamp and remove each | committed, intent := 0 | retire
 //! ```
 //!
-//! 1. Whoever reads sees all of them or none: while the intent stands, single keys are read by the
-//!    committed number too, and readers of several keys wait for that number or have one from
+//! 1. A reader sees all of the deletions or none: while the intent stands, single keys are read by
+//!    the committed number too, and readers of several keys wait for that number or have one from
 //!    before.
 //! 2. The intent names nothing, so a kill in the middle leaves those that were removed until then
 //!    removed, and the others there. A commit of tombstones is whole after a kill too: it is to be

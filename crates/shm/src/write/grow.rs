@@ -167,8 +167,8 @@ impl Writer {
         if self.index.growing() || self.index.load() < share(table.entries(), PREPARE_PERCENT) {
             return;
         }
-        // What is live will have grown as much as the load until the table is needed; unless it is
-        // to shrink before.
+        // The live entries will have grown as much as the load until the table is needed; unless it
+        // is to shrink before.
         let more = match self.is_sparse() {
             true => 0,
             false => share(table.entries(), GROW_PERCENT).saturating_sub(self.index.load()),

@@ -1,4 +1,4 @@
-//! What a journal is told of a commit, and why a commit can't be done again from it.
+//! The changes of a commit, as a journal gets them, and why one can't be done again.
 
 use crate::error::WriteError;
 
@@ -7,11 +7,11 @@ use crate::error::WriteError;
 pub struct NumberedChange<'a> {
     /// Its log sequence number.
     pub lsn: u64,
-    /// What it does.
+    /// Its effect.
     pub what: What<'a>,
 }
 
-/// What a change does.
+/// The effect of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What<'a> {
     /// A key gets this value.
@@ -97,7 +97,7 @@ pub(crate) struct Base {
     pub(super) len: u32,
 }
 
-/// What a change stores, for the journal.
+/// The stores of a change, for the journal.
 #[derive(Clone, Copy)]
 pub(crate) enum Stored<'a> {
     /// Entries of staged records and tombstones, in order; behind a clearing, if `clears`.

@@ -1,4 +1,4 @@
-//! What a writer does between requests, and what it tells about itself.
+//! The writer's upkeep between requests, and its statistics.
 //!
 //! 1. Each call is bounded by its budget.
 //!
@@ -15,7 +15,7 @@ use crate::write::cleaner::CleanerStats;
 use crate::write::writer::Writer;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What one call of [`Writer::maintain`] may do.
+/// The bounds of one call of [`Writer::maintain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpkeepBudget {
     /// Index lines to move at most. A line takes about a microsecond when memory is cold.
@@ -36,7 +36,7 @@ impl Default for UpkeepBudget {
     }
 }
 
-/// What [`Writer::maintain`] did.
+/// The work that one call of [`Writer::maintain`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Upkeep {
@@ -88,7 +88,7 @@ pub struct ArenaStats {
     pub available_bytes: u64,
     /// How often the index moved to another table.
     pub rebuilds: Rebuilds,
-    /// What the cleaner did.
+    /// The cleaner's counts.
     pub cleaner: CleanerStats,
 }
 
@@ -118,7 +118,7 @@ impl ArenaStats {
 }
 
 impl Writer {
-    /// What is to be done once per loop turn: moves index lines, reclaims what nobody reads any
+    /// The upkeep, once per loop turn: moves index lines, reclaims what nobody reads any
     /// more, cleans, gives memory back that is not wanted, and asks for memory ahead of need.
     pub fn maintain(&mut self, budget: UpkeepBudget) -> Upkeep {
         let mut done = Upkeep::default();

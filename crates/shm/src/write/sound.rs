@@ -6,7 +6,7 @@
 //!
 //! The arena's writer only.
 
-use crate::format::fault::{FormatFault, sum_fault};
+use crate::format::format_fault::{FormatFault, sum_fault};
 use crate::format::head::Head;
 use crate::format::layout::record as r;
 use crate::format::sum;

@@ -54,9 +54,9 @@ pub struct Writer {
     pub(crate) expire_line: u64,
     /// Places promised to keys of a commit: line offset, entries. Kept to save allocations.
     pub(crate) promised: HashMap<u64, u32>,
-    /// What a commit under way has unpublished. Kept to save allocations.
+    /// The records that a commit under way has unpublished. Kept to save allocations.
     pub(crate) unpublished: Vec<u64>,
-    /// What staged values in runs stand on, by the references of their records.
+    /// The bases of staged values in runs, by the references of their records.
     pub(crate) based: HashMap<u32, Base>,
     pub(crate) journal: Option<Box<dyn Journal>>,
     pub(crate) cleaner: Cleaner,

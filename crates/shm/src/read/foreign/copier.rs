@@ -52,7 +52,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What one look at the index gave.
+/// The result of one look at the index.
 pub(super) enum Look {
     Hit(Head),
     Miss,

@@ -4,7 +4,8 @@
 //! entry ─ newest ─ prev ─ older ─ prev ─ the first with LSN ≤ S      by one S and one clock
 //! ```
 //!
-//! 1. What doesn't keep the format on the way back was reused or damaged: the attempt is over.
+//! 1. A record on the way back that doesn't keep the format was reused or damaged: the attempt is
+//!    over.
 //! 2. An attempt that is over stays over, whatever its caller makes of the error.
 
 use super::copier::{Copier, LOOKS_MAX, Look, Wanted};

@@ -8,10 +8,10 @@
 //!
 //! 1. No reference to mapped bytes is ever formed: words are copied out and then validated.
 //! 2. A read counts only if the same writer has the arena behind it as before it.
-//! 3. What was current at a moment keeps its bytes until `reuses` changes: a slot is counted in
-//!    `reuses` before its first byte is another's, and `reuses` is loaded before the moment. So
-//!    each answer of a [`View`] is right when it is given, and all answers of one attempt are of
-//!    one moment.
+//! 3. A version that was current at a moment keeps its bytes until `reuses` changes: a slot is
+//!    counted in `reuses` before its first byte is another's, and `reuses` is loaded before the
+//!    moment. So each answer of a [`View`] is right when it is given, and all answers of one
+//!    attempt are of one moment.
 //! 4. Each loop is bounded: looks at a key, steps back, attempts.
 //!
 //! The owner never shrinks the file; a process that may do that may as well kill this one. Any

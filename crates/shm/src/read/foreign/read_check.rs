@@ -24,7 +24,7 @@ pub(crate) enum Shut {
     Over,
 }
 
-/// What was there when a read began.
+/// The writer and the count of reuses when a read began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadCheck {
     incarnation: u64,

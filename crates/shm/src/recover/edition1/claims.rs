@@ -1,4 +1,4 @@
-//! What uses which slot of an arena of edition 1: a slot that is used for two things is damage.
+//! The use of each slot of an arena of edition 1: a slot that is used for two things is damage.
 //!
 //! 1. Header and tables of slots, an index table, a segment, and a run of a value share no slot.
 //!    Several records may name one run, if they say the same of it.
@@ -23,7 +23,7 @@ pub(super) enum Use1 {
     Run,
 }
 
-/// What names a record: a table, or a commit.
+/// A table or a commit that names a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By1 {
     OldTable,

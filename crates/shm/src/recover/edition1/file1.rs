@@ -132,7 +132,7 @@ impl ArenaFile {
     }
 }
 
-/// What the header of an arena of edition 1 says.
+/// The fields of the header of an arena of edition 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header1 {

@@ -1,4 +1,4 @@
-//! What a reader of edition 1 has to know of it: constants that don't change any more.
+//! The layout of edition 1, for its reader: constants that don't change any more.
 //!
 //! See `docs/formats/arena-1.md`. Nothing here is shared
 //! with the layout of today's arenas, so that a change of those can't change what is read from old
@@ -6,7 +6,7 @@
 //!
 //! Pure constants and functions: any thread.
 
-/// What an arena begins with.
+/// The first bytes of an arena.
 pub(super) const MAGIC: [u8; 8] = *b"NIGHARN1";
 /// Its format version.
 pub(super) const VERSION: u32 = 1;

@@ -10,8 +10,8 @@
 //!
 //! 1. The file is closed: no writer has it, and nothing here changes it. It is read by pieces, as
 //!    it may be 64 GiB long and mostly holes.
-//! 2. What its last writer had begun is taken as done. A commit's list replaces what the index says
-//!    of its keys, or all of it if it clears first. An unfinished growth is two tables.
+//! 2. A change that its last writer had begun is taken as done. A commit's list replaces what the
+//!    index says of its keys, or all of it if it clears first. An unfinished growth is two tables.
 //! 3. An entry counts if a search for its key ends there, as it did in the server that wrote it. So
 //!    a key comes once, also if it stands in both tables.
 //! 4. The file isn't trusted: each offset and length is compared with its bounds before it is used,
@@ -45,7 +45,7 @@ use std::path::Path;
 /// Words of an intent's list that are read at once.
 const LIST_WORDS: u32 = 1024;
 
-/// What an arena says of a key.
+/// A key with its value and expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry1<'a> {
     /// The key.
@@ -97,7 +97,7 @@ impl Edition1 {
         Ok(arena)
     }
 
-    /// What its header says.
+    /// The fields of its header.
     #[must_use]
     pub fn header(&self) -> &Header1 {
         &self.header
@@ -326,7 +326,7 @@ impl Edition1 {
         self.last_of_each_key(clears_first, &list)
     }
 
-    /// What a list of records and tombstones comes to: the last word on each key counts.
+    /// The result of a list of records and tombstones: the last word on each key counts.
     fn last_of_each_key(
         &self,
         clears_first: bool,

@@ -17,7 +17,7 @@ use crate::format::hash::hash;
 /// Bytes that are read of a record at first: header and key of most.
 const PIECE_BYTES: usize = 256;
 
-/// What a record's header says.
+/// The fields of a record's header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head1 {
     units: u32,
@@ -79,7 +79,7 @@ impl Head1 {
         (r::KEY as u64 + u64::from(self.key_len)).next_multiple_of(8)
     }
 
-    /// What contradicts itself in it, if it is to lie at `offset`.
+    /// The contradiction in it, if it is to lie at `offset`.
     fn fault(&self, g: &Division, offset: u64) -> Option<&'static str> {
         let value = if self.has_run() { r::RUN_BYTES as u64 } else { self.value_len.into() };
         let expected = (self.value_at() + value).next_multiple_of(r::UNIT);
@@ -103,7 +103,7 @@ impl Head1 {
     }
 }
 
-/// What is wrong with the place of so many slots.
+/// The contradiction in the place of so many slots, if there is one.
 pub(super) fn place_fault(g: &Division, slot: u64, slots: u64) -> Option<&'static str> {
     let (end, window) = (slot + slots, WINDOW_BYTES >> g.slot_shift);
     if slot < g.first_slot || end > g.slots {
