@@ -13,9 +13,10 @@ use super::keys::{Keys, Shape, Zipf};
 use super::report;
 use super::stats::Series;
 use super::template::Workload;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_client::Address;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -213,8 +214,10 @@ pub(super) fn seconds(flag: &str, seconds: f64) -> Result<Duration> {
 
 /// Binds this thread to one CPU.
 pub(super) fn pin(cpu: usize) -> Result<()> {
-    if !core_affinity::set_for_current(core_affinity::CoreId { id: cpu }) {
-        bail!("can't run on CPU {cpu}: `nproc` tells how many there are");
+    let mut one = CpuSet::new();
+    if cpu < CpuSet::MAX_CPU {
+        one.set(cpu); // a set of none, which is refused, if the CPU's number is too high
     }
-    Ok(())
+    sched_setaffinity(None, &one)
+        .map_err(|_| anyhow!("can't run on CPU {cpu}: `nproc` tells how many there are"))
 }

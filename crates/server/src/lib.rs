@@ -24,6 +24,7 @@ mod handlers;
 mod hop;
 mod net;
 mod observe;
+mod pinning;
 mod serve;
 mod signals;
 mod state;

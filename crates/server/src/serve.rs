@@ -12,6 +12,7 @@ use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
 use crate::net::listener::Listeners;
 use crate::observe::metrics::{Exporter, Gauges};
+use crate::pinning::pin_to_core;
 use crate::signals::Watcher;
 use crate::state::State;
 use crate::state::shared::{Seat, Shared, Stop};
@@ -341,23 +342,6 @@ fn log_opened(opened: &Opened, options: &StoreOptions, bytes: u64) {
              server and convert them: `nigh convert --shm-dir {} --maxmemory {wanted}`",
             options.dir.display()
         );
-    }
-}
-
-/// Pins shard `number`: from the core that is set on, or if there are several, one core each.
-fn pin_to_core(config: &Config, number: usize, shards: usize) -> Result<(), ServeError> {
-    let core = match usize::try_from(config.number("pin-core")) {
-        Ok(first) => core_affinity::CoreId { id: first + number },
-        Err(_) => match core_affinity::get_core_ids() {
-            Some(cores) if shards > 1 && shards <= cores.len() => cores[number],
-            _ => return Ok(()),
-        },
-    };
-    if core_affinity::set_for_current(core) {
-        Ok(())
-    } else {
-        let id = core.id;
-        Err(ServeError::Setting(format!("setting `pin-core`: there is no core {id} to pin to")))
     }
 }
 

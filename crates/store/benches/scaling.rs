@@ -11,9 +11,9 @@
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
-use core_affinity::CoreId;
 use nigh_shm::{Domain, Participant, Reader, Record};
 use nigh_store::{Op, Reply, Store, StoreOptions, Turn, Views};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ impl Work for Plain {
 }
 
 /// Commands per second of these threads together, in one round.
-fn round(works: &mut [Box<dyn Work>], cores: &[CoreId]) -> f64 {
+fn round(works: &mut [Box<dyn Work>], cores: &[usize]) -> f64 {
     let (stop, start) = (AtomicBool::new(false), Barrier::new(works.len() + 1));
     std::thread::scope(|scope| {
         let threads: Vec<_> = works
@@ -152,8 +152,10 @@ fn round(works: &mut [Box<dyn Work>], cores: &[CoreId]) -> f64 {
             .map(|(work, core)| {
                 let (stop, start) = (&stop, &start);
                 scope.spawn(move || {
-                    core_affinity::set_for_current(*core);
-                    let mut random = 0x9E37_79B9_7F4A_7C15 ^ (core.id as u64 + 1);
+                    let mut one = CpuSet::new();
+                    one.set(*core);
+                    sched_setaffinity(None, &one).expect("the thread may run there");
+                    let mut random = 0x9E37_79B9_7F4A_7C15 ^ (*core as u64 + 1);
                     work.begin();
                     start.wait();
                     let begun = Instant::now();
@@ -207,7 +209,7 @@ impl Folders {
 }
 
 /// Runs A B A B ..., prints and returns the median ratio with its quartiles.
-fn compare(name: &str, cores: &[CoreId], mut works: Vec<Box<dyn Work>>) -> f64 {
+fn compare(name: &str, cores: &[usize], mut works: Vec<Box<dyn Work>>) -> f64 {
     round(&mut works, cores); // warm
     let mut ratios = Vec::new();
     let mut rates = Vec::new();
@@ -230,7 +232,8 @@ fn compare(name: &str, cores: &[CoreId], mut works: Vec<Box<dyn Work>>) -> f64 {
 }
 
 fn main() {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    let allowed = sched_getaffinity(None).expect("a thread may ask where it runs");
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
     if cores.len() < 2 {
         println!("scaling: one core only, nothing to compare");
         return;
