@@ -4,6 +4,9 @@
 //! 2. A slot is used again as soon as its connection is gone. What comes later for that one names it by a [`Return`],
 //!    and lists of those that wait for something by an [`Occupant`]: each finds it or nobody.
 //!
+//! The crate `slab` was measured beside it: to find, to take out and to put back take as long with either, and its slots
+//! are 16 bytes instead of 8. It would replace the list of free slots only, which is five lines.
+//!
 //! Belongs to the shard's thread.
 
 use crate::net::connection::Connection;

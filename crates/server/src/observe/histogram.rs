@@ -7,6 +7,9 @@
 //! 1. Memory is taken when a command first runs: 1.5 KiB, whatever comes.
 //! 2. Like Redis's, it ends at a second: what takes longer counts as that.
 //!
+//! The crate `hdrhistogram` was measured beside it, over the rows of 250 commands: a count takes it 13 ns and
+//! this 4 ns, a sum takes it two to four times as long, and it needs 2.6 KiB for each row and shard.
+//!
 //! Belongs to the shard's thread; copies of it to any.
 
 /// Less than 2^7 ns = 128 ns is one bucket: no command takes less, and no clock tells more.
