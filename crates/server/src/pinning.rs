@@ -2,8 +2,8 @@
 //!
 //! Called by the shard's thread, as it begins.
 
-use crate::error::ServeError;
 use crate::config::Config;
+use crate::error::ServeError;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Pins shard `number`: from the core that is set on, or if there are several, one core each.

@@ -11,7 +11,9 @@
 //! 2. Whoever is first never has its reply in `early`: it left when it came, or when it became the first.
 //! 3. What waits is bounded by who sends: see [`Later::is_full`].
 //! 4. If something is here, something waits for a shard; so whoever has to wait for room will be called.
-//! 5. While all of them are OK, they stand in `oks`, and nowhere else. The first that isn't brings all to `order`.
+//! 5. While all of them are OK, as those to writes nearly always are, only the shard that gives each is kept, in `oks`, and
+//!    nothing in `order`. When the last has come that is to come, all leave, and nobody looks which shard gave which. The
+//!    first that isn't OK, or the one too many for [`MOST_OKS`], brings all to `order`.
 //!
 //! What a pipeline of 16 writes over two shards leaves here lies in the connection itself, whose memory is asked for
 //! before it is looked at: each piece of the heap would be one more cache miss for each pipeline.
@@ -22,12 +24,15 @@
 mod tests;
 mod values;
 
-use crate::hop::message::replies::Replies;
-use crate::hop::oks::{self, Oks};
+use crate::hop::mailbox::MOST_SHARDS;
+use crate::hop::message::replies::{MOST_OKS, Replies, oks};
 use nigh_resp::encode;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
+/// In place of the shard that gives a reply: it was given here.
+pub(crate) const HERE: u8 = u8::MAX;
+const _: () = assert!(MOST_SHARDS <= HERE as usize, "no shard has that number");
 /// Runs of commands behind one that is still to be answered, at most: a run is answered by one shard.
 const MOST_RUNS: usize = 1024;
 /// Bytes of own replies that have left before what waits is moved to their place.
@@ -50,7 +55,7 @@ pub(crate) enum Join {
     Sum,
     /// OK, if all say so.
     Ok,
-    /// Values, in the order of their keys: for each the shard that gives it, [`HERE`](crate::hop::oks::HERE) if that is this
+    /// Values, in the order of their keys: for each the shard that gives it, [`HERE`] if that is this
     /// one. A shard has one part.
     Values(Box<[u8]>),
 }
@@ -145,8 +150,10 @@ impl Runs {
 /// Replies in the order of their commands, from the first that is still to come.
 #[derive(Debug, Default)]
 pub(crate) struct Later {
-    /// All replies, as long as none is known to be another than OK.
-    oks: Oks,
+    /// The shard that gives each reply, or [`HERE`], as long as none is known to be another than OK.
+    oks: SmallVec<[u8; MOST_OKS]>,
+    /// By shard: those of them that came before their turn.
+    early_oks: SmallVec<[u8; 8]>,
     order: Runs,
     /// Replies of this shard's, and how many bytes of it have left.
     own: Own,
@@ -215,8 +222,10 @@ impl Later {
         if !self.order.is_empty() {
             return false;
         }
-        let fits = self.oks.push(from);
-        if !fits {
+        let fits = self.oks.len() < MOST_OKS;
+        if fits {
+            self.oks.push(from);
+        } else {
             self.tell_apart();
         }
         fits
@@ -233,9 +242,8 @@ impl Later {
     /// Gives those that are OK, or may be, the places that they have beside others.
     #[cold]
     fn write_down(&mut self) {
-        let Oks { from, early } = std::mem::take(&mut self.oks);
-        for from in from {
-            if from == oks::HERE {
+        for from in std::mem::take(&mut self.oks) {
+            if from == HERE {
                 self.own.extend_from_slice(encode::OK);
                 self.bytes += encode::OK.len();
                 self.order.add_own(encode::OK.len());
@@ -243,7 +251,7 @@ impl Later {
                 self.order.expect(from);
             }
         }
-        for (shard, count) in early.into_iter().enumerate() {
+        for (shard, count) in std::mem::take(&mut self.early_oks).into_iter().enumerate() {
             (0..count).for_each(|_| self.put_early(shard, encode::OK));
         }
     }
@@ -263,7 +271,7 @@ impl Later {
         self.bytes += came.iter().map(Vec::len).sum::<usize>();
         self.commands += 1;
         shards.iter().for_each(|shard| self.expect_from(*shard));
-        let came = came.into_iter().map(|reply| (oks::HERE, reply)).collect();
+        let came = came.into_iter().map(|reply| (HERE, reply)).collect();
         let joined = Joined { join, came, waits: shards.to_vec() };
         self.order.push_back(Run::Joined(Box::new(joined)));
     }
@@ -280,7 +288,7 @@ impl Later {
     /// A command was answered OK here, behind what is to come.
     #[inline]
     pub(crate) fn put_ok(&mut self) {
-        if self.counts(oks::HERE) {
+        if self.counts(HERE) {
             self.commands += 1;
         } else {
             self.put(|own| own.extend_from_slice(encode::OK));
@@ -317,9 +325,7 @@ impl Later {
             && self.order.is_empty()
             && let Some(count) = replies.oks()
         {
-            let left = self.oks.came(narrow(shard), count, self.sent == 0, out);
-            self.commands -= left as u64;
-            self.left += left as u64;
+            self.oks_came(shard, count, out);
             return false;
         }
         self.tell_apart();
@@ -345,6 +351,33 @@ impl Later {
             }
         }
         some_logged
+    }
+
+    /// A shard has given so many OKs, and no other reply waits: writes what can go.
+    fn oks_came(&mut self, shard: usize, count: u8, out: &mut Vec<u8>) {
+        let mut left = self.oks.len();
+        if self.sent == 0 {
+            self.oks.clear();
+            self.early_oks.clear();
+        } else {
+            if self.early_oks.len() <= shard {
+                self.early_oks.resize(shard + 1, 0);
+            }
+            self.early_oks[shard] += count;
+            let early = &mut self.early_oks;
+            let waits = |from: &u8| match early.get_mut(usize::from(*from)) {
+                Some(came @ 1..) => {
+                    *came -= 1;
+                    false
+                }
+                _ => *from != HERE,
+            };
+            left = self.oks.iter().position(waits).unwrap_or(left);
+            self.oks.drain(..left);
+        }
+        out.extend_from_slice(oks(left));
+        self.commands -= left as u64;
+        self.left += left as u64;
     }
 
     fn leave(&mut self, commands: u32) {

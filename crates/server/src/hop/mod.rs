@@ -4,4 +4,3 @@ pub(crate) mod allowance;
 pub(crate) mod later;
 pub(crate) mod mailbox;
 pub(crate) mod message;
-pub(crate) mod oks;

@@ -18,10 +18,9 @@
 
 use crate::commands::{self, Row, Run};
 use crate::handlers::route::Target;
-use crate::hop::later::Join;
+use crate::hop::later::{self, Join};
 use crate::hop::message::Kind;
 use crate::hop::message::commands::{self as message, Known};
-use crate::hop::oks;
 use crate::net::output::{Output, Writer};
 use crate::state::State;
 use crate::turn::exchange::sender;
@@ -181,7 +180,7 @@ fn read_by_owners(
 /// For each key the shard that gives its value.
 fn givers(state: &State, args: &[&[u8]]) -> Box<[u8]> {
     let giver = |key: &&[u8]| match state.owner(state.keyspace.partition_of(key)) {
-        owner if owner == state.number => oks::HERE,
+        owner if owner == state.number => later::HERE,
         owner => u8::try_from(owner).expect("mailboxes are made for few shards"),
     };
     args[1..].iter().map(giver).collect()

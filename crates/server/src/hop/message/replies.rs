@@ -10,7 +10,6 @@
 //! Little-endian. Any thread.
 
 use super::{MOST_COMMANDS, OUR_FORMAT};
-use crate::hop::oks;
 use nigh_resp::encode;
 
 const SOME: u8 = 0;
@@ -21,6 +20,19 @@ const LOGGED_AT: usize = 2;
 const OK_LENGTHS: [u8; MOST_COMMANDS] = [5; MOST_COMMANDS];
 const _: () = assert!(OK_LENGTHS[0] as usize == encode::OK.len());
 const _: () = assert!(MOST_COMMANDS <= u16::BITS as usize, "a bit for each");
+/// Replies that are all OK and are written together, at most: as many as wait in [`crate::hop::later`] for each other.
+pub(crate) const MOST_OKS: usize = 64;
+const _: () = assert!(MOST_COMMANDS <= MOST_OKS);
+/// As many OKs.
+static OKS_TEXT: [u8; MOST_OKS * encode::OK.len()] = {
+    let mut text = [0; MOST_OKS * encode::OK.len()];
+    let mut at = 0;
+    while at < text.len() {
+        text[at] = encode::OK[at % encode::OK.len()];
+        at += 1;
+    }
+    text
+};
 
 /// The reply to a request in two parts: what belongs in front of the `text` of its replies, of which the length is given
 /// and whether it is in the slow log, and that text.
@@ -42,13 +54,18 @@ pub(crate) fn reply_of<'a>(
         }
         head.push(rest.to_le_bytes()[0]);
     }
-    if logged == 0 && text == oks::text(count.into()) {
+    if logged == 0 && text == oks(count.into()) {
         head.clear();
         head.extend([OKS, count]);
         return [head, &[]];
     }
     head[LOGGED_AT..][..2].copy_from_slice(&logged.to_le_bytes());
     [head, text]
+}
+
+/// The text of so many OKs: [`MOST_OKS`] at most.
+pub(crate) fn oks(count: usize) -> &'static [u8] {
+    &OKS_TEXT[..count * encode::OK.len()]
 }
 
 /// The replies to a request, and whether each is in the slow log.
@@ -68,7 +85,7 @@ impl<'a> Replies<'a> {
         let (rest, left, logged) = match *message {
             [OKS, count] => {
                 let left = usize::from(count);
-                let (lengths, replies) = (&OK_LENGTHS[..left], oks::text(left));
+                let (lengths, replies) = (&OK_LENGTHS[..left], oks(left));
                 return Self { lengths, replies, left, logged: 0, are_ok: true };
             }
             [SOME, count, l0, l1, ref rest @ ..] => {
