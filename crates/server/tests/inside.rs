@@ -209,13 +209,35 @@ fn slow_commands_name_their_client_whichever_shard_ran_them() {
     assert!(shards(&mut clients[0])[0]["hops_in"] > 0.0, "all at one shard");
 }
 
-/// Prometheus finds what each shard did under its label.
-#[test]
-fn metrics_are_labelled_by_shard() {
+/// A server of two shards with metrics, and their port.
+fn measured() -> (TestServer, u16) {
     let free = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
     let port = free.local_addr().expect("it is bound").port();
     drop(free);
-    let server = TestServer::with(&[("shards", "2"), ("metrics-port", &port.to_string())]);
+    (TestServer::with(&[("shards", "2"), ("metrics-port", &port.to_string())]), port)
+}
+
+/// The page of metrics, once it is as it should be: the numbers are a tick old at most.
+fn metrics(port: u16, is_right: impl Fn(&str) -> bool) -> String {
+    let began = Instant::now();
+    loop {
+        let mut page = String::new();
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        let request = b"GET /metrics HTTP/1.1\r\nHost: nigh\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        stream.read_to_string(&mut page).expect("it answers");
+        if is_right(&page) {
+            return page;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{page}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Prometheus finds what each shard did under its label.
+#[test]
+fn metrics_are_labelled_by_shard() {
+    let (server, port) = measured();
     let mut clients: Vec<Client> = (0..MANY).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.says("SET k v", "+OK\r\n"));
     let expected = [
@@ -224,21 +246,36 @@ fn metrics_are_labelled_by_shard() {
         "nigh_shard_utilisation_ratio{shard=\"1\"} ".to_owned(),
         "nigh_shard_mailbox_depth{shard=\"1\"} 0\n".to_owned(),
     ];
-    let began = Instant::now();
-    loop {
-        // The numbers are a tick old at most, and the exporter's thread may have still to begin.
-        let mut page = String::new();
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
-            let request = b"GET /metrics HTTP/1.1\r\nHost: nigh\r\nConnection: close\r\n\r\n";
-            stream.write_all(request).expect("it reads");
-            stream.read_to_string(&mut page).expect("it answers");
+    metrics(port, |page| expected.iter().all(|line| page.contains(line)));
+}
+
+/// Dashboards know metrics by name, kind and label: metrics.txt is what they have found since there are metrics, with N
+/// for each number.
+#[test]
+fn metrics_have_the_names_and_kinds_that_dashboards_know() {
+    let (server, port) = measured();
+    let mut client = server.connect();
+    client.says("SET k v", "+OK\r\n");
+    client.says("GET k", "$1\r\nv\r\n");
+    let expected = ["nigh_commands_total{command=\"get\"} 1\n", "{shard=\"1\"} "];
+    let page = metrics(port, |page| expected.iter().all(|part| page.contains(part)));
+    let (head, body) = page.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/plain"), "{head}");
+    assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{head}");
+    let mut families: Vec<String> = Vec::new();
+    for family in body.strip_suffix("\n\n").expect("each family ends so").split("\n\n") {
+        let (kind, samples) = family.split_once('\n').expect("its kind, then numbers");
+        let mut lines = Vec::new();
+        for sample in samples.lines() {
+            let (name, number) = sample.rsplit_once(' ').expect("a name and a number");
+            number.parse::<f64>().unwrap_or_else(|_| panic!("{sample}"));
+            lines.push(format!("{name} N"));
         }
-        if expected.iter().all(|line| page.contains(line)) {
-            return;
-        }
-        assert!(began.elapsed() < Duration::from_secs(20), "{page}");
-        std::thread::sleep(Duration::from_millis(20));
+        lines.sort();
+        families.push(format!("{kind}\n{}\n", lines.join("\n")));
     }
+    families.sort();
+    assert_eq!(families.join("\n"), include_str!("metrics.txt"));
 }
 
 /// MSET, DEL, DBSIZE and FLUSHALL over seven partitions were counted once by each shard that did a part of them, so three

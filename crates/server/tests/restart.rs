@@ -124,7 +124,7 @@ fn metrics_are_served() {
     let begin = std::time::Instant::now();
     loop {
         let mut text = String::new();
-        // The exporter's thread may have still to begin, and a tick copies the numbers.
+        // A tick copies the numbers.
         if let Ok(mut http) = std::net::TcpStream::connect(("127.0.0.1", port)) {
             let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
             http.write_all(request).expect("it reads");

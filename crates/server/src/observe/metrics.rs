@@ -1,23 +1,88 @@
 //! Prometheus metrics over HTTP, if a port is set.
 //!
-//! 1. The shard's counters are its own; at each tick it copies them here. A request pays nothing.
+//! 1. The shard's counters are its own; at each tick the first shard writes all numbers down here, as the text that
+//!    Prometheus reads (its exposition format 0.0.4). A request pays nothing.
 //!
-//! [`Exporter`] belongs to the thread that starts the server; [`Gauges`] is updated by the shard's thread, and read
-//! by the exporter's.
+//! [`Exporter`] belongs to the thread that starts the server; [`Gauges`] is updated by the first shard's thread, and read
+//! by the thread that answers HTTP.
 
 use crate::commands;
 use crate::config::Config;
 use crate::error::ServeError;
+use crate::observe::http::{Http, HttpLimits, Page};
 use crate::observe::snapshot::{Part, Snapshot};
-use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use std::collections::HashMap;
-use std::io;
+use std::fmt::{Display, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
-static METADATA: Metadata<'static> = Metadata::new("nigh", Level::INFO, None);
+/// A metric of each shard: its name, and the number that a shard tells.
+type Figure<V> = (&'static str, fn(&Part) -> V);
+
+/// A page of metrics that is being written.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn begin(&mut self, name: &str) {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        let _ = writeln!(self.0, "# TYPE {name} {kind}");
+    }
+
+    fn end(&mut self) {
+        self.0.push('\n');
+    }
+
+    /// A metric of one number.
+    fn one(&mut self, name: &str, value: u64) {
+        self.begin(name);
+        let _ = writeln!(self.0, "{name} {value}");
+        self.end();
+    }
+
+    /// A metric of some numbers, each with the value of this label; nothing if there are none yet.
+    fn labelled<L: Display, V: Display>(
+        &mut self,
+        name: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, V)>,
+    ) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_none() {
+            return;
+        }
+        self.begin(name);
+        for (of, value) in values {
+            let _ = writeln!(self.0, "{name}{{{label}=\"{of}\"}} {value}");
+        }
+        self.end();
+    }
+
+    /// What each shard tells of itself.
+    fn parts(&mut self, parts: &[Part]) {
+        let counts: [Figure<u64>; 8] = [
+            ("nigh_shard_operations_total", |part| part.operations),
+            ("nigh_shard_hops_out_total", |part| part.hops_out),
+            ("nigh_shard_hops_in_total", |part| part.hops_in),
+            ("nigh_shard_mailbox_full_total", |part| part.mailbox_full),
+            ("nigh_shard_wakes_total", |part| part.wakes),
+            ("nigh_shard_function_calls_total", |part| part.function_calls),
+            ("nigh_shard_connections", |part| part.connections as u64),
+            ("nigh_shard_mailbox_depth", |part| part.mailbox_depth),
+        ];
+        for (name, value) in counts {
+            self.labelled(name, "shard", parts.iter().map(|part| (part.number, value(part))));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "Prometheus has doubles only")]
+        let shares: [Figure<f64>; 3] = [
+            ("nigh_shard_utilisation_ratio", |part| part.utilisation_permille as f64 / 1000.0),
+            ("nigh_shard_longest_step_seconds", |part| part.longest_step_ns as f64 / 1e9),
+            ("nigh_shard_longest_turn_seconds", |part| part.longest_turn_ns as f64 / 1e9),
+        ];
+        for (name, value) in shares {
+            self.labelled(name, "shard", parts.iter().map(|part| (part.number, value(part))));
+        }
+    }
+}
 
 /// What a server has, beside what its shards tell.
 #[derive(Debug, Clone, Copy)]
@@ -28,109 +93,66 @@ pub(crate) struct Server {
     pub(crate) libraries: usize,
 }
 
-/// The registered metrics.
-pub(crate) struct Gauges {
-    recorder: PrometheusRecorder,
-    /// Counters of commands, registered when a command is first called, by row.
-    commands: Mutex<HashMap<usize, (Counter, Counter)>>,
-}
+/// The page of metrics.
+pub(crate) struct Gauges(Arc<Page>);
 
 impl Gauges {
-    fn counter(&self, name: &'static str, value: u64) {
-        let counter: Counter = self.recorder.register_counter(&Key::from_name(name), &METADATA);
-        counter.absolute(value);
-    }
-
-    fn gauge(&self, name: &'static str, value: u64) {
-        let gauge: Gauge = self.recorder.register_gauge(&Key::from_name(name), &METADATA);
-        #[expect(clippy::cast_precision_loss, reason = "Prometheus has doubles only")]
-        gauge.set(value as f64);
-    }
-
-    /// Copies the numbers of one shard, under its label.
-    fn update_shard(&self, part: &Part) {
-        let key = |name: &'static str| {
-            Key::from_parts(name, vec![Label::new("shard", part.number.to_string())])
-        };
-        let counters = [
-            ("nigh_shard_operations_total", part.operations),
-            ("nigh_shard_hops_out_total", part.hops_out),
-            ("nigh_shard_hops_in_total", part.hops_in),
-            ("nigh_shard_mailbox_full_total", part.mailbox_full),
-            ("nigh_shard_wakes_total", part.wakes),
-            ("nigh_shard_function_calls_total", part.function_calls),
-        ];
-        for (name, value) in counters {
-            self.recorder.register_counter(&key(name), &METADATA).absolute(value);
-        }
-        #[expect(clippy::cast_precision_loss, reason = "Prometheus has doubles only")]
-        let gauges = [
-            ("nigh_shard_connections", part.connections as f64),
-            ("nigh_shard_mailbox_depth", part.mailbox_depth as f64),
-            ("nigh_shard_utilisation_ratio", part.utilisation_permille as f64 / 1000.0),
-            ("nigh_shard_longest_step_seconds", part.longest_step_ns as f64 / 1e9),
-            ("nigh_shard_longest_turn_seconds", part.longest_turn_ns as f64 / 1e9),
-        ];
-        for (name, value) in gauges {
-            self.recorder.register_gauge(&key(name), &METADATA).set(value);
-        }
-    }
-
-    /// Copies the numbers of all shards.
+    /// Writes down the numbers of all shards.
     pub(crate) fn update(&self, server: Server, all: &Snapshot) {
-        let (store, runtime, stats) = (&all.store, &all.runtime, &all.stats);
-        self.gauge("nigh_connections", server.connections as u64);
-        self.gauge("nigh_shards", server.shards as u64);
-        self.gauge("nigh_partitions", server.partitions as u64);
-        self.gauge("nigh_keys", store.keys);
-        self.gauge("nigh_keys_with_expiry", store.expires);
-        self.gauge("nigh_arena_capacity_bytes", store.data.capacity_bytes);
-        self.gauge("nigh_arena_used_bytes", store.data.used_bytes);
-        self.gauge("nigh_arena_backed_bytes", store.data.backed_bytes);
-        self.gauge("nigh_arena_dead_bytes", store.data.dead_bytes);
-        self.gauge("nigh_recency_bytes", store.recency_bytes);
-        self.gauge("nigh_function_libraries", server.libraries as u64);
-        self.gauge("nigh_function_heap_bytes", runtime.heap_bytes as u64);
-        self.counter("nigh_connections_total", stats.connections);
-        self.counter("nigh_connections_rejected_total", stats.rejected_connections);
-        self.counter("nigh_input_bytes_total", stats.bytes_in);
-        self.counter("nigh_output_bytes_total", stats.bytes_out);
-        self.counter("nigh_loop_turns_total", stats.turns);
-        self.counter("nigh_commands_sent_to_owner_total", stats.hops_out);
-        self.counter("nigh_keyspace_hits_total", store.keyspace_hits);
-        self.counter("nigh_keyspace_misses_total", store.keyspace_misses);
-        self.counter("nigh_expired_keys_total", store.expired_keys);
-        self.counter("nigh_evicted_keys_total", store.evicted_keys);
-        self.counter("nigh_arena_appended_bytes_total", store.data.appended_bytes);
-        self.counter("nigh_cleaner_relocated_bytes_total", store.data.cleaner.relocated_bytes);
-        self.counter("nigh_cleaner_segments_total", store.data.cleaner.segments);
-        self.counter("nigh_cleaner_bad_records_total", store.data.cleaner.bad_records);
-        self.counter("nigh_function_calls_total", runtime.calls);
-        self.counter("nigh_function_errors_total", runtime.errors);
-        self.counter("nigh_function_timeouts_total", runtime.timeouts);
-        self.counter("nigh_function_isolates_lost_total", runtime.isolates_lost);
-        all.parts.iter().for_each(|part| self.update_shard(part));
-        let Ok(mut known) = self.commands.lock() else { return };
-        for (row, (spec, stats)) in commands::table().iter().zip(&stats.rows).enumerate() {
-            if stats.calls == 0 {
-                continue;
-            }
-            let (calls, micros) = known.entry(row).or_insert_with(|| {
-                let key = |name| Key::from_parts(name, vec![Label::new("command", spec.name)]);
-                let register = |name| self.recorder.register_counter(&key(name), &METADATA);
-                (register("nigh_commands_total"), register("nigh_command_microseconds_total"))
-            });
-            calls.absolute(stats.calls);
-            micros.absolute(stats.nanoseconds / 1000);
+        let page = page(server, all).into();
+        // While the other thread copies the old page, this one doesn't wait: the next comes in a tick.
+        if let Ok(mut current) = self.0.try_lock() {
+            *current = page;
         }
     }
+}
+
+fn page(server: Server, all: &Snapshot) -> String {
+    let (store, runtime, stats) = (&all.store, &all.runtime, &all.stats);
+    let mut text = Text::default();
+    text.one("nigh_connections", server.connections as u64);
+    text.one("nigh_shards", server.shards as u64);
+    text.one("nigh_partitions", server.partitions as u64);
+    text.one("nigh_keys", store.keys);
+    text.one("nigh_keys_with_expiry", store.expires);
+    text.one("nigh_arena_capacity_bytes", store.data.capacity_bytes);
+    text.one("nigh_arena_used_bytes", store.data.used_bytes);
+    text.one("nigh_arena_backed_bytes", store.data.backed_bytes);
+    text.one("nigh_arena_dead_bytes", store.data.dead_bytes);
+    text.one("nigh_recency_bytes", store.recency_bytes);
+    text.one("nigh_function_libraries", server.libraries as u64);
+    text.one("nigh_function_heap_bytes", runtime.heap_bytes as u64);
+    text.one("nigh_connections_total", stats.connections);
+    text.one("nigh_connections_rejected_total", stats.rejected_connections);
+    text.one("nigh_input_bytes_total", stats.bytes_in);
+    text.one("nigh_output_bytes_total", stats.bytes_out);
+    text.one("nigh_loop_turns_total", stats.turns);
+    text.one("nigh_commands_sent_to_owner_total", stats.hops_out);
+    text.one("nigh_keyspace_hits_total", store.keyspace_hits);
+    text.one("nigh_keyspace_misses_total", store.keyspace_misses);
+    text.one("nigh_expired_keys_total", store.expired_keys);
+    text.one("nigh_evicted_keys_total", store.evicted_keys);
+    text.one("nigh_arena_appended_bytes_total", store.data.appended_bytes);
+    text.one("nigh_cleaner_relocated_bytes_total", store.data.cleaner.relocated_bytes);
+    text.one("nigh_cleaner_segments_total", store.data.cleaner.segments);
+    text.one("nigh_cleaner_bad_records_total", store.data.cleaner.bad_records);
+    text.one("nigh_function_calls_total", runtime.calls);
+    text.one("nigh_function_errors_total", runtime.errors);
+    text.one("nigh_function_timeouts_total", runtime.timeouts);
+    text.one("nigh_function_isolates_lost_total", runtime.isolates_lost);
+    text.parts(&all.parts);
+    let rows = || commands::table().iter().zip(&stats.rows).filter(|(_, stats)| stats.calls > 0);
+    let calls = rows().map(|(spec, stats)| (spec.name, stats.calls));
+    text.labelled("nigh_commands_total", "command", calls);
+    let micros = rows().map(|(spec, stats)| (spec.name, stats.nanoseconds / 1000));
+    text.labelled("nigh_command_microseconds_total", "command", micros);
+    text.0
 }
 
 /// The thread that answers HTTP.
 pub(crate) struct Exporter {
-    gauges: Arc<Gauges>,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    page: Arc<Page>,
+    _http: Http,
 }
 
 impl Exporter {
@@ -144,47 +166,16 @@ impl Exporter {
             ServeError::Setting("setting `metrics-bind` is no IP address".to_owned())
         })?;
         let address = SocketAddr::new(ip, port);
-        let listen =
-            |cause: io::Error| ServeError::listen(address, cause, ["metrics-bind", "metrics-port"]);
-        // The exporter binds in its own thread; a port in use is to be told here.
-        drop(std::net::TcpListener::bind(address).map_err(listen)?);
-        let async_runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (recorder, exporter) = {
-            let _entered = async_runtime.enter();
-            PrometheusBuilder::new()
-                .with_http_listener(address)
-                .build()
-                .map_err(|error| listen(io::Error::other(error)))?
-        };
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread =
-            std::thread::Builder::new().name("nigh-metrics".to_owned()).spawn(move || {
-                async_runtime.block_on(async move {
-                    tokio::select! {
-                        outcome = exporter => {
-                            if let Err(error) = outcome {
-                                tracing::error!(?error, "metrics can't be served");
-                            }
-                        }
-                        _ = stopped => {}
-                    }
-                });
+        let page: Arc<Page> = Arc::new(Mutex::new(Arc::from("")));
+        let http =
+            Http::start(address, Arc::clone(&page), HttpLimits::default()).map_err(|cause| {
+                ServeError::listen(address, cause, ["metrics-bind", "metrics-port"])
             })?;
-        let gauges = Arc::new(Gauges { recorder, commands: Mutex::default() });
-        Ok(Some(Self { gauges, stop: Some(stop), thread: Some(thread) }))
+        Ok(Some(Self { page, _http: http }))
     }
 
-    /// What the shard updates.
+    /// What the first shard updates.
     pub(crate) fn gauges(&self) -> Arc<Gauges> {
-        Arc::clone(&self.gauges)
-    }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        Arc::new(Gauges(Arc::clone(&self.page)))
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod histogram;
 pub(crate) mod hotkeys;
+pub(crate) mod http;
 pub(crate) mod inside;
 pub(crate) mod metrics;
 pub(crate) mod slowlog;
