@@ -7,7 +7,8 @@
 #   2. a system-wide libnode with its V8 headers (Debian: libnode-dev): linked from .v8;
 #   3. Debian's libnode and libnode-dev, downloaded and unpacked into .v8, not installed, since
 #      libnode-dev conflicts with other packagings of Node.js.
-# NIGH_V8_FETCH=1 passes over 2.
+# NIGH_V8_FETCH=1 passes over 2. Only a V8 of the branch that crates/js/v8-version names is taken (why:
+# crates/js/build.rs), unless NIGH_V8_ANY=1.
 #
 # The layout, which crates/js/build.rs relies on:
 #   .v8/include/v8.h      the headers
@@ -50,12 +51,26 @@ header_version() {
         END { printf "%s.%s.%s.%s", v[0], v[1], v[2], v[3] }' "$1/v8-version.h"
 }
 
+# True if the version of the headers in $1 is the pinned one, but for its last number, or any will do.
+is_wanted() {
+    local pinned
+    pinned=$(<crates/js/v8-version)
+    [[ ${NIGH_V8_ANY:-0} == 1 || $(header_version "$1") == "${pinned%.*}".* ]]
+}
+
+# Ends with what is wrong about the headers in $1, which $2 names.
+die_of_version() {
+    die "$2 is V8 $(header_version "$1"), but Nigh was proved with $(<crates/js/v8-version) (the last" \
+        "number may differ): set NIGH_V8_DIR to one, or NIGH_V8_ANY=1 to go on all the same"
+}
+
 # Prints "headers library" of a system-wide V8 and succeeds, or fails.
 system_v8() {
     local headers library
     for headers in /usr/include/nodejs/deps/v8/include /usr/include/nodejs /usr/include/node \
         /usr/local/include/node; do
         [[ -f $headers/v8.h && -f $headers/libplatform/libplatform.h ]] || continue
+        is_wanted "$headers" || continue
         for library in /usr/lib/*-linux-gnu/libnode.so.* /usr/lib64/libnode.so.* \
             /usr/lib/libnode.so.* /usr/local/lib/libnode.so.*; do
             [[ -f $library ]] || continue
@@ -123,6 +138,7 @@ make_v8() {
         fetch_v8 "$fresh"
     fi
     has_layout "$fresh" || die "what was found as V8 lacks v8.h or libnode.so: set NIGH_V8_DIR"
+    is_wanted "$fresh/include" || die_of_version "$fresh/include" "this distribution's libnode"
     chmod 755 "$fresh"
     rm -rf .v8
     mv -T "$fresh" .v8
@@ -150,13 +166,14 @@ main() {
         [[ $dir == /* ]] || die "NIGH_V8_DIR=$dir must be an absolute path"
         has_layout "$dir" ||
             die "NIGH_V8_DIR=$dir lacks include/v8.h, include/libplatform or lib/libnode.so"
+        is_wanted "$dir/include" || die_of_version "$dir/include" "NIGH_V8_DIR=$dir"
         check_libraries "$dir"
         say "V8 $(header_version "$dir/include") in $dir (NIGH_V8_DIR)"
         return
     fi
     exec 9<scripts # a lock on the folder itself: leaves no file, needs no right to write
     flock 9
-    has_layout .v8 || make_v8
+    { has_layout .v8 && is_wanted .v8/include; } || make_v8
     check_libraries .v8
     say "V8 $(cat .v8/V8_VERSION)"
 }

@@ -195,3 +195,15 @@ fn errors_begin_as_the_reference_says() {
         assert_ne!(provoked, OF_OTHERS.contains(&beginning), "{beginning}: {replies:?}");
     }
 }
+
+#[test]
+fn the_v8_that_runs_is_the_one_that_is_pinned() {
+    // Headers are compared when the shim is built; this is the library that the loader found.
+    let pinned = include_str!("../v8-version").trim();
+    let (branch, _) = pinned.rsplit_once('.').unwrap();
+    let (language, _) = branch.rsplit_once('.').unwrap();
+    assert!(FUNCTIONS.contains(&format!("ECMAScript of V8 {language}:")), "{language}");
+    let version = nigh_js::Runtime::v8_version();
+    let is_any = std::env::var_os("NIGH_V8_ANY").is_some_and(|any| any == "1");
+    assert!(is_any || version.starts_with(&format!("{branch}.")), "{version} runs, not {pinned}");
+}
