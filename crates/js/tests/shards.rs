@@ -1,11 +1,13 @@
 //! Several runtimes on several threads, over one arena that another thread writes to.
+//!
+//! `NIGH_RACE_SECONDS` makes the race of plain loads as long as one likes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nigh_js::{Call, Host, Level, Limits, Mapping, RunTurn, Runtime, Tenant, UNSTABLE, Write};
-use nigh_shm::{ArenaSpec, Domain, Participant, Region, Writer};
+use nigh_shm::{ArenaSpec, Domain, Participant, Region, WriteError, Writer};
 
 struct Nobody;
 impl Host for Nobody {
@@ -31,7 +33,7 @@ struct Owner {
 impl Owner {
     fn new() -> Owner {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let domain = Domain::new(4);
+        let domain = Domain::new(8);
         let spec = ArenaSpec {
             path: dir.path().join("t.arena"),
             tenant: "t".into(),
@@ -61,6 +63,38 @@ impl Owner {
         self.turn();
     }
 
+    /// All keys at once, with this expiry, as soon as readers have left memory enough.
+    fn put_all(&mut self, pairs: &[(String, Vec<u8>)], expiry_ms: u64) {
+        while let Err(error) = self.try_put_all(pairs, expiry_ms) {
+            assert!(matches!(error, WriteError::Busy), "{error}");
+            self.turn();
+            std::thread::yield_now();
+        }
+        self.turn();
+    }
+
+    fn try_put_all(
+        &mut self,
+        pairs: &[(String, Vec<u8>)],
+        expiry_ms: u64,
+    ) -> Result<(), WriteError> {
+        let mut staged = Vec::new();
+        let mut outcome = Ok(());
+        for (key, value) in pairs {
+            let hash = self.writer.hash(key.as_bytes());
+            match self.writer.stage(hash, key.as_bytes(), &[value], expiry_ms) {
+                Ok(record) => staged.push(record),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        let pin = self.participant.pin();
+        outcome = outcome.and_then(|()| self.writer.commit(&pin, false, &staged));
+        if outcome.is_err() {
+            self.writer.abandon(&staged);
+        }
+        outcome
+    }
+
     fn turn(&mut self) {
         self.participant.quiescent();
         self.writer.maintain(nigh_shm::UpkeepBudget::default());
@@ -88,18 +122,25 @@ impl Shard {
     }
 
     fn call(&mut self, function: &str) -> Vec<u8> {
+        self.calls(&[function], 1_700_000_000_000).pop().unwrap_or_default()
+    }
+
+    /// Calls in one batch: the replies up to the first that says UNSTABLE.
+    fn calls(&mut self, functions: &[&str], now_ms: u64) -> Vec<Vec<u8>> {
         let turn = RunTurn {
-            now_ms: 1_700_000_000_000,
+            now_ms,
             random_seed: 1,
             reply_bytes: usize::MAX,
             time: Duration::MAX,
             still: 0,
         };
-        let call = Call { function: function.as_bytes(), ..Call::default() };
+        let functions = functions.iter().map(|function| function.as_bytes());
+        let calls: Vec<Call<'_>> =
+            functions.map(|function| Call { function, ..Call::default() }).collect();
         let mut out = Vec::new();
         // From here to the announcement the participant holds what is read.
-        self.runtime.run(self.tenant, &[call], turn, &mut Nobody, &mut |_, reply| {
-            out = reply.to_vec();
+        self.runtime.run(self.tenant, &calls, turn, &mut Nobody, &mut |_, reply| {
+            out.push(reply.to_vec());
         });
         self.participant.quiescent();
         out
@@ -215,6 +256,216 @@ export function long(db) { const a = db.get('a').u32(0); while (db.get('a').u32(
             String::from_utf8_lossy(&stable.call("long")),
             String::from_utf8_lossy(UNSTABLE)
         );
+    });
+}
+
+/// Keys that change at once.
+const GROUP: u32 = 8;
+/// Words of a value.
+const VALUE_WORDS: u32 = 24;
+/// Keys that come and go, so that the index grows and shrinks.
+const FILLERS: u32 = 1500;
+/// Versions of `beat` in one of the others.
+const BEATS: u32 = 8;
+/// Versions between two looks of the owner's own.
+const OWN_LOOKS: u32 = 32;
+/// Threads that read all the time: with the owner more than small machines have cores, so the system interrupts them
+/// anywhere, also between a first look and its second.
+const READERS: u32 = 3;
+/// Calls of `tick` in a batch.
+const TICKS: usize = 252;
+/// Calls after which V8 has long compiled them, and what is around them, with all its optimizations.
+const CALLS_WARM: u64 = 50_000;
+
+/// `look` reads all keys, each word of them, and says of which version they are; `tick` reads one key, which is so
+/// short that what happens around it, choosing a moment, is nearly all that runs.
+fn looks() -> String {
+    format!(
+        "#!js name=t\n\
+         const names = []; for (let i = 0; i < {GROUP}; i++) names.push('group-' + i);\n\
+         function check(db, name, key) {{\n\
+           const r = db.get(name); if (r === undefined) throw new Error('lost ' + name);\n\
+           const n = r.u32(0);\n\
+           for (let i = 1; i < {VALUE_WORDS}; i++) {{\n\
+             const word = Math.imul(n ^ Math.imul(i + 64 * key, 0x9e3779b1), 0x85ebca6b) >>> 0;\n\
+             if (r.u32(i) !== word) throw new Error('torn ' + name + ' at ' + i);\n\
+           }} return n;\n\
+         }}\n\
+         export function look(db) {{\n\
+           const last = check(db, 'last', 99);\n\
+           const n = check(db, names[0], 0);\n\
+           for (let i = 1; i < {GROUP}; i++) {{ const m = check(db, names[i], i); if (m !== n) throw new Error('mixed ' + n + ', ' + m); }}\n\
+           const first = check(db, 'first', 98);\n\
+           if (last > n || n > first || first > last + 1) throw new Error('mixed ' + last + ', ' + n + ', ' + first);\n\
+           return n;\n\
+         }}\n\
+         export const tick = (db) => {{ const r = db.get('beat'); if (r === undefined) throw new Error('lost'); return r.u32(0); }};"
+    )
+}
+
+/// A value that proves itself: each word is made from version, key and place.
+fn proven(n: u32, key: u32) -> Vec<u8> {
+    let word = |i: u32| (n ^ (i + 64 * key).wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b);
+    (0..VALUE_WORDS).flat_map(|i| if i == 0 { n } else { word(i) }.to_le_bytes()).collect()
+}
+
+/// The version that a look tells, or none if it found no moment.
+fn version(reply: &[u8]) -> Option<u32> {
+    let text = String::from_utf8_lossy(reply);
+    if reply == UNSTABLE {
+        return None;
+    }
+    let digits = text.strip_prefix(':').and_then(|rest| rest.strip_suffix("\r\n"));
+    Some(digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{text}")))
+}
+
+/// What a reader met.
+#[derive(Default)]
+struct Met {
+    told: u64,
+    untold: u64,
+    newest: [u32; 2],
+}
+
+impl Met {
+    /// Adds the replies to a batch of `ticks` ticks and some looks: versions of each never fall.
+    fn add(&mut self, replies: &[Vec<u8>], ticks: usize) {
+        for (at, reply) in replies.iter().enumerate() {
+            let Some(n) = version(reply) else {
+                self.untold += 1;
+                continue;
+            };
+            let newest = &mut self.newest[usize::from(at < ticks)];
+            assert!(n >= *newest, "{n} behind {newest}: moments go on");
+            (*newest, self.told) = (n, self.told + 1);
+        }
+    }
+}
+
+/// The owner of the keys that `looks` reads.
+struct Versions {
+    owner: Owner,
+    version: u32,
+    beat: u32,
+    fillers: u32,
+    is_filling: bool,
+}
+
+impl Versions {
+    fn new() -> Versions {
+        let mut versions =
+            Versions { owner: Owner::new(), version: 0, beat: 0, fillers: 0, is_filling: true };
+        versions.put_group();
+        versions.put_beat();
+        versions
+    }
+
+    /// `first`, then the eight at once, then `last`.
+    fn put_group(&mut self) {
+        let n = self.version;
+        let group = (0..GROUP).map(|key| (format!("group-{key}"), proven(n, key)));
+        self.owner.put_all(&[("first".to_owned(), proven(n, 98))], 0);
+        self.owner.put_all(&group.collect::<Vec<_>>(), 0);
+        self.owner.put_all(&[("last".to_owned(), proven(n, 99))], 0);
+    }
+
+    /// `beat`, which ends with the clock of its own version, and that clock right behind it.
+    fn put_beat(&mut self) {
+        let clock = 1_000_000 + u64::from(self.beat);
+        self.owner.put_all(&[("beat".to_owned(), proven(self.beat, 97))], clock);
+        self.owner.writer.note_time(clock);
+    }
+
+    /// A filler more, or one less.
+    fn put_filler(&mut self) {
+        self.is_filling = if self.is_filling { self.fillers < FILLERS } else { self.fillers == 0 };
+        if self.is_filling {
+            self.owner.put_all(&[(format!("filler-{}", self.fillers), vec![b'f'])], 0);
+            self.fillers += 1;
+        } else {
+            self.fillers -= 1;
+            let (owner, key) = (&mut self.owner, format!("filler-{}", self.fillers));
+            let hash = owner.writer.hash(key.as_bytes());
+            owner.writer.delete(&owner.participant.pin(), hash, key.as_bytes());
+        }
+    }
+
+    /// The next version of all.
+    fn advance(&mut self) {
+        self.version += 1;
+        self.put_group();
+        for _ in 0..BEATS {
+            self.beat += 1;
+            self.put_beat();
+        }
+        (0..4).for_each(|_| self.put_filler());
+    }
+}
+
+#[test]
+fn plain_loads_that_are_looked_at_twice_show_whole_records_of_one_moment() {
+    // The owner writes versions at full speed, whose values prove themselves, and the prelude reads them by plain loads.
+    // What it loads again behind what it guards holds only if the optimizing compiler takes no load for two, moves
+    // none, and keeps none over a loop.
+    // - `beat` ends with the clock of its own version, and the next version comes before the next clock. So there is no
+    //   moment without it; but a committed number with a later clock, which is what one load for two would give,
+    //   lacks it.
+    // - `last` <= the eight <= `first` <= `last` + 1 in each moment, and nothing holds them together but that.
+    // - Others come and go, so the index grows and shrinks under the probes, which must find all the same.
+    // Other threads' runtimes read all the time; the owner's own reads between its writes, and sees the newest. Not
+    // shown is the second look at a number's high half, which changes once in 2^32 writes.
+    let seconds = std::env::var("NIGH_RACE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let (lasts, most) = (Duration::from_secs(seconds.unwrap_or(3)), Duration::from_secs(60));
+    let (mut versions, source) = (Versions::new(), looks());
+    let owner = &versions.owner;
+    let (region, domain) = (Arc::clone(owner.writer.region()), Arc::clone(&owner.domain));
+    let (stop, warm) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let (stop, warm, source) = (&stop, &warm, &source);
+        let stops = Stops(stop);
+        let read = || {
+            let _stops = Stops(stop);
+            let mut shard = Shard::new(&region, &domain, true, source);
+            let (mut met, mut is_warm) = (Met::default(), false);
+            let mut batch = vec!["tick"; TICKS];
+            batch.extend(["look"; 4]);
+            while !stop.load(Ordering::Relaxed) {
+                met.add(&shard.calls(&batch, 1), TICKS);
+                if met.told > CALLS_WARM && !is_warm {
+                    is_warm = true;
+                    warm.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            shard.participant.offline();
+            met
+        };
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(read)).collect();
+        let mut own = Shard::new(&region, &domain, false, source);
+        own.participant.offline();
+        let begin = Instant::now();
+        while (begin.elapsed() < lasts || warm.load(Ordering::Relaxed) < READERS)
+            && begin.elapsed() < lasts.max(most)
+            && !stop.load(Ordering::Relaxed)
+        {
+            versions.advance();
+            if versions.version.is_multiple_of(OWN_LOOKS) {
+                own.participant.online();
+                let replies = own.calls(&["look", "tick", "look"], 1);
+                own.participant.offline();
+                let told: Vec<_> = replies.iter().map(|reply| version(reply)).collect();
+                let newest = [versions.version, versions.beat, versions.version];
+                assert_eq!(told, newest.map(Some));
+            }
+        }
+        versions.owner.participant.offline();
+        drop(stops);
+        let (n, epoch) = (versions.version, versions.owner.writer.index_epoch());
+        for reader in readers {
+            let Met { told, untold, .. } = reader.join().unwrap();
+            eprintln!("{n} versions, index epoch {epoch}: {told} calls told, {untold} not");
+            assert!(told > CALLS_WARM, "{told} calls are too few for V8 to compile them well");
+        }
+        assert!(epoch > 10, "the index grew and shrank");
     });
 }
 
