@@ -25,6 +25,7 @@ mod floor;
 mod graph;
 mod keys;
 mod load;
+mod options;
 mod peers;
 mod replies;
 mod report;
@@ -48,7 +49,7 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    load: load::Args,
+    load: options::Args,
 }
 
 #[derive(Subcommand)]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: fields of the JSON keep their names and units.
 
-use super::load::{Args, Distribution};
+use super::options::{Args, Distribution};
 use super::stats::{EndpointReport, Series};
 use anyhow::Result;
 use indicatif::HumanFloatCount;

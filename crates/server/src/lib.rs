@@ -14,6 +14,22 @@
 //! 1. One thread owns everything of a shard. Others reach it by its seat, its mailbox and a waker only.
 //! 2. A fault of the world at the start is a [`ServeError`]: one sentence. Afterwards nothing that a client
 //!    sends ends the server.
+//!
+//! Rooms, lowest first: error sync config pinning commands observe hop net folder state handlers
+//! turn signals serve
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | error, sync | why a server doesn't start; locks |
+//! | config, pinning, commands | the settings, as a table; threads and cores; the commands, as a table |
+//! | observe | what the server tells of itself: counters, slow commands, hot keys, metrics |
+//! | hop | what shards say to each other, and how it travels |
+//! | net | clients and peers: bytes that arrive, replies that leave |
+//! | folder | the folder of the arenas, and what lies in it |
+//! | state | what a shard's commands work on, and what the shards share |
+//! | handlers | commands that the server answers itself, and where data commands run |
+//! | turn | a shard's loop: it reads, executes, sends, answers |
+//! | signals, serve | the server's beginning and its end |
 #![deny(unsafe_code)]
 
 pub mod commands;

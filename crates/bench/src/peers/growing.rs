@@ -3,7 +3,7 @@
 //! Invariant: Nigh and Redis append the same pieces in the same pipelines. The value's first and
 //! last length are the same too.
 
-use super::{Args, Contestant, Row, Servers, Target};
+use super::table::{Args, Contestant, Row, Servers, Target};
 use crate::child::{Server, accepted};
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;

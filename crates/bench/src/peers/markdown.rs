@@ -4,7 +4,7 @@
 
 use super::machine::Machine;
 use super::rows::SLICE;
-use super::{Args, LOAD_CPU, Row, SERVER_CPU};
+use super::table::{Args, LOAD_CPU, Row, SERVER_CPU};
 use crate::report::thousands;
 use crate::stats::Quartiles;
 use std::fmt::Write;

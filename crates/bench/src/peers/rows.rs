@@ -5,7 +5,7 @@
 use super::arena::{Room, record_bytes, tmpfs_bytes};
 use super::growing;
 use super::levels::Levels;
-use super::{Args, Contestant, Row, Servers, Target};
+use super::table::{Args, Contestant, KEY_BYTES, Row, Servers, Target, VALUE_BYTES};
 use crate::child::{Server, accepted};
 use crate::engine::{Engine, Until, histogram};
 use crate::graph::{self, Graph};
@@ -19,10 +19,6 @@ use indicatif::ProgressBar;
 use nigh_client::Connection;
 use std::time::{Duration, Instant};
 
-/// Bytes of a key.
-pub(super) const KEY_BYTES: usize = 16;
-/// Bytes of a value.
-pub(super) const VALUE_BYTES: usize = 100;
 /// Bytes of overhead for each key, by the target.
 const OVERHEAD_BYTES: usize = 40;
 /// The memory target is this many times the bytes of keys, values and overhead.

@@ -7,7 +7,7 @@
 //!
 //! Invariant: the chart is well-formed XML for any title.
 
-use super::Row;
+use super::table::Row;
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -23,7 +23,7 @@ const LEAST: f64 = 0.25;
 /// One bar: its title, quartiles and target.
 struct Bar {
     text: String,
-    ratio: super::Quartiles,
+    ratio: crate::stats::Quartiles,
     target: f64,
     met: bool,
 }
@@ -96,7 +96,8 @@ fn bars(rows: &[Row]) -> Vec<Bar> {
     let mut bars = Vec::new();
     for row in rows {
         for (target, verdict) in row.targets.iter().zip(row.verdicts()) {
-            if let (super::Target::Ratio(name, least), Some(ratio)) = (target, verdict.ratio) {
+            if let (super::table::Target::Ratio(name, least), Some(ratio)) = (target, verdict.ratio)
+            {
                 let text = format!("{} ÷ {name}", row.title);
                 bars.push(Bar { text, ratio, target: *least, met: verdict.met });
             }

@@ -3,8 +3,6 @@
 //! Names are Redis's where the meaning is Redis's. What Nigh doesn't have has no row: a setting that is
 //! accepted and ignored is a lie. Some rows have a single value; clients ask for them.
 
-use super::value::Value;
-
 /// What a number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -61,16 +59,6 @@ pub struct Setting {
     pub mutable: bool,
     /// What it does, in one sentence.
     pub help: &'static str,
-}
-
-impl Setting {
-    /// The default as a value.
-    ///
-    /// # Panics
-    /// If the row contradicts itself; a test reads all rows.
-    pub fn default_value(&self) -> Value {
-        self.parse(self.default).unwrap_or_else(|error| panic!("default of {error}"))
-    }
 }
 
 /// All settings, in the order in which help lists them.

@@ -39,7 +39,7 @@ mod tests;
 
 use mio::Waker;
 use nigh_shm::ring::{Bell, PushError, Requester, Responder};
-use pair::Pair;
+use pair::{OUR_RULES, Pair};
 pub(crate) use settings::{DEFAULT_BODY_BYTES, DEFAULT_REQUEST_BYTES, MOST_SHARDS, MailSettings};
 use std::sync::Arc;
 
@@ -459,6 +459,3 @@ impl Mailbox {
         inbox.as_mut()
     }
 }
-
-/// Why a [`nigh_shm::ring::Broken`] or a body that is missing can't be.
-const OUR_RULES: &str = "both ends of a mailbox are ours and keep the rules";

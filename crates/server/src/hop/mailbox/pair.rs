@@ -6,10 +6,12 @@
 //!
 //! Locks are held for a push or a pop of a pointer, and only for long bodies. For any thread.
 
-use super::OUR_RULES;
 use nigh_shm::ring::{LinkSpec, Requester, Responder, link};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Why a [`nigh_shm::ring::Broken`] or a body that is missing can't be.
+pub(super) const OUR_RULES: &str = "both ends of a mailbox are ours and keep the rules";
 
 /// The shared part of the way from one shard to another.
 #[derive(Default)]

@@ -1,0 +1,194 @@
+//! What the rows of the comparison have: options, servers, contestants, targets and verdicts.
+//!
+//! Invariant: a target is met if the lower quartile misses it by at most 5 %.
+
+use crate::child::{Program, Server};
+use crate::load;
+use crate::report::thousands;
+use crate::stats::Quartiles;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of a key.
+pub(super) const KEY_BYTES: usize = 16;
+/// Bytes of a value.
+pub(super) const VALUE_BYTES: usize = 100;
+/// The CPU of the servers.
+pub(super) const SERVER_CPU: usize = 0;
+/// The CPU of the load generator.
+pub(super) const LOAD_CPU: usize = 1;
+
+/// Options of `nigh-bench peers`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) program: Program,
+    /// Redis server to compare with
+    #[arg(long, default_value = "redis-server", value_name = "PROGRAM")]
+    pub(super) redis: String,
+    /// Interleaved runs of each row
+    #[arg(long, default_value_t = 15, value_name = "N")]
+    pub(super) pairs: usize,
+    /// Seconds of each run
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
+    pub(super) seconds: f64,
+    /// Number of keys
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    pub(super) keys: u64,
+    /// Bytes of Nigh's arena
+    #[arg(long, default_value_t = 8 << 30, value_name = "BYTES")]
+    pub(super) arena: u64,
+    /// Only rows whose title contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(super) only: Option<String>,
+    /// File to write, and a chart with the same name that ends in .svg
+    #[arg(long, default_value = "docs/benchmarks.md", value_name = "FILE")]
+    pub(super) out: PathBuf,
+}
+
+impl Args {
+    pub(super) fn run_time(&self) -> Result<Duration> {
+        load::seconds("--seconds", self.seconds)
+    }
+}
+
+/// The results of one contestant of a row, run by run.
+pub(super) struct Contestant {
+    pub(super) name: &'static str,
+    pub(super) rates: Vec<f64>,
+    /// Percentiles 50, 99 and 99.99 of all runs, in µs, if requests were timed.
+    pub(super) latency_us: Option<[f64; 3]>,
+}
+
+/// A target of a row.
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    /// At least this many times the rate of the contestant with that name.
+    Ratio(&'static str, f64),
+    /// At least this rate per second.
+    PerSecond(f64),
+    /// At most this many units, in a row that isn't a rate.
+    AtMost(f64),
+}
+
+/// One row of the result.
+pub(super) struct Row {
+    pub(super) title: &'static str,
+    /// The command that repeats the row.
+    pub(super) command: String,
+    /// The unit of a rate.
+    pub(super) unit: &'static str,
+    /// Nigh comes first.
+    pub(super) contestants: Vec<Contestant>,
+    pub(super) targets: Vec<Target>,
+    /// A remark that a reader of the row needs.
+    pub(super) note: String,
+}
+
+/// A target and its result.
+pub(super) struct Verdict {
+    pub(super) target: String,
+    pub(super) reached: String,
+    pub(super) ratio: Option<Quartiles>,
+    pub(super) met: bool,
+}
+
+impl Row {
+    pub(super) fn ratio(&self, name: &str) -> Option<Quartiles> {
+        let peer = self.contestants.iter().find(|contestant| contestant.name == name)?;
+        Some(Quartiles::of_ratios(&self.contestants.first()?.rates, &peer.rates))
+    }
+
+    pub(super) fn verdicts(&self) -> Vec<Verdict> {
+        /// Share of the target that the lower quartile must reach: machines are noisy.
+        const WITHIN: f64 = 0.95;
+        let own = self.contestants.first().map(|nigh| Quartiles::of(&nigh.rates));
+        let verdict = |target: &Target| match *target {
+            Target::Ratio(name, least) => {
+                let ratio = self.ratio(name)?;
+                Some(Verdict {
+                    target: format!("≥ {least} × {name}"),
+                    reached: format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.q1, ratio.q3),
+                    ratio: Some(ratio),
+                    met: ratio.q1 >= least * WITHIN,
+                })
+            }
+            Target::PerSecond(least) => own.map(|own| Verdict {
+                target: format!("≥ {} {}", thousands(least), self.unit),
+                reached: thousands(own.median),
+                ratio: None,
+                met: own.q1 >= least * WITHIN,
+            }),
+            Target::AtMost(most) => own.map(|own| Verdict {
+                target: format!("≤ {most} {}", self.unit),
+                reached: format!("{:.1}", own.median),
+                ratio: None,
+                met: own.median <= most,
+            }),
+        };
+        self.targets.iter().filter_map(verdict).collect()
+    }
+}
+
+/// The servers of the comparison.
+pub(super) struct Servers {
+    pub(super) nigh: Server,
+    pub(super) redis: Server,
+    pub(super) floor: Server,
+}
+
+impl Servers {
+    pub(super) fn start(args: &Args, nigh: &Path) -> Result<Self> {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let pinned = words(&format!("taskset -c {SERVER_CPU}"));
+        let own = std::env::current_exe().context("can't find this program's own file")?;
+        let own = own.to_str().context("this program's path isn't UTF-8")?.to_owned();
+        let memory = args.arena.to_string();
+        let nigh = Server::nigh(nigh, &pinned, &["--maxmemory".to_owned(), memory])?;
+        let mut program = pinned.clone();
+        program.push(args.redis.clone());
+        let mut flags = words("--port {port} --dir {dir} --appendonly no --save");
+        flags.push(String::new());
+        let redis = Server::start(&program, &flags)
+            .context("Redis doesn't start: `make test-tools` gets it; --redis names the program")?;
+        let mut program = pinned;
+        program.push(own);
+        let floor = Server::start(&program, &words("floor --port {port}"))?;
+        Ok(Self { nigh, redis, floor })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(targets: Vec<Target>) -> Row {
+        let contestant =
+            |name, rates: &[f64]| Contestant { name, rates: rates.to_vec(), latency_us: None };
+        Row {
+            title: "t",
+            command: String::new(),
+            unit: "per second",
+            contestants: vec![
+                contestant("Nigh", &[96.0, 200.0, 300.0]),
+                contestant("Redis", &[100.0, 100.0, 100.0]),
+            ],
+            targets,
+            note: String::new(),
+        }
+    }
+
+    /// The lower quartile decides. It may miss the target by 5 %, but not by more.
+    #[test]
+    fn the_lower_quartile_decides() {
+        let met = |target| row(vec![target]).verdicts()[0].met;
+        assert!(met(Target::Ratio("Redis", 1.48)));
+        assert!(met(Target::Ratio("Redis", 1.55)));
+        assert!(!met(Target::Ratio("Redis", 1.6)));
+        assert!(met(Target::PerSecond(150.0)));
+        assert!(!met(Target::PerSecond(160.0)));
+        assert!(met(Target::AtMost(200.0)));
+        assert!(!met(Target::AtMost(199.0)));
+    }
+}
