@@ -64,9 +64,9 @@ crates/store/src/apply.rs        --test store -- | store
 crates/store/src/transaction.rs  --test store -- | store
 crates/store/src/eviction.rs     --test store -- | store
 crates/store/src/eviction/candidates.rs --test store -- | store
-crates/server/src/hop/later.rs   --lib --tests
-crates/server/src/hop/mailbox.rs --lib
-crates/server/src/turn/peer.rs   --lib --tests
+crates/server/src/hop/later.rs     --lib --tests
+crates/server/src/hop/mailbox.rs   --lib
+crates/server/src/turn/exchange.rs --lib --tests
 crates/resp/src/decode/requests.rs --lib --tests
 crates/resp/src/decode/replies.rs  --lib --tests
 crates/resp/src/decode/batch.rs    --lib --tests
