@@ -3,7 +3,6 @@
 
   scripts/structure.py [CRATE...]           check the crates, or all but those of LATER
   scripts/structure.py --report [CRATE...]  check nothing; print what each crate is like
-  scripts/structure.py --columns            check nothing; count each file's long lines of prose
 
 1. A crate's graph has its files as nodes. An import is a path to another file of the crate: in a
    `use`, or anywhere else in code. It counts from the file that names it to the file that has the
@@ -15,12 +14,14 @@
 3. The rooms of a crate are the modules right below its root. Its lib.rs or main.rs may say their
    order in the header, up to an empty line: `//! Rooms, lowest first: a b c`. Then each module
    stands there, and no room imports from one that is named later, or from the root.
-4. Tests don't count: items under `#[cfg(test)]`, and files and folders named `tests...`.
+4. Prose is within 100 columns: comments, and Markdown.
+5. Tests don't count as imports: items under `#[cfg(test)]`, and files and folders named `tests...`.
 """
 
 import os
 import pathlib
 import re
+import subprocess
 import sys
 
 from imports import Source
@@ -137,23 +138,28 @@ class Crate:
 
 
 def long_lines(path):
-    """How many lines of prose are too long: comments; Markdown but for tables, code and links."""
-    count, fenced = 0, False
-    for line in path.read_text().splitlines():
-        fenced ^= line.lstrip().startswith("```") and path.suffix == ".md"
-        is_code = fenced or line.startswith(("|", "    "))
-        prose = "//" in line if path.suffix == ".rs" else not is_code
-        count += prose and len(line) > COLUMNS and "](" not in line and "://" not in line
-    return count
+    """The long lines of prose: comments and Markdown, but for pictures, tables, code and links."""
+    fenced = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        code, slashes, text = ("", "//", line) if path.suffix == ".md" else line.partition("//")
+        if path.suffix == ".rs":
+            text = text.lstrip("/!").removeprefix(" ")
+        if not slashes:
+            fenced = False
+        fenced ^= not code.strip() and text.lstrip().startswith("```")
+        is_prose = slashes and not fenced and not text.startswith(("|", "    ")) and '"' not in code
+        if is_prose and len(line) > COLUMNS and "](" not in line and "://" not in line:
+            yield f"{path}:{number}: {len(line)} columns of prose; {COLUMNS} are the most"
+
+
+def tracked(*patterns):
+    """The files of the repository, but for the changelog, whose entries are a line each."""
+    names = subprocess.run(["git", "ls-files", *patterns], capture_output=True, check=True, text=True)
+    return [pathlib.Path(name) for name in names.stdout.splitlines() if name != "CHANGELOG.md"]
 
 
 def main(args):
     os.chdir(pathlib.Path(__file__).resolve().parent.parent)
-    if "--columns" in args:
-        files = [p for suffix in ("rs", "md") for p in pathlib.Path().rglob(f"*.{suffix}")]
-        counts = [(long_lines(p), p) for p in files if not {"target", ".git"} & set(p.parts)]
-        print("\n".join(f"{n:5} {p}" for n, p in sorted(counts, reverse=True) if n))
-        return 0
     names = [a for a in args if not a.startswith("-")]
     folders = [p for p in sorted(HOUSES.iterdir()) if (p / "src").is_dir()]
     if "--report" in args:
@@ -161,6 +167,8 @@ def main(args):
         return 0
     chosen = [p for p in folders if (p.name in names if names else p.name not in LATER)]
     faults = [fault for p in chosen for fault in Crate(p).faults()]
+    if not names:
+        faults += [fault for p in tracked("*.rs", "*.md") for fault in long_lines(p)]
     print("\n".join(faults) or f"{len(chosen)} crates: no circles, no imports that lead upwards")
     return bool(faults)
 

@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
-from structure import Crate
+from structure import Crate, long_lines
 
 ORDER = "//! A crate.\n//!\n//! Rooms, lowest first: low\n//! high\n//!\n"
 
@@ -71,6 +71,18 @@ class Structure(unittest.TestCase):
             #[cfg(test)] mod tests { use crate::high::X; }
             mod inner { use super::S; }"""
         self.assertEqual(self.faults(low=low, low__tests="use crate::high::X;"), [])
+
+    def test_long_prose_is_found_and_pictures_tables_and_links_are_not(self):
+        long = "word " * 25
+        fine = f"//! ```text\n//! {long}\n//! ```\n//! | {long} |\n// [link](https://{long})\n"
+        code = f'const S: &str = "https://x {long}";\n'
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "a.rs"
+            path.write_text(fine + code + f"/// {long}\n")
+            self.assert_one(list(long_lines(path)), "a.rs:7")
+            path = pathlib.Path(folder) / "a.md"
+            path.write_text(f"    {long}\n| {long} |\n{long}\n")
+            self.assert_one(list(long_lines(path)), "a.md:3")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
 //! Compiles the C++ shim against V8 and tells the linker where libnode.so is.
 //!
 //! V8 lies in `$NIGH_V8_DIR` (then it alone counts) or in `.v8` of the checkout, in the layout that
-//! `scripts/setup.sh` makes: `include/v8.h`, `lib/libnode.so`, `V8_VERSION`. Its version must be the
-//! one of `v8-version`, unless `NIGH_V8_ANY=1`.
+//! `scripts/setup.sh` makes: `include/v8.h`, `lib/libnode.so`, `V8_VERSION`. Its version must be
+//! the one of `v8-version`, unless `NIGH_V8_ANY=1`.
 
 use std::path::{Path, PathBuf};
 
 /// The V8 with which the proofs were made.
 const PINNED: &str = include_str!("v8-version").trim_ascii();
-/// How many of a version's four numbers must be the pinned ones. MAJOR.MINOR.BUILD names a branch of V8:
-/// its builtins, its optimizing compiler and its interface. The fourth number, the patch level, counts
-/// fixes on that branch, which distributions bring as security updates: to refuse those would keep users
-/// from them. What Debian adds behind (`-node.37`) counts patches of the embedder, and headers don't tell it.
+/// How many of a version's four numbers must be the pinned ones. MAJOR.MINOR.BUILD names a branch
+/// of V8: its builtins, its optimizing compiler and its interface. The fourth number, the patch
+/// level, counts fixes on that branch, which distributions bring as security updates: to refuse
+/// those would keep users from them. What Debian adds behind (`-node.37`) counts patches of the
+/// embedder, and headers don't tell it.
 const NUMBERS_THAT_COUNT: usize = 3;
 
 fn main() {
@@ -40,7 +41,8 @@ fn main() {
         .flag("-isystem") // V8's headers are not warning-free
         .flag(v8.join("include").display().to_string())
         .std("c++17")
-        .flag("-fno-rtti") // libnode has none; with it a subclass of V8's lacks typeinfo at link time
+        // libnode has none; with it a subclass of V8's lacks typeinfo at link time
+        .flag("-fno-rtti")
         .flag("-fno-exceptions")
         .warnings(true)
         .extra_warnings(true)

@@ -1,7 +1,7 @@
-//! Bytes of an arena that nobody should trust: a whole file of them, or a sound arena with some changed.
-//! Verifying, reading from another process and adopting (then writing on) neither panic nor leave the file; and what is
-//! verified as whole is adopted, all else refused.
-//! Its files lie in the folder `NIGH_FUZZ_DIR` of a tmpfs, or in one of their own.
+//! Bytes of an arena that nobody should trust: a whole file of them, or a sound arena with some
+//! changed. Verifying, reading from another process and adopting (then writing on) neither panic
+//! nor leave the file; and what is verified as whole is adopted, all else refused. Its files lie in
+//! the folder `NIGH_FUZZ_DIR` of a tmpfs, or in one of their own.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,7 @@
-//! What one side of a ring in shared memory may write is hostile to the other: any bytes, any positions, at
-//! any moment. Each end gives an error or goes on, with the bounds that it promises: no panic, no word
-//! outside of the memory, no message longer than allowed, no more messages than a ring holds.
+//! What one side of a ring in shared memory may write is hostile to the other: any bytes, any
+//! positions, at any moment. Each end gives an error or goes on, with the bounds that it promises:
+//! no panic, no word outside of the memory, no message longer than allowed, no more messages than a
+//! ring holds.
 //!
 //! The input says what our end does, then what the peer does whenever our end looks.
 #![no_main]
@@ -15,8 +16,8 @@ const STEPS_MAX: usize = 96;
 /// What is sent: cut anywhere, with bytes of its own.
 static PAYLOAD: [u8; 600] = [0xA5; 600];
 
-/// The peer: each look of ours takes a byte of `lies`, and those that it asks for. Without any left, the
-/// memory stays as it is.
+/// The peer: each look of ours takes a byte of `lies`, and those that it asks for. Without any
+/// left, the memory stays as it is.
 fn peer(lies: &[u8]) -> Arc<Mutex<HostilePeer>> {
     let mut lies: VecDeque<u8> = lies.iter().copied().collect();
     Arc::new(Mutex::new(move |_offset: u64, word: u64| {

@@ -9,8 +9,8 @@
 //! 1. Nothing is changed: arenas are opened read-only.
 //! 2. A folder that no server holds is held (shared) while it is verified, so that none starts to
 //!    write meanwhile. What a running server writes to is listed, but not judged.
-//! 3. What is judged is what a server would open, by the same walk: each arena, and whether all of a folder belong
-//!    together and none is missing. Other files named so are listed.
+//! 3. What is judged is what a server would open, by the same walk: each arena, and whether all of
+//!    a folder belong together and none is missing. Other files named so are listed.
 //! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
 
 use crate::render::thousands;

@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! 1. Both folders are held, as a server holds its folder, from the first change to the end.
-//! 2. At every moment one whole set of arenas lies at DIR: the folders are swapped by one call, and only
-//!    then anything goes. So DIR.convert, if it is left over, holds nothing that is needed.
+//! 2. At every moment one whole set of arenas lies at DIR: the folders are swapped by one call, and
+//!    only then anything goes. So DIR.convert, if it is left over, holds nothing that is needed.
 //!    The next conversion removes it, and so does the next server (see `nigh_server::leftover`).
 
 use crate::render::thousands;
@@ -44,7 +44,8 @@ const LEAST_PARTITION_BYTES: u64 = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries while memory is on its way.
 const PAUSE: Duration = Duration::from_micros(200);
-/// A file system with less than this left is full: a partition asks for up to 64 slots of 1 MiB ahead.
+/// A file system with less than this left is full: a partition asks for up to 64 slots of 1 MiB
+/// ahead.
 const FULL_BYTES: u64 = 8 << 20;
 
 /// Options of `nigh convert`.
@@ -56,7 +57,8 @@ pub(crate) struct Args {
     /// Partitions that the data is to have, 1 to 64; as many as it has unless given
     #[arg(long, value_name = "N")]
     partitions: Option<usize>,
-    /// Memory that the arenas are made for, such as 4gb; as much as before unless given. A server may use up to twice that
+    /// Memory that the arenas are made for, such as 4gb; as much as before unless given. A server
+    /// may use up to twice that
     #[arg(long, value_name = "SIZE")]
     maxmemory: Option<String>,
     /// Whose data
@@ -383,8 +385,8 @@ impl<'a> Folder<'a> {
         Ok(leftover::remove(self.path, self.dir)?)
     }
 
-    /// Gives the copy mode and owner of the data's folder and the files that weren't copied, and has all of it
-    /// on disk, if it is on one.
+    /// Gives the copy mode and owner of the data's folder and the files that weren't copied, and
+    /// has all of it on disk, if it is on one.
     fn make_like(&self, dir: &Path, links: &[PathBuf]) -> Result<()> {
         let failed = || format!("can't make {} like {}", self.path.display(), dir.display());
         let owner = dir.metadata()?;
@@ -410,7 +412,8 @@ impl<'a> Folder<'a> {
             let (copy, dir) = (self.path.display(), dir.display());
             format!("can't swap {copy} and {dir}, which is as it was")
         })?;
-        // The swap is to be on disk before what it replaced goes; a file system in memory has nothing to do.
+        // The swap is to be on disk before what it replaced goes; a file system in memory has
+        // nothing to do.
         let parent = dir.parent().context("a folder that was swapped has a parent")?;
         File::open(parent)?.sync_all().context("the data is converted, but not yet on disk")
     }

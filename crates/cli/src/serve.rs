@@ -1,7 +1,7 @@
 //! `nigh serve`: a server in the foreground.
 //!
-//! The flags are the rows of the server's table of settings, so that a setting has one name and one help
-//! everywhere. Flags win over the file.
+//! The flags are the rows of the server's table of settings, so that a setting has one name and one
+//! help everywhere. Flags win over the file.
 
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
@@ -91,7 +91,8 @@ fn start_log(level: &str) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // A line that stderr doesn't take is lost, and no more: to complain of it there would end the thread.
+        // A line that stderr doesn't take is lost, and no more: to complain of it there would end
+        // the thread.
         .log_internal_errors(false)
         .init();
 }

@@ -1,4 +1,5 @@
-//! New sources are tried in a process of their own: what ends V8, or takes its time, is an error reply.
+//! New sources are tried in a process of their own: what ends V8, or takes its time, is an error
+//! reply.
 
 mod support;
 
@@ -19,7 +20,8 @@ fn error(frame: &Frame) -> String {
     String::from_utf8_lossy(frame.error().unwrap_or_default()).into_owned()
 }
 
-/// Classes within methods, so deep: V8's parser looks at its stack for most that nests, but not for these.
+/// Classes within methods, so deep: V8's parser looks at its stack for most that nests, but not for
+/// these.
 fn nested_classes(depth: usize) -> String {
     let (open, close) = ("class A { f() { ".repeat(depth), "} }".repeat(depth));
     format!("#!js name=deep\n{open}{close}\nexport const deep = () => 1;")
@@ -91,7 +93,8 @@ fn others_are_served_while_a_source_is_tried() {
     server.ended();
 }
 
-/// A refusal in the other process reads as one here, with its line; what follows in the pipeline is answered after it.
+/// A refusal in the other process reads as one here, with its line; what follows in the pipeline is
+/// answered after it.
 #[test]
 fn refusals_and_order_are_as_without_it() {
     let folder = folder();
@@ -131,9 +134,9 @@ fn transactions_and_restored_libraries_are_tried_too() {
     assert_eq!(server.call(&["FCALL", "fine", "0"]).integer(), Some(1));
 }
 
-/// V8 drops the code of a function that nobody called for some collections, and compiles it anew when it is called, which
-/// may be where a function's stack ends. A shard has more stack than the process that let the source pass: with as
-/// much, it overflowed here.
+/// V8 drops the code of a function that nobody called for some collections, and compiles it anew
+/// when it is called, which may be where a function's stack ends. A shard has more stack than the
+/// process that let the source pass: with as much, it overflowed here.
 #[test]
 fn what_passes_is_compiled_at_the_end_of_a_functions_stack_too() {
     let folder = folder();

@@ -83,7 +83,8 @@ fn call_sends_any_command() {
     assert_one_sentence(&nothing, &["nothing listens"]);
 }
 
-/// Arenas of a stopped server are listed as whole; one whose bytes were changed is named as damaged.
+/// Arenas of a stopped server are listed as whole; one whose bytes were changed is named as
+/// damaged.
 #[test]
 fn check_finds_damage() {
     let folder = folder();

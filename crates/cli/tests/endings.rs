@@ -27,8 +27,8 @@ fn begin(server: &Server, function: &str) -> Connection {
     connection
 }
 
-/// A crash in a server that runs many libraries told nothing about whose fault it was: a signal now has a line that
-/// names the function that ran.
+/// A crash in a server that runs many libraries told nothing about whose fault it was: a signal now
+/// has a line that names the function that ran.
 #[test]
 fn a_crash_names_the_function() {
     let folder = folder();
@@ -58,7 +58,8 @@ fn a_fatal_error_of_v8_names_the_function() {
     assert!(said.contains("while function 'fill' of library 'bad' runs"), "{said}");
 }
 
-/// V8 looks for a stop nowhere while it compiles: the shard goes on without that call, and says whose function it was.
+/// V8 looks for a stop nowhere while it compiles: the shard goes on without that call, and says
+/// whose function it was.
 #[test]
 fn what_cannot_be_stopped_is_named_and_ends_nothing() {
     let folder = folder();

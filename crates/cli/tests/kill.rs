@@ -4,13 +4,16 @@
 //! round:  start (adopts) ─► compare with the oracle ─► writers in parallel ─► SIGKILL ─► nigh check
 //! ```
 //!
-//! Each writer has keys of its own and one connection, whose commands run in order: SET, DEL, APPEND, MSET, PEXPIREAT,
-//! PERSIST, and MULTI/EXEC of them. When the server dies, some are unanswered. What is found is compared so:
+//! Each writer has keys of its own and one connection, whose commands run in order: SET, DEL,
+//! APPEND, MSET, PEXPIREAT, PERSIST, and MULTI/EXEC of them. When the server dies, some are
+//! unanswered. What is found is compared so:
 //!
-//! 1. Any number of the unanswered, from the front, may have happened, each wholly: so all keys must equal the oracle
-//!    after *some* prefix of them. Of an APPEND that means that the value is all parts so far, in order, and no more.
-//! 2. Brief keys expire while the server runs, is killed or starts. One whose time is over is never found again; one
-//!    that has time left is. Two that one transaction gave the same time are found both or not at all.
+//! 1. Any number of the unanswered, from the front, may have happened, each wholly: so all keys
+//!    must equal the oracle after *some* prefix of them. Of an APPEND that means that the value is
+//!    all parts so far, in order, and no more.
+//! 2. Brief keys expire while the server runs, is killed or starts. One whose time is over is never
+//!    found again; one that has time left is. Two that one transaction gave the same time are found
+//!    both or not at all.
 //! 3. Other keys expire in an hour, or never: which it is, is found too.
 //! 4. `nigh check` finds nothing.
 //!
@@ -46,7 +49,8 @@ const LARGE_EVERY: u64 = 500;
 const LARGE_LOG_EVERY: u64 = 10;
 /// A log begins anew after so many appends or so.
 const LOG_PARTS: u64 = 60;
-/// How long brief keys live at most, ms: some die with the server, others after its successor has started.
+/// How long brief keys live at most, ms: some die with the server, others after its successor has
+/// started.
 const BRIEF_MS: u64 = 1500;
 /// What the server's clock and ours may differ by, ms, and a turn of it on a busy machine.
 const SLACK_MS: u64 = 300;
@@ -239,8 +243,8 @@ impl Writer {
         }
     }
 
-    /// Sets a key that soon expires, or two at once with the same time. They are never written otherwise, so that no
-    /// outcome hangs on whose clock was ahead.
+    /// Sets a key that soon expires, or two at once with the same time. They are never written
+    /// otherwise, so that no outcome hangs on whose clock was ahead.
     fn brief_op(&mut self) -> Op {
         let (number, part) = (self.random.draw(BRIEF), self.part(u64::MAX));
         let at = now_ms() + self.random.draw(BRIEF_MS);
@@ -409,8 +413,8 @@ fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String>
     None
 }
 
-/// Kill after kill, with writers of small and large values, logs and keys that expire, while the index grows: all that
-/// was acknowledged is there, commits are whole, and what is over stays gone.
+/// Kill after kill, with writers of small and large values, logs and keys that expire, while the
+/// index grows: all that was acknowledged is there, commits are whole, and what is over stays gone.
 #[test]
 fn killed_servers_lose_nothing_halve_nothing_and_bring_nothing_back() {
     let kills = load::kills(KILLS);

@@ -1,19 +1,21 @@
-//! SIGKILL while memory is full: writes are refused or evict, the cleaner never rests, and the index grows and shrinks
-//! under it. The next server has what was promised, and `nigh check` finds nothing.
+//! SIGKILL while memory is full: writes are refused or evict, the cleaner never rests, and the
+//! index grows and shrinks under it. The next server has what was promised, and `nigh check` finds
+//! nothing.
 //!
 //! ```text
 //! round:  start (adopts) ─► compare, scan ─► writers in parallel ─► SIGKILL ─► nigh check
 //! ```
 //!
-//! Each writer has keys of its own and one connection, whose commands run in order. What a key may hold:
+//! Each writer has keys of its own and one connection, whose commands run in order. What a key may
+//! hold:
 //!
-//! 1. What the last acknowledged write left there. A write that was refused (`OOM`, `TRYAGAIN`) changed nothing, and
-//!    deleting is never refused.
-//! 2. Writes that were unanswered when the server died happened up to one of them, in order, but for those that were
-//!    refused meanwhile: nobody knows which. Each MSET and each transaction happened wholly or not at all, and was answered
-//!    so.
-//! 3. If keys are evicted, any may be missing, but none holds what it held before, and one that was missing stays so until
-//!    it is written.
+//! 1. What the last acknowledged write left there. A write that was refused (`OOM`, `TRYAGAIN`)
+//!    changed nothing, and deleting is never refused.
+//! 2. Writes that were unanswered when the server died happened up to one of them, in order, but
+//!    for those that were refused meanwhile: nobody knows which. Each MSET and each transaction
+//!    happened wholly or not at all, and was answered so.
+//! 3. If keys are evicted, any may be missing, but none holds what it held before, and one that was
+//!    missing stays so until it is written.
 //! 4. There is no other key.
 //!
 //! `NIGH_KILLS` sets the number of kills.
@@ -34,7 +36,8 @@ const MAXMEMORY: &str = "8mb";
 const WRITERS: u64 = 3;
 /// Operations of a connection that are unanswered at a time.
 const IN_FLIGHT: usize = 16;
-/// Keys of a writer that fill memory; with what they hold on average it would take more than there is.
+/// Keys of a writer that fill memory; with what they hold on average it would take more than there
+/// is.
 const FILLERS: u64 = 90;
 /// Lengths of their values: in segments, and (one of so many) in runs.
 const FILLER_BYTES: std::ops::Range<usize> = 2000..60_000;
@@ -368,7 +371,8 @@ fn kill_while_full(policy: &str) -> (Done, u64) {
     (done, refused)
 }
 
-/// Without eviction a write that finds no memory is refused and leaves the old value; what was acknowledged is there.
+/// Without eviction a write that finds no memory is refused and leaves the old value; what was
+/// acknowledged is there.
 #[test]
 fn killed_servers_that_are_full_lose_nothing_and_keep_what_was_refused_out() {
     let (done, refused) = kill_while_full("noeviction");

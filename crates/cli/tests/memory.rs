@@ -1,5 +1,5 @@
-//! Memory while everything that leaves some behind goes on at once: it comes to a level, and stays there; and what
-//! slow readers took goes back.
+//! Memory while everything that leaves some behind goes on at once: it comes to a level, and stays
+//! there; and what slow readers took goes back.
 //!
 //! ```text
 //! timing-out functions   each costs its context          new libraries   a context each, and code
@@ -7,8 +7,9 @@
 //! a flood of calls       so that the shards never rest
 //! ```
 //!
-//! What counts is the process's private memory: arenas are bounded by `--maxmemory`. The test prints a table,
-//! and a drawing if `NIGH_MEMORY_SVG` names a file for it. `NIGH_MEMORY_SECONDS` makes it as long as one likes.
+//! What counts is the process's private memory: arenas are bounded by `--maxmemory`. The test
+//! prints a table, and a drawing if `NIGH_MEMORY_SVG` names a file for it. `NIGH_MEMORY_SECONDS`
+//! makes it as long as one likes.
 
 mod support;
 
@@ -25,11 +26,12 @@ const LARGE_BYTES: usize = 10 << 20;
 const READERS: usize = 8;
 /// Rows of the table.
 const SAMPLES: u32 = 60;
-/// What the last third's median may have beyond the second's, MiB. V8's collector lets single moments differ by
-/// hundreds.
+/// What the last third's median may have beyond the second's, MiB. V8's collector lets single
+/// moments differ by hundreds.
 const NOISE_MIB: u64 = 128;
-/// Beyond what there was after the first calls, this may stay once all is quiet, MiB: code, and pages that the
-/// allocator keeps. 9 to 90 were seen, most after ten minutes; without a collection at rest 80 to 280 after seconds.
+/// Beyond what there was after the first calls, this may stay once all is quiet, MiB: code, and
+/// pages that the allocator keeps. 9 to 90 were seen, most after ten minutes; without a collection
+/// at rest 80 to 280 after seconds.
 const KEPT_MIB: u64 = 120;
 /// Time in which it comes to that.
 const REST: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! Values that prove themselves, read at all shards and by another process while the owner overwrites,
-//! cleans, grows and flushes: none may be torn, lost or come back from the dead.
+//! Values that prove themselves, read at all shards and by another process while the owner
+//! overwrites, cleans, grows and flushes: none may be torn, lost or come back from the dead.
 //!
 //! ```text
 //! writers ── SET, DEL, FLUSHALL ──> server <── GET ── readers (connections at all shards)
@@ -8,9 +8,9 @@
 //!                                             <── ForeignReader ──────┘ (this process, the arena's file)
 //! ```
 //!
-//! The operations on a key are numbered; which are deletions follows from the number, and all bytes of a value
-//! from key and number. A read may find what any operation left from the newest that was acknowledged before
-//! it to the newest that was issued after it, and nothing else.
+//! The operations on a key are numbered; which are deletions follows from the number, and all bytes
+//! of a value from key and number. A read may find what any operation left from the newest that was
+//! acknowledged before it to the newest that was issued after it, and nothing else.
 //!
 //! Beside them are keys that say something of each other, and some that only grow
 //! (`support::together`). At the end the server is killed, and the checksum of each record that it

@@ -29,7 +29,8 @@ fn wait_for_mark(folder: &Path) {
     }
 }
 
-/// A server that was killed by SIGKILL while library `bad`, whose top level looks at the time, was being started.
+/// A server that was killed by SIGKILL while library `bad`, whose top level looks at the time, was
+/// being started.
 fn killed_while_starting(folder: &Path) {
     let server = Server::start_with(folder, &FLAGS);
     server.call(&["FUNCTION", "LOAD", GOOD]);
@@ -47,8 +48,9 @@ fn killed_while_starting(folder: &Path) {
     server.kill();
 }
 
-/// Every start ran into it again, until somebody removed the file of all libraries. The next one leaves it alone and
-/// says so; data and other libraries are there, and so it stays until somebody asks for it.
+/// Every start ran into it again, until somebody removed the file of all libraries. The next one
+/// leaves it alone and says so; data and other libraries are there, and so it stays until somebody
+/// asks for it.
 #[test]
 fn a_library_that_a_kill_met_while_it_started_is_skipped() {
     let folder = folder();
@@ -80,7 +82,8 @@ fn a_library_that_a_kill_met_while_it_started_is_skipped() {
     assert!(!left.iter().any(is_mark), "{left:?}");
 }
 
-/// The log of the next start names it; once it is deleted, its name is free, and the very same source may be loaded.
+/// The log of the next start names it; once it is deleted, its name is free, and the very same
+/// source may be loaded.
 #[test]
 fn a_skipped_library_is_named_and_can_be_deleted() {
     let folder = folder();
@@ -94,8 +97,8 @@ fn a_skipped_library_is_named_and_can_be_deleted() {
     assert_eq!(server.call(&["FCALL", "late", "0"]).integer(), Some(2));
 }
 
-/// What is kept under the name may have been replaced since: the mark is about one source. And a kill before the mark
-/// was whole says nothing about the library.
+/// What is kept under the name may have been replaced since: the mark is about one source. And a
+/// kill before the mark was whole says nothing about the library.
 #[test]
 fn a_mark_of_another_source_or_a_torn_one_skips_nothing() {
     let folder = folder();

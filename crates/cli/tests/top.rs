@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use support::{NIGH, Server, assert_one_sentence, folder, nigh, stderr, stdout};
 
-/// One report of a server at work, without a terminal: each shard, what it was asked for, and what for most.
+/// One report of a server at work, without a terminal: each shard, what it was asked for, and what
+/// for most.
 #[test]
 fn top_reports_once_without_a_terminal() {
     let folder = folder();
@@ -28,7 +29,8 @@ fn top_reports_once_without_a_terminal() {
     }
 }
 
-/// What top can't do it says in one sentence: no server, a server of another kind, a wrong interval.
+/// What top can't do it says in one sentence: no server, a server of another kind, a wrong
+/// interval.
 #[test]
 fn top_refuses_kindly() {
     let nobody = support::free_port().to_string();
@@ -97,7 +99,8 @@ impl Terminal {
     }
 }
 
-/// In a terminal it takes another screen, q and Ctrl-C give the old one back, and it outlives the server.
+/// In a terminal it takes another screen, q and Ctrl-C give the old one back, and it outlives the
+/// server.
 #[test]
 fn top_gives_the_terminal_back_and_outlives_the_server() {
     let folder = folder();

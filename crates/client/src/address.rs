@@ -46,7 +46,8 @@ pub enum AddressError {
         /// The database.
         database: String,
     },
-    /// A `%` in user or password without two hexadecimal digits after it, or bytes that aren't UTF-8.
+    /// A `%` in user or password without two hexadecimal digits after it, or bytes that aren't
+    /// UTF-8.
     #[error("user or password is badly escaped: after '%' stand two hexadecimal digits")]
     Escape,
 }

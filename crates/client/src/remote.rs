@@ -6,8 +6,8 @@
 //! ```
 //!
 //! 1. A pipeline can't deadlock: at most [`WINDOW_BYTES`] of requests are unanswered, which the
-//!    sockets' buffers hold even if the server reads nothing while it writes replies. A longer request
-//!    is sent when nothing else is unanswered: then the server has nothing to write.
+//!    sockets' buffers hold even if the server reads nothing while it writes replies. A longer
+//!    request is sent when nothing else is unanswered: then the server has nothing to write.
 //! 2. Pushes never count as replies: they go to the handler, or nowhere.
 //! 3. After a [`ClientError`] the connection is of no more use.
 
@@ -25,8 +25,8 @@ use nigh_resp::limits::Limits;
 use crate::address::Address;
 use crate::stream::Stream;
 
-/// Bytes of requests that a pipeline leaves unanswered: a quarter of a Linux socket's default buffer,
-/// since the kernel charges more for a buffer than its bytes.
+/// Bytes of requests that a pipeline leaves unanswered: a quarter of a Linux socket's default
+/// buffer, since the kernel charges more for a buffer than its bytes.
 const WINDOW_BYTES: usize = 32 << 10;
 /// Bytes that `send` gathers before it writes by itself.
 const FLUSH_BYTES: usize = WINDOW_BYTES;
@@ -35,8 +35,8 @@ const READ_BYTES: usize = 64 << 10;
 /// How long a connection waits for a server by default: longer than any pause that isn't a fault.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no reply, in one sentence. The text is complete: no error is a `source` of it, or who
-/// prints the chain would say the cause twice.
+/// Why there is no reply, in one sentence. The text is complete: no error is a `source` of it, or
+/// who prints the chain would say the cause twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -185,8 +185,9 @@ impl Connection {
     /// SETNAME for a name.
     ///
     /// # Errors
-    /// [`ClientError::NothingListens`], [`ClientError::Unreachable`], [`ClientError::PasswordNeeded`],
-    /// [`ClientError::PasswordRefused`], [`ClientError::Refused`], and those of [`Connection::receive`].
+    /// [`ClientError::NothingListens`], [`ClientError::Unreachable`],
+    /// [`ClientError::PasswordNeeded`], [`ClientError::PasswordRefused`], [`ClientError::Refused`],
+    /// and those of [`Connection::receive`].
     pub fn connect(address: &Address, options: &Options) -> Result<Self, ClientError> {
         let stream = Stream::connect(&address.endpoint, options.timeout)
             .and_then(|stream| stream.set_timeout(options.timeout).map(|()| stream))
@@ -236,8 +237,8 @@ impl Connection {
         self.on_push = Some(Box::new(handler));
     }
 
-    /// Appends a request to what the next [`Connection::flush`] writes; writes by itself when much has
-    /// gathered. Who sends many requests before receiving should use [`Connection::pipeline`].
+    /// Appends a request to what the next [`Connection::flush`] writes; writes by itself when much
+    /// has gathered. Who sends many requests before receiving should use [`Connection::pipeline`].
     ///
     /// # Errors
     /// Those of [`Connection::flush`].
@@ -310,8 +311,8 @@ impl Connection {
         Ok(frames)
     }
 
-    /// Sends many requests and hands out their replies, in order, as they come: memory is bounded by a
-    /// window of requests and the longest reply, whatever the number of commands.
+    /// Sends many requests and hands out their replies, in order, as they come: memory is bounded
+    /// by a window of requests and the longest reply, whatever the number of commands.
     ///
     /// # Errors
     /// Those of [`Connection::receive`].

@@ -131,8 +131,8 @@ fn the_greeting_carries_credentials_and_name() {
     assert_eq!(server.requests(), [["AUTH", "ann", "word"]]);
 }
 
-/// A missing or wrong password ends the attempt with what to do, and without the password; any other
-/// refusal with the server's own words.
+/// A missing or wrong password ends the attempt with what to do, and without the password; any
+/// other refusal with the server's own words.
 #[test]
 fn a_refused_greeting_says_why() {
     let options = Options {
@@ -226,8 +226,8 @@ fn pushes_are_no_replies() {
     assert!(pushes.try_recv().is_err());
 }
 
-/// Small requests with large replies, large requests, and requests longer than the window: against a
-/// server that doesn't read while it writes, writing all first would wait for ever.
+/// Small requests with large replies, large requests, and requests longer than the window: against
+/// a server that doesn't read while it writes, writing all first would wait for ever.
 #[test]
 fn a_pipeline_larger_than_all_buffers_does_not_deadlock() {
     for (request_bytes, reply_bytes, commands) in [(10, 100_000, 300), (64_000, 64_000, 300)] {

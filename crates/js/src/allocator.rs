@@ -1,7 +1,8 @@
 //! What the process's allocator (glibc's) keeps of freed memory, and giving it back. Any thread.
 //!
-//! It is here since the shim is the one place in which Nigh calls C. Whoever frees buffers of many megabytes needs it:
-//! what lies below anything that is still in use stays with the process otherwise.
+//! It is here since the shim is the one place in which Nigh calls C. Whoever frees buffers of many
+//! megabytes needs it: what lies below anything that is still in use stays with the process
+//! otherwise.
 
 use crate::ffi;
 
@@ -11,7 +12,8 @@ pub fn settle() {
     unsafe { ffi::nigh_allocator_settle() };
 }
 
-/// Freed bytes that the allocator keeps. Some may have gone back to the system: it doesn't note which.
+/// Freed bytes that the allocator keeps. Some may have gone back to the system: it doesn't note
+/// which.
 #[must_use]
 pub fn free_bytes() -> usize {
     // SAFETY: no preconditions.

@@ -1,10 +1,13 @@
-//! The way of a batch: calls → request → one entry into V8 → response → replies. The runtime's thread.
+//! The way of a batch: calls → request → one entry into V8 → response → replies. The runtime's
+//! thread.
 //!
-//! 1. Replies come in the order of the calls, each exactly once, until they are as long as the caller wants at a time.
-//!    They may be longer by one result. So it is with the time that the calls take. A call that ends [`UNSTABLE`](crate::UNSTABLE) is
-//!    the last, so that none behind it has written when it runs again.
-//! 2. An entry that is stopped costs the tenant its context (it is made anew from the libraries): nothing
-//!    that the stopped call left behind is seen by another one. The calls after it enter again.
+//! 1. Replies come in the order of the calls, each exactly once, until they are as long as the
+//!    caller wants at a time. They may be longer by one result. So it is with the time that the
+//!    calls take. A call that ends [`UNSTABLE`](crate::UNSTABLE) is the last, so that none behind
+//!    it has written when it runs again.
+//! 2. An entry that is stopped costs the tenant its context (it is made anew from the libraries):
+//!    nothing that the stopped call left behind is seen by another one. The calls after it enter
+//!    again.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -32,9 +35,9 @@ fn too_long() -> Vec<u8> {
 }
 
 impl Runtime {
-    /// Runs `calls` in order; `reply` gets each one's index and its whole RESP reply, in order. How many have run: all,
-    /// unless the replies are longer than [`RunTurn::reply_bytes`], or the time is over, or one was
-    /// [`UNSTABLE`](crate::UNSTABLE).
+    /// Runs `calls` in order; `reply` gets each one's index and its whole RESP reply, in order. How
+    /// many have run: all, unless the replies are longer than [`RunTurn::reply_bytes`], or the time
+    /// is over, or one was [`UNSTABLE`](crate::UNSTABLE).
     pub fn run<'a>(
         &mut self,
         tenant: Tenant,
@@ -46,7 +49,8 @@ impl Runtime {
         self.turn += 1;
         self.untold = 0;
         self.set_inputs(turn);
-        let mut last: Option<(&[u8], u32, How)> = None; // calls of a batch are often of one function
+        // Calls of a batch are often of one function.
+        let mut last: Option<(&[u8], u32, How)> = None;
         self.request.clear();
         let bridge = self.isolate.bridge();
         bridge.ids.clear();
@@ -109,7 +113,8 @@ impl Runtime {
         }
         self.fly(&mut flight);
         if flight.overlays > 0 {
-            self.state(tenant).holds_overlay = false; // it lacks what a call that was refused brought
+            // It lacks what a call that was refused brought.
+            self.state(tenant).holds_overlay = false;
         }
         self.entered = flight.entered;
         self.isolate.bridge().now_ms = None;
@@ -119,28 +124,29 @@ impl Runtime {
         flight.answered
     }
 
-    /// The partitions, a bit for each, of which the last [`Runtime::run`]'s [`UNSTABLE`](crate::UNSTABLE) call couldn't be told; 0
-    /// if there was none.
+    /// The partitions, a bit for each, of which the last [`Runtime::run`]'s
+    /// [`UNSTABLE`](crate::UNSTABLE) call couldn't be told; 0 if there was none.
     #[must_use]
     pub fn untold(&self) -> u64 {
         self.untold
     }
 
-    /// Whether the tenant's context still has the overlay of the last call, so that the next one of the same
-    /// transaction needs to bring only what is new.
+    /// Whether the tenant's context still has the overlay of the last call, so that the next one of
+    /// the same transaction needs to bring only what is new.
     #[must_use]
     pub fn holds_overlay(&self, tenant: Tenant) -> bool {
         self.tenants[tenant.0 as usize].holds_overlay
     }
 
-    /// Whether there is such a function, and it may be called so; else [`Runtime::run`] answers why not.
+    /// Whether there is such a function, and it may be called so; else [`Runtime::run`] answers why
+    /// not.
     #[must_use]
     pub fn admits(&self, tenant: Tenant, call: &Call<'_>) -> bool {
         self.admit(tenant, call).is_ok()
     }
 
-    /// Fills the request with `calls` once and enters V8 for it `times` times, without handing out the
-    /// replies: what an entry itself costs. For benches; no call may write.
+    /// Fills the request with `calls` once and enters V8 for it `times` times, without handing out
+    /// the replies: what an entry itself costs. For benches; no call may write.
     #[cfg(feature = "bench-callback")]
     pub fn enter_only(&mut self, tenant: Tenant, calls: &[Call<'_>], turn: RunTurn, times: u64) {
         self.set_inputs(turn);
@@ -159,7 +165,8 @@ impl Runtime {
             io.set_word(io::IN_FIRST_INDEX, 0);
             io.set_word(io::IN_FIRST_HEAD, self.request.heads[0]);
             io.set_word(io::OUT_DONE, 0);
-            // SAFETY: a live context of our isolate, on its thread; request and inputs are filled in.
+            // SAFETY: a live context of our isolate, on its thread; request and inputs are filled
+            // in.
             let outcome = unsafe { ffi::nigh_run(context, 0.0) };
             assert_eq!(outcome, ffi::OUTCOME_DONE);
         }
@@ -185,7 +192,8 @@ impl Runtime {
         Ok((id, How { no_writes, cross_slot, stable: keyspace.is_foreign() }))
     }
 
-    /// The error reply if a call has more arguments than may be decoded: that isn't part of its time.
+    /// The error reply if a call has more arguments than may be decoded: that isn't part of its
+    /// time.
     fn limit_arguments(&self, call: &Call<'_>) -> Result<(), Vec<u8>> {
         let Limits { arguments, argument_bytes, .. } = self.limits;
         let count = call.keys.len() + call.args.len();
@@ -226,7 +234,8 @@ impl Runtime {
         io.set_word(io::IN_WRITE_KEYS, word(self.limits.write_set_keys as usize));
     }
 
-    /// Runs the calls in the request until each has its reply, or that is enough for now, and empties it.
+    /// Runs the calls in the request until each has its reply, or that is enough for now, and
+    /// empties it.
     fn fly(&mut self, flight: &mut Flight<'_>) {
         let count = flight.entered.len();
         let mut done = 0;

@@ -8,10 +8,12 @@
 //!
 //! 1. The fiber is lent for one entry at a time. Who takes it, `regain` or `seize`, has it alone.
 //! 2. An entry ends once: its carrier regains the fiber, or has lost it and finds a grave.
-//! 3. The watchdog names the entry that it has read before. So it looks again, with the lock: at the entry, and
-//!    whether the call is stuck. A call that has ended meanwhile, or another one, is never taken for it.
+//! 3. The watchdog names the entry that it has read before. So it looks again, with the lock: at
+//!    the entry, and whether the call is stuck. A call that has ended meanwhile, or another one, is
+//!    never taken for it.
 //!
-//! All of it lies behind one lock, which [`crate::fiber`] has; loom drives these functions with its own.
+//! All of it lies behind one lock, which [`crate::fiber`] has; loom drives these functions with its
+//! own.
 
 #[cfg(test)]
 mod models;
@@ -71,7 +73,8 @@ impl<B> Baton<B> {
         self.holds(number) && self.lingering < LINGERING_MAX && stuck()
     }
 
-    /// Takes the fiber from the entry that has it, whose carrier finds `grave` when V8 returns. The carrier's number.
+    /// Takes the fiber from the entry that has it, whose carrier finds `grave` when V8 returns. The
+    /// carrier's number.
     pub(crate) fn seize(&mut self, grave: Receiver<Wreck>) -> Option<(B, i32)> {
         let body = self.body.take()?;
         self.graves.push((self.entry, grave));

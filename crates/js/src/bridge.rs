@@ -1,8 +1,8 @@
-//! What the shim calls back into: commit, scan, log. Runs on the runtime's thread, inside `nigh_run` or
-//! `nigh_module_install`. No panic leaves it.
+//! What the shim calls back into: commit, scan, log. Runs on the runtime's thread, inside
+//! `nigh_run` or `nigh_module_install`. No panic leaves it.
 //!
-//! A callback of a call that has lost its fiber (fiber.rs) touches nothing but `baton`, `entry`, `io` and `watch`: the
-//! runtime takes the rest.
+//! A callback of a call that has lost its fiber (fiber.rs) touches nothing but `baton`, `entry`,
+//! `io` and `watch`: the runtime takes the rest.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,8 @@ use crate::watchdog::Watch;
 /// What a callback needs; lives at a fixed address as long as the isolate.
 pub(crate) struct Bridge {
     pub(crate) io: Io,
-    /// The fiber that waits for the entry that runs, and that entry's number. Written between entries.
+    /// The fiber that waits for the entry that runs, and that entry's number. Written between
+    /// entries.
     pub(crate) baton: Option<Arc<Shared>>,
     pub(crate) entry: u64,
     /// Set once, when the isolate is made.
@@ -73,8 +74,8 @@ impl Bridge {
     }
 
     fn host(&mut self) -> Option<&mut dyn Host> {
-        // SAFETY: set by the runtime from the `&mut dyn Host` that it holds for the whole entry and does
-        // not touch meanwhile.
+        // SAFETY: set by the runtime from the `&mut dyn Host` that it holds for the whole entry and
+        // does not touch meanwhile.
         self.host.map(|mut host| unsafe { host.as_mut() })
     }
 
@@ -126,8 +127,8 @@ impl Bridge {
         };
         let speaker =
             Speaker { tenant: self.tenant, library: Arc::clone(&library), function: String::new() };
-        // Outside of batches a library is loaded, which happens at an administrator's pace; what one
-        // evaluation logs is bounded by the prelude.
+        // Outside of batches a library is loaded, which happens at an administrator's pace; what
+        // one evaluation logs is bounded by the prelude.
         let may = self.now_ms.is_none_or(|now_ms| self.console.take(speaker, now_ms));
         if let Some(host) = self.host().filter(|_| may) {
             host.log(level, &library, function, &fault::without_prelude(text));
@@ -173,13 +174,16 @@ fn entry(io: &Io, index: usize) -> Write<'_> {
     }
 }
 
-/// Calls `f` with the Bridge that `user` is, while the fiber can't be lost; `None` if it is lost already.
+/// Calls `f` with the Bridge that `user` is, while the fiber can't be lost; `None` if it is lost
+/// already.
 ///
 /// # Safety
-/// `user` is what the runtime gave to the isolate that calls back, on its thread, while JavaScript runs.
+/// `user` is what the runtime gave to the isolate that calls back, on its thread, while JavaScript
+/// runs.
 unsafe fn with_bridge<R>(user: *mut c_void, f: impl FnOnce(&mut Bridge) -> R) -> Option<R> {
     let bridge = user.cast::<Bridge>();
-    // SAFETY: it lives as long as the isolate; only this field is borrowed, which nobody writes now.
+    // SAFETY: it lives as long as the isolate; only this field is borrowed, which nobody writes
+    // now.
     let baton = unsafe { &(*bridge).baton };
     // SAFETY: as above.
     let entry = unsafe { (*bridge).entry };
@@ -200,7 +204,8 @@ unsafe extern "C" fn commit(user: *mut c_void) {
             bridge.failed.push((index, reply));
         }
     };
-    // SAFETY: the shim gives what it got. A call that lost its fiber has been answered: it commits nothing.
+    // SAFETY: the shim gives what it got. A call that lost its fiber has been answered: it commits
+    // nothing.
     let _ = unsafe { with_bridge(user, run) };
 }
 
@@ -243,18 +248,19 @@ unsafe extern "C" fn log(user: *mut c_void, level: i32, text: *const u8, length:
 }
 
 unsafe extern "C" fn late(user: *mut c_void, k: i32) -> bool {
-    // SAFETY: the bridge lives as long as the isolate; only this field is read, which nobody ever writes. So a
-    // call that lost its fiber may come here too: it finds that it was stopped.
+    // SAFETY: the bridge lives as long as the isolate; only this field is read, which nobody ever
+    // writes. So a call that lost its fiber may come here too: it finds that it was stopped.
     let io = unsafe { (*user.cast::<Bridge>()).io };
     stop::settle(&io, k)
 }
 
-/// Where V8 gives up for what a call asks: a table of more elements than it can have. Elsewhere the process lacks
-/// memory, and an isolate that stays makes that worse.
+/// Where V8 gives up for what a call asks: a table of more elements than it can have. Elsewhere the
+/// process lacks memory, and an isolate that stays makes that worse.
 const TOO_LARGE: &str = "invalid table size";
 
-/// V8 can't go on in this isolate. If a fiber waits for what runs in it, that goes on without it, and this thread
-/// stays where it is, with all that the isolate has: nothing of it can be used or freed any more.
+/// V8 can't go on in this isolate. If a fiber waits for what runs in it, that goes on without it,
+/// and this thread stays where it is, with all that the isolate has: nothing of it can be used or
+/// freed any more.
 unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *const c_char) {
     let text = |pointer: *const c_char| {
         if pointer.is_null() {
@@ -266,7 +272,8 @@ unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *co
     let why = format!("{} ({})", text(message), text(place));
     let bridge = user.cast::<Bridge>();
     if text(place) == TOO_LARGE && !bridge.is_null() {
-        // SAFETY: it lives as long as the isolate; nobody writes this field once the isolate runs code.
+        // SAFETY: it lives as long as the isolate; nobody writes this field once the isolate runs
+        // code.
         let watch = unsafe { &(*bridge).watch };
         if watch.get().is_some_and(|watch| watch.is_given_up(&why)) {
             loop {

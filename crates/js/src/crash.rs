@@ -1,8 +1,8 @@
-//! Says which function or library was running when the process ends: by a fatal error of V8, an assertion of its
-//! own, or a signal such as SIGSEGV.
+//! Says which function or library was running when the process ends: by a fatal error of V8, an
+//! assertion of its own, or a signal such as SIGSEGV.
 //!
-//! 1. What runs here may run in a signal handler, on any thread: it allocates nothing, waits for no lock, and writes
-//!    by `write` alone.
+//! 1. What runs here may run in a signal handler, on any thread: it allocates nothing, waits for no
+//!    lock, and writes by `write` alone.
 //! 2. A process tells once.
 
 use std::fmt::{self, Display, Write};
@@ -47,8 +47,9 @@ impl Display for Line {
     }
 }
 
-/// From now on a signal that ends the process by its own fault (SIGSEGV, SIGABRT and their like) has a line on stderr
-/// that names what ran in its runtimes. Handlers that were there before run after it. For programs, not for libraries.
+/// From now on a signal that ends the process by its own fault (SIGSEGV, SIGABRT and their like)
+/// has a line on stderr that names what ran in its runtimes. Handlers that were there before run
+/// after it. For programs, not for libraries.
 pub fn name_what_crashes() {
     static ONCE: Once = Once::new();
     // SAFETY: `on_signal` keeps the rules of signal handlers: see 1.
@@ -71,7 +72,8 @@ extern "C" fn on_signal() {
     tell();
 }
 
-/// Names what runs on this thread, or if nothing does, all that runs: V8 works on other threads too.
+/// Names what runs on this thread, or if nothing does, all that runs: V8 works on other threads
+/// too.
 pub(crate) fn tell() {
     let Ok(watches) = WATCHES.try_lock() else { return };
     let running = || {

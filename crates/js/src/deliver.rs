@@ -1,4 +1,5 @@
-//! The replies of an entry: from the response, as 05_encode.js writes it, to who asked. The runtime's thread.
+//! The replies of an entry: from the response, as 05_encode.js writes it, to who asked. The
+//! runtime's thread.
 
 use std::sync::Arc;
 use std::time::Instant;

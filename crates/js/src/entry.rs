@@ -1,5 +1,5 @@
-//! Entries into user code, as plain values: whoever carries one out needs nothing else. (A fiber may be gone
-//! when its entry ends: see fiber.rs.) The thread of the isolate.
+//! Entries into user code, as plain values: whoever carries one out needs nothing else. (A fiber
+//! may be gone when its entry ends: see fiber.rs.) The thread of the isolate.
 
 use std::sync::Arc;
 
@@ -40,7 +40,8 @@ impl Entry {
     pub(crate) fn perform(self) -> Outcome {
         match self {
             Entry::Run { context, now_ms } => {
-                // SAFETY: a live context, on its thread; the runtime has filled in request and inputs.
+                // SAFETY: a live context, on its thread; the runtime has filled in request and
+                // inputs.
                 Outcome::Ran(unsafe { ffi::nigh_run(context, now_ms) })
             }
             Entry::Install(install) => {

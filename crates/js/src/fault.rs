@@ -52,7 +52,8 @@ pub(crate) fn thrown(message: &str, stack: &str, library: &str, function: &str) 
     reply(&format!("{}{place}", &message[..end]))
 }
 
-/// The innermost frame of a stack that lies in the library: function ("" if it has no name), line, column.
+/// The innermost frame of a stack that lies in the library: function ("" if it has no name), line,
+/// column.
 fn position<'s>(stack: &'s str, library: &str) -> Option<(&'s str, u32, u32)> {
     stack.lines().find_map(|line| {
         let frame = line.trim_start().strip_prefix("at ")?;
@@ -200,7 +201,8 @@ mod tests {
 
     #[test]
     fn the_place_is_the_users_innermost_frame() {
-        // Frames of the prelude stand above the user's; an anonymous one gets the called function's name.
+        // Frames of the prelude stand above the user's; an anonymous one gets the called function's
+        // name.
         let stack = "TypeError: x\n    at Db.get (nigh:prelude:9:9)\n    at walk (graph:7:12)\n    at f (graph:1:1)";
         assert_eq!(
             text(thrown("x", stack, "graph", "f")),

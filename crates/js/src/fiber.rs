@@ -1,4 +1,5 @@
-//! Fibers: a shard's code has a stack of its own, so that a call that V8 can't stop doesn't hold it.
+//! Fibers: a shard's code has a stack of its own, so that a call that V8 can't stop doesn't hold
+//! it.
 //!
 //! ```text
 //!                 carrier 1 (a thread)                          carrier 2
@@ -9,22 +10,22 @@
 //! ```
 //!
 //! The fiber runs on a *carrier*: a thread, on whose own stack V8 runs, since V8 keeps its state in
-//! thread-local memory and measures its stack. While user code runs, the fiber lies in the *baton*. Usually
-//! the carrier takes it from there when V8 returns, and goes on. If V8 doesn't return after it was told to
-//! stop, the watchdog seizes the fiber and hands it to a new carrier; there `enter` returns
-//! [`Entered::Lost`]. The old carrier keeps the isolate that its call is stuck in, gets what else belongs to
-//! that one as a [`Wreck`], and frees all when V8 returns.
+//! thread-local memory and measures its stack. While user code runs, the fiber lies in the *baton*.
+//! Usually the carrier takes it from there when V8 returns, and goes on. If V8 doesn't return after
+//! it was told to stop, the watchdog seizes the fiber and hands it to a new carrier; there `enter`
+//! returns [`Entered::Lost`]. The old carrier keeps the isolate that its call is stuck in, gets
+//! what else belongs to that one as a [`Wreck`], and frees all when V8 returns.
 //!
 //! Invariants
-//! 1. The fiber runs on one thread at a time: who takes it from the baton (baton.rs), under its lock, has it alone.
-//!    What it wrote on one carrier is seen on the next, by that lock.
-//! 2. An entry into user code owns all that it points to, but for memory of the isolate: the fiber's stack and
-//!    what hangs on it may change once the fiber is lost.
-//! 3. User code reaches the fiber's host only while it holds the baton ([`Shared::hold`]), and only if the
-//!    fiber still waits for this very entry.
+//! 1. The fiber runs on one thread at a time: who takes it from the baton (baton.rs), under its
+//!    lock, has it alone. What it wrote on one carrier is seen on the next, by that lock.
+//! 2. An entry into user code owns all that it points to, but for memory of the isolate: the
+//!    fiber's stack and what hangs on it may change once the fiber is lost.
+//! 3. User code reaches the fiber's host only while it holds the baton ([`Shared::hold`]), and only
+//!    if the fiber still waits for this very entry.
 //! 4. No frame of the fiber keeps an address of thread-local memory across an entry.
-//! 5. At most [`LINGERING_MAX`](crate::baton::LINGERING_MAX) carriers of a fiber linger. While they do, its runtime
-//!    enters no user code (lingering.rs).
+//! 5. At most [`LINGERING_MAX`](crate::baton::LINGERING_MAX) carriers of a fiber linger. While they
+//!    do, its runtime enters no user code (lingering.rs).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -40,7 +41,8 @@ use crate::baton::Baton;
 use crate::entry::{Entry, Outcome};
 use crate::ffi;
 
-/// Their priority: a tenth of the shard's share of the core. With less they would stay for minutes on a busy one.
+/// Their priority: a tenth of the shard's share of the core. With less they would stay for minutes
+/// on a busy one.
 const LINGERING_NICE: i32 = 10;
 /// Stack of a fiber, bytes: what a shard needs without V8, several times over.
 const FIBER_STACK_BYTES: usize = 2 << 20;
@@ -74,8 +76,8 @@ pub(crate) enum Entered {
 /// The fiber, while nothing of it runs.
 struct Body(Coroutine<Answer, Job, (), DefaultStack>);
 
-// SAFETY: what lies on the fiber's stack is used by one thread at a time (invariant 1), and none of it is bound
-// to a thread but the isolate, which stays behind (`Wreck`).
+// SAFETY: what lies on the fiber's stack is used by one thread at a time (invariant 1), and none of
+// it is bound to a thread but the isolate, which stays behind (`Wreck`).
 unsafe impl Send for Body {}
 
 /// What a fiber, its carriers and its watchdogs share.
@@ -97,8 +99,8 @@ impl Join {
     }
 }
 
-/// The fiber, as the code on it sees it. A [`Runtime`](crate::Runtime) that is made with it loses no more than its
-/// isolate to a function that can't be stopped.
+/// The fiber, as the code on it sees it. A [`Runtime`](crate::Runtime) that is made with it loses
+/// no more than its isolate to a function that can't be stopped.
 pub struct Fiber {
     yielder: NonNull<Yielder<Answer, Job>>,
     shared: Arc<Shared>,
@@ -136,7 +138,8 @@ impl Fiber {
             result = Some(catch_unwind(AssertUnwindSafe(f)));
         };
         let call: &mut dyn FnMut() = &mut call;
-        // SAFETY: only the lifetime in the type changes; the carrier calls it before `suspend` returns.
+        // SAFETY: only the lifetime in the type changes; the carrier calls it before `suspend`
+        // returns.
         let call: &mut (dyn FnMut() + 'static) = unsafe { std::mem::transmute(call) };
         let _ = self.suspend(Job::Native(NonNull::from(call)));
         result.expect("the carrier has called it").unwrap_or_else(|panic| resume_unwind(panic))
@@ -220,22 +223,24 @@ impl Shared {
     /// The carrier has lost the fiber, and V8 has returned: frees what it was left with.
     fn bury(&self, number: u64) {
         let grave = self.lock().grave(number);
-        // Without a wreck the fiber has ended before it could leave one; what V8 has taken is lost then.
+        // Without a wreck the fiber has ended before it could leave one; what V8 has taken is lost
+        // then.
         if let Some(Ok(wreck)) = grave.map(|grave| grave.recv()) {
             drop(wreck);
         }
         self.lock().buried();
     }
 
-    /// Lets a callback of entry `number` use the fiber's host, while the result lives; `None` if the fiber
-    /// is lost to it.
+    /// Lets a callback of entry `number` use the fiber's host, while the result lives; `None` if
+    /// the fiber is lost to it.
     pub(crate) fn hold(&self, number: u64) -> Option<impl Sized + '_> {
         let baton = self.lock();
         baton.holds(number).then_some(baton)
     }
 
-    /// Takes the fiber from entry `number` and gives it another carrier, right after `mark`. False if the
-    /// entry has ended, `stuck` says no, too many carriers linger already, or the system gives no thread.
+    /// Takes the fiber from entry `number` and gives it another carrier, right after `mark`. False
+    /// if the entry has ended, `stuck` says no, too many carriers linger already, or the system
+    /// gives no thread.
     pub(crate) fn seize(
         self: &Arc<Self>,
         number: u64,

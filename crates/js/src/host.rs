@@ -1,5 +1,5 @@
-//! What the runtime asks of the server while it runs functions. Called on the runtime's thread, from
-//! inside [`Runtime::run`](crate::Runtime::run) (and `log` also from `load` and `install`).
+//! What the runtime asks of the server while it runs functions. Called on the runtime's thread,
+//! from inside [`Runtime::run`](crate::Runtime::run) (and `log` also from `load` and `install`).
 
 /// One entry of a write set, in the order in which the function wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,20 +42,21 @@ pub enum Level {
 
 /// The server's side of a call. A panic in it does not cross into V8: the call gets an error reply.
 pub trait Host {
-    /// Commits the write set of one call, all or nothing. Each key occurs once. It may publish in and
-    /// grow the arena.
+    /// Commits the write set of one call, all or nothing. Each key occurs once. It may publish in
+    /// and grow the arena.
     ///
     /// # Errors
-    /// The whole error reply with its code, for example `OOM command not allowed …`; nothing was written.
+    /// The whole error reply with its code, for example `OOM command not allowed …`; nothing was
+    /// written.
     fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String>;
 
-    /// Visits about `count` keys that begin with `prefix`, from `cursor` on (0: the start); returns the
-    /// next cursor, 0 at the end. Expired keys are left out.
+    /// Visits about `count` keys that begin with `prefix`, from `cursor` on (0: the start); returns
+    /// the next cursor, 0 at the end. Expired keys are left out.
     fn scan(&mut self, prefix: &[u8], cursor: u64, count: u32, found: &mut dyn FnMut(&[u8]))
     -> u64;
 
-    /// A line for the server's log: at most 100 a second of a library's console, and one stack a second
-    /// of a function.
+    /// A line for the server's log: at most 100 a second of a library's console, and one stack a
+    /// second of a function.
     fn log(&mut self, level: Level, library: &str, function: &str, text: &str);
 }
 

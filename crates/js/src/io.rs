@@ -1,13 +1,14 @@
-//! The io memory: what Rust, C++ and the prelude exchange. One per isolate, reserved once so that it
-//! never moves; only touched pages cost memory.
+//! The io memory: what Rust, C++ and the prelude exchange. One per isolate, reserved once so that
+//! it never moves; only touched pages cost memory.
 //!
 //! ```text
 //! 0       4096     131072    262144     +640 MiB     +576 MiB                 +576 MiB    +64 MiB
 //! | words | key    | text    | request  | response   | write set table, bytes | scan      |
 //! ```
 //!
-//! The first 4,096 bytes are words. `STATE`, `KILL`, `ISSUED` and `OVERTIME` are shared with the watchdog; all else is written by one side
-//! while the other waits, on one thread. The prelude has the same constants; a test compares them.
+//! The first 4,096 bytes are words. `STATE`, `KILL`, `ISSUED` and `OVERTIME` are shared with the
+//! watchdog; all else is written by one side while the other waits, on one thread. The prelude has
+//! the same constants; a test compares them.
 
 use std::sync::atomic::AtomicI32;
 
@@ -19,7 +20,8 @@ pub(crate) const STATE: usize = 0;
 pub(crate) const KILL: usize = 3;
 /// Number of the call that the watchdog has stopped last.
 pub(crate) const ISSUED: usize = 4;
-/// Number of the first call of the entry whose batch has had its time: the calls after the one that runs are not begun.
+/// Number of the first call of the entry whose batch has had its time: the calls after the one that
+/// runs are not begun.
 pub(crate) const OVERTIME: usize = 9;
 /// Set when the heap came near its limit.
 pub(crate) const HEAP_HIT: usize = 2;
@@ -60,7 +62,8 @@ pub(crate) const REQUEST_ROOM: usize = 640 << 20;
 pub(crate) const RESPONSE_AT: usize = REQUEST_AT + REQUEST_ROOM;
 /// One result of 512 MiB, and what is gathered before the dispatcher stops to flush.
 pub(crate) const RESPONSE_ROOM: usize = 576 << 20;
-/// The dispatcher stops to flush once this much has been gathered, or less if the caller wants less at a time.
+/// The dispatcher stops to flush once this much has been gathered, or less if the caller wants less
+/// at a time.
 pub(crate) const RESPONSE_FLUSH: usize = 16 << 20;
 pub(crate) const WRITES_AT: usize = RESPONSE_AT + RESPONSE_ROOM;
 pub(crate) const WRITES_ROOM: usize = 576 << 20;
@@ -70,9 +73,11 @@ pub(crate) const WRITES_TABLE: usize = 32 << 20;
 pub(crate) const WRITE_KEYS_MAX: u32 = 1 << 20;
 /// The largest value there is, hence of the limits for results and write sets.
 pub(crate) const VALUE_BYTES_MAX: usize = 512 << 20;
-/// What the last scan has found: apart from all else, since a getter in a result may scan while that is encoded.
+/// What the last scan has found: apart from all else, since a getter in a result may scan while
+/// that is encoded.
 pub(crate) const SCAN_AT: usize = WRITES_AT + WRITES_ROOM;
-/// Ten times what a page of 100 keys needs if all have the greatest length: a step of a scan may find more.
+/// Ten times what a page of 100 keys needs if all have the greatest length: a step of a scan may
+/// find more.
 pub(crate) const SCAN_ROOM: usize = 64 << 20;
 const TOTAL: usize = SCAN_AT + SCAN_ROOM;
 /// Pages of each part beyond this go back to the system after the batch.
@@ -88,8 +93,8 @@ pub(crate) struct Mapped {
     io: Io,
 }
 
-/// The reserved memory. A copy is good as long as the [`Mapped`] that it comes from: the isolate and the
-/// watchdog each hold that one.
+/// The reserved memory. A copy is good as long as the [`Mapped`] that it comes from: the isolate
+/// and the watchdog each hold that one.
 #[derive(Clone, Copy)]
 pub(crate) struct Io {
     base: *mut u8,
@@ -102,7 +107,8 @@ unsafe impl Sync for Io {}
 
 impl Mapped {
     pub(crate) fn new() -> Result<Mapped, std::io::Error> {
-        // SAFETY: a fresh private mapping at an address of the kernel's choice touches no other memory.
+        // SAFETY: a fresh private mapping at an address of the kernel's choice touches no other
+        // memory.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -121,7 +127,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and whoever used it (isolate, watchdog) is gone: they hold an Arc of this.
+        // SAFETY: mapped in `new`, and whoever used it (isolate, watchdog) is gone: they hold an
+        // Arc of this.
         let _ = unsafe { rustix::mm::munmap(self.io.base.cast(), TOTAL) };
     }
 }

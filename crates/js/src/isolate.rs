@@ -1,4 +1,5 @@
-//! One V8 isolate with its io memory, its contexts and its watchdog. Belongs to the thread that made it.
+//! One V8 isolate with its io memory, its contexts and its watchdog. Belongs to the thread that
+//! made it.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -21,8 +22,8 @@ use crate::snapshot;
 use crate::stop;
 use crate::watchdog::Watchdog;
 
-/// Young generation: three semi-spaces of 16 MiB, so that a busy tenant's garbage is collected between
-/// batches rather than in them.
+/// Young generation: three semi-spaces of 16 MiB, so that a busy tenant's garbage is collected
+/// between batches rather than in them.
 const YOUNG_BYTES: usize = 48 << 20;
 /// Calls are numbered from 1 and begin anew before they reach this.
 const STATE_MAX: i32 = 1 << 30;
@@ -134,10 +135,12 @@ impl Isolate {
         fiber.enter(number, entry)
     }
 
-    /// A context over these arenas, which stay readable as long as it lives; null if V8 could not make one.
+    /// A context over these arenas, which stay readable as long as it lives; null if V8 could not
+    /// make one.
     pub(crate) fn new_context(&mut self, arenas: &[ffi::Arena]) -> *mut ffi::RawContext {
         let context = self.native(|| {
-            // SAFETY: our isolate; the arenas stay readable, as the caller promises by Mapping's contract.
+            // SAFETY: our isolate; the arenas stay readable, as the caller promises by Mapping's
+            // contract.
             unsafe { ffi::nigh_context_new(self.raw, arenas.as_ptr(), arenas.len()) }
         });
         if !context.is_null() {
@@ -149,7 +152,8 @@ impl Isolate {
     /// Lets go of a context, unless it went with an isolate that was lost.
     pub(crate) fn free_context(&mut self, context: *mut ffi::RawContext) {
         if self.contexts.remove(&context) {
-            // SAFETY: a live context of this isolate, of which no pointer is left; no JavaScript runs.
+            // SAFETY: a live context of this isolate, of which no pointer is left; no JavaScript
+            // runs.
             self.native(|| unsafe { ffi::nigh_context_free(context) });
         }
     }
@@ -180,7 +184,8 @@ impl Isolate {
         self.native(|| unsafe { ffi::nigh_isolate_collect(self.raw) });
     }
 
-    /// Collects what dropped contexts hold where that is much: V8 would take it for used, and stop who comes next.
+    /// Collects what dropped contexts hold where that is much: V8 would take it for used, and stop
+    /// who comes next.
     pub(crate) fn make_room(&self) {
         // SAFETY: our isolate, on its thread.
         self.native(|| unsafe { ffi::nigh_isolate_make_room(self.raw) });
@@ -197,8 +202,8 @@ impl Isolate {
 
     /// What the callbacks use; not to be held while JavaScript runs.
     pub(crate) fn bridge(&mut self) -> &mut Bridge {
-        // SAFETY: made in `new`, freed in `drop`; callbacks use it only while JavaScript runs, in which
-        // time nobody holds this reference.
+        // SAFETY: made in `new`, freed in `drop`; callbacks use it only while JavaScript runs, in
+        // which time nobody holds this reference.
         unsafe { &mut *self.bridge }
     }
 
@@ -227,8 +232,8 @@ impl Isolate {
         free
     }
 
-    /// After call `k` was stopped: waits until its termination can hit nothing else any more, and takes
-    /// it back. What stopped it. The context it ran in must be gone.
+    /// After call `k` was stopped: waits until its termination can hit nothing else any more, and
+    /// takes it back. What stopped it. The context it ran in must be gone.
     pub(crate) fn recover(&mut self, k: i32) -> Cause {
         let hits = self.heap().heap_limit_hits;
         let by_heap = hits != self.heap_hits;
@@ -247,9 +252,9 @@ impl Isolate {
         watch.reason(k).map_or(Cause::Time, Cause::Order)
     }
 
-    /// Puts a new isolate in the place of this one, which call `k` doesn't leave. What `grave` waits for goes
-    /// there: this one, and `keep`, which its contexts read. Why the call was stopped, and what becomes
-    /// true when all is gone.
+    /// Puts a new isolate in the place of this one, which call `k` doesn't leave. What `grave`
+    /// waits for goes there: this one, and `keep`, which its contexts read. Why the call was
+    /// stopped, and what becomes true when all is gone.
     pub(crate) fn replace(
         &mut self,
         k: i32,

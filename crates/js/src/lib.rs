@@ -6,15 +6,16 @@
 //!      └── Host::commit <───────┴──── write set of one call <───────┘
 //! ```
 //!
-//! A [`Runtime`] belongs to one thread and holds one V8 isolate. Each [`Tenant`] has one V8 context, made
-//! on first use from a startup snapshot and kept in an LRU. The arenas of a tenant, one for each of its
-//! partitions, are seen as a [`Keyspace`] of [`Mapping`]s; their bytes are those of `docs/formats/arena.md`.
+//! A [`Runtime`] belongs to one thread and holds one V8 isolate. Each [`Tenant`] has one V8
+//! context, made on first use from a startup snapshot and kept in an LRU. The arenas of a tenant,
+//! one for each of its partitions, are seen as a [`Keyspace`] of [`Mapping`]s; their bytes are
+//! those of `docs/formats/arena.md`.
 //!
 //! # What a package with a binary, test, bench or example that links this crate needs
 //!
 //! `libnode.so` lies in `.v8/lib`, which the dynamic loader does not search, and Cargo passes link
-//! arguments to the package's own targets only. So each such package depends on `nigh-js` directly and
-//! has this `build.rs` (a system-wide V8 works with it too):
+//! arguments to the package's own targets only. So each such package depends on `nigh-js` directly
+//! and has this `build.rs` (a system-wide V8 works with it too):
 //!
 //! ```text
 //! //! Lets the binaries of this package find libnode.so, which nigh-js links.

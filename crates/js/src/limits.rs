@@ -15,8 +15,8 @@ const RESULT_DEPTH_MAX: u32 = 128;
 pub struct Limits {
     /// CPU time of one call, ms. Setting `function-time-limit-ms`.
     pub call_ms: u64,
-    /// CPU time in which a library is compiled and its top level runs, ms: at `FUNCTION LOAD`, and again before its
-    /// first call in each later context. Setting `function-load-limit-ms`.
+    /// CPU time in which a library is compiled and its top level runs, ms: at `FUNCTION LOAD`, and
+    /// again before its first call in each later context. Setting `function-load-limit-ms`.
     pub load_ms: u64,
     /// JavaScript heap of the isolate, bytes. Setting `function-heap-limit-bytes`.
     pub heap_bytes: usize,
@@ -53,14 +53,16 @@ impl Default for Limits {
             heap_bytes: 256 << 20,
             array_buffer_bytes: 256 << 20,
             stack_bytes: 960 << 10, // a thread has 2 MiB by default in Rust; V8's own default
-            arguments: 250_000, // 0.1 µs each to make strings of them, before the call's time begins
+            // 0.1 µs each to make strings of them, before the call's time begins
+            arguments: 250_000,
             argument_bytes: 64 << 20,
             result_bytes: 32 << 20,
             result_depth: 32,
             write_set_bytes: 64 << 20,
             write_set_keys: 100_000,
             source_bytes: 4 << 20,
-            contexts: 500, // 165 KB of heap each, and each costs time in every young-generation collection
+            // 165 KB of heap each, and each costs time in every young-generation collection
+            contexts: 500,
             grace_ms: 5_000,
         }
     }

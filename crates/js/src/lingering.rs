@@ -1,5 +1,5 @@
-//! Calls that were given up and haven't come back (fiber.rs): what that costs the runtime, and whom it refuses
-//! meanwhile. Belongs to the runtime's thread.
+//! Calls that were given up and haven't come back (fiber.rs): what that costs the runtime, and whom
+//! it refuses meanwhile. Belongs to the runtime's thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -34,8 +34,9 @@ pub(crate) struct Lingering {
 }
 
 impl Runtime {
-    /// A new isolate takes the place of the one that call `state` doesn't leave, with the request that lies there;
-    /// all contexts went with that. Why the call was stopped. The function isn't run again while it lingers.
+    /// A new isolate takes the place of the one that call `state` doesn't leave, with the request
+    /// that lies there; all contexts went with that. Why the call was stopped. The function isn't
+    /// run again while it lingers.
     pub(crate) fn lose_isolate(
         &mut self,
         state: i32,

@@ -20,20 +20,22 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// `base..base + len` is the whole reserved address space of the arena. Unless it is [`Self::foreign`], nothing
-    /// is written to it while functions run, but by [`Host::commit`](crate::Host::commit): what a call has read
-    /// counts on that.
+    /// `base..base + len` is the whole reserved address space of the arena. Unless it is
+    /// [`Self::foreign`], nothing is written to it while functions run, but by
+    /// [`Host::commit`](crate::Host::commit): what a call has read counts on that.
     ///
     /// # Safety
-    /// All of it must be readable as long as `keep` (or a clone) lives, and hold an arena whose published
-    /// parts are well-formed, at the latest when the first function runs. `base` is 64-byte aligned.
+    /// All of it must be readable as long as `keep` (or a clone) lives, and hold an arena whose
+    /// published parts are well-formed, at the latest when the first function runs. `base` is
+    /// 64-byte aligned.
     pub unsafe fn new(base: *const u8, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Mapping {
         Mapping { base, len, foreign: false, keep }
     }
 
-    /// The arena's writer is another thread than the runtime's. What a call reads of it belongs to one moment all the
-    /// same: if something can't be told as it was then, the call runs again, and after some times the reply is
-    /// [`UNSTABLE`](crate::UNSTABLE). Each partition has a moment of its own.
+    /// The arena's writer is another thread than the runtime's. What a call reads of it belongs to
+    /// one moment all the same: if something can't be told as it was then, the call runs again, and
+    /// after some times the reply is [`UNSTABLE`](crate::UNSTABLE). Each partition has a moment of
+    /// its own.
     #[must_use]
     pub fn foreign(self) -> Mapping {
         Mapping { foreign: true, ..self }
@@ -44,17 +46,20 @@ impl Mapping {
         assert!(self.len > SEED_WORD * 4, "an arena has a header");
         // SAFETY: inside of the mapping, as asserted.
         let word = unsafe { self.base.cast::<u32>().add(SEED_WORD) };
-        // SAFETY: aligned and readable, by the contract of `new`; it is written before the arena is used.
+        // SAFETY: aligned and readable, by the contract of `new`; it is written before the arena is
+        // used.
         unsafe { word.read() }
     }
 }
 
-// SAFETY: the memory is read by whole words only, stays mapped while `keep` lives, and `keep` is Send + Sync.
+// SAFETY: the memory is read by whole words only, stays mapped while `keep` lives, and `keep` is
+// Send + Sync.
 unsafe impl Send for Mapping {}
 
-/// All keys of a tenant: the arenas of its partitions, 1 to [`PARTITIONS_MAX`], each at its number. A key is in
-/// partition `(hash * partitions) >> 32`, with the hash of its `{tag}` if it has one by Redis Cluster's rule, else of the
-/// whole key: xxHash32 with the seed that stands in the header of each arena.
+/// All keys of a tenant: the arenas of its partitions, 1 to [`PARTITIONS_MAX`], each at its number.
+/// A key is in partition `(hash * partitions) >> 32`, with the hash of its `{tag}` if it has one by
+/// Redis Cluster's rule, else of the whole key: xxHash32 with the seed that stands in the header of
+/// each arena.
 pub struct Keyspace {
     mappings: Vec<Mapping>,
 }

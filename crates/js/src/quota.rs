@@ -1,6 +1,8 @@
-//! Bounds what functions put in the server's log: so many lines a second for each name, the rest counted.
+//! Bounds what functions put in the server's log: so many lines a second for each name, the rest
+//! counted.
 //!
-//! 1. What is dropped is told: once its second is over, the next batch of any tenant reports the number.
+//! 1. What is dropped is told: once its second is over, the next batch of any tenant reports the
+//!    number.
 //! 2. Memory is bounded by [`NAMES_MAX`], whatever the names are.
 //!
 //! The clock is passed in. Belongs to the runtime's thread.
@@ -11,7 +13,8 @@ use std::sync::Arc;
 /// Lines of the console that a library may log in a second: enough to read along, and at
 /// 8 KB a line less than 1 MB a second.
 pub(crate) const CONSOLE_LINES: u32 = 100;
-/// Stacks that a function may log in a second: the first tells where; throwing is normal control flow.
+/// Stacks that a function may log in a second: the first tells where; throwing is normal control
+/// flow.
 pub(crate) const STACKS: u32 = 1;
 /// How long a quota lasts, ms.
 const WINDOW_MS: u64 = 1_000;
@@ -84,8 +87,8 @@ impl Quota {
         false
     }
 
-    /// Tells `each` who had how many lines dropped in seconds that are over; no speaker stands for the
-    /// many for whom there was no room.
+    /// Tells `each` who had how many lines dropped in seconds that are over; no speaker stands for
+    /// the many for whom there was no room.
     pub(crate) fn report(&mut self, now_ms: u64, each: &mut dyn FnMut(Option<&Speaker>, u64)) {
         if now_ms < self.due_ms {
             return;

@@ -1,5 +1,5 @@
-//! Writes calls into the request part of the io memory, as 06_dispatch.js reads them. Pure but for that
-//! memory; the runtime's thread.
+//! Writes calls into the request part of the io memory, as 06_dispatch.js reads them. Pure but for
+//! that memory; the runtime's thread.
 
 use crate::call::Call;
 use crate::io::{self, Io};

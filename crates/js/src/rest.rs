@@ -1,12 +1,13 @@
-//! When V8 is told to collect because nobody calls: otherwise what the last calls left behind stays until the next
-//! ones come, which may be never.
+//! When V8 is told to collect because nobody calls: otherwise what the last calls left behind stays
+//! until the next ones come, which may be never.
 //!
-//! 1. It costs nobody time: a marking begins after a second without work, and V8's own tasks do it in small steps.
-//!    Optimized code stays, unless the heap limit is below 128 MiB: there V8 collects at once, and the calls that end
-//!    the rest are slow for some 20 ms.
-//! 2. It happens after a second, and after two, four and eight, and then not again until something has run. Dropped
-//!    contexts go first, and then what only these held. A marking that is under way is not begun again, and spares what
-//!    was alive when it began: V8 may have begun one by itself, and one may take seconds.
+//! 1. It costs nobody time: a marking begins after a second without work, and V8's own tasks do it
+//!    in small steps. Optimized code stays, unless the heap limit is below 128 MiB: there V8
+//!    collects at once, and the calls that end the rest are slow for some 20 ms.
+//! 2. It happens after a second, and after two, four and eight, and then not again until something
+//!    has run. Dropped contexts go first, and then what only these held. A marking that is under
+//!    way is not begun again, and spares what was alive when it began: V8 may have begun one by
+//!    itself, and one may take seconds.
 
 /// Looks without work before the first collection: a second, at ten a second.
 const QUIET_LOOKS: u32 = 10;
@@ -28,7 +29,8 @@ impl Rest {
         Self { done: 0, quiet: u32::MAX }
     }
 
-    /// To be called at each look, with a number that differs when something has run; whether to collect now.
+    /// To be called at each look, with a number that differs when something has run; whether to
+    /// collect now.
     pub(crate) fn look(&mut self, done: u64) -> bool {
         self.quiet = if done == self.done { self.quiet.saturating_add(1) } else { 0 };
         self.done = done;

@@ -1,6 +1,5 @@
-//! One shard's JavaScript: the isolate, the tenants, and their libraries. How a batch runs: `batch.rs`; how a
-//! library starts: `start.rs`.
-//! Belongs to the thread that made it.
+//! One shard's JavaScript: the isolate, the tenants, and their libraries. How a batch runs:
+//! `batch.rs`; how a library starts: `start.rs`. Belongs to the thread that made it.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -23,10 +22,11 @@ use crate::stats::{Handle, RuntimeStats};
 use crate::tenant::{TenantState, number};
 use crate::{Tenant, lingering, snapshot, source};
 
-/// Foreground tasks of V8 that one [`Runtime::catch_up`] runs: mostly there is none, and a step of a collection
-/// takes about 1 ms.
+/// Foreground tasks of V8 that one [`Runtime::catch_up`] runs: mostly there is none, and a step of
+/// a collection takes about 1 ms.
 const TASKS_MAX: u32 = 16;
-/// Contexts that one [`Runtime::idle`] leaves ready: for a new tenant, and for a library that is loaded then.
+/// Contexts that one [`Runtime::idle`] leaves ready: for a new tenant, and for a library that is
+/// loaded then.
 const CONTEXTS_AHEAD: usize = 2;
 /// For whom a source is checked that is no tenant's.
 const NOBODY: Tenant = Tenant(u32::MAX);
@@ -130,14 +130,15 @@ impl Runtime {
         self.starts = Some(starts);
     }
 
-    /// Adds a tenant whose functions read `keyspace`: a [`Mapping`](crate::Mapping), or one for each partition.
+    /// Adds a tenant whose functions read `keyspace`: a [`Mapping`](crate::Mapping), or one for
+    /// each partition.
     pub fn open_tenant(&mut self, keyspace: impl Into<Keyspace>) -> Tenant {
         self.tenants.push(TenantState::new(keyspace.into()));
         Tenant(number(self.tenants.len() - 1))
     }
 
-    /// Compiles and evaluates `source` (whole, with its first line `#!js name=…`) in a scratch context.
-    /// Nothing is installed.
+    /// Compiles and evaluates `source` (whole, with its first line `#!js name=…`) in a scratch
+    /// context. Nothing is installed.
     ///
     /// # Errors
     /// [`LoadError`], whose text is the error reply.
@@ -203,12 +204,12 @@ impl Runtime {
         Ok(Library { name, functions })
     }
 
-    /// Makes the functions of a loaded library callable; a library of the same name is replaced. It is started at
-    /// once. If that fails beside the tenant's other libraries, its calls say so.
+    /// Makes the functions of a loaded library callable; a library of the same name is replaced. It
+    /// is started at once. If that fails beside the tenant's other libraries, its calls say so.
     ///
     /// # Errors
-    /// [`LoadError::FunctionExists`] if another library has a function of the same name. The tenant has
-    /// the libraries that it had before then.
+    /// [`LoadError::FunctionExists`] if another library has a function of the same name. The tenant
+    /// has the libraries that it had before then.
     pub fn install(
         &mut self,
         tenant: Tenant,
@@ -250,8 +251,8 @@ impl Runtime {
         state.index();
     }
 
-    /// To be called between batches, ten times a second, whether there is work or not: some of what V8 has put
-    /// off, which gives dropped contexts and garbage back.
+    /// To be called between batches, ten times a second, whether there is work or not: some of what
+    /// V8 has put off, which gives dropped contexts and garbage back.
     pub fn catch_up(&mut self) {
         if self.rest.look(self.turn + self.stats.contexts_created) {
             self.isolate.begin_collection();
@@ -259,7 +260,8 @@ impl Runtime {
         self.isolate.idle(TASKS_MAX, 0);
     }
 
-    /// To be called between batches when there is time: the same, and makes contexts out of request time.
+    /// To be called between batches when there is time: the same, and makes contexts out of request
+    /// time.
     pub fn idle(&mut self) {
         self.isolate.idle(TASKS_MAX, CONTEXTS_AHEAD);
     }

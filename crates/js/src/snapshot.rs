@@ -1,8 +1,8 @@
 //! Starts V8 once per process and makes the startup snapshot that holds the prelude.
 //!
 //! The snapshot is made at first use rather than at build time: that costs a process some tens of
-//! milliseconds once, and in exchange it always fits the libnode.so that is loaded at run time, which the
-//! distribution may update under a built binary. Isolates made from it take 2 to 3 ms.
+//! milliseconds once, and in exchange it always fits the libnode.so that is loaded at run time,
+//! which the distribution may update under a built binary. Isolates made from it take 2 to 3 ms.
 //!
 //! The files of `prelude/` become one script:
 //!
@@ -10,8 +10,8 @@
 //! (function (native) { "use strict"; 00  { builtins/* }  return function attach(…) { 01 to 06 }; })
 //! ```
 //!
-//! 00 captures what the prelude needs of JavaScript and removes globals; `builtins` replaces what cannot be
-//! interrupted; 01 to 06 run once per context, over its own arenas.
+//! 00 captures what the prelude needs of JavaScript and removes globals; `builtins` replaces what
+//! cannot be interrupted; 01 to 06 run once per context, over its own arenas.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -43,11 +43,11 @@ const ATTACHED: [&str; 6] = [
 /// Threads for compiling and collecting beside the shards; V8 shares them among all isolates.
 const WORKER_THREADS_MAX: usize = 4;
 
-/// - No SharedArrayBuffer, Atomics and WebAssembly: V8 would install them in each context, and removing them
-///   there costs a walk over all contexts.
+/// - No SharedArrayBuffer, Atomics and WebAssembly: V8 would install them in each context, and
+///   removing them there costs a walk over all contexts.
 /// - Larger inlining budgets, since the prelude's find is to melt into the user's loop.
-/// - Code that isn't optimized yet looks for a stop each 2,112 bytes of bytecode, not each 132 KiB; the ticks
-///   that lead to optimizing are scaled, so that it happens when it did
+/// - Code that isn't optimized yet looks for a stop each 2,112 bytes of bytecode, not each 132 KiB;
+///   the ticks that lead to optimizing are scaled, so that it happens when it did
 ///   (docs/design/0013-how-often-a-loop-looks.md).
 const FLAGS: &CStr = c"--no-harmony-sharedarraybuffer --no-harmony-atomics --no-expose-wasm \
     --max-inlined-bytecode-size=1500 --max-inlined-bytecode-size-cumulative=4000 \
@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn the_prelude_knows_the_arena_as_shm_does() {
-        // Two languages, one layout: each constant of the prelude against the crate that writes the bytes.
+        // Two languages, one layout: each constant of the prelude against the crate that writes the
+        // bytes.
         let layout_file = ATTACHED[0];
         let check = |name: &str, bytes: u64| {
             assert_eq!(constant(layout_file, name), bytes as i64, "{name}");

@@ -109,7 +109,8 @@ fn quoted(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(QUOTED_MAX).collect()
 }
 
-/// The JSDoc comments right before each `export … name`, without their stars, by name. One walk over the source.
+/// The JSDoc comments right before each `export … name`, without their stars, by name. One walk
+/// over the source.
 pub(crate) fn descriptions(source: &str) -> HashMap<&str, String> {
     let mut found = HashMap::new();
     let mut from = 0;

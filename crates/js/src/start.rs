@@ -1,9 +1,11 @@
-//! Starts libraries: compiles a module and runs its top level in a context. That is done in a scratch context to
-//! check it, then in the tenant's context when it is installed, and in each later one right before the first call
-//! that needs it: nobody waits for a library of somebody else.
+//! Starts libraries: compiles a module and runs its top level in a context. That is done in a
+//! scratch context to check it, then in the tenant's context when it is installed, and in each
+//! later one right before the first call that needs it: nobody waits for a library of somebody
+//! else.
 //!
-//! A start has a limit of its own, that of loading. A library whose start takes longer than a call may, or fails, is
-//! left alone for a while then: the calls of others wait for it during a small part of the shard's time.
+//! A start has a limit of its own, that of loading. A library whose start takes longer than a call
+//! may, or fails, is left alone for a while then: the calls of others wait for it during a small
+//! part of the shard's time.
 //!
 //! Belongs to the runtime's thread.
 
@@ -40,7 +42,8 @@ impl Host for NoHost {
 }
 
 impl Runtime {
-    /// The tenant's context, made if it has none; the least recently used context goes if there are too many.
+    /// The tenant's context, made if it has none; the least recently used context goes if there are
+    /// too many.
     pub(crate) fn ensure_context(
         &mut self,
         tenant: Tenant,
@@ -66,7 +69,8 @@ impl Runtime {
         Ok(context)
     }
 
-    /// Starts a library in the tenant's context, or tells why not. One that has to be stopped costs that context.
+    /// Starts a library in the tenant's context, or tells why not. One that has to be stopped costs
+    /// that context.
     pub(crate) fn start_library(
         &mut self,
         tenant: Tenant,
@@ -129,8 +133,8 @@ impl Runtime {
         }
     }
 
-    /// Compiles and evaluates a module in `context` under the watchdog's eye; its functions. There is to be room:
-    /// see [`crate::isolate::Isolate::make_room`].
+    /// Compiles and evaluates a module in `context` under the watchdog's eye; its functions. There
+    /// is to be room: see [`crate::isolate::Isolate::make_room`].
     pub(crate) fn evaluate(
         &mut self,
         tenant: Tenant,
@@ -208,8 +212,8 @@ impl Runtime {
         functions
     }
 
-    /// The reason of a failed evaluation; the isolate can run again. The context must be gone if the
-    /// evaluation was stopped.
+    /// The reason of a failed evaluation; the isolate can run again. The context must be gone if
+    /// the evaluation was stopped.
     pub(crate) fn recovered(&mut self, stop: Stop) -> String {
         match stop {
             Stop::Fault(reason) => reason,

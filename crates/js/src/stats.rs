@@ -76,9 +76,9 @@ impl Handle {
         self.watch().running()
     }
 
-    /// Ends the call that runs now, if any, within some milliseconds; which one it was. If it ends by itself
-    /// meanwhile nothing happens: the calls after it are never hit by a [`Reason::Kill`]. What it has
-    /// written is dropped. Returns at once.
+    /// Ends the call that runs now, if any, within some milliseconds; which one it was. If it ends
+    /// by itself meanwhile nothing happens: the calls after it are never hit by a [`Reason::Kill`].
+    /// What it has written is dropped. Returns at once.
     pub fn terminate(&self, reason: Reason) -> Option<Running> {
         self.watch().terminate(reason)
     }

@@ -9,12 +9,14 @@
 //!   commit                                else: KILL := 0
 //! ```
 //!
-//! 1. A termination hits the call that it was meant for or doesn't happen: never a commit, never the next call.
+//! 1. A termination hits the call that it was meant for or doesn't happen: never a commit, never
+//!    the next call.
 //! 2. A call that saw KILL = k goes on only when KILL has changed; it dies when ISSUED is k.
 //! 3. Only the watchdog waits for nothing. The call waits for a few instructions of it.
 //!
-//! The call's first two lines are JavaScript: a plain store and a plain load. The watchdog's barrier makes
-//! the one between them. All else is here, over a trait of the words, so that loom tries all orders.
+//! The call's first two lines are JavaScript: a plain store and a plain load. The watchdog's
+//! barrier makes the one between them. All else is here, over a trait of the words, so that loom
+//! tries all orders.
 
 #[cfg(test)]
 pub(crate) mod models;
@@ -83,8 +85,8 @@ pub(crate) fn stop(words: &impl Words, k: i32, terminate: impl FnOnce()) {
     }
 }
 
-/// The call's side, once STATE isn't `k` any more: true if nothing stops call `k`, false if a termination was
-/// issued for it.
+/// The call's side, once STATE isn't `k` any more: true if nothing stops call `k`, false if a
+/// termination was issued for it.
 // SYNC(call-state)
 pub(crate) fn settle(words: &impl Words, k: i32) -> bool {
     while words.load(Word::Kill) == k {

@@ -1,5 +1,5 @@
-//! A tenant of one runtime: its arenas, its libraries, and the context that holds them while in use.
-//! Belongs to the runtime's thread, but for [`Functions`], which the watchdog reads too.
+//! A tenant of one runtime: its arenas, its libraries, and the context that holds them while in
+//! use. Belongs to the runtime's thread, but for [`Functions`], which the watchdog reads too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,8 +20,8 @@ pub(crate) struct Callable {
     pub(crate) cross_slot: bool,
 }
 
-/// FNV-1a: names are short and looked up for each call, and a tenant that makes them collide slows down
-/// nobody but itself.
+/// FNV-1a: names are short and looked up for each call, and a tenant that makes them collide slows
+/// down nobody but itself.
 #[derive(Clone, Copy)]
 pub(crate) struct NameHasher(u64);
 

@@ -1,20 +1,21 @@
 //! Stops calls that run too long: one thread per runtime.
 //!
-//! How it and a call agree whether the call has ended is `stop.rs`. A termination hits the call that it was
-//! meant for or does not happen; a call pays two plain memory accesses for it. V8's heap-limit callback runs
-//! on the call's own thread and needs none of this.
+//! How it and a call agree whether the call has ended is `stop.rs`. A termination hits the call
+//! that it was meant for or does not happen; a call pays two plain memory accesses for it. V8's
+//! heap-limit callback runs on the call's own thread and needs none of this.
 //!
-//! Other threads order a stop by a [`Handle`](crate::Handle): it notes the number of the call that it sees and
-//! wakes this thread, which alone carries stops out, as above. Calls carry numbers, so an order for a call
-//! that has ended meanwhile is dropped: a kill never hits the next call. Shutdown is an order that lasts: every
-//! call that this thread sees from then on is stopped, and the runtime starts none.
+//! Other threads order a stop by a [`Handle`](crate::Handle): it notes the number of the call that
+//! it sees and wakes this thread, which alone carries stops out, as above. Calls carry numbers, so
+//! an order for a call that has ended meanwhile is dropped: a kill never hits the next call.
+//! Shutdown is an order that lasts: every call that this thread sees from then on is stopped, and
+//! the runtime starts none.
 //!
-//! A call that V8 doesn't leave some time after its termination (`SEIZE_AFTER_NS`) loses the fiber that waits
-//! for it (fiber.rs): all else of the shard goes on. Where there is no fiber, or too many calls are stuck already, it
-//! costs the process after the grace period.
+//! A call that V8 doesn't leave some time after its termination (`SEIZE_AFTER_NS`) loses the fiber
+//! that waits for it (fiber.rs): all else of the shard goes on. Where there is no fiber, or too
+//! many calls are stuck already, it costs the process after the grace period.
 //!
-//! Time is CPU time of the runtime's thread, so a busy machine stops nobody. It is sampled every tick:
-//! a call is stopped between its limit and two ticks more.
+//! Time is CPU time of the runtime's thread, so a busy machine stops nobody. It is sampled every
+//! tick: a call is stopped between its limit and two ticks more.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,8 +37,8 @@ use crate::tenant::Functions;
 const IDLE_TICKS: u32 = 20;
 /// Longest sleep: bounds what a lost wake-up costs.
 const SLEEP: Duration = Duration::from_millis(100);
-/// CPU time, ns, that V8 has to leave a call after its termination: with it a shard answers others some 80 ms after
-/// a call with a limit of 50 ms began, a new isolate included.
+/// CPU time, ns, that V8 has to leave a call after its termination: with it a shard answers others
+/// some 80 ms after a call with a limit of 50 ms began, a new isolate included.
 const SEIZE_AFTER_NS: u64 = 10_000_000;
 
 /// What the runtime, its watchdog and its [`Handle`](crate::Handle)s share.
@@ -106,8 +107,8 @@ impl Seen {
 }
 
 struct IsolatePointer(*mut ffi::RawIsolate);
-// SAFETY: used for `nigh_terminate` and `nigh_isolate_lose` only, which any thread may call; the watchdog's thread
-// ends before the isolate.
+// SAFETY: used for `nigh_terminate` and `nigh_isolate_lose` only, which any thread may call; the
+// watchdog's thread ends before the isolate.
 unsafe impl Send for IsolatePointer {}
 // SAFETY: as above.
 unsafe impl Sync for IsolatePointer {}
@@ -189,7 +190,8 @@ impl Watch {
         set(&mut lock(&self.names));
     }
 
-    /// Orders the stop of the call that runs now, if it has a name; which one. Shutdown holds for all calls.
+    /// Orders the stop of the call that runs now, if it has a name; which one. Shutdown holds for
+    /// all calls.
     pub(crate) fn terminate(&self, reason: Reason) -> Option<Running> {
         if reason == Reason::Shutdown {
             self.closing.store(true, Ordering::SeqCst);
@@ -250,7 +252,8 @@ impl Watch {
     fn run(&self) {
         let mut idle = 0;
         while !self.stop.load(Ordering::SeqCst) {
-            // The order first: its call ran when it was given, so a call with another number comes later.
+            // The order first: its call ran when it was given, so a call with another number comes
+            // later.
             let order = lock(&self.order).take();
             let lost = self.lost.load(Ordering::SeqCst);
             let state = if lost { 0 } else { self.io.state().load(Ordering::SeqCst) };
@@ -263,7 +266,8 @@ impl Watch {
                         std::thread::park_timeout(SLEEP);
                     }
                     self.sleeping.store(false, Ordering::SeqCst);
-                    // Who woke it runs a call soon. By itself it only looks whether that was missed.
+                    // Who woke it runs a call soon. By itself it only looks whether that was
+                    // missed.
                     if self.woken.swap(false, Ordering::SeqCst) {
                         idle = 0;
                     }
@@ -314,8 +318,8 @@ impl Watch {
         }
     }
 
-    /// While a call runs: tells the dispatcher when it is to begin no further one. If that comes too late, it names
-    /// calls that are over.
+    /// While a call runs: tells the dispatcher when it is to begin no further one. If that comes
+    /// too late, it names calls that are over.
     fn end_batch(&self) {
         let names = lock(&self.names);
         if names.until.is_some_and(|until| Instant::now() >= until) {
@@ -331,8 +335,8 @@ impl Watch {
         self.broken.load(Ordering::SeqCst)
     }
 
-    /// On the isolate's thread, when V8 has given up: true if all else goes on without this isolate. If not, the
-    /// process has to end.
+    /// On the isolate's thread, when V8 has given up: true if all else goes on without this
+    /// isolate. If not, the process has to end.
     pub(crate) fn is_given_up(&self, why: &str) -> bool {
         let call = self.io.state().load(Ordering::SeqCst);
         let taken = self.fiber.as_ref().is_some_and(|fiber| {
@@ -358,7 +362,8 @@ impl Watch {
     }
 
     fn mark_lost(&self) {
-        // SAFETY: the isolate outlives this: its thread is here, or its owner joins the watchdog first.
+        // SAFETY: the isolate outlives this: its thread is here, or its owner joins the watchdog
+        // first.
         unsafe { ffi::nigh_isolate_lose(self.isolate.0) };
         self.lost.store(true, Ordering::SeqCst);
     }
@@ -390,8 +395,8 @@ impl Watch {
         std::process::abort();
     }
 
-    /// Writes what the call is: the function and its library, or the library that starts. Allocates nothing and
-    /// waits for nothing, since a process that is ending runs it too.
+    /// Writes what the call is: the function and its library, or the library that starts. Allocates
+    /// nothing and waits for nothing, since a process that is ending runs it too.
     pub(crate) fn describe(&self, call: i32, out: &mut Line) -> std::fmt::Result {
         let Ok(names) = self.names.try_lock() else {
             return out.write_str("a function, whose name can't be told now,");

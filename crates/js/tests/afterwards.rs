@@ -5,8 +5,8 @@ mod common;
 use common::{Bench, call};
 use nigh_js::{Call, Limits, Overlay};
 
-/// Each function leaves a microtask, each in another way. `stray` notes the name of who left it if it runs
-/// in another call; `ran` if it runs at all.
+/// Each function leaves a microtask, each in another way. `stray` notes the name of who left it if
+/// it runs in another call; `ran` if it runs at all.
 const LIBRARY: &str = r"
 let current = 'load', strays = [], ran = [], release;
 const stray = (name) => { (current === name ? ran : strays).push(name); };
@@ -157,7 +157,8 @@ fn a_microtask_that_never_ends_costs_the_call_that_left_it() {
 
 #[test]
 fn what_loading_leaves_does_not_run_in_a_call() {
-    // The flags of an export are looked at when all else has run; and a library that fails is looked at too.
+    // The flags of an export are looked at when all else has run; and a library that fails is
+    // looked at too.
     let mut bench = Bench::with(Limits { call_ms: 200, ..Limits::default() });
     let body = "let current = 'load'; const strays = [];
          const leave = () => { Promise.resolve().then(() => { if (current !== 'load') strays.push(1); }); };

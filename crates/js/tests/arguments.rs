@@ -22,7 +22,8 @@ fn call<'a>(function: &'a str, args: &'a [&'a [u8]], keys: &'a [&'a [u8]]) -> Ca
 
 #[test]
 fn many_arguments_take_none_of_a_calls_time() {
-    // Making strings of 200,000 takes some 20 ms; the call has 5, and needs less for what it does by itself.
+    // Making strings of 200,000 takes some 20 ms; the call has 5, and needs less for what it does
+    // by itself.
     let mut bench = bench(Limits { call_ms: 5, ..Limits::default() });
     let texts: Vec<String> = (0..200_000).map(|n| format!("argument {n}")).collect();
     let args: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
@@ -63,7 +64,8 @@ fn more_arguments_than_the_limits_are_refused_by_their_name() {
 
 #[test]
 fn many_arguments_that_are_no_text_wait_for_no_garbage() {
-    // 300 of 8 KiB each, of 4 MiB that there are for bytes: only what earlier calls had is in the way.
+    // 300 of 8 KiB each, of 4 MiB that there are for bytes: only what earlier calls had is in the
+    // way.
     let mut bench = bench(Limits { array_buffer_bytes: 4 << 20, ..Limits::default() });
     let bytes = vec![0xff; 8 << 10];
     let args: Vec<&[u8]> = vec![&bytes; 300];

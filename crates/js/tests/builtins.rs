@@ -1,5 +1,5 @@
-//! The builtins that the prelude replaces: each stops when its call's time is up, and each does what the
-//! standard says. The vectors were made by a stock engine (see `vectors/make.mjs`).
+//! The builtins that the prelude replaces: each stops when its call's time is up, and each does
+//! what the standard says. The vectors were made by a stock engine (see `vectors/make.mjs`).
 
 mod common;
 
@@ -102,7 +102,8 @@ const ENDLESS: &[(&str, &str)] = &[
     ("Array.from({length: 2e5}, (_, i) => ['k' + i, i])", "for (;;) Object.fromEntries(x)"),
     ("flat('\\u0101', 2 ** 24)", "for (;;) AggregateError(x)"),
     ("flat('ab', 2 ** 23)", "for (;;) Array.prototype.map.call(x, isNaN)"),
-    // Syntax, in a loop that has run before but isn't optimized: it looks for a stop each 2,112 bytes.
+    // Syntax, in a loop that has run before but isn't optimized: it looks for a stop each 2,112
+    // bytes.
     (
         "(() => {
            const spread = (o, count) => { let n; for (let i = 0; i < count; i++) n = {...o}; return n; };
@@ -199,8 +200,9 @@ fn limits(call_ms: u64) -> Limits {
 
 #[test]
 fn what_v8_cannot_interrupt_is_stopped_in_time() {
-    // A call that would take for ever gets the error of the time limit, and the next call runs. A builtin
-    // that is not interruptible does not come back within the grace period, which aborts this test.
+    // A call that would take for ever gets the error of the time limit, and the next call runs. A
+    // builtin that is not interruptible does not come back within the grace period, which aborts
+    // this test.
     let mut bench = Bench::with(limits(60_000));
     bench.add("t", &library(ENDLESS.iter().copied()));
     for (n, (prepare, action)) in ENDLESS.iter().enumerate() {
@@ -306,8 +308,8 @@ fn replaced_builtins_look_like_native_ones() {
 
 #[test]
 fn long_typed_arrays_answer_as_a_loop_over_their_elements() {
-    // Long ones are worked off in pieces. Places around the cuts, overlaps, negative indices: each against
-    // what a plain loop makes of it.
+    // Long ones are worked off in pieces. Places around the cuts, overlaps, negative indices: each
+    // against what a plain loop makes of it.
     let mut bench = Bench::with(limits(60_000));
     bench.add(
         "t",

@@ -65,8 +65,8 @@ fn a_function_reads_what_lies_in_the_arena() {
 
 #[test]
 fn keys_that_look_alike_are_told_apart() {
-    // Numbers whose hashes are kept in one place, keys that differ in padding only, and strings that are
-    // no ASCII: each reads its own record, again and again.
+    // Numbers whose hashes are kept in one place, keys that differ in padding only, and strings
+    // that are no ASCII: each reads its own record, again and again.
     let mut bench = Bench::of(
         "export const all = (db) => { const found = []; for (let round = 0; round < 300; round++) {\n\
            found.length = 0;\n\

@@ -1,4 +1,5 @@
-//! Functions that V8 can't stop, in a runtime on a fiber: they cost it an isolate, and nobody else anything.
+//! Functions that V8 can't stop, in a runtime on a fiber: they cost it an isolate, and nobody else
+//! anything.
 
 mod common;
 
@@ -55,7 +56,8 @@ fn wait_for(bench: &mut Bench, function: &str) -> String {
 
 #[test]
 fn a_stuck_call_holds_up_nobody() {
-    // Its neighbours in the batch have their results, others run at once, and it has written nothing.
+    // Its neighbours in the batch have their results, others run at once, and it has written
+    // nothing.
     on_fiber(limits(), |bench| {
         bench.add("t", BODY);
         let calls = [
@@ -111,7 +113,8 @@ fn no_more_than_eight_calls_linger() {
 
 #[test]
 fn a_call_in_which_v8_gives_up_costs_an_isolate() {
-    // An index far behind millions of elements makes a table that V8 can't have: it ended the process.
+    // An index far behind millions of elements makes a table that V8 can't have: it ended the
+    // process.
     on_fiber(Limits { load_ms: 60_000, call_ms: 60_000, ..limits() }, |bench| {
         let kept = "const kept = []; for (let i = 0; i < 23e6; i++) kept.push(i);";
         let far =
@@ -201,7 +204,8 @@ fn a_start_that_is_stuck_in_a_batch_leaves_the_calls_behind_it_alone() {
 
 #[test]
 fn a_lost_call_finds_no_host() {
-    // A getter of a result that comes after what was stuck: scan, log and commit reach nobody any more.
+    // A getter of a result that comes after what was stuck: scan, log and commit reach nobody any
+    // more.
     on_fiber(limits(), |bench| {
         bench.add(
             "t",

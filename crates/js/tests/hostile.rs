@@ -5,7 +5,8 @@ mod common;
 use common::{Bench, call};
 use nigh_js::Limits;
 
-/// Stopped calls of these tests take this long, ms; they have far more time than they need otherwise.
+/// Stopped calls of these tests take this long, ms; they have far more time than they need
+/// otherwise.
 const CALL_MS: u64 = 200;
 
 fn bench(body: &str) -> Bench {
@@ -26,7 +27,8 @@ fn all_fail(bench: &mut Bench, functions: &[&str]) {
 
 #[test]
 fn results_that_run_code_cannot_break_a_reply() {
-    // Getters, proxies and iterables in a result run inside the call: with its limits, in one reply.
+    // Getters, proxies and iterables in a result run inside the call: with its limits, in one
+    // reply.
     let mut bench = bench(
         "export const fine = () => 1;
          export const thrower = () => ({ a: 1, get b() { throw new Error('a\\r\\nb'); } });

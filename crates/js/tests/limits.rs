@@ -73,7 +73,8 @@ fn nothing_of_a_stopped_call_runs_later() {
 
 #[test]
 fn a_late_termination_never_hits_another_call() {
-    // Calls that end around their limit: each is answered or stopped, and what follows is never touched.
+    // Calls that end around their limit: each is answered or stopped, and what follows is never
+    // touched.
     let mut bench = Bench::with(Limits { call_ms: 1, ..Limits::default() });
     bench.add(
         "t",
@@ -161,8 +162,9 @@ fn buffers_have_their_own_limit() {
 
 #[test]
 fn a_short_view_gets_its_buffer_when_buffers_are_used_up() {
-    // V8 keeps short views in its heap, and makes the ArrayBuffer when somebody asks for it. If it gets no memory for
-    // that it ends the process: any function could, once it had used up the limit.
+    // V8 keeps short views in its heap, and makes the ArrayBuffer when somebody asks for it. If it
+    // gets no memory for that it ends the process: any function could, once it had used up the
+    // limit.
     let limits = Limits { array_buffer_bytes: 1 << 20, call_ms: 30_000, ..Limits::default() };
     let mut bench = Bench::with(limits);
     bench.add(
@@ -264,8 +266,9 @@ fn another_thread_sees_what_runs() {
 
 #[test]
 fn calls_beyond_what_replies_may_take_dont_run() {
-    // A thousand results of 20 MB were built before anybody looked how long they are together. What has not run when they
-    // are long enough runs when it is asked for again, and refusals keep their places.
+    // A thousand results of 20 MB were built before anybody looked how long they are together. What
+    // has not run when they are long enough runs when it is asked for again, and refusals keep
+    // their places.
     let mut bench = Bench::of(
         "let ran = 0;\n\
          export const long = (db, [n]) => { ran++; return 'x'.repeat(Number(n)); };\n\
@@ -306,8 +309,9 @@ fn calls_beyond_what_replies_may_take_dont_run() {
 
 #[test]
 fn calls_beyond_a_batchs_time_dont_run() {
-    // Hundreds of calls that suddenly were slow were run in one go, and all clients of the shard waited for the last one.
-    // What has not run when the time is over runs when it is asked for again.
+    // Hundreds of calls that suddenly were slow were run in one go, and all clients of the shard
+    // waited for the last one. What has not run when the time is over runs when it is asked for
+    // again.
     let mut bench = Bench::with(Limits { call_ms: 10_000, ..Limits::default() });
     bench.add(
         "t",

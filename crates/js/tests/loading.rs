@@ -28,7 +28,8 @@ fn plain(bytes: usize) -> String {
 
 #[test]
 fn a_large_plain_library_loads() {
-    // Compiling shared the limit of calls: 3.9 MB of plain source were refused as running longer than 50 ms.
+    // Compiling shared the limit of calls: 3.9 MB of plain source were refused as running longer
+    // than 50 ms.
     let mut bench = Bench::new();
     let library = bench.add("t", &plain(3_900_000));
     assert_eq!(library.functions.len(), 999);
@@ -52,8 +53,8 @@ fn a_library_that_takes_too_long_is_told_the_limit_of_loading() {
 
 #[test]
 fn a_library_that_had_to_be_stopped_is_not_tried_each_second() {
-    // It started well once, and never ends when its context is made anew. Each call after a second would try it
-    // again, for the whole limit: with one of 2 s, the shard did nothing else.
+    // It started well once, and never ends when its context is made anew. Each call after a second
+    // would try it again, for the whole limit: with one of 2 s, the shard did nothing else.
     let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 100, ..Limits::default() });
     bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
     bench.add("b", "if (globalThis.spoilt) for (;;); export const fb = () => 1;");
@@ -67,8 +68,9 @@ fn a_library_that_had_to_be_stopped_is_not_tried_each_second() {
 
 #[test]
 fn a_library_is_not_refused_for_what_dropped_contexts_hold() {
-    // One array takes most of the heap. The context that had it before is dropped, but V8 stopped the next start for
-    // want of heap before it had collected that one: each other load was refused, and calls behind a stopped one.
+    // One array takes most of the heap. The context that had it before is dropped, but V8 stopped
+    // the next start for want of heap before it had collected that one: each other load was
+    // refused, and calls behind a stopped one.
     let limits = Limits { heap_bytes: 64 << 20, call_ms: 20, load_ms: 60_000, ..Limits::default() };
     let mut bench = Bench::with(limits.clone());
     let body = "const all = new Array(5e6).fill(1); export const f = () => all.length;\n\
@@ -79,7 +81,8 @@ fn a_library_is_not_refused_for_what_dropped_contexts_hold() {
         assert!(loaded.is_ok(), "round {round}: {}", loaded.unwrap_err());
         assert_eq!(bench.call("f", &[]), ":5000000\r\n", "round {round}");
     }
-    bench.runtime.set_limits(Limits { call_ms: 1000, ..limits }); // its start is none that has to rest
+    // Its start is none that has to rest.
+    bench.runtime.set_limits(Limits { call_ms: 1000, ..limits });
     for round in 0..2 {
         bench.add("t", body);
         let stopped = bench.call("spin", &[]);
@@ -108,8 +111,8 @@ fn said(test: &str, stuck: &str) -> String {
 
 #[test]
 fn what_ends_the_process_since_it_cannot_be_stopped_is_named() {
-    // Nobody carries a call on here, so the watchdog ends the process after the grace period. Its line had no name
-    // for a library that started.
+    // Nobody carries a call on here, so the watchdog ends the process after the grace period. Its
+    // line had no name for a library that started.
     let limits = Limits { call_ms: 10, load_ms: 60_000, grace_ms: 50, ..Limits::default() };
     let slow = names_in_scopes(200_000);
     match std::env::var(STUCK).as_deref() {

@@ -7,7 +7,8 @@ use nigh_js::Limits;
 
 #[test]
 fn contexts_of_stopped_calls_are_given_back_while_calls_go_on() {
-    // Each stop costs the context. A shard that is never idle has a moment for V8 at each tick only.
+    // Each stop costs the context. A shard that is never idle has a moment for V8 at each tick
+    // only.
     const STOPS: usize = 400;
     let mut bench = Bench::with(Limits { call_ms: 1, grace_ms: 20_000, ..Limits::default() });
     bench.add("t", "export const spin = () => { for (;;); }; export const fine = () => 1;");
@@ -22,7 +23,8 @@ fn contexts_of_stopped_calls_are_given_back_while_calls_go_on() {
 
 #[test]
 fn contexts_of_stopped_calls_are_given_back_when_nobody_calls_any_more() {
-    // A server that had been attacked, and was then left alone, kept 280 MiB: V8 collects when somebody allocates.
+    // A server that had been attacked, and was then left alone, kept 280 MiB: V8 collects when
+    // somebody allocates.
     const STOPS: usize = 40;
     let mut bench = Bench::with(Limits { call_ms: 1, grace_ms: 20_000, ..Limits::default() });
     bench.add("t", "export const spin = () => { for (;;); };");

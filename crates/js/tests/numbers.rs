@@ -127,9 +127,10 @@ export function play(db, steps) {
 
 #[test]
 fn whatever_was_asked_of_a_place_before_each_number_finds_its_own_record() {
-    // Numbers that share a place in what is remembered, asked for in all ways and in all orders, by calls of
-    // one batch and of the next, with writes between. `exists` once left the place to the next number as it
-    // was, so that `get` found the record of n - 4096; so did a value that lies in a run and isn't remembered.
+    // Numbers that share a place in what is remembered, asked for in all ways and in all orders, by
+    // calls of one batch and of the next, with writes between. `exists` once left the place to the
+    // next number as it was, so that `get` found the record of n - 4096; so did a value that lies
+    // in a run and isn't remembered.
     let mut bench = Bench::of(PLAY);
     let keys: Vec<u64> = (0..4).flat_map(|lap| [5, 6].map(|n| n + 4096 * lap)).collect();
     let mut dice = Dice(7);

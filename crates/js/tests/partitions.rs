@@ -1,4 +1,5 @@
-//! Tenants of several partitions: where a key is found, where it may be written, and what of it is whole.
+//! Tenants of several partitions: where a key is found, where it may be written, and what of it is
+//! whole.
 
 mod common;
 
@@ -106,9 +107,10 @@ impl Dice {
 
 #[test]
 fn each_key_is_found_in_the_partition_of_its_tag() {
-    // Keys of all kinds, with and without tags, two thirds of them stored, against a rule written anew in
-    // Rust: what is stored is found by get, exists and ttl, and is the key's own value; what is not is
-    // missing. With one partition and with several, whose arenas have slots of different sizes.
+    // Keys of all kinds, with and without tags, two thirds of them stored, against a rule written
+    // anew in Rust: what is stored is found by get, exists and ttl, and is the key's own value;
+    // what is not is missing. With one partition and with several, whose arenas have slots of
+    // different sizes.
     for partitions in [1u32, 2, 3, 7] {
         let mut arenas = Arenas::new(partitions, 0x0bad_5eed + partitions);
         let mut dice = Dice(u64::from(partitions));
@@ -226,8 +228,9 @@ fn at<'a>(partition: u32, function: &'a str, args: &'a [&'a [u8]]) -> Call<'a> {
 
 #[test]
 fn a_call_writes_to_its_partition_alone() {
-    // Each way to write, to the call's own partition and to another one; also where the key is missing. The
-    // error names method, key and flag, and what the call wrote before it is not committed.
+    // Each way to write, to the call's own partition and to another one; also where the key is
+    // missing. The error names method, key and flag, and what the call wrote before it is not
+    // committed.
     let mut bench = several(3, &[], ALL);
     let (own, other) = (key_in(1, 3, "own", 0), key_in(2, 3, "other", 0));
     for (function, method) in
@@ -259,7 +262,8 @@ fn a_call_writes_to_its_partition_alone() {
 
 #[test]
 fn the_flag_allows_writes_to_all_partitions() {
-    // The host gets them in the order in which they were made; a call reads its own, wherever they go.
+    // The host gets them in the order in which they were made; a call reads its own, wherever they
+    // go.
     let mut bench = several(3, &[], ALL);
     let keys = [0, 1, 2].map(|p| key_in(p, 3, "k", 0));
     for key in &keys {
@@ -334,7 +338,8 @@ fn records_of_several_arenas_are_kept_in_one_call() {
 
 #[test]
 fn an_overlay_belongs_to_the_partition_of_its_call() {
-    // What a transaction has staged in partition 1 is seen first; other keys are read where they are.
+    // What a transaction has staged in partition 1 is seen first; other keys are read where they
+    // are.
     let mut bench = several(2, &[], ALL);
     let (staged, gone, other) =
         (key_in(1, 2, "staged", 0), key_in(1, 2, "gone", 0), key_in(0, 2, "other", 0));
@@ -367,8 +372,9 @@ fn an_overlay_belongs_to_the_partition_of_its_call() {
 
 #[test]
 fn a_commit_under_way_in_a_foreign_arena_is_not_seen() {
-    // Partition 1 is in the middle of a commit all the time: who reads it, alone or with others, sees what was before,
-    // also of the key that the commit has published already. Calls that write are not disturbed either.
+    // Partition 1 is in the middle of a commit all the time: who reads it, alone or with others,
+    // sees what was before, also of the key that the commit has published already. Calls that write
+    // are not disturbed either.
     let mut bench = several(3, &[0, 1], ALL);
     let keys = [0, 1, 2].map(|p| key_in(p, 3, "k", 0));
     for key in &keys {
@@ -389,9 +395,9 @@ fn a_commit_under_way_in_a_foreign_arena_is_not_seen() {
 
 #[test]
 fn what_cant_be_told_of_a_moment_is_asked_of_the_owner() {
-    // A commit under way has removed a key, and put another that wasn't there: a version of before is nowhere, and no
-    // attempt finds another moment. So the reply says that the owner is to run it; also if the function caught the
-    // error that ended its attempt.
+    // A commit under way has removed a key, and put another that wasn't there: a version of before
+    // is nowhere, and no attempt finds another moment. So the reply says that the owner is to run
+    // it; also if the function caught the error that ended its attempt.
     let body = "export const read = (db, [k]) => db.text(k);\n\
         export const caught = (db, [k]) => { try { return db.text(k); } catch { return 'nothing'; } };";
     let mut bench = several(1, &[0], body);
@@ -419,8 +425,8 @@ fn what_cant_be_told_of_a_moment_is_asked_of_the_owner() {
 
 #[test]
 fn a_key_is_over_for_others_when_its_owner_has_found_it_to_be() {
-    // The owner's clock stands at 1,000,000 ms, ours is later. What is over by both is; what is over by ours alone,
-    // the owner has to say.
+    // The owner's clock stands at 1,000,000 ms, ours is later. What is over by both is; what is
+    // over by ours alone, the owner has to say.
     let mut bench = several(1, &[0], "export const read = (db, [k]) => db.text(k);");
     let now_ms = bench.now_ms;
     bench.world.arenas[0].put(b"over", b"1", now_ms - 10_000);
@@ -441,7 +447,8 @@ fn a_key_is_over_for_others_when_its_owner_has_found_it_to_be() {
 
 #[test]
 fn the_partitions_that_cant_be_told_are_named() {
-    // Of 40 partitions, others than ours write 3 and 35, and are at it: both are to be asked, and no other.
+    // Of 40 partitions, others than ours write 3 and 35, and are at it: both are to be asked, and
+    // no other.
     let body = "export const read = (db, keys) => keys.map((key) => { try { return db.text(key); } catch { return null; } });";
     let mut bench = several(40, &[3, 5, 35], body);
     let keys = [3, 5, 35].map(|p| key_in(p, 40, "k", 0));
@@ -468,7 +475,8 @@ fn partitions_with_different_seeds_are_refused() {
     assert!(reply.contains("the partitions have different seeds of the hash"), "{reply}");
 }
 
-/// What a call does once it has seen two keys of a commit differ. `scan` is where the commit comes between.
+/// What a call does once it has seen two keys of a commit differ. `scan` is where the commit comes
+/// between.
 const TORN: &str = "const pair = (db, [a, b]) => { const x = db.text(a); db.scan('none'); return [x, db.text(b)]; };\n\
     export const give = pair;\n\
     export const fail = (db, args) => { const [x, y] = pair(db, args); if (x !== y) throw new Error('differ'); return [x, y]; };\n\
@@ -482,9 +490,9 @@ const TORN: &str = "const pair = (db, [a, b]) => { const x = db.text(a); db.scan
 
 #[test]
 fn what_a_call_did_with_a_torn_read_never_happened() {
-    // Two keys are removed and put again between a call's reads of them, so that what was before is nowhere and an
-    // attempt ends. What it then returned, threw, rejected, encoded or wrote doesn't count: the call runs again, and
-    // only that is answered and committed.
+    // Two keys are removed and put again between a call's reads of them, so that what was before is
+    // nowhere and an attempt ends. What it then returned, threw, rejected, encoded or wrote doesn't
+    // count: the call runs again, and only that is answered and committed.
     for partitions in [1, 2] {
         let mut bench = several(partitions, &[0], TORN);
         let [a, b] = [0, 1].map(|n| key_in(0, partitions, "pair", n));

@@ -1,5 +1,5 @@
-//! docs/functions.md and README.md against what runs: each fenced library is loaded and called as the text
-//! around it says, and the names in the tables are those that a function finds.
+//! docs/functions.md and README.md against what runs: each fenced library is loaded and called as
+//! the text around it says, and the names in the tables are those that a function finds.
 
 mod common;
 
@@ -24,7 +24,8 @@ fn libraries(document: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A runtime with the library of that name, which is the document's only one: another needs its own story.
+/// A runtime with the library of that name, which is the document's only one: another needs its own
+/// story.
 fn only_library(document: &str, name: &str) -> Bench {
     let libraries = libraries(document);
     let names: Vec<&str> = libraries.iter().map(|(name, _)| *name).collect();
@@ -66,7 +67,8 @@ fn strings(reply: &str) -> BTreeSet<&str> {
 
 #[test]
 fn the_shop_of_the_reference_takes_from_stock() {
-    // Five apples: two are taken and three left; four more are refused, and "the incr never happened".
+    // Five apples: two are taken and three left; four more are refused, and "the incr never
+    // happened".
     let mut bench = only_library(FUNCTIONS, "shop");
     bench.put("apple", "5");
     assert_eq!(fcall(&mut bench, "take", &["apple"], &["2"]), ":3\r\n");
@@ -147,8 +149,8 @@ fn the_limits_have_the_defaults_that_the_reference_gives() {
     assert_eq!(documented, defaults);
 }
 
-/// Beginnings of replies in the table of errors that others make: the commands' own, the store's, and those
-/// that want a fiber (tests/fiber.rs has this text).
+/// Beginnings of replies in the table of errors that others make: the commands' own, the store's,
+/// and those that want a fiber (tests/fiber.rs has this text).
 const OF_OTHERS: [&str; 7] = [
     "ERR function 'f' asked for more than V8 can hold and was stopped; nothing was written",
     "ERR no function can run here: … calls ran too long and are still being stopped; try again later",

@@ -1,4 +1,5 @@
-//! Results that work with `db` while they are encoded: the reply is what the same values give as plain data.
+//! Results that work with `db` while they are encoded: the reply is what the same values give as
+//! plain data.
 
 mod common;
 
@@ -10,8 +11,9 @@ const RESULTS: usize = 120;
 /// Calls of a batch: one that writes into its neighbour's reply shows there.
 const BATCH: usize = 12;
 
-/// `result(db, [seed, way])` makes a result of random shape: `lazy` with getters, traps, iterators, toJSON and
-/// promises that use every method of db and of Records; `plain` the same values as mere data.
+/// `result(db, [seed, way])` makes a result of random shape: `lazy` with getters, traps, iterators,
+/// toJSON and promises that use every method of db and of Records; `plain` the same values as mere
+/// data.
 const LIBRARY: &str = r"
 const generator = (seed) => {
   let state = Number(seed) * 2654435761 >>> 0 || 1;
@@ -137,7 +139,8 @@ fn bench() -> Bench {
     bench
 }
 
-/// Replies to `result` with each of the seeds, in batches, every second one in RESP3, with canaries between.
+/// Replies to `result` with each of the seeds, in batches, every second one in RESP3, with canaries
+/// between.
 fn replies(way: &str) -> Vec<String> {
     let mut bench = bench();
     let seeds: Vec<String> = (0..RESULTS).map(|seed| seed.to_string()).collect();
@@ -177,7 +180,8 @@ fn a_scan_in_a_getter_leaves_the_reply_right() {
 
 #[test]
 fn whatever_db_does_inside_a_result_leaves_the_reply_right() {
-    // Random shapes, made twice: as code that runs while it is encoded, and as data that was there before.
+    // Random shapes, made twice: as code that runs while it is encoded, and as data that was there
+    // before.
     let (lazy, plain) = (replies("lazy"), replies("plain"));
     let mut failed = 0;
     for (seed, (lazy, plain)) in lazy.iter().zip(&plain).enumerate() {

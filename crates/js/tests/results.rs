@@ -172,8 +172,8 @@ fn arguments_are_text_or_bytes() {
 
 #[test]
 fn every_container_counts_as_deep() {
-    // One table for all kinds: a result as deep as the limit allows has its reply, one level more is refused.
-    // Keys of a Map weren't counted once, so a Map as its own key overflowed the stack.
+    // One table for all kinds: a result as deep as the limit allows has its reply, one level more
+    // is refused. Keys of a Map weren't counted once, so a Map as its own key overflowed the stack.
     let limits = Limits { result_depth: 5, ..Limits::default() };
     let mut bench = Bench::with(limits);
     let kinds = [

@@ -151,8 +151,8 @@ const KEYS: u32 = 2_000;
 
 #[test]
 fn runtimes_on_several_threads_read_what_another_thread_writes() {
-    // Keys of all kinds are overwritten, added and deleted while the index grows and segments are reused:
-    // what was there all the time is always found, whole, and nobody else's.
+    // Keys of all kinds are overwritten, added and deleted while the index grows and segments are
+    // reused: what was there all the time is always found, whole, and nobody else's.
     let source = format!(
         "#!js name=t\n\
          export function check(db) {{ for (let i = 0; i < {KEYS}; i++) {{\n\
@@ -211,9 +211,9 @@ fn runtimes_on_several_threads_read_what_another_thread_writes() {
 
 #[test]
 fn a_stable_call_sees_commits_of_several_keys_whole() {
-    // Pairs are committed without pause. A call reads one key of the pair, lingers, reads the other: they
-    // always agree, or the call says that it found no moment, as one must that waits for a commit. Calls
-    // that take the arena for their own thread's see pairs that differ.
+    // Pairs are committed without pause. A call reads one key of the pair, lingers, reads the
+    // other: they always agree, or the call says that it found no moment, as one must that waits
+    // for a commit. Calls that take the arena for their own thread's see pairs that differ.
     let source = "#!js name=t\n\
          export function pair(db) { const a = db.get('a').u32(0); let x = 0; for (let i = 0; i < 3000; i++) x += i % 7;\n\
            const b = db.get('b').u32(0); return a === b ? 'same' : 'differ'; }\n\
@@ -269,16 +269,17 @@ const FILLERS: u32 = 1500;
 const BEATS: u32 = 8;
 /// Versions between two looks of the owner's own.
 const OWN_LOOKS: u32 = 32;
-/// Threads that read all the time: with the owner more than small machines have cores, so the system interrupts them
-/// anywhere, also between a first look and its second.
+/// Threads that read all the time: with the owner more than small machines have cores, so the
+/// system interrupts them anywhere, also between a first look and its second.
 const READERS: u32 = 3;
 /// Calls of `tick` in a batch.
 const TICKS: usize = 252;
-/// Calls after which V8 has long compiled them, and what is around them, with all its optimizations.
+/// Calls after which V8 has long compiled them, and what is around them, with all its
+/// optimizations.
 const CALLS_WARM: u64 = 50_000;
 
-/// `look` reads all keys, each word of them, and says of which version they are; `tick` reads one key, which is so
-/// short that what happens around it, choosing a moment, is nearly all that runs.
+/// `look` reads all keys, each word of them, and says of which version they are; `tick` reads one
+/// key, which is so short that what happens around it, choosing a moment, is nearly all that runs.
 fn looks() -> String {
     format!(
         "#!js name=t\n\
@@ -404,16 +405,19 @@ impl Versions {
 
 #[test]
 fn plain_loads_that_are_looked_at_twice_show_whole_records_of_one_moment() {
-    // The owner writes versions at full speed, whose values prove themselves, and the prelude reads them by plain loads.
-    // What it loads again behind what it guards holds only if the optimizing compiler takes no load for two, moves
-    // none, and keeps none over a loop.
-    // - `beat` ends with the clock of its own version, and the next version comes before the next clock. So there is no
-    //   moment without it; but a committed number with a later clock, which is what one load for two would give,
-    //   lacks it.
-    // - `last` <= the eight <= `first` <= `last` + 1 in each moment, and nothing holds them together but that.
-    // - Others come and go, so the index grows and shrinks under the probes, which must find all the same.
-    // Other threads' runtimes read all the time; the owner's own reads between its writes, and sees the newest. Not
-    // shown is the second look at a number's high half, which changes once in 2^32 writes.
+    // The owner writes versions at full speed, whose values prove themselves, and the prelude reads
+    // them by plain loads. What it loads again behind what it guards holds only if the optimizing
+    // compiler takes no load for two, moves none, and keeps none over a loop.
+    // - `beat` ends with the clock of its own version, and the next version comes before the next
+    //   clock. So there is no moment without it; but a committed number with a later clock, which
+    //   is what one load for two would give, lacks it.
+    // - `last` <= the eight <= `first` <= `last` + 1 in each moment, and nothing holds them
+    //   together but that.
+    // - Others come and go, so the index grows and shrinks under the probes, which must find all
+    //   the same.
+    // Other threads' runtimes read all the time; the owner's own reads between its writes, and sees
+    // the newest. Not shown is the second look at a number's high half, which changes once in 2^32
+    // writes.
     let seconds = std::env::var("NIGH_RACE_SECONDS").ok().and_then(|text| text.parse().ok());
     let (lasts, most) = (Duration::from_secs(seconds.unwrap_or(3)), Duration::from_secs(60));
     let (mut versions, source) = (Versions::new(), looks());

@@ -1,5 +1,5 @@
-//! When libraries start: at once when they are installed, and in each later context right before the first call that
-//! needs them.
+//! When libraries start: at once when they are installed, and in each later context right before
+//! the first call that needs them.
 
 mod common;
 
@@ -39,8 +39,8 @@ const SPIN: &str = "export const spin = () => { for (;;); };\n\
 
 #[test]
 fn a_context_starts_only_the_library_that_a_call_needs() {
-    // A stopped call costs the context. In the next one all libraries started anew before anybody's call ran, so a
-    // slow one held up the clients of all others.
+    // A stopped call costs the context. In the next one all libraries started anew before anybody's
+    // call ran, so a slow one held up the clients of all others.
     let mut bench = Bench::with(Limits { call_ms: 20, ..Limits::default() });
     bench.add("a", "let n = 0; export const fa = () => ++n;");
     bench.add("b", "let n = 0; export const fb = () => --n;");
@@ -59,7 +59,8 @@ fn a_context_starts_only_the_library_that_a_call_needs() {
     assert!(replies[3].contains("function-time-limit-ms"), "{replies:?}");
     assert_eq!(replies[4..], [":-1\r\n", ":-2\r\n"]);
     assert_eq!(started.take(), ["b", "t", "b"]);
-    // One that takes another's place starts when it is installed, and of one that was removed nothing is left.
+    // One that takes another's place starts when it is installed, and of one that was removed
+    // nothing is left.
     bench.add("b", "export const fb = () => 'new';");
     assert_eq!(started.take(), ["b", "b"]); // a scratch context checks it first
     assert!(bench.runtime.remove(bench.tenant, "a"));
@@ -72,8 +73,8 @@ fn a_context_starts_only_the_library_that_a_call_needs() {
 
 #[test]
 fn a_library_that_does_not_start_tells_its_own_callers_why() {
-    // It starts alone, but not beside what another one did to the globals. Nobody else is told, and what had to be
-    // stopped isn't tried by each call.
+    // It starts alone, but not beside what another one did to the globals. Nobody else is told, and
+    // what had to be stopped isn't tried by each call.
     let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 300, ..Limits::default() });
     bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
     bench.add("b", "if (globalThis.spoilt) throw new Error('spoilt'); export const fb = () => 1;");
@@ -89,7 +90,8 @@ fn a_library_that_does_not_start_tells_its_own_callers_why() {
 
 #[test]
 fn a_start_that_has_to_be_stopped_costs_its_own_call_alone() {
-    // It comes in the middle of a batch: calls before and behind it have their arguments and results.
+    // It comes in the middle of a batch: calls before and behind it have their arguments and
+    // results.
     let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 100, ..Limits::default() });
     bench.add("t", SPIN);
     bench.add("u", "if (globalThis.spoilt) for (;;); export const fu = () => 1;");
@@ -106,8 +108,8 @@ fn a_start_that_has_to_be_stopped_costs_its_own_call_alone() {
 
 #[test]
 fn a_slow_library_holds_up_others_during_a_small_part_of_the_time() {
-    // Its start takes longer than a call may. Whoever stops calls makes contexts vanish: without a rest between its
-    // starts, each call of it would hold up the shard. It comes back by itself.
+    // Its start takes longer than a call may. Whoever stops calls makes contexts vanish: without a
+    // rest between its starts, each call of it would hold up the shard. It comes back by itself.
     let mut bench = Bench::with(Limits { call_ms: 5, ..Limits::default() });
     bench.add(
         "slow",
@@ -135,7 +137,8 @@ fn a_slow_library_holds_up_others_during_a_small_part_of_the_time() {
 
 #[test]
 fn a_start_that_has_to_be_stopped_ends_its_batch() {
-    // It took the time of many turns: what is behind it is the next one's, so that others are served first.
+    // It took the time of many turns: what is behind it is the next one's, so that others are
+    // served first.
     let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 100, ..Limits::default() });
     bench.add("t", SPIN);
     bench.add("u", "if (globalThis.spoilt) for (;;); export const fu = () => 1;");

@@ -122,9 +122,10 @@ const CANARY: &str = "export const canary = (db) => {\n\
 
 #[test]
 fn nothing_of_a_call_that_was_stopped_is_there_for_the_next() {
-    // A call leaves words, a write set, an overlay, promises, a full heap behind when it is stopped: the next
-    // one, in the same batch and in a batch of its own, sees the keyspace as it is. After a stop in a
-    // transaction that had cleared everything, the next call once saw an empty keyspace.
+    // A call leaves words, a write set, an overlay, promises, a full heap behind when it is
+    // stopped: the next one, in the same batch and in a batch of its own, sees the keyspace as it
+    // is. After a stop in a transaction that had cleared everything, the next call once saw an
+    // empty keyspace.
     let limits = Limits {
         call_ms: 20,
         heap_bytes: 64 << 20,

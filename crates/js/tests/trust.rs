@@ -9,7 +9,8 @@ use std::time::Duration;
 
 #[test]
 fn the_globals_are_an_allow_list() {
-    // No eval, no code from strings, no shared memory, no waiting, no WebAssembly, no clocks but Date.
+    // No eval, no code from strings, no shared memory, no waiting, no WebAssembly, no clocks but
+    // Date.
     let mut bench = Bench::of(
         "export const globals = () => Object.getOwnPropertyNames(globalThis).filter((n) => !/^[A-Z].*(Array|Error)$/.test(n)).sort();\n\
          const t = (f) => { try { return String(f()); } catch (e) { return e.constructor.name; } };\n\
@@ -34,8 +35,8 @@ fn the_globals_are_an_allow_list() {
 
 #[test]
 fn pollution_of_prototypes_does_not_reach_the_prelude() {
-    // All methods of all classes replaced: reads, writes, replies and errors stay right, and none of the
-    // prelude's memory is seen by the replacements.
+    // All methods of all classes replaced: reads, writes, replies and errors stay right, and none
+    // of the prelude's memory is seen by the replacements.
     let body = "\
         const own = Reflect.ownKeys, define = Object.defineProperty, typed = ArrayBuffer.isView, byte = Uint8Array;\n\
         const push = (list, v) => { list[list.length] = v; };\n\
@@ -127,7 +128,8 @@ fn db_and_records_cannot_be_changed_or_forged() {
 
 #[test]
 fn a_call_has_one_clock_and_its_own_randomness() {
-    // Date.now() stands still and equals db.now(); Math.random depends on the batch's seed and the call.
+    // Date.now() stands still and equals db.now(); Math.random depends on the batch's seed and the
+    // call.
     let mut bench = Bench::of(
         "export const clock = (db) => { const a = Date.now(); for (let i = 0; i < 1e6; i++); return [a === Date.now(), a, db.now(), new Date().getTime()]; };\n\
          export const random = () => [Math.random(), Math.random()];\n\
@@ -143,7 +145,8 @@ fn a_call_has_one_clock_and_its_own_randomness() {
 
 #[test]
 fn calls_of_many_batches_draw_different_numbers() {
-    // A state of 31 bits gave two of a hundred thousand calls the same numbers: ids of which one overwrote the other.
+    // A state of 31 bits gave two of a hundred thousand calls the same numbers: ids of which one
+    // overwrote the other.
     let mut bench = Bench::of("export const id = () => String(Math.random());");
     let calls = vec![call("id"); 100];
     let mut ids = BTreeSet::new();

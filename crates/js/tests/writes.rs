@@ -204,8 +204,9 @@ fn a_call_in_a_transaction_sees_what_is_staged() {
 
 #[test]
 fn the_next_call_of_a_transaction_is_told_what_is_new() {
-    // On top of that it sees what the calls before were told, as long as the runtime says that it has it: a call
-    // that was refused, one that was stopped and one outside of the transaction end that.
+    // On top of that it sees what the calls before were told, as long as the runtime says that it
+    // has it: a call that was refused, one that was stopped and one outside of the transaction end
+    // that.
     let mut bench = Bench::with(Limits { call_ms: 20, ..Limits::default() });
     bench.add(
         "f",

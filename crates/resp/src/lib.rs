@@ -1,5 +1,5 @@
-//! RESP, the Redis serialization protocol, versions 2 and 3: bytes to commands and frames, and back.
-//! No I/O: callers own the buffers and the sockets.
+//! RESP, the Redis serialization protocol, versions 2 and 3: bytes to commands and frames, and
+//! back. No I/O: callers own the buffers and the sockets.
 //!
 //! ```text
 //! server:  socket -> buffer -> decode::Requests -> decode::Batch (ranges into the buffer)

@@ -117,8 +117,8 @@ proptest! {
         prop_assert_eq!(skip_reply(&input), Ok(Some(lengths[0])));
     }
 
-    /// Bytes that look like replies and mostly aren't give the same frames and the same error at the
-    /// same offset, cut or whole.
+    /// Bytes that look like replies and mostly aren't give the same frames and the same error at
+    /// the same offset, cut or whole.
     #[test]
     fn broken_replies_fail_alike_however_cut(
         input in prop::collection::vec(
@@ -347,7 +347,8 @@ fn lines_of_one_value_are_read_in_all_their_forms() {
     }
 }
 
-/// A reply that has begun to arrive is known: by a byte, by a header of a bulk, or by some elements.
+/// A reply that has begun to arrive is known: by a byte, by a header of a bulk, or by some
+/// elements.
 #[test]
 fn a_reply_that_has_begun_is_known() {
     for input in [&b"+O"[..], b"+OK\r", b"$3\r\n", b"$3\r\nab", b"*2\r\n", b"*2\r\n:1\r\n"] {

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 type Command = Vec<Vec<u8>>;
 
-/// Feeds `input` in pieces of the given lengths (the last one repeats), consuming after each piece as
-/// a server does; gives the commands and the error, if one ended it.
+/// Feeds `input` in pieces of the given lengths (the last one repeats), consuming after each piece
+/// as a server does; gives the commands and the error, if one ended it.
 fn feed(
     input: &[u8],
     pieces: &[usize],
@@ -90,8 +90,8 @@ proptest! {
         prop_assert_eq!(decoded, commands);
     }
 
-    /// Bytes that look like RESP and mostly aren't give the same commands and the same error, cut or
-    /// whole.
+    /// Bytes that look like RESP and mostly aren't give the same commands and the same error, cut
+    /// or whole.
     #[test]
     fn broken_requests_fail_alike_however_cut(
         input in prop::collection::vec(
@@ -104,7 +104,8 @@ proptest! {
     }
 }
 
-/// The text of a command reaches from its first argument to its last; one that was unescaped has none.
+/// The text of a command reaches from its first argument to its last; one that was unescaped has
+/// none.
 #[test]
 fn a_command_is_passed_on_as_it_came() {
     let text = |input: &[u8], index| {
@@ -277,7 +278,8 @@ fn the_hint_ends_with_the_argument() {
     assert_eq!(decoder.needed(), 9 + 10 + 2);
 }
 
-/// A million commands at once and a command of a million arguments: no recursion, no quadratic time.
+/// A million commands at once and a command of a million arguments: no recursion, no quadratic
+/// time.
 #[test]
 fn a_million_of_anything_is_decoded() {
     let million = 1_000_000;
@@ -315,8 +317,8 @@ fn a_buffer_of_2_gib_is_refused() {
     assert_eq!(decode(&zeros[1..]), Err(ProtocolError::TooBigInline));
 }
 
-/// A client that is in the middle of a command is one whose command has begun to arrive: by a byte of its header, or of
-/// an inline one, or by some of its arguments.
+/// A client that is in the middle of a command is one whose command has begun to arrive: by a byte
+/// of its header, or of an inline one, or by some of its arguments.
 #[test]
 fn a_command_that_has_begun_is_known() {
     for input in [&b"*"[..], b"*2\r", b"*2\r\n", b"*2\r\n$1\r\na\r\n", b"PI", b"PING\r"] {

@@ -8,12 +8,13 @@
 //!   └─ metrics   HTTP for Prometheus (only with `metrics-port`)
 //! ```
 //!
-//! A request's way: `connection` (reads, decodes) → `commands` (finds the row) → `dispatch` (checks, runs) →
-//! store or a command of the server → `output` → written once per turn.
+//! A request's way: `connection` (reads, decodes) → `commands` (finds the row) → `dispatch`
+//! (checks, runs) → store or a command of the server → `output` → written once per turn.
 //!
-//! 1. One thread owns everything of a shard. Others reach it by its seat, its mailbox and a waker only.
-//! 2. A fault of the world at the start is a [`ServeError`]: one sentence. Afterwards nothing that a client
-//!    sends ends the server.
+//! 1. One thread owns everything of a shard. Others reach it by its seat, its mailbox and a waker
+//!    only.
+//! 2. A fault of the world at the start is a [`ServeError`]: one sentence. Afterwards nothing that
+//!    a client sends ends the server.
 //!
 //! Rooms, lowest first: error sync config pinning commands observe hop net folder state handlers
 //! turn signals serve

@@ -32,7 +32,8 @@ pub(crate) fn pin_to_core(config: &Config, number: usize, shards: usize) -> Resu
 mod tests {
     use super::*;
 
-    /// Pins a thread of its own as a shard's; the core that it may run on then, if that is one, or why not.
+    /// Pins a thread of its own as a shard's; the core that it may run on then, if that is one, or
+    /// why not.
     fn pinned(first: &str, number: usize, shards: usize) -> Result<Option<usize>, String> {
         let mut config = Config::default();
         config.set("pin-core", first).expect("the setting takes it");
@@ -45,8 +46,8 @@ mod tests {
         std::thread::spawn(pin).join().expect("it doesn't panic")
     }
 
-    /// A shard runs on the core that is set for it; without a setting on one of its own, if there are
-    /// as many; and a core that isn't there is named in the error.
+    /// A shard runs on the core that is set for it; without a setting on one of its own, if there
+    /// are as many; and a core that isn't there is named in the error.
     #[test]
     fn a_shard_is_pinned_to_its_core_or_the_missing_core_is_named() {
         let allowed = sched_getaffinity(None).expect("a thread may ask");

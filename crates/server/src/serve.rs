@@ -33,8 +33,9 @@ const OTHER_PARTICIPANTS: usize = 8;
 pub(crate) const MOST_SHARDS: usize = 64;
 /// Descriptors of a shard: its epoll, waker and listeners.
 const FILES_PER_SHARD: usize = 24;
-/// Stack of the shard's thread, on which functions run: twice what they may take, since where that ends V8 may compile
-/// what took as much in the process that checks sources; and 4 MiB for what they call.
+/// Stack of the shard's thread, on which functions run: twice what they may take, since where that
+/// ends V8 may compile what took as much in the process that checks sources; and 4 MiB for what
+/// they call.
 const SHARD_STACK_BYTES: usize = 16 << 20;
 /// Descriptors that are no client connections: listeners, epoll, logs, and what libraries open.
 const OWN_FILES: usize = 32;

@@ -1,12 +1,13 @@
-//! What a client was told on one connection holds for what it sends on another, whichever shard that one is at.
+//! What a client was told on one connection holds for what it sends on another, whichever shard
+//! that one is at.
 
 mod common;
 
 use common::{Client, TestServer, request};
 use nigh_resp::frame::Frame;
 
-/// Runs until there is a key, however slow the machine is. It looks by scanning: all else shows the moment at which
-/// the call began.
+/// Runs until there is a key, however slow the machine is. It looks by scanning: all else shows the
+/// moment at which the call began.
 const WAIT: &str = "#!js name=w\n\
     const there = (db, key) => { let at = 0; do { const page = db.scan(key, at); if (page.keys.length) return true; at = page.cursor; } while (at !== 0); return false; };\n\
     export function wait(db, args, [key]) { while (!there(db, key)); return 0; }\n\
@@ -30,9 +31,10 @@ fn wait_for_function(client: &mut Client, ms: i64) {
     }
 }
 
-/// A library is replaced, and a setting changed, while another shard is in the middle of a long turn. The client is
-/// told so, and then completes a command of which that shard knew a part when its turn began: it is read in this
-/// turn, and yet runs the new function and shows the new setting.
+/// A library is replaced, and a setting changed, while another shard is in the middle of a long
+/// turn. The client is told so, and then completes a command of which that shard knew a part when
+/// its turn began: it is read in this turn, and yet runs the new function and shows the new
+/// setting.
 #[test]
 fn what_is_read_in_a_turn_meets_what_changed_since_it_began() {
     let limit = ("function-time-limit-ms", "3600000");
@@ -53,7 +55,8 @@ fn what_is_read_in_a_turn_meets_what_changed_since_it_began() {
         let [first, second] = ["a", "b"].map(|end| format!("{{{here}}}{round}{end}"));
         busy.send(format!("FCALL wait 1 {first}\r\nFCALL wait 1 {second}\r\n"));
         wait_for_function(&mut changing, LONG_MS);
-        // The shard learns of a part as the second turn begins, and reads behind the call that was put off.
+        // The shard learns of a part as the second turn begins, and reads behind the call that was
+        // put off.
         let call =
             [request(&[b"FCALL", b"version", b"0"]), request(&[b"CONFIG", b"GET", b"timeout"])]
                 .concat();

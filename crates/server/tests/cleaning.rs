@@ -33,8 +33,9 @@ fn set_all(client: &mut Client, keys: &[u32], version: u8) -> Vec<String> {
     errors_of(client, keys.len())
 }
 
-/// Three quarters of the memory live and are overwritten at random, by clients that together append more in a
-/// turn than is clean: each write waits for the turn that gives it room, and none is refused.
+/// Three quarters of the memory live and are overwritten at random, by clients that together append
+/// more in a turn than is clean: each write waits for the turn that gives it room, and none is
+/// refused.
 #[test]
 fn nearly_full_server_takes_overwrites_for_ever() {
     const CLIENTS: u32 = 48;
@@ -72,8 +73,8 @@ fn nearly_full_server_takes_overwrites_for_ever() {
     assert!(cleaned.and_then(|n| n.trim().parse::<u64>().ok()) > Some(100), "{info}");
 }
 
-/// When live data fills the memory, writes are refused for good, reads and deletes work, and what was deleted
-/// makes room again.
+/// When live data fills the memory, writes are refused for good, reads and deletes work, and what
+/// was deleted makes room again.
 #[test]
 fn full_server_refuses_until_something_is_deleted() {
     let server = TestServer::with(&[("maxmemory", "16mb")]);

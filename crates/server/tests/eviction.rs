@@ -1,4 +1,5 @@
-//! Memory that is full: policies at run time, what is evicted over several shards, and the MEMORY commands.
+//! Memory that is full: policies at run time, what is evicted over several shards, and the MEMORY
+//! commands.
 
 mod common;
 
@@ -32,7 +33,8 @@ fn write(client: &mut Client, name: &str, keys: std::ops::Range<usize>) -> usize
     taken
 }
 
-/// The operator changes the policy of a full server: writes go on at once, by whatever shard they come.
+/// The operator changes the policy of a full server: writes go on at once, by whatever shard they
+/// come.
 #[test]
 fn a_policy_is_set_while_the_server_is_full() {
     let server = TestServer::with(&[SMALL, ("shards", "3")]);
@@ -54,8 +56,8 @@ fn a_policy_is_set_while_the_server_is_full() {
     );
 }
 
-/// Memory is full of large records, so what is free lies in pieces: a transaction of large writes that fits is done, by
-/// keys that go for it, as it would be if its commands came alone.
+/// Memory is full of large records, so what is free lies in pieces: a transaction of large writes
+/// that fits is done, by keys that go for it, as it would be if its commands came alone.
 #[test]
 fn a_transaction_of_large_writes_evicts_until_it_fits() {
     let server = TestServer::with(&[SMALL, ("shards", "1"), ("maxmemory-policy", "allkeys-lru")]);
@@ -74,7 +76,8 @@ fn a_transaction_of_large_writes_evicts_until_it_fits() {
     }
 }
 
-/// Keys that are only read, at all shards, stay while others are written; those that nobody reads go.
+/// Keys that are only read, at all shards, stay while others are written; those that nobody reads
+/// go.
 #[test]
 fn reads_at_any_shard_keep_keys_alive() {
     const HOT: usize = 100;
@@ -177,9 +180,9 @@ fn idle(client: &mut Client, keys: &[String; 2], wanted: impl Fn(i64) -> bool) -
     }
 }
 
-/// A client that says so reads keys at its shard, at another one's, behind its own writes there, in a transaction and
-/// in functions, and they stay as old as they are. Its writes make them young, and so does TOUCH; when it takes
-/// that back, its reads do again.
+/// A client that says so reads keys at its shard, at another one's, behind its own writes there, in
+/// a transaction and in functions, and they stay as old as they are. Its writes make them young,
+/// and so does TOUCH; when it takes that back, its reads do again.
 #[test]
 fn reads_of_a_client_that_says_so_keep_the_age_of_keys() {
     let settings = [("maxmemory-policy", "allkeys-lru"), ("shards", "2"), ("partitions", "2")];

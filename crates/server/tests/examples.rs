@@ -1,5 +1,5 @@
-//! The libraries of `examples/functions/` on a real server, called by the lines that their comments and
-//! `examples/README.md` offer to try.
+//! The libraries of `examples/functions/` on a real server, called by the lines that their comments
+//! and `examples/README.md` offer to try.
 
 mod common;
 
@@ -15,7 +15,8 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 const README: &str = include_str!("../../../examples/README.md");
 
-/// The commands that a source's comments offer: `//   redis-cli FCALL …`, a remark after two spaces.
+/// The commands that a source's comments offer: `//   redis-cli FCALL …`, a remark after two
+/// spaces.
 fn offered(source: &str) -> Vec<&str> {
     let lines = source.lines().filter_map(|line| line.strip_prefix("//   redis-cli FCALL"));
     lines.map(|line| line.trim_start().split("  ").next().unwrap()).collect()
@@ -26,7 +27,8 @@ fn load(client: &mut Client, name: &str, source: &str) {
     assert_eq!(reply, Frame::Bulk(name.as_bytes().to_vec()));
 }
 
-/// What the comments offer works as it stands; only Bob, who comes late for the cake, gets an error.
+/// What the comments offer works as it stands; only Bob, who comes late for the cake, gets an
+/// error.
 #[test]
 fn every_offered_line_works() {
     for (name, source) in EXAMPLES {

@@ -13,8 +13,8 @@ const LARGE_BYTES: usize = 1_000_000;
 const DELETED: u32 = 200;
 const REFUSED: &str = "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.";
 
-/// Writes `{name}0`, `{name}1` … of 1,000 bytes until one is refused, and deletes the first of them: small
-/// values find room, a large one doesn't.
+/// Writes `{name}0`, `{name}1` … of 1,000 bytes until one is refused, and deletes the first of
+/// them: small values find room, a large one doesn't.
 fn fill(client: &mut Client, name: &str) {
     let value = [b'v'; 1000];
     let is_taken =
@@ -40,8 +40,9 @@ fn refused(client: &mut Client) {
     assert_eq!(text.as_deref(), Some(REFUSED), "{reply:?}");
 }
 
-/// One command of a transaction finds no room: none of the others is applied, for good and for everybody. What
-/// only reads or deletes works, and what was deleted makes room for the transaction.
+/// One command of a transaction finds no room: none of the others is applied, for good and for
+/// everybody. What only reads or deletes works, and what was deleted makes room for the
+/// transaction.
 #[test]
 fn a_transaction_without_room_leaves_nothing() {
     for policy in ["noeviction", "volatile-lru", "volatile-ttl"] {
@@ -84,8 +85,8 @@ fn a_transaction_without_room_leaves_nothing() {
     }
 }
 
-/// What a transaction deletes is there until all of it has happened, so it makes no room for the rest of it: with a
-/// SET that finds none, DEL and FLUSHALL haven't happened either.
+/// What a transaction deletes is there until all of it has happened, so it makes no room for the
+/// rest of it: with a SET that finds none, DEL and FLUSHALL haven't happened either.
 #[test]
 fn what_a_transaction_deletes_is_no_room_for_it() {
     let server = TestServer::with(&[SMALL]);
@@ -155,8 +156,8 @@ fn a_refused_transaction_is_counted_as_one_error() {
     assert!(slow.windows(expected.len()).any(|some| some == expected), "{slow:?}");
 }
 
-/// Each partition has its memory: a transaction in the one that is full leaves nothing, one in the other is taken, by
-/// whatever shard the client came.
+/// Each partition has its memory: a transaction in the one that is full leaves nothing, one in the
+/// other is taken, by whatever shard the client came.
 #[test]
 fn a_full_partition_refuses_its_own_transactions_only() {
     let settings = [("maxmemory", "16mb"), ("partitions", "2"), ("shards", "2")];
@@ -196,7 +197,8 @@ const LIBRARY: &str = "#!js name=f\n\
       for (const key of keys) db.set(key, 'v'.repeat(Number(bytes)));\n\
     }";
 
-/// A function that finds no room for what it writes has written nothing; a transaction that calls it hasn't either.
+/// A function that finds no room for what it writes has written nothing; a transaction that calls
+/// it hasn't either.
 #[test]
 fn a_function_without_room_spoils_its_transaction() {
     let server = TestServer::with(&[SMALL]);
@@ -217,8 +219,9 @@ fn a_function_without_room_spoils_its_transaction() {
     client.says("EXISTS of-function a x", ":3\r\n");
 }
 
-/// Where keys may go, those do that a transaction turns out to want room of, though its words didn't tell: for a copy, and
-/// for what a function writes. For one that could never fit, none goes.
+/// Where keys may go, those do that a transaction turns out to want room of, though its words
+/// didn't tell: for a copy, and for what a function writes. For one that could never fit, none
+/// goes.
 #[test]
 fn room_is_made_for_what_only_running_tells() {
     let server = TestServer::with(&[SMALL, ("maxmemory-policy", "allkeys-lru")]);
@@ -247,8 +250,8 @@ fn room_is_made_for_what_only_running_tells() {
     assert!(client.number("DBSIZE") > keys - 300, "hardly more went than upkeep takes");
 }
 
-/// A transaction, or a function, deletes so many keys that a full store can't even note them all: none goes, and the
-/// error says what to do. DEL deletes them at once.
+/// A transaction, or a function, deletes so many keys that a full store can't even note them all:
+/// none goes, and the error says what to do. DEL deletes them at once.
 #[test]
 fn what_deletes_more_than_can_be_noted_says_what_to_do() {
     const TOO_MANY: &str = "OOM memory is too full to delete so many keys as one: \

@@ -33,8 +33,8 @@ fn pipeline_of_calls_and_commands_keeps_its_order() {
     client.expect(":1\r\n$1\r\n1\r\n:3\r\n:6\r\n$1\r\n6\r\n+OK\r\n$2\r\n10\r\n+PONG\r\n");
 }
 
-/// A lower limit of sources is for what is loaded from then on. At all shards but the first, a longer library was gone
-/// with the next one that was loaded.
+/// A lower limit of sources is for what is loaded from then on. At all shards but the first, a
+/// longer library was gone with the next one that was loaded.
 #[test]
 fn a_lower_source_limit_keeps_what_is_loaded() {
     let server = TestServer::with(&[("shards", "2")]);
@@ -111,8 +111,9 @@ fn function_in_a_transaction_is_part_of_it() {
     other.says("GET n", "$1\r\n6\r\n");
 }
 
-/// Each call of a transaction sees all that was staged before it: by commands, by other calls, before and after one
-/// that isn't there, one that throws, one that is stopped, and a FLUSHALL. The next transaction begins anew.
+/// Each call of a transaction sees all that was staged before it: by commands, by other calls,
+/// before and after one that isn't there, one that throws, one that is stopped, and a FLUSHALL. The
+/// next transaction begins anew.
 #[test]
 fn each_call_of_a_transaction_sees_what_is_staged() {
     let server = TestServer::start();
@@ -180,14 +181,14 @@ fn time_of(client: &mut Client, keys: usize, calls: usize) -> std::time::Duratio
     began.elapsed()
 }
 
-/// What a call in a transaction costs is no matter of how much was staged before: a thousand calls behind ten thousand
-/// writes take about as long as the writes and the calls apart.
+/// What a call in a transaction costs is no matter of how much was staged before: a thousand calls
+/// behind ten thousand writes take about as long as the writes and the calls apart.
 #[test]
 fn calls_behind_many_writes_take_as_long_as_others() {
     let server = TestServer::start();
     let mut client = counter(&server);
-    // Others may use the machine too, more at one moment than at the next: one of several tries tells. A call that
-    // cost what was staged before it would take a hundred times as long.
+    // Others may use the machine too, more at one moment than at the next: one of several tries
+    // tells. A call that cost what was staged before it would take a hundred times as long.
     let tries: Vec<_> = (0..5)
         .map(|_| {
             let apart = time_of(&mut client, 10_000, 1) + time_of(&mut client, 1, 1000);
@@ -262,8 +263,8 @@ fn endless_function_is_stopped() {
     client.expect(":2\r\n");
 }
 
-/// Calls of one turn that aren't of one batch once drew the same random numbers, and a function that makes ids from them
-/// made one id twice.
+/// Calls of one turn that aren't of one batch once drew the same random numbers, and a function
+/// that makes ids from them made one id twice.
 #[test]
 fn no_two_calls_draw_the_same_numbers() {
     let server = TestServer::start();

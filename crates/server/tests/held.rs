@@ -14,8 +14,8 @@ const SETTINGS: &[(&str, &str)] = &[
 
 const SPIN: &str = "#!js name=f\nexport function spin() { for (;;); }\nspin.flags = ['no-writes'];";
 
-/// A function that doesn't end keeps all that is overwritten from being used again. Writes wait for that; whoever
-/// wants to look, and to end the function, doesn't.
+/// A function that doesn't end keeps all that is overwritten from being used again. Writes wait for
+/// that; whoever wants to look, and to end the function, doesn't.
 #[test]
 fn who_ends_the_function_that_holds_memory_needs_none() {
     let server = TestServer::with(SETTINGS);

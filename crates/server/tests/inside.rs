@@ -9,7 +9,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Connections of a story that is about several shards: all at one of three is less likely than one in 10^10.
+/// Connections of a story that is about several shards: all at one of three is less likely than one
+/// in 10^10.
 const MANY: usize = 24;
 
 fn info(client: &mut Client, section: &str) -> String {
@@ -82,7 +83,8 @@ fn counts_of_functions_end_with_resetstat() {
     assert!(client.text("INFO nigh").contains("function_calls:0\r\n"));
 }
 
-/// LATENCY HISTOGRAM answers maps of maps, flat in RESP2; names may repeat, and unknown ones don't matter.
+/// LATENCY HISTOGRAM answers maps of maps, flat in RESP2; names may repeat, and unknown ones don't
+/// matter.
 #[test]
 fn histograms_have_redis_shape_in_both_protocols() {
     let server = TestServer::with(&[("shards", "2")]);
@@ -113,7 +115,8 @@ fn histograms_have_redis_shape_in_both_protocols() {
     assert!(matches!(inner[1].1, Frame::Map(_)), "{inner:?}");
 }
 
-/// Percentiles of each command that ran; LATENCY RESET leaves them, CONFIG RESETSTAT ends them, as in Redis.
+/// Percentiles of each command that ran; LATENCY RESET leaves them, CONFIG RESETSTAT ends them, as
+/// in Redis.
 #[test]
 fn run_times_last_until_resetstat() {
     let server = TestServer::with(&[("shards", "2")]);
@@ -140,8 +143,8 @@ fn run_times_last_until_resetstat() {
     assert!(info(&mut client, "all").contains("Latencystats"));
 }
 
-/// A key that gets a third of all commands, of any shard's clients, stands first; INFO shows keys only when
-/// it is asked for them by name, and no byte of them breaks its lines.
+/// A key that gets a third of all commands, of any shard's clients, stands first; INFO shows keys
+/// only when it is asked for them by name, and no byte of them breaks its lines.
 #[test]
 fn hot_keys_are_found_over_all_shards() {
     let server = TestServer::with(&[("shards", "3")]);
@@ -170,7 +173,8 @@ fn hot_keys_are_found_over_all_shards() {
     }
 }
 
-/// A slow command is logged with the address and the name of its client, also if another shard ran it.
+/// A slow command is logged with the address and the name of its client, also if another shard ran
+/// it.
 #[test]
 fn slow_commands_name_their_client_whichever_shard_ran_them() {
     let settings = [("shards", "3"), ("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000")];
@@ -249,8 +253,8 @@ fn metrics_are_labelled_by_shard() {
     metrics(port, |page| expected.iter().all(|line| page.contains(line)));
 }
 
-/// Dashboards know metrics by name, kind and label: metrics.txt is what they have found since there are metrics, with N
-/// for each number.
+/// Dashboards know metrics by name, kind and label: metrics.txt is what they have found since there
+/// are metrics, with N for each number.
 #[test]
 fn metrics_have_the_names_and_kinds_that_dashboards_know() {
     let (server, port) = measured();
@@ -278,8 +282,8 @@ fn metrics_have_the_names_and_kinds_that_dashboards_know() {
     assert_eq!(families.join("\n"), include_str!("metrics.txt"));
 }
 
-/// MSET, DEL, DBSIZE and FLUSHALL over seven partitions were counted once by each shard that did a part of them, so three
-/// shards told of three commands where a client had sent one.
+/// MSET, DEL, DBSIZE and FLUSHALL over seven partitions were counted once by each shard that did a
+/// part of them, so three shards told of three commands where a client had sent one.
 #[test]
 fn a_command_by_parts_is_counted_once() {
     let server = TestServer::with(&[("shards", "3"), ("partitions", "7")]);
@@ -299,7 +303,8 @@ fn a_command_by_parts_is_counted_once() {
     }
 }
 
-/// Reads and writes of sockets, turns of the loop and their times are counted, as Redis 7.2 tells them.
+/// Reads and writes of sockets, turns of the loop and their times are counted, as Redis 7.2 tells
+/// them.
 #[test]
 fn reads_writes_and_turns_are_counted() {
     let server = TestServer::with(&[("shards", "2")]);
@@ -360,8 +365,9 @@ fn memory_tells_of_the_start_and_of_functions() {
     assert_eq!(client.info("memory", "number_of_functions"), "0");
 }
 
-/// Keys whose time is over stay in DBSIZE and in INFO keyspace until they are met or swept, which takes a small store no
-/// longer than Redis: some ticks. Both count alike, with several partitions too.
+/// Keys whose time is over stay in DBSIZE and in INFO keyspace until they are met or swept, which
+/// takes a small store no longer than Redis: some ticks. Both count alike, with several partitions
+/// too.
 #[test]
 fn keys_whose_time_is_over_are_counted_alike() {
     for partitions in ["1", "3"] {
@@ -384,7 +390,8 @@ fn keys_whose_time_is_over_are_counted_alike() {
     }
 }
 
-/// A client's line says what runs, and that nothing waits for it; what it has not read is told as waiting.
+/// A client's line says what runs, and that nothing waits for it; what it has not read is told as
+/// waiting.
 #[test]
 fn a_clients_line_says_what_runs_and_what_waits() {
     let server = TestServer::with(&[("shards", "1")]);

@@ -44,8 +44,8 @@ fn waiting(other: &mut Client) -> usize {
     }
 }
 
-/// A client that asks for much and reads nothing is held back: the server's memory stays small, others are
-/// served, and it gets everything once it reads.
+/// A client that asks for much and reads nothing is held back: the server's memory stays small,
+/// others are served, and it gets everything once it reads.
 #[test]
 fn client_that_doesnt_read_is_held_back() {
     let server = TestServer::with(&[("output-buffer-pause", "64kb")]);
@@ -81,8 +81,9 @@ fn slow_reader_is_cut_off() {
     assert!(info.contains("client_output_buffer_limit_disconnections:1"), "{info}");
 }
 
-/// A reply that another shard gives, or that waits for another shard's, is copied. Beyond what a client's output may be
-/// it is refused: one value, asked for a million times behind a write, once ended the server.
+/// A reply that another shard gives, or that waits for another shard's, is copied. Beyond what a
+/// client's output may be it is refused: one value, asked for a million times behind a write, once
+/// ended the server.
 #[test]
 fn reply_by_way_of_another_shard_is_bounded() {
     let settings = [("shards", "2"), ("partitions", "2"), ("output-buffer-limit", "1mb")];
@@ -104,8 +105,9 @@ fn reply_by_way_of_another_shard_is_bounded() {
     }
 }
 
-/// Replies of functions were bounded one by one: a pipeline of a thousand calls with long results was run as one batch,
-/// before anybody looked how long they are together. Through another shard and behind its replies it is the same.
+/// Replies of functions were bounded one by one: a pipeline of a thousand calls with long results
+/// was run as one batch, before anybody looked how long they are together. Through another shard
+/// and behind its replies it is the same.
 #[test]
 fn calls_of_a_client_that_doesnt_read_wait() {
     const CALLS: usize = 100;
@@ -138,8 +140,8 @@ fn calls_of_a_client_that_doesnt_read_wait() {
     }
 }
 
-/// Results of a batch came to the buffer together, some 16 MB, before any was written: with a lower limit a client that reads was
-/// cut off, though each of its replies is far below the limit.
+/// Results of a batch came to the buffer together, some 16 MB, before any was written: with a lower
+/// limit a client that reads was cut off, though each of its replies is far below the limit.
 #[test]
 fn calls_of_a_client_that_reads_pass_a_low_limit() {
     let source = "#!js name=l\nexport const read = (db, [n]) => n + 'x'.repeat(1e6);\n\
@@ -164,8 +166,8 @@ fn calls_of_a_client_that_reads_pass_a_low_limit() {
     }
 }
 
-/// After many writes, whose replies are short, a pipeline of reads of a large value that the owner has to answer (since it
-/// follows a write) went there at once, and the owner copied all of it.
+/// After many writes, whose replies are short, a pipeline of reads of a large value that the owner
+/// has to answer (since it follows a write) went there at once, and the owner copied all of it.
 #[test]
 fn reads_behind_a_write_of_a_client_that_doesnt_read_wait() {
     const READS: usize = 100;
@@ -189,8 +191,8 @@ fn reads_behind_a_write_of_a_client_that_doesnt_read_wait() {
     (0..READS).for_each(|_| assert!(slow.reply() == Frame::Bulk(value.clone())));
 }
 
-/// The reply of a call waits for what the call has left for other shards to do, so it is kept: beyond the limit it is refused,
-/// as any reply that is copied.
+/// The reply of a call waits for what the call has left for other shards to do, so it is kept:
+/// beyond the limit it is refused, as any reply that is copied.
 #[test]
 fn the_reply_of_a_call_that_writes_elsewhere_is_bounded() {
     let settings = [("shards", "2"), ("partitions", "2"), ("output-buffer-limit", "1mb")];
@@ -207,7 +209,8 @@ fn the_reply_of_a_call_that_writes_elsewhere_is_bounded() {
     client.says(&format!("GET {there}"), "$3\r\nnew\r\n");
 }
 
-/// Replies that were under way when they got long may be more than a client's output: it is cut off before all have come.
+/// Replies that were under way when they got long may be more than a client's output: it is cut off
+/// before all have come.
 #[test]
 fn who_is_flooded_by_another_shard_is_cut_off() {
     let settings = [("shards", "2"), ("partitions", "2"), ("output-buffer-limit", "1mb")];
@@ -216,7 +219,8 @@ fn who_is_flooded_by_another_shard_is_cut_off() {
     let mut client = server.connect_to_owner(here);
     let set = |value: &[u8]| request(&[b"SET", there.as_bytes(), value]);
     let get = format!("GET {there}\r\n");
-    // Each behind a write, so that the owner answers; many have short replies, and then all are long.
+    // Each behind a write, so that the owner answers; many have short replies, and then all are
+    // long.
     for _ in 0..20 {
         client.send([set(b"v"), get.repeat(20).into_bytes()].concat());
         client.expect(format!("+OK\r\n{}", "$1\r\nv\r\n".repeat(20)));
@@ -248,7 +252,8 @@ fn idle_client_is_disconnected() {
     assert!(client.is_closed());
 }
 
-/// When memory is full, writes are refused in Redis's words, and what is there stays readable and deletable.
+/// When memory is full, writes are refused in Redis's words, and what is there stays readable and
+/// deletable.
 #[test]
 fn full_memory_refuses_writes_and_loses_nothing() {
     let server = TestServer::with(&[("maxmemory", "8mb")]);

@@ -1,4 +1,5 @@
-//! Many clients at several shards read and write a few keys at once; what they saw must fit into one order.
+//! Many clients at several shards read and write a few keys at once; what they saw must fit into
+//! one order.
 
 mod common;
 mod history;
@@ -13,7 +14,8 @@ fn op(did: Did, called: u64, returned: u64) -> Operation<Did> {
     Operation { did, called, returned, behind: None }
 }
 
-/// The checker knows wrong histories when it sees them; a checker that never objects proves nothing.
+/// The checker knows wrong histories when it sees them; a checker that never objects proves
+/// nothing.
 #[test]
 fn wrong_histories_are_found() {
     use Did::{Add, Create, Delete, Read, Swap, Write};
@@ -86,8 +88,9 @@ fn number(frame: &Frame) -> Option<i64> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-/// One client's operations: each with its key. A round is a pipeline, so that shards work at once. Now and then it
-/// leaves in the middle of one, about keys of nobody else, and comes again: its slots were used before.
+/// One client's operations: each with its key. A round is a pipeline, so that shards work at once.
+/// Now and then it leaves in the middle of one, about keys of nobody else, and comes again: its
+/// slots were used before.
 fn client(port: u16, seed: u64, rounds: u64, start: Instant) -> Vec<(usize, Operation<Did>)> {
     let mut client = Client::connect(port);
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
@@ -140,8 +143,9 @@ fn client(port: u16, seed: u64, rounds: u64, start: Instant) -> Vec<(usize, Oper
 const KEYS: u64 = 5;
 const CLIENTS: u64 = 8;
 
-/// Clients at all shards read, write, swap, create, delete and count the same few keys: what each of them saw
-/// fits into one order, for each key. `NIGH_HISTORY_SECONDS` makes it as long as one likes.
+/// Clients at all shards read, write, swap, create, delete and count the same few keys: what each
+/// of them saw fits into one order, for each key. `NIGH_HISTORY_SECONDS` makes it as long as one
+/// likes.
 #[test]
 fn what_all_clients_see_fits_into_one_order() {
     let seconds: u64 =

@@ -1,4 +1,5 @@
-//! Reads of several keys show one moment of each partition, whoever owns it and however fast it is written.
+//! Reads of several keys show one moment of each partition, whoever owns it and however fast it is
+//! written.
 //!
 //! `NIGH_MOMENT_SECONDS` makes the story as long as one likes.
 
@@ -114,8 +115,8 @@ fn story(partitions: &str) {
     assert!(reads > 100, "{reads} reads");
 }
 
-/// A client sets a, waits, sets b. Who read both by a function at another shard, or by MGET, saw b newer than a, or a
-/// change within one call.
+/// A client sets a, waits, sets b. Who read both by a function at another shard, or by MGET, saw b
+/// newer than a, or a change within one call.
 #[test]
 fn several_keys_are_read_as_they_were_at_one_moment() {
     story("1");

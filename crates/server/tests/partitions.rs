@@ -177,7 +177,8 @@ fn what_spans_partitions_is_refused_where_it_is_one() {
     }
 }
 
-/// Functions read all partitions, and write where their first key lies, or everywhere if they say so.
+/// Functions read all partitions, and write where their first key lies, or everywhere if they say
+/// so.
 #[test]
 fn functions_read_everywhere_and_write_at_home() {
     let server = TestServer::with(SETTINGS);
@@ -260,7 +261,8 @@ fn crossing(settings: &[(&str, &str)]) -> (TestServer, [String; 3]) {
     (server, keys)
 }
 
-/// Calls in one pipeline: each sees what the one before wrote to other partitions, so no increment is lost.
+/// Calls in one pipeline: each sees what the one before wrote to other partitions, so no increment
+/// is lost.
 #[test]
 fn a_call_sees_what_the_one_before_wrote_elsewhere() {
     let (server, [a, b, c]) = crossing(&[]);
@@ -276,8 +278,8 @@ fn a_call_sees_what_the_one_before_wrote_elsewhere() {
     }
 }
 
-/// A call leaves more for other shards than their mailboxes take at once: what follows in the pipeline doesn't
-/// overtake it, so each command has its own reply.
+/// A call leaves more for other shards than their mailboxes take at once: what follows in the
+/// pipeline doesn't overtake it, so each command has its own reply.
 #[test]
 fn nothing_overtakes_what_a_call_has_left() {
     let (server, _) = crossing(&[("maxmemory", "512mb")]);
@@ -290,7 +292,8 @@ fn nothing_overtakes_what_a_call_has_left() {
     }
 }
 
-/// A client is ended while parts of what its call wrote wait for room in the mailboxes: all are written.
+/// A client is ended while parts of what its call wrote wait for room in the mailboxes: all are
+/// written.
 #[test]
 fn a_call_whose_client_is_ended_is_done_everywhere() {
     let (server, _) = crossing(&[("maxmemory", "1gb")]);
@@ -304,7 +307,8 @@ fn a_call_whose_client_is_ended_is_done_everywhere() {
         std::thread::sleep(Duration::from_millis(10 + 3 * round));
         other.number(&format!("CLIENT KILL ID {id}"));
         let began = Instant::now();
-        // None, if it was ended before its call ran. While they are written, the answer may be TRYAGAIN.
+        // None, if it was ended before its call ran. While they are written, the answer may be
+        // TRYAGAIN.
         let mut present = || {
             other.send(format!("EXISTS {keys}\r\n"));
             other.reply().integer()
@@ -317,8 +321,8 @@ fn a_call_whose_client_is_ended_is_done_everywhere() {
     }
 }
 
-/// While keys are read together and change all the time, a call that reads is asked to try again; the one behind
-/// it, which writes, runs once all the same.
+/// While keys are read together and change all the time, a call that reads is asked to try again;
+/// the one behind it, which writes, runs once all the same.
 #[test]
 fn a_call_behind_one_that_is_repeated_runs_once() {
     let (server, _) = crossing(&[]);
@@ -347,8 +351,8 @@ fn a_call_behind_one_that_is_repeated_runs_once() {
     });
 }
 
-/// Who watches a key is with its owner. A call that would take the connection elsewhere is refused, as a second
-/// watch is; so the watch holds, and ends with the client.
+/// Who watches a key is with its owner. A call that would take the connection elsewhere is refused,
+/// as a second watch is; so the watch holds, and ends with the client.
 #[test]
 fn a_call_does_not_take_a_client_from_what_it_watches() {
     let (server, [a, b, c]) = crossing(&[]);
@@ -389,7 +393,8 @@ fn a_call_in_a_transaction_stays_in_its_partition() {
     }
 }
 
-/// In one pipeline a library is replaced and called: the call goes where the new function has to run.
+/// In one pipeline a library is replaced and called: the call goes where the new function has to
+/// run.
 #[test]
 fn a_call_goes_where_the_new_function_runs() {
     let server = TestServer::with(SETTINGS);
@@ -412,8 +417,8 @@ fn a_call_goes_where_the_new_function_runs() {
     client.says(&format!("GET {a}"), "$2\r\n64\r\n");
 }
 
-/// A server with another number of partitions refuses the arenas, and says what to do; with the same number it
-/// adopts all of them.
+/// A server with another number of partitions refuses the arenas, and says what to do; with the
+/// same number it adopts all of them.
 #[test]
 fn another_number_of_partitions_is_refused() {
     let mut server = TestServer::with(SETTINGS);
@@ -436,7 +441,8 @@ fn another_number_of_partitions_is_refused() {
     assert_eq!(scanned(&mut client).len(), 100);
 }
 
-/// Only what a server would name so is a partition: another file neither takes its place nor counts as one more.
+/// Only what a server would name so is a partition: another file neither takes its place nor counts
+/// as one more.
 #[test]
 fn a_file_of_another_name_is_no_partition() {
     let mut server = TestServer::with(SETTINGS);

@@ -64,7 +64,8 @@ fn connections_dont_mix() {
     }
 }
 
-/// What isn't RESP is answered with Redis's words, after what came before it, and the connection ends.
+/// What isn't RESP is answered with Redis's words, after what came before it, and the connection
+/// ends.
 #[test]
 fn protocol_errors_are_answered_and_end_the_connection() {
     let server = TestServer::start();

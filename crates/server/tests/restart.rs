@@ -5,7 +5,8 @@ mod common;
 use common::{Client, TestServer, config};
 use nigh_server::{ServeError, Server};
 
-/// A server is stopped and another is started on its folder: the keys, expiries and libraries are there.
+/// A server is stopped and another is started on its folder: the keys, expiries and libraries are
+/// there.
 #[test]
 fn next_server_adopts_the_arenas() {
     let settings = config(&[]);
@@ -48,7 +49,8 @@ fn second_server_on_a_folder_is_refused() {
     assert_eq!(server.connect().text("PING"), "PONG");
 }
 
-/// A port that is taken, a folder that can't be made, and more memory than there is: one sentence each.
+/// A port that is taken, a folder that can't be made, and more memory than there is: one sentence
+/// each.
 #[test]
 fn faults_at_the_start_are_told() {
     let server = TestServer::start();
@@ -93,7 +95,8 @@ fn shutdown_keeps_or_removes_the_arenas() {
     }
 }
 
-/// A Unix socket serves like a port, with the permissions that were asked for, and goes with the server.
+/// A Unix socket serves like a port, with the permissions that were asked for, and goes with the
+/// server.
 #[test]
 fn unix_socket_serves() {
     use std::io::{Read, Write};
@@ -139,9 +142,9 @@ fn metrics_are_served() {
     }
 }
 
-/// A file with the number of a partition that there isn't, whatever is in it: the server doesn't start, whichever
-/// number of partitions is asked for, and says which file is too many, by which other one, and what to do. Without
-/// that file all is as it was.
+/// A file with the number of a partition that there isn't, whatever is in it: the server doesn't
+/// start, whichever number of partitions is asked for, and says which file is too many, by which
+/// other one, and what to do. Without that file all is as it was.
 #[test]
 fn a_partition_too_many_is_named() {
     let mut server = TestServer::with(&[("shards", "3"), ("partitions", "7")]);

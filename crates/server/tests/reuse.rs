@@ -36,8 +36,8 @@ fn unblock(spinning: &mut Client, watcher: &mut Client) {
     assert!(spinning.reply().error().is_some(), "it was killed");
 }
 
-/// Clients go while the owner has their commands, others come and get their slots: the answers are for nobody.
-/// One client would read what another one has asked for.
+/// Clients go while the owner has their commands, others come and get their slots: the answers are
+/// for nobody. One client would read what another one has asked for.
 #[test]
 fn an_answer_that_comes_too_late_is_given_to_nobody() {
     let (server, [here, there]) = &server::<2>(&[]);
@@ -73,8 +73,9 @@ fn an_answer_that_comes_too_late_is_given_to_nobody() {
     }
 }
 
-/// Replies of one shard wait behind that of another, which comes late: as they come they are counted, and a
-/// client for which too many wait is cut off then, not when there is something to write.
+/// Replies of one shard wait behind that of another, which comes late: as they come they are
+/// counted, and a client for which too many wait is cut off then, not when there is something to
+/// write.
 #[test]
 fn who_floods_is_cut_off_while_its_answers_come() {
     let more = [

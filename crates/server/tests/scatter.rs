@@ -13,14 +13,16 @@ const SETTINGS: &[(&str, &str)] = &[
     ("function-time-limit-ms", "20000"),
 ];
 
-/// While it waits for a key, the turn of its shard goes on, and nothing that was overwritten comes back.
+/// While it waits for a key, the turn of its shard goes on, and nothing that was overwritten comes
+/// back.
 const AWAIT: &str = "#!js name=f\n\
     const there = (db, key) => { let at = 0; do { const page = db.scan(key, at); if (page.keys.length) return true; at = page.cursor; } while (at !== 0); return false; };\n\
     export function wait(db, args, [key]) { while (!there(db, key)); }\n\
     wait.flags = ['no-writes'];";
 
-/// One part of a MSET is done while the other waits for memory, and is overwritten by somebody else meanwhile: it
-/// isn't done again when memory comes, so the later write stays. The reply is that of all parts.
+/// One part of a MSET is done while the other waits for memory, and is overwritten by somebody else
+/// meanwhile: it isn't done again when memory comes, so the later write stays. The reply is that of
+/// all parts.
 #[test]
 fn a_part_that_is_done_is_not_done_again() {
     let server = TestServer::with(SETTINGS);
@@ -31,8 +33,9 @@ fn a_part_that_is_done_is_not_done_again() {
     let value = vec![b'v'; 4 << 20];
     let mut waiting = server.connect_to_owner(elsewhere);
     let [mut filling, mut setting, mut other] = [small; 3].map(|key| server.connect_to_owner(key));
-    // A write waits for memory for a second: on a busy machine the story may take longer. Then the MSET is
-    // refused, but what it has done isn't done again either, and the story is told once more.
+    // A write waits for memory for a second: on a busy machine the story may take longer. Then the
+    // MSET is refused, but what it has done isn't done again either, and the story is told once
+    // more.
     let is_told = (0..20).any(|number| {
         let over = format!("{{{small}}}over{number}");
         waiting.send(format!("FCALL wait 1 {over}\r\n"));

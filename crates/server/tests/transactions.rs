@@ -95,8 +95,8 @@ fn vanished_client_leaves_no_writes() {
     b.says("SET k 2", "+OK\r\n");
 }
 
-/// CLIENT REPLY in a transaction holds from its place on: what EXEC wrote before stays, its head too, and SKIP skips
-/// what follows EXEC. (As Redis 7.0.15 answers.)
+/// CLIENT REPLY in a transaction holds from its place on: what EXEC wrote before stays, its head
+/// too, and SKIP skips what follows EXEC. (As Redis 7.0.15 answers.)
 #[test]
 fn client_reply_in_a_transaction_holds_from_its_place_on() {
     let server = TestServer::start();
@@ -137,7 +137,8 @@ fn client_reply_in_a_transaction_holds_from_its_place_on() {
     }
 }
 
-/// What goes to make room for a transaction may be what it watches: it was looked at before, and INCR counted from nothing.
+/// What goes to make room for a transaction may be what it watches: it was looked at before, and
+/// INCR counted from nothing.
 #[test]
 fn what_exec_evicts_stops_it() {
     let settings = [("maxmemory", "8mb"), ("shards", "1")];
@@ -156,8 +157,8 @@ fn what_exec_evicts_stops_it() {
     client.expect("+OK\r\n+OK\r\n$1\r\n5\r\n+OK\r\n+QUEUED\r\n*-1\r\n$-1\r\n");
 }
 
-/// A transaction that was taken back for want of memory found what it had taken back itself on its way the next time, and was
-/// to be tried again for ever.
+/// A transaction that was taken back for want of memory found what it had taken back itself on its
+/// way the next time, and was to be tried again for ever.
 #[test]
 fn a_transaction_that_is_too_large_is_told_so() {
     let server = TestServer::with(&[("shards", "1")]);

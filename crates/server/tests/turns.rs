@@ -33,8 +33,9 @@ fn is_long(reply: &Frame) -> bool {
     reply.bytes().is_some_and(|bytes| bytes.len() == LONG && bytes.iter().all(|b| *b == b'x'))
 }
 
-/// A thousand clients that asked for 10 MB each and read nothing made a PING wait nine seconds: all their replies were
-/// copied in one turn. Now each turn copies a few; all others go on, and everybody gets the whole reply.
+/// A thousand clients that asked for 10 MB each and read nothing made a PING wait nine seconds: all
+/// their replies were copied in one turn. Now each turn copies a few; all others go on, and
+/// everybody gets the whole reply.
 #[test]
 fn long_replies_that_nobody_reads_are_copied_a_few_in_a_turn() {
     let server = TestServer::with(&[("shards", "1"), ("maxmemory", "128mb")]);
@@ -64,7 +65,8 @@ fn long_replies_that_nobody_reads_are_copied_a_few_in_a_turn() {
     assert_eq!(other.info("stats", "keyspace_hits"), "48", "who was put off is counted once");
 }
 
-/// A turn had a thousand commands of a client, however long they took: a thousand INCRBYFLOATs of 5 KB took a second.
+/// A turn had a thousand commands of a client, however long they took: a thousand INCRBYFLOATs of 5
+/// KB took a second.
 #[test]
 fn commands_that_take_long_are_done_in_many_turns() {
     const COMMANDS: usize = 400;
@@ -86,7 +88,8 @@ fn commands_that_take_long_are_done_in_many_turns() {
     assert!(took >= 10, "{took} turns");
 }
 
-/// So are those that come from other shards: the owner of the data has turns of its own between them.
+/// So are those that come from other shards: the owner of the data has turns of its own between
+/// them.
 #[test]
 fn commands_of_other_shards_that_take_long_are_done_in_many_turns() {
     const EACH: usize = 60;
@@ -125,8 +128,8 @@ fn commands_of_other_shards_that_take_long_are_done_in_many_turns() {
     }
 }
 
-/// Functions are commands, too: what is left of them when a turn's time is over is the next turn's, and each client has
-/// its replies in the order of its commands.
+/// Functions are commands, too: what is left of them when a turn's time is over is the next turn's,
+/// and each client has its replies in the order of its commands.
 #[test]
 fn calls_that_take_long_are_done_in_many_turns() {
     let server = TestServer::with(&[("shards", "1"), SLOW_MACHINE]);
@@ -148,8 +151,9 @@ fn calls_that_take_long_are_done_in_many_turns() {
     assert!(after - before >= 12, "128 calls of some milliseconds took {} turns", after - before);
 }
 
-/// As long as calls are quick, hundreds are run at once. When those of one batch suddenly took 40 ms each, all others
-/// waited 20 seconds for them: a batch ends with its turn's time, wherever it is.
+/// As long as calls are quick, hundreds are run at once. When those of one batch suddenly took 40
+/// ms each, all others waited 20 seconds for them: a batch ends with its turn's time, wherever it
+/// is.
 #[test]
 fn calls_that_are_suddenly_slow_leave_others_their_turns() {
     const CALLS: usize = 100;

@@ -1,5 +1,5 @@
-//! Reads of several partitions are answered, and right, however fast their keys change: what a reader can't tell itself
-//! of another shard's partition, that shard tells, or stands still for.
+//! Reads of several partitions are answered, and right, however fast their keys change: what a
+//! reader can't tell itself of another shard's partition, that shard tells, or stands still for.
 //!
 //! `NIGH_MOMENT_SECONDS` makes the stories as long as one likes.
 
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Rounds in which what must happen once is waited for.
 const ROUNDS_MAX: u32 = 10;
-/// `both` reads keys one after the other; `slow` takes its time between them, `long` some 20 ms; `kept` writes what it has read so; `spin`
-/// never ends, at the owner of its key.
+/// `both` reads keys one after the other; `slow` takes its time between them, `long` some 20 ms;
+/// `kept` writes what it has read so; `spin` never ends, at the owner of its key.
 const LIBRARY: &str = "#!js name=untold\n\
     const wait = () => { let x = 0; for (let i = 0; i < 20000; i++) x += i % 7; return x; };\n\
     export const both = (db, keys) => keys.map((key) => db.text(key) ?? null);\n\
@@ -98,8 +98,9 @@ fn at_full_speed(mut client: Client, commands: &[String], stop: &AtomicBool) {
     }
 }
 
-/// The owner of a key sleeps when the key's time comes. Whoever reads it at another shard, with a key of that one, once
-/// that time is over, finds it gone: it was told TRYAGAIN by functions. MGET finds the others in their order.
+/// The owner of a key sleeps when the key's time comes. Whoever reads it at another shard, with a
+/// key of that one, once that time is over, finds it gone: it was told TRYAGAIN by functions. MGET
+/// finds the others in their order.
 #[test]
 fn a_key_that_is_over_while_its_owner_sleeps_is_gone_for_all() {
     let (server, mut client) = server();
@@ -110,7 +111,8 @@ fn a_key_that_is_over_while_its_owner_sleeps_is_gone_for_all() {
     owner.says(&format!("SET {there}c C"), "+OK\r\n");
     for round in 0..40 {
         owner.says(&format!("SET {there}x gone PX 8"), "+OK\r\n");
-        // Longer than that, with the time in whole ms; not so long that the owner has looked by itself.
+        // Longer than that, with the time in whole ms; not so long that the owner has looked by
+        // itself.
         std::thread::sleep(Duration::from_millis(10));
         let keys = format!("{here}b {there}c {there}x {here}none {here}a");
         let expected = [Some("B"), Some("C"), None, None, Some("A")];
@@ -142,13 +144,14 @@ fn split(text: &str) -> Vec<&[u8]> {
     text.split(' ').map(str::as_bytes).collect()
 }
 
-/// 10,000 keys a second expire in two partitions, and one key of each is written without pause. Functions that read
-/// these and a key that isn't there, MGET and EXISTS: all are answered.
+/// 10,000 keys a second expire in two partitions, and one key of each is written without pause.
+/// Functions that read these and a key that isn't there, MGET and EXISTS: all are answered.
 #[test]
 fn nobody_is_told_to_try_again_for_writes_and_expiries() {
     let (server, mut client) = server();
     let tags = tags(&mut client);
-    // Beside what stays, as in a store that is used: the index is far larger than what comes and goes at a time.
+    // Beside what stays, as in a store that is used: the index is far larger than what comes and
+    // goes at a time.
     for n in 0..20_000 {
         client.send(words(&format!("SET {}s{n} v", tags[n % 2])));
     }
@@ -217,9 +220,10 @@ fn nobody_is_told_to_try_again_for_writes_and_expiries() {
     assert!(answers > 300 && expired > 3000, "{answers} answers, {expired} expired");
 }
 
-/// Two keys of each partition are set together and deleted together, without pause. A function that takes long between
-/// reading them can't find a moment of which both can be told: it is answered all the same, and finds both the same. So
-/// does one that writes, though another stands behind it in the pipeline, and one in a transaction; and MGET.
+/// Two keys of each partition are set together and deleted together, without pause. A function that
+/// takes long between reading them can't find a moment of which both can be told: it is answered
+/// all the same, and finds both the same. So does one that writes, though another stands behind it
+/// in the pipeline, and one in a transaction; and MGET.
 #[test]
 fn what_changes_too_fast_is_read_while_its_owner_stands_still() {
     let (server, mut client) = server();
@@ -292,8 +296,8 @@ fn what_changes_too_fast_is_read_while_its_owner_stands_still() {
     );
 }
 
-/// A server whose calls end after two seconds, with a key of one partition whose time is over while its owner is in such
-/// a call: so the other shard can't be told of it for as long.
+/// A server whose calls end after two seconds, with a key of one partition whose time is over while
+/// its owner is in such a call: so the other shard can't be told of it for as long.
 struct Busy {
     server: TestServer,
     client: Client,
@@ -328,7 +332,8 @@ impl Busy {
     }
 }
 
-/// More clients than a turn serves wait for the same owner to stand still: those beyond a turn's number were forgotten.
+/// More clients than a turn serves wait for the same owner to stand still: those beyond a turn's
+/// number were forgotten.
 #[test]
 fn more_callers_than_a_turn_takes_are_all_answered() {
     let mut busy = Busy::new();
@@ -352,9 +357,10 @@ fn more_callers_than_a_turn_takes_are_all_answered() {
     assert!(at_once > 1024, "{at_once} waited at once");
 }
 
-/// A transaction comes again when others stand still. What isn't about data was done when it came first: it isn't done
-/// again, and is answered as it was then. FUNCTION LOAD said that there was such a library, which it had loaded itself,
-/// and what stood before HELLO was answered in the new protocol.
+/// A transaction comes again when others stand still. What isn't about data was done when it came
+/// first: it isn't done again, and is answered as it was then. FUNCTION LOAD said that there was
+/// such a library, which it had loaded itself, and what stood before HELLO was answered in the new
+/// protocol.
 #[test]
 fn a_transaction_that_comes_again_loads_its_library_once() {
     let mut busy = Busy::new();
@@ -375,8 +381,9 @@ fn a_transaction_that_comes_again_loads_its_library_once() {
     assert_eq!(client.info("commandstats", "cmdstat_hello").split(',').next(), Some("calls=1"));
 }
 
-/// EXEC of a command that asks all shards, and of a function that no moment can tell: it runs when all have answered, and
-/// again when the owner stands still. Once it asked all shards again then, for ever.
+/// EXEC of a command that asks all shards, and of a function that no moment can tell: it runs when
+/// all have answered, and again when the owner stands still. Once it asked all shards again then,
+/// for ever.
 #[test]
 fn a_transaction_that_asks_all_shards_runs_while_an_owner_stands_still() {
     let (server, mut client) = server_with(&[("function-time-limit-ms", "5000")]);

@@ -1,13 +1,14 @@
-//! Two shards against one, on work that no load generator shares: pipelines of GETs on one store and a view
-//! of it, and of SETs on two stores, beside two copies of a plain loop that shares nothing.
+//! Two shards against one, on work that no load generator shares: pipelines of GETs on one store
+//! and a view of it, and of SETs on two stores, beside two copies of a plain loop that shares
+//! nothing.
 //!
 //! ```text
 //! A  one thread on the first core        ── rounds of ROUND, A B A B ... ──> work per second, B / A
 //! B  the same on both cores at once
 //! ```
 //!
-//! The plain loop says what two cores of this machine are worth; the ratio of the ratios is what sharing
-//! costs. Run: `cargo bench -p nigh-store --bench scaling`.
+//! The plain loop says what two cores of this machine are worth; the ratio of the ratios is what
+//! sharing costs. Run: `cargo bench -p nigh-store --bench scaling`.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 

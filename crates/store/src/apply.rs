@@ -124,8 +124,8 @@ impl Store {
     ) {
         match (op, args) {
             (Op::Get, [_, key, ..]) if self.transaction.is_none() && self.data.is_here() => {
-                // Straight from the reader: a record that several paths bring goes through memory, which costs
-                // a GET some 5 %.
+                // Straight from the reader: a record that several paths bring goes through memory,
+                // which costs a GET some 5 %.
                 match self.reader.get(turn.pin, hash, key) {
                     Some(record) if !is_over(record.expiry_ms(), turn.now_ms) => {
                         self.counters.hits += 1;
@@ -185,7 +185,8 @@ impl Store {
         }
     }
 
-    /// About how many bytes a write takes: those of its arguments, and of the value that it may copy.
+    /// About how many bytes a write takes: those of its arguments, and of the value that it may
+    /// copy.
     fn bytes_of(&self, call: Call<'_, '_, '_>) -> usize {
         let copies = matches!(call.op, Op::Append | Op::SetRange | Op::Copy);
         let record = copies.then(|| self.look(call.hash, call.key(), call.turn)).flatten();

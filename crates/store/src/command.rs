@@ -13,7 +13,8 @@ pub enum Span {
     Never,
     /// A shard reads them all: see [`crate::Keyspace::apply_over_views`].
     Views,
-    /// Each partition gets the part with its keys, which with what belongs to each is `step` arguments.
+    /// Each partition gets the part with its keys, which with what belongs to each is `step`
+    /// arguments.
     Split {
         /// 1, or 2 if a value follows each key.
         step: usize,
@@ -83,7 +84,8 @@ macro_rules! ops {
                 matches!(self, Op::MGet | Op::Exists | Op::Touch)
             }
 
-            /// Whether its reply is a status or a number, whatever it is about; SET's with GET isn't.
+            /// Whether its reply is a status or a number, whatever it is about; SET's with GET
+            /// isn't.
             #[must_use]
             pub const fn answers_briefly(self) -> bool {
                 !matches!(
@@ -120,7 +122,8 @@ macro_rules! ops {
                 )
             }
 
-            /// How it goes over several partitions, if its keys lie in more than one or it has none.
+            /// How it goes over several partitions, if its keys lie in more than one or it has
+            /// none.
             #[must_use]
             pub const fn span(self) -> Span {
                 match self {

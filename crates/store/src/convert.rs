@@ -7,7 +7,8 @@
 //! ```
 //!
 //! 1. Both sides are held whole, by one thread, and nobody else writes: `from` doesn't change.
-//! 2. A step that is refused has changed `to` only by keys that it counts; the next goes on behind them.
+//! 2. A step that is refused has changed `to` only by keys that it counts; the next goes on behind
+//!    them.
 //! 3. A copy that is done has every key but those whose time was over when it began, with value and
 //!    expiry, and every library.
 //!
@@ -30,14 +31,15 @@ use crate::store::{Store, Turn, is_over};
 const LINES_PER_STEP: u32 = 64;
 /// The same in places, of which an index of edition 1 has 8 in a line.
 const PLACES_PER_STEP: u64 = 512;
-/// Index memory that a key takes at most, bytes: entries of 8 in a table two fifths full, and while the index
-/// grows, the half as large one before it. (Tables double, at four fifths.)
+/// Index memory that a key takes at most, bytes: entries of 8 in a table two fifths full, and while
+/// the index grows, the half as large one before it. (Tables double, at four fifths.)
 const INDEX_BYTES_PER_KEY: u64 = 30;
 /// Memory of an arena with next to nothing in it, bytes.
 const EMPTY_ARENA_BYTES: u64 = 160 << 10;
 /// Segments that an arena keeps free or half filled, at most, if it has more than a few.
 const SPARE_SEGMENTS: u64 = 6;
-/// What segments lose at their ends and keep ready ahead, at most: one part in so many of the records.
+/// What segments lose at their ends and keep ready ahead, at most: one part in so many of the
+/// records.
 const SLACK_SHARE: u64 = 16;
 
 /// What lies in a directory.
@@ -134,7 +136,8 @@ fn libraries(keyspace: &Keyspace) -> u64 {
     keyspace.librarian().libraries.writer.keys()
 }
 
-/// About how much memory a copy takes, bytes: into so many partitions, which may use so much together.
+/// About how much memory a copy takes, bytes: into so many partitions, which may use so much
+/// together.
 #[must_use]
 pub fn copy_bytes<'k>(from: impl Into<Source<'k>>, partitions: usize, capacity_bytes: u64) -> u64 {
     let (from, partitions) = (from.into(), partitions as u64);
@@ -157,7 +160,8 @@ pub struct Copied {
     pub libraries: u64,
 }
 
-/// A key couldn't be copied. With [`WriteError::Busy`], try again after announcing a quiescent state.
+/// A key couldn't be copied. With [`WriteError::Busy`], try again after announcing a quiescent
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The partition that took it not; `None` for a library.
@@ -226,7 +230,8 @@ impl<'k> Copying<'k> {
         self.copied
     }
 
-    /// Copies some more; true when all is copied. A quiescent state is to be announced between two steps.
+    /// Copies some more; true when all is copied. A quiescent state is to be announced between two
+    /// steps.
     ///
     /// # Errors
     ///

@@ -11,7 +11,8 @@ use nigh_shm::{ArenaError, Denial, WriteError};
 
 /// The arena is full.
 pub const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-/// So full that there isn't even room to note the deletions of a transaction or a write set, which has nothing else.
+/// So full that there isn't even room to note the deletions of a transaction or a write set, which
+/// has nothing else.
 pub const OOM_DELETING: &str = "OOM memory is too full to delete so many keys as one: delete them in smaller parts, or by DEL outside of MULTI";
 /// Memory is being reclaimed: the same command will find room in a later turn.
 pub const BUSY: &str = "TRYAGAIN memory is being reclaimed, try again";

@@ -6,14 +6,17 @@
 //!     └── refused all the same: more at once, and again
 //! ```
 //!
-//! 1. Nothing is evicted inside a transaction, so it sees one keyspace; room for all of it is made before it begins. If it
-//!    turns out to want more, that goes when it has ended, and it begins again.
-//! 2. Keys go in batches, for some writes ahead. What is too much goes a little faster than writes bring new data, never
-//!    all at once; so many keys at most go before a write, then it is tried as it is. If it finds no room, more go,
-//!    once in a turn, and it is tried again in the next; it is refused when nothing is left that may go. None goes for a
-//!    write for which there would be no room if all went.
+//! 1. Nothing is evicted inside a transaction, so it sees one keyspace; room for all of it is made
+//!    before it begins. If it turns out to want more, that goes when it has ended, and it begins
+//!    again.
+//! 2. Keys go in batches, for some writes ahead. What is too much goes a little faster than writes
+//!    bring new data, never all at once; so many keys at most go before a write, then it is tried
+//!    as it is. If it finds no room, more go, once in a turn, and it is tried again in the next; it
+//!    is refused when nothing is left that may go. None goes for a write for which there would be
+//!    no room if all went.
 //! 3. An evicted key is deleted like any other: watchers are told, its memory is the cleaner's.
-//! 4. What is counted is what lives. Overwritten records are no reason to evict: the cleaner wins them back.
+//! 4. What is counted is what lives. Overwritten records are no reason to evict: the cleaner wins
+//!    them back.
 //!
 //! Thread: the shard that owns the store; a view only knows whether hits are wanted.
 
@@ -31,27 +34,30 @@ use crate::recency::{Recency, UNKNOWN};
 use crate::store::{Counters, Store, Turn, is_over};
 use crate::watch::Watches;
 
-/// Share of the room for records that may be alive, per cent. The rest is the cleaner's play: at 90 % it copies 1.1
-/// bytes for each that is appended (new keys of 100 bytes, 64 MiB). By design 6 that grows with 1 / (1 - share), while
-/// 5 % more keys are hardly one hit more in a hundred.
+/// Share of the room for records that may be alive, per cent. The rest is the cleaner's play: at 90
+/// % it copies 1.1 bytes for each that is appended (new keys of 100 bytes, 64 MiB). By design 6
+/// that grows with 1 / (1 - share), while 5 % more keys are hardly one hit more in a hundred.
 const HIGH_WATER_PERCENT: u64 = 90;
-/// Share of the index's entries that may be taken when it can't move to a larger table, per cent: a search for a key
-/// that isn't there looks at some six lines then, at ten from 80 % on.
+/// Share of the index's entries that may be taken when it can't move to a larger table, per cent: a
+/// search for a key that isn't there looks at some six lines then, at ten from 80 % on.
 const INDEX_HIGH_WATER_PERCENT: u64 = 75;
 /// Keys that a write evicts before it, at most: some 10 µs.
 const EVICTIONS_PER_WRITE: u32 = 32;
 /// Keys that go when a write was refused, at most, once in a turn: some 100 µs.
 const EVICTIONS_WHEN_FULL: u32 = 256;
-/// Lines of the index in which keys are looked for when chance has found none, once in a turn: some 300 µs.
+/// Lines of the index in which keys are looked for when chance has found none, once in a turn: some
+/// 300 µs.
 const LINES_WHEN_FULL: u32 = 256;
 /// Writes that room is made for ahead: a batch of the size that samples best.
 const WRITES_AHEAD: u64 = BATCH_KEYS as u64;
 /// Room that is made ahead is at most one part of so many of all room.
 const AHEAD_SHARE: u64 = 1024;
-/// Bytes that go for each that is written, as long as too much is there: a keyspace that has to shrink, since the index
-/// or large values want its room, does so within some thousand writes, and each pays for it alike.
+/// Bytes that go for each that is written, as long as too much is there: a keyspace that has to
+/// shrink, since the index or large values want its room, does so within some thousand writes, and
+/// each pays for it alike.
 const CATCH_UP: u64 = 4;
-/// Keys that a turn's upkeep evicts, at most: some 100 µs. It catches up with writes of large values.
+/// Keys that a turn's upkeep evicts, at most: some 100 µs. It catches up with writes of large
+/// values.
 const EVICTIONS_PER_TURN: u32 = 64;
 /// Bytes of a record beside key and value, about.
 const RECORD_OVERHEAD_BYTES: u64 = 64;
@@ -100,8 +106,8 @@ impl Policy {
 }
 
 impl Store {
-    /// Sets what happens when memory is full, and how many keys are looked at for each that goes. On a view:
-    /// whether hits are told to the owner.
+    /// Sets what happens when memory is full, and how many keys are looked at for each that goes.
+    /// On a view: whether hits are told to the owner.
     pub fn set_eviction(&mut self, policy: Policy, samples: u32) {
         self.tracks = policy.is_lru();
         self.tracks_reads = self.tracks;
@@ -147,7 +153,8 @@ impl Store {
         }
     }
 
-    /// From now on reads leave keys as old as they are, or make them young again. Writes, and TOUCH, always do.
+    /// From now on reads leave keys as old as they are, or make them young again. Writes, and
+    /// TOUCH, always do.
     pub fn keep_ages(&mut self, keep: bool) {
         self.tracks_reads = self.tracks && !keep;
     }
@@ -215,8 +222,9 @@ impl Store {
         self.note_slack(gone);
     }
 
-    /// Notes how much may be written unseen: half of what is free, since the index may take of it too; what was made free
-    /// just now; or a part of it, if there is too much all the same. No more than new keys that the index may take.
+    /// Notes how much may be written unseen: half of what is free, since the index may take of it
+    /// too; what was made free just now; or a part of it, if there is too much all the same. No
+    /// more than new keys that the index may take.
     fn note_slack(&mut self, gone: u64) {
         let is_short = self.is_short(0);
         let fill = self.data.fill();
@@ -230,9 +238,10 @@ impl Store {
         }
     }
 
-    /// Before a transaction that writes so many bytes at most: makes room if a policy says so. False if there isn't enough,
-    /// but something went: the transaction is to begin in the next turn. So it is if it begins `again`, as memory was coming
-    /// back, until none is: what it took back itself would else be what it finds on its way the next time.
+    /// Before a transaction that writes so many bytes at most: makes room if a policy says so.
+    /// False if there isn't enough, but something went: the transaction is to begin in the next
+    /// turn. So it is if it begins `again`, as memory was coming back, until none is: what it took
+    /// back itself would else be what it finds on its way the next time.
     pub fn prepare_writes(&mut self, bytes: usize, again: bool, turn: &Turn<'_>) -> bool {
         if again && self.data.is_here() && self.data.is_reclaiming() {
             self.counters.busy = true;
@@ -248,22 +257,24 @@ impl Store {
         !waits
     }
 
-    /// After a transaction failed for good that wanted so many bytes at least: makes room if a policy says so. True if
-    /// something went: the transaction is to begin again in the next turn.
+    /// After a transaction failed for good that wanted so many bytes at least: makes room if a
+    /// policy says so. True if something went: the transaction is to begin again in the next turn.
     pub fn prepare_again(&mut self, bytes: usize, turn: &Turn<'_>) -> bool {
         let goes = self.make_room_after(bytes, &WriteError::Oom, turn);
         self.counters.busy |= goes;
         goes
     }
 
-    /// Whether there would be room for so many bytes if no key was left; else none has to go for them.
+    /// Whether there would be room for so many bytes if no key was left; else none has to go for
+    /// them.
     fn may_fit(&self, bytes: u64) -> bool {
         let fill = self.data.fill();
         bytes <= fill.room_bytes + fill.run_bytes + fill.index_bytes
     }
 
-    /// A write of about so many bytes, `attempt`, with room made before it, and again if it was refused. If that
-    /// wasn't enough, but something went, its memory comes back: the write is to be tried again in the next turn.
+    /// A write of about so many bytes, `attempt`, with room made before it, and again if it was
+    /// refused. If that wasn't enough, but something went, its memory comes back: the write is to
+    /// be tried again in the next turn.
     pub(crate) fn with_room<E: Refused>(
         &mut self,
         bytes: usize,
@@ -282,7 +293,8 @@ impl Store {
         }
     }
 
-    /// After a write was refused: true if something went, so that another attempt may find room, if not now.
+    /// After a write was refused: true if something went, so that another attempt may find room, if
+    /// not now.
     #[cold]
     fn make_room_after(&mut self, bytes: usize, error: &impl Refused, turn: &Turn<'_>) -> bool {
         let crowded = if self.evicts() { self.data.take_crowded() } else { None };
@@ -301,7 +313,8 @@ impl Store {
         if !error.is_oom() || eviction.has_gone {
             return error.is_oom();
         }
-        // Below the mark, memory is there, but in pieces: as much as is wanted goes, and more the next time.
+        // Below the mark, memory is there, but in pieces: as much as is wanted goes, and more the
+        // next time.
         let least = self.data.fill().segment_bytes.max(bytes as u64);
         let keys = self.evict(bytes as u64, least..u64::MAX, EVICTIONS_WHEN_FULL, turn).keys;
         let goes = keys > 0 || self.evict_rare(bytes as u64, least, turn);
@@ -309,8 +322,8 @@ impl Store {
         goes
     }
 
-    /// If chance has found none of the keys that may go: looks for them in a part of the index, another in each turn. False
-    /// if there are none.
+    /// If chance has found none of the keys that may go: looks for them in a part of the index,
+    /// another in each turn. False if there are none.
     fn evict_rare(&mut self, room_bytes: u64, least_bytes: u64, turn: &Turn<'_>) -> bool {
         let Some(eviction) = &mut self.eviction else { return false };
         if eviction.policy == Policy::AllKeysLru || self.data.expires() == 0 {
@@ -321,8 +334,8 @@ impl Store {
         true
     }
 
-    /// Evicts keys until there is room for `room_bytes` below the mark and the least of `bytes` is gone, or the most, or
-    /// `most` keys.
+    /// Evicts keys until there is room for `room_bytes` below the mark and the least of `bytes` is
+    /// gone, or the most, or `most` keys.
     #[cold]
     fn evict(&mut self, room_bytes: u64, bytes: Range<u64>, most: u32, turn: &Turn<'_>) -> Evicted {
         let Some(mut eviction) = self.eviction.take() else { return Evicted::default() };
@@ -351,7 +364,8 @@ impl Store {
         gone
     }
 
-    /// How many keys of average size have to go for so much room, or at least so many bytes: one at least, a batch at most.
+    /// How many keys of average size have to go for so much room, or at least so many bytes: one at
+    /// least, a batch at most.
     fn batch_for(&self, room_bytes: u64, least_bytes: u64) -> u32 {
         let fill = self.data.fill();
         let mark = fill.room_bytes.saturating_sub(room_bytes) / 100 * HIGH_WATER_PERCENT;

@@ -1,7 +1,7 @@
 //! The writing half of an arena, which only its owner's store has.
 //!
-//! 1. A view never writes: whoever hands out commands sends writes to the owner. That one comes here
-//!    all the same is a mistake of ours, and ends the thread.
+//! 1. A view never writes: whoever hands out commands sends writes to the owner. That one comes
+//!    here all the same is a mistake of ours, and ends the thread.
 //!
 //! Thread: that of the store.
 

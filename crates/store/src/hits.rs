@@ -4,7 +4,8 @@
 //! view: one of 2 hits ── up to 64 hashes ── ring ──> owner: so many messages a turn ──> recency
 //! ```
 //!
-//! 1. Nobody waits: what finds no room is dropped, and what the owner doesn't take in this turn stays.
+//! 1. Nobody waits: what finds no room is dropped, and what the owner doesn't take in this turn
+//!    stays.
 //! 2. A hash is told at the end of the turn in which it was seen, at the latest.
 //!
 //! Thread: a log belongs to its view's, an inbox to the owner's; the list of new rings is for both.
@@ -16,8 +17,8 @@ use nigh_shm::ring::{self, Consumer, Producer};
 
 use crate::recency::Recency;
 
-/// Hits of which one is told: what is used often is told soon. With one of four the hit ratio was 1.4 points lower
-/// than with all.
+/// Hits of which one is told: what is used often is told soon. With one of four the hit ratio was
+/// 1.4 points lower than with all.
 const TELL_ONE_OF: u32 = 2;
 /// Bytes of a message: 64 hashes.
 const MESSAGE_BYTES: usize = 256;
@@ -64,8 +65,8 @@ impl HitLog {
     /// A key was found.
     #[inline]
     pub(crate) fn note(&mut self, hash: u32) {
-        // Chance, since reads come in patterns: a linear congruential generator (Knuth and Lewis), whose upper
-        // bits are its best.
+        // Chance, since reads come in patterns: a linear congruential generator (Knuth and Lewis),
+        // whose upper bits are its best.
         self.chance = self.chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         if self.chance >= u32::MAX / TELL_ONE_OF {
             return;

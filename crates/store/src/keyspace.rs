@@ -1,13 +1,14 @@
-//! A tenant's keyspace as one shard has it: its partitions, of which it owns some and views the others.
+//! A tenant's keyspace as one shard has it: its partitions, of which it owns some and views the
+//! others.
 //!
 //! ```text
 //! key ──tag──> hash ──> partition p ──> Store p     the owner's at shard p mod shards, a view at the others
 //! ```
 //!
-//! 1. A key lies in the partition that [`partition_of_hash`] names, of the hash of its tag: all partitions have
-//!    one seed, and their number is in every arena's header.
-//! 2. What one partition can answer is its store's. Here is what goes over several: each of them is atomic
-//!    by itself, all of them together aren't.
+//! 1. A key lies in the partition that [`partition_of_hash`] names, of the hash of its tag: all
+//!    partitions have one seed, and their number is in every arena's header.
+//! 2. What one partition can answer is its store's. Here is what goes over several: each of them is
+//!    atomic by itself, all of them together aren't.
 //! 3. With one partition nothing here costs more than a comparison or a look at a table.
 //!
 //! Thread: the shard's.
@@ -30,8 +31,8 @@ use crate::store::{Lack, Store, Turn};
 /// Partitions of a keyspace, at most.
 pub const MOST_PARTITIONS: usize = 64;
 
-/// The part of a key that says in which partition it lies: what stands between its first `{` and the next `}`,
-/// if that is anything, else all of it. (Redis Cluster's hash tags.)
+/// The part of a key that says in which partition it lies: what stands between its first `{` and
+/// the next `}`, if that is anything, else all of it. (Redis Cluster's hash tags.)
 #[inline]
 #[must_use]
 pub fn tag(key: &[u8]) -> &[u8] {
@@ -58,8 +59,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A store's cursor as the keyspace's. 0, where the store ends, is the next partition's beginning, and after
-    /// the last one the end.
+    /// A store's cursor as the keyspace's. 0, where the store ends, is the next partition's
+    /// beginning, and after the last one the end.
     pub(crate) fn outward(self, cursor: u64) -> u64 {
         match cursor {
             0 if self.partition + 1 == self.partitions => 0,
@@ -86,8 +87,8 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// The directory or an arena can't be used, or it holds another number of partitions; the message says
-    /// which and why.
+    /// The directory or an arena can't be used, or it holds another number of partitions; the
+    /// message says which and why.
     pub fn open(
         options: &StoreOptions,
         domain: &Arc<Domain>,
@@ -97,7 +98,8 @@ impl Keyspace {
         Ok((Keyspace { parts, owners }, opened))
     }
 
-    /// Divides the partitions among `shards` shards, in turn: each gets its own, and views of the others.
+    /// Divides the partitions among `shards` shards, in turn: each gets its own, and views of the
+    /// others.
     ///
     /// # Panics
     ///
@@ -269,7 +271,8 @@ impl Keyspace {
         self.parts.iter_mut().map(Store::take_lack).max().unwrap_or_default()
     }
 
-    /// [`Store::take_moment`] of all partitions that these keys lie in and others own, each its own.
+    /// [`Store::take_moment`] of all partitions that these keys lie in and others own, each its
+    /// own.
     pub fn take_moments(&mut self, keys: &[&[u8]], turn: &Turn<'_>) -> bool {
         keys.iter().all(|key| {
             let partition = self.partition_of(key);
@@ -301,7 +304,8 @@ impl Keyspace {
         self.parts.into_iter().for_each(|store| store.close(remove));
     }
 
-    /// Applies a command that reads the whole keyspace, or keys of several partitions, here: views will do.
+    /// Applies a command that reads the whole keyspace, or keys of several partitions, here: views
+    /// will do.
     ///
     /// # Panics
     ///
@@ -345,7 +349,8 @@ impl Keyspace {
             Op::RandomKey => {
                 let mut random = Random(turn.random);
                 let partition = self.pick(&mut random);
-                // Numbers of its own: by those that chose the partition, only some of its keys could be met.
+                // Numbers of its own: by those that chose the partition, only some of its keys
+                // could be met.
                 let turn = Turn { random: random.next(), ..*turn };
                 self.parts[partition].apply(op, args, &turn, out);
             }
@@ -366,8 +371,8 @@ impl Keyspace {
         found.unwrap_or(0)
     }
 
-    /// About how many bytes of values the reply to a command will have, which is told before it runs: what is longest
-    /// and cheap to know. `args` are as many as its arity wants.
+    /// About how many bytes of values the reply to a command will have, which is told before it
+    /// runs: what is longest and cheap to know. `args` are as many as its arity wants.
     #[must_use]
     pub fn reply_bytes(&self, op: Op, args: &[&[u8]], turn: &Turn<'_>) -> usize {
         let of_key = |key: &[u8]| {
@@ -384,8 +389,8 @@ impl Keyspace {
         }
     }
 
-    /// Applies a command about the whole keyspace to the partitions that are owned here: DBSIZE, FLUSHALL,
-    /// FLUSHDB.
+    /// Applies a command about the whole keyspace to the partitions that are owned here: DBSIZE,
+    /// FLUSHALL, FLUSHDB.
     pub fn apply_to_owned<R: Reply>(
         &mut self,
         op: Op,
@@ -404,7 +409,8 @@ impl Keyspace {
         out.ok();
     }
 
-    /// Keys with a prefix, about `count` per step, for the `db.scan` of functions: see [`Store::scan_keys`].
+    /// Keys with a prefix, about `count` per step, for the `db.scan` of functions: see
+    /// [`Store::scan_keys`].
     pub fn scan_keys(
         &self,
         prefix: &[u8],

@@ -1,6 +1,7 @@
 //! Opening a store: creates its arenas or adopts those that an earlier server left.
 //!
-//! 1. What is there has been looked at as a whole (see `folder`) before any of it is opened or made.
+//! 1. What is there has been looked at as a whole (see `folder`) before any of it is opened or
+//!    made.
 //! 2. All partitions of a tenant are opened by one number of partitions, and have one seed.
 //! 3. The manifest is written when all arenas are there.
 //! 4. That no second server uses the directory is the server's to ensure.
@@ -143,8 +144,9 @@ fn open_partitions(
     Ok(arenas)
 }
 
-/// Lists the tenant's arenas and the libraries' in the manifest. All of them are there now. If none was made, a
-/// manifest that can't be written is only told of: what is there is served from a full file system too.
+/// Lists the tenant's arenas and the libraries' in the manifest. All of them are there now. If none
+/// was made, a manifest that can't be written is only told of: what is there is served from a full
+/// file system too.
 fn list(options: &StoreOptions, found: Found) -> Result<Option<String>, StoreError> {
     let was_whole = found.has_system && found.there.len() == options.partitions;
     let before = found.manifest.unwrap_or_default();

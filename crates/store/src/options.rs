@@ -23,7 +23,8 @@ pub struct StoreOptions {
     pub system_capacity_bytes: u64,
     /// Name of the tenant; part of the data arena's file name.
     pub tenant: String,
-    /// Partitions of the tenant's keyspace, which share the capacity; 1 to [`crate::MOST_PARTITIONS`].
+    /// Partitions of the tenant's keyspace, which share the capacity; 1 to
+    /// [`crate::MOST_PARTITIONS`].
     pub partitions: usize,
     /// Throw away what an earlier server left, instead of adopting it.
     pub fresh: bool,

@@ -1,4 +1,5 @@
-//! When keys were last used: a coarse clock for each, in the owner's private memory, beside the index.
+//! When keys were last used: a coarse clock for each, in the owner's private memory, beside the
+//! index.
 //!
 //! ```text
 //! hash: | upper 16 bits: tag | ...... low bits: bucket |
@@ -6,14 +7,16 @@
 //! chunk: 1,024 buckets; as many chunks as keys need (linear hashing)
 //! ```
 //!
-//! 1. A key that has no entry was used before all those of its full bucket: a new key takes a free entry, else
-//!    that of the key which was used longest ago. So a table with an entry for a key and a third more, which takes
-//!    5.3 bytes a key, knows all but those that are evicted first anyway.
-//! 2. Two keys share an entry only if bucket and tag are equal. (Without tags, a cold key that shares its entry
-//!    with a hot one would stay for ever, and more of them would with each eviction.)
-//! 3. The clock moves with use, so that it is as fine at any speed: 128 times while each entry is used once on
-//!    average, and at least once a second. It goes round after 65,536 moves; each entry is looked at more often,
-//!    and its age is held below that.
+//! 1. A key that has no entry was used before all those of its full bucket: a new key takes a free
+//!    entry, else that of the key which was used longest ago. So a table with an entry for a key
+//!    and a third more, which takes 5.3 bytes a key, knows all but those that are evicted first
+//!    anyway.
+//! 2. Two keys share an entry only if bucket and tag are equal. (Without tags, a cold key that
+//!    shares its entry with a hot one would stay for ever, and more of them would with each
+//!    eviction.)
+//! 3. The clock moves with use, so that it is as fine at any speed: 128 times while each entry is
+//!    used once on average, and at least once a second. It goes round after 65,536 moves; each
+//!    entry is looked at more often, and its age is held below that.
 //! 4. Growing and shrinking take a chunk at a time, so that no step is long.
 //!
 //! Thread: the shard that owns the store.
@@ -181,7 +184,8 @@ impl Recency {
         self.find(hash).map_or(UNKNOWN, |clock| u32::from(self.now.wrapping_sub(clock)))
     }
 
-    /// How long ago a key was used, ms; one of which nothing is known, at least as long as this table exists.
+    /// How long ago a key was used, ms; one of which nothing is known, at least as long as this
+    /// table exists.
     pub(crate) fn idle_ms(&self, hash: u32, now_ms: u64) -> u64 {
         let Some(clock) = self.find(hash) else { return now_ms.saturating_sub(self.began_ms) };
         let stamp = clock / TICKS_PER_STAMP;
@@ -191,8 +195,8 @@ impl Recency {
         } else {
             (self.stamps[(usize::from(stamp) + 1) % STAMPS], TICKS_PER_STAMP)
         };
-        // The clock is taken to have moved evenly between two remembered times; a use lies between its value
-        // and the next.
+        // The clock is taken to have moved evenly between two remembered times; a use lies between
+        // its value and the next.
         let passed = u64::from(clock % TICKS_PER_STAMP + 1);
         let part = to.saturating_sub(from) * passed / u64::from(ticks);
         now_ms.saturating_sub(from + part)
@@ -219,8 +223,8 @@ impl Recency {
         }
     }
 
-    /// Once per turn: the time, and a step of growing or shrinking to what so many keys need. Returns whether
-    /// there is more to do.
+    /// Once per turn: the time, and a step of growing or shrinking to what so many keys need.
+    /// Returns whether there is more to do.
     pub(crate) fn maintain(&mut self, now_ms: u64, keys: u64) -> bool {
         if self.began_ms == 0 {
             self.stamps.fill(now_ms);
@@ -243,8 +247,8 @@ impl Recency {
         false
     }
 
-    /// Adds a chunk: a copy of the one that its keys have used. Of an entry and its copy, the one that is in the
-    /// wrong bucket is never used again, and replaced as the oldest.
+    /// Adds a chunk: a copy of the one that its keys have used. Of an entry and its copy, the one
+    /// that is in the wrong bucket is never used again, and replaced as the oldest.
     fn grow(&mut self) {
         let copy = self.chunks[parent(self.chunks.len())].clone();
         self.chunks.push(copy);
@@ -386,7 +390,8 @@ mod tests {
         assert!(u32::from(recency.now.wrapping_sub(old)) >= 100);
     }
 
-    /// Idle time is told in milliseconds, whether keys are used often or the clock moves by time alone.
+    /// Idle time is told in milliseconds, whether keys are used often or the clock moves by time
+    /// alone.
     #[test]
     fn idle_time_is_known_to_about_a_second() {
         let mut recency = Recency::new();

@@ -7,12 +7,13 @@
 //!
 //! 1. A key whose time is over is as missing for everybody; who meets it deletes it.
 //! 2. A command writes its reply after its writes; a command that fails has changed nothing.
-//! 3. Every write touches the key's watchers, also one that stores what was there; one of a transaction when it is
-//!    committed.
+//! 3. Every write touches the key's watchers, also one that stores what was there; one of a
+//!    transaction when it is committed.
 //! 4. Time and randomness come with the turn: the same turns give the same state and replies.
-//! 5. A store is the owner's, or a *view*: another shard's eyes on the same arenas, which runs only what
-//!    [`Op::only_reads`] says. What it finds expired only the owner can delete: it says so, and the command
-//!    is applied again there, lest a key be missing for GET and counted by the DBSIZE after it.
+//! 5. A store is the owner's, or a *view*: another shard's eyes on the same arenas, which runs only
+//!    what [`Op::only_reads`] says. What it finds expired only the owner can delete: it says so,
+//!    and the command is applied again there, lest a key be missing for GET and counted by the
+//!    DBSIZE after it.
 //!
 //! Thread: the shard that owns the store, or the view.
 
@@ -45,8 +46,8 @@ pub struct Turn<'a> {
 
 /// One shard's state: the arena of a tenant's data and the arena of its libraries.
 ///
-/// One thread makes all of them, and gets memory for them in a row. Aligned so that two shards' share no line, nor the
-/// pair of lines that cores fetch.
+/// One thread makes all of them, and gets memory for them in a row. Aligned so that two shards'
+/// share no line, nor the pair of lines that cores fetch.
 #[repr(align(128))]
 pub struct Store {
     pub(crate) data: WriterHalf,
@@ -57,7 +58,8 @@ pub struct Store {
     pub(crate) sweep: Sweep,
     /// Somebody wants to know when keys are used.
     pub(crate) tracks: bool,
-    /// And that they are read: not while a client's commands run that doesn't want to make them young.
+    /// And that they are read: not while a client's commands run that doesn't want to make them
+    /// young.
     pub(crate) tracks_reads: bool,
     /// A view's, while a command runs that reads several keys.
     pub(crate) moment: Option<Moment>,
@@ -99,7 +101,8 @@ pub enum Lack {
     /// Nothing: its answer is right.
     #[default]
     Nothing,
-    /// What a key was at the moment at which the others were read: the same again, at another moment, may tell.
+    /// What a key was at the moment at which the others were read: the same again, at another
+    /// moment, may tell.
     Moment,
     /// Whether a key is there, as its time seems to be over: the owner tells, and deletes it.
     Clock,
@@ -157,7 +160,8 @@ impl Store {
         Some(record)
     }
 
-    /// At the beginning of a turn: the owner judges expiry by this time, and says so to those who read elsewhere.
+    /// At the beginning of a turn: the owner judges expiry by this time, and says so to those who
+    /// read elsewhere.
     #[inline]
     pub fn begin_turn(&mut self, turn: &Turn<'_>) {
         if self.data.is_here() {
@@ -372,16 +376,16 @@ impl Store {
         }
     }
 
-    /// Whether writes are about to find no memory before this turn's end gives some back: then the other
-    /// commands are better left for the next turn.
+    /// Whether writes are about to find no memory before this turn's end gives some back: then the
+    /// other commands are better left for the next turn.
     #[inline]
     #[must_use]
     pub fn wants_turn(&self) -> bool {
         self.data.is_here() && self.data.wants_turn()
     }
 
-    /// Remembers that a write was refused for want of memory: whether it is only that some is still to come back, and that
-    /// the transaction which it was a part of has failed.
+    /// Remembers that a write was refused for want of memory: whether it is only that some is still
+    /// to come back, and that the transaction which it was a part of has failed.
     #[cold]
     pub(crate) fn note_refused(&mut self, error: &WriteError) {
         self.counters.busy |= *error == WriteError::Busy;
@@ -390,7 +394,8 @@ impl Store {
         }
     }
 
-    /// Whether memory comes back, or could by cleaning: if not, what is refused now is refused for good.
+    /// Whether memory comes back, or could by cleaning: if not, what is refused now is refused for
+    /// good.
     #[must_use]
     pub fn is_gaining(&self) -> bool {
         self.data.is_here() && self.data.is_gaining()
@@ -402,8 +407,8 @@ impl Store {
         self.counters.busy
     }
 
-    /// Whether a command since the last call was refused only because memory comes back after this turn:
-    /// it has changed nothing, and is to be applied again in the next turn. Its reply says
+    /// Whether a command since the last call was refused only because memory comes back after this
+    /// turn: it has changed nothing, and is to be applied again in the next turn. Its reply says
     /// [`crate::BUSY`].
     #[inline]
     pub fn take_busy(&mut self) -> bool {

@@ -112,7 +112,8 @@ impl Store {
         outcome.inspect_err(|error| self.note_full(error))
     }
 
-    /// A transaction fails with what finds no room in it, though libraries aren't staged. No eviction makes room here.
+    /// A transaction fails with what finds no room in it, though libraries aren't staged. No
+    /// eviction makes room here.
     fn note_full(&mut self, error: &WriteError) {
         if let Some(transaction) = &mut self.transaction
             && matches!(error, WriteError::Oom | WriteError::Denied(_))

@@ -6,13 +6,18 @@
 //! 1. Nothing of a transaction is in the index before [`Store::commit`], which publishes all of it
 //!    or nothing, also across a SIGKILL (the arena's intent).
 //! 2. Deletes are noted, and get their tombstones at the commit: noting needs no memory of the
-//!    arena. One that has no memory for them all is refused: it would be whole no more after a SIGKILL.
-//! 3. A function that is called inside is told of all that is staged, and the next one of what is new since.
-//! 4. Who watches a key is told at the commit: a transaction that fails, or is to run again, has written nothing.
+//!    arena. One that has no memory for them all is refused: it would be whole no more after a
+//!    SIGKILL.
+//! 3. A function that is called inside is told of all that is staged, and the next one of what is
+//!    new since.
+//! 4. Who watches a key is told at the commit: a transaction that fails, or is to run again, has
+//!    written nothing.
 //! 5. A staged record that is replaced is kept until the end: the record that replaces it may
 //!    share its run.
-//! 6. A transaction in which a write found no memory can't be committed: the others don't stand without it.
-//! 7. One that fails has counted no hits and misses. Keys that it found expired are gone, as they are for everybody.
+//! 6. A transaction in which a write found no memory can't be committed: the others don't stand
+//!    without it.
+//! 7. One that fails has counted no hits and misses. Keys that it found expired are gone, as they
+//!    are for everybody.
 //!
 //! Thread: the shard that owns the store.
 
@@ -31,7 +36,8 @@ pub(crate) struct Transaction {
     cleared: bool,
     /// Staged records that others have replaced.
     replaced: Vec<RecordRef>,
-    /// What was staged since a function was told of the rest; nothing is noted before the first one.
+    /// What was staged since a function was told of the rest; nothing is noted before the first
+    /// one.
     untold: Option<BTreeMap<Box<[u8]>, Option<RecordRef>>>,
     /// Keys that there will be more (or less) than in the arena, or than none if cleared.
     growth: i64,
@@ -162,8 +168,9 @@ impl Store {
         self.transaction.as_ref().is_some_and(|transaction| transaction.refused.is_some())
     }
 
-    /// About how many bytes the running transaction would have to find, as far as it came: those of what is staged, and
-    /// what the write wanted that found none, if there was one and a policy evicts. No room can be made for `usize::MAX`.
+    /// About how many bytes the running transaction would have to find, as far as it came: those of
+    /// what is staged, and what the write wanted that found none, if there was one and a policy
+    /// evicts. No room can be made for `usize::MAX`.
     #[must_use]
     pub fn bytes_wanted(&self, turn: &Turn<'_>) -> usize {
         let Some(transaction) = &self.transaction else { return 0 };
@@ -180,8 +187,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A write of it found no memory, or there is none for tombstones and intent, or no place in the index: nothing has
-    /// changed.
+    /// A write of it found no memory, or there is none for tombstones and intent, or no place in
+    /// the index: nothing has changed.
     ///
     /// # Panics
     ///
@@ -249,9 +256,9 @@ impl Store {
         }
     }
 
-    /// Inside a transaction: what is staged, for a function that is called there and must see it before the
-    /// arena (see also [`Store::overlay_cleared`]). After the first time only what is new since, unless `whole`.
-    /// Nothing, outside of transactions.
+    /// Inside a transaction: what is staged, for a function that is called there and must see it
+    /// before the arena (see also [`Store::overlay_cleared`]). After the first time only what is
+    /// new since, unless `whole`. Nothing, outside of transactions.
     pub fn take_overlay(&mut self, whole: bool) -> StagedKeys {
         let Some(transaction) = &mut self.transaction else {
             return StagedKeys { is_whole: true, entries: Vec::new() };
@@ -311,8 +318,9 @@ impl Store {
         outcome
     }
 
-    /// Deletes keys that are there, at one moment; also when the arena is so full that it has no memory for their
-    /// tombstones: only a kill of the process in the middle may leave some of them then.
+    /// Deletes keys that are there, at one moment; also when the arena is so full that it has no
+    /// memory for their tombstones: only a kill of the process in the middle may leave some of them
+    /// then.
     pub(crate) fn delete_all(&mut self, keys: &[(u32, &[u8])], turn: &Turn<'_>) {
         match *keys {
             [(hash, key)] => {

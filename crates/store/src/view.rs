@@ -1,7 +1,7 @@
 //! A view: a store that reads what another thread writes.
 //!
-//! 1. A view never writes, and never decides that a key is over: it says what it can't tell ([`Lack`]), and the owner is
-//!    asked.
+//! 1. A view never writes, and never decides that a key is over: it says what it can't tell
+//!    ([`Lack`]), and the owner is asked.
 //! 2. What a command reads at one moment is of that moment, whichever keys it looks at.
 //!
 //! Thread: the shard that has the view.
@@ -27,8 +27,8 @@ pub struct Views {
 }
 
 impl Store {
-    /// [`Store::find`] where another thread writes: at the moment that the command reads at, if it has one. Notes what
-    /// can't be told.
+    /// [`Store::find`] where another thread writes: at the moment that the command reads at, if it
+    /// has one. Notes what can't be told.
     pub(crate) fn find_in_view<'p>(
         &mut self,
         hash: u32,
@@ -61,7 +61,8 @@ impl Store {
         self.moment.is_some()
     }
 
-    /// What a view's commands read each by itself again; and what they couldn't tell since the last call.
+    /// What a view's commands read each by itself again; and what they couldn't tell since the last
+    /// call.
     #[inline]
     pub fn take_lack(&mut self) -> Lack {
         self.moment = None;

@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! 1. The server pays for a look no more than for INFO and LATENCY HISTOGRAM.
-//! 2. A server that goes away is looked for until it is back, and a line says so; only at the start it is an
-//!    error, as it always is without a terminal.
+//! 2. A server that goes away is looked for until it is back, and a line says so; only at the start
+//!    it is an error, as it always is without a terminal.
 
 mod sample;
 mod screen;
@@ -178,7 +178,8 @@ impl Live<'_> {
                 }
                 Ok(())
             }
-            // What isn't about the connection stays wrong, such as a server of another kind at the address.
+            // What isn't about the connection stays wrong, such as a server of another kind at the
+            // address.
             Err(error) if error.downcast_ref::<ClientError>().is_none() => Err(error),
             Err(error) => {
                 self.server = None;

@@ -1,7 +1,9 @@
-//! One look at a server: what INFO and LATENCY HISTOGRAM answered, and what happened between two looks.
+//! One look at a server: what INFO and LATENCY HISTOGRAM answered, and what happened between two
+//! looks.
 //!
 //! Invariants:
-//! 1. Pure: text and frames in, numbers out. Whatever a server sends, nothing panics; what it doesn't tell is 0.
+//! 1. Pure: text and frames in, numbers out. Whatever a server sends, nothing panics; what it
+//!    doesn't tell is 0.
 //! 2. A counter that has gone back was reset: it counts from 0 then.
 
 use nigh_client::Frame;

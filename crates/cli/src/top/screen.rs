@@ -1,7 +1,9 @@
-//! The terminal while `nigh top` has it: another screen, keys read one by one, all given back at the end.
+//! The terminal while `nigh top` has it: another screen, keys read one by one, all given back at
+//! the end.
 //!
 //! Invariants:
-//! 1. Who holds a [`Screen`] has the terminal; dropping it, by return, error or panic, gives it back.
+//! 1. Who holds a [`Screen`] has the terminal; dropping it, by return, error or panic, gives it
+//!    back.
 //! 2. SIGTERM, SIGINT and SIGHUP end as `q` does.
 
 use super::view::{Line, Size, Style};

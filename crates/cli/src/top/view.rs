@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! 1. Pure: the same looks give the same lines.
-//! 2. No line has a control character, whatever the server sent, nor is it longer than the screen is wide.
+//! 2. No line has a control character, whatever the server sent, nor is it longer than the screen
+//!    is wide.
 
 use super::sample::{Between, Sample};
 use crate::render::thousands;

@@ -16,7 +16,8 @@ const TRIES: u32 = 20;
 /// A conversion of a debug build on a busy machine is done after this.
 const END: Duration = Duration::from_secs(60);
 
-/// SIGINT while keys are copied ends it with one sentence: the data is as it was, and the copy is gone.
+/// SIGINT while keys are copied ends it with one sentence: the data is as it was, and the copy is
+/// gone.
 #[test]
 fn an_interrupt_leaves_all_as_it_was() {
     let folder = folder();
@@ -91,8 +92,8 @@ fn convert_and_kill(dir: &Path, partitions: usize, moment: &Moment) -> bool {
     !child.wait().expect("it is our child").success()
 }
 
-/// Conversion after conversion is killed, at any moment: what lies there is the old data or the new, whole,
-/// and the next conversion goes on from it as if nothing had been.
+/// Conversion after conversion is killed, at any moment: what lies there is the old data or the
+/// new, whole, and the next conversion goes on from it as if nothing had been.
 #[test]
 fn killed_conversions_leave_old_or_new_data_whole() {
     let kills = std::env::var("NIGH_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// One partition becomes four, then three: the folder looks as a server's, nothing is damaged, and the next
-/// server has every key, expiry and function, and writes on.
+/// One partition becomes four, then three: the folder looks as a server's, nothing is damaged, and
+/// the next server has every key, expiry and function, and writes on.
 #[test]
 fn converted_data_is_whole_and_served() {
     let folder = folder();
@@ -48,8 +48,8 @@ fn converted_data_is_whole_and_served() {
     }
 }
 
-/// Arenas reach twice as far as the memory that they were made with. A server that is to use more says so, and names a command
-/// that makes them larger.
+/// Arenas reach twice as far as the memory that they were made with. A server that is to use more
+/// says so, and names a command that makes them larger.
 #[test]
 fn arenas_are_made_larger() {
     let folder = folder();
@@ -82,8 +82,8 @@ fn arenas_are_made_larger() {
     }
 }
 
-/// A server that is started with another number of partitions names a command. It works as it stands there,
-/// and then the server starts.
+/// A server that is started with another number of partitions names a command. It works as it
+/// stands there, and then the server starts.
 #[test]
 fn the_command_that_a_refused_server_names_works() {
     let folder = folder();
@@ -138,7 +138,8 @@ fn keys_whose_time_is_over_are_left_out_and_counted() {
     assert_eq!(server.call(&["DBSIZE"]), Frame::Integer(70));
 }
 
-/// What can't be done is said in a sentence, and nothing is changed; what needn't be done is no failure.
+/// What can't be done is said in a sentence, and nothing is changed; what needn't be done is no
+/// failure.
 #[test]
 fn what_cannot_be_converted_is_said() {
     let folder = folder();
@@ -174,8 +175,8 @@ fn what_cannot_be_converted_is_said() {
     assert_eq!(server.call(&["GET", "a"]).bytes(), Some(&b"1"[..]));
 }
 
-/// What a cut-off conversion left goes, also when there is nothing to do; but not what somebody uses, nor
-/// what isn't of a conversion.
+/// What a cut-off conversion left goes, also when there is nothing to do; but not what somebody
+/// uses, nor what isn't of a conversion.
 #[test]
 fn leftovers_of_conversions_go_and_nothing_else() {
     let folder = folder();
@@ -213,8 +214,9 @@ fn leftovers_of_conversions_go_and_nothing_else() {
     assert_one_sentence(&convert(&dir, 2), &["in the way", left.to_str().expect("UTF-8")]);
 }
 
-/// What a cut-off conversion left, as much memory as the data, stayed until somebody converted again. The next server
-/// removes it; and what isn't of a conversion keeps it from that, but not from serving.
+/// What a cut-off conversion left, as much memory as the data, stayed until somebody converted
+/// again. The next server removes it; and what isn't of a conversion keeps it from that, but not
+/// from serving.
 #[test]
 fn a_server_removes_what_a_conversion_left() {
     let folder = folder();
@@ -272,8 +274,8 @@ fn other_files_and_the_owner_are_kept() {
     }
 }
 
-/// Keys of one tag, which don't fit in a partition's share: the sentence says what helps, the data is as it
-/// was and the copy is gone. With what the sentence says, it works.
+/// Keys of one tag, which don't fit in a partition's share: the sentence says what helps, the data
+/// is as it was and the copy is gone. With what the sentence says, it works.
 #[test]
 fn a_partition_that_overflows_changes_nothing() {
     let folder = folder();
@@ -299,8 +301,8 @@ fn a_partition_that_overflows_changes_nothing() {
     assert_eq!(server.call(&["DBSIZE"]), Frame::Integer(1400));
 }
 
-/// How a file system can be mounted here for one command; `None` where nobody may, as in most containers and for other
-/// users in a chroot. What is told of mounts can't be told there.
+/// How a file system can be mounted here for one command; `None` where nobody may, as in most
+/// containers and for other users in a chroot. What is told of mounts can't be told there.
 fn way_to_mount(folder: &Path) -> Option<&'static [&'static str]> {
     let root = folder.metadata().expect("it is there").uid() == 0;
     let way: &[&str] = if root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
@@ -313,8 +315,8 @@ fn way_to_mount(folder: &Path) -> Option<&'static [&'static str]> {
     may.then_some(way)
 }
 
-/// Copies the arenas to `to` on a tmpfs of its own and converts `of`, both told from where that is mounted.
-/// It ends with the shell. Afterwards both folders are listed.
+/// Copies the arenas to `to` on a tmpfs of its own and converts `of`, both told from where that is
+/// mounted. It ends with the shell. Afterwards both folders are listed.
 fn convert_mounted(
     way: &[&str],
     folder: &Path,
@@ -336,8 +338,8 @@ fn convert_mounted(
         .expect("util-linux is there")
 }
 
-/// A file system with too little room for both copies: said before anything is written, with both figures.
-/// With room, the same works.
+/// A file system with too little room for both copies: said before anything is written, with both
+/// figures. With room, the same works.
 #[test]
 fn a_file_system_without_room_for_both_is_said() {
     let folder = folder();

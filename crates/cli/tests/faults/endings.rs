@@ -4,8 +4,8 @@ use crate::support::{Server, folder};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Another look than a server's own: many seconds of a slow and busy machine more than the one within
-/// which it notices.
+/// Another look than a server's own: many seconds of a slow and busy machine more than the one
+/// within which it notices.
 const NOTICED: Duration = Duration::from_secs(30);
 
 fn last_line(log: &str) -> &str {

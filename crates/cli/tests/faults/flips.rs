@@ -104,8 +104,8 @@ fn a_flipped_bit_in_a_value_is_named_by_its_key() {
     }
 }
 
-/// A bit flips in the memory of a server that serves, and then most of what lies around it is deleted: the cleaner meets
-/// the record, leaves it where it is and tells it once.
+/// A bit flips in the memory of a server that serves, and then most of what lies around it is
+/// deleted: the cleaner meets the record, leaves it where it is and tells it once.
 #[test]
 fn a_bit_that_flips_while_it_is_served_is_told_by_the_cleaner() {
     const KEYS: usize = 4000;

@@ -1,4 +1,5 @@
-//! What writers that are killed write: values that tell which write they come from, chosen by a seed.
+//! What writers that are killed write: values that tell which write they come from, chosen by a
+//! seed.
 
 /// What a key holds: number and length of the write, from which all bytes follow.
 pub(crate) type Value = Option<(u64, usize)>;

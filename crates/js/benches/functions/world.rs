@@ -68,7 +68,8 @@ impl World {
         World { runtime, tenant, reader, participant, writer, _dir: dir }
     }
 
-    /// A tenant more, with the library installed, whose partitions are all the same arena: it has every key.
+    /// A tenant more, with the library installed, whose partitions are all the same arena: it has
+    /// every key.
     pub(crate) fn another(&mut self, library: &Library, source: &str, partitions: usize) -> Tenant {
         let mapping = |_| {
             let region = Arc::clone(self.writer.region());
@@ -128,7 +129,8 @@ impl World {
         out
     }
 
-    /// 1,000 keys that are numbers and 1,000 of 16 bytes, each with its number as a value of 4 bytes.
+    /// 1,000 keys that are numbers and 1,000 of 16 bytes, each with its number as a value of 4
+    /// bytes.
     pub(crate) fn small(source: &str) -> World {
         World::new(source, |put| {
             for n in 0u32..1000 {

@@ -1,9 +1,9 @@
-//! Models: loom runs the shipped functions of the baton, and those of the words STATE, KILL and ISSUED, in every order
-//! that the memory model allows, up to a bound of preemptions.
+//! Models: loom runs the shipped functions of the baton, and those of the words STATE, KILL and
+//! ISSUED, in every order that the memory model allows, up to a bound of preemptions.
 //!
-//! A fiber enters call 1, whose time is over, and then call 2. It runs on a carrier, or on another one once the watchdog
-//! has seized it, with words of a new isolate. What is on its stack is [`World::stack`]: the number of the entry that it
-//! waits for.
+//! A fiber enters call 1, whose time is over, and then call 2. It runs on a carrier, or on another
+//! one once the watchdog has seized it, with words of a new isolate. What is on its stack is
+//! [`World::stack`]: the number of the entry that it waits for.
 
 use super::Baton;
 use crate::stop::is_issued;
@@ -70,7 +70,8 @@ impl World {
         holds
     }
 
-    /// The watchdog looks whether call `k` doesn't come back; the carrier on which the fiber goes on then.
+    /// The watchdog looks whether call `k` doesn't come back; the carrier on which the fiber goes
+    /// on then.
     fn seize(world: &Arc<World>, words: &Shared, k: i32) -> Option<JoinHandle<()>> {
         let number = world.entry.load(Ordering::SeqCst);
         let mut baton = world.baton.lock().unwrap();
@@ -95,9 +96,10 @@ impl World {
 
 #[test]
 fn a_fiber_is_seized_from_the_call_that_is_stuck_or_stays_where_it_is() {
-    // Call 1 was told to stop, and ends at any moment: the fiber goes on with call 2 on the carrier that has it, or on a
-    // new one, and never on both. Without the watchdog's second look with the lock, call 2 loses its fiber; without a
-    // comparison of entries, the old carrier takes the fiber from call 2, or a callback of call 1 uses its host.
+    // Call 1 was told to stop, and ends at any moment: the fiber goes on with call 2 on the carrier
+    // that has it, or on a new one, and never on both. Without the watchdog's second look with the
+    // lock, call 2 loses its fiber; without a comparison of entries, the old carrier takes the
+    // fiber from call 2, or a callback of call 1 uses its host.
     let ends = std::sync::Arc::new(std::sync::Mutex::new([0, 0, 0]));
     let seen = std::sync::Arc::clone(&ends);
     let mut builder = loom::model::Builder::new();

@@ -1,9 +1,9 @@
 //! Models: loom runs the shipped functions in every order that the memory model allows.
 //!
-//! The call's side in JavaScript is written anew in [`run`]: a store of STATE and a load of KILL, plain. loom
-//! knows no membarrier, which makes a full barrier on the call's thread wherever that thread is. So the model
-//! has a barrier on each side, the call's between its two accesses. (Made before both, the load sees KILL;
-//! made after both, the store is seen: neither needs more.)
+//! The call's side in JavaScript is written anew in [`run`]: a store of STATE and a load of KILL,
+//! plain. loom knows no membarrier, which makes a full barrier on the call's thread wherever that
+//! thread is. So the model has a barrier on each side, the call's between its two accesses. (Made
+//! before both, the load sees KILL; made after both, the store is seen: neither needs more.)
 
 use super::{Word, Words, forget, settle, stop};
 use loom::sync::Arc;
@@ -65,8 +65,8 @@ enum End {
     Stopped,
 }
 
-/// What V8 does in call `k`, as 06_dispatch.js tells it; user code sees a termination at one moment. Whether it was
-/// stopped.
+/// What V8 does in call `k`, as 06_dispatch.js tells it; user code sees a termination at one
+/// moment. Whether it was stopped.
 pub(crate) fn run(shared: &Shared, k: i32, user_code: impl FnOnce()) -> bool {
     shared.word(Word::State).store(k, Ordering::Relaxed);
     user_code();
@@ -97,8 +97,9 @@ pub(crate) fn look(shared: &Shared, k: i32) {
 
 #[test]
 fn a_termination_hits_its_call_or_does_not_happen() {
-    // Call 1's time is over, wherever it is; call 2 follows it at once. Without the watchdog's second look at
-    // STATE, without the call's wait for a late kill, or without the barrier, call 2 or a commit is hit.
+    // Call 1's time is over, wherever it is; call 2 follows it at once. Without the watchdog's
+    // second look at STATE, without the call's wait for a late kill, or without the barrier, call 2
+    // or a commit is hit.
     let ends = std::sync::Arc::new(std::sync::Mutex::new([0, 0]));
     let seen = std::sync::Arc::clone(&ends);
     loom::model(move || {

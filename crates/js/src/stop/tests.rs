@@ -1,5 +1,5 @@
-//! The call's two lines of JavaScript, with a watchdog that is as late as can be: it has stored KILL while the
-//! call ran, and decides only when the call has long ended.
+//! The call's two lines of JavaScript, with a watchdog that is as late as can be: it has stored
+//! KILL while the call ran, and decides only when the call has long ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ impl Host for Late {
 
 #[test]
 fn a_call_that_may_be_killed_waits_until_that_is_decided() {
-    // A watchdog that has looked for the second time terminates soon, whatever happens meanwhile: a call
-    // that commits without waiting is hit in its commit, or the next call is.
+    // A watchdog that has looked for the second time terminates soon, whatever happens meanwhile: a
+    // call that commits without waiting is hit in its commit, or the next call is.
     let source = b"#!js name=t\n\
         export const late = (db) => { db.set('k', 1); db.scan('k'); return 1; };\n\
         export const next = () => { let x = 0; for (let i = 0; i < 1e6; i++) x += i; return 2; };";

@@ -1,5 +1,5 @@
-//! A tiny arena by hand after docs/formats/arena.md. It knows nothing of nigh-shm, so it holds the prelude
-//! against the document.
+//! A tiny arena by hand after docs/formats/arena.md. It knows nothing of nigh-shm, so it holds the
+//! prelude against the document.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
@@ -126,7 +126,8 @@ impl Arena {
         self.w32(256, next + u32::from(next % 2 != growing));
     }
 
-    /// Begins to publish several keys, as a writer does: what is put or deleted until the end is one commit.
+    /// Begins to publish several keys, as a writer does: what is put or deleted until the end is
+    /// one commit.
     pub(crate) fn begin_commit(&mut self) {
         self.w32(320, self.lsn as u32 + 1000);
         self.w32(268, 1000); // an intent

@@ -29,7 +29,8 @@ pub(crate) struct World {
     pub(crate) meanwhile: Option<Meanwhile>,
 }
 
-/// The bytes that place a key: between the first '{' and the first '}' after it, unless there are none.
+/// The bytes that place a key: between the first '{' and the first '}' after it, unless there are
+/// none.
 fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     match key[open..].iter().position(|&byte| byte == b'}') {

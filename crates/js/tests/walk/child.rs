@@ -24,8 +24,8 @@ pub(crate) const PROGRESS: &str = "NIGH_WALK_PROGRESS";
 const WORTH_US: u64 = 25;
 /// What a preparation may take, ms: it stands for any number of calls that prepare.
 const PREPARE_MS: u64 = 60_000;
-/// How long a stopped case may go on before the process is aborted, ms. Shorter than by default, which only
-/// makes the walk over what does not end shorter.
+/// How long a stopped case may go on before the process is aborted, ms. Shorter than by default,
+/// which only makes the walk over what does not end shorter.
 const GRACE_MS: u64 = 300;
 /// A sample has one of so many cases.
 const SAMPLE: usize = 256;
@@ -93,7 +93,8 @@ fn limits(call_ms: u64) -> Limits {
     Limits { call_ms, grace_ms: GRACE_MS, ..Limits::default() }
 }
 
-/// CPU time that a thread has used, µs. The kernel goes by its number: the clock of one that isn't the caller.
+/// CPU time that a thread has used, µs. The kernel goes by its number: the clock of one that isn't
+/// the caller.
 struct Clock(i32);
 
 impl Clock {
@@ -164,7 +165,8 @@ impl Child {
         let before = clock.us().unwrap();
         let reply = self.bench.call(&case.form, &args);
         let fine = self.bench.call("fine", &[]);
-        // A call that V8 doesn't leave costs the shard its thread: then both that one's time counts and the new one's.
+        // A call that V8 doesn't leave costs the shard its thread: then both that one's time counts
+        // and the new one's.
         let here = Clock::here();
         let mut took = clock.us().map_or(0, |now| now - before);
         if here.0 != clock.0 {
@@ -177,7 +179,8 @@ impl Child {
         (took, reply.chars().take(90).collect::<String>().replace(['\r', '\n'], " "))
     }
 
-    /// Says what a case took. A child that has lost a thread to it ends: what lingers there would count for others.
+    /// Says what a case took. A child that has lost a thread to it ends: what lingers there would
+    /// count for others.
     fn report(&self, case: &Case, took: u64, reply: &str) {
         let lost = self.bench.runtime.stats().isolates_lost > 0;
         let reply = if lost { format!("(lost its thread) {reply}") } else { reply.to_owned() };

@@ -1,11 +1,13 @@
-//! A walk over all builtins of V8, and over the syntax that touches sizes: each is done with large values of each kind, as
-//! receiver and as arguments, once and in an endless loop, as one call with the default limits. Wanted is that
-//! another client's call behind it is answered within the time limit and 50 ms, and that the process goes on.
+//! A walk over all builtins of V8, and over the syntax that touches sizes: each is done with large
+//! values of each kind, as receiver and as arguments, once and in an endless loop, as one call with
+//! the default limits. Wanted is that another client's call behind it is answered within the time
+//! limit and 50 ms, and that the process goes on.
 //!
-//! What is called is not a list kept by hand: `intrinsics.js` finds all functions that user code reaches. The values are
-//! in `kinds.js`, the statements in `statements.txt`, the ways to call in `drive.js`. Cases run in child
-//! processes, so that one that ends its process is a finding that has a name. Time is CPU time of the
-//! shard's thread; a case that takes too long is done again alone, twice, and the least counts.
+//! What is called is not a list kept by hand: `intrinsics.js` finds all functions that user code
+//! reaches. The values are in `kinds.js`, the statements in `statements.txt`, the ways to call in
+//! `drive.js`. Cases run in child processes, so that one that ends its process is a finding that
+//! has a name. Time is CPU time of the shard's thread; a case that takes too long is done again
+//! alone, twice, and the least counts.
 //!
 //! The suite does all cases that were ever found (`found.txt`).
 //!
@@ -30,16 +32,16 @@ use parent::{Done, Names, Worker, share, slowest_by_key};
 
 /// Time behind the limit, µs, in which the shard has to answer another client.
 const GRACE_US: u64 = 50_000;
-/// Most memory of the process, MiB, while a case runs. Heap and buffers may have 256 each, a call that is being
-/// stopped for its heap some more, and the test's own values are in it.
+/// Most memory of the process, MiB, while a case runs. Heap and buffers may have 256 each, a call
+/// that is being stopped for its heap some more, and the test's own values are in it.
 const PEAK_MIB: u64 = 1_500;
 /// A case that takes less once, µs, is not done in a loop.
 const LOOPED_US: u64 = 200;
 /// Cases of a group that are done again before the group is believed to be fine.
 const AGAIN_MAX: usize = 3;
 
-/// What is known to get through, as `form operation`. This list shrinks only: what stands here and is held off is a
-/// failure. Each has a case in `found.txt`.
+/// What is known to get through, as `form operation`. This list shrinks only: what stands here and
+/// is held off is a failure. Each has a case in `found.txt`.
 const KNOWN_OPEN: &str = include_str!("known_open.txt");
 
 #[test]
@@ -163,7 +165,8 @@ fn walk(names: &Names, mode: &str, filtered: bool) -> (Vec<Done>, u64) {
 
 #[test]
 fn no_builtin_keeps_a_shard_beyond_its_limit() {
-    // Whatever is called with whatever large value: the next client has its answer soon after the limit.
+    // Whatever is called with whatever large value: the next client has its answer soon after the
+    // limit.
     let names = Names::ask();
     let mode = std::env::var("NIGH_WALK").unwrap_or_default();
     let filtered = std::env::var_os("NIGH_WALK_ONLY").is_some();

@@ -8,7 +8,8 @@
 //!
 //! 1. A range is valid for the buffer that it was decoded from, until its bytes are dropped.
 //! 2. Starts have 31 bits; the top bit says that the bytes lie in `side`.
-//! 3. Ranges and bytes of `side` that no command names are nobody's: a command that turned out wrong left them.
+//! 3. Ranges and bytes of `side` that no command names are nobody's: a command that turned out
+//!    wrong left them.
 
 /// Top bit of a start: the bytes are in the batch's side buffer.
 const SIDE: u32 = 1 << 31;
@@ -130,8 +131,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Appends a command whose arguments lie in a text that begins at `start` of the input buffer: for each of them,
-    /// where in the text it begins, and its length.
+    /// Appends a command whose arguments lie in a text that begins at `start` of the input buffer:
+    /// for each of them, where in the text it begins, and its length.
     ///
     /// # Panics
     /// If one would lie beyond 2 GiB of the buffer.
@@ -174,8 +175,8 @@ impl<'a> Args<'a> {
         self.ranges.is_empty()
     }
 
-    /// Argument `index` (0 is the command's name), in the buffer that was decoded. Empty if there is
-    /// no such argument: check [`Args::len`].
+    /// Argument `index` (0 is the command's name), in the buffer that was decoded. Empty if there
+    /// is no such argument: check [`Args::len`].
     #[inline]
     pub fn get<'b>(&self, buf: &'b [u8], index: usize) -> &'b [u8]
     where
@@ -197,8 +198,9 @@ impl<'a> Args<'a> {
         self.ranges.iter().map(move |range| args.bytes(buf, *range))
     }
 
-    /// The bytes from the first argument to the last as they lie in the buffer that was decoded, with what stands
-    /// between them; [`Args::places`] says where in it each one is. `None` if one had to be unescaped or copied.
+    /// The bytes from the first argument to the last as they lie in the buffer that was decoded,
+    /// with what stands between them; [`Args::places`] says where in it each one is. `None` if one
+    /// had to be unescaped or copied.
     #[inline]
     pub fn text<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
         let (first, last) = (self.ranges.first()?, self.ranges.last()?);
@@ -238,7 +240,8 @@ mod tests {
 
     #[test]
     fn a_batch_that_was_large_keeps_room_for_an_ordinary_one() {
-        // What `clear` keeps is bounded, and not nothing: a batch is cleared for each read of a connection.
+        // What `clear` keeps is bounded, and not nothing: a batch is cleared for each read of a
+        // connection.
         let mut batch = Batch::new();
         batch.push((0..200_000).map(|_| &b"0123456789"[..])).expect("room");
         batch.clear();

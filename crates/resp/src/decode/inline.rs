@@ -1,9 +1,9 @@
 //! Inline commands: a line of words, with quotes, as a person types it into telnet.
 //!
-//! A word without quotes is a range of the input. One with quotes is unescaped into the side buffer.
-//! Inside double quotes `\n \r \t \b \a \xHH` and `\` before any other byte are escapes; inside single
-//! quotes only `\'`. A closing quote must end its word. These are Redis's rules, but for a NUL byte,
-//! which is a byte like any other here (Redis waits for ever).
+//! A word without quotes is a range of the input. One with quotes is unescaped into the side
+//! buffer. Inside double quotes `\n \r \t \b \a \xHH` and `\` before any other byte are escapes;
+//! inside single quotes only `\'`. A closing quote must end its word. These are Redis's rules, but
+//! for a NUL byte, which is a byte like any other here (Redis waits for ever).
 
 use super::batch::{Batch, Range};
 
@@ -21,8 +21,8 @@ fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Splits `line`, which starts at `base` in the input, into ranges appended to the batch. On an error
-/// some may have been appended, which are no command's.
+/// Splits `line`, which starts at `base` in the input, into ranges appended to the batch. On an
+/// error some may have been appended, which are no command's.
 pub(super) fn split(line: &[u8], base: usize, batch: &mut Batch) -> Result<(), Unbalanced> {
     let mut at = 0;
     while let Some(word) = line.get(at..) {
@@ -47,8 +47,8 @@ pub(super) fn split(line: &[u8], base: usize, batch: &mut Batch) -> Result<(), U
 /// Reads a quoted part up to its end; gives what follows it.
 type Unquote = for<'a> fn(&'a [u8], &mut Vec<u8>) -> Result<&'a [u8], Unbalanced>;
 
-/// Appends a word without its quotes: what stands before them, and what `read` makes of the rest. A closing quote ends
-/// the word, so there is no more of it.
+/// Appends a word without its quotes: what stands before them, and what `read` makes of the rest. A
+/// closing quote ends the word, so there is no more of it.
 fn unquoted<'a>(
     plain: &[u8],
     quoted: &'a [u8],

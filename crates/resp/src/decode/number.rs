@@ -23,8 +23,8 @@ fn digits(first: u8, rest: &[u8], step: fn(i64, i64) -> Option<i64>) -> Option<i
 }
 
 /// Reads `kind`, a number of one to three digits and CRLF from the front of `rest`: the header of
-/// nearly every argument. Gives the number and the header's width; `None` for any other shape, which
-/// the slow way then reads.
+/// nearly every argument. Gives the number and the header's width; `None` for any other shape,
+/// which the slow way then reads.
 #[inline(always)]
 pub(super) fn short_header(rest: &[u8], kind: u8) -> Option<(u32, usize)> {
     let digit = |byte: u8| u32::from(byte - b'0');
@@ -46,8 +46,9 @@ mod tests {
 
     #[test]
     fn a_short_header_is_read_by_its_own_kind_and_width() {
-        // The quick way is for three digits at most, without leading zeros. What it leaves to the slow way would be
-        // read the same there, so that only a look at it alone tells whether it works.
+        // The quick way is for three digits at most, without leading zeros. What it leaves to the
+        // slow way would be read the same there, so that only a look at it alone tells whether it
+        // works.
         for number in 0..1200u32 {
             let text = format!("${number}\r\n");
             let read = (number < 1000).then_some((number, text.len()));

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! 1. No recursion: the stack is a vector, and its depth is bounded.
-//! 2. A claimed length reserves room only for elements that the bytes at hand could encode, so memory
-//!    is bounded by what has really arrived.
+//! 2. A claimed length reserves room only for elements that the bytes at hand could encode, so
+//!    memory is bounded by what has really arrived.
 //! 3. One decoder belongs to one connection, whose thread alone calls it.
 
 use super::fault::{ReplyError, ReplyFault};
@@ -352,8 +352,8 @@ fn double(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Finds the CRLF of the line at `pos`, where it wasn't looked for yet; gives the line's length with
-/// its type and without CRLF.
+/// Finds the CRLF of the line at `pos`, where it wasn't looked for yet; gives the line's length
+/// with its type and without CRLF.
 pub(super) fn find_line(
     buf: &[u8],
     pos: usize,

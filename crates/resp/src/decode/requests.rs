@@ -8,8 +8,8 @@
 //! 1. Commands come out in order; those before an error come out with it, and the error stays.
 //! 2. The ranges of a command that isn't complete wait in `partial`, so that nothing is decoded
 //!    again when more arrives; a line is searched once (`scanned`).
-//! 3. What Redis 7.0 accepts is accepted, and what it refuses is refused with its words: two bytes end
-//!    a header after a CR, and two a bulk, whichever they are.
+//! 3. What Redis 7.0 accepts is accepted, and what it refuses is refused with its words: two bytes
+//!    end a header after a CR, and two a bulk, whichever they are.
 //! 4. One decoder belongs to one connection, whose thread alone calls it.
 
 use super::batch::{Batch, Range};
@@ -138,12 +138,13 @@ impl Requests {
         self.limits = limits;
     }
 
-    /// Decodes up to `max_commands` commands of `buf` and appends them to `batch`. `buf` is all input
-    /// that wasn't consumed (see [`Requests::consume`]), the same as last time but for what has been
-    /// appended to it.
+    /// Decodes up to `max_commands` commands of `buf` and appends them to `batch`. `buf` is all
+    /// input that wasn't consumed (see [`Requests::consume`]), the same as last time but for what
+    /// has been appended to it.
     ///
     /// # Errors
-    /// A [`ProtocolError`], when the commands before it are in `batch`; from then on always the same.
+    /// A [`ProtocolError`], when the commands before it are in `batch`; from then on always the
+    /// same.
     pub fn decode(
         &mut self,
         buf: &[u8],
@@ -177,9 +178,9 @@ impl Requests {
         consumed
     }
 
-    /// How long the buffer should be able to become, if an argument of known length is arriving; 0 if
-    /// there is nothing to reserve. At most twice what has arrived, or 1 MiB more: a claim alone takes
-    /// no memory. Ask after [`Requests::consume`], when the consumed bytes are dropped.
+    /// How long the buffer should be able to become, if an argument of known length is arriving; 0
+    /// if there is nothing to reserve. At most twice what has arrived, or 1 MiB more: a claim alone
+    /// takes no memory. Ask after [`Requests::consume`], when the consumed bytes are dropped.
     pub fn needed(&self) -> usize {
         let bound = (self.received * 2).max(self.received + LOOK_AHEAD_BYTES);
         self.bulk.map_or(0, |len| (self.pos + len + 2).min(bound))

@@ -1,7 +1,7 @@
 //! Finds where replies end, without building frames: for load generators, which only count.
 //!
-//! 1. Every header is checked as [`super::Replies`] checks it, but not the values of scalars, and not
-//!    what ends a bulk.
+//! 1. Every header is checked as [`super::Replies`] checks it, but not the values of scalars, and
+//!    not what ends a bulk.
 //! 2. Nesting takes no memory: one counter holds the frames that are still to come.
 //! 3. One skipper belongs to one connection, whose thread alone calls it.
 
@@ -30,9 +30,9 @@ impl Skipper {
         Self { limits, pos: 0, scanned: 0, left: 1, skipped: 0 }
     }
 
-    /// The length of the reply at the beginning of `buf`; `None` if it isn't whole. After `None`, call
-    /// again with the same bytes and more after them; after a length, with what follows the reply. The
-    /// first byte of the reply tells its type.
+    /// The length of the reply at the beginning of `buf`; `None` if it isn't whole. After `None`,
+    /// call again with the same bytes and more after them; after a length, with what follows the
+    /// reply. The first byte of the reply tells its type.
     ///
     /// # Errors
     /// A [`ReplyError`]: the connection can't go on.

@@ -5,7 +5,8 @@
 //! CLIENT LIST -> row of the container -> row of the subcommand
 //! ```
 //!
-//! 1. A command exists if and only if it has a row; COMMAND, HELP and the shell derive from the rows.
+//! 1. A command exists if and only if it has a row; COMMAND, HELP and the shell derive from the
+//!    rows.
 //! 2. The lookup is made once, on first use, and never changes. Any thread may call anything here.
 
 pub(crate) mod args;
@@ -31,7 +32,8 @@ pub use syntax::{Argument, Shape};
 
 use std::sync::OnceLock;
 
-/// Slots of the lookup table: a power of two, some eight times the commands, so that probes are short.
+/// Slots of the lookup table: a power of two, some eight times the commands, so that probes are
+/// short.
 const SLOTS: usize = 1024;
 /// Longest command name that is looked up: one word of 128 bits.
 const NAME_BYTES: usize = 16;

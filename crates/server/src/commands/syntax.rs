@@ -281,7 +281,8 @@ mod tests {
             let words = spec.name.split('|').count();
             let least = words + least(&spec.arguments());
             let arity = usize::from(spec.arity.unsigned_abs());
-            // These take fewer or more than their syntax says, as in Redis: a check of their own follows.
+            // These take fewer or more than their syntax says, as in Redis: a check of their own
+            // follows.
             let own_check = [
                 "auth",
                 "client|setinfo",

@@ -26,8 +26,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone)]
 pub struct Config {
     values: BTreeMap<&'static str, Value>,
-    /// The program `nigh`, by which new sources are tried in a process of their own; none: they are compiled where
-    /// they are to run at once.
+    /// The program `nigh`, by which new sources are tried in a process of their own; none: they are
+    /// compiled where they are to run at once.
     pub checker: Option<PathBuf>,
 }
 

@@ -1,7 +1,8 @@
-//! The table of settings. One row says name, kind, default, bounds, and whether CONFIG SET may change it.
+//! The table of settings. One row says name, kind, default, bounds, and whether CONFIG SET may
+//! change it.
 //!
-//! Names are Redis's where the meaning is Redis's. What Nigh doesn't have has no row: a setting that is
-//! accepted and ignored is a lie. Some rows have a single value; clients ask for them.
+//! Names are Redis's where the meaning is Redis's. What Nigh doesn't have has no row: a setting
+//! that is accepted and ignored is a lie. Some rows have a single value; clients ask for them.
 
 /// What a number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

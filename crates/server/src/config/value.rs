@@ -113,8 +113,8 @@ impl Setting {
         })
     }
 
-    /// What to say to another value than the only one; `None` if there are several. CONFIG SET never
-    /// says it: such a setting is fixed.
+    /// What to say to another value than the only one; `None` if there are several. CONFIG SET
+    /// never says it: such a setting is fixed.
     fn reason_of_single_value(&self) -> Option<String> {
         let value = match self.kind {
             Kind::Choice([""]) => "empty".to_owned(),

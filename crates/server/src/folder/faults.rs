@@ -1,8 +1,8 @@
 //! What the system does to the arenas while they are served, and what is left of them at the end.
 //!
 //! 1. What the log says of the arenas' files was looked at when it was said.
-//! 2. Each kind of fault is one line a second at most, however many arenas and requests meet it; a bad record is one
-//!    line for each writer that meets it.
+//! 2. Each kind of fault is one line a second at most, however many arenas and requests meet it; a
+//!    bad record is one line for each writer that meets it.
 //!
 //! [`Arenas`]: any thread. [`Watch`]: the thread of the first shard, at its ticks.
 

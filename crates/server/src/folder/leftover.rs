@@ -5,7 +5,8 @@
 //! DIR.convert   lock, more arenas     half a copy, or what a copy replaced: not needed
 //! ```
 //!
-//! 1. The remover holds the lock of DIR, and takes the leftover's own. So no conversion is at work on it.
+//! 1. The remover holds the lock of DIR, and takes the leftover's own. So no conversion is at work
+//!    on it.
 //! 2. Nothing is removed but what servers and conversions make, and links to what stays at DIR.
 //!
 //! Any thread, any process.

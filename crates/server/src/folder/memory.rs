@@ -1,7 +1,7 @@
 //! The folder of the arenas: where it is, its lock, and how much may lie in it.
 //!
-//! 1. A server holds an exclusive lock on the file `lock` in its folder for as long as it runs, so a second
-//!    one on the same folder is refused. The lock dies with the process.
+//! 1. A server holds an exclusive lock on the file `lock` in its folder for as long as it runs, so
+//!    a second one on the same folder is refused. The lock dies with the process.
 //! 2. The folder has mode 0700.
 //!
 //! Called by the thread that starts the server.
@@ -56,8 +56,8 @@ impl Folder {
         }
     }
 
-    /// Removes what a conversion left beside it that was cut off: as much memory as the data. What can't go is told, and
-    /// keeps nobody from serving.
+    /// Removes what a conversion left beside it that was cut off: as much memory as the data. What
+    /// can't go is told, and keeps nobody from serving.
     pub(crate) fn remove_leftover(&self) {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         match remove_leftover(&path) {
@@ -104,8 +104,9 @@ impl Folder {
         let _ = std::fs::remove_dir(&self.path);
     }
 
-    /// Bytes that the arena may use: the setting, or half of the available memory. New arenas may use no more than the
-    /// file system has; those that an earlier server left are adopted with what they hold, whatever is free beside.
+    /// Bytes that the arena may use: the setting, or half of the available memory. New arenas may
+    /// use no more than the file system has; those that an earlier server left are adopted with
+    /// what they hold, whatever is free beside.
     pub(crate) fn capacity_bytes(&self, config: &Config) -> Result<u64, ServeError> {
         let stat = rustix::fs::statvfs(&self.path)
             .map_err(|error| ServeError::Folder { path: self.path.clone(), cause: error.into() })?;
@@ -190,8 +191,8 @@ mod tests {
         PathBuf::from(format!("/dev/shm/nigh-test-folder-{name}-{}", std::process::id()))
     }
 
-    /// Two servers on one folder would be two writers of one arena: the second is refused, until the first
-    /// is gone.
+    /// Two servers on one folder would be two writers of one arena: the second is refused, until
+    /// the first is gone.
     #[test]
     fn second_holder_is_refused() {
         let path = path("lock");

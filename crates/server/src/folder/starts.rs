@@ -6,7 +6,8 @@
 //! L is loaded or deleted:    L.skipped removed
 //! ```
 //!
-//! 1. The files lie beside the arenas and hold the mark of the source: what is kept under the name may be another.
+//! 1. The files lie beside the arenas and hold the mark of the source: what is kept under the name
+//!    may be another.
 //! 2. A file without a whole mark was left before the library started: it means nothing.
 //!
 //! [`Skips`] is shared by all shards; a [`Marker`] is one shard's.

@@ -47,14 +47,15 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) is_peer: bool,
     /// It is a part of a client's command, which that shard counts.
     pub(crate) is_part: bool,
-    /// This command has run before, and couldn't be told what other partitions have. Now their owners stand still, or
-    /// it is to be sent to the one that owns all.
+    /// This command has run before, and couldn't be told what other partitions have. Now their
+    /// owners stand still, or it is to be sent to the one that owns all.
     pub(crate) unstable: bool,
     /// The other shards have told what this command wants to know.
     pub(crate) refreshed: bool,
     /// A write for which memory is still to come back may wait for the next turn.
     pub(crate) may_wait: bool,
-    /// What lies before it was answered as CLIENT REPLY said then: EXEC does so for each of its commands.
+    /// What lies before it was answered as CLIENT REPLY said then: EXEC does so for each of its
+    /// commands.
     pub(crate) settled: Option<Mark>,
     /// In EXEC: its commands, which are counted when they are committed.
     pub(crate) tally: Option<Vec<Ran>>,

@@ -6,8 +6,9 @@
 //!                                                      └──> StoreHost ──> Store
 //! ```
 //!
-//! 1. A library is in the runtime, in `Libraries` and in the system arena, or in none of them. (One that
-//!    was kept but no longer compiles, or is skipped (`starts`), is in the arena alone: FUNCTION LIST says why.)
+//! 1. A library is in the runtime, in `Libraries` and in the system arena, or in none of them. (One
+//!    that was kept but no longer compiles, or is skipped (`starts`), is in the arena alone:
+//!    FUNCTION LIST says why.)
 //! 2. Texts of errors about calls are the runtime's, so that their order in a batch is kept.
 //!
 //! Belongs to the shard's thread.
@@ -199,8 +200,8 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
     out.count(state.libraries.functions());
 }
 
-/// FUNCTION KILL: ends the functions that run on other shards. What they wrote never happened, so none is
-/// beyond killing.
+/// FUNCTION KILL: ends the functions that run on other shards. What they wrote never happened, so
+/// none is beyond killing.
 pub(crate) fn kill(context: &mut Context<'_, '_>) {
     let seats = &context.state.shared.seats;
     let killed = seats.iter().filter_map(|seat| seat.terminate(Reason::Kill)).count();
@@ -289,10 +290,11 @@ pub(crate) fn run_turn(state: &mut State, turn: &Turn<'_>) -> RunTurn {
     RunTurn { now_ms, random_seed, reply_bytes, time: crate::state::PART_TIME, still: state.still }
 }
 
-/// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime keeps what it
-/// was told of that from one call to the next, so each call costs what is new since the last one. If it has lost it,
-/// such as by a call that was stopped, it is told all again. One that can't be told what other partitions have says so in
-/// `State::untold`: the transaction is to run again.
+/// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime
+/// keeps what it was told of that from one call to the next, so each call costs what is new since
+/// the last one. If it has lost it, such as by a call that was stopped, it is told all again. One
+/// that can't be told what other partitions have says so in `State::untold`: the transaction is to
+/// run again.
 pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let state = &mut *context.state;
     let end = match key_end(&state.libraries, args) {

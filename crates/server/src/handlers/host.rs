@@ -6,9 +6,11 @@
 //! ```
 //!
 //! 1. A write set within one partition is all or nothing; one that spans several is so in each.
-//! 2. The own parts come first: if there is no memory for them, nothing was sent. If memory is still to come for
-//!    the first one, the call runs again; for a later one the reply says so, as nothing is to be done twice.
-//! 3. Only a call that a client of this shard sent, in a batch of its own, leaves anything for other shards.
+//! 2. The own parts come first: if there is no memory for them, nothing was sent. If memory is
+//!    still to come for the first one, the call runs again; for a later one the reply says so, as
+//!    nothing is to be done twice.
+//! 3. Only a call that a client of this shard sent, in a batch of its own, leaves anything for
+//!    other shards.
 //!
 //! Belongs to the shard's thread.
 

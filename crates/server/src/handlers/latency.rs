@@ -1,5 +1,5 @@
-//! LATENCY. Run times of commands are counted, and HISTOGRAM answers them; latency events aren't recorded, so
-//! every other answer says that there are none.
+//! LATENCY. Run times of commands are counted, and HISTOGRAM answers them; latency events aren't
+//! recorded, so every other answer says that there are none.
 //!
 //! Belongs to the shard's thread.
 
@@ -32,7 +32,8 @@ pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builti
     }
 }
 
-/// How long the calls of the named commands, or of all, took; a container's name means its subcommands.
+/// How long the calls of the named commands, or of all, took; a container's name means its
+/// subcommands.
 fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     let all = session::all_clients(context);
     let every = || (0..).zip(commands::table()).map(|(row, _)| row).collect();

@@ -10,8 +10,8 @@
 //! 1. With one partition everything is that one's.
 //! 2. What can't go over several is refused: `CROSSSLOT`.
 //!
-//! 3. A connection sees its own writes: a read is sent after those that its partition's owner still has; what reads
-//!    more than one partition waits until all are answered.
+//! 3. A connection sees its own writes: a read is sent after those that its partition's owner still
+//!    has; what reads more than one partition waits until all are answered.
 //!
 //! Reads only. Belongs to the shard's thread.
 
@@ -201,7 +201,8 @@ fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: 
     if later.sent() == later.sent_to(owner) { Flow::Send(row, owner) } else { Flow::Await }
 }
 
-/// Whether a function call would take the connection away from what it watches, which only the owner of that can tell.
+/// Whether a function call would take the connection away from what it watches, which only the
+/// owner of that can tell.
 pub(crate) fn leaves_watches(
     context: &Context<'_, '_>,
     args: &[&[u8]],
@@ -228,7 +229,8 @@ fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
     }
 }
 
-/// Whether a command of the transaction, if this is EXEC, wants to know what other shards have to tell.
+/// Whether a command of the transaction, if this is EXEC, wants to know what other shards have to
+/// tell.
 fn looks_around(context: &Context<'_, '_>) -> bool {
     let transaction = context.client.transaction.as_ref();
     context.state.shared.shards() > 1 && transaction.is_some_and(|it| it.looks_around())

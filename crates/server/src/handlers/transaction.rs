@@ -89,7 +89,8 @@ fn partition_wanted(
     match (state.place(row), target) {
         (Place::View(_) | Place::Owner | Place::Call, Target::Part(partition)) => {
             let has_keys = route::keys(spec, args).len() > 0;
-            // Libraries are with the first partition; a function without keys goes where the others are.
+            // Libraries are with the first partition; a function without keys goes where the others
+            // are.
             Ok((has_keys || state.place(row) == Place::Owner).then_some(partition))
         }
         (_, Target::Part(_)) => Ok(None),

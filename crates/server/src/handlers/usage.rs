@@ -1,8 +1,9 @@
 //! MEMORY STATS and DOCTOR: what memory is used for, and what is odd about it.
 //!
-//! 1. Names are Redis's where their meaning holds here; what only an arena has begins with `arena.`.
-//! 2. The arena has a fixed capacity. What is live in it is `dataset.bytes`; index, clocks and buffers are
-//!    `overhead.total`; what is dead is the cleaner's to win back.
+//! 1. Names are Redis's where their meaning holds here; what only an arena has begins with
+//!    `arena.`.
+//! 2. The arena has a fixed capacity. What is live in it is `dataset.bytes`; index, clocks and
+//!    buffers are `overhead.total`; what is dead is the cleaner's to win back.
 //!
 //! Belongs to the shard's thread.
 
@@ -160,7 +161,8 @@ mod tests {
         all
     }
 
-    /// The doctor names what will go wrong: a full store that refuses, and a policy that finds nothing.
+    /// The doctor names what will go wrong: a full store that refuses, and a policy that finds
+    /// nothing.
     #[test]
     fn the_doctor_sees_a_full_store() {
         let healthy = snapshot(6 << 20, 64 << 20);

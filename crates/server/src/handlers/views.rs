@@ -1,7 +1,9 @@
-//! Data commands, where they run: at the owner of their keys, or at a view of what another shard owns.
+//! Data commands, where they run: at the owner of their keys, or at a view of what another shard
+//! owns.
 //!
-//! 1. A view answers what it can tell: of several keys of a partition what they were at one moment, and a key that is over
-//!    by its owner's clock. What it can't tell after a few tries, the owner answers, or the owners each a part of it.
+//! 1. A view answers what it can tell: of several keys of a partition what they were at one moment,
+//!    and a key that is over by its owner's clock. What it can't tell after a few tries, the owner
+//!    answers, or the owners each a part of it.
 //!
 //! Belongs to the shard's thread.
 
@@ -12,7 +14,8 @@ use nigh_store::{Lack, Op};
 /// How often a view reads several keys that change under it, before it asks the owners.
 const TRIES_TOGETHER: u32 = 4;
 
-/// Whether a try has told all, with the reply kept; or that another one can't either. `None` if it may.
+/// Whether a try has told all, with the reply kept; or that another one can't either. `None` if it
+/// may.
 fn outcome(out: &mut Output, mark: Mark, lack: Lack) -> Option<bool> {
     if lack != Lack::Nothing {
         out.cut(mark);
@@ -24,9 +27,9 @@ fn outcome(out: &mut Output, mark: Mark, lack: Lack) -> Option<bool> {
     }
 }
 
-/// Runs a data command; false, without a reply, if only the owner can answer it: a view has met a key whose
-/// time is over by our clock alone, or has read several keys and could not be told what they were at any of the moments
-/// that it took.
+/// Runs a data command; false, without a reply, if only the owner can answer it: a view has met a
+/// key whose time is over by our clock alone, or has read several keys and could not be told what
+/// they were at any of the moments that it took.
 pub(crate) fn apply(
     context: &mut Context<'_, '_>,
     args: &[&[u8]],
@@ -54,8 +57,9 @@ pub(crate) fn apply(
     false
 }
 
-/// Runs a command that reads several partitions, or all. Of each of them it shows one moment, if it reads keys
-/// that belong together; false, without a reply, if that can't be told here of some, and their owners are to read them.
+/// Runs a command that reads several partitions, or all. Of each of them it shows one moment, if it
+/// reads keys that belong together; false, without a reply, if that can't be told here of some, and
+/// their owners are to read them.
 pub(crate) fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) -> bool {
     let mark = context.out.mark();
     let keyspace = &mut context.state.keyspace;

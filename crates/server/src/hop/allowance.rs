@@ -1,12 +1,13 @@
-//! How many commands a connection may have at other shards at a time, of which replies are still to come.
+//! How many commands a connection may have at other shards at a time, of which replies are still to
+//! come.
 //!
-//! 1. An allowance begins with few commands and grows by one with each reply. It shrinks when replies are long:
-//!    `output-buffer-pause` bytes of them may be under way. So a client that doesn't read can't make an owner copy
-//!    without end. (The idea is TCP's: RFC 5681.)
-//! 2. Commands whose replies may be long have an allowance of their own. Short replies, such as OK to a write, don't
-//!    say that long ones will be short.
-//! 3. That allowance is [`MOST_LONG`] at most. Replies may get longer from one to the next, when the owner has begun
-//!    them already.
+//! 1. An allowance begins with few commands and grows by one with each reply. It shrinks when
+//!    replies are long: `output-buffer-pause` bytes of them may be under way. So a client that
+//!    doesn't read can't make an owner copy without end. (The idea is TCP's: RFC 5681.)
+//! 2. Commands whose replies may be long have an allowance of their own. Short replies, such as OK
+//!    to a write, don't say that long ones will be short.
+//! 3. That allowance is [`MOST_LONG`] at most. Replies may get longer from one to the next, when
+//!    the owner has begun them already.
 //!
 //! Belongs to the shard's thread.
 
@@ -83,7 +84,8 @@ mod tests {
 
     #[test]
     fn short_replies_dont_let_long_ones_through() {
-        // After 500 writes, 511 reads of 20 MB went to the owner at once, which copied 10 GB while all others waited.
+        // After 500 writes, 511 reads of 20 MB went to the owner at once, which copied 10 GB while
+        // all others waited.
         let mut allowance = Allowance::default();
         assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (FIRST, FIRST_LONG));
         (0..1000).for_each(|_| allowance.came(1, 5, true, 1 << 20));
@@ -100,7 +102,8 @@ mod tests {
 
     #[test]
     fn each_reply_gives_back_its_own_place_once() {
-        // What is under way is counted anew by the test, for mixes of both kinds and requests of several commands.
+        // What is under way is counted anew by the test, for mixes of both kinds and requests of
+        // several commands.
         let (mut allowance, mut long_sent) = (Allowance::default(), 0);
         for step in 0..10_000_usize {
             let may = allowance.allows(0, false);

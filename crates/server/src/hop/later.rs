@@ -6,17 +6,22 @@
 //!           └─ leaves as shard 1 answers; what comes before its turn stands in `early`
 //! ```
 //!
-//! 1. Replies leave in the order of the commands, whichever shard answers first; those of one shard come in
-//!    the order of what was sent to it, so the first of the order that waits for a shard gets its next reply.
-//! 2. Whoever is first never has its reply in `early`: it left when it came, or when it became the first.
+//! 1. Replies leave in the order of the commands, whichever shard answers first; those of one shard
+//!    come in the order of what was sent to it, so the first of the order that waits for a shard
+//!    gets its next reply.
+//! 2. Whoever is first never has its reply in `early`: it left when it came, or when it became the
+//!    first.
 //! 3. What waits is bounded by who sends: see [`Later::is_full`].
-//! 4. If something is here, something waits for a shard; so whoever has to wait for room will be called.
-//! 5. While all of them are OK, as those to writes nearly always are, only the shard that gives each is kept, in `oks`, and
-//!    nothing in `order`. When the last has come that is to come, all leave, and nobody looks which shard gave which. The
-//!    first that isn't OK, or the one too many for [`MOST_OKS`], brings all to `order`.
+//! 4. If something is here, something waits for a shard; so whoever has to wait for room will be
+//!    called.
+//! 5. While all of them are OK, as those to writes nearly always are, only the shard that gives
+//!    each is kept, in `oks`, and nothing in `order`. When the last has come that is to come, all
+//!    leave, and nobody looks which shard gave which. The first that isn't OK, or the one too many
+//!    for [`MOST_OKS`], brings all to `order`.
 //!
-//! What a pipeline of 16 writes over two shards leaves here lies in the connection itself, whose memory is asked for
-//! before it is looked at: each piece of the heap would be one more cache miss for each pipeline.
+//! What a pipeline of 16 writes over two shards leaves here lies in the connection itself, whose
+//! memory is asked for before it is looked at: each piece of the heap would be one more cache miss
+//! for each pipeline.
 //!
 //! Belongs to the shard's thread.
 
@@ -33,7 +38,8 @@ use std::collections::VecDeque;
 /// In place of the shard that gives a reply: it was given here.
 pub(crate) const HERE: u8 = u8::MAX;
 const _: () = assert!(MOST_SHARDS <= HERE as usize, "no shard has that number");
-/// Runs of commands behind one that is still to be answered, at most: a run is answered by one shard.
+/// Runs of commands behind one that is still to be answered, at most: a run is answered by one
+/// shard.
 const MOST_RUNS: usize = 1024;
 /// Bytes of own replies that have left before what waits is moved to their place.
 const MOST_LEFT_BYTES: usize = 4 << 10;
@@ -55,8 +61,8 @@ pub(crate) enum Join {
     Sum,
     /// OK, if all say so.
     Ok,
-    /// Values, in the order of their keys: for each the shard that gives it, [`HERE`] if that is this
-    /// one. A shard has one part.
+    /// Values, in the order of their keys: for each the shard that gives it, [`HERE`] if that is
+    /// this one. A shard has one part.
     Values(Box<[u8]>),
 }
 
@@ -71,7 +77,8 @@ enum Run {
     Joined(Box<Joined>),
 }
 
-/// A command by parts: replies that came (nothing, if they aren't wanted), and the shards that have still to answer.
+/// A command by parts: replies that came (nothing, if they aren't wanted), and the shards that have
+/// still to answer.
 #[derive(Debug)]
 struct Joined {
     join: Join,
@@ -121,7 +128,8 @@ impl Runs {
     /// One more that was answered here, with so many bytes.
     fn add_own(&mut self, more: usize) {
         match self.back_mut() {
-            // Replies of no bytes (CLIENT REPLY) are bounded by nothing else; what is sent is by the allowance.
+            // Replies of no bytes (CLIENT REPLY) are bounded by nothing else; what is sent is by
+            // the allowance.
             Some(Run::Own { commands, bytes }) if *commands < u32::MAX => {
                 *commands += 1;
                 *bytes += more;
@@ -150,7 +158,8 @@ impl Runs {
 /// Replies in the order of their commands, from the first that is still to come.
 #[derive(Debug, Default)]
 pub(crate) struct Later {
-    /// The shard that gives each reply, or [`HERE`], as long as none is known to be another than OK.
+    /// The shard that gives each reply, or [`HERE`], as long as none is known to be another than
+    /// OK.
     oks: SmallVec<[u8; MOST_OKS]>,
     /// By shard: those of them that came before their turn.
     early_oks: SmallVec<[u8; 8]>,
@@ -177,7 +186,8 @@ impl Later {
         self.commands == 0
     }
 
-    /// Which of all commands ever is the first to leave, and which is the first that isn't here yet.
+    /// Which of all commands ever is the first to leave, and which is the first that isn't here
+    /// yet.
     #[inline]
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.left, self.left + self.commands)
@@ -307,8 +317,8 @@ impl Later {
         self.order.add_own(more);
     }
 
-    /// A shard has answered what it was sent first; writes what can go now, but nothing for these replies if they
-    /// aren't wanted. Tells whether one of them is in the slow log.
+    /// A shard has answered what it was sent first; writes what can go now, but nothing for these
+    /// replies if they aren't wanted. Tells whether one of them is in the slow log.
     ///
     /// # Panics
     /// If the shard has nothing to answer.

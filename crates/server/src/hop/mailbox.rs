@@ -8,27 +8,31 @@
 //!  a turn:   replies ... receive, apply, reply ... send ... flush ── prepare_sleep, sleep, woken
 //! ```
 //!
-//! 1. No thread waits inside this module. A sender without a credit or room is told [`Full`]. It always has a reply
-//!    outstanding at that shard, and retries when the reply arrives.
+//! 1. No thread waits inside this module. A sender without a credit or room is told [`Full`]. It
+//!    always has a reply outstanding at that shard, and retries when the reply arrives.
 //! 2. A reply always fits. A request needs a credit. A credit is the room of one reply of
-//!    [`nigh_shm::ring::REPLY_BYTES`]. A longer reply leaves its body in a queue, which has no more entries than there
-//!    are credits (invariant 1 of the shm crate's link, which loom checks).
-//! 3. No cycle of waiting can form. The receiver answers a request without asking a third shard. So every shard can
-//!    always go on with what it received; each request becomes a reply, and each reply makes room for a request. Only
-//!    clients wait. A sender that is held back ([`Mailbox::is_behind`]) has replies to take, and takes them whatever it
-//!    waits for.
-//! 4. Replies of a pair come in the order of its requests. A sender that has the reply to a write finds the write in
-//!    the arena.
-//! 5. Nothing is visible before [`Mailbox::flush`]. It stores once for each ring, and wakes a sleeping receiver once for
-//!    each sleep. A shard flushes before it sleeps, and looks at all rings after it said that it sleeps.
-//! 6. A body is in its queue before its message is published, so the receiver of the message finds it.
+//!    [`nigh_shm::ring::REPLY_BYTES`]. A longer reply leaves its body in a queue, which has no more
+//!    entries than there are credits (invariant 1 of the shm crate's link, which loom checks).
+//! 3. No cycle of waiting can form. The receiver answers a request without asking a third shard. So
+//!    every shard can always go on with what it received; each request becomes a reply, and each
+//!    reply makes room for a request. Only clients wait. A sender that is held back
+//!    ([`Mailbox::is_behind`]) has replies to take, and takes them whatever it waits for.
+//! 4. Replies of a pair come in the order of its requests. A sender that has the reply to a write
+//!    finds the write in the arena.
+//! 5. Nothing is visible before [`Mailbox::flush`]. It stores once for each ring, and wakes a
+//!    sleeping receiver once for each sleep. A shard flushes before it sleeps, and looks at all
+//!    rings after it said that it sleeps.
+//! 6. A body is in its queue before its message is published, so the receiver of the message finds
+//!    it.
 //!
-//! Rings are made when a pair first talks. With the default settings the pairs of 2 shards take 2.5 MiB, of 16
-//! shards 60 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings costs a load from one
-//! cache line for each peer, which stays in the core's cache until that peer sends.
+//! Rings are made when a pair first talks. With the default settings the pairs of 2 shards take 2.5
+//! MiB, of 16 shards 60 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings
+//! costs a load from one cache line for each peer, which stays in the core's cache until that peer
+//! sends.
 //!
-//! Bodies of requests are bounded in bytes as well. Those of replies are bounded in number, since a reply can't be refused.
-//! The receiver bounds each of them (`Work::bound_reply`), and begins no more while [`Mailbox::is_behind`].
+//! Bodies of requests are bounded in bytes as well. Those of replies are bounded in number, since a
+//! reply can't be refused. The receiver bounds each of them (`Work::bound_reply`), and begins no
+//! more while [`Mailbox::is_behind`].
 //!
 //! A [`Mailbox`] belongs to its shard's thread.
 
@@ -110,8 +114,9 @@ impl Shared {
     }
 }
 
-/// What a shard knows of its links with another. One thread makes all of them, and gets memory for them in a row. Aligned
-/// so that two shards' share no line, nor the pair of lines that cores fetch.
+/// What a shard knows of its links with another. One thread makes all of them, and gets memory for
+/// them in a row. Aligned so that two shards' share no line, nor the pair of lines that cores
+/// fetch.
 #[derive(Default)]
 #[repr(align(128))]
 struct Side {
@@ -146,11 +151,12 @@ pub(crate) struct Mailbox {
     stats: MailStats,
 }
 
-/// The mailboxes of as many shards as there are wakers, in their order. A waker belongs to the poll that its
-/// shard sleeps in.
+/// The mailboxes of as many shards as there are wakers, in their order. A waker belongs to the poll
+/// that its shard sleeps in.
 ///
 /// # Panics
-/// If there are more than [`MOST_SHARDS`], or the settings are none that [`nigh_shm::ring::LinkSpec`] allows.
+/// If there are more than [`MOST_SHARDS`], or the settings are none that
+/// [`nigh_shm::ring::LinkSpec`] allows.
 pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec<Mailbox> {
     let shards = wakers.len();
     assert!(shards <= MOST_SHARDS, "{shards} shards: {MOST_SHARDS} are the most");
@@ -203,16 +209,17 @@ impl Mailbox {
         is_short || self.shared.pair(self.me, to).requests.has_room(bytes, most)
     }
 
-    /// What requests of so many bytes together may take of the ring to a shard, if there is room for it beside what is
-    /// `promised`. More than a fourth of the ring nobody waits for.
+    /// What requests of so many bytes together may take of the ring to a shard, if there is room
+    /// for it beside what is `promised`. More than a fourth of the ring nobody waits for.
     pub(crate) fn room(&mut self, to: usize, bytes: usize, promised: usize) -> Option<usize> {
         let wanted = bytes.min((self.shared.settings.request_bytes / 4) as usize);
         let free = self.outbox(to).free_bytes().expect(OUR_RULES);
         (free >= (promised + wanted) as u64).then_some(wanted)
     }
 
-    /// Adds to the request to a shard that was staged last, from its body's next whole word on. False, and nothing
-    /// has changed, if that has another token or kind, has left, has `most` parts, or finds no room.
+    /// Adds to the request to a shard that was staged last, from its body's next whole word on.
+    /// False, and nothing has changed, if that has another token or kind, has left, has `most`
+    /// parts, or finds no room.
     pub(crate) fn join(
         &mut self,
         to: usize,
@@ -285,8 +292,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// The shard whose request is to be received next: each has its turn. In a turn of this shard (until the next
-    /// [`Self::flush`]) at most [`MOST_IN_TURN`] are.
+    /// The shard whose request is to be received next: each has its turn. In a turn of this shard
+    /// (until the next [`Self::flush`]) at most [`MOST_IN_TURN`] are.
     pub(crate) fn next_sender(&mut self) -> Option<usize> {
         if self.left_in_turn == 0 {
             return None;
@@ -305,7 +312,8 @@ impl Mailbox {
         None
     }
 
-    /// Takes the next request of a shard that [`Self::next_sender`] has named, and adds its body to `body`.
+    /// Takes the next request of a shard that [`Self::next_sender`] has named, and adds its body to
+    /// `body`.
     ///
     /// # Panics
     /// If there is none.
@@ -345,7 +353,8 @@ impl Mailbox {
         self.touch(to);
     }
 
-    /// Lets requests of a shard wait: they are neither received nor mail. Its commands that came before aren't done yet.
+    /// Lets requests of a shard wait: they are neither received nor mail. Its commands that came
+    /// before aren't done yet.
     pub(crate) fn hold_back(&mut self, from: usize, waits: bool) {
         self.sides[from].is_held_back = waits;
     }
@@ -360,8 +369,8 @@ impl Mailbox {
         bytes > self.shared.settings.body_bytes
     }
 
-    /// Takes the next reply of any shard; replaces what `body` holds. Not bounded by a turn: there are no
-    /// more than credits.
+    /// Takes the next reply of any shard; replaces what `body` holds. Not bounded by a turn: there
+    /// are no more than credits.
     pub(crate) fn next_reply(&mut self, body: &mut Vec<u8>) -> Option<Reply> {
         if self.stats.depth == 0 {
             return None;
@@ -383,7 +392,8 @@ impl Mailbox {
         None
     }
 
-    /// Ends the turn: makes all that is staged visible, one store a ring, and wakes shards that sleep and have mail.
+    /// Ends the turn: makes all that is staged visible, one store a ring, and wakes shards that
+    /// sleep and have mail.
     pub(crate) fn flush(&mut self) {
         self.left_in_turn = MOST_IN_TURN;
         let mut touched = std::mem::take(&mut self.touched);
@@ -419,8 +429,8 @@ impl Mailbox {
         })
     }
 
-    /// Tells whether the shard may sleep in its poll: then it calls [`Self::woken`] afterwards. If not, mail
-    /// has come.
+    /// Tells whether the shard may sleep in its poll: then it calls [`Self::woken`] afterwards. If
+    /// not, mail has come.
     ///
     /// # Panics
     /// If something was not flushed: others would wait for it while this one sleeps.

@@ -1,4 +1,5 @@
-//! What shards say to each other, and how it travels: messages, mailboxes, and replies that are to come.
+//! What shards say to each other, and how it travels: messages, mailboxes, and replies that are to
+//! come.
 
 pub(crate) mod allowance;
 pub(crate) mod later;

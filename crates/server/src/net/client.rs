@@ -1,6 +1,7 @@
 //! What a client has said and set about its connection.
 //!
-//! Plain data of the shard's thread; the commands that change it are in [`crate::handlers::session`].
+//! Plain data of the shard's thread; the commands that change it are in
+//! [`crate::handlers::session`].
 
 use crate::commands::{self, Row};
 use crate::hop::message;
@@ -54,7 +55,8 @@ pub(crate) struct Client {
     pub(crate) origin: Option<Origin>,
     /// That command is in the slow log: its reply says so.
     pub(crate) is_logged: bool,
-    /// Authenticated, not in MULTI, answered, and its reads make keys young: data commands need no further look.
+    /// Authenticated, not in MULTI, answered, and its reads make keys young: data commands need no
+    /// further look.
     pub(crate) plain: bool,
 }
 

@@ -1,4 +1,5 @@
-//! One client's connection: socket, requests that arrive, replies that wait, and what the client has set.
+//! One client's connection: socket, requests that arrive, replies that wait, and what the client
+//! has set.
 //!
 //! ```text
 //! socket ──fill──> input ──(shard executes)──> out ──flush──> socket
@@ -95,8 +96,8 @@ pub(crate) struct Connection {
     pub(crate) later: Later,
     /// Parts of a command for which there was no room at their shards: they go before all else.
     pub(crate) unsent: VecDeque<Unsent>,
-    /// Own parts of the command at hand that are done while another waits for memory, and their replies, by
-    /// partition: see [`crate::turn::scatter`].
+    /// Own parts of the command at hand that are done while another waits for memory, and their
+    /// replies, by partition: see [`crate::turn::scatter`].
     pub(crate) done_parts: BTreeMap<usize, Vec<u8>>,
     /// How many there may be.
     pub(crate) allowance: Allowance,
@@ -160,8 +161,9 @@ impl Connection {
         fill
     }
 
-    /// Whether replies are kept for a moment, to be written with those that other shards will give soon: until what
-    /// was to come when the first of them was kept has come. What comes later they don't wait for, or they might for ever.
+    /// Whether replies are kept for a moment, to be written with those that other shards will give
+    /// soon: until what was to come when the first of them was kept has come. What comes later they
+    /// don't wait for, or they might for ever.
     pub(crate) fn gathers(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> bool {
         let has_room = self.pipe.out.waiting() < GATHERED_BYTES && !self.pipe.out.is_begun();
         let gathers =
@@ -213,8 +215,9 @@ mod tests {
 
     #[test]
     fn kept_replies_dont_wait_for_what_was_sent_after_them() {
-        // Two commands are with another shard, whose replies are kept to leave together. Before the second has come, two
-        // more are sent, and so on for ever: the first two leave when they are there.
+        // Two commands are with another shard, whose replies are kept to leave together. Before the
+        // second has come, two more are sent, and so on for ever: the first two leave when they are
+        // there.
         let client = Client::new(1, String::new(), String::new(), std::time::Instant::now());
         let stream = Stream::Unix(UnixStream::pair().expect("sockets").0);
         let mut connection = Connection::new(0, stream, client);

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! 1. What `batch` has ranges of stays where it is in `buf` until all its commands are executed.
-//! 2. An input that has nothing under way holds no buffers, so that ten thousand idle ones are cheap.
+//! 2. An input that has nothing under way holds no buffers, so that ten thousand idle ones are
+//!    cheap.
 //!
 //! Belongs to the shard's thread.
 
@@ -101,8 +102,8 @@ impl Input {
         (commands, self.bytes().len() * commands / all.max(1))
     }
 
-    /// Takes a message of another shard: `receive` appends it to the buffer, `read` adds what begins there to the batch.
-    /// Returns what was received, and its bytes.
+    /// Takes a message of another shard: `receive` appends it to the buffer, `read` adds what
+    /// begins there to the batch. Returns what was received, and its bytes.
     pub(crate) fn take_mail<T>(
         &mut self,
         receive: impl FnOnce(&mut Vec<u8>) -> T,
@@ -133,7 +134,8 @@ impl Input {
                 self.ended = true;
             }
             Ok(bytes) => {
-                // A short read has emptied the socket (epoll(7)), but for an end that was announced.
+                // A short read has emptied the socket (epoll(7)), but for an end that was
+                // announced.
                 self.readable = bytes == room || self.closing;
                 return Fill::Open { bytes };
             }
@@ -220,8 +222,8 @@ mod tests {
 
     #[test]
     fn who_has_read_nothing_leaves_the_pool_as_it_is() {
-        // Connections that only wrote filled the pool with buffers without memory; what had some was freed then, and
-        // each read allocated anew.
+        // Connections that only wrote filled the pool with buffers without memory; what had some
+        // was freed then, and each read allocated anew.
         let (mut pool, mut input) = (Pool::default(), Input::new());
         input.consume(&mut pool);
         assert!(pool.buffers.is_empty());

@@ -1,11 +1,12 @@
 //! Sockets that accept connections: TCP addresses and a Unix path.
 //!
-//! Each shard has sockets of its own on the TCP addresses, among which the kernel spreads connections
-//! (SO_REUSEPORT). A Unix path has one socket, the first shard's, which gives the others their part.
+//! Each shard has sockets of its own on the TCP addresses, among which the kernel spreads
+//! connections (SO_REUSEPORT). A Unix path has one socket, the first shard's, which gives the
+//! others their part.
 //!
 //! 1. The server that made a socket file removes it. A stale one (nobody answers) is replaced.
-//! 2. The first socket of an address is bound without SO_REUSEPORT, so that a port that another server
-//!    has is refused, though that one would share it.
+//! 2. The first socket of an address is bound without SO_REUSEPORT, so that a port that another
+//!    server has is refused, though that one would share it.
 //!
 //! Made by the thread that starts the server, then owned by the shards' threads.
 

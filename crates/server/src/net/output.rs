@@ -5,8 +5,8 @@
 //!                     ^ value A        ^ value B        (position in `bytes`, reference)
 //! ```
 //!
-//! 1. References are of this turn. What the socket doesn't take is copied by `settle` in the flush, so
-//!    before the shard announces; after it there are none.
+//! 1. References are of this turn. What the socket doesn't take is copied by `settle` in the flush,
+//!    so before the shard announces; after it there are none.
 //! 2. `waiting` counts every byte that isn't written yet, referenced ones too.
 //!
 //! Belongs to the shard's thread.
@@ -20,8 +20,8 @@ use std::io::{self, IoSlice};
 /// Values from this length on are written from where they lie. Below, a copy of 16 KiB (about 2 µs)
 /// costs less than two more slices of a writev and the search for them.
 const REFERENCE_BYTES: usize = 16 << 10;
-/// The same once this much waits: a reply of a million repeats of one value then costs little until the
-/// limit of output cuts the client off.
+/// The same once this much waits: a reply of a million repeats of one value then costs little until
+/// the limit of output cuts the client off.
 const PLENTY_BYTES: usize = 1 << 20;
 /// Values from this length on are referenced when plenty waits: ten times what the reference takes.
 const FEW_BYTES: usize = 256;
@@ -151,7 +151,8 @@ impl Output {
         self.bytes.extend_from_slice(encode::CRLF);
     }
 
-    /// Writes as much as the socket takes, large values from where they lie. True if all is written.
+    /// Writes as much as the socket takes, large values from where they lie. True if all is
+    /// written.
     ///
     /// # Errors
     /// What the socket says, except that it would block.
@@ -271,8 +272,8 @@ impl Output {
         skip
     }
 
-    /// Copies what is referenced and not written, so that it stays when the arena moves on; forgets what
-    /// is written.
+    /// Copies what is referenced and not written, so that it stays when the arena moves on; forgets
+    /// what is written.
     fn settle(&mut self, value_sent: usize, readers: &Readers<'_>, pin: &Pin<'_>) {
         if self.values.is_empty() {
             self.forget_sent();
@@ -295,7 +296,8 @@ impl Output {
         self.value_bytes = 0;
     }
 
-    /// Bytes that were copied because their place in the arena was to be used again, since this was asked last.
+    /// Bytes that were copied because their place in the arena was to be used again, since this was
+    /// asked last.
     pub(crate) fn take_copied(&mut self) -> usize {
         std::mem::take(&mut self.copied)
     }
@@ -325,9 +327,9 @@ impl Output {
         self.cut(mark);
     }
 
-    /// Drops the bytes that are written once they are as many as those that wait: a client that reads
-    /// slowly but steadily never empties its output, which must not grow for that. Each byte is moved
-    /// once on average.
+    /// Drops the bytes that are written once they are as many as those that wait: a client that
+    /// reads slowly but steadily never empties its output, which must not grow for that. Each byte
+    /// is moved once on average.
     fn forget_sent(&mut self) {
         if self.sent >= self.waiting() {
             self.bytes.drain(..self.sent);
@@ -467,7 +469,8 @@ mod tests {
 
     #[test]
     fn a_client_that_reads_slowly_holds_no_more_than_what_waits() {
-        // Replies of 64 MiB go out piece by piece, and half a MiB always waits: nothing else is kept.
+        // Replies of 64 MiB go out piece by piece, and half a MiB always waits: nothing else is
+        // kept.
         let dir = tempfile::tempdir().expect("a folder");
         let domain = Domain::new(1);
         let arena = arena(&dir, &domain);

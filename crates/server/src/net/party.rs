@@ -76,7 +76,8 @@ impl Party {
         self.connection().map_or(0, |connection| connection.later.sent_to(shard))
     }
 
-    /// Whether the reply to the command at hand is copied: for another shard, or behind what others have to answer.
+    /// Whether the reply to the command at hand is copied: for another shard, or behind what others
+    /// have to answer.
     #[inline]
     pub(crate) fn copies_replies(&self) -> bool {
         self.connection().is_none_or(|connection| !connection.later.is_empty())

@@ -1,4 +1,5 @@
-//! Another shard as a client of this one: the commands that it has sent, and the replies that it is to get.
+//! Another shard as a client of this one: the commands that it has sent, and the replies that it is
+//! to get.
 //!
 //! Belongs to the shard's thread.
 
@@ -18,8 +19,8 @@ pub(crate) struct Peer {
     pub(crate) commands: Vec<Command>,
     /// Requests that aren't answered: the token, and how many commands.
     pub(crate) requests: Vec<(u64, usize)>,
-    /// Of the commands that ran and aren't answered, where the reply ends in the output, and whether it was logged
-    /// as slow.
+    /// Of the commands that ran and aren't answered, where the reply ends in the output, and
+    /// whether it was logged as slow.
     pub(crate) ends: Vec<(usize, bool)>,
 }
 

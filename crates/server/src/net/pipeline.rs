@@ -1,4 +1,5 @@
-//! Commands in their order, and the replies to them: what a client's connection and another shard have in common.
+//! Commands in their order, and the replies to them: what a client's connection and another shard
+//! have in common.
 //!
 //! ```text
 //! input ──(executed in order)──> out
@@ -68,8 +69,8 @@ pub(crate) enum Pending {
     Check,
     /// The owners of these partitions, a bit for each, to stand still.
     Still(u64),
-    /// Nothing: but the next command couldn't be told what it read, before these stood still; or with one partition, which
-    /// only the owner tells.
+    /// Nothing: but the next command couldn't be told what it read, before these stood still; or
+    /// with one partition, which only the owner tells.
     Unstable(u64),
 }
 

@@ -1,6 +1,7 @@
 //! A transaction between MULTI and EXEC: what its client has queued.
 //!
-//! Plain data of the shard's thread; the commands that change it are in [`crate::handlers::transaction`].
+//! Plain data of the shard's thread; the commands that change it are in
+//! [`crate::handlers::transaction`].
 
 use crate::commands::{self, Row, Run};
 use crate::observe::stats::Ran;

@@ -1,18 +1,20 @@
 //! The connections of a shard by slot, which is what their event token says.
 //!
 //! 1. While a connection is worked on it is taken out, so that its commands can look at the others.
-//! 2. A slot is used again as soon as its connection is gone. What comes later for that one names it by a [`Return`],
-//!    and lists of those that wait for something by an [`Occupant`]: each finds it or nobody.
+//! 2. A slot is used again as soon as its connection is gone. What comes later for that one names
+//!    it by a [`Return`], and lists of those that wait for something by an [`Occupant`]: each finds
+//!    it or nobody.
 //!
-//! The crate `slab` was measured beside it: to find, to take out and to put back take as long with either, and its slots
-//! are 16 bytes instead of 8. It would replace the list of free slots only, which is five lines.
+//! The crate `slab` was measured beside it: to find, to take out and to put back take as long with
+//! either, and its slots are 16 bytes instead of 8. It would replace the list of free slots only,
+//! which is five lines.
 //!
 //! Belongs to the shard's thread.
 
 use crate::net::connection::Connection;
 
-/// Where the answer to a request belongs: the slot and the number of its connection, and how the reply is to be
-/// taken. Travels along as the request's token.
+/// Where the answer to a request belongs: the slot and the number of its connection, and how the
+/// reply is to be taken. Travels along as the request's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Return(u64);
 
@@ -194,8 +196,8 @@ mod tests {
 
     #[test]
     fn who_was_listed_is_met_again_or_nobody() {
-        // It waited for something, and was killed meanwhile; now its slot is another's, who waits for something too, and
-        // would be told that it has come.
+        // It waited for something, and was killed meanwhile; now its slot is another's, who waits
+        // for something too, and would be told that it has come.
         let mut slab = Slab::default();
         let slot = connection(&mut slab, 7);
         let who = Occupant::of(slab.get_mut(slot).expect("put"));

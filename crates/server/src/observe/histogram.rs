@@ -7,8 +7,9 @@
 //! 1. Memory is taken when a command first runs: 1.5 KiB, whatever comes.
 //! 2. Like Redis's, it ends at a second: what takes longer counts as that.
 //!
-//! The crate `hdrhistogram` was measured beside it, over the rows of 250 commands: a count takes it 13 ns and
-//! this 4 ns, a sum takes it two to four times as long, and it needs 2.6 KiB for each row and shard.
+//! The crate `hdrhistogram` was measured beside it, over the rows of 250 commands: a count takes it
+//! 13 ns and this 4 ns, a sum takes it two to four times as long, and it needs 2.6 KiB for each row
+//! and shard.
 //!
 //! Belongs to the shard's thread; copies of it to any.
 
@@ -63,8 +64,9 @@ impl Histogram {
         self.counts().iter().sum()
     }
 
-    /// How many calls took no longer than each power of two, as LATENCY HISTOGRAM answers: the power in µs as
-    /// Redis rounds it (1, 2, 4, 8, 16, 33, 66, ...) and the calls up to it, where there are more than before.
+    /// How many calls took no longer than each power of two, as LATENCY HISTOGRAM answers: the
+    /// power in µs as Redis rounds it (1, 2, 4, 8, 16, 33, 66, ...) and the calls up to it, where
+    /// there are more than before.
     pub(crate) fn powers(&self) -> Vec<(u64, u64)> {
         let mut powers = Vec::new();
         let (mut calls, mut told, mut at) = (0, 0, 0);
@@ -99,7 +101,8 @@ impl Histogram {
 mod tests {
     use super::*;
 
-    /// Each time lies in a bucket whose end is no more than an eighth longer, and buckets follow each other.
+    /// Each time lies in a bucket whose end is no more than an eighth longer, and buckets follow
+    /// each other.
     #[test]
     fn buckets_are_narrow_and_in_order() {
         let mut last = 0;

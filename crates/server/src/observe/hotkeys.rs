@@ -4,13 +4,15 @@
 //! window of commands ── every 128th or so, at random distances ──> its key ──> 64 counters (Space-Saving)
 //! ```
 //!
-//! A key that isn't counted takes the counter of the rarest one and goes on from its number, so a key with
-//! more than a 64th of the samples is always there, and no count is too low; `error` says by how much it may be
-//! too high (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams,
-//! 2005). Counts are halved every ten seconds, so that what was hot gives way.
+//! A key that isn't counted takes the counter of the rarest one and goes on from its number, so a
+//! key with more than a 64th of the samples is always there, and no count is too low; `error` says
+//! by how much it may be too high (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent
+//! and Top-k Elements in Data Streams, 2005). Counts are halved every ten seconds, so that what was
+//! hot gives way.
 //!
 //! 1. A command is sampled by its connection's shard, wherever it runs.
-//! 2. A key's first 64 bytes are kept; keys that differ only after them share a counter if their hashes collide.
+//! 2. A key's first 64 bytes are kept; keys that differ only after them share a counter if their
+//!    hashes collide.
 //!
 //! Belongs to the shard's thread; copies of it to any.
 
@@ -23,7 +25,8 @@ const KEY_BYTES: usize = 64;
 /// Commands for each sample, on average.
 pub(crate) const ONE_IN: u32 = 128;
 
-/// Chooses commands at random distances: at equal ones it would see one command of a periodic load alone.
+/// Chooses commands at random distances: at equal ones it would see one command of a periodic load
+/// alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Sampler {
     left: usize,

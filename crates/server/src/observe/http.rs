@@ -4,11 +4,13 @@
 //! accept ──> read up to the empty line ──> answer, as fast as the client reads ──> close
 //! ```
 //!
-//! 1. Whatever clients do is bounded: how many there are, how much each asks, how long each stays. When one too many
-//!    comes, the oldest goes, so clients that only wait keep nobody out.
-//! 2. No client touches a shard: a shard changes the page unless it is being looked at, and never waits.
+//! 1. Whatever clients do is bounded: how many there are, how much each asks, how long each stays.
+//!    When one too many comes, the oldest goes, so clients that only wait keep nobody out.
+//! 2. No client touches a shard: a shard changes the page unless it is being looked at, and never
+//!    waits.
 //!
-//! [`Http`] belongs to the thread that starts the server; connections belong to the thread `nigh-metrics` alone.
+//! [`Http`] belongs to the thread that starts the server; connections belong to the thread
+//! `nigh-metrics` alone.
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -292,7 +294,8 @@ mod tests {
         assert_eq!(rest(slow), page);
     }
 
-    /// One that never ends its request is told so, and one that says nothing is left when its time is over.
+    /// One that never ends its request is told so, and one that says nothing is left when its time
+    /// is over.
     #[test]
     fn a_client_takes_no_more_bytes_and_time_than_it_may() {
         let (_http, address) = server(LIMITS);
@@ -304,7 +307,8 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_millis(50));
     }
 
-    /// More clients than it takes say nothing: the oldest go, and one that asks is answered at once.
+    /// More clients than it takes say nothing: the oldest go, and one that asks is answered at
+    /// once.
     #[test]
     fn clients_that_wait_keep_nobody_out() {
         let (http, address) = server(LIMITS);

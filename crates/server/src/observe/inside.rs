@@ -1,4 +1,5 @@
-//! What INFO shows of the inside: a line for each shard, percentiles of run times, the hottest keys.
+//! What INFO shows of the inside: a line for each shard, percentiles of run times, the hottest
+//! keys.
 //!
 //! Belongs to the shard's thread.
 

@@ -1,10 +1,10 @@
 //! Prometheus metrics over HTTP, if a port is set.
 //!
-//! 1. The shard's counters are its own; at each tick the first shard writes all numbers down here, as the text that
-//!    Prometheus reads (its exposition format 0.0.4). A request pays nothing.
+//! 1. The shard's counters are its own; at each tick the first shard writes all numbers down here,
+//!    as the text that Prometheus reads (its exposition format 0.0.4). A request pays nothing.
 //!
-//! [`Exporter`] belongs to the thread that starts the server; [`Gauges`] is updated by the first shard's thread, and read
-//! by the thread that answers HTTP.
+//! [`Exporter`] belongs to the thread that starts the server; [`Gauges`] is updated by the first
+//! shard's thread, and read by the thread that answers HTTP.
 
 use crate::commands;
 use crate::config::Config;
@@ -100,7 +100,8 @@ impl Gauges {
     /// Writes down the numbers of all shards.
     pub(crate) fn update(&self, server: Server, all: &Snapshot) {
         let page = page(server, all).into();
-        // While the other thread copies the old page, this one doesn't wait: the next comes in a tick.
+        // While the other thread copies the old page, this one doesn't wait: the next comes in a
+        // tick.
         if let Ok(mut current) = self.0.try_lock() {
             *current = page;
         }

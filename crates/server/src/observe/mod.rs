@@ -1,4 +1,5 @@
-//! What the server tells of itself: statistics, slow commands, hot keys, and the metrics made of them.
+//! What the server tells of itself: statistics, slow commands, hot keys, and the metrics made of
+//! them.
 
 pub(crate) mod histogram;
 pub(crate) mod hotkeys;

@@ -11,7 +11,8 @@ const MOST_ARGS: usize = 32;
 /// Bytes that an entry keeps of an argument.
 const MOST_ARG_BYTES: usize = 128;
 
-/// The sender of a command to the owner of the data: a shard's connection, as the shard's tokens name it.
+/// The sender of a command to the owner of the data: a shard's connection, as the shard's tokens
+/// name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) shard: usize,
@@ -147,7 +148,8 @@ fn shorten(args: &[&[u8]]) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// What another shard's client sent is under the shard's name until that shard names the client.
+    /// What another shard's client sent is under the shard's name until that shard names the
+    /// client.
     #[test]
     fn the_sender_of_a_command_is_named_by_its_shard() {
         let mut log = Slowlog::with_capacity(4);

@@ -42,14 +42,16 @@ pub(crate) struct Stats {
     /// Reads from sockets and writes to them.
     pub(crate) reads: u64,
     pub(crate) writes: u64,
-    /// Bytes of replies that were copied out of the arena, as nobody took them, and most of them in a turn.
+    /// Bytes of replies that were copied out of the arena, as nobody took them, and most of them in
+    /// a turn.
     pub(crate) copied_bytes: u64,
     pub(crate) most_copied_bytes: u64,
     pub(crate) turns: u64,
     /// Commands that were sent to the owner, and that other shards have sent.
     pub(crate) hops_out: u64,
     pub(crate) hops_in: u64,
-    /// Reads, and function calls that only read, which were begun here and sent to the owner, since only it could tell.
+    /// Reads, and function calls that only read, which were begun here and sent to the owner, since
+    /// only it could tell.
     pub(crate) moved_reads: u64,
     pub(crate) moved_calls: u64,
     /// Times that owners of other partitions were asked to stand still for a call.
@@ -124,7 +126,8 @@ impl Stats {
         self.times[usize::from(row)].count(each_ns, calls);
     }
 
-    /// Counts a command that ran: its call too, unless it is a part of a client's, which another shard counts.
+    /// Counts a command that ran: its call too, unless it is a part of a client's, which another
+    /// shard counts.
     pub(crate) fn count_ran(&mut self, ran: &Ran, is_part: bool) {
         if is_part {
             self.rows[usize::from(ran.row)].nanoseconds += ran.elapsed_ns;

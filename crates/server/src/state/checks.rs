@@ -1,5 +1,6 @@
-//! New sources are compiled and started in another process first: V8's parser knows no limit of time and overflows its
-//! stack on some sources, and a top level can do what ends V8. There the end is an error reply (design 14).
+//! New sources are compiled and started in another process first: V8's parser knows no limit of
+//! time and overflows its stack on some sources, and a top level can do what ends V8. There the end
+//! is an error reply (design 14).
 //!
 //! ```text
 //! shard: FUNCTION LOAD ──> Checks::begin ──> thread nigh-checks ──socket──> nigh check-sources: Runtime::check
@@ -7,14 +8,15 @@
 //!        the note wakes it  <── outcome is kept ────┘
 //! ```
 //!
-//! 1. A source is loaded by a shard only when its outcome is `Ok`. In EXEC and FUNCTION RESTORE the shard waits for
-//!    it, as long as the limit of loading lets it.
-//! 2. The process has the limits of functions that held when it began; with others a new one is begun. Its stack is
-//!    smaller than a shard's, so what passes there has room here.
+//! 1. A source is loaded by a shard only when its outcome is `Ok`. In EXEC and FUNCTION RESTORE the
+//!    shard waits for it, as long as the limit of loading lets it.
+//! 2. The process has the limits of functions that held when it began; with others a new one is
+//!    begun. Its stack is smaller than a shard's, so what passes there has room here.
 //! 3. It ends when its socket does: with the server, however that ends, or after [`IDLE`].
 //!
-//! Bytes on the socket, all numbers u64 little-endian: limits ([`numbers`]), then again and again the length of a source
-//! and the source; for each, the length of an error reply and its text, or 0.
+//! Bytes on the socket, all numbers u64 little-endian: limits ([`numbers`]), then again and again
+//! the length of a source and the source; for each, the length of an error reply and its text, or
+//! 0.
 //!
 //! [`Checks`] is used by all shards; [`serve_checks`] is the other process.
 
@@ -42,13 +44,16 @@ const IDLE: Duration = Duration::from_secs(10);
 const OUTCOMES_MAX: usize = 16;
 /// Stack of the process beyond what functions may take. A shard's has as much and more.
 const STACK_BEYOND_BYTES: usize = 1 << 20;
-/// Memory of the process beyond JavaScript's heap and buffers: what V8's parser takes for 4 MiB of source, and more.
+/// Memory of the process beyond JavaScript's heap and buffers: what V8's parser takes for 4 MiB of
+/// source, and more.
 const MEMORY_BEYOND_BYTES: usize = 1 << 30;
 /// CPU time that V8 gets to notice that the limit is over, ms; then the process ends.
 const GRACE_MS: u64 = 250;
-/// CPU time after which the system ends the process if nobody else does, beyond the limit of a check, seconds.
+/// CPU time after which the system ends the process if nobody else does, beyond the limit of a
+/// check, seconds.
 const ORPHAN_SECONDS: u64 = 10;
-/// Waiting time for a reply, for each ms of CPU time: on a machine that has nothing else to do it is that time itself.
+/// Waiting time for a reply, for each ms of CPU time: on a machine that has nothing else to do it
+/// is that time itself.
 const PATIENCE: u32 = 30;
 /// Longest error reply, bytes.
 const REPLY_MAX: usize = 64 << 10;
@@ -98,8 +103,8 @@ impl Checks {
         }
     }
 
-    /// Whether a source may be loaded without waiting; if not, its check is under way, and `notice` makes what is
-    /// called when it is done.
+    /// Whether a source may be loaded without waiting; if not, its check is under way, and `notice`
+    /// makes what is called when it is done.
     pub(crate) fn is_done(
         self: &Arc<Self>,
         source: &[u8],
@@ -381,7 +386,8 @@ fn read_bytes(stream: &mut UnixStream, most: usize) -> io::Result<Option<Vec<u8>
     Ok(Some(bytes))
 }
 
-/// The process that checks sources, with the socket to the server as its stdin; until that is closed.
+/// The process that checks sources, with the socket to the server as its stdin; until that is
+/// closed.
 ///
 /// # Errors
 /// What the system or V8 refuses.

@@ -1,7 +1,7 @@
 //! What a shard's commands work on: store or view of it, function runtime, settings, statistics.
 //!
-//! Everything of the shard but its connections and its participation in the QSBR domain, so that a command
-//! can change it while it borrows arguments from a connection and records from the arena.
+//! Everything of the shard but its connections and its participation in the QSBR domain, so that a
+//! command can change it while it borrows arguments from a connection and records from the arena.
 //!
 //! Belongs to the shard's thread.
 
@@ -30,8 +30,8 @@ use nigh_store::{Keyspace, Policy, Turn};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that a part of a turn has: some 20,000 plain commands, so that what a turn costs beside them
-/// isn't felt.
+/// Time that a part of a turn has: some 20,000 plain commands, so that what a turn costs beside
+/// them isn't felt.
 pub(crate) const PART_TIME: Duration = Duration::from_millis(4);
 
 /// Settings that are looked at so often that they are kept at hand.
@@ -81,7 +81,8 @@ pub(crate) struct State {
     pub(crate) hot: Hot,
     pub(crate) stats: Stats,
     pub(crate) hot_keys: HotKeys,
-    /// What the mailbox had done at the end of the last turn, and when the statistics were set to zero.
+    /// What the mailbox had done at the end of the last turn, and when the statistics were set to
+    /// zero.
     pub(crate) mail: MailStats,
     mail_at_reset: MailStats,
     pub(crate) shared: Arc<Shared>,
@@ -141,7 +142,8 @@ impl State {
             config,
             number,
             places: commands::table().iter().map(place::of).collect(),
-            // The first shards serve while the last one starts: what they noted is still to be seen.
+            // The first shards serve while the last one starts: what they noted is still to be
+            // seen.
             notes: 0,
             seen: Versions::default(),
             shared,

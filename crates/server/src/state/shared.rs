@@ -1,17 +1,19 @@
-//! What the shards of a server share beside the arenas: rarely changed, never looked at per command.
+//! What the shards of a server share beside the arenas: rarely changed, never looked at per
+//! command.
 //!
 //! ```text
 //! anybody ── change, note it at the seat, wake ──> seat of a shard ──> its next turn looks what it is
 //! ```
 //!
 //! 1. A change is made before it is noted, so a shard that sees the note sees the change.
-//! 2. A command that a client sends after it was told of a change meets the change, on whatever connection. The shard
-//!    noted the change before it told the client, and the client sent the command after that. So a shard that has read
-//!    the command, from a socket or a mailbox, finds the note if it looks after the read. A shard runs a command only
-//!    if it has looked at all notes since the read. If there is a new one, it leaves the command for the next turn,
-//!    which begins with the notes.
-//! 3. No thread holds two of these locks at once, but for a seat's arrivals and after that its snapshot; nor one of
-//!    them while it waits.
+//! 2. A command that a client sends after it was told of a change meets the change, on whatever
+//!    connection. The shard noted the change before it told the client, and the client sent the
+//!    command after that. So a shard that has read the command, from a socket or a mailbox, finds
+//!    the note if it looks after the read. A shard runs a command only if it has looked at all
+//!    notes since the read. If there is a new one, it leaves the command for the next turn, which
+//!    begins with the notes.
+//! 3. No thread holds two of these locks at once, but for a seat's arrivals and after that its
+//!    snapshot; nor one of them while it waits.
 //!
 //! Any thread.
 
@@ -244,8 +246,8 @@ impl Shared {
         self.seats.iter().for_each(Seat::note);
     }
 
-    /// Whether a source may be loaded without waiting; if not, its check is under way, and all shards have a note
-    /// when it is done.
+    /// Whether a source may be loaded without waiting; if not, its check is under way, and all
+    /// shards have a note when it is done.
     pub(crate) fn is_checked(self: &Arc<Self>, source: &[u8], limits: &Limits) -> bool {
         self.checks.is_done(source, limits, || self.notice())
     }
@@ -260,7 +262,8 @@ impl Shared {
         Box::new(move || shared.note_all())
     }
 
-    /// Asks all shards but `asker` to end clients: one of them has each, or gets it, if it is moving.
+    /// Asks all shards but `asker` to end clients: one of them has each, or gets it, if it is
+    /// moving.
     pub(crate) fn kill(&self, asker: usize, ids: &BTreeSet<u64>) {
         if ids.is_empty() {
             return;

@@ -5,17 +5,23 @@
 //! owner   a turn ends ──> notes the time, stands ............................ its turns go on
 //! ```
 //!
-//! For calls of functions that read several partitions: each is read at a moment, and too much may have changed since.
-//! With one partition its owner runs such a call, and no other write happens meanwhile; here the owners of those
-//! partitions that couldn't be told let it happen so. That costs them as long as the call takes, and no more.
+//! For calls of functions that read several partitions: each is read at a moment, and too much may
+//! have changed since. With one partition its owner runs such a call, and no other write happens
+//! meanwhile; here the owners of those partitions that couldn't be told let it happen so. That
+//! costs them as long as the call takes, and no more.
 //!
-//! 1. A shard stands between two of its turns: no commit of its partitions is under way, none begins, and it has
-//!    stored its time since it was asked. So whatever the asker reads there can be told.
-//! 2. One shard asks at a time, and is not asked itself. A shard that is asked comes to the end of its turn without
-//!    anybody's help (a function's limits bound that). So no cycle of waiting can form.
-//! 3. The asker releases in the turn in which it is granted, or in which nothing of it asks any more.
-//! 4. Those that find another one asking are the next, in their order: the asker can ask again behind them.
-//! 5. A shard that was released has a turn before it stands again. None stands while the server stops.
+//! 1. A shard stands between two of its turns: no commit of its partitions is under way, none
+//!    begins, and it has stored its time since it was asked. So whatever the asker reads there can
+//!    be told.
+//! 2. One shard asks at a time, and is not asked itself. A shard that is asked comes to the end of
+//!    its turn without anybody's help (a function's limits bound that). So no cycle of waiting can
+//!    form.
+//! 3. The asker releases in the turn in which it is granted, or in which nothing of it asks any
+//!    more.
+//! 4. Those that find another one asking are the next, in their order: the asker can ask again
+//!    behind them.
+//! 5. A shard that was released has a turn before it stands again. None stands while the server
+//!    stops.
 //!
 //! Any thread.
 
@@ -155,8 +161,9 @@ mod tests {
 
     #[test]
     fn who_is_granted_reads_what_nobody_writes() {
-        // Four shards write two words each of their own, in turns, and ask each other all the time. Whoever is granted
-        // finds the words of each that it has asked equal, and they stay so until it releases. All get through.
+        // Four shards write two words each of their own, in turns, and ask each other all the time.
+        // Whoever is granted finds the words of each that it has asked equal, and they stay so
+        // until it releases. All get through.
         const SHARDS: usize = 4;
         const GRANTS: u32 = 300;
         let still = Still::default();

@@ -1,9 +1,11 @@
 //! The FCALLs of a turn, run as one batch: V8 is entered once for all of them.
 //!
-//! 1. Replies are given out in the order of the calls, an error that needs no function in its place.
+//! 1. Replies are given out in the order of the calls, an error that needs no function in its
+//!    place.
 //! 2. The time of a batch is shared by its calls: what one of them took, only V8 knows.
-//! 3. A batch ends when its replies exceed `output-buffer-pause`, or a turn's time is over: calls that haven't run are
-//!    the next batch's, and those of a client for whom so much waits are as if they had not come yet.
+//! 3. A batch ends when its replies exceed `output-buffer-pause`, or a turn's time is over: calls
+//!    that haven't run are the next batch's, and those of a client for whom so much waits are as if
+//!    they had not come yet.
 //!
 //! Belongs to the shard's thread.
 
@@ -32,7 +34,8 @@ const PREFETCHED_KEYS: usize = 4;
 struct Answers {
     /// The replies of all calls that ran, one after the other.
     bytes: Vec<u8>,
-    /// For each FCALL that ran where its reply is in `bytes`, or the error that it has without a function.
+    /// For each FCALL that ran where its reply is in `bytes`, or the error that it has without a
+    /// function.
     places: Vec<Result<Range<usize>, &'static str>>,
     /// Time that each call is charged.
     each_ns: u64,
@@ -51,8 +54,9 @@ impl Answers {
 }
 
 impl Work {
-    /// Runs all FCALLs that wait, and gives each connection its replies. One batch does for all, but for those
-    /// that may write to several partitions: each of them is a batch of its own, to tell whose writes they are.
+    /// Runs all FCALLs that wait, and gives each connection its replies. One batch does for all,
+    /// but for those that may write to several partitions: each of them is a batch of its own, to
+    /// tell whose writes they are.
     pub(crate) fn run_functions(&mut self, turn: &Turn<'_>) {
         let mut waiting = std::mem::take(&mut self.waiting);
         while !waiting.is_empty() {
@@ -69,8 +73,9 @@ impl Work {
         self.waiting = waiting;
     }
 
-    /// Whether nothing before a call waits; else it comes again, behind that. The first of a client that has enough to read
-    /// waits until that is read; the first of each client waits for the next turn if this one has done enough.
+    /// Whether nothing before a call waits; else it comes again, behind that. The first of a client
+    /// that has enough to read waits until that is read; the first of each client waits for the
+    /// next turn if this one has done enough.
     fn is_still_to_run(&mut self, call: &Waiting) -> bool {
         let has_enough = self.has_enough(call.party);
         let pipe = &mut *self.active[call.party];
@@ -105,8 +110,8 @@ impl Work {
             pipe.calls -= 1;
             let mark = pipe.out.mark();
             if pipe.input.next <= call.index {
-                // One before it waits, so this one ran too early: it runs again. It has written nothing, as it
-                // only reads, or found the store busy.
+                // One before it waits, so this one ran too early: it runs again. It has written
+                // nothing, as it only reads, or found the store busy.
                 continue;
             }
             if answers.untold != 0
@@ -145,8 +150,9 @@ impl Work {
         calls.len()
     }
 
-    /// Lets a call run again that couldn't be told what some partitions have: at the owner, if there is one partition;
-    /// else here, while their owners stand still. It is the last of its batch. False in a server that stops.
+    /// Lets a call run again that couldn't be told what some partitions have: at the owner, if
+    /// there is one partition; else here, while their owners stand still. It is the last of its
+    /// batch. False in a server that stops.
     fn runs_again(&mut self, call: &Waiting, untold: u64) -> bool {
         if self.state.keyspace.partitions() > 1 {
             if !self.wait_for_still(call.party, untold) {
@@ -160,8 +166,8 @@ impl Work {
         true
     }
 
-    /// Sends the writes of a call for partitions of other shards. Its reply, since `mark`, waits until they
-    /// are done.
+    /// Sends the writes of a call for partitions of other shards. Its reply, since `mark`, waits
+    /// until they are done.
     fn send_writes(&mut self, at: usize, mark: Mark, mail: Vec<(usize, Vec<u8>)>, silent: bool) {
         let connection = self.sender(at);
         let reply = connection.pipe.out.cut_bytes(mark);
@@ -210,7 +216,8 @@ impl Work {
         let mut ranges = Vec::with_capacity(calls.len());
         let run_turn = functions::run_turn(&mut self.state, turn);
         let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
-        // Whose writes they are is told by there being one call; and a shard that is asked asks nobody.
+        // Whose writes they are is told by there being one call; and a shard that is asked asks
+        // nobody.
         let is_clients = |call: &Waiting| self.active[call.party].peer().is_none();
         let sends = matches!(waiting, [call] if is_clients(call));
         let mut host = StoreHost { keyspace, turn, mail, sends, stays: None };
@@ -222,7 +229,8 @@ impl Work {
         let mail = host.mail;
         let is_busy = self.state.keyspace.take_busy() && self.may_wait();
         let untold = self.state.runtime.untold();
-        self.state.keyspace.take_lack(); // a function deletes nothing that it finds expired on a view
+        // A function deletes nothing that it finds expired on a view.
+        self.state.keyspace.take_lack();
         let ended = Instant::now();
         let time = ended.duration_since(began);
         self.budget.look(ended);
@@ -244,8 +252,8 @@ impl Work {
     }
 }
 
-/// Asks for the records of the declared keys, which the functions are about to read: so they count as used, but
-/// for those of calls that say otherwise.
+/// Asks for the records of the declared keys, which the functions are about to read: so they count
+/// as used, but for those of calls that say otherwise.
 fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
     let keys = calls.iter().zip(touches).flat_map(|(call, touches)| {
         call.keys.iter().take(PREFETCHED_KEYS).map(move |key| (key, *touches))

@@ -12,9 +12,10 @@
 //! 2. When its time is used up, a part runs no further command.
 //! 3. When its bytes are used up, a part runs no further command with a long reply; others go on. A
 //!    client that doesn't read makes the shard copy what its socket doesn't take, and fresh memory
-//!    costs a millisecond for some MiB: a thousand clients that asked for 10 MB each kept all others
-//!    waiting for nine seconds.
-//! 4. A connection whose command was put off waits in `Work::put_off`, where all go on in their order.
+//!    costs a millisecond for some MiB: a thousand clients that asked for 10 MB each kept all
+//!    others waiting for nine seconds.
+//! 4. A connection whose command was put off waits in `Work::put_off`, where all go on in their
+//!    order.
 //! 5. The clock is read where it is read anyway: around windows, and around commands that are
 //!    measured by themselves; else only after commands whose time depends on what they are given
 //!    ([`may_take_long`]).
@@ -80,8 +81,8 @@ impl Budget {
     }
 }
 
-/// How many function calls are run at once: as many as take no longer than a part's time, by what the
-/// last ones took.
+/// How many function calls are run at once: as many as take no longer than a part's time, by what
+/// the last ones took.
 #[derive(Debug)]
 pub(crate) struct CallsAtOnce(usize);
 

@@ -9,9 +9,10 @@
 //! write each connection's replies once
 //! ```
 //!
-//! 1. Replies of a connection leave in the order of its commands: what follows an FCALL waits for it.
-//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions, and by its time and
-//!    the bytes of long replies ([`crate::turn::budget`]); the rest is the next turn's.
+//! 1. Replies of a connection leave in the order of its commands: what follows an FCALL waits for
+//!    it.
+//! 2. A turn is bounded: so many connections, commands of each, and rounds of functions, and by its
+//!    time and the bytes of long replies ([`crate::turn::budget`]); the rest is the next turn's.
 //!
 //! Belongs to the shard's thread.
 
@@ -63,8 +64,8 @@ impl Work {
         self.close_killed();
     }
 
-    /// Runs connections that were put off. Those that are again go on where they stood, but for the first: so each
-    /// comes first.
+    /// Runs connections that were put off. Those that are again go on where they stood, but for the
+    /// first: so each comes first.
     fn run_put_off(&mut self, turn: &Turn<'_>) {
         let mut slots = std::mem::take(&mut self.put_off);
         let taken = self.run_some(&slots, Budget::is_used, turn);
@@ -76,8 +77,8 @@ impl Work {
         self.put_off = slots;
     }
 
-    /// Reads, decodes and prepares connections, as many as the turn may have until the budget `ends` it; how many there
-    /// were. Some of their commands may be left in the window.
+    /// Reads, decodes and prepares connections, as many as the turn may have until the budget
+    /// `ends` it; how many there were. Some of their commands may be left in the window.
     pub(crate) fn run_some(
         &mut self,
         slots: &[usize],
@@ -104,7 +105,8 @@ impl Work {
             self.active.push(Party::Client(connection));
             let windows = self.windows;
             self.prepare(self.active.len() - 1, turn);
-            // The clients of a full window can go on with their replies while the next one runs here.
+            // The clients of a full window can go on with their replies while the next one runs
+            // here.
             if self.windows != windows {
                 self.run_window(turn);
                 if self.waiting.is_empty() || self.waiting.len() >= CALLS_AT_ONCE {
@@ -163,13 +165,14 @@ impl Work {
         self.retry(connection);
         connection.pipe.stopped = !is_open || is_paused || !connection.pipe.pending.lets_go_on();
         connection.pipe.parked = false;
-        // Of a client that reads no replies, requests are read on all the same: many write a whole pipeline
-        // first. They wait undecoded, within the limit of the query buffer.
+        // Of a client that reads no replies, requests are read on all the same: many write a whole
+        // pipeline first. They wait undecoded, within the limit of the query buffer.
         let mut reads_ahead = is_open && is_paused;
         if !reads_ahead && (connection.pipe.stopped || connection.pipe.input.has_commands()) {
             return;
         }
-        // What was read before this turn has waited for the look at the seat: it runs before more is read.
+        // What was read before this turn has waited for the look at the seat: it runs before more
+        // is read.
         let has_waited = connection.pipe.input.is_capped || connection.pipe.input.is_ahead;
         if connection.pipe.input.readable && (reads_ahead || !has_waited) {
             let before = connection.pipe.client.bytes_in;
@@ -181,8 +184,8 @@ impl Work {
             self.state.stats.reads += 1;
             self.state.stats.bytes_in += connection.pipe.client.bytes_in - before;
             connection.pipe.client.active = self.now;
-            // Another shard has changed something since this one looked at its seat: maybe the client knows, and
-            // means that with what it has just sent. (`shared`, 2)
+            // Another shard has changed something since this one looked at its seat: maybe the
+            // client knows, and means that with what it has just sent. (`shared`, 2)
             reads_ahead |= self.state.has_notes();
             connection.pipe.input.is_ahead |= reads_ahead;
         }
@@ -215,8 +218,8 @@ impl Work {
         connection.pipe.input.is_capped = connection.pipe.input.batch.len() >= most;
     }
 
-    /// Resolves and hashes what a connection has decoded and not executed; runs each window that gets
-    /// full.
+    /// Resolves and hashes what a connection has decoded and not executed; runs each window that
+    /// gets full.
     pub(crate) fn prepare(&mut self, at: usize, turn: &Turn<'_>) {
         let mut next = self.active[at].input.next;
         loop {

@@ -61,7 +61,8 @@ fn run(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Target) 
     call(context, args, row, target)
 }
 
-/// Applies CLIENT REPLY to what was written since `mark`, and notes what changed for the next command.
+/// Applies CLIENT REPLY to what was written since `mark`, and notes what changed for the next
+/// command.
 pub(crate) fn finish(client: &mut Client, out: &mut Output, mark: Mark) {
     mute(client, out, mark);
     if client.reply_mode == ReplyMode::Skip {

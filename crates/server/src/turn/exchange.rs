@@ -1,4 +1,5 @@
-//! Commands between shards: the sender gives them to the owner of the data, and its clients the answers.
+//! Commands between shards: the sender gives them to the owner of the data, and its clients the
+//! answers.
 //!
 //! ```text
 //! connection ── Work::send ──> mailbox ──> peer ── the owner's turn, as any other party's
@@ -6,19 +7,25 @@
 //!     └────── Work::take_answers <── mailbox <── Work::answer_peer ◂──┘
 //! ```
 //!
-//! 1. A request is one command of a connection, or several that follow each other; an answer is the replies to them
-//!    ([`crate::hop::message`]). The answers of an owner come in the order of the commands sent to it. The connection
-//!    puts the answers of several owners in order ([`crate::hop::later`]).
-//! 2. A connection sees its own writes. While the owner of a partition has writes of it to answer, its reads of that
-//!    partition are sent after them. A read of several partitions waits until all are answered.
-//! 3. A connection has at most its allowance at other shards ([`crate::hop::allowance`]). A command by parts counts once.
+//! 1. A request is one command of a connection, or several that follow each other; an answer is the
+//!    replies to them ([`crate::hop::message`]). The answers of an owner come in the order of the
+//!    commands sent to it. The connection puts the answers of several owners in order
+//!    ([`crate::hop::later`]).
+//! 2. A connection sees its own writes. While the owner of a partition has writes of it to answer,
+//!    its reads of that partition are sent after them. A read of several partitions waits until all
+//!    are answered.
+//! 3. A connection has at most its allowance at other shards ([`crate::hop::allowance`]). A command
+//!    by parts counts once.
 //! 4. A token is a [`Return`], so that an answer that comes too late finds nobody.
-//! 5. The owner has a slow command's words, so it logs the command under shard and token, and the answer says so. The
-//!    sender then writes the client into the entry, before the client has the answer.
-//! 6. A copied reply is no longer than a client's output may be. The replies to a request leave together, when its last
-//!    command has run. All of them are short, but for a request of one command.
-//! 7. The owner reads nothing from a shard of which commands are left, and runs none of them while that shard has many
-//!    bytes of replies to take ([`crate::hop::mailbox`]). Others have their turns meanwhile.
+//! 5. The owner has a slow command's words, so it logs the command under shard and token, and the
+//!    answer says so. The sender then writes the client into the entry, before the client has the
+//!    answer.
+//! 6. A copied reply is no longer than a client's output may be. The replies to a request leave
+//!    together, when its last command has run. All of them are short, but for a request of one
+//!    command.
+//! 7. The owner reads nothing from a shard of which commands are left, and runs none of them while
+//!    that shard has many bytes of replies to take ([`crate::hop::mailbox`]). Others have their
+//!    turns meanwhile.
 //!
 //! Belongs to the shard's thread.
 
@@ -49,8 +56,8 @@ const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
 const ANSWERS_AT_ONCE: usize = 8;
 /// Bytes that buffers of messages keep from turn to turn.
 const KEEP_BYTES: usize = 64 << 10;
-/// Whether the reply to a command is short whatever it is about. Only such commands share a request with others, since
-/// the replies to a request leave together.
+/// Whether the reply to a command is short whatever it is about. Only such commands share a request
+/// with others, since the replies to a request leave together.
 fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
     let gets = || args.from(3).iter(input).any(|word| word.eq_ignore_ascii_case(b"get"));
     match commands::of(row).run {
@@ -71,8 +78,8 @@ fn refuse_reply(out: &mut Output, mark: Mark, limit: usize) {
     encode::error(out.bytes(), &text);
 }
 
-/// The connection of an active party that sends something to another shard, or waits for one: a shard that is asked
-/// asks nobody.
+/// The connection of an active party that sends something to another shard, or waits for one: a
+/// shard that is asked asks nobody.
 pub(crate) fn sender(active: &mut [Party], at: usize) -> &mut Connection {
     active[at].connection_mut().expect("only a client's commands go on to other shards")
 }
@@ -143,8 +150,8 @@ impl Work {
         has
     }
 
-    /// Sends parts of what an active connection wants, each to its shard; what finds no room goes when there
-    /// is some, before all else of the connection.
+    /// Sends parts of what an active connection wants, each to its shard; what finds no room goes
+    /// when there is some, before all else of the connection.
     pub(crate) fn send_parts(
         &mut self,
         at: usize,
@@ -167,9 +174,9 @@ impl Work {
         }
     }
 
-    /// Refuses a reply that is longer than a client's output may be, if it is to be copied: it goes to another shard, or
-    /// behind what others have still to answer, or `waits` for what they have still to do. (What a socket takes is written
-    /// from where it lies.)
+    /// Refuses a reply that is longer than a client's output may be, if it is to be copied: it goes
+    /// to another shard, or behind what others have still to answer, or `waits` for what they have
+    /// still to do. (What a socket takes is written from where it lies.)
     #[inline]
     pub(crate) fn bound_reply(&mut self, at: usize, mark: Mark, waits: bool) {
         let party = &mut self.active[at];
@@ -179,8 +186,8 @@ impl Work {
         }
     }
 
-    /// Gives the connections the answers that have come: some at a time, so that the cache misses of their
-    /// connections overlap.
+    /// Gives the connections the answers that have come: some at a time, so that the cache misses
+    /// of their connections overlap.
     pub(crate) fn take_answers(&mut self) {
         let mut answers = std::mem::take(&mut self.answers);
         loop {
@@ -265,8 +272,8 @@ impl Work {
         in_turn.for_each(|number| self.run_peer(number, is_early, turn));
     }
 
-    /// Takes the commands of a shard into the turn, if there are any, unless they came too early, it has enough to
-    /// take, or they wait for others to stand still.
+    /// Takes the commands of a shard into the turn, if there are any, unless they came too early,
+    /// it has enough to take, or they wait for others to stand still.
     pub(crate) fn run_peer(&mut self, number: usize, is_early: bool, turn: &Turn<'_>) {
         let has_commands = |peer: &mut Box<Peer>| peer.pipe.input.has_commands();
         let Some(mut peer) = self.peers[number].take_if(has_commands) else { return };

@@ -1,11 +1,13 @@
 //! EXEC: runs what was queued, as one.
 //!
 //! 1. The store shows nothing of a transaction before its commit, and all of it after.
-//! 2. If one of its commands, or the commit, finds no memory, it was never there: EXEC has one error. It has one too if
-//!    what it deletes would be room enough, since that is there until the commit; and if there is no room to note all its
-//!    deletions, which would not survive a kill as one. Only what isn't about data (CONFIG SET,
-//!    CLIENT SETNAME, FUNCTION LOAD) is done at its place, and stays: once, also if EXEC comes again.
-//! 3. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in Redis.
+//! 2. If one of its commands, or the commit, finds no memory, it was never there: EXEC has one
+//!    error. It has one too if what it deletes would be room enough, since that is there until the
+//!    commit; and if there is no room to note all its deletions, which would not survive a kill as
+//!    one. Only what isn't about data (CONFIG SET, CLIENT SETNAME, FUNCTION LOAD) is done at its
+//!    place, and stays: once, also if EXEC comes again.
+//! 3. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in
+//!    Redis.
 //!
 //! Belongs to the shard's thread.
 
@@ -95,8 +97,8 @@ impl From<WriteError> for Unfinished {
     }
 }
 
-/// Runs what was queued, as one. If it fails, nothing has happened, nothing is answered, and nothing but EXEC itself is
-/// counted: for good, or, if it is busy, until memory has come back.
+/// Runs what was queued, as one. If it fails, nothing has happened, nothing is answered, and
+/// nothing but EXEC itself is counted: for good, or, if it is busy, until memory has come back.
 fn run_queued(
     context: &mut Context<'_, '_>,
     transaction: &mut Transaction,
@@ -104,8 +106,8 @@ fn run_queued(
 ) -> Result<(), Unfinished> {
     let mark = context.out.mark();
     let manner = context.client.manner();
-    // Each time it begins it may leave a segment behind, which comes back and is left the next time. If nothing else
-    // could be gained since, it has had all that there is.
+    // Each time it begins it may leave a segment behind, which comes back and is left the next
+    // time. If nothing else could be gained since, it has had all that there is.
     let store = context.state.keyspace.part_mut(partition);
     let is_last = transaction.was_busy && !store.is_gaining();
     store.begin();

@@ -1,5 +1,5 @@
-//! What becomes of a connection when its commands have run: its replies are written, and it goes on, waits, moves
-//! or ends.
+//! What becomes of a connection when its commands have run: its replies are written, and it goes
+//! on, waits, moves or ends.
 //!
 //! Belongs to the shard's thread.
 
@@ -101,8 +101,9 @@ impl Work {
         connection.pipe.client.end(Close::Now);
     }
 
-    /// Ends a connection that has been taken out; if parts of its last command wait for room at their shards, when
-    /// they are sent: others of it may be done. It is one of [`Self::held`] then.
+    /// Ends a connection that has been taken out; if parts of its last command wait for room at
+    /// their shards, when they are sent: others of it may be done. It is one of [`Self::held`]
+    /// then.
     pub(crate) fn close(&mut self, connection: Box<Connection>) {
         if !connection.unsent.is_empty() {
             return self.slab.put(connection);

@@ -1,9 +1,10 @@
 //! Connections that wait for room in the mailbox of another shard.
 //!
-//! 1. A connection that finds no room waits in `held`, and resumes only from there, when there is room for its message.
-//!    There will be: the outstanding answers bring all room back.
-//! 2. They resume in their order, but for two cases. One that wants room for a body doesn't keep others from going on.
-//!    And connections that have not waited may take promised room first; then the one that was promised it waits again.
+//! 1. A connection that finds no room waits in `held`, and resumes only from there, when there is
+//!    room for its message. There will be: the outstanding answers bring all room back.
+//! 2. They resume in their order, but for two cases. One that wants room for a body doesn't keep
+//!    others from going on. And connections that have not waited may take promised room first; then
+//!    the one that was promised it waits again.
 //!
 //! Belongs to the shard's thread.
 
@@ -55,8 +56,8 @@ impl Work {
         }
     }
 
-    /// Lets connections that wait for room try again, in their order: as many as there is room for, since each that
-    /// tries in vain costs a look at its whole pipeline.
+    /// Lets connections that wait for room try again, in their order: as many as there is room for,
+    /// since each that tries in vain costs a look at its whole pipeline.
     pub(crate) fn resume_held(&mut self) {
         self.promise_nothing();
         let mut held = std::mem::take(&mut self.held);
@@ -89,13 +90,14 @@ impl Work {
         self.promised.resize(self.mailbox.shards(), Some((0, 0)));
     }
 
-    /// Whether a held connection waits for nothing, or for room that is there beside what those before it have been
-    /// promised; if it isn't, nobody behind it is promised any.
+    /// Whether a held connection waits for nothing, or for room that is there beside what those
+    /// before it have been promised; if it isn't, nobody behind it is promised any.
     fn resumes(&mut self, who: Occupant) -> bool {
         let Some(connection) = self.slab.occupant(who) else { return true };
         let Pending::Room { shard, bytes } = connection.pipe.pending else { return true };
         if !self.mailbox.can_send(shard, bytes) {
-            return false; // maybe it is the body for which there is no room: others don't wait for that
+            // Maybe it is the body for which there is no room: others don't wait for that.
+            return false;
         }
         let (commands, bytes) = connection.pipe.input.to_run();
         let more = |(requests, promised)| {

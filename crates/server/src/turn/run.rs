@@ -1,4 +1,5 @@
-//! Runs a command that has passed the checks: a data command at the store, any other by its handler.
+//! Runs a command that has passed the checks: a data command at the store, any other by its
+//! handler.
 //!
 //! 1. Each command writes exactly one reply, unless CLIENT REPLY says otherwise.
 //!

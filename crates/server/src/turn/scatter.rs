@@ -1,5 +1,6 @@
-//! Commands that go over several partitions by parts: MSET, DEL, UNLINK, DBSIZE, FLUSHALL, FLUSHDB; and MGET, EXISTS and
-//! TOUCH, if this shard couldn't tell itself what other partitions had at a moment.
+//! Commands that go over several partitions by parts: MSET, DEL, UNLINK, DBSIZE, FLUSHALL, FLUSHDB;
+//! and MGET, EXISTS and TOUCH, if this shard couldn't tell itself what other partitions had at a
+//! moment.
 //!
 //! ```text
 //! DEL a b c d ──> own partitions: here and now        :1 ┐
@@ -7,12 +8,13 @@
 //!             ──> DEL d     to the owner of its       :0 ┘
 //! ```
 //!
-//! 1. Each part is atomic, all of them together aren't: another client may see one before the other.
-//! 2. The own parts come first: if memory is still to come for one, nothing is sent yet, and the command comes
-//!    again. Those that are done stand on the connection with their replies, and aren't done again: what another
-//!    client has written in between stays.
-//! 3. A read has one part for each owner, which applies it in one go: so it shows one moment of each partition, and is
-//!    always answered.
+//! 1. Each part is atomic, all of them together aren't: another client may see one before the
+//!    other.
+//! 2. The own parts come first: if memory is still to come for one, nothing is sent yet, and the
+//!    command comes again. Those that are done stand on the connection with their replies, and
+//!    aren't done again: what another client has written in between stays.
+//! 3. A read has one part for each owner, which applies it in one go: so it shows one moment of
+//!    each partition, and is always answered.
 //!
 //! Belongs to the shard's thread.
 
@@ -127,8 +129,8 @@ fn whole_message(row: Row, args: &[&[u8]]) -> Vec<u8> {
     message
 }
 
-/// Does the own parts that aren't done yet, in order. False if memory is still to come for one: that one has
-/// changed nothing, and those after it haven't begun.
+/// Does the own parts that aren't done yet, in order. False if memory is still to come for one:
+/// that one has changed nothing, and those after it haven't begun.
 fn do_own(
     state: &mut State,
     out: &mut Output,
@@ -209,8 +211,8 @@ fn to_owners(
     (came, owners.into_iter().map(|owner| (owner, message.clone())).collect())
 }
 
-/// The reply that `apply` writes. Those of commands done by parts have no values, and are the same in all
-/// protocols.
+/// The reply that `apply` writes. Those of commands done by parts have no values, and are the same
+/// in all protocols.
 fn reply_of(out: &mut Output, apply: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mark = out.mark();
     apply(&mut Writer::new(out, Protocol::Resp2));

@@ -7,16 +7,16 @@
 //!   └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Spinning: a sleep and the wake-up after it cost a round trip some 8 µs; a client that asks again at once
-//! needs about that long. 50 µs catch it, and cost an idle server nothing.
+//! Spinning: a sleep and the wake-up after it cost a round trip some 8 µs; a client that asks again
+//! at once needs about that long. 50 µs catch it, and cost an idle server nothing.
 //!
 //! 1. No pin outlives a turn: `quiescent` takes the participant mutably, so the compiler proves it.
 //! 2. The loop never sleeps longer than a tick, since expiry, idle clients and metrics need one.
-//! 3. What other threads leave at the seat is looked at before a socket is read, and what is left there until a read
-//!    before what was read runs (see `shared`, and [`Work::receive`]).
+//! 3. What other threads leave at the seat is looked at before a socket is read, and what is left
+//!    there until a read before what was read runs (see `shared`, and [`Work::receive`]).
 //!
-//! Whether it worked, span or slept is told by the clock that the loop reads anyway: a turn with work counts from
-//! the poll that found it, if that didn't wait, to the look after the store.
+//! Whether it worked, span or slept is told by the clock that the loop reads anyway: a turn with
+//! work counts from the poll that found it, if that didn't wait, to the look after the store.
 //!
 //! The shard's thread runs it, from start to stop.
 
@@ -49,14 +49,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(crate) const WAKE: Token = Token(usize::MAX);
 /// Time between looks at idle clients, metrics and expiry.
 const TICK: Duration = Duration::from_millis(100);
-/// Sleep while the store waits for memory that another thread backs: about 2 MiB's worth. And while another shard doesn't
-/// take its replies: it does before all else, when its turn is over.
+/// Sleep while the store waits for memory that another thread backs: about 2 MiB's worth. And while
+/// another shard doesn't take its replies: it does before all else, when its turn is over.
 const SOON: Duration = Duration::from_millis(2);
 /// Events of one poll.
 const EVENTS: usize = 1024;
 /// Connections accepted in a turn: bounds how long the others wait.
 const MOST_ACCEPTS: usize = 256;
-/// Ticks without work after which a shard has nothing new to tell: its rates have come to zero by then.
+/// Ticks without work after which a shard has nothing new to tell: its rates have come to zero by
+/// then.
 const TELLING_TICKS: u32 = 30;
 /// Connections looked at in a tick for idleness: all of 10,000 within a second.
 const LOOKS_PER_TICK: usize = 1024;
@@ -88,12 +89,14 @@ pub(crate) struct Shard {
     random: u64,
     /// The store has more to look after.
     more: bool,
-    /// The store waits for memory, or another shard has replies to take: it wants to look again soon.
+    /// The store waits for memory, or another shard has replies to take: it wants to look again
+    /// soon.
     soon: bool,
     next_tick: Instant,
     /// The wall's clock at an instant: read at each tick, as the loop's own clock tells the rest.
     wall: (Instant, Duration),
-    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of who had our arenas before.
+    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of who had
+    /// our arenas before.
     latest_ms: u64,
     /// Ticks until the hot keys' counts are halved.
     ticks_to_age: u32,

@@ -1,21 +1,25 @@
-//! Gives memory back that large buffers have left with the allocator, such as those of clients that read slowly.
+//! Gives memory back that large buffers have left with the allocator, such as those of clients that
+//! read slowly.
 //!
-//! 1. It costs little: the allocator is asked once a second, and trimmed only if [`TRIM_BYTES`] were freed.
-//! 2. What is freed and used again all the time stays: only what is free longer than a second goes back.
+//! 1. It costs little: the allocator is asked once a second, and trimmed only if [`TRIM_BYTES`]
+//!    were freed.
+//! 2. What is freed and used again all the time stays: only what is free longer than a second goes
+//!    back.
 //!
 //! Belongs to the thread of shard 0, for the whole process.
 
 /// Ticks (of 100 ms) between two looks.
 const TICKS: u32 = 10;
-/// So much more must be free than there was at least since it was trimmed: less isn't worth the walk.
+/// So much more must be free than there was at least since it was trimmed: less isn't worth the
+/// walk.
 const TRIM_BYTES: usize = 16 << 20;
 
 /// What is known of the allocator.
 #[derive(Debug)]
 pub(crate) struct Trimmer {
     ticks: u32,
-    /// Least free bytes since it was trimmed. What was free then counts as given back, since the allocator
-    /// doesn't tell that apart.
+    /// Least free bytes since it was trimmed. What was free then counts as given back, since the
+    /// allocator doesn't tell that apart.
     least: usize,
     /// Free bytes at the last look.
     last: usize,

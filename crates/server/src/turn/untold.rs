@@ -1,9 +1,12 @@
-//! Commands that read several partitions, and couldn't be told at any moment what some of them had: function calls, and
-//! transactions with such calls. They run again while the owners of those partitions stand still (`still`).
+//! Commands that read several partitions, and couldn't be told at any moment what some of them had:
+//! function calls, and transactions with such calls. They run again while the owners of those
+//! partitions stand still (`still`).
 //!
-//! 1. Nothing of such a command has happened, and nothing behind it of its connection: see [`nigh_js::UNSTABLE`].
-//! 2. Each time that it can't be told of further partitions, their owners are asked too. So it is told after it has run
-//!    as many times as there are owners, at most; a run that the turn has no time for is put off, and asks again.
+//! 1. Nothing of such a command has happened, and nothing behind it of its connection: see
+//!    [`nigh_js::UNSTABLE`].
+//! 2. Each time that it can't be told of further partitions, their owners are asked too. So it is
+//!    told after it has run as many times as there are owners, at most; a run that the turn has no
+//!    time for is put off, and asks again.
 //! 3. A connection that waits for that is in `untold` once; one that is gone asks nobody.
 //!
 //! Belongs to the shard's thread.
@@ -29,8 +32,9 @@ fn owned_by(state: &State, shards: u64) -> u64 {
 }
 
 impl Work {
-    /// Lets the next command of an active connection wait, since it couldn't be told of these partitions. False if their
-    /// owners stand still already: that is so only in a server that stops.
+    /// Lets the next command of an active connection wait, since it couldn't be told of these
+    /// partitions. False if their owners stand still already: that is so only in a server that
+    /// stops.
     pub(crate) fn wait_for_still(&mut self, at: usize, partitions: u64) -> bool {
         let party = &mut self.active[at];
         party.stopped = true;
@@ -49,7 +53,8 @@ impl Work {
         true
     }
 
-    /// The pipeline of an asker, and the partitions that it wants to stand still, unless it is gone.
+    /// The pipeline of an asker, and the partitions that it wants to stand still, unless it is
+    /// gone.
     fn asks(&mut self, asker: Asker) -> Option<(&mut Pipeline, u64)> {
         let pipe = match asker {
             Asker::Client(who) => &mut self.slab.occupant(who)?.pipe,
@@ -59,8 +64,8 @@ impl Work {
         Some((pipe, partitions))
     }
 
-    /// At the beginning of a turn: if all stand whom those that wait have asked, runs these, and lets the others go.
-    /// Those beyond what a turn may run wait for the next one.
+    /// At the beginning of a turn: if all stand whom those that wait have asked, runs these, and
+    /// lets the others go. Those beyond what a turn may run wait for the next one.
     pub(crate) fn run_untold(&mut self, turn: &Turn<'_>) {
         if self.untold.is_empty() {
             return;

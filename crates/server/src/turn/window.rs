@@ -6,8 +6,9 @@
 //! pass 3  execute in order: quickly │ sent to its owner │ put aside for the batch of functions │ with all checks
 //! ```
 //!
-//! 1. Quick commands are measured a window at a time and share its time; others, and all if the slow log
-//!    asks for less than a millisecond, each by themselves. A clock read costs some 30 ns, a GET 300.
+//! 1. Quick commands are measured a window at a time and share its time; others, and all if the
+//!    slow log asks for less than a millisecond, each by themselves. A clock read costs some 30 ns,
+//!    a GET 300.
 //! 2. A command that has to wait leaves its party stopped at it, so that what follows waits too.
 //!
 //! Belongs to the shard's thread.
@@ -46,8 +47,8 @@ impl Work {
         if self.prepared.is_empty() {
             return;
         }
-        // Loops of their own, as short as can be: the core then works on several misses of the TLB at
-        // once, which take longer than those of the cache (design 11).
+        // Loops of their own, as short as can be: the core then works on several misses of the TLB
+        // at once, which take longer than those of the cache (design 11).
         let store = |partition: usize| self.state.keyspace.part(partition);
         self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_line(*hash));
         self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_record(*hash));
@@ -182,7 +183,8 @@ impl Work {
         true
     }
 
-    /// Counts a call whose time is a share of the window's. Those of one kind stand together mostly.
+    /// Counts a call whose time is a share of the window's. Those of one kind stand together
+    /// mostly.
     #[inline]
     fn count_quick(&mut self, row: Row) {
         match self.quick_calls.last_mut() {
@@ -302,8 +304,8 @@ impl Work {
             return;
         }
         if takes_memory && self.state.keyspace.wants_turn() {
-            // Segments wait for the end of this turn, and few are left. What takes none goes on: one may be what ends
-            // the function that holds them.
+            // Segments wait for the end of this turn, and few are left. What takes none goes on:
+            // one may be what ends the function that holds them.
             party.stopped = true;
             return;
         }
@@ -406,7 +408,8 @@ impl Work {
                 self.waiting.push(call);
                 self.active[at].calls += 1;
                 if self.crosses(&call) {
-                    // What it writes elsewhere is under way when it has run: whatever follows looks at that.
+                    // What it writes elsewhere is under way when it has run: whatever follows looks
+                    // at that.
                     let pipe = &mut *self.active[at];
                     pipe.input.next = index + 1;
                     (pipe.stopped, pipe.parked) = (true, true);

@@ -1,4 +1,5 @@
-//! What a turn works with: the shard's connections, those with something to do, and what is under way.
+//! What a turn works with: the shard's connections, those with something to do, and what is under
+//! way.
 //!
 //! Belongs to the shard's thread.
 
@@ -17,8 +18,8 @@ use crate::turn::prepared::Prepared;
 use nigh_store::{Op, Turn};
 use std::time::{Duration, Instant};
 
-/// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that lines
-/// fetched for the last are still in the second-level cache.
+/// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that
+/// lines fetched for the last are still in the second-level cache.
 pub(crate) const WINDOW: usize = 64;
 /// Commands of one connection in a turn: long pipelines share the turn with others.
 pub(crate) const MOST_COMMANDS: usize = 1024;
@@ -89,8 +90,8 @@ pub(crate) struct Work {
     pub(crate) answers: Vec<(Reply, Vec<u8>)>,
     /// Connections that wait for room in the mailbox.
     pub(crate) held: Vec<Occupant>,
-    /// By shard, kept for its memory: requests and bytes that those have been promised that try again; `None` if one
-    /// found no room.
+    /// By shard, kept for its memory: requests and bytes that those have been promised that try
+    /// again; `None` if one found no room.
     pub(crate) promised: Vec<Option<(usize, usize)>>,
     /// Connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(Occupant, Instant)>,
@@ -179,7 +180,8 @@ impl Work {
         }
     }
 
-    /// Whether so many replies wait for an active connection's client that further commands of it wait too.
+    /// Whether so many replies wait for an active connection's client that further commands of it
+    /// wait too.
     pub(crate) fn has_enough(&self, at: usize) -> bool {
         let (party, most) = (&self.active[at], self.state.hot.output_pause);
         let is_full = |connection: &Connection| connection.later.is_full(most);

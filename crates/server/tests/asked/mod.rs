@@ -21,8 +21,8 @@ impl Random {
 
 /// Keys of each partition: few, so that operations meet.
 pub const KEYS: usize = 3;
-/// Keys that are never there, asked for between two that are: so much longer takes a read of several,
-/// and so much more may be written within it.
+/// Keys that are never there, asked for between two that are: so much longer takes a read of
+/// several, and so much more may be written within it.
 const FILLERS: usize = 100;
 /// A key with an expiry goes within so many ms: about as long as a story.
 const EXPIRY_MS: usize = 8;

@@ -93,7 +93,8 @@ pub struct Client {
     replies: Replies,
 }
 
-/// How long a test waits for bytes before it fails: a slow machine that does other things too has them by then.
+/// How long a test waits for bytes before it fails: a slow machine that does other things too has
+/// them by then.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Client {
@@ -170,7 +171,8 @@ impl Client {
         frame.integer().unwrap_or_else(|| panic!("no number: {frame:?}"))
     }
 
-    /// A key in each partition, by number: a scan tells. (The seed is drawn, so only the server knows.)
+    /// A key in each partition, by number: a scan tells. (The seed is drawn, so only the server
+    /// knows.)
     pub fn one_of_each<const PARTITIONS: usize>(&mut self) -> [String; PARTITIONS] {
         (0..64).for_each(|number| self.says(&format!("SET k{number} v"), "+OK\r\n"));
         std::array::from_fn(|partition| {

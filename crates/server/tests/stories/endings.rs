@@ -1,8 +1,10 @@
-//! Connections and servers that end, and the socket of the host: nobody else is taken along, and nothing is left.
+//! Connections and servers that end, and the socket of the host: nobody else is taken along, and
+//! nothing is left.
 
 use super::{connect, server, server_with};
 
-/// A client that leaves while its commands are at the owner takes nobody along, and they still happen.
+/// A client that leaves while its commands are at the owner takes nobody along, and they still
+/// happen.
 #[test]
 fn a_client_that_leaves_loses_only_its_replies() {
     let server = server();

@@ -1,8 +1,9 @@
-//! Stories of several shards, which behave like one: whatever shard a connection is at, it means what it means
-//! in Redis. They are told with one partition and with several, so keys that belong together have one tag.
+//! Stories of several shards, which behave like one: whatever shard a connection is at, it means
+//! what it means in Redis. They are told with one partition and with several, so keys that belong
+//! together have one tag.
 //!
-//! Connections are spread by the kernel, so each story is told by enough of them that all of one shard's
-//! is less likely than one in a million.
+//! Connections are spread by the kernel, so each story is told by enough of them that all of one
+//! shard's is less likely than one in a million.
 
 mod endings;
 
@@ -22,8 +23,8 @@ fn server_with(more: &[(&str, &str)]) -> TestServer {
     TestServer::with(&[SETTINGS, more].concat())
 }
 
-/// Connections of a story. Others had their slots before, and left in the middle of a pipeline of which the owner had
-/// a part: nothing of that may be there for those who come next.
+/// Connections of a story. Others had their slots before, and left in the middle of a pipeline of
+/// which the owner had a part: nothing of that may be there for those who come next.
 fn connect(server: &TestServer) -> Vec<Client> {
     for leaver in &mut (0..MANY).map(|_| server.connect()).collect::<Vec<_>>() {
         leaver.says("CLIENT SETNAME leaver", "+OK\r\n");
@@ -37,7 +38,8 @@ fn connect(server: &TestServer) -> Vec<Client> {
     (0..MANY).map(|_| server.connect()).collect()
 }
 
-/// In one pipeline writes, reads and commands about the connection alternate: each sees what came before.
+/// In one pipeline writes, reads and commands about the connection alternate: each sees what came
+/// before.
 #[test]
 fn a_connection_sees_its_own_writes_in_order() {
     let server = server();
@@ -113,8 +115,8 @@ fn what_is_acknowledged_is_seen_by_all() {
     }
 }
 
-/// Who reads a key whose time is over has it deleted, whatever the shard: a GET once found it missing where
-/// only the owner could delete it, and the DBSIZE behind it still counted it.
+/// Who reads a key whose time is over has it deleted, whatever the shard: a GET once found it
+/// missing where only the owner could delete it, and the DBSIZE behind it still counted it.
 #[test]
 fn a_key_that_was_read_as_missing_is_not_counted() {
     let server = server();
@@ -226,8 +228,8 @@ fn libraries_are_known_at_every_shard() {
     clients.iter_mut().for_each(|client| client.says("FCALL f 1 k", "-ERR Function not found\r\n"));
 }
 
-/// In one pipeline a call that writes follows one that only reads: the one goes to the owner, the other
-/// doesn't, and both are answered.
+/// In one pipeline a call that writes follows one that only reads: the one goes to the owner, the
+/// other doesn't, and both are answered.
 #[test]
 fn a_call_that_writes_follows_one_that_reads() {
     let server = server();
@@ -286,7 +288,8 @@ fn a_pipeline_may_be_written_before_its_replies_are_read() {
     }
 }
 
-/// A client that writes far more than it reads, and then only says that it is done, gets all its replies.
+/// A client that writes far more than it reads, and then only says that it is done, gets all its
+/// replies.
 #[test]
 fn a_half_closed_pipeline_is_executed_to_its_end() {
     let server = server_with(&[("maxmemory", "256mb")]);

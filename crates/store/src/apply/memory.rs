@@ -9,8 +9,8 @@ use crate::reply::Reply;
 use crate::store::Store;
 
 impl Store {
-    /// Bytes of the record, of the run that holds its value, and its share of the index. SAMPLES says nothing of
-    /// strings.
+    /// Bytes of the record, of the run that holds its value, and its share of the index. SAMPLES
+    /// says nothing of strings.
     pub(super) fn memory_usage<R: Reply>(
         &mut self,
         call: Call<'_, '_, '_>,

@@ -1,7 +1,7 @@
 //! Which keys may go: random samples, and a pool of the best of them that outlives the write.
 //!
-//! 1. Samples of a batch are asked for before the first is looked at, and so are the records of those that will go: a
-//!    batch waits for memory a few times, not a few times for each key.
+//! 1. Samples of a batch are asked for before the first is looked at, and so are the records of
+//!    those that will go: a batch waits for memory a few times, not a few times for each key.
 //! 2. Each search is bounded; it may find nothing.
 //!
 //! The sampling, and the pool, are those of Redis (`evictionPoolPopulate`).
@@ -18,21 +18,21 @@ use crate::store::{Turn, is_over};
 
 /// Keys that are sampled for together, at most: as many cache misses as a core has under way.
 pub(super) const BATCH_KEYS: u32 = 16;
-/// Keys in the pool: those of a batch, and three times as many that stay for the next. Redis, which evicts one key at a
-/// time, has 16 (`EVPOOL_SIZE`).
+/// Keys in the pool: those of a batch, and three times as many that stay for the next. Redis, which
+/// evicts one key at a time, has 16 (`EVPOOL_SIZE`).
 const POOL_KEYS: usize = 64;
 /// Random keys that are looked at for each that is wanted, if only those with an expiry count.
 const VOLATILE_TRIES: u32 = 8;
-/// Random lines that are looked at for the samples of a key, at most: a line of a table that was just doubled has
-/// some three keys.
+/// Random lines that are looked at for the samples of a key, at most: a line of a table that was
+/// just doubled has some three keys.
 const LINE_TRIES: u32 = 16;
 /// Lines of the index that are looked at in turn if chance finds no key with an expiry: some 20 µs.
 const WALK_LINES: u32 = 16;
 /// Rounds of sampling without a result after which there is no candidate.
 const ROUNDS: u32 = 4;
 
-/// A key that may go. Its hash is enough to find it again: which of two keys with one hash goes makes no
-/// difference, as both are of one age, and that it may go is looked at again.
+/// A key that may go. Its hash is enough to find it again: which of two keys with one hash goes
+/// makes no difference, as both are of one age, and that it may go is looked at again.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate {
     /// The higher, the sooner it goes.
@@ -100,7 +100,8 @@ impl Eviction {
         })
     }
 
-    /// Takes a record into the pool if it may go and is better than the worst there. False if it may not.
+    /// Takes a record into the pool if it may go and is better than the worst there. False if it
+    /// may not.
     fn consider(&mut self, record: &Record<'_>, now_ms: u64) -> bool {
         let score = self.score(record, now_ms);
         if let Some(score) = score {
@@ -136,8 +137,9 @@ impl Eviction {
         self.random = random.0 ^ turn.random;
     }
 
-    /// All keys of some lines of the index. Keys of a line have nothing in common but bits of their hash, which also
-    /// lead to the same bucket of clocks: so they are compared without a look at their records.
+    /// All keys of some lines of the index. Keys of a line have nothing in common but bits of their
+    /// hash, which also lead to the same bucket of clocks: so they are compared without a look at
+    /// their records.
     fn sample_lines(&mut self, keys: u32, reader: &Reader, random: &mut Random, turn: &Turn<'_>) {
         let wanted = (self.samples * keys) as usize;
         let lines: SmallVec<[u64; BATCH_KEYS as usize]> =

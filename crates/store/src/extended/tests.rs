@@ -149,8 +149,8 @@ fn doubles_agree_with_rusts_parser() {
     }
 }
 
-/// Five thousand digits took milliseconds, since each was multiplied into a number of all before it.
-/// Texts of any length are read to the last digit.
+/// Five thousand digits took milliseconds, since each was multiplied into a number of all before
+/// it. Texts of any length are read to the last digit.
 #[test]
 fn the_last_digit_of_the_longest_texts_counts() {
     let longest = |front: &str, middle: &str, last: &str| {
@@ -161,7 +161,8 @@ fn the_last_digit_of_the_longest_texts_counts() {
         (longest("0.", "3", ""), "0.33333333333333333"),
         (longest("1.", "9", ""), "2"),
         (longest("", "0", "17.5"), "17.5"),
-        // Halfway between two values of 64 bits is to even, unless a digit far behind says otherwise.
+        // Halfway between two values of 64 bits is to even, unless a digit far behind says
+        // otherwise.
         (longest("9223372036854775808.5", "0", ""), "9223372036854775808"),
         (longest("9223372036854775808.5", "0", "1"), "9223372036854775809"),
         (longest("18446744073709551617.", "0", ""), "18446744073709551616"),

@@ -135,8 +135,9 @@ fn model(keys: u32) -> Model {
     (0..keys).map(|n| (key(n), (value(n), expiry(n)))).collect()
 }
 
-/// From one partition to many, to fewer, and back to one: all is there each time, in the partition where it
-/// is looked for, but for what was over meanwhile. Libraries go along. What is adopted afterwards is the same.
+/// From one partition to many, to fewer, and back to one: all is there each time, in the partition
+/// where it is looked for, but for what was over meanwhile. Libraries go along. What is adopted
+/// afterwards is the same.
 #[test]
 fn a_copy_has_everything_at_its_place() {
     let mut fixture = Fixture::new();
@@ -168,7 +169,8 @@ fn a_copy_has_everything_at_its_place() {
     assert!(model.len() < 5000 - 400, "some keys ended on the way");
 }
 
-/// Memory taken by the copy is within what was said before, also where it is nearly all index or all slack.
+/// Memory taken by the copy is within what was said before, also where it is nearly all index or
+/// all slack.
 #[test]
 fn a_copy_takes_no_more_memory_than_said() {
     let mut fixture = Fixture::new();
@@ -188,7 +190,8 @@ fn a_copy_takes_no_more_memory_than_said() {
     }
 }
 
-/// Keys with one tag all go to one partition, whose share of the memory they don't fit in: it is named.
+/// Keys with one tag all go to one partition, whose share of the memory they don't fit in: it is
+/// named.
 #[test]
 fn a_partition_without_room_is_named() {
     let mut fixture = Fixture::new();
@@ -205,7 +208,8 @@ fn a_partition_without_room_is_named() {
     assert!(fixture.content(&from) == model, "the other one is as it was");
 }
 
-/// What lies in a directory is known without opening it: partitions and memory of that tenant alone.
+/// What lies in a directory is known without opening it: partitions and memory of that tenant
+/// alone.
 #[test]
 fn what_was_left_is_known_without_opening_it() {
     let fixture = Fixture::new();

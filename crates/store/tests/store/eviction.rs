@@ -68,9 +68,10 @@ fn a_full_arena_takes_writes_for_ever() {
     assert!(least_used * 100 >= SMALL_BYTES * 80, "{least_used} of {SMALL_BYTES} bytes are used");
 }
 
-/// New small keys come into a full arena for ever, many in a turn, and there is no room for a larger index. No write evicts more
-/// than a few keys, a turn hardly more than it writes, hardly any write waits for the next turn, and the cleaner copies hardly
-/// more than is written. (Once, it copied fifteen times as much, to make room for a larger index.)
+/// New small keys come into a full arena for ever, many in a turn, and there is no room for a
+/// larger index. No write evicts more than a few keys, a turn hardly more than it writes, hardly
+/// any write waits for the next turn, and the cleaner copies hardly more than is written. (Once, it
+/// copied fifteen times as much, to make room for a larger index.)
 #[test]
 fn no_write_into_a_full_arena_costs_more_than_a_few_keys() {
     const TURN_WRITES: u64 = 64;
@@ -225,8 +226,9 @@ fn a_transaction_loses_no_key() {
     }
 }
 
-/// Memory is fuller than the policy wants it when a transaction begins, and no room was made before: still nothing
-/// goes while it runs, neither before a write nor for one that is refused. What it wanted goes behind it.
+/// Memory is fuller than the policy wants it when a transaction begins, and no room was made
+/// before: still nothing goes while it runs, neither before a write nor for one that is refused.
+/// What it wanted goes behind it.
 #[test]
 fn nothing_is_evicted_while_a_transaction_runs() {
     for value_bytes in [10, 1000, 60_000] {
@@ -259,8 +261,8 @@ fn nothing_is_evicted_while_a_transaction_runs() {
     }
 }
 
-/// Keys that only a view reads stay; those that nobody reads go. So it is after the policy was off for a while: what
-/// views told was lost from then on.
+/// Keys that only a view reads stay; those that nobody reads go. So it is after the policy was off
+/// for a while: what views told was lost from then on.
 #[test]
 fn what_views_read_stays() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -296,7 +298,8 @@ fn what_views_read_stays() {
 
 #[test]
 fn an_append_makes_room_for_what_it_adds() {
-    // Each made room for the whole value, though only the new bytes are written: a long log emptied the keyspace.
+    // Each made room for the whole value, though only the new bytes are written: a long log emptied
+    // the keyspace.
     let mut fixture = Fixture::with_capacity(32 << 20);
     fixture.turn(|store, _| store.set_eviction(Policy::AllKeysLru, 5));
     let long = vec![b'l'; 8 << 20];

@@ -10,9 +10,11 @@ use crate::support::Fixture;
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 const SMALL_BYTES: u64 = 16 << 20;
-/// A transaction that finds memory only on its way so often in a row is given up, as a server does after a second.
+/// A transaction that finds memory only on its way so often in a row is given up, as a server does
+/// after a second.
 const MOST_ATTEMPTS: u32 = 50;
-/// Turns in which memory comes back that nothing live holds, however late the thread is that gives it back.
+/// Turns in which memory comes back that nothing live holds, however late the thread is that gives
+/// it back.
 const MOST_TURNS: u32 = 10_000;
 
 /// Numbers from a seed, as in the tests of eviction.
@@ -116,8 +118,9 @@ fn a_full_store_deletes_thousands_of_keys_at_once() {
     assert!(stored.len() * 100 >= first.len() * 98, "{} after {}", stored.len(), first.len());
 }
 
-/// A transaction, or a function, that deletes more keys than there is room to note deletes none of them: it was done key
-/// by key, and others, and whoever started after a kill, could find half of it. DEL deletes them all.
+/// A transaction, or a function, that deletes more keys than there is room to note deletes none of
+/// them: it was done key by key, and others, and whoever started after a kill, could find half of
+/// it. DEL deletes them all.
 #[test]
 fn a_full_store_refuses_more_deletions_in_a_transaction_than_it_can_note() {
     let (mut fixture, stored) = full(1000);
@@ -151,8 +154,9 @@ fn a_full_store_refuses_more_deletions_in_a_transaction_than_it_can_note() {
     assert_eq!(fixture.run("DBSIZE"), ":0");
 }
 
-/// A transaction that writes `c` twice and ends in one of three ways. False if it met memory that is only on its way
-/// back, as when the thread that gives it back is late: then it has done nothing, and is to begin again.
+/// A transaction that writes `c` twice and ends in one of three ways. False if it met memory that
+/// is only on its way back, as when the thread that gives it back is late: then it has done
+/// nothing, and is to begin again.
 fn stages(fixture: &mut Fixture, value: &[u8], end: u32) -> bool {
     fixture.turn(|store, _| store.begin());
     for _ in 0..2 {
@@ -196,7 +200,8 @@ fn staged_records_that_come_to_nothing_give_their_memory_back() {
     }
 }
 
-/// One command of a transaction finds no room: none of the others is there after it, and nobody is told of them.
+/// One command of a transaction finds no room: none of the others is there after it, and nobody is
+/// told of them.
 #[test]
 fn a_full_store_fails_a_transaction_as_a_whole() {
     let (mut fixture, stored) = full(1000);
@@ -243,7 +248,8 @@ fn a_full_store_deletes_in_a_transaction() {
     assert_eq!(fixture.run("DBSIZE"), format!(":{}", stored.len() - 3));
 }
 
-/// A library that finds no room fails its transaction too; no key goes for it, since that would be no room for libraries.
+/// A library that finds no room fails its transaction too; no key goes for it, since that would be
+/// no room for libraries.
 #[test]
 fn a_full_system_arena_fails_a_transaction() {
     let mut fixture = Fixture::new();
@@ -315,7 +321,8 @@ fn a_full_store_has_whole_transactions_only() {
     let mut stored = BTreeMap::new();
     let (mut committed, mut refused, mut random) = (0, 0, Random(3));
     for _ in 0..600 {
-        // It begins again as long as memory comes back; what it leaves behind itself comes back each time, so that ends.
+        // It begins again as long as memory comes back; what it leaves behind itself comes back
+        // each time, so that ends.
         let mut attempts = 0;
         let (outcome, after) = loop {
             let (mut after, mut again) = (stored.clone(), Random(random.0));

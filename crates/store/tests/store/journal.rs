@@ -1,4 +1,5 @@
-//! What a journal is told is enough to make the same store again: all keys, with their expiries and numbers.
+//! What a journal is told is enough to make the same store again: all keys, with their expiries and
+//! numbers.
 
 use std::sync::{Arc, Mutex};
 
@@ -182,7 +183,8 @@ fn stored(fixture: &mut Fixture, keys: &[Vec<u8>]) -> State {
 
 #[test]
 fn a_kilobyte_appended_is_a_kilobyte_told() {
-    // Each APPEND copied the whole value: 16,777 of them took minutes, and a log of whole values would have 140 GB.
+    // Each APPEND copied the whole value: 16,777 of them took minutes, and a log of whole values
+    // would have 140 GB.
     let (mut fixture, told) = recorded(256 << 20);
     let piece = vec![b'x'; 1024];
     for n in 1..=16_777usize {

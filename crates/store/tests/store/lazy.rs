@@ -1,8 +1,10 @@
-//! Every command on a key whose time is over and that nobody has swept: it is as missing as if it never was.
+//! Every command on a key whose time is over and that nobody has swept: it is as missing as if it
+//! never was.
 //!
-//! Two stores get the same commands, but that the key is over in one and was never there in the other: replies and
-//! what is left must be equal, byte by byte. Each command has fresh stores, since the first that meets the key deletes
-//! it. The same with a key at the very millisecond of its expiry, which is there: beside one that has a millisecond left.
+//! Two stores get the same commands, but that the key is over in one and was never there in the
+//! other: replies and what is left must be equal, byte by byte. Each command has fresh stores,
+//! since the first that meets the key deletes it. The same with a key at the very millisecond of
+//! its expiry, which is there: beside one that has a millisecond left.
 
 use nigh_store::{Lack, Op, Store, Write};
 
@@ -95,7 +97,8 @@ enum Way {
     OnView,
 }
 
-/// A store with the live key `l`, and with `k` if it shall have so much of a life left (or none) when the command comes.
+/// A store with the live key `l`, and with `k` if it shall have so much of a life left (or none)
+/// when the command comes.
 fn store(left_ms: Option<i64>) -> Fixture {
     let mut fixture = Fixture::new();
     assert_eq!(fixture.run("SET l 1"), "+OK");
@@ -191,7 +194,8 @@ fn to_every_command_a_key_is_there_at_the_millisecond_of_its_expiry() {
     });
 }
 
-/// What isn't a command looks at the clock too: functions' walks and writes, the sweep, and who watches.
+/// What isn't a command looks at the clock too: functions' walks and writes, the sweep, and who
+/// watches.
 #[test]
 fn to_functions_and_watchers_a_key_ends_at_the_same_millisecond() {
     for (left_ms, there) in [(-1, false), (0, true)] {

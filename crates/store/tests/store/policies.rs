@@ -88,7 +88,8 @@ impl ExactLru {
     }
 }
 
-/// Only keys with an expiry go, those that nobody uses first; when none is left, writes are refused.
+/// Only keys with an expiry go, those that nobody uses first; when none is left, writes are
+/// refused.
 #[test]
 fn volatile_lru_takes_keys_with_an_expiry_only() {
     let mut fixture = fixture(Policy::VolatileLru);

@@ -5,8 +5,8 @@ use nigh_store::Policy;
 use crate::eviction::{OOM, SMALL_BYTES, fixture, put, set, stats};
 use crate::support::Fixture;
 
-/// A transaction that writes more than what is free was refused for ever, since nothing goes while it runs: what has to go for
-/// it goes before it begins, some in each turn.
+/// A transaction that writes more than what is free was refused for ever, since nothing goes while
+/// it runs: what has to go for it goes before it begins, some in each turn.
 #[test]
 fn room_is_made_for_all_of_a_transaction() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -36,7 +36,8 @@ fn room_is_made_for_all_of_a_transaction() {
     assert_eq!(fixture.run("STRLEN large"), ":1600000");
 }
 
-/// Values so large that they lie beside the segments make room for each other: what they hold counts as room.
+/// Values so large that they lie beside the segments make room for each other: what they hold
+/// counts as room.
 #[test]
 fn large_values_make_room_for_each_other() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -63,7 +64,8 @@ fn nothing_goes_for_what_can_never_fit() {
     assert_eq!(stats(&mut fixture).evicted_keys, 0);
 }
 
-/// One of many keys may go: chance hardly finds it, and the write was refused although it was there.
+/// One of many keys may go: chance hardly finds it, and the write was refused although it was
+/// there.
 #[test]
 fn the_only_key_that_may_go_is_found() {
     let mut fixture = Fixture::new();
@@ -78,8 +80,9 @@ fn the_only_key_that_may_go_is_found() {
     assert_eq!(put(&mut fixture, "next", 1_000_000), OOM, "nothing is left that may go");
 }
 
-/// A new key was refused since its lines of the index were full, when nothing might go. Later, when some might, another
-/// write lacked memory: room was made in those lines only, where nothing might go, and it was refused for good.
+/// A new key was refused since its lines of the index were full, when nothing might go. Later, when
+/// some might, another write lacked memory: room was made in those lines only, where nothing might
+/// go, and it was refused for good.
 #[test]
 fn a_write_that_lacks_memory_makes_no_room_where_another_lacked_a_place() {
     let mut fixture = Fixture::new();
@@ -100,7 +103,9 @@ fn a_write_that_lacks_memory_makes_no_room_where_another_lacked_a_place() {
     assert_eq!(stats(&mut fixture).evicted_keys, 1);
 }
 
-/// A transaction for which no room was made, or that wants more than was made, finds the arena full in its middle: nothing goes for it while it runs, whatever the policy. It sees one keyspace; it fails as a whole.
+/// A transaction for which no room was made, or that wants more than was made, finds the arena full
+/// in its middle: nothing goes for it while it runs, whatever the policy. It sees one keyspace; it
+/// fails as a whole.
 #[test]
 fn nothing_goes_while_a_transaction_runs() {
     for policy in [Policy::AllKeysLru, Policy::VolatileLru, Policy::VolatileTtl] {

@@ -188,8 +188,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// KEYS at the owner names each key once at any moment of a growth, in whose middle a turn may end: the owner, unlike a
-/// view, doesn't look for doubles.
+/// KEYS at the owner names each key once at any moment of a growth, in whose middle a turn may end:
+/// the owner, unlike a view, doesn't look for doubles.
 #[test]
 fn keys_at_the_owner_names_each_key_once_in_growth() {
     let mut fixture = Fixture::new();
@@ -215,8 +215,8 @@ fn keys_at_the_owner_names_each_key_once_in_growth() {
     assert!(asked_in_growth > 20, "KEYS in growth: {asked_in_growth}");
 }
 
-/// KEYS on a view names each key once, also while the owner moves keys from one table to the other: a key that was met in the
-/// old one was met again in the new one.
+/// KEYS on a view names each key once, also while the owner moves keys from one table to the other:
+/// a key that was met in the old one was met again in the new one.
 #[test]
 fn keys_on_a_view_names_each_key_once() {
     const KEYS: usize = 200_000;

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 /// Capacity unless a test wants another.
 pub(crate) const CAPACITY_BYTES: u64 = 64 << 20;
-/// Turns that a command waits for memory, at most: some 20 seconds, since the thread that moves it may be held up.
+/// Turns that a command waits for memory, at most: some 20 seconds, since the thread that moves it
+/// may be held up.
 const TURNS_MAX: u32 = 200_000;
 
 /// Writes RESP2, as a client would see it.
@@ -135,8 +136,8 @@ impl Fixture {
         self.participant.quiescent();
     }
 
-    /// Applies a command as a turn of its own and returns the reply's bytes. As a shard does, applies it
-    /// again in the next turn if memory is on its way.
+    /// Applies a command as a turn of its own and returns the reply's bytes. As a shard does,
+    /// applies it again in the next turn if memory is on its way.
     pub(crate) fn bytes(&mut self, args: &[&[u8]]) -> Vec<u8> {
         let op = op(args[0]);
         for _ in 0..TURNS_MAX {

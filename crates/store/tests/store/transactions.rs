@@ -226,7 +226,8 @@ fn large_values_survive_being_moved_around() {
     assert_eq!(used, 0, "nothing is left of the values");
 }
 
-/// What a function inside MULTI must see before the arena: all that is staged; the next one, what is new since.
+/// What a function inside MULTI must see before the arena: all that is staged; the next one, what
+/// is new since.
 #[test]
 fn the_overlay_tells_what_is_staged() {
     let mut fixture = Fixture::new();

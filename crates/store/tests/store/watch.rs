@@ -97,7 +97,8 @@ fn what_writes_nothing_touches_nothing() {
     }
 }
 
-/// A transaction that is taken back, as when it is to run again in the next turn, has touched nobody: not even who runs it.
+/// A transaction that is taken back, as when it is to run again in the next turn, has touched
+/// nobody: not even who runs it.
 #[test]
 fn what_is_taken_back_touches_nothing() {
     let mut fixture = Fixture::new();

@@ -41,7 +41,8 @@ fn a_recorded_server_is_drawn() {
     assert_eq!(text, include_str!("expected.txt"), "\n{text}");
 }
 
-/// On a screen there are never more lines than rows, nor longer ones than it is wide, and every part is there.
+/// On a screen there are never more lines than rows, nor longer ones than it is wide, and every
+/// part is there.
 #[test]
 fn lines_fit_the_screen() {
     for (columns, rows) in [(80, 24), (120, 50), (40, 15), (10, 14)] {

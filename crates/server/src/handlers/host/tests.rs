@@ -1,5 +1,5 @@
-//! Boundaries that two layers implement, each in its own language: commands in Rust, functions in JavaScript.
-//! Both look at the same records with the same clock, from one table each.
+//! Boundaries that two layers implement, each in its own language: commands in Rust, functions in
+//! JavaScript. Both look at the same records with the same clock, from one table each.
 
 use super::StoreHost;
 use crate::net::output::{Output, Writer};
@@ -116,8 +116,8 @@ const MOMENT_MS: u64 = 396 << 32;
 
 #[test]
 fn both_layers_agree_on_the_millisecond_in_which_a_key_is_over() {
-    // As in Redis a key is there in the millisecond of its expiry, and over in the next. Words of 32 bits are compared in
-    // JavaScript: around their limits, and for each way to find a key.
+    // As in Redis a key is there in the millisecond of its expiry, and over in the next. Words of
+    // 32 bits are compared in JavaScript: around their limits, and for each way to find a key.
     let moments =
         [0, 1, 1_000_000, (1 << 31) - 1, 1 << 31, (1 << 32) - 1].map(|low| MOMENT_MS + low);
     let keys = ["7", "k", "12345678", "abcdefgh", "longer than eight", "é", "99999999", "-5"];

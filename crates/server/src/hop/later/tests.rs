@@ -50,8 +50,9 @@ fn replies_leave_in_the_order_of_commands() {
 
 #[test]
 fn whatever_comes_first_each_reply_leaves_when_those_before_it_have() {
-    // Commands of three shards and this one, nearly all answered OK; what has left is compared with what should
-    // have after each step. Rounds differ in how often a reply is another, down to never.
+    // Commands of three shards and this one, nearly all answered OK; what has left is compared with
+    // what should have after each step. Rounds differ in how often a reply is another, down to
+    // never.
     let mut random = 1u64;
     let mut below = |most: usize| {
         random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
@@ -105,7 +106,8 @@ fn whatever_comes_first_each_reply_leaves_when_those_before_it_have() {
 
 #[test]
 fn parts_are_joined() {
-    // The second command wants two parts of shard 1; its reply, and that of the third, come before the first's.
+    // The second command wants two parts of shard 1; its reply, and that of the third, come before
+    // the first's.
     let (mut later, mut out) = (Later::default(), Vec::new());
     later.expect_parts(Join::Sum, vec![b":2\r\n".to_vec()], &[3, 1]);
     later.expect_parts(Join::Ok, vec![], &[1, 3, 1]);
@@ -146,7 +148,8 @@ fn what_waits_is_bounded() {
 
 #[test]
 fn a_pipeline_without_end_holds_no_more_than_what_waits() {
-    // There is always a reply to come, and own ones behind it: those that have left give their memory back.
+    // There is always a reply to come, and own ones behind it: those that have left give their
+    // memory back.
     let (mut later, mut out) = (Later::default(), Vec::new());
     later.expect(1);
     for _ in 0..10_000 {

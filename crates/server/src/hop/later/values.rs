@@ -1,5 +1,5 @@
-//! The reply to a read of several keys, from the replies of those that have read them: each gives an array of the values
-//! of its keys, in their order.
+//! The reply to a read of several keys, from the replies of those that have read them: each gives
+//! an array of the values of its keys, in their order.
 //!
 //! ```text
 //! keys      a    b    c        a and c are shard 1's, b is of here
@@ -14,7 +14,8 @@ use nigh_resp::encode;
 
 const OUR_FORMAT: &str = "a part of a read is answered with an array of its keys' values";
 
-/// Writes the values in the order of their keys, `order` being who gave each; nothing if no replies are wanted.
+/// Writes the values in the order of their keys, `order` being who gave each; nothing if no replies
+/// are wanted.
 pub(super) fn write(order: &[u8], replies: &[(u8, Vec<u8>)], out: &mut Vec<u8>) {
     if replies.iter().any(|(_, reply)| reply.is_empty()) {
         return;

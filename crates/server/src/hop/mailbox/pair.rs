@@ -1,8 +1,9 @@
-//! What the two threads of an ordered pair share beside their rings: how the link comes to the second of them,
-//! and the bodies that are too long for a ring.
+//! What the two threads of an ordered pair share beside their rings: how the link comes to the
+//! second of them, and the bodies that are too long for a ring.
 //!
 //! 1. The one that asks makes the link, once; the one that answers takes its end, once.
-//! 2. A queue of bodies is in the order of its messages, and has no more entries than the link has credits.
+//! 2. A queue of bodies is in the order of its messages, and has no more entries than the link has
+//!    credits.
 //!
 //! Locks are held for a push or a pop of a pointer, and only for long bodies. For any thread.
 

@@ -4,19 +4,22 @@
 
 use nigh_shm::ring::{LinkSpec, REPLY_BYTES};
 
-/// Shards that mailboxes are made for at most: as many as [`TOTAL_BYTES`] gives the smallest rings to.
+/// Shards that mailboxes are made for at most: as many as [`TOTAL_BYTES`] gives the smallest rings
+/// to.
 pub(crate) const MOST_SHARDS: usize = 128;
 /// Bytes of all rings together, if all pairs talk.
 pub(super) const TOTAL_BYTES: usize = 64 << 20;
 /// The smallest ring of requests, bytes: 16 credits, and 512 bytes in a message.
 pub(super) const LEAST_REQUEST_BYTES: u32 = 2 << 10;
-/// Ring of requests, bytes, where [`TOTAL_BYTES`] allows: some 6,000 writes of 100 bytes. With a fourth of that, 100
-/// connections with pipelines of 64 wait for room, and nearly half of their commands are looked at twice.
+/// Ring of requests, bytes, where [`TOTAL_BYTES`] allows: some 6,000 writes of 100 bytes. With a
+/// fourth of that, 100 connections with pipelines of 64 wait for room, and nearly half of their
+/// commands are looked at twice.
 pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 1 << 20;
-/// Requests of a pair that may be without a reply, at most: each has room for [`crate::hop::message::MOST_COMMANDS`] commands.
+/// Requests of a pair that may be without a reply, at most: each has room for
+/// [`crate::hop::message::MOST_COMMANDS`] commands.
 const MOST_CREDITS: u32 = 2048;
-/// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone. And those of replies that are
-/// to be taken before more are begun.
+/// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone. And
+/// those of replies that are to be taken before more are begun.
 pub(crate) const DEFAULT_BODY_BYTES: usize = 4 << 20;
 
 const _: () = {
@@ -28,17 +31,19 @@ const _: () = {
 /// Sizes of the mailboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MailSettings {
-    /// Bytes of a pair's ring of requests, a power of two. The longest request inside of it is a fourth.
+    /// Bytes of a pair's ring of requests, a power of two. The longest request inside of it is a
+    /// fourth.
     pub(crate) request_bytes: u32,
     /// Requests of a pair that may be without a reply.
     pub(crate) credits: u32,
-    /// Bytes of requests' bodies that may wait in a pair's queue, and of replies' before [`super::Mailbox::is_behind`].
+    /// Bytes of requests' bodies that may wait in a pair's queue, and of replies' before
+    /// [`super::Mailbox::is_behind`].
     pub(crate) body_bytes: usize,
 }
 
 impl MailSettings {
-    /// For so many shards, with rings of requests of `request_bytes` (rounded down to a power of two) if
-    /// [`TOTAL_BYTES`] allows, else smaller.
+    /// For so many shards, with rings of requests of `request_bytes` (rounded down to a power of
+    /// two) if [`TOTAL_BYTES`] allows, else smaller.
     pub(crate) fn for_shards(shards: usize, request_bytes: u32) -> Self {
         let pairs = (shards * shards.saturating_sub(1)).max(1);
         // The ring of replies takes as much at most.

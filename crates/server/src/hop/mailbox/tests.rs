@@ -1,5 +1,5 @@
-//! Stories about mailboxes: what one pair does step by step, and shards that ask each other in all directions
-//! as fast as they can, sleep when there is nothing, and are woken.
+//! Stories about mailboxes: what one pair does step by step, and shards that ask each other in all
+//! directions as fast as they can, sleep when there is nothing, and are woken.
 
 use super::settings::{LEAST_REQUEST_BYTES, TOTAL_BYTES};
 use super::{
@@ -45,7 +45,8 @@ fn receive(mailbox: &mut Mailbox, body: &mut Vec<u8>) -> Option<Request> {
 
 #[test]
 fn a_request_and_its_reply_travel_at_the_flush() {
-    // A asks B; B sees nothing before A flushes, A nothing before B does. Long bodies go the same way.
+    // A asks B; B sees nothing before A flushes, A nothing before B does. Long bodies go the same
+    // way.
     let (mut a, mut b, _polls) = two(&SMALL);
     let (mut body, long) = (Vec::new(), vec![7u8; 400]);
     a.send(1, 70, 5, &[b"SET", b" k v"]).expect("room");
@@ -76,7 +77,8 @@ fn a_request_and_its_reply_travel_at_the_flush() {
 
 #[test]
 fn a_request_grows_until_it_leaves() {
-    // What is for the same asker joins the request that waits for the flush, up to so many parts; nothing joins a body.
+    // What is for the same asker joins the request that waits for the flush, up to so many parts;
+    // nothing joins a body.
     let settings = MailSettings { request_bytes: 1024, credits: 8, body_bytes: 1024 };
     let (mut a, mut b, _polls) = two(&settings);
     let mut body = Vec::new();
@@ -114,7 +116,8 @@ fn fill(a: &mut Mailbox, bytes: usize) -> u64 {
 
 #[test]
 fn a_full_mailbox_says_so_until_a_reply_came() {
-    // Credits, ring and queue of bodies fill up, each by its own kind of request; one reply makes room.
+    // Credits, ring and queue of bodies fill up, each by its own kind of request; one reply makes
+    // room.
     let many = MailSettings { credits: 64, ..SMALL };
     for (settings, bytes, most) in [(SMALL, 0, 4), (many, 40, 4), (many, 200, 2), (many, 5000, 1)] {
         let (mut a, mut b, _polls) = two(&settings);
@@ -132,7 +135,8 @@ fn a_full_mailbox_says_so_until_a_reply_came() {
 
 #[test]
 fn room_is_promised_up_to_what_is_free() {
-    // Those that wait for room are told how much of it they may take, each behind what others have been promised.
+    // Those that wait for room are told how much of it they may take, each behind what others have
+    // been promised.
     let settings = MailSettings { request_bytes: 1024, credits: 8, body_bytes: 1024 };
     let (mut a, _b, _polls) = two(&settings);
     let free = |a: &mut Mailbox| {
@@ -150,7 +154,8 @@ fn room_is_promised_up_to_what_is_free() {
 
 #[test]
 fn who_is_held_back_is_not_heard_and_keeps_nobody_awake() {
-    // Two shards have asked C. While it does A's last commands, A's next ones are no mail, but B's are.
+    // Two shards have asked C. While it does A's last commands, A's next ones are no mail, but B's
+    // are.
     let (mut boxes, _polls) = shards(&SMALL, 3);
     let mut body = Vec::new();
     for asker in &mut boxes[..2] {
@@ -169,7 +174,8 @@ fn who_is_held_back_is_not_heard_and_keeps_nobody_awake() {
 
 #[test]
 fn who_has_much_to_take_is_behind_until_it_took_some() {
-    // Replies can't be refused, so who answers stops before they are many bytes: here after the second of 400.
+    // Replies can't be refused, so who answers stops before they are many bytes: here after the
+    // second of 400.
     let (mut a, mut b, _polls) = two(&SMALL);
     let mut body = Vec::new();
     for token in 0..3 {
@@ -189,7 +195,8 @@ fn who_has_much_to_take_is_behind_until_it_took_some() {
 
 #[test]
 fn a_reply_gives_back_one_credit_however_long_it_is() {
-    // Requests and replies of both kinds in all mixes: what is outstanding, deep and free is what the test counts.
+    // Requests and replies of both kinds in all mixes: what is outstanding, deep and free is what
+    // the test counts.
     let (mut a, mut b, _polls) = two(&SMALL);
     let (mut body, mut asked, mut answered) = (Vec::new(), VecDeque::new(), VecDeque::new());
     for step in 0..2_000_u64 {
@@ -222,7 +229,8 @@ fn a_reply_gives_back_one_credit_however_long_it_is() {
 
 #[test]
 fn a_turn_receives_a_bounded_number_and_everybody_has_a_chance() {
-    // Two shards have sent more than one turn takes: they take turns in being heard, the rest waits.
+    // Two shards have sent more than one turn takes: they take turns in being heard, the rest
+    // waits.
     let settings = MailSettings { request_bytes: 64 << 10, credits: 2048, body_bytes: 0 };
     let (mut boxes, _polls) = shards(&settings, 3);
     let mut c = boxes.pop().expect("three");
@@ -250,7 +258,8 @@ fn a_turn_receives_a_bounded_number_and_everybody_has_a_chance() {
 
 #[test]
 fn a_sleeper_is_woken_once() {
-    // B sleeps: the first flush with mail wakes it, the second finds it woken; mail keeps it from sleeping.
+    // B sleeps: the first flush with mail wakes it, the second finds it woken; mail keeps it from
+    // sleeping.
     let (mut a, mut b, mut polls) = two(&SMALL);
     let mut events = Events::with_capacity(4);
     assert!(b.prepare_sleep());

@@ -7,8 +7,8 @@
 //!           text
 //! ```
 //!
-//! 1. The text is what lay in the sender's input buffer, with what stands between the arguments. The receiver doesn't
-//!    decode it again.
+//! 1. The text is what lay in the sender's input buffer, with what stands between the arguments.
+//!    The receiver doesn't decode it again.
 //!
 //! Little-endian. Any thread.
 
@@ -39,8 +39,8 @@ pub(crate) struct Scratch {
     whole: Vec<u8>,
 }
 
-/// A client's command in two parts: what belongs in front of its text, and the text, which isn't copied if it lies in
-/// the input.
+/// A client's command in two parts: what belongs in front of its text, and the text, which isn't
+/// copied if it lies in the input.
 #[inline]
 pub(crate) fn parts_of<'a>(
     scratch: &'a mut Scratch,
@@ -122,8 +122,8 @@ fn narrow(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("input is bounded by 2^31 bytes")
 }
 
-/// Adds the commands of a message to a batch whose input begins at the start of `input` and in which the message
-/// begins at `start`; `each` is told what is known of it.
+/// Adds the commands of a message to a batch whose input begins at the start of `input` and in
+/// which the message begins at `start`; `each` is told what is known of it.
 pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl FnMut(Known)) {
     let mut at = start;
     while at < input.len() {
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn commands_arrive_as_they_were_sent() {
-        // A client's command where it lies, one that had to be unescaped, and one that a shard has made, in one request
-        // behind other input.
+        // A client's command where it lies, one that had to be unescaped, and one that a shard has
+        // made, in one request behind other input.
         let (mut client, mut batch) = (b"PING\r\n".to_vec(), Batch::new());
         encode::request(&mut client, ["SET", "k", "v v"]);
         client.extend_from_slice(b"get \"a\\x41\"\r\n");

@@ -12,8 +12,8 @@
 //!
 //! 1. Both ends are this process: a malformed message is a bug, and panics.
 //!
-//! To add a kind: a row above, a variant here, a codec beside the others, an arm in `turn::exchange`.
-//! Little-endian. Any thread.
+//! To add a kind: a row above, a variant here, a codec beside the others, an arm in
+//! `turn::exchange`. Little-endian. Any thread.
 
 pub(crate) mod commands;
 pub(crate) mod replies;
@@ -21,7 +21,8 @@ pub(crate) mod writes;
 
 use nigh_resp::Protocol;
 
-/// Commands in a message, at most: the replies of writes are short enough to fit a ring's reply together.
+/// Commands in a message, at most: the replies of writes are short enough to fit a ring's reply
+/// together.
 pub(crate) const MOST_COMMANDS: usize = 16;
 const OUR_FORMAT: &str = "a message between shards has the format that shards write";
 

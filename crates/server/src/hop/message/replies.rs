@@ -5,9 +5,9 @@
 //! form u8: 0 | commands u8 | logged u16 | length, length ... | replies
 //! ```
 //!
-//! A length is a varint: seven bits a byte, the lowest first, the top bit set in all but the last. `logged` has a bit for
-//! each command, the first one's lowest: the receiver has put it into the slow log, and the sender names the client there.
-//! Little-endian. Any thread.
+//! A length is a varint: seven bits a byte, the lowest first, the top bit set in all but the last.
+//! `logged` has a bit for each command, the first one's lowest: the receiver has put it into the
+//! slow log, and the sender names the client there. Little-endian. Any thread.
 
 use super::{MOST_COMMANDS, OUR_FORMAT};
 use nigh_resp::encode;
@@ -20,7 +20,8 @@ const LOGGED_AT: usize = 2;
 const OK_LENGTHS: [u8; MOST_COMMANDS] = [5; MOST_COMMANDS];
 const _: () = assert!(OK_LENGTHS[0] as usize == encode::OK.len());
 const _: () = assert!(MOST_COMMANDS <= u16::BITS as usize, "a bit for each");
-/// Replies that are all OK and are written together, at most: as many as wait in [`crate::hop::later`] for each other.
+/// Replies that are all OK and are written together, at most: as many as wait in
+/// [`crate::hop::later`] for each other.
 pub(crate) const MOST_OKS: usize = 64;
 const _: () = assert!(MOST_COMMANDS <= MOST_OKS);
 /// As many OKs.
@@ -34,8 +35,8 @@ static OKS_TEXT: [u8; MOST_OKS * encode::OK.len()] = {
     text
 };
 
-/// The reply to a request in two parts: what belongs in front of the `text` of its replies, of which the length is given
-/// and whether it is in the slow log, and that text.
+/// The reply to a request in two parts: what belongs in front of the `text` of its replies, of
+/// which the length is given and whether it is in the slow log, and that text.
 pub(crate) fn reply_of<'a>(
     head: &'a mut Vec<u8>,
     lengths: impl ExactSizeIterator<Item = (usize, bool)>,

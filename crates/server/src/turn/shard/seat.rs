@@ -1,9 +1,10 @@
-//! What a shard does about other threads: takes what they left at its seat, tells of itself, and gives away
-//! connections that move.
+//! What a shard does about other threads: takes what they left at its seat, tells of itself, and
+//! gives away connections that move.
 //!
-//! 1. A connection that asked for snapshots goes on when all shards have told, or after [`MOST_ASKING`].
-//! 2. A client that moves is at each moment in a slab, in the owner's arrivals or in its snapshot. So a command that
-//!    lists or ends clients meets it.
+//! 1. A connection that asked for snapshots goes on when all shards have told, or after
+//!    [`MOST_ASKING`].
+//! 2. A client that moves is at each moment in a slab, in the owner's arrivals or in its snapshot.
+//!    So a command that lists or ends clients meets it.
 //!
 //! The shard's thread.
 
@@ -18,7 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long INFO waits for a shard that is busy with a function: then it shows what that one told last.
+/// How long INFO waits for a shard that is busy with a function: then it shows what that one told
+/// last.
 const MOST_ASKING: Duration = Duration::from_secs(1);
 
 impl Shard {
@@ -89,7 +91,8 @@ impl Shard {
         }
     }
 
-    /// Lets the connections go on whose snapshots have come, or are not to be waited for any longer.
+    /// Lets the connections go on whose snapshots have come, or are not to be waited for any
+    /// longer.
     pub(super) fn resume_askers(&mut self, now: Instant) {
         let (shared, number) = (&self.shared, self.work.state.number);
         let mut asking = std::mem::take(&mut self.work.asking);
