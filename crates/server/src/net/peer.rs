@@ -50,9 +50,14 @@ impl Peer {
         self.number
     }
 
+    /// What kind of message brought a command of the batch.
+    pub(crate) fn kind(&self, index: usize) -> Kind {
+        self.commands[index].kind
+    }
+
     /// How a command of the batch is run.
     pub(crate) fn manner(&self, index: usize) -> Manner {
-        self.commands[index].kind.manner()
+        self.kind(index).manner()
     }
 
     pub(crate) fn is_large(&self, index: usize) -> bool {
@@ -61,7 +66,7 @@ impl Peer {
 
     /// Whether a command of the batch is a part of a client's, which the sender counts.
     pub(crate) fn is_part(&self, index: usize) -> bool {
-        matches!(self.commands[index].kind, Kind::Part(_))
+        matches!(self.kind(index), Kind::Part(_))
     }
 
     /// What the sender knew of a command of the batch; `None` if it is a write set.

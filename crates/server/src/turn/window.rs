@@ -22,7 +22,7 @@ use crate::handlers::route::Flow;
 use crate::handlers::route::{self, Target};
 use crate::handlers::session;
 use crate::hop::later::Later;
-use crate::hop::message::Manner;
+use crate::hop::message::{Kind, Manner};
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::output::{Mark, Writer};
@@ -294,43 +294,49 @@ impl Work {
         is_peers || matches!(prepared.resolved, Resolved::Row(row) if writes(row))
     }
 
-    /// Executes a command with all checks, or puts it aside.
-    fn run_other(&mut self, prepared: Prepared, turn: &Turn<'_>) {
-        let is_local_call = prepared.is_call && self.may_run_call(&prepared);
-        let (takes_memory, may_wait) = (self.takes_memory(&prepared), self.may_wait());
-        let (before, rest) = self.active.split_at_mut(prepared.party);
-        let Some((party, after)) = rest.split_first_mut() else { return };
-        if party.client.close != Close::No {
-            return;
+    /// Whether a command that needs a further look waits, or its party is to end; the party is
+    /// stopped then.
+    fn waits(&mut self, prepared: &Prepared) -> bool {
+        let is_local_call = prepared.is_call && self.may_run_call(prepared);
+        let takes_memory = self.takes_memory(prepared);
+        let pipe = &mut *self.active[prepared.party];
+        if pipe.client.close != Close::No {
+            return true;
         }
         if takes_memory && self.state.keyspace.wants_turn() {
             // Segments wait for the end of this turn, and few are left. What takes none goes on:
             // one may be what ends the function that holds them.
-            party.stopped = true;
-            return;
+            pipe.stopped = true;
+            return true;
         }
-        if party.calls > 0 {
+        if pipe.calls > 0 {
             // Only a further call that will be in the same batch may pass.
             let joins =
-                party.client.plain && self.waiting.len() < 2 * CALLS_AT_ONCE && is_local_call;
-            if !joins {
-                party.stopped = true;
-                party.parked = true;
-                return;
-            }
+                pipe.client.plain && self.waiting.len() < 2 * CALLS_AT_ONCE && is_local_call;
+            (pipe.stopped, pipe.parked) = (pipe.stopped | !joins, pipe.parked | !joins);
+            return !joins;
         }
+        false
+    }
+
+    /// Executes a command with all checks, or puts it aside.
+    fn run_other(&mut self, prepared: Prepared, turn: &Turn<'_>) {
+        if self.waits(&prepared) {
+            return;
+        }
+        let may_wait = self.may_wait();
+        let (before, rest) = self.active.split_at_mut(prepared.party);
+        let Some((party, after)) = rest.split_first_mut() else { return };
         let Manner { protocol, keeps_ages } = party.manner(prepared.index);
-        let (mut is_write_set, mut is_part) = (false, false);
-        if let Party::Peer(peer) = party {
-            is_write_set = peer.known(prepared.index).is_none();
-            is_part = peer.is_part(prepared.index);
-            peer.pipe.client.protocol = protocol;
-            peer.pipe.client.origin = Some(peer.origin(prepared.index));
-        }
         let none = Later::default();
-        let (pipe, later, is_peer) = match party {
-            Party::Client(connection) => (&mut connection.pipe, &connection.later, false),
-            Party::Peer(peer) => (&mut peer.pipe, &none, true),
+        let (pipe, later, sent) = match party {
+            Party::Client(connection) => (&mut connection.pipe, &connection.later, None),
+            Party::Peer(peer) => {
+                peer.pipe.client.protocol = protocol;
+                peer.pipe.client.origin = Some(peer.origin(prepared.index));
+                let kind = peer.kind(prepared.index);
+                (&mut peer.pipe, &none, Some(kind))
+            }
         };
         let Pipeline { input, out, client, pending, .. } = pipe;
         let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
@@ -348,15 +354,15 @@ impl Work {
             others: Others { slab: &mut self.slab, before, after },
             input: (input.bytes().len(), input.buf.capacity()),
             later,
-            is_peer,
-            is_part,
+            is_peer: sent.is_some(),
+            is_part: matches!(sent, Some(Kind::Part(_))),
             unstable: matches!(pending, Pending::Unstable(_)),
             refreshed: *pending == Pending::Refreshed,
             may_wait,
             settled: None,
             tally: None,
         };
-        let flow = if is_write_set {
+        let flow = if sent == Some(Kind::Writes) {
             host::commit_for_peer(&mut context, args[0]);
             Flow::Done
         } else {
@@ -379,6 +385,13 @@ impl Work {
             return;
         }
         self.follow(flow, prepared, silent, mark, turn);
+    }
+
+    /// A command that was sent has no reply here, but changes what CLIENT REPLY says of the next.
+    fn finish_sent(&mut self, at: usize) {
+        let pipe = &mut *self.active[at];
+        let mark = pipe.out.mark();
+        dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
     }
 
     /// Does what became of a command.
@@ -418,17 +431,13 @@ impl Work {
             }
             Flow::Send(row, shard) => {
                 if self.send(&prepared, row, shard, silent) {
-                    let pipe = &mut *self.active[at];
-                    let mark = pipe.out.mark();
-                    dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
+                    self.finish_sent(at);
                 }
                 return;
             }
             Flow::Scatter(row, target) => {
                 if self.scatter(at, index, row, target, silent, turn) {
-                    let pipe = &mut *self.active[at];
-                    let mark = pipe.out.mark();
-                    dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
+                    self.finish_sent(at);
                 }
                 return;
             }
