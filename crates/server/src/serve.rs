@@ -5,8 +5,8 @@
 
 use crate::config::Config;
 use crate::error::ServeError;
+use crate::folder::arena_folder::Folder;
 use crate::folder::faults::Arenas;
-use crate::folder::memory::Folder;
 use crate::folder::starts::Skips;
 use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};

@@ -53,12 +53,12 @@ pub fn partition_of_hash(hash: u32, partitions: usize) -> usize {
 
 /// Where a store stands in its keyspace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PartitionNumber {
     pub(crate) partition: u64,
     pub(crate) partitions: u64,
 }
 
-impl Place {
+impl PartitionNumber {
     /// A store's cursor as the keyspace's. 0, where the store ends, is the next partition's
     /// beginning, and after the last one the end.
     pub(crate) fn outward(self, cursor: u64) -> u64 {
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn a_walk_over_all_partitions_begins_and_ends_with_0() {
         for partitions in [1, 2, 5] {
-            let place = |partition| Place { partition, partitions };
+            let place = |partition| PartitionNumber { partition, partitions };
             let mut cursor = 0;
             for partition in 0..partitions {
                 assert_eq!(cursor % partitions, partition);

@@ -24,7 +24,7 @@ use crate::folder::{
 };
 use crate::half::{Libraries, WriterHalf};
 use crate::hits::Inbox;
-use crate::keyspace::{MOST_PARTITIONS, Place};
+use crate::keyspace::{MOST_PARTITIONS, PartitionNumber};
 use crate::options::{Opened, StoreOptions};
 use crate::store::{Counters, Store};
 use crate::sweep::Sweep;
@@ -96,7 +96,7 @@ pub(crate) fn open_all(
                 writer: librarian.map_or_else(WriterHalf::elsewhere, WriterHalf::here),
             },
             files: Some(files),
-            place: Place { partition, partitions },
+            place: PartitionNumber { partition, partitions },
         });
     }
     Ok((stores, opened))

@@ -24,7 +24,7 @@ use nigh_shm::{Journal, Moment, Pin, Reader, Record, Region, UpkeepBudget, Write
 use crate::eviction::Eviction;
 use crate::half::{Libraries, WriterHalf};
 use crate::hits::{HitLog, Inbox, NewRings};
-use crate::keyspace::Place;
+use crate::keyspace::PartitionNumber;
 use crate::open::Files;
 use crate::stats::{Maintenance, StoreStats};
 use crate::sweep::Sweep;
@@ -73,7 +73,7 @@ pub struct Store {
     pub(crate) libraries: Libraries,
     pub(crate) files: Option<Files>,
     /// Where it stands in its keyspace.
-    pub(crate) place: Place,
+    pub(crate) place: PartitionNumber,
 }
 
 // A shard is made on one thread and runs on another.

@@ -12,7 +12,7 @@ use nigh_shm::{Reader, Record};
 
 use crate::half::{Libraries, WriterHalf};
 use crate::hits::{Inbox, NewRings};
-use crate::keyspace::Place;
+use crate::keyspace::PartitionNumber;
 use crate::store::{Counters, Lack, Store, Turn, is_over};
 use crate::sweep::Sweep;
 use crate::watch::Watches;
@@ -23,7 +23,7 @@ pub struct Views {
     pub(crate) data: Reader,
     pub(crate) system: Reader,
     pub(crate) new_rings: Arc<NewRings>,
-    pub(crate) place: Place,
+    pub(crate) place: PartitionNumber,
 }
 
 impl Store {

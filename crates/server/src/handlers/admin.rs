@@ -169,7 +169,7 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     };
     let slowlog = context.state.shared.slowlog();
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(slowlog.len());
-    let mut out = crate::net::output::Writer::new(context.out, context.client.protocol);
+    let mut out = crate::net::output::ReplyWriter::new(context.out, context.client.protocol);
     out.array(count);
     for entry in slowlog.entries().take(count) {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);

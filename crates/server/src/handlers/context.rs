@@ -5,7 +5,7 @@
 use crate::hop::later::Later;
 use crate::net::client::Client;
 use crate::net::connection::Connection;
-use crate::net::output::{Mark, Output, Writer};
+use crate::net::output::{Mark, Output, ReplyWriter};
 use crate::net::party::Party;
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Slab;
@@ -63,8 +63,8 @@ pub(crate) struct Context<'a, 't> {
 
 impl Context<'_, '_> {
     /// A writer of this client's protocol.
-    pub(crate) fn reply(&mut self) -> Writer<'_> {
-        Writer::new(self.out, self.client.protocol)
+    pub(crate) fn reply(&mut self) -> ReplyWriter<'_> {
+        ReplyWriter::new(self.out, self.client.protocol)
     }
 
     /// Answers an error.

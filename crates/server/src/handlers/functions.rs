@@ -133,7 +133,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     };
     let shown = state.libraries.listed().filter(|listed| matches(listed.name));
     let shown: Vec<Listed<'_>> = shown.collect();
-    let mut out = crate::net::output::Writer::new(context.out, context.client.protocol);
+    let mut out = crate::net::output::ReplyWriter::new(context.out, context.client.protocol);
     out.array(shown.len());
     for library in shown {
         out.map(3 + usize::from(with_code) + usize::from(library.broken.is_some()));
@@ -172,7 +172,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 
 pub(crate) fn stats(context: &mut Context<'_, '_>) {
     let state = &*context.state;
-    let mut out = crate::net::output::Writer::new(context.out, context.client.protocol);
+    let mut out = crate::net::output::ReplyWriter::new(context.out, context.client.protocol);
     out.map(2);
     // This shard runs this command, so only others can be running a function.
     out.text("running_script");

@@ -344,5 +344,5 @@ pub(crate) fn resident_bytes() -> u64 {
 
 /// Memory of the machine.
 fn total_memory_bytes() -> u64 {
-    crate::folder::memory::meminfo_bytes("MemTotal").unwrap_or(0)
+    crate::folder::arena_folder::meminfo_bytes("MemTotal").unwrap_or(0)
 }

@@ -2,11 +2,11 @@
 
 use crate::commands::spec::{CATEGORIES, CommandSpec, Find, KeySpec};
 use crate::commands::{Argument, Row, subcommands, table};
-use crate::net::output::Writer;
+use crate::net::output::ReplyWriter;
 use nigh_store::Reply;
 
 /// One element of the answer to COMMAND and COMMAND INFO.
-pub(crate) fn info(row: Row, out: &mut Writer<'_>) {
+pub(crate) fn info(row: Row, out: &mut ReplyWriter<'_>) {
     let spec = &table()[usize::from(row)];
     let (first, last, step) = spec.key_range();
     out.array(10);
@@ -29,13 +29,13 @@ pub(crate) fn info(row: Row, out: &mut Writer<'_>) {
     subs.into_iter().for_each(|sub| info(sub, out));
 }
 
-fn set_of_simple<'a>(names: impl Iterator<Item = &'a str>, out: &mut Writer<'_>) {
+fn set_of_simple<'a>(names: impl Iterator<Item = &'a str>, out: &mut ReplyWriter<'_>) {
     let names: Vec<&str> = names.collect();
     out.set(names.len());
     names.into_iter().for_each(|name| out.simple(name));
 }
 
-fn key_spec(key: &KeySpec, out: &mut Writer<'_>) {
+fn key_spec(key: &KeySpec, out: &mut ReplyWriter<'_>) {
     out.map(if key.notes.is_empty() { 3 } else { 4 });
     if !key.notes.is_empty() {
         out.bulk(b"notes");
@@ -73,7 +73,7 @@ fn key_spec(key: &KeySpec, out: &mut Writer<'_>) {
 }
 
 /// One pair of the answer to COMMAND DOCS: name and documentation.
-pub(crate) fn docs(row: Row, out: &mut Writer<'_>) {
+pub(crate) fn docs(row: Row, out: &mut ReplyWriter<'_>) {
     let spec = &table()[usize::from(row)];
     let arguments = spec.arguments();
     let subs: Vec<Row> = subcommands(row).map(|(row, _)| row).collect();
@@ -101,7 +101,7 @@ pub(crate) fn docs(row: Row, out: &mut Writer<'_>) {
     }
 }
 
-fn argument_docs(argument: &Argument, out: &mut Writer<'_>) {
+fn argument_docs(argument: &Argument, out: &mut ReplyWriter<'_>) {
     let flags: Vec<&str> = [("optional", argument.optional), ("multiple", argument.multiple)]
         .iter()
         .filter(|flag| flag.1)

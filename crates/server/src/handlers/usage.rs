@@ -9,7 +9,7 @@
 
 use crate::handlers::context::Context;
 use crate::handlers::session;
-use crate::net::output::Writer;
+use crate::net::output::ReplyWriter;
 use crate::observe::snapshot::Snapshot;
 use nigh_store::{Policy, Reply};
 
@@ -75,7 +75,7 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
         Field::Int("arena.runs", arena.runs.into()),
     ];
     let int = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let mut out = Writer::new(context.out, context.client.protocol);
+    let mut out = ReplyWriter::new(context.out, context.client.protocol);
     out.map(fields.len() + 1);
     out.text("db.0");
     out.map(2);

@@ -8,7 +8,7 @@
 //! Belongs to the shard's thread.
 
 use crate::handlers::context::Context;
-use crate::net::output::{Mark, Output, Writer};
+use crate::net::output::{Mark, Output, ReplyWriter};
 use nigh_store::{Lack, Op};
 
 /// How often a view reads several keys that change under it, before it asks the owners.
@@ -39,7 +39,7 @@ pub(crate) fn apply(
     let mark = context.out.mark();
     let store = context.state.keyspace.part_mut(partition);
     if store.is_owner() {
-        let mut out = Writer::new(context.out, context.client.protocol);
+        let mut out = ReplyWriter::new(context.out, context.client.protocol);
         store.apply(op, args, context.turn, &mut out);
         return true;
     }
@@ -47,7 +47,7 @@ pub(crate) fn apply(
         if op.reads_several() && !store.take_moment(context.turn) {
             return false;
         }
-        let mut out = Writer::new(context.out, context.client.protocol);
+        let mut out = ReplyWriter::new(context.out, context.client.protocol);
         store.apply(op, args, context.turn, &mut out);
         let lack = store.take_lack();
         if let Some(is_told) = outcome(context.out, mark, lack) {
@@ -64,7 +64,7 @@ pub(crate) fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op
     let mark = context.out.mark();
     let keyspace = &mut context.state.keyspace;
     if !op.reads_several() {
-        let mut out = Writer::new(context.out, context.client.protocol);
+        let mut out = ReplyWriter::new(context.out, context.client.protocol);
         keyspace.apply_over_views(op, args, context.turn, &mut out);
         keyspace.take_lack(); // a list of keys may miss one whose time is over by our clock alone
         return true;
@@ -74,7 +74,7 @@ pub(crate) fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op
             keyspace.take_lack(); // forgets those that were taken
             continue;
         }
-        let mut out = Writer::new(context.out, context.client.protocol);
+        let mut out = ReplyWriter::new(context.out, context.client.protocol);
         keyspace.apply_over_views(op, args, context.turn, &mut out);
         let lack = keyspace.take_lack();
         if let Some(is_told) = outcome(context.out, mark, lack) {

@@ -68,7 +68,7 @@ pub(crate) enum Join {
 
 /// Commands that follow each other and whose replies come from the same place.
 #[derive(Debug)]
-enum Run {
+enum Stretch {
     /// Their replies are here: so many bytes of `own`.
     Own { commands: u32, bytes: usize },
     /// A shard has still to answer all of them.
@@ -90,7 +90,7 @@ struct Joined {
 /// Runs in their order.
 #[derive(Debug, Default)]
 struct Runs {
-    all: SmallVec<[Run; RUNS_INSIDE]>,
+    all: SmallVec<[Stretch; RUNS_INSIDE]>,
     /// Those at the front of `all` that are over.
     over: usize,
 }
@@ -104,24 +104,24 @@ impl Runs {
         self.len() == 0
     }
 
-    fn front_mut(&mut self) -> Option<&mut Run> {
+    fn front_mut(&mut self) -> Option<&mut Stretch> {
         self.all.get_mut(self.over)
     }
 
     /// The last one, unless it is over.
-    fn back_mut(&mut self) -> Option<&mut Run> {
+    fn back_mut(&mut self) -> Option<&mut Stretch> {
         self.all[self.over..].last_mut()
     }
 
-    fn push_back(&mut self, run: Run) {
+    fn push_back(&mut self, run: Stretch) {
         self.all.push(run);
     }
 
     /// A command more that a shard has to answer.
     fn expect(&mut self, shard: u8) {
         match self.back_mut() {
-            Some(Run::Of { shard: last, commands }) if *last == shard => *commands += 1,
-            _ => self.push_back(Run::Of { shard, commands: 1 }),
+            Some(Stretch::Of { shard: last, commands }) if *last == shard => *commands += 1,
+            _ => self.push_back(Stretch::Of { shard, commands: 1 }),
         }
     }
 
@@ -130,17 +130,17 @@ impl Runs {
         match self.back_mut() {
             // Replies of no bytes (CLIENT REPLY) are bounded by nothing else; what is sent is by
             // the allowance.
-            Some(Run::Own { commands, bytes }) if *commands < u32::MAX => {
+            Some(Stretch::Own { commands, bytes }) if *commands < u32::MAX => {
                 *commands += 1;
                 *bytes += more;
             }
-            _ => self.push_back(Run::Own { commands: 1, bytes: more }),
+            _ => self.push_back(Stretch::Own { commands: 1, bytes: more }),
         }
     }
 
     /// Forgets the first.
     fn pop_front(&mut self) {
-        let over = Run::Of { shard: 0, commands: 0 };
+        let over = Stretch::Of { shard: 0, commands: 0 };
         self.all[self.over] = over; // which drops what a command by parts holds
         self.over += 1;
         if self.is_empty() {
@@ -283,7 +283,7 @@ impl Later {
         shards.iter().for_each(|shard| self.expect_from(*shard));
         let came = came.into_iter().map(|reply| (HERE, reply)).collect();
         let joined = Joined { join, came, waits: shards.to_vec() };
-        self.order.push_back(Run::Joined(Box::new(joined)));
+        self.order.push_back(Stretch::Joined(Box::new(joined)));
     }
 
     #[inline]
@@ -344,7 +344,7 @@ impl Later {
             some_logged |= is_logged;
             let reply = if wanted { reply } else { &[] };
             match self.order.front_mut() {
-                Some(Run::Of { shard: first, commands }) if usize::from(*first) == shard => {
+                Some(Stretch::Of { shard: first, commands }) if usize::from(*first) == shard => {
                     out.extend_from_slice(reply);
                     *commands -= 1;
                     let is_over = *commands == 0;
@@ -399,14 +399,14 @@ impl Later {
     pub(crate) fn write_complete(&mut self, out: &mut Vec<u8>) {
         while let Some(first) = self.order.front_mut() {
             let done = match first {
-                Run::Own { commands, bytes } => {
+                Stretch::Own { commands, bytes } => {
                     let end = self.own_left + *bytes;
                     out.extend_from_slice(&self.own[self.own_left..end]);
                     self.own_left = end;
                     self.bytes -= *bytes;
                     *commands
                 }
-                Run::Of { shard, commands } => {
+                Stretch::Of { shard, commands } => {
                     let early = self.early.get_mut(usize::from(*shard));
                     let Some(reply) = early.and_then(VecDeque::pop_front) else { break };
                     out.extend_from_slice(&reply);
@@ -418,7 +418,7 @@ impl Later {
                     }
                     1
                 }
-                Run::Joined(joined) => {
+                Stretch::Joined(joined) => {
                     let Joined { join, came, waits } = &mut **joined;
                     let early = &mut self.early;
                     let mut next =

@@ -100,7 +100,7 @@ pub(crate) struct MailStats {
 }
 
 /// What all shards see.
-struct Shared {
+struct PostOffice {
     settings: MailSettings,
     /// The link from `a` to `b` is at `a * shards + b`.
     pairs: Vec<Pair>,
@@ -108,7 +108,7 @@ struct Shared {
     wakers: Vec<Arc<Waker>>,
 }
 
-impl Shared {
+impl PostOffice {
     fn pair(&self, from: usize, to: usize) -> &Pair {
         &self.pairs[from * self.bells.len() + to]
     }
@@ -137,7 +137,7 @@ struct Side {
 /// One shard's mailbox.
 pub(crate) struct Mailbox {
     me: usize,
-    shared: Arc<Shared>,
+    shared: Arc<PostOffice>,
     /// By shard.
     sides: Vec<Side>,
     /// Shards with something to publish, or room to give back, at the next flush.
@@ -160,7 +160,7 @@ pub(crate) struct Mailbox {
 pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec<Mailbox> {
     let shards = wakers.len();
     assert!(shards <= MOST_SHARDS, "{shards} shards: {MOST_SHARDS} are the most");
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(PostOffice {
         settings: *settings,
         pairs: (0..shards * shards).map(|_| Pair::default()).collect(),
         bells: (0..shards).map(|_| Bell::new()).collect(),

@@ -5,7 +5,7 @@
 
 use crate::commands::{self, Row};
 use crate::hop::message;
-use crate::net::queued::{Manner, ReplyMode, Transaction};
+use crate::net::queued::{ReplyManner, ReplyMode, Transaction};
 use crate::observe::slowlog::{Origin, Sender};
 use crate::observe::snapshot::ClientRow;
 use nigh_resp::Protocol;
@@ -105,14 +105,14 @@ impl Client {
     }
 
     /// How its replies are written.
-    pub(crate) fn manner(&self) -> Manner {
+    pub(crate) fn manner(&self) -> ReplyManner {
         let Self { protocol, reply_mode: mode, skip_next, .. } = *self;
-        Manner { protocol, mode, skip_next }
+        ReplyManner { protocol, mode, skip_next }
     }
 
     /// Writes its replies as at another time.
-    pub(crate) fn set_manner(&mut self, manner: Manner) {
-        let Manner { protocol, mode, skip_next } = manner;
+    pub(crate) fn set_manner(&mut self, manner: ReplyManner) {
+        let ReplyManner { protocol, mode, skip_next } = manner;
         (self.protocol, self.reply_mode, self.skip_next) = (protocol, mode, skip_next);
     }
 

@@ -340,12 +340,12 @@ impl Output {
 }
 
 /// Writes replies of one protocol version into an output.
-pub(crate) struct Writer<'a> {
+pub(crate) struct ReplyWriter<'a> {
     out: &'a mut Output,
     protocol: Protocol,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ReplyWriter<'a> {
     /// A writer at the end of `out`.
     #[inline]
     pub(crate) fn new(out: &'a mut Output, protocol: Protocol) -> Self {
@@ -384,7 +384,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Reply for Writer<'_> {
+impl Reply for ReplyWriter<'_> {
     #[inline]
     fn ok(&mut self) {
         encode::ok(&mut self.out.bytes);

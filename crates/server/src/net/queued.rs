@@ -21,7 +21,7 @@ pub(crate) enum ReplyMode {
 
 /// How a client's replies are written, as HELLO and CLIENT REPLY say.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Manner {
+pub(crate) struct ReplyManner {
     pub(crate) protocol: Protocol,
     pub(crate) mode: ReplyMode,
     pub(crate) skip_next: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Done {
     pub(crate) ran: Ran,
     pub(crate) reply: Vec<u8>,
     /// How the replies behind it are written.
-    pub(crate) manner: Manner,
+    pub(crate) manner: ReplyManner,
 }
 
 /// A transaction between MULTI and EXEC.

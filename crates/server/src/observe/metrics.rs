@@ -86,7 +86,7 @@ impl Text {
 
 /// What a server has, beside what its shards tell.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Server {
+pub(crate) struct ServerFigures {
     pub(crate) connections: usize,
     pub(crate) shards: usize,
     pub(crate) partitions: usize,
@@ -98,7 +98,7 @@ pub(crate) struct Gauges(Arc<Page>);
 
 impl Gauges {
     /// Writes down the numbers of all shards.
-    pub(crate) fn update(&self, server: Server, all: &Snapshot) {
+    pub(crate) fn update(&self, server: ServerFigures, all: &Snapshot) {
         let page = page(server, all).into();
         // While the other thread copies the old page, this one doesn't wait: the next comes in a
         // tick.
@@ -108,7 +108,7 @@ impl Gauges {
     }
 }
 
-fn page(server: Server, all: &Snapshot) -> String {
+fn page(server: ServerFigures, all: &Snapshot) -> String {
     let (store, runtime, stats) = (&all.store, &all.runtime, &all.stats);
     let mut text = Text::default();
     text.one("nigh_connections", server.connections as u64);

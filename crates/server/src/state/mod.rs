@@ -5,8 +5,8 @@
 //!
 //! Belongs to the shard's thread.
 
-pub(crate) mod bridge;
 pub(crate) mod checks;
+pub(crate) mod lend;
 pub(crate) mod libraries;
 pub(crate) mod place;
 pub(crate) mod shared;
@@ -125,7 +125,7 @@ impl State {
         runtime.tell_starts(Box::new(shared.skips.marker(number)));
         set_eviction(&mut keyspace, &config);
         let arenas = keyspace.parts().iter().map(|store| {
-            let arena = bridge::mapping(store.data_region());
+            let arena = lend::mapping(store.data_region());
             if store.is_owner() { arena } else { arena.foreign() }
         });
         let tenant = runtime.open_tenant(arenas.collect::<Vec<_>>());

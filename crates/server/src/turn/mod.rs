@@ -1,7 +1,7 @@
 //! A shard's turn: from the bytes of all connections that have some to the replies.
 
-pub(crate) mod batch;
 pub(crate) mod budget;
+pub(crate) mod calls;
 pub(crate) mod cycle;
 pub(crate) mod dispatch;
 pub(crate) mod exchange;

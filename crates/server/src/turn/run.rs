@@ -10,7 +10,7 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::handlers::context::Context;
 use crate::handlers::route::Target;
 use crate::handlers::{admin, functions, latency, session, transaction, usage, views};
-use crate::net::output::Writer;
+use crate::net::output::ReplyWriter;
 use crate::observe::stats::Ran;
 use nigh_store::Reply;
 use std::time::Instant;
@@ -53,7 +53,7 @@ fn perform(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Targ
         (Run::Data(op), Target::Part(partition)) => views::apply(context, args, op, partition),
         (Run::Data(op), Target::Views) => views::apply_over_views(context, args, op),
         (Run::Data(op), _) => {
-            let mut out = Writer::new(context.out, context.client.protocol);
+            let mut out = ReplyWriter::new(context.out, context.client.protocol);
             context.state.keyspace.apply_to_owned(op, args, context.turn, &mut out);
             true
         }

@@ -23,7 +23,7 @@ use crate::handlers::route::Target;
 use crate::hop::later::{self, Join};
 use crate::hop::message::Kind;
 use crate::hop::message::commands::{self as message, Known};
-use crate::net::output::{Output, Writer};
+use crate::net::output::{Output, ReplyWriter};
 use crate::state::State;
 use crate::turn::exchange::sender;
 use crate::turn::work::Work;
@@ -171,7 +171,7 @@ fn read_by_owners(
     let mut came = Vec::new();
     if let Some(own) = by_owner.remove(&state.number) {
         let (keyspace, mut out) = (&mut state.keyspace, Output::default());
-        keyspace.apply_over_views(op, &own, turn, &mut Writer::new(&mut out, protocol));
+        keyspace.apply_over_views(op, &own, turn, &mut ReplyWriter::new(&mut out, protocol));
         out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
         came.push(std::mem::take(out.bytes()));
     }
@@ -213,8 +213,8 @@ fn to_owners(
 
 /// The reply that `apply` writes. Those of commands done by parts have no values, and are the same
 /// in all protocols.
-fn reply_of(out: &mut Output, apply: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+fn reply_of(out: &mut Output, apply: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
     let mark = out.mark();
-    apply(&mut Writer::new(out, Protocol::Resp2));
+    apply(&mut ReplyWriter::new(out, Protocol::Resp2));
     out.cut_bytes(mark)
 }

@@ -415,7 +415,7 @@ impl Shard {
             let own = told::snapshot(&self.work.state, self.work.slab.len());
             let all = told::with_others(own, &self.shared, self.work.state.number);
             let state = &self.work.state;
-            let server = metrics::Server {
+            let server = metrics::ServerFigures {
                 connections: state.shared.open_connections.load(Ordering::Relaxed),
                 shards: state.shared.shards(),
                 partitions: state.keyspace.partitions(),

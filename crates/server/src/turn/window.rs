@@ -25,7 +25,7 @@ use crate::hop::later::Later;
 use crate::hop::message::{Kind, Manner};
 use crate::net::client::Close;
 use crate::net::connection::Connection;
-use crate::net::output::{Mark, Writer};
+use crate::net::output::{Mark, ReplyWriter};
 use crate::net::party::Party;
 use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
@@ -135,7 +135,7 @@ impl Work {
         let Pipeline { input, out, .. } = &mut **party;
         let args = input.batch.args(prepared.index);
         let mark = out.mark();
-        let mut out = Writer::new(out, protocol);
+        let mut out = ReplyWriter::new(out, protocol);
         let mut few: [&[u8]; FEW_ARGS] = [&[]; FEW_ARGS];
         let many: Vec<&[u8]>;
         let args = if args.len() <= FEW_ARGS {

@@ -2,8 +2,8 @@
 //! JavaScript. Both look at the same records with the same clock, from one table each.
 
 use super::StoreHost;
-use crate::net::output::{Output, Writer};
-use crate::state::bridge;
+use crate::net::output::{Output, ReplyWriter};
+use crate::state::lend;
 use nigh_js::{Call, Limits, RunTurn, Runtime, Tenant};
 use nigh_resp::Protocol;
 use nigh_shm::{Domain, Participant, Pin};
@@ -44,7 +44,7 @@ impl Layers {
         let (keyspace, _) = Keyspace::open(&options, &domain).expect("a keyspace");
         let limits = Limits { call_ms: 10_000, ..Limits::default() };
         let mut runtime = Runtime::new(limits).expect("V8");
-        let mapping = |store: &nigh_store::Store| bridge::mapping(store.data_region());
+        let mapping = |store: &nigh_store::Store| lend::mapping(store.data_region());
         let own: Vec<_> = keyspace.parts().iter().map(mapping).collect();
         let foreign: Vec<_> = keyspace.parts().iter().map(|s| mapping(s).foreign()).collect();
         let tenants = [own, foreign].map(|arenas| {
@@ -64,7 +64,7 @@ impl Layers {
         let mark = self.out.mark();
         let partition = args.get(1).map_or(0, |key| self.keyspace.partition_of(key));
         let store = self.keyspace.part_mut(partition);
-        store.apply(op, args, &turn, &mut Writer::new(&mut self.out, Protocol::Resp2));
+        store.apply(op, args, &turn, &mut ReplyWriter::new(&mut self.out, Protocol::Resp2));
         self.keyspace.take_lack();
         let reader = |partition| self.keyspace.reader(partition);
         self.out.settle_all(&reader, &pin);
