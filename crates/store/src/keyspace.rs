@@ -309,7 +309,7 @@ impl Keyspace {
     ///
     /// # Panics
     ///
-    /// If [`Op::spreads`] doesn't say that it can, or there are fewer arguments than its arity.
+    /// If [`Op::span`] doesn't say that it can, or there are fewer arguments than its arity.
     pub fn apply_over_views<R: Reply>(
         &mut self,
         op: Op,
@@ -398,15 +398,20 @@ impl Keyspace {
         turn: &Turn<'_>,
         out: &mut R,
     ) {
-        if op == Op::DbSize {
-            let keys: u64 = self.owned().map(|store| store.keys()).sum();
-            return out.int(length(usize::try_from(keys).unwrap_or(usize::MAX)));
+        match op {
+            Op::DbSize => {
+                let keys: u64 = self.owned().map(|store| store.keys()).sum();
+                out.int(length(usize::try_from(keys).unwrap_or(usize::MAX)));
+            }
+            Op::FlushAll | Op::FlushDb => match crate::apply::check_flush_mode(args) {
+                Ok(()) => {
+                    self.owned().for_each(|store| store.flush(turn));
+                    out.ok();
+                }
+                Err(text) => out.error(text),
+            },
+            _ => unreachable!("{op:?} isn't about all keys: see `Op::span`"),
         }
-        if let Err(text) = crate::apply::check_flush_mode(args) {
-            return out.error(text);
-        }
-        self.owned().for_each(|store| store.flush(turn));
-        out.ok();
     }
 
     /// Keys with a prefix, about `count` per step, for the `db.scan` of functions: see

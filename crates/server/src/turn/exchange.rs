@@ -309,12 +309,15 @@ impl Work {
                     let is_large = bytes > LARGE_INPUT_BYTES;
                     let mut add =
                         |known| commands_of.push(Command { token, kind, is_large, known });
-                    if kind == Kind::Writes {
-                        let bytes = u32::try_from(bytes).expect("a write set is bounded");
-                        batch.push_places(start, std::iter::once((0, bytes)));
-                        add(None);
-                    } else {
-                        message::read(input, start, batch, |known| add(Some(known)));
+                    match kind {
+                        Kind::Commands(_) | Kind::Part(_) => {
+                            message::read(input, start, batch, |known| add(Some(known)));
+                        }
+                        Kind::Writes => {
+                            let bytes = u32::try_from(bytes).expect("a write set is bounded");
+                            batch.push_places(start, std::iter::once((0, bytes)));
+                            add(None);
+                        }
                     }
                 });
             let came = peer.commands.len() - before;

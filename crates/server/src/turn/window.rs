@@ -362,11 +362,14 @@ impl Work {
             settled: None,
             tally: None,
         };
-        let flow = if sent == Some(Kind::Writes) {
-            host::commit_for_peer(&mut context, args[0]);
-            Flow::Done
-        } else {
-            flow_of(&mut context, &args, prepared.resolved)
+        let flow = match sent {
+            None | Some(Kind::Commands(_) | Kind::Part(_)) => {
+                flow_of(&mut context, &args, prepared.resolved)
+            }
+            Some(Kind::Writes) => {
+                host::commit_for_peer(&mut context, args[0]);
+                Flow::Done
+            }
         };
         if keeps_ages || client.no_touch {
             self.state.keyspace.keep_ages(false);

@@ -12,8 +12,11 @@
 //!
 //! 1. Both ends are this process: a malformed message is a bug, and panics.
 //!
-//! To add a kind: a row above, a variant here, a codec beside the others, an arm in
-//! `turn::exchange`. Little-endian. Any thread.
+//! To add a kind: a row above, a variant here with its number, a codec beside the others. The
+//! compiler then asks for arms in `turn::exchange`, which receives it, and in `turn::window`, which
+//! executes it.
+//!
+//! Little-endian. Any thread.
 
 pub(crate) mod commands;
 pub(crate) mod replies;
