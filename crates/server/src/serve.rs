@@ -87,13 +87,17 @@ impl Server {
         let capacity_bytes = folder.capacity_bytes(&config)?;
         folder.warn_if_on_disk();
         let exporter = Exporter::start(&config)?;
+        let file_limit = file_limit(&config, shards)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
+        let keyspace = open_keyspace(&config, &folder, capacity_bytes, &domain)?;
+        // A server that is refused leaves the folder as it is, so this comes behind the arenas.
         let skips = Skips::open(&folder.path)
             .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
         if config.flag("fresh") {
             skips.forget_all();
         }
-        let (shared, Polls { polls, wakers }) = shared_of(shards, &config, port, skips)?;
+        let (shared, Polls { polls, wakers }) =
+            shared_of(shards, &config, port, file_limit, skips)?;
         let mut server = Self {
             address,
             folder: folder.path.clone(),
@@ -103,7 +107,6 @@ impl Server {
         };
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
-        let keyspace = open_keyspace(&config, &folder, capacity_bytes, &domain)?;
         shared.serves(Arenas::of(&keyspace, &folder.path)?);
         watch(server.stopper.clone())?;
         let keyspaces = keyspace.divide(shards);
@@ -287,13 +290,8 @@ struct Polls {
     wakers: Vec<Arc<mio::Waker>>,
 }
 
-/// The shared state of a server, and what each shard waits on.
-fn shared_of(
-    shards: usize,
-    config: &Config,
-    port: u16,
-    skips: Skips,
-) -> Result<(Arc<Shared>, Polls), ServeError> {
+/// Connections that the process's files allow.
+fn file_limit(config: &Config, shards: usize) -> Result<usize, ServeError> {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
     let own = OWN_FILES + shards * FILES_PER_SHARD;
@@ -307,6 +305,17 @@ fn shared_of(
     if file_limit < config.size("maxclients") {
         tracing::warn!(file_limit, "maxclients is lowered to what the limit of open files allows");
     }
+    Ok(file_limit)
+}
+
+/// The shared state of a server, and what each shard waits on.
+fn shared_of(
+    shards: usize,
+    config: &Config,
+    port: u16,
+    file_limit: usize,
+    skips: Skips,
+) -> Result<(Arc<Shared>, Polls), ServeError> {
     let mut polls = Vec::with_capacity(shards);
     let mut seats = Vec::with_capacity(shards);
     let mut wakers = Vec::with_capacity(shards);
