@@ -12,7 +12,7 @@ use nigh_client::Frame;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use support::{Server, nigh, stderr, stdout};
+use support::{Server, nigh, stderr, stdout, wait_for_starts};
 
 /// Keys of a test's data.
 const KEYS: u64 = 20_000;
@@ -62,6 +62,7 @@ fn fill(folder: &Path, partitions: usize, oracle: &Oracle) {
         }
     }
     assert_eq!(server.call(&["FUNCTION", "LOAD", LIBRARY]).error(), None);
+    wait_for_starts(folder);
     server.kill();
 }
 

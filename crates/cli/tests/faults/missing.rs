@@ -1,6 +1,8 @@
 //! Arenas that are not there beside others that are.
 
-use crate::support::{NIGH, Server, assert_one_sentence, folder, free_port, nigh, stdout};
+use crate::support::{
+    NIGH, Server, assert_one_sentence, folder, free_port, nigh, stdout, wait_for_starts,
+};
 use std::path::{Path, PathBuf};
 
 fn refused(dir: &Path, parts: &[&str]) {
@@ -34,6 +36,7 @@ fn a_missing_arena_is_named_and_nothing_takes_its_place() {
     assert_eq!(server.call(&["SET", "a", "1"]).error(), None);
     let source = "#!js name=l\nexport function f(db) { return 7; }";
     assert_eq!(server.call(&["FUNCTION", "LOAD", source]).error(), None);
+    wait_for_starts(folder.path());
     server.kill();
     // A shard was still starting the library: the refused server told the next one to skip it.
     std::fs::write(dir.join("l.starting.7"), "00000000 9\n").expect("a mark");

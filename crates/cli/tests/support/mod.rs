@@ -167,6 +167,22 @@ impl Drop for Server {
     }
 }
 
+/// Waits until no shard of a server on `folder`/arenas starts a library: the next server would
+/// leave one alone that was being started when this one was killed.
+pub(crate) fn wait_for_starts(folder: &Path) {
+    let begin = Instant::now();
+    let starts = || {
+        let entries = std::fs::read_dir(folder.join("arenas")).expect("it is there");
+        let mut names = entries.map(|entry| entry.expect("readable").file_name());
+        names.any(|name| name.to_string_lossy().contains(".starting."))
+    };
+    // A shard that has not begun to start it is told in its next turn.
+    while begin.elapsed() < Duration::from_millis(200) || starts() {
+        assert!(begin.elapsed() < START, "a library is still being started");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Runs the binary to its end.
 pub(crate) fn nigh(arguments: &[&str]) -> Output {
     nigh_with(arguments, "")
