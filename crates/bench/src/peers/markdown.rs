@@ -126,7 +126,7 @@ fn figures(text: &mut String, rows: &[Row]) {
             );
         }
     }
-    text.push_str("\nWhat was run:\n\n");
+    text.push_str("\nCommands:\n\n");
     for row in rows {
         let note = if row.note.is_empty() { String::new() } else { format!(" {}.", row.note) };
         let _ = writeln!(text, "- {}: `{}`.{note}", row.title, row.command);

@@ -233,5 +233,5 @@ fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
 /// tell.
 fn looks_around(context: &Context<'_, '_>) -> bool {
     let transaction = context.client.transaction.as_ref();
-    context.state.shared.shards() > 1 && transaction.is_some_and(|it| it.looks_around())
+    context.state.shared.shards() > 1 && transaction.is_some_and(|it| it.looks_around)
 }

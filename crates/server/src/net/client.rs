@@ -100,7 +100,7 @@ impl Client {
 
     /// The partition that its transaction or what it watches is bound to.
     pub(crate) fn partition(&self) -> Option<usize> {
-        let queued = self.transaction.as_ref().and_then(|transaction| transaction.partition());
+        let queued = self.transaction.as_ref().and_then(|transaction| transaction.partition);
         queued.or_else(|| self.watches.first().map(|(partition, _)| *partition))
     }
 
@@ -166,7 +166,7 @@ pub(crate) fn describe(client: &Client, buffers: Buffers, now: Instant) -> Strin
     let command = client.last_row.map_or("NULL", |row| commands::of(row).name);
     let queued = client.transaction.as_ref().map(|transaction| transaction.len());
     let multi = queued.or(client.executes).map_or(-1, |len| i64::try_from(len).unwrap_or(0));
-    let multi_bytes = client.transaction.as_ref().map_or(0, |t| t.bytes());
+    let multi_bytes = client.transaction.as_ref().map_or(0, |t| t.bytes);
     let total = buffers.input_capacity + buffers.output_capacity + multi_bytes + buffers.itself;
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
@@ -197,7 +197,7 @@ pub(crate) fn describe(client: &Client, buffers: Buffers, now: Instant) -> Strin
 fn flags(client: &Client) -> String {
     let letters = [
         ('x', client.transaction.is_some() || client.executes.is_some()),
-        ('d', client.transaction.as_ref().is_some_and(|t| t.is_aborted())),
+        ('d', client.transaction.as_ref().is_some_and(|t| t.aborted)),
         ('c', client.close == Close::AfterReplies),
         ('A', client.close == Close::Now),
         ('U', client.is_unix),

@@ -40,6 +40,7 @@ pub(crate) struct Done {
 pub(crate) struct Transaction {
     pub(crate) queued: Batch,
     pub(crate) rows: Vec<Row>,
+    /// Of their arguments.
     pub(crate) bytes: usize,
     /// Of those, the bytes of commands that take memory.
     pub(crate) written_bytes: usize,
@@ -47,6 +48,7 @@ pub(crate) struct Transaction {
     pub(crate) was_busy: bool,
     /// Where its keys lie, once it has some.
     pub(crate) partition: Option<usize>,
+    /// A command was refused: EXEC will be too.
     pub(crate) aborted: bool,
     /// One of them looks at all shards' clients.
     pub(crate) looks_around: bool,
@@ -58,16 +60,6 @@ impl Transaction {
     /// Commands that wait.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
-    }
-
-    /// Bytes of their arguments.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Where its keys lie, if it has some.
-    pub(crate) fn partition(&self) -> Option<usize> {
-        self.partition
     }
 
     /// About how many bytes of values EXEC answers.
@@ -82,18 +74,8 @@ impl Transaction {
         self.rows.iter().enumerate().map(of_command).sum()
     }
 
-    /// Whether EXEC needs to know of all shards' clients.
-    pub(crate) fn looks_around(&self) -> bool {
-        self.looks_around
-    }
-
     /// A command was refused: EXEC will be too.
     pub(crate) fn abort(&mut self) {
         self.aborted = true;
-    }
-
-    /// Whether EXEC will be refused.
-    pub(crate) fn is_aborted(&self) -> bool {
-        self.aborted
     }
 }

@@ -25,7 +25,7 @@ const STOP: Token = Token(0);
 const LISTEN: Token = Token(1);
 const FIRST_VISIT: usize = 2;
 
-/// What is answered; whoever changes it puts a new one.
+/// The page that is answered. A change replaces it as a whole.
 pub(crate) type Page = Mutex<Arc<str>>;
 
 /// What clients may take.

@@ -31,7 +31,7 @@
 
 use crate::commands::{self, Row, Run};
 use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
-use crate::hop::message::commands::{self as message, Known, Scratch};
+use crate::hop::message::commands::{self as codec, Known, Scratch};
 use crate::hop::message::replies::{Replies, reply_of};
 use crate::hop::message::{Kind, MOST_COMMANDS as MOST_TOGETHER};
 use crate::net::client::Close;
@@ -85,7 +85,7 @@ pub(crate) fn sender(active: &mut [Party], at: usize) -> &mut Connection {
 }
 
 impl Work {
-    /// The same.
+    /// The connection of an active party that sends something: see [`sender`].
     pub(crate) fn sender(&mut self, at: usize) -> &mut Connection {
         sender(&mut self.active, at)
     }
@@ -110,7 +110,7 @@ impl Work {
             (connection.pipe.input.batch.args(index), connection.pipe.input.bytes());
         let known = Known { row, key: prepared.key() };
         let mut scratch = Scratch::default();
-        let parts = message::parts_of(&mut scratch, known, args, input);
+        let parts = codec::parts_of(&mut scratch, known, args, input);
         let token = Return::to(connection, silent, is_brief).token();
         let kind = Kind::Commands(connection.pipe.client.run_manner()).code();
         if !(is_brief && self.mailbox.join(shard, token, kind, MOST_TOGETHER, &parts))
@@ -311,7 +311,7 @@ impl Work {
                         |known| commands_of.push(Command { token, kind, is_large, known });
                     match kind {
                         Kind::Commands(_) | Kind::Part(_) => {
-                            message::read(input, start, batch, |known| add(Some(known)));
+                            codec::read(input, start, batch, |known| add(Some(known)));
                         }
                         Kind::Writes => {
                             let bytes = u32::try_from(bytes).expect("a write set is bounded");

@@ -22,7 +22,7 @@ use crate::commands::{self, Row, Run};
 use crate::handlers::route::Target;
 use crate::hop::later::{self, Join};
 use crate::hop::message::Kind;
-use crate::hop::message::commands::{self as message, Known};
+use crate::hop::message::commands::{self as codec, Known};
 use crate::net::output::{Output, ReplyWriter};
 use crate::state::State;
 use crate::turn::exchange::sender;
@@ -125,7 +125,7 @@ fn split<'a>(
 fn whole_message(row: Row, args: &[&[u8]]) -> Vec<u8> {
     let mut message = Vec::new();
     let known = Known { row, key: None };
-    message::write(&mut message, known, args.iter().copied());
+    codec::write(&mut message, known, args.iter().copied());
     message
 }
 

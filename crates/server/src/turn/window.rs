@@ -328,13 +328,14 @@ impl Work {
         let (before, rest) = self.active.split_at_mut(prepared.party);
         let Some((party, after)) = rest.split_first_mut() else { return };
         let Manner { protocol, keeps_ages } = party.manner(prepared.index);
-        let none = Later::default();
+        let none; // of a peer: a shard that is asked asks nobody
         let (pipe, later, sent) = match party {
             Party::Client(connection) => (&mut connection.pipe, &connection.later, None),
             Party::Peer(peer) => {
                 peer.pipe.client.protocol = protocol;
                 peer.pipe.client.origin = Some(peer.origin(prepared.index));
                 let kind = peer.kind(prepared.index);
+                none = Later::default();
                 (&mut peer.pipe, &none, Some(kind))
             }
         };
