@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """CPU time of the server per operation, over sockets: one shard, several, and several with partitions.
 
-    cpu.py NIGH [--bench NIGH-BENCH] [--shards N] [--starts N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N]
+    cpu.py NIGH [--before NIGH] [--bench NIGH-BENCH] [--shards N] [--starts N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N]
                 [--pipeline N] [--preempt]
 
 All servers run at once, and take the same load in turn (A B C A B C ...). What counts is user and system time of the
 whole process, from /proc, so a busy machine disturbs less than with wall time. Where memory comes to lie differs from
 start to start, and with it the ratio, by more than between runs: so servers are started anew several times.
+
+With --before, this binary is measured beside another one, each with several shards: how much more a change costs.
 
 Waiting isn't work: servers don't spin unless told, and as many generators run as keep all shards from sleeping. A sleep
 and the wake-up take some 15 µs of CPU time, as much as 20 commands, and of the same load two shards wait for twice as
@@ -100,8 +102,8 @@ def measure(options, kinds, found):
     spin = ["--spin-us", options.spin_us]
     servers = []
     try:
-        for name, settings in kinds.items():
-            servers.append(Server(options.nigh, name, [*spin, *settings], options.preempt))
+        for name, (nigh, *settings) in kinds.items():
+            servers.append(Server(nigh, name, [*spin, *settings], options.preempt))
         for server in servers:
             load(options, server, ["set"], "--preload")
         for name, commands in LOADS.items():
@@ -116,6 +118,7 @@ def measure(options, kinds, found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("nigh")
+    parser.add_argument("--before", metavar="NIGH", help="the binary to compare with, instead of with one shard")
     parser.add_argument("--bench", help="the load generator (default: the nigh-bench beside NIGH)")
     parser.add_argument("--shards", default="2")
     parser.add_argument("--starts", type=int, default=7)
@@ -130,23 +133,30 @@ def main():
     options.bench = options.bench or str(pathlib.Path(options.nigh).absolute().with_name("nigh-bench"))
     if options.generators % 2:
         parser.error("--generators must be even: half of them GET while the others SET")
-    kinds = {
-        "1 shard": ["--shards", "1"],
-        f"{options.shards} shards": ["--shards", options.shards],
-        f"{options.shards} shards, as many partitions": [
-            "--shards", options.shards, "--partitions", options.shards],
-    }
+    several = ["--shards", options.shards]
+    layouts = {f"{options.shards} shards": several,
+               f"{options.shards} shards, as many partitions": [*several, "--partitions", options.shards]}
+    # The base of each kind stands before it.
+    kinds, base = {}, {}
+    if not options.before:
+        kinds["1 shard"] = [options.nigh, "--shards", "1"]
+    for layout, settings in layouts.items():
+        base[layout] = f"before, {layout}" if options.before else "1 shard"
+        if options.before:
+            kinds[base[layout]] = [options.before, *settings]
+        kinds[layout] = [options.nigh, *settings]
     found = {name: {kind: [] for kind in kinds} for name in LOADS}
     for start in range(options.starts):
         measure(options, kinds, found)
         print(f"{start + 1} of {options.starts} starts", file=sys.stderr, flush=True)
     for name, by_kind in found.items():
         for kind, runs in by_kind.items():
-            ratios = [run[0] / base[0] for run, base in zip(runs, by_kind["1 shard"])]
+            of = base.get(kind, kind)
+            ratios = [run[0] / at_base[0] for run, at_base in zip(runs, by_kind[of])]
             low, middle, high = statistics.quantiles(ratios, n=4)
             time, between, hops = (statistics.median(column) for column in zip(*runs))
-            print(f"{name:<8} {kind:<32} {time:6.3f} µs an operation, {middle:.2f} x one shard "
-                  f"(quartiles {low:.2f} to {high:.2f}), {hops:.0%} hop, {between:,.0f} operations a sleep")
+            print(f"{name:<8} {kind:<38} {time:6.3f} µs an operation, {middle:.3f} x {of} "
+                  f"(quartiles {low:.3f} to {high:.3f}), {hops:.0%} hop, {between:,.0f} operations a sleep")
 
 
 if __name__ == "__main__":

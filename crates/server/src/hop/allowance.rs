@@ -1,46 +1,46 @@
-//! How many commands a connection may have at other shards at a time, of which replies are still to
-//! come.
+//! How much of a connection's work may be under way at other shards, in units.
 //!
-//! 1. An allowance begins with few commands and grows by one with each reply. It shrinks when
-//!    replies are long: `output-buffer-pause` bytes of them may be under way. So a client that
-//!    doesn't read can't make an owner copy without end. (The idea is TCP's: RFC 5681.)
-//! 2. Commands whose replies may be long have an allowance of their own. Short replies, such as OK
-//!    to a write, don't say that long ones will be short.
-//! 3. That allowance is [`MOST_LONG`] at most. Replies may get longer from one to the next, when
-//!    the owner has begun them already.
+//! 1. A command under way takes units of its connection's allowance until its reply comes. One
+//!    whose reply is always short takes one unit. Any other takes as many as the connection's last
+//!    long reply is of `output-buffer-pause`, and all of them before there was one. So a client
+//!    that doesn't read can't make an owner copy without end.
+//! 2. Replies may grow from one command to the next, and the owner may have begun both by then. So
+//!    a long one takes [`LEAST_LONG`] units at least, whatever the last one took.
+//! 3. One more may be sent while any unit is free. So one is allowed beside any number of brief
+//!    ones, however long its reply.
 //!
 //! Belongs to the shard's thread.
 
-/// Commands that a new connection may have: before it is known how long its replies are.
-const FIRST: usize = 8;
-/// Of those, the ones whose replies may be long.
-const FIRST_LONG: usize = 1;
-/// The most: a fourth of a mailbox's credits with two shards.
-const MOST: usize = 512;
-/// The most of those whose replies may be long.
-const MOST_LONG: usize = 32;
+/// All of it: a fourth of a mailbox's credits with two shards.
+const UNITS: usize = 512;
+/// The least that a command with a long reply takes: so 32 of them are under way at most.
+const LEAST_LONG: usize = UNITS / 32;
 
-/// An allowance.
+/// A connection's allowance.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    /// Of all commands.
-    all: usize,
-    /// Of those whose replies may be long, and how many are under way.
-    long: usize,
+    /// Units that a command with a long reply takes.
+    each_long: usize,
+    /// Such commands that are under way.
     long_sent: usize,
 }
 
 impl Default for Allowance {
     fn default() -> Self {
-        Self { all: FIRST, long: FIRST_LONG, long_sent: 0 }
+        Self { each_long: UNITS, long_sent: 0 }
     }
 }
 
 impl Allowance {
-    /// Whether one more may be sent when `sent` are under way.
+    /// Units that are taken when `sent` commands are under way.
+    fn taken(&self, sent: usize) -> usize {
+        sent.saturating_sub(self.long_sent) + self.long_sent * self.each_long
+    }
+
+    /// Whether one more may be sent when `sent` are under way: while any unit is free.
     #[inline]
-    pub(crate) fn allows(&self, sent: usize, is_brief: bool) -> bool {
-        sent < self.all && (is_brief || self.long_sent < self.long)
+    pub(crate) fn allows(&self, sent: usize) -> bool {
+        self.taken(sent) < UNITS
     }
 
     /// One with a long reply was sent.
@@ -48,21 +48,18 @@ impl Allowance {
         self.long_sent += 1;
     }
 
-    /// The replies to some commands came, `bytes` together; `pause` bytes may be under way.
+    /// The replies to commands that aren't brief came, `bytes` together; `pause` is
+    /// `output-buffer-pause`, in bytes.
     #[inline]
-    pub(crate) fn came(&mut self, commands: usize, bytes: usize, is_brief: bool, pause: usize) {
-        let most = (pause / (bytes / commands.max(1)).max(1)).max(1);
-        if is_brief {
-            self.all = (self.all + commands).min(most).min(MOST);
-        } else {
-            self.long_sent -= commands;
-            self.long = (self.long + commands).min(most).min(MOST_LONG);
-        }
+    pub(crate) fn long_came(&mut self, commands: usize, bytes: usize, pause: usize) {
+        self.long_sent -= commands;
+        let each = bytes / commands.max(1);
+        self.each_long = (each.saturating_mul(UNITS) / pause.max(1)).clamp(LEAST_LONG, UNITS);
     }
 
-    /// Whether a connection that waits goes on: half of what it may have has come.
+    /// Whether a connection that waits goes on: half of the units are free.
     pub(crate) fn is_half_free(&self, sent: usize) -> bool {
-        sent <= self.all / 2 && self.long_sent <= self.long / 2
+        self.taken(sent) <= UNITS / 2
     }
 }
 
@@ -70,70 +67,67 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    /// How many of a kind may be sent at once.
+    /// How many of a kind may be sent at once when nothing is under way.
     fn room(allowance: &mut Allowance, is_brief: bool) -> usize {
-        let before = allowance.long_sent;
-        let mut sent = before;
-        while allowance.allows(sent, is_brief) {
+        assert_eq!(allowance.long_sent, 0);
+        let mut sent = 0;
+        while allowance.allows(sent) {
             sent += 1;
             allowance.long_sent += usize::from(!is_brief);
         }
-        allowance.long_sent = before;
-        sent - before
+        allowance.long_sent = 0;
+        sent
+    }
+
+    /// A command is sent, and its long reply comes.
+    fn answer(allowance: &mut Allowance, bytes: usize) {
+        allowance.sent_long();
+        allowance.long_came(1, bytes, 1 << 20);
     }
 
     #[test]
-    fn short_replies_dont_let_long_ones_through() {
+    fn as_many_are_under_way_as_the_last_long_reply_lets() {
         // After 500 writes, 511 reads of 20 MB went to the owner at once, which copied 10 GB while
         // all others waited.
         let mut allowance = Allowance::default();
-        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (FIRST, FIRST_LONG));
-        (0..1000).for_each(|_| allowance.came(1, 5, true, 1 << 20));
-        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (MOST, FIRST_LONG));
-        for _ in 0..1000 {
-            allowance.sent_long();
-            allowance.came(1, 100, false, 1 << 20);
+        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (UNITS, 1));
+        for (bytes, most) in [(100, 32), (32 << 10, 32), (100 << 10, 11), (20 << 20, 1), (0, 32)] {
+            answer(&mut allowance, bytes);
+            assert_eq!(room(&mut allowance, false), most, "after a reply of {bytes} bytes");
+            assert_eq!(room(&mut allowance, true), UNITS, "a brief one takes a unit");
         }
-        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (MOST, MOST_LONG));
+        // Both kinds share the window.
         allowance.sent_long();
-        allowance.came(1, 20 << 20, false, 1 << 20);
-        assert_eq!((room(&mut allowance, true), room(&mut allowance, false)), (MOST, 1));
+        assert!(allowance.allows(UNITS - LEAST_LONG) && !allowance.allows(UNITS - LEAST_LONG + 1));
     }
 
     #[test]
-    fn each_reply_gives_back_its_own_place_once() {
-        // What is under way is counted anew by the test, for mixes of both kinds and requests of
-        // several commands.
-        let (mut allowance, mut long_sent) = (Allowance::default(), 0);
-        for step in 0..10_000_usize {
-            let may = allowance.allows(0, false);
-            assert_eq!(may, long_sent < allowance.long, "step {step}");
-            if may && step % 7 != 6 {
-                allowance.sent_long();
-                long_sent += 1;
-            } else if long_sent > 0 && step % 3 != 0 {
-                let commands = long_sent.min(1 + step % 2);
-                allowance.came(commands, 100 * commands, false, 1 << 20);
-                long_sent -= commands;
-            } else {
-                allowance.came(1, 5, true, 1 << 20);
-            }
-            assert_eq!(allowance.long_sent, long_sent, "step {step}");
-        }
-        assert_eq!(allowance.long, MOST_LONG);
-    }
-
-    #[test]
-    fn who_waits_goes_on_in_the_end() {
+    fn a_waiting_connection_goes_on_in_the_end() {
         // Whatever was sent, once nothing is under way one more is allowed.
         let mut allowance = Allowance::default();
-        for bytes in [1, 1 << 30, 0, 5] {
+        for bytes in [1, 1 << 30, 0, 5, usize::MAX] {
             allowance.sent_long();
-            assert!(!allowance.is_half_free(MOST));
-            allowance.came(1, bytes, false, 1 << 14);
-            allowance.came(3, bytes, true, 1 << 14);
+            assert!(!allowance.is_half_free(UNITS));
+            allowance.long_came(1, bytes, 1 << 14);
             assert!(allowance.is_half_free(0));
-            assert!(allowance.allows(0, true) && allowance.allows(0, false));
+            assert!(allowance.allows(0));
+        }
+    }
+
+    #[test]
+    fn each_long_reply_gives_back_its_place_once() {
+        let (mut allowance, mut under_way) = (Allowance::default(), 0);
+        for step in 0..10_000_usize {
+            if allowance.allows(under_way) && step % 7 != 6 {
+                allowance.sent_long();
+                under_way += 1;
+            } else if under_way > 0 {
+                let commands = under_way.min(1 + step % 2);
+                allowance.long_came(commands, 100 * commands, 1 << 20);
+                under_way -= commands;
+            }
+            assert_eq!(allowance.long_sent, under_way, "step {step}");
+            assert!(under_way <= UNITS / LEAST_LONG);
         }
     }
 }

@@ -25,6 +25,10 @@
 //! 6. A body is in its queue before its message is published, so the receiver of the message finds
 //!    it.
 //!
+//! 7. A notice ([`Mailbox::tell`]) is a request whose reply this module writes itself, when all
+//!    before it are answered, and drops at the other end. So it has a bound, an order, and no way
+//!    of its own.
+//!
 //! Rings are made when a pair first talks. With the default settings the pairs of 2 shards take 2.5
 //! MiB, of 16 shards 60 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings
 //! costs a load from one cache line for each peer, which stays in the core's cache until that peer
@@ -51,6 +55,8 @@ use std::sync::Arc;
 const MOST_IN_TURN: usize = 1024;
 /// Requests received from one shard before others have their chance.
 const MOST_FROM_ONE: usize = 16;
+/// The token of a message without an answer. Its empty reply only gives the credit back.
+const NOBODY: u64 = u64::MAX;
 /// Flag of a message whose body is in the queue; the payload is its length.
 const BODY: u16 = 1;
 
@@ -63,8 +69,8 @@ pub(crate) struct Full;
 pub(crate) struct Request {
     /// The shard that asks, and is to be answered.
     pub(crate) from: usize,
-    /// To be given back with the reply.
-    pub(crate) token: u64,
+    /// To be given back with the reply. A notice has none: it isn't answered.
+    pub(crate) token: Option<u64>,
     /// What is asked.
     pub(crate) kind: u16,
 }
@@ -209,12 +215,26 @@ impl Mailbox {
         is_short || self.shared.pair(self.me, to).requests.has_room(bytes, most)
     }
 
-    /// What requests of so many bytes together may take of the ring to a shard, if there is room
-    /// for it beside what is `promised`. More than a fourth of the ring nobody waits for.
-    pub(crate) fn room(&mut self, to: usize, bytes: usize, promised: usize) -> Option<usize> {
-        let wanted = bytes.min((self.shared.settings.request_bytes / 4) as usize);
-        let free = self.outbox(to).free_bytes().expect(OUR_RULES);
-        (free >= (promised + wanted) as u64).then_some(wanted)
+    /// Bytes that requests to a shard may take now. Each takes its [`Self::share`].
+    pub(crate) fn room(&mut self, to: usize) -> usize {
+        let each = self.each_request();
+        let outbox = self.outbox(to);
+        let free = usize::try_from(outbox.free_bytes().expect(OUR_RULES)).unwrap_or(usize::MAX);
+        let outstanding = outbox.outstanding();
+        free.min((self.shared.settings.credits - outstanding) as usize * each)
+    }
+
+    /// What requests of so many bytes together take of [`Self::room`], about: as many bytes, and at
+    /// least those that a credit stands for. No sender waits for more than a fourth of the ring.
+    pub(crate) fn share(&self, bytes: usize) -> usize {
+        let most = (self.shared.settings.request_bytes / 4) as usize;
+        bytes.min(most).max(self.each_request())
+    }
+
+    /// Bytes of the ring of requests for each credit.
+    fn each_request(&self) -> usize {
+        let MailSettings { request_bytes, credits, .. } = self.shared.settings;
+        (request_bytes / credits) as usize
     }
 
     /// Adds to the request to a shard that was staged last, from its body's next whole word on.
@@ -240,13 +260,6 @@ impl Mailbox {
     /// Lets nothing join the request to a shard that was staged last.
     pub(crate) fn seal(&mut self, to: usize) {
         self.sides[to].parts = usize::MAX;
-    }
-
-    /// Requests without a reply that a shard would take still.
-    pub(crate) fn credits(&self, to: usize) -> usize {
-        let all = self.shared.settings.credits;
-        let outbox = self.sides[to].outbox.as_ref();
-        outbox.map_or(all, |outbox| all - outbox.outstanding()) as usize
     }
 
     /// Stages a request whose body is the joined `parts`. The token comes back with the reply.
@@ -292,6 +305,16 @@ impl Mailbox {
         Ok(())
     }
 
+    /// Stages a message that has no answer: a notice. It is bounded as a request is, by a credit
+    /// and by room, and comes in the order of the requests.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing has changed then.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the first notices come with the log"))]
+    pub(crate) fn tell(&mut self, to: usize, kind: u16, parts: &[&[u8]]) -> Result<(), Full> {
+        self.send(to, NOBODY, kind, parts)
+    }
+
     /// The shard whose request is to be received next: each has its turn. In a turn of this shard
     /// (until the next [`Self::flush`]) at most [`MOST_IN_TURN`] are.
     pub(crate) fn next_sender(&mut self) -> Option<usize> {
@@ -329,8 +352,10 @@ impl Mailbox {
         self.left_of_one = self.left_of_one.saturating_sub(1);
         self.left_in_turn = self.left_in_turn.saturating_sub(1);
         self.stats.received += 1;
+        self.give_back_credits(from);
         self.touch(from);
-        Request { from, token: request.token, kind: request.kind }
+        let token = (request.token != NOBODY).then_some(request.token);
+        Request { from, token, kind: request.kind }
     }
 
     /// Stages the reply to the oldest unanswered request of a shard. It always fits (invariant 2).
@@ -350,7 +375,17 @@ impl Mailbox {
             inbox.reply(token, BODY, &[&length]).expect(OUR_RULES);
             self.stats.bodies += 1;
         }
+        self.give_back_credits(to);
         self.touch(to);
+    }
+
+    /// Gives back the credits of notices whose turn it is: an empty reply to each.
+    #[inline]
+    fn give_back_credits(&mut self, to: usize) {
+        let inbox = self.sides[to].inbox.as_mut().expect("it has asked");
+        while inbox.oldest_unanswered() == Some(NOBODY) {
+            inbox.reply(NOBODY, 0, &[]).expect(OUR_RULES);
+        }
     }
 
     /// Lets requests of a shard wait: they are neither received nor mail. Its commands that came
@@ -377,9 +412,14 @@ impl Mailbox {
         }
         for _ in 0..self.shards() {
             let from = self.replies_from;
-            if let Some(outbox) = self.sides[from].outbox.as_mut().filter(|o| o.outstanding() > 0)
+            while let Some(outbox) =
+                self.sides[from].outbox.as_mut().filter(|o| o.outstanding() > 0)
                 && let Some((token, flags)) = outbox.reply(body).expect(OUR_RULES)
             {
+                if token == NOBODY {
+                    self.stats.depth -= 1;
+                    continue;
+                }
                 if flags == BODY {
                     *body = self.shared.pair(self.me, from).replies.pop(body);
                 }

@@ -85,8 +85,6 @@ pub(crate) struct Unsent {
 pub(crate) struct Connection {
     pub(crate) pipe: Pipeline,
     pub(crate) stream: Stream,
-    /// Stands in the list of connections with work, or of those that were put off.
-    pub(crate) queued: bool,
     /// Its place in the slab.
     pub(crate) slot: usize,
     /// What the decoder was told last.
@@ -99,12 +97,10 @@ pub(crate) struct Connection {
     /// Own parts of the command at hand that are done while another waits for memory, and their
     /// replies, by partition: see [`crate::turn::scatter`].
     pub(crate) done_parts: BTreeMap<usize, Vec<u8>>,
-    /// How many there may be.
+    /// How much may be under way at other shards.
     pub(crate) allowance: Allowance,
     /// Replies are kept until so many commands ever have left `later`.
     gathers_until: Option<u64>,
-    /// Stands in the list of connections that wait for room.
-    pub(crate) is_held: bool,
 }
 
 impl Connection {
@@ -113,7 +109,6 @@ impl Connection {
         Self {
             pipe: Pipeline::new(client, Input::new()),
             stream,
-            queued: false,
             slot,
             limits_version: u64::MAX, // none yet: told before the first decode
             was_authenticated: false,
@@ -122,7 +117,6 @@ impl Connection {
             done_parts: BTreeMap::new(),
             allowance: Allowance::default(),
             gathers_until: None,
-            is_held: false,
         }
     }
 

@@ -52,9 +52,9 @@ pub(crate) enum Pending {
     Nothing,
     /// Answers of the owner.
     Answers,
-    /// Room for so many bytes in the mailbox of a shard.
+    /// Room for so many bytes in the mailbox of the shard in whose queue it stands
+    /// ([`crate::turn::held`]).
     Room {
-        shard: usize,
         bytes: usize,
     },
     /// Answers to half of what it may have at other shards at a time.

@@ -41,17 +41,16 @@ impl Work {
         let copied_before = self.state.stats.copied_bytes;
         self.budget = Budget::new(now);
         self.run_untold(turn);
-        if !self.put_off.is_empty() {
-            self.run_put_off(turn);
+        if self.ready.has_put_off() {
+            let slots = self.ready.take_put_off();
+            let began = self.run_some(&slots, Budget::is_used, turn);
+            self.complete(turn);
+            self.ready.give_back_put_off(slots, began);
             self.budget = Budget::new(Instant::now());
         }
-        let mut slots = std::mem::take(&mut self.slots);
-        std::mem::swap(&mut slots, &mut self.ready);
-        let taken = self.run_some(&slots, Budget::is_over, turn);
-        slots.drain(..taken);
-        // Those of this turn that go on stand behind the others.
-        slots.append(&mut self.ready);
-        self.slots = std::mem::replace(&mut self.ready, slots);
+        let slots = self.ready.take();
+        let began = self.run_some(&slots, Budget::is_over, turn);
+        self.ready.give_back(slots, began);
         if self.budget.is_used() || self.peers_have_work {
             self.complete(turn);
             self.budget = Budget::new(Instant::now());
@@ -62,19 +61,6 @@ impl Work {
         let copied = stats.copied_bytes.saturating_sub(copied_before);
         stats.most_copied_bytes = stats.most_copied_bytes.max(copied);
         self.close_killed();
-    }
-
-    /// Runs connections that were put off. Those that are again go on where they stood, but for the
-    /// first: so each comes first.
-    fn run_put_off(&mut self, turn: &Turn<'_>) {
-        let mut slots = std::mem::take(&mut self.put_off);
-        let taken = self.run_some(&slots, Budget::is_used, turn);
-        self.complete(turn);
-        let mut again = std::mem::take(&mut self.put_off);
-        let first = again.first().copied().filter(|first| *first == slots[0]);
-        slots.splice(..taken, again.drain(usize::from(first.is_some())..));
-        slots.extend(first);
-        self.put_off = slots;
     }
 
     /// Reads, decodes and prepares connections, as many as the turn may have until the budget
@@ -94,8 +80,8 @@ impl Work {
             if let Some(soon) = slots.get(at + 2) {
                 self.slab.prefetch(*soon);
             }
+            self.ready.begin(*slot);
             let Some(mut connection) = self.slab.take(*slot) else { continue };
-            connection.queued = false;
             connection.pipe.is_put_off = false;
             if connection.only_writes() {
                 self.finish(connection, turn);

@@ -15,7 +15,7 @@
 //!    its reads of that partition are sent after them. A read of several partitions waits until all
 //!    are answered.
 //! 3. A connection has at most its allowance at other shards ([`crate::hop::allowance`]). A command
-//!    by parts counts once.
+//!    by parts is looked at once, and counts by its parts.
 //! 4. A token is a [`Return`], so that an answer that comes too late finds nobody.
 //! 5. The owner has a slow command's words, so it logs the command under shard and token, and the
 //!    answer says so. The sender then writes the client into the entry, before the client has the
@@ -102,7 +102,7 @@ impl Work {
         let (at, index) = (prepared.party, prepared.index);
         let input = &self.active[at].input;
         let is_brief = answers_briefly(row, input.batch.args(index), input.bytes());
-        if !self.has_allowance(at, is_brief) {
+        if !self.has_allowance(at) {
             return false;
         }
         let connection = sender(&mut self.active, at);
@@ -117,8 +117,7 @@ impl Work {
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
             let bytes = parts.iter().map(|part| part.len()).sum();
-            connection.pipe.pending = Pending::Room { shard, bytes };
-            hold(&mut self.held, connection);
+            hold(&mut self.held, connection, shard, bytes);
             return false;
         }
         if !is_brief {
@@ -139,9 +138,9 @@ impl Work {
     }
 
     /// Whether a connection may have one more at other shards; else it waits.
-    pub(crate) fn has_allowance(&mut self, at: usize, is_brief: bool) -> bool {
+    pub(crate) fn has_allowance(&mut self, at: usize) -> bool {
         let connection = sender(&mut self.active, at);
-        let has = connection.allowance.allows(connection.later.sent(), is_brief)
+        let has = connection.allowance.allows(connection.later.sent())
             && !connection.later.is_full(self.state.hot.output_pause);
         if !has {
             connection.pipe.stopped = true;
@@ -169,9 +168,7 @@ impl Work {
             }
             connection.unsent.push_back(Unsent { shard, token, kind: kind.code(), message });
         }
-        if !send_unsent(&mut self.mailbox, connection) {
-            hold(&mut self.held, connection);
-        }
+        send_unsent(&mut self.mailbox, &mut self.held, connection);
     }
 
     /// Refuses a reply that is longer than a client's output may be, if it is to be copied: it goes
@@ -211,9 +208,7 @@ impl Work {
             }
         }
         self.answers = answers;
-        if !self.held.is_empty() {
-            self.resume_held();
-        }
+        self.resume_held();
     }
 
     /// Gives a connection an answer, if it is still there.
@@ -234,7 +229,9 @@ impl Work {
                 &connection.pipe.client.name,
             );
         }
-        connection.allowance.came(commands, bytes, to.is_brief(), self.state.hot.output_pause);
+        if !to.is_brief() {
+            connection.allowance.long_came(commands, bytes, self.state.hot.output_pause);
+        }
         let is_over = match connection.pipe.pending {
             Pending::Answers => connection.later.is_empty(),
             Pending::Allowance => connection.allowance.is_half_free(connection.later.sent()),
@@ -247,7 +244,7 @@ impl Work {
         let waiting = connection.pipe.out.waiting() + connection.later.bytes();
         let is_flooded = is_wanted && waiting > self.state.hot.output_limit;
         if is_over || is_flooded || connection.later.is_empty() || connection.has_gathered() {
-            self.queue(slot);
+            self.ready.queue(slot);
         }
         // Before the others of the same turn have come, which are as long maybe.
         if is_flooded && let Some(mut connection) = self.slab.take(slot) {
@@ -304,7 +301,8 @@ impl Work {
             let commands_of = &mut peer.commands;
             let (request, came_bytes) =
                 peer.pipe.input.take_mail(receive, |request, input, start, batch| {
-                    let (token, kind) = (request.token, Kind::of_code(request.kind));
+                    let token = request.token.expect("no kind of message is a notice yet");
+                    let kind = Kind::of_code(request.kind);
                     let bytes = input.len() - start;
                     let is_large = bytes > LARGE_INPUT_BYTES;
                     let mut add =
@@ -321,7 +319,7 @@ impl Work {
                     }
                 });
             let came = peer.commands.len() - before;
-            peer.requests.push((request.token, came));
+            peer.requests.extend(request.token.map(|token| (token, came)));
             self.state.stats.hops_in += came as u64;
             commands += came;
             bytes += came_bytes;

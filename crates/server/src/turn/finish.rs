@@ -56,14 +56,12 @@ impl Work {
                 || connection.pipe.input.readable)
             || is_open && paused && connection.pipe.input.readable;
         let slot = connection.slot;
-        if goes_on && connection.pipe.is_put_off && !connection.queued {
-            connection.queued = true;
-            self.put_off.push(slot);
+        if goes_on && connection.pipe.is_put_off {
+            self.ready.put_off(slot);
+        } else if goes_on {
+            self.ready.queue(slot);
         }
         self.slab.put(connection);
-        if goes_on {
-            self.queue(slot);
-        }
     }
 
     fn write(&mut self, connection: &mut Connection, turn: &Turn<'_>) {

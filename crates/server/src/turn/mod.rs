@@ -9,6 +9,7 @@ pub(crate) mod exec;
 pub(crate) mod finish;
 pub(crate) mod held;
 pub(crate) mod prepared;
+pub(crate) mod ready;
 pub(crate) mod run;
 pub(crate) mod scatter;
 pub(crate) mod shard;

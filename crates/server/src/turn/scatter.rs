@@ -45,7 +45,7 @@ impl Work {
     ) -> bool {
         let Run::Data(op) = commands::of(row).run else { unreachable!("only data has partitions") };
         let is_brief = op != Op::MGet;
-        if !self.has_allowance(at, is_brief) {
+        if !self.has_allowance(at) {
             return false;
         }
         let began = Instant::now();

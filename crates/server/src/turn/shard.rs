@@ -161,7 +161,6 @@ impl Shard {
             let busy = self.more
                 || self.work.has_work()
                 || self.work.mailbox.has_mail()
-                || self.work.may_resume()
                 || self.work.state.has_notes()
                 || self.accepting.iter().any(|accepting| *accepting);
             let spins = busy || clock.duration_since(last_work) < spin;
@@ -310,7 +309,7 @@ impl Shard {
                 let input = &mut connection.pipe.input;
                 input.closing |= event.is_read_closed() || event.is_error();
                 input.readable |= event.is_readable() || input.closing;
-                self.work.queue(slot);
+                self.work.ready.queue(slot);
             }
         }
     }
@@ -382,7 +381,7 @@ impl Shard {
             return;
         }
         self.work.slab.put(connection);
-        self.work.queue(slot);
+        self.work.ready.queue(slot);
     }
 
     /// What is done now and then.

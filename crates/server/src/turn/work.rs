@@ -15,7 +15,9 @@ use crate::observe::hotkeys::Sampler;
 use crate::state::State;
 use crate::turn::budget::{Budget, CallsAtOnce};
 use crate::turn::prepared::Prepared;
+use crate::turn::ready::Ready;
 use nigh_store::{Op, Turn};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that
@@ -58,14 +60,15 @@ impl Asker {
     }
 }
 
+/// By shard: the connections that wait for room there, the first of them first.
+pub(crate) type Held = Vec<VecDeque<Occupant>>;
+
 /// What a turn works with. Buffers are kept from turn to turn.
 pub(crate) struct Work {
     pub(crate) state: State,
     pub(crate) slab: Slab,
-    /// Slots of connections with something to do.
-    pub(crate) ready: Vec<usize>,
-    /// Slots of those whose next command was put off: they go first, in their order.
-    pub(crate) put_off: Vec<usize>,
+    /// Connections with something to do.
+    pub(crate) ready: Ready,
     /// What the part of the turn that runs may still take.
     pub(crate) budget: Budget,
     pub(crate) calls_at_once: CallsAtOnce,
@@ -88,11 +91,8 @@ pub(crate) struct Work {
     pub(crate) peers_wait: bool,
     /// Kept for its memory: answers of other shards that are given to their connections.
     pub(crate) answers: Vec<(Reply, Vec<u8>)>,
-    /// Connections that wait for room in the mailbox.
-    pub(crate) held: Vec<Occupant>,
-    /// By shard, kept for its memory: requests and bytes that those have been promised that try
-    /// again; `None` if one found no room.
-    pub(crate) promised: Vec<Option<(usize, usize)>>,
+    /// Connections that wait for room in a mailbox.
+    pub(crate) held: Held,
     /// Connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(Occupant, Instant)>,
     /// Connections that wait for others to stand still.
@@ -107,8 +107,6 @@ pub(crate) struct Work {
     pub(crate) waited: bool,
     /// Kept for its memory: what stands in front of the replies to a request.
     pub(crate) lengths: Vec<u8>,
-    /// Slots of this turn.
-    pub(crate) slots: Vec<usize>,
     /// Windows that ran.
     pub(crate) windows: u64,
     /// Chooses commands whose keys are counted.
@@ -122,7 +120,8 @@ impl Work {
     /// Work for a shard without connections.
     pub(crate) fn new(state: State, mailbox: Mailbox) -> Self {
         let peer = |number| (number != state.number).then(|| Box::new(Peer::new(number)));
-        let peers = (0..state.shared.shards()).map(peer).collect();
+        let shards = state.shared.shards();
+        let peers = (0..shards).map(peer).collect();
         let quick = commands::table().iter().map(|spec| match spec.run {
             Run::Data(op) if op.first_key() == 1 && (spec.has(FAST) || is_quick_write(op)) => {
                 Some(op)
@@ -133,8 +132,7 @@ impl Work {
             quick: quick.collect(),
             state,
             slab: Slab::default(),
-            ready: Vec::new(),
-            put_off: Vec::new(),
+            ready: Ready::default(),
             budget: Budget::new(Instant::now()),
             calls_at_once: CallsAtOnce::new(),
             active: Vec::new(),
@@ -149,8 +147,7 @@ impl Work {
             first_peer: 0,
             peers_wait: false,
             answers: Vec::new(),
-            held: Vec::new(),
-            promised: Vec::new(),
+            held: vec![VecDeque::new(); shards],
             asking: Vec::new(),
             untold: Vec::new(),
             checking: Vec::new(),
@@ -158,7 +155,6 @@ impl Work {
             waits_since: None,
             waited: false,
             lengths: Vec::new(),
-            slots: Vec::new(),
             windows: 0,
             sampler: Sampler::default(),
             now: Instant::now(),
@@ -167,17 +163,7 @@ impl Work {
 
     /// Whether a turn has something to do.
     pub(crate) fn has_work(&self) -> bool {
-        !self.ready.is_empty() || !self.put_off.is_empty() || self.peers_have_work
-    }
-
-    /// Lists a connection as having something to do.
-    pub(crate) fn queue(&mut self, slot: usize) {
-        if let Some(connection) = self.slab.get_mut(slot)
-            && !connection.queued
-        {
-            connection.queued = true;
-            self.ready.push(slot);
-        }
+        !self.ready.is_empty() || self.peers_have_work
     }
 
     /// Whether so many replies wait for an active connection's client that further commands of it

@@ -273,6 +273,13 @@ impl<W: SharedWords> Responder<W> {
         self.unanswered.len()
     }
 
+    /// The token of the oldest request that was taken and not answered.
+    #[must_use]
+    #[inline]
+    pub fn oldest_unanswered(&self) -> Option<u64> {
+        self.unanswered.front().copied()
+    }
+
     /// Stages the reply to the oldest request that has none.
     ///
     /// # Errors
@@ -282,8 +289,11 @@ impl<W: SharedWords> Responder<W> {
     /// If `token` is not that request's, or the reply is longer than [`Self::most_payload`].
     #[inline]
     pub fn reply(&mut self, token: u64, flags: u16, parts: &[&[u8]]) -> Result<(), Broken> {
-        let oldest = self.unanswered.front().copied();
-        assert_eq!(oldest, Some(token), "replies go in the order of the requests");
+        assert_eq!(
+            self.oldest_unanswered(),
+            Some(token),
+            "replies go in the order of the requests"
+        );
         match self.replies.push(0, flags, Some(token), parts) {
             Ok(()) => {
                 self.unanswered.pop_front();

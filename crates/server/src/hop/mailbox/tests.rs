@@ -55,9 +55,9 @@ fn a_request_and_its_reply_travel_at_the_flush() {
     assert_eq!(a.outstanding(1), 2);
     a.flush();
     assert!(b.has_mail());
-    assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: 70, kind: 5 }));
+    assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: Some(70), kind: 5 }));
     assert_eq!(body, b"SET k v");
-    assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: 71, kind: 6 }));
+    assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: Some(71), kind: 6 }));
     assert_eq!(body, long);
     assert_eq!(b.next_sender(), None);
     b.reply(0, 70, &[b"+OK", b"\r\n"]);
@@ -96,7 +96,7 @@ fn a_request_grows_until_it_leaves() {
     a.flush();
     assert!(!a.join(1, 70, 0, 9, &[b"late"]));
     for expected in [b"one\0\0\0\0\0two\0\0\0\0\0three".as_slice(), &[7; 400], b"six"] {
-        assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: 70, kind: 0 }));
+        assert_eq!(receive(&mut b, &mut body), Some(Request { from: 0, token: Some(70), kind: 0 }));
         assert_eq!(body, expected);
     }
 }
@@ -124,7 +124,7 @@ fn a_full_mailbox_says_so_until_a_reply_came() {
         let mut body = Vec::new();
         assert_eq!(fill(&mut a, bytes), most, "{bytes} bytes");
         let first = receive(&mut b, &mut body).expect("a request");
-        b.reply(0, first.token, &[]);
+        b.reply(0, first.token.expect("a request"), &[]);
         b.flush();
         assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 0 }));
         assert!(a.can_send(1, bytes), "{bytes} bytes after a reply");
@@ -134,22 +134,58 @@ fn a_full_mailbox_says_so_until_a_reply_came() {
 }
 
 #[test]
-fn room_is_promised_up_to_what_is_free() {
-    // Those that wait for room are told how much of it they may take, each behind what others have
-    // been promised.
+fn the_room_at_a_shard_is_what_credits_and_ring_let() {
+    // Those that wait for room are told how much there is, in bytes: as many as the ring has free,
+    // and no more than the credits that are left stand for.
     let settings = MailSettings { request_bytes: 1024, credits: 8, body_bytes: 1024 };
-    let (mut a, _b, _polls) = two(&settings);
-    let free = |a: &mut Mailbox| {
-        let promised = (0..4096).find(|promised| a.room(1, 40, *promised).is_none());
-        promised.expect("a ring ends") + 40 - 1
-    };
-    assert_eq!((a.room(1, 40, 0), a.room(1, 10_000, 0)), (Some(40), Some(256)), "a fourth at most");
-    let before = free(&mut a);
-    assert!((512..=1024).contains(&before), "{before} bytes are free");
-    assert_eq!((a.room(1, 256, before - 256), a.room(1, 256, before - 255)), (Some(256), None));
-    a.send(1, 70, 0, &[&[1; 40]]).expect("room");
-    let left = free(&mut a);
-    assert!(left + 40 <= before && left > before - 128, "{left} of {before} bytes are free");
+    let (mut a, mut b, _polls) = two(&settings);
+    let each = 1024 / 8;
+    assert_eq!((a.share(1), a.share(200), a.share(10_000)), (each, 200, 256), "a fourth at most");
+    assert_eq!(a.room(1), 1024);
+    for sent in 1..=4 {
+        a.send(1, sent, 0, &[&[]]).expect("room");
+        assert_eq!(a.room(1), 1024 - each * sent as usize, "by credits");
+    }
+    a.send(1, 5, 0, &[&[1; 200]]).expect("room");
+    a.send(1, 6, 0, &[&[1; 200]]).expect("room");
+    assert!(a.room(1) <= 2 * each, "{} bytes are free", a.room(1));
+    a.flush();
+    let mut body = Vec::new();
+    while let Some(request) = receive(&mut b, &mut body) {
+        b.reply(0, request.token.expect("a request"), &[]);
+    }
+    b.flush();
+    while a.next_reply(&mut body).is_some() {}
+    assert_eq!(a.room(1), 1024);
+}
+
+#[test]
+fn a_notice_is_bounded_and_comes_in_order_without_an_answer() {
+    // Notices stand between requests. The receiver has them in their order, answers the requests
+    // alone, and the sender's credits come back: those of notices behind a request when that is
+    // answered.
+    let (mut a, mut b, _polls) = two(&SMALL);
+    let mut body = Vec::new();
+    for round in 0..50 {
+        a.tell(1, 7, &[b"first"]).expect("room");
+        a.send(1, 70, 0, &[b"ask"]).expect("room");
+        a.tell(1, 7, &[&[9; 200]]).expect("room, beside the ring");
+        a.tell(1, 7, &[b"last"]).expect("room");
+        assert_eq!(a.tell(1, 7, &[b"one too many"]), Err(Full), "round {round}");
+        a.flush();
+        let mut came = Vec::new();
+        while let Some(request) = receive(&mut b, &mut body) {
+            came.push((request.token, request.kind, body.len()));
+        }
+        assert_eq!(came, [(None, 7, 5), (Some(70), 0, 3), (None, 7, 200), (None, 7, 4)]);
+        b.flush();
+        assert_eq!((a.next_reply(&mut body), a.outstanding(1)), (None, 3), "one has come back");
+        b.reply(0, 70, &[b"done"]);
+        b.flush();
+        assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 70 }));
+        assert_eq!((a.next_reply(&mut body), a.outstanding(1)), (None, 0));
+        assert_eq!(a.stats().depth, 0);
+    }
 }
 
 #[test]
@@ -207,17 +243,17 @@ fn a_reply_gives_back_one_credit_however_long_it_is() {
                 a.flush();
             }
         } else if let Some(request) = receive(&mut b, &mut body) {
-            assert_eq!(asked.pop_front(), Some(request.token));
-            b.reply(0, request.token, &[&vec![2; if step % 4 == 0 { 600 } else { 5 }]]);
+            assert_eq!(asked.pop_front(), request.token);
+            let token = request.token.expect("a request");
+            b.reply(0, token, &[&vec![2; if step % 4 == 0 { 600 } else { 5 }]]);
             b.flush();
-            answered.push_back(request.token);
+            answered.push_back(token);
         } else if let Some(reply) = a.next_reply(&mut body) {
             assert_eq!(answered.pop_front(), Some(reply.token));
             a.flush();
         }
         let under_way = asked.len() + answered.len();
         assert_eq!(a.outstanding(1) as usize, under_way, "step {step}");
-        assert_eq!(a.credits(1), SMALL.credits as usize - under_way, "step {step}");
         assert_eq!(a.stats().depth, under_way as u64, "step {step}");
     }
     while let Some(reply) = a.next_reply(&mut body) {
@@ -244,7 +280,7 @@ fn a_turn_receives_a_bounded_number_and_everybody_has_a_chance() {
     let (mut body, mut from) = (Vec::new(), Vec::new());
     while let Some(request) = receive(&mut c, &mut body) {
         from.push(request.from);
-        c.reply(request.from, request.token, &[]);
+        c.reply(request.from, request.token.expect("a request"), &[]);
     }
     assert_eq!(from.len(), MOST_IN_TURN);
     let longest = from.chunk_by(|a, b| a == b).map(<[usize]>::len).max();
@@ -331,8 +367,8 @@ struct Hammer {
     heard: Vec<u64>,
     done: Vec<bool>,
     said_done: Vec<bool>,
-    /// Requests taken and not yet answered: each turn leaves some for the next.
-    unanswered: VecDeque<(Request, Vec<u8>)>,
+    /// Shard and token of requests taken and not yet answered: each turn leaves some for the next.
+    unanswered: VecDeque<(usize, u64)>,
     sleeps: u64,
 }
 
@@ -360,9 +396,7 @@ impl Hammer {
         while let Some(reply) = self.mailbox.next_reply(body) {
             let came = &mut self.came[reply.from];
             assert_eq!(reply.token, *came, "in the order of the requests");
-            if *came < self.requests {
-                assert!(*body == body_of(*came + 1), "reply {came} of {}", reply.from);
-            }
+            assert!(*body == body_of(*came + 1), "reply {came} of {}", reply.from);
             *came += 1;
         }
     }
@@ -370,24 +404,23 @@ impl Hammer {
     fn answer(&mut self, body: &mut Vec<u8>) {
         while let Some(request) = receive(&mut self.mailbox, body) {
             let heard = &mut self.heard[request.from];
-            assert_eq!(request.token, *heard, "in the order that they were sent");
+            let Some(token) = request.token else {
+                assert_eq!((request.kind, *heard), (DONE, self.requests), "behind its requests");
+                self.done[request.from] = true;
+                continue;
+            };
+            assert_eq!((request.kind, token), (ECHO, *heard), "in the order that they were sent");
+            assert!(*body == body_of(token));
             *heard += 1;
-            match request.kind {
-                ECHO => assert!(*body == body_of(request.token)),
-                _ => self.done[request.from] = true,
-            }
-            self.unanswered.push_back((request, body.clone()));
+            self.unanswered.push_back((request.from, token));
         }
         // Every other turn leaves one for later, unless it is the last.
         let kept = usize::from(self.unanswered.len() > 1 && self.sleeps % 2 == 1);
         while self.unanswered.len() > kept {
-            let (request, _) = self.unanswered.pop_front().expect("one");
-            let reply = body_of(request.token + 1);
-            self.mailbox.reply(
-                request.from,
-                request.token,
-                &[&reply[..reply.len() / 2], &reply[reply.len() / 2..]],
-            );
+            let (from, token) = self.unanswered.pop_front().expect("one");
+            let reply = body_of(token + 1);
+            let (first, rest) = reply.split_at(reply.len() / 2);
+            self.mailbox.reply(from, token, &[first, rest]);
         }
     }
 
@@ -404,7 +437,7 @@ impl Hammer {
             }
             if self.came[to] == self.requests && !self.said_done[to] {
                 self.said_done[to] = true;
-                self.mailbox.send(to, self.requests, DONE, &[]).expect("all have been answered");
+                self.mailbox.tell(to, DONE, &[]).expect("all have been answered");
             }
         }
     }
@@ -460,7 +493,7 @@ fn hammer(n: usize, requests: u64) {
     for (mailbox, slept) in &ends {
         let stats = mailbox.stats();
         assert_eq!((stats.sent, stats.depth), ((requests + 1) * others, 0));
-        assert_eq!((stats.received, stats.replies), (stats.sent, stats.sent));
+        assert_eq!((stats.received, stats.replies), (stats.sent, requests * others));
         assert!(stats.bodies > 0 && stats.full > 0, "the story is too tame: {stats:?}");
         assert!(stats.deepest <= u64::from(SMALL.credits) * others, "{stats:?}");
         wakes += stats.wakes;

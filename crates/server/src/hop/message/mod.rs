@@ -10,6 +10,9 @@
 //! kind of a ring's entry, u16:   number u8 | how it is run u8: 1 RESP3, 2 reads leave keys as old as they are
 //! ```
 //!
+//! A message without an answer (`Mailbox::tell`, a notice) would have a kind of its own here too;
+//! there is none yet.
+//!
 //! 1. Both ends are this process: a malformed message is a bug, and panics.
 //!
 //! To add a kind: a row above, a variant here with its number, a codec beside the others. The

@@ -38,7 +38,6 @@ impl Shard {
                 Arrival::Moved(mut connection) => {
                     // What this shard would have told it.
                     connection.limits_version = u64::MAX;
-                    connection.queued = false;
                     connection.pipe.pending = Pending::Nothing;
                     if shared.was_killed(connection.pipe.client.id) {
                         connection.pipe.client.end(Close::Now);
@@ -86,7 +85,7 @@ impl Shard {
             {
                 connection.pipe.pending = Pending::Nothing;
                 let slot = connection.slot;
-                self.work.queue(slot);
+                self.work.ready.queue(slot);
             }
         }
     }
@@ -104,7 +103,7 @@ impl Shard {
             }
             connection.pipe.pending = Pending::Refreshed;
             let slot = connection.slot;
-            self.work.queue(slot);
+            self.work.ready.queue(slot);
             false
         });
         if asking.is_empty() {
