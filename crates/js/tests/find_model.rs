@@ -21,7 +21,7 @@ const PRIMORDIALS: &str = include_str!("../prelude/00_primordials.js");
 const LAYOUT: &str = include_str!("../prelude/01_layout.js");
 const FIND: &str = include_str!("../prelude/02_find.js");
 /// Has the head of `attach`.
-const SNAPSHOT: &str = include_str!("../src/snapshot.rs");
+const SNAPSHOT: &str = include_str!("../src/isolate/startup.rs");
 
 /// The words, the stories and the player.
 const MODEL: &str = include_str!("vectors/find_model.js");

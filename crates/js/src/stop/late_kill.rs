@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Word, Words};
+use super::agreement::{Word, Words};
 use crate::io::Io;
 use crate::{Call, Host, Level, Limits, Mapping, RunTurn, Runtime, Write, ffi};
 

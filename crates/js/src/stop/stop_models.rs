@@ -5,7 +5,7 @@
 //! thread is. So the model has a barrier on each side, the call's between its two accesses. (Made
 //! before both, the load sees KILL; made after both, the store is seen: neither needs more.)
 
-use super::{Word, Words, forget, settle, stop};
+use super::agreement::{Word, Words, forget, settle, stop};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
 use loom::thread;

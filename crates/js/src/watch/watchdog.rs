@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::crash::{self, Line};
+use crate::caller::runtime_stats::{Reason, Running};
 use crate::ffi;
 use crate::fiber::Shared;
 use crate::io::{self, Io, Mapped};
-use crate::stats::{Reason, Running};
-use crate::stop;
+use crate::stop::agreement;
 use crate::tenant::Functions;
+use crate::watch::process_end::{self, Line};
 
 /// Ticks without a call after which the thread sleeps until it is woken, or for `SLEEP`.
 const IDLE_TICKS: u32 = 20;
@@ -150,7 +150,7 @@ impl Watchdog {
             isolate: IsolatePointer(isolate),
             thread: OnceLock::new(),
         });
-        crash::watch_too(&watch);
+        process_end::watch_too(&watch);
         let shared = Arc::clone(&watch);
         let thread = std::thread::Builder::new().name("nigh-watchdog".into()).spawn(move || {
             shared.run();
@@ -307,7 +307,7 @@ impl Watch {
                 // Before the termination, so that whoever sees that finds the reason.
                 *lock(&self.ordered) = order.map(|reason| (call, reason));
                 // SAFETY: the isolate outlives this thread, which its owner joins first.
-                stop::stop(&self.io, call, || unsafe { ffi::nigh_terminate(self.isolate.0) });
+                agreement::stop(&self.io, call, || unsafe { ffi::nigh_terminate(self.isolate.0) });
             }
         } else if used_ns >= stopped_ns + SEIZE_AFTER_NS {
             self.seize(call);
@@ -328,7 +328,7 @@ impl Watch {
     }
 
     fn is_issued(&self, call: i32) -> bool {
-        stop::is_issued(&self.io, call)
+        agreement::is_issued(&self.io, call)
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -391,7 +391,7 @@ impl Watch {
             "nigh: {what} did not stop within {grace_ms} ms (setting: function-kill-grace-ms); \
              ending the process, its arenas survive"
         );
-        crash::was_told();
+        process_end::was_told();
         std::process::abort();
     }
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 
-use crate::Tenant;
-use crate::baton::LINGERING_MAX;
-use crate::fault::Cause;
+use crate::caller::fcall::Tenant;
+use crate::error_reply::Cause;
 use crate::fiber::Wreck;
+use crate::fiber::baton::LINGERING_MAX;
 use crate::io;
 use crate::runtime::Runtime;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
 use crate::ffi;
-use crate::watchdog::Watch;
+use crate::watch::watchdog::Watch;
 
 /// Longest line about the end of a process, bytes: two names of 128 and some words.
 const LINE_BYTES: usize = 512;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::LoadError;
+use super::LoadError;
 
 /// Characters of a user's text that an error message repeats.
 const QUOTED_MAX: usize = 64;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::watchdog::Watch;
+use crate::watch::watchdog::Watch;
 
 /// Counters and gauges of one runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

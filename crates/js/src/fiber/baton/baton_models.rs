@@ -6,8 +6,8 @@
 //! [`World::stack`]: the number of the entry that it waits for.
 
 use super::Baton;
-use crate::stop::is_issued;
-use crate::stop::models::{Shared, look, run};
+use crate::stop::agreement::is_issued;
+use crate::stop::stop_models::{Shared, look, run};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};

@@ -16,7 +16,7 @@
 //! own.
 
 #[cfg(test)]
-mod models;
+mod baton_models;
 
 use std::sync::mpsc::Receiver;
 

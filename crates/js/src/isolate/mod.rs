@@ -1,6 +1,12 @@
 //! One V8 isolate with its io memory, its contexts and its watchdog. Belongs to the thread that
 //! made it.
 
+mod bridge;
+pub(crate) mod lingering;
+pub(crate) mod log_quota;
+pub(crate) mod rest;
+pub(crate) mod startup;
+
 use std::any::Any;
 use std::collections::HashSet;
 use std::ffi::c_void;
@@ -9,18 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
-use crate::bridge::{self, Bridge};
-use crate::entry::Entry;
-use crate::fault::Cause;
+use crate::caller::function_limits::Limits;
+use crate::error_reply::Cause;
 use crate::ffi;
+use crate::fiber::user_code::Entry;
 use crate::fiber::{Entered, Fiber};
 use crate::io::{self, Io, Mapped};
-use crate::limits::Limits;
-use crate::quota::{self, Quota};
 use crate::runtime::StartError;
-use crate::snapshot;
-use crate::stop;
-use crate::watchdog::Watchdog;
+use crate::stop::agreement;
+use crate::watch::watchdog::Watchdog;
+use bridge::Bridge;
+use log_quota::Quota;
 
 /// Young generation: three semi-spaces of 16 MiB, so that a busy tenant's garbage is collected
 /// between batches rather than in them.
@@ -47,7 +52,7 @@ pub(crate) struct Isolate {
 impl Isolate {
     pub(crate) fn new(limits: &Limits, fiber: Option<Rc<Fiber>>) -> Result<Isolate, StartError> {
         let fail = |reason: String| StartError::V8 { reason };
-        let snapshot = native(fiber.as_deref(), snapshot::snapshot).map_err(fail)?;
+        let snapshot = native(fiber.as_deref(), startup::snapshot).map_err(fail)?;
         let mapped = Arc::new(Mapped::new().map_err(|error| {
             fail(format!("cannot reserve {} bytes of address space: {error}", Io::total()))
         })?);
@@ -66,8 +71,8 @@ impl Isolate {
             scan_end: 0,
             tenant: 0,
             now_ms: None,
-            console: Quota::new(quota::CONSOLE_LINES),
-            stacks: Quota::new(quota::STACKS),
+            console: Quota::new(log_quota::CONSOLE_LINES),
+            stacks: Quota::new(log_quota::STACKS),
         }));
         let params = ffi::IsolateParams {
             snapshot,
@@ -227,8 +232,8 @@ impl Isolate {
     /// To be called when call `k` is over, however it ended: true if nothing stops it any more.
     pub(crate) fn settle(&mut self, k: i32) -> bool {
         self.io.state().store(0, Ordering::SeqCst); // SYNC(call-state)
-        let free = stop::settle(&self.io, k);
-        stop::forget(&self.io);
+        let free = agreement::settle(&self.io, k);
+        agreement::forget(&self.io);
         free
     }
 

@@ -24,8 +24,11 @@
 //! 3. User code reaches the fiber's host only while it holds the baton ([`Shared::hold`]), and only
 //!    if the fiber still waits for this very entry.
 //! 4. No frame of the fiber keeps an address of thread-local memory across an entry.
-//! 5. At most [`LINGERING_MAX`](crate::baton::LINGERING_MAX) carriers of a fiber linger. While they
-//!    do, its runtime enters no user code (lingering.rs).
+//! 5. At most [`LINGERING_MAX`](baton::LINGERING_MAX) carriers of a fiber linger. While they do, its
+//!    runtime enters no user code (lingering.rs).
+
+pub(crate) mod baton;
+pub(crate) mod user_code;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -37,9 +40,9 @@ use std::thread;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::baton::Baton;
-use crate::entry::{Entry, Outcome};
 use crate::ffi;
+use crate::fiber::baton::Baton;
+use crate::fiber::user_code::{Entry, Outcome};
 
 /// Their priority: a tenth of the shard's share of the core. With less they would stay for minutes
 /// on a busy one.

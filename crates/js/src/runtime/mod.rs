@@ -7,20 +7,26 @@ use std::sync::{Arc, Mutex};
 
 use thiserror::Error;
 
-use crate::fault::Cause;
+use crate::caller::fcall::Tenant;
+use crate::caller::function_limits::Limits;
+use crate::caller::host_trait::Starts;
+use crate::caller::runtime_stats::{Handle, RuntimeStats};
+use crate::caller::tenant_arenas::Keyspace;
+use crate::error_reply::Cause;
 use crate::ffi;
 use crate::fiber::Fiber;
-use crate::host::Starts;
+use crate::io::call_writer::Request;
 use crate::isolate::Isolate;
+use crate::isolate::lingering::{Lingering, STILL_STOPPING, TOP_LEVEL};
+use crate::isolate::rest::Rest;
+use crate::isolate::{lingering, startup};
+use crate::library::source;
 use crate::library::{Library, LoadError};
-use crate::limits::Limits;
-use crate::lingering::{Lingering, STILL_STOPPING, TOP_LEVEL};
-use crate::mapping::Keyspace;
-use crate::request::Request;
-use crate::rest::Rest;
-use crate::stats::{Handle, RuntimeStats};
 use crate::tenant::{TenantState, number};
-use crate::{Tenant, lingering, snapshot, source};
+
+mod call_batch;
+mod deliver;
+mod library_start;
 
 /// Foreground tasks of V8 that one [`Runtime::catch_up`] runs: mostly there is none, and a step of
 /// a collection takes about 1 ms.
@@ -110,7 +116,7 @@ impl Runtime {
     /// V8's version, for INFO and logs.
     #[must_use]
     pub fn v8_version() -> &'static str {
-        snapshot::v8_version()
+        startup::v8_version()
     }
 
     /// The limits that hold.

@@ -13,22 +13,22 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use crate::call::{Call, RunTurn, Tenant};
-use crate::deliver::Flight;
-use crate::entry::{Entry, Outcome};
+use crate::caller::fcall::{Call, RunTurn, Tenant};
+use crate::caller::function_limits::Limits;
+use crate::caller::host_trait::Host;
 use crate::ffi;
+use crate::fiber::user_code::{Entry, Outcome};
 use crate::fiber::{Entered, Wreck};
-use crate::host::Host;
 use crate::io;
-use crate::limits::Limits;
-use crate::request::How;
+use crate::io::call_writer::How;
 use crate::runtime::Runtime;
-use crate::start::erase;
+use crate::runtime::deliver::Flight;
+use crate::runtime::library_start::erase;
 use crate::tenant::TenantState;
-use crate::{fault, tenant};
+use crate::{error_reply, tenant};
 
 fn too_long() -> Vec<u8> {
-    fault::reply(&format!(
+    error_reply::reply(&format!(
         "ERR keys and arguments of a function are longer than {} bytes together",
         io::REQUEST_ROOM
     ))
@@ -178,15 +178,15 @@ impl Runtime {
         let TenantState { functions, keyspace, .. } = &self.tenants[tenant.0 as usize];
         let id = functions.id(call.function);
         let Some((id, callable)) = id.and_then(|id| Some((id, functions.by_id(id)?))) else {
-            return Err(fault::reply("ERR Function not found"));
+            return Err(error_reply::reply("ERR Function not found"));
         };
         if call.read_only && !callable.no_writes {
-            return Err(fault::reply(
+            return Err(error_reply::reply(
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
         }
         if self.lingers(tenant, &callable.library, &callable.name) {
-            return Err(fault::lingers(&callable.name));
+            return Err(error_reply::lingers(&callable.name));
         }
         let (no_writes, cross_slot) = (callable.no_writes, callable.cross_slot);
         Ok((id, How { no_writes, cross_slot, stable: keyspace.is_foreign() }))
@@ -209,7 +209,7 @@ impl Runtime {
         } else {
             return Ok(());
         };
-        Err(fault::reply(&format!(
+        Err(error_reply::reply(&format!(
             "ERR the call has {much} keys and arguments, more than {limit} (setting: {setting})"
         )))
     }
@@ -247,7 +247,7 @@ impl Runtime {
             let context = match self.ensure_context(flight.tenant) {
                 Ok(context) => context,
                 Err(reason) => {
-                    let refusal = fault::reply(&format!("ERR {reason}"));
+                    let refusal = error_reply::reply(&format!("ERR {reason}"));
                     for call in done..count {
                         self.stats.errors += 1;
                         flight.give(flight.entered[call], &refusal);
@@ -281,7 +281,7 @@ impl Runtime {
             let name = functions.by_id(id).map_or("", |callable| callable.name.as_str());
             self.stats.kills += 1;
             self.stats.errors += 1;
-            flight.give(flight.entered[call], &fault::closing(name));
+            flight.give(flight.entered[call], &error_reply::closing(name));
         }
     }
 
@@ -295,7 +295,7 @@ impl Runtime {
         let functions = &self.tenants[tenant.0 as usize].functions;
         let library = Arc::clone(&functions.by_id(id).expect("it was admitted").library);
         self.start_library(tenant, context, &library).map_err(|reason| {
-            fault::reply(&format!("ERR library '{library}' does not start: {reason}"))
+            error_reply::reply(&format!("ERR library '{library}' does not start: {reason}"))
         })
     }
 
@@ -379,7 +379,7 @@ impl Runtime {
         });
         let cause = self.lose_isolate(call, grave, (flight.tenant, library, name.clone()));
         self.count_stop(cause);
-        fault::stopped(&name, cause, &self.limits)
+        error_reply::stopped(&name, cause, &self.limits)
     }
 
     /// Notes what became of the overlays when these calls have run.
@@ -406,10 +406,10 @@ impl Runtime {
         if outcome == ffi::OUTCOME_STOPPED || !self.isolate.settle(call) {
             let cause = self.isolate.recover(call);
             self.count_stop(cause);
-            return fault::stopped(name, cause, &self.limits);
+            return error_reply::stopped(name, cause, &self.limits);
         }
         // The dispatcher catches all that a function throws, so this is a mistake of ours.
         tracing::error!(function = name, "an exception left the dispatcher");
-        fault::reply(&format!("ERR internal error in function '{name}'"))
+        error_reply::reply(&format!("ERR internal error in function '{name}'"))
     }
 }

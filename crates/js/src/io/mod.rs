@@ -10,6 +10,8 @@
 //! watchdog; all else is written by one side while the other waits, on one thread. The prelude has
 //! the same constants; a test compares them.
 
+pub(crate) mod call_writer;
+
 use std::sync::atomic::AtomicI32;
 
 use rustix::mm::{MapFlags, ProtFlags};

@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::caller::tenant_arenas::Keyspace;
 use crate::ffi;
 use crate::library::{Function, Library};
-use crate::mapping::Keyspace;
 
 /// A callable function.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Writes calls into the request part of the io memory, as 06_dispatch.js reads them. Pure but for
 //! that memory; the runtime's thread.
 
-use crate::call::Call;
+use crate::caller::fcall::Call;
 use crate::io::{self, Io};
 use crate::tenant::number;
 

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::call::{Tenant, UNSTABLE};
-use crate::fault;
-use crate::host::{Host, Level};
+use crate::caller::fcall::{Tenant, UNSTABLE};
+use crate::caller::host_trait::{Host, Level};
+use crate::error_reply;
 use crate::io::{self, Io};
-use crate::quota::Speaker;
+use crate::isolate::log_quota::Speaker;
 use crate::runtime::Runtime;
 
 // As in 05_encode.js.
@@ -94,7 +94,7 @@ impl Runtime {
                 end += stack_length;
             } else if let Some((_, error)) = failed.next_if(|(failed, _)| *failed == call) {
                 self.stats.errors += 1;
-                flight.give(index, &fault::reply(&error));
+                flight.give(index, &error_reply::reply(&error));
             } else {
                 flight.give(index, io.bytes(body, length));
             }
@@ -113,7 +113,7 @@ impl Runtime {
         self.stats.errors += 1;
         let id = self.isolate.bridge().ids[call];
         let functions = Arc::clone(&self.state(flight.tenant).functions);
-        let Some(callable) = functions.by_id(id) else { return fault::reply(message) };
+        let Some(callable) = functions.by_id(id) else { return error_reply::reply(message) };
         let text = if stack.is_empty() { message } else { stack };
         let speaker = Speaker {
             tenant: flight.tenant.0,
@@ -121,9 +121,9 @@ impl Runtime {
             function: callable.name.clone(),
         };
         if self.isolate.bridge().stacks.take(speaker, flight.now_ms) {
-            let text = fault::without_prelude(text);
+            let text = error_reply::without_prelude(text);
             flight.host.log(Level::Warn, &callable.library, &callable.name, &text);
         }
-        fault::thrown(message, stack, &callable.library, &callable.name)
+        error_reply::thrown(message, stack, &callable.library, &callable.name)
     }
 }

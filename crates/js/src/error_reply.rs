@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
+use crate::caller::function_limits::Limits;
+use crate::caller::runtime_stats::Reason;
 use crate::ffi;
-use crate::limits::Limits;
-use crate::stats::Reason;
 
 /// How places in the prelude begin; the shim names it so.
 const PRELUDE: &str = "nigh:prelude:";

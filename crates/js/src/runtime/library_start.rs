@@ -12,14 +12,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::entry::{Entry, Install, Outcome};
-use crate::fault::Cause;
+use crate::caller::fcall::Tenant;
+use crate::caller::host_trait::{Host, Level, Write};
+use crate::error_reply::Cause;
 use crate::fiber::Entered;
-use crate::host::{Host, Level, Write};
+use crate::fiber::user_code::{Entry, Install, Outcome};
+use crate::isolate::lingering;
+use crate::isolate::lingering::{STILL_STOPPING, TOP_LEVEL};
 use crate::library::Function;
-use crate::lingering::{STILL_STOPPING, TOP_LEVEL};
 use crate::runtime::Runtime;
-use crate::{Tenant, fault, ffi, io, lingering};
+use crate::{error_reply, ffi, io};
 
 /// A library that did not start is tried again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -186,7 +188,7 @@ impl Runtime {
         }
         self.isolate.relieve();
         if found.kind != ffi::FAULT_NONE {
-            return Err(Stop::Fault(fault::module(&found, name, Cause::Time, &self.limits)));
+            return Err(Stop::Fault(error_reply::module(&found, name, Cause::Time, &self.limits)));
         }
         Ok(self.found_functions())
     }
@@ -229,7 +231,7 @@ impl Runtime {
         self.count_stop(cause);
         let mut found = ffi::Fault::new();
         found.kind = ffi::FAULT_TERMINATED;
-        fault::module(&found, "", cause, &self.limits)
+        error_reply::module(&found, "", cause, &self.limits)
     }
 }
 

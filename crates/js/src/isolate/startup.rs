@@ -18,26 +18,26 @@ use std::sync::OnceLock;
 
 use crate::ffi;
 
-const PRIMORDIALS: &str = include_str!("../prelude/00_primordials.js");
+const PRIMORDIALS: &str = include_str!("../../prelude/00_primordials.js");
 /// Each takes what it needs of those before it; the first says how they are made.
 const BUILTINS: [&str; 9] = [
-    include_str!("../prelude/builtins/operations.js"),
-    include_str!("../prelude/builtins/arrays.js"),
-    include_str!("../prelude/builtins/join.js"),
-    include_str!("../prelude/builtins/search.js"),
-    include_str!("../prelude/builtins/text.js"),
-    include_str!("../prelude/builtins/keys.js"),
-    include_str!("../prelude/builtins/json.js"),
-    include_str!("../prelude/builtins/iterables.js"),
-    include_str!("../prelude/builtins/views.js"),
+    include_str!("../../prelude/builtins/operations.js"),
+    include_str!("../../prelude/builtins/arrays.js"),
+    include_str!("../../prelude/builtins/join.js"),
+    include_str!("../../prelude/builtins/search.js"),
+    include_str!("../../prelude/builtins/text.js"),
+    include_str!("../../prelude/builtins/keys.js"),
+    include_str!("../../prelude/builtins/json.js"),
+    include_str!("../../prelude/builtins/iterables.js"),
+    include_str!("../../prelude/builtins/views.js"),
 ];
 const ATTACHED: [&str; 6] = [
-    include_str!("../prelude/01_layout.js"),
-    include_str!("../prelude/02_find.js"),
-    include_str!("../prelude/03_record.js"),
-    include_str!("../prelude/04_db.js"),
-    include_str!("../prelude/05_encode.js"),
-    include_str!("../prelude/06_dispatch.js"),
+    include_str!("../../prelude/01_layout.js"),
+    include_str!("../../prelude/02_find.js"),
+    include_str!("../../prelude/03_record.js"),
+    include_str!("../../prelude/04_db.js"),
+    include_str!("../../prelude/05_encode.js"),
+    include_str!("../../prelude/06_dispatch.js"),
 ];
 
 /// Threads for compiling and collecting beside the shards; V8 shares them among all isolates.
@@ -123,7 +123,7 @@ mod tests {
     use nigh_shm::layout;
 
     use super::*;
-    use crate::{io, request};
+    use crate::io::{self, call_writer};
 
     /// The number in `const NAME = …;` of the prelude (or `constexpr … NAME = …;` of the shim).
     fn constant(source: &str, name: &str) -> i64 {
@@ -175,7 +175,7 @@ mod tests {
             layout::record::KEY_LEN + 3,
             "flags are the meta's top byte"
         );
-        let shim = include_str!("../shim/internal.h");
+        let shim = include_str!("../../shim/internal.h");
         assert_eq!(constant(shim, "kSeedWord"), (layout::header::SEED / 4) as i64);
         assert_eq!(constant(shim, "kKeyBytesMax"), layout::KEY_BYTES_MAX as i64);
     }
@@ -212,7 +212,7 @@ mod tests {
         check("OUT_WRITE_HIGH", io::OUT_WRITE_HIGH);
         check("REQUEST_AT", io::REQUEST_AT);
         check("RESPONSE_ROOM", io::RESPONSE_ROOM);
-        check("WINDOWS_SHIFT", request::WINDOWS_SHIFT as usize);
+        check("WINDOWS_SHIFT", call_writer::WINDOWS_SHIFT as usize);
         check("IN_FLUSH_BYTES", io::IN_FLUSH_BYTES);
         check("WRITES_ROOM", io::WRITES_ROOM);
         check("WRITES_TABLE", io::WRITES_TABLE);
@@ -220,7 +220,7 @@ mod tests {
         assert!(layout_file.contains(&response));
         assert!(layout_file.contains("const WRITES_AT = RESPONSE_AT + RESPONSE_ROOM;"));
         assert!(layout_file.contains("const SCAN_AT = WRITES_AT + WRITES_ROOM;"));
-        let shim = include_str!("../shim/internal.h");
+        let shim = include_str!("../../shim/internal.h");
         for (name, prelude) in [
             ("kKeyLengthWord", "KEY_LENGTH"),
             ("kKeyAt", "KEY_AT"),

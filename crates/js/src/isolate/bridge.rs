@@ -9,16 +9,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
-use crate::crash;
-use crate::fault;
+use crate::caller::host_trait::{Host, Level, Write};
+use crate::error_reply;
 use crate::ffi;
 use crate::fiber::Shared;
-use crate::host::{Host, Level, Write};
 use crate::io::{self, Io};
-use crate::quota::{Quota, Speaker};
-use crate::stop;
+use crate::isolate::log_quota::{Quota, Speaker};
+use crate::stop::agreement;
 use crate::tenant::Functions;
-use crate::watchdog::Watch;
+use crate::watch::process_end;
+use crate::watch::watchdog::Watch;
 
 /// What a callback needs; lives at a fixed address as long as the isolate.
 pub(crate) struct Bridge {
@@ -131,7 +131,7 @@ impl Bridge {
         // one evaluation logs is bounded by the prelude.
         let may = self.now_ms.is_none_or(|now_ms| self.console.take(speaker, now_ms));
         if let Some(host) = self.host().filter(|_| may) {
-            host.log(level, &library, function, &fault::without_prelude(text));
+            host.log(level, &library, function, &error_reply::without_prelude(text));
         }
     }
 
@@ -251,7 +251,7 @@ unsafe extern "C" fn late(user: *mut c_void, k: i32) -> bool {
     // SAFETY: the bridge lives as long as the isolate; only this field is read, which nobody ever
     // writes. So a call that lost its fiber may come here too: it finds that it was stopped.
     let io = unsafe { (*user.cast::<Bridge>()).io };
-    stop::settle(&io, k)
+    agreement::settle(&io, k)
 }
 
 /// Where V8 gives up for what a call asks: a table of more elements than it can have. Elsewhere the
@@ -282,5 +282,5 @@ unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *co
         }
     }
     eprintln!("nigh: V8 ends the process: {why}");
-    crash::tell();
+    process_end::tell();
 }

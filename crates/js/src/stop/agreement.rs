@@ -18,11 +18,6 @@
 //! barrier makes the one between them. All else is here, over a trait of the words, so that loom
 //! tries all orders.
 
-#[cfg(test)]
-pub(crate) mod models;
-#[cfg(test)]
-mod tests;
-
 use std::sync::atomic::Ordering;
 
 use rustix::thread::{MembarrierCommand, membarrier};

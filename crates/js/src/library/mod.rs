@@ -3,7 +3,9 @@
 
 use thiserror::Error;
 
-use crate::{fault, source};
+use crate::error_reply;
+
+pub(crate) mod source;
 
 /// What `FUNCTION LOAD` found in a library's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ impl LoadError {
     pub fn too_long(library: &str, load_ms: u64) -> LoadError {
         LoadError::Compile {
             library: library.to_owned(),
-            reason: fault::too_long_to_start(load_ms),
+            reason: error_reply::too_long_to_start(load_ms),
         }
     }
 }
