@@ -1,11 +1,13 @@
-// What the prelude uses of JavaScript, taken before any user code runs. Evaluated once, into the
-// startup snapshot; everything below and in the files after it shares one strict function scope.
+// Captures the builtins that the prelude uses, before any user code runs, and removes the globals
+// that functions may not use. It is evaluated once, into the startup snapshot. This file and the
+// files after it share one strict function scope.
 //
-// Rules for all prelude code that runs beside user code:
-// 1. Call only what is captured here. A method found by name may have been replaced by the user.
+// Rules for all code of the prelude that runs beside user code:
+// 1. Call only functions that are captured here. The user may have replaced a method that is found
+//    by its name.
 // 2. No spread, no for-of, no array destructuring: they look up Symbol.iterator.
 // 3. Store to arrays by index only where the index exists already: a hole asks Array.prototype.
-// 4. Never hand a typed array over Nigh's memory to anything that user code can see or replace.
+// 4. Never pass a typed array over Nigh's memory to anything that user code can see or replace.
 // 5. Hot code stays within int32: Math.imul, |0, >>>.
 
 const uncurry = Function.prototype.bind.bind(Function.prototype.call);
@@ -43,7 +45,7 @@ const TypeErrorConstructor = TypeError;
 const imul = Math.imul;
 const floor = Math.floor;
 
-// A Map whose methods user code cannot replace.
+// Map and Set with methods that user code cannot replace.
 class SafeMap extends Map {}
 for (const name of ["get", "set", "has", "delete", "clear", "forEach"]) {
   ObjectDefineProperty(SafeMap.prototype, name, { value: Map.prototype[name] });
@@ -60,8 +62,8 @@ Object.setPrototypeOf(SafeSet.prototype, null);
 ObjectFreeze(SafeSet.prototype);
 ObjectFreeze(SafeSet);
 
-// Classes of 01_layout.js. They are here, in the snapshot, since setting a prototype costs a walk over all
-// contexts. Nothing of them is looked up in a prototype.
+// Two classes for 01_layout.js. They are made here, in the snapshot: to set a prototype later, V8
+// would walk over all contexts. The prelude looks up nothing in their prototypes.
 
 // A window of memory: typed arrays over the same bytes.
 class Window {
@@ -75,30 +77,30 @@ class Window {
 }
 Object.setPrototypeOf(Window.prototype, null);
 
-// An arena: what is known of it, and of its index as 02_find.js saw it last.
+// An arena, and its index as 02_find.js saw it last.
 class Arena {
   constructor(words, place, slotShift, isForeign) {
-    this.words = words; // of its first window
-    this.place = place; // number of that
+    this.words = words; // words of its first window
+    this.place = place; // number of that window
     this.slotShift = slotShift;
     this.foreign = isForeign;
-    this.epoch = -1; // of the tables
+    this.epoch = -1; // epoch of the tables below
     this.table = words;
-    this.tableBase = 0; // first word
-    this.tableMask = -1; // lines - 1; -1: none
+    this.tableBase = 0; // first word of the table
+    this.tableMask = -1; // lines - 1; -1: no table
     this.oldTable = words;
     this.oldBase = 0;
     this.oldMask = -1;
-    this.reader = 0; // state of the call that has looked into it
-    this.lsn = 0; // if it is foreign: the moment of that call, and the owner's clock then, Unix ms
-    this.clock = 0;
+    this.reader = 0; // I[STATE] of the call that looked into it last
+    this.lsn = 0; // of a foreign arena: the moment at which that call reads
+    this.clock = 0; // and the owner's clock at that moment, Unix ms
   }
 }
 Object.setPrototypeOf(Arena.prototype, null);
 
-// The globals that a function may use. What is not listed does not exist: no eval, no shared memory
-// or waiting, no WebAssembly that would bypass the memory limit, nothing that observes the collector.
-// V8 adds some globals to each context that it makes from a snapshot, so this runs there too.
+// The globals that a function may use. All others are deleted: eval, shared memory, waiting,
+// WebAssembly (its memory would escape the limit), and all that observes the garbage collector. V8
+// adds some globals to each context that it makes from a snapshot, so this runs there again.
 const allowedGlobals = new SafeSet();
 for (const name of [
   "AggregateError", "Array", "ArrayBuffer", "BigInt", "BigInt64Array", "BigUint64Array", "Boolean",

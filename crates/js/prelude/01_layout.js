@@ -1,28 +1,30 @@
-// Where things lie: the arenas (docs/formats/arena.md) and the io memory (src/io.rs), and the typed arrays
-// over both.
+// The layout of the arenas (docs/formats/arena.md) and of the io memory (src/io/mod.rs), and the
+// typed arrays over both.
 //
-// From here on the files are the body of attach(ioBuffer, arenaBuffers, foreign, numbersBuffer, queueBuffer), run once
-// per context, so that the typed arrays are constants to the optimizing compiler. What the hottest
-// code changes stands in words of them too, else in a `var`: a variable costs a check of its type at each
-// use, and a `let` one of its initialisation.
+// From here on, the files are the body of
+// attach(ioBuffer, arenaBuffers, foreign, numbersBuffer, queueBuffer), which runs once per context.
+// So the typed arrays are constants to the optimizing compiler. State that the hottest code changes
+// stands in words of these arrays, other state in a `var`: V8 checks the type of a variable at each
+// use, and of a `let` also that it is initialised.
 //
-// A tenant has one arena, or one for each of its partitions. SEVERAL says which: a constant too, so that
-// what stands behind it costs a tenant with one arena nothing once it is compiled.
+// A tenant has one arena, or one for each of its partitions. The constant SEVERAL says which of the
+// two. The compiler drops code that depends on it, so a tenant with one arena pays nothing for it.
 //
-// A reference is an int32 here (the top bit may be set), 0 for "not found". References are found in
-// windows of 4 GiB: ref >>> 28 within its arena, and I[PLACE] + (ref >>> 28) among those of all arenas.
-// Nothing crosses a window. Window 0 has its own constants.
+// A reference is an int32 here (the top bit may be set); 0 means "not found". It names a window of
+// 4 GiB and a record in it. The window's number is ref >>> 28 within the arena, and I[PLACE] + (ref
+// >>> 28) among the windows of all arenas. Nothing crosses a window. Window 0 of the first arena
+// has constants of its own.
 
 removeGlobals();
 
-// --- layout of the arena, in 32-bit words where not said otherwise; held to shm's by a test ---
+// --- layout of the arena, in 32-bit words unless noted; a test compares it with the crate shm ---
 const SEED_WORD = 12;
 const SLOT_SHIFT_WORD = 3;
 const EPOCH_WORD = 64;
 const CURRENT_WORD = 65;
 const OLD_WORD = 66;
 const INTENT_WORD = 67;
-const BEGUN_WORD = 80; // of two words each, the low one first
+const BEGUN_WORD = 80; // this and the next three have two words each, the low one first
 const COMMITTED_WORD = 82;
 const CLOCK_WORD = 84;
 const CLEAR_STAMP_WORD = 86;
@@ -31,7 +33,7 @@ const STAMPS_MASK = 1023;
 const LINE_WORDS_SHIFT = 4;
 const LINE_WORDS = 16;
 const MAX_PROBES = 16;
-const NEAR_REFS = 0xffffffd; // references of the first window that are none of the reserved ones
+const NEAR_REFS = 0xffffffd; // references of the first window without the reserved ones
 const LAST_RESERVED_REF = 2; // EMPTY 0, DELETED 1, MOVED 2
 const REC_VALUE_LENGTH = 0;
 const REC_LSN_LOW = 2;
@@ -44,14 +46,14 @@ const REC_KEY = 8;
 const FLAG_RUN = 1;
 const KEY_BYTES_MAX = 65535;
 
-// --- layout of the io memory, held to src/io.rs by a test ---
+// --- layout of the io memory; a test compares it with src/io/mod.rs ---
 const STATE = 0;
 const HEAP_HIT = 2;
 const KILL = 3;
 const KEY_LENGTH = 5;
 const PENDING = 6; // see 04_db.js; 0 between calls
-const PLACE = 7; // first window of the arena of the key that was looked for last; 0 if there is one arena
-const CALL_PLACE = 8; // the same of the partition that the call runs for
+const PLACE = 7; // first window of the arena of the last key that was looked for; 0 if not SEVERAL
+const CALL_PLACE = 8; // first window of the arena of the call's own partition
 const OVERTIME = 9;
 const IN_NOW_LOW = 16;
 const IN_NOW_HIGH = 17;
@@ -73,7 +75,7 @@ const OUT_DONE = 32;
 const OUT_END = 33;
 const OUT_WRITES = 34;
 const OUT_WRITE_HIGH = 35;
-const KEY_AT = 4096; // bytes from here on
+const KEY_AT = 4096; // this and the following are offsets and lengths in bytes
 const TEXT_AT = 131072;
 const TEXT_ROOM = 131072;
 const REQUEST_AT = 262144;
@@ -82,10 +84,10 @@ const RESPONSE_ROOM = 603979776;
 const WRITES_AT = RESPONSE_AT + RESPONSE_ROOM;
 const WRITES_TABLE = 33554432; // 2^20 entries of 32 bytes
 const WRITES_ROOM = 603979776;
-const SCAN_AT = WRITES_AT + WRITES_ROOM; // what a scan has found, until the next one
+const SCAN_AT = WRITES_AT + WRITES_ROOM; // keys that the last scan has found
 
 const WINDOW_BYTES = 4294967296;
-const MAX_ATTEMPTS = 1000; // a miss is asked again while the index changes under it
+const MAX_ATTEMPTS = 1000; // looks for one key while the index changes meanwhile
 
 const I = new Int32(ioBuffer);
 const B = new Uint8(ioBuffer);
@@ -93,7 +95,7 @@ const IU16 = new Uint16(ioBuffer);
 const IF32 = new Float32(ioBuffer);
 const IF64 = new Float64(ioBuffer);
 
-// How many microtasks wait: V8's own word, which nobody here writes. While it is 0, nothing is left to run.
+// The number of microtasks that wait: a word of V8's, which the prelude only reads.
 const Q = new Int32(queueBuffer);
 const WAITING = 0;
 
@@ -116,9 +118,8 @@ function windowBytes(bytes, start) {
   return left < WINDOW_BYTES ? left - (left % 8) : WINDOW_BYTES;
 }
 
-// All windows.
 const ioWindow = new Window(B, IU16, I, IF32, IF64);
-const windows = []; // by number + 1, made when first used; -1 is the io memory
+const windows = []; // by number + 1, made at first use; number -1 is the io memory
 for (let i = 0; i <= PARTITIONS << WINDOWS_SHIFT; i++) windows[i] = undefined;
 windows[0] = ioWindow;
 windows[1] = new Window(A8, A16, A, AF32, AF64);
@@ -148,7 +149,7 @@ for (let i = 0; i < PARTITIONS; i++) {
 }
 const onlyArena = arenas[0]; // if not SEVERAL
 
-// The arena of the key that was looked for last.
+// The arena of the last key that was looked for.
 function placedArena() {
   return SEVERAL ? arenas[I[PLACE] >> WINDOWS_SHIFT] : onlyArena;
 }

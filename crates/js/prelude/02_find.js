@@ -1,19 +1,22 @@
-// From a key to the reference of its record: xxHash32 and the index (docs/formats/arena.md).
+// Finds the reference of a key's record: xxHash32 and the index (docs/formats/arena.md).
 //
-// There are two ways with one result. The near one looks in the key's home line in the first window,
-// while the index does not grow. What that does not decide goes the far way, which knows all: both
-// tables, all lines, all windows.
+//   key ── hash, place ──> near way ── found, or surely missing ──> reference or 0
+//                             └── can't tell ──> far way ─────────────────┘
 //
-// If there are several arenas, I[PLACE] is set to the key's, before it is looked for. What a find has
-// returned is a reference in that arena until the next key is loaded.
+// Both ways have one result. The near way looks into the key's home line, in the first window,
+// while the index doesn't grow. The far way decides all other cases: it knows both tables, all
+// lines and all windows.
 //
-// Invariants, with writers at work on other threads:
-// 1. A tag is loaded before its reference, and the key in the record is always compared: so a torn pair
-//    either mismatches or is the new record.
-// 2. A miss counts only if the epoch is the same after it as before; a hit needs nothing more.
-// 3. Where another thread writes, what is found is what it was at the call's moment of the arena; what can't be told
-//    ends the attempt, whatever the function catches.
-// 4. What a call has found stays: the runtime's thread holds a pin as long as it runs.
+// With several arenas, loading a key sets I[PLACE] to the key's arena. The reference that a find
+// returns belongs to that arena, so it is used before the next key is loaded.
+//
+// Invariants, while writers work on other threads:
+// 1. A find loads a tag before the tag's reference, and always compares the key in the record. So a
+//    torn pair of tag and reference either mismatches or leads to the new record.
+// 2. A miss counts only if the epoch after it is the epoch before it. A hit needs no such check.
+// 3. Of a foreign arena, a find returns the version at the call's moment. If it can't tell that
+//    version, the attempt is over, whatever the function catches.
+// 4. A record that a call has found stays: the runtime's thread holds a pin while the call runs.
 
 // --- xxHash32 ---
 const P1 = 0x9e3779b1 | 0;
@@ -43,7 +46,7 @@ function avalanche(h) {
   return h ^ (h >>> 16);
 }
 
-// Of 1 to 8 bytes in two little-endian words.
+// The hash of 1 to 8 bytes in two little-endian words.
 function hashShort(low, high, length) {
   let h = (SHORT_START + length) | 0;
   if (length < 4) return hashTail(h, low, length);
@@ -67,7 +70,7 @@ function hashLane(v, word) {
   return imul((v << 13) | (v >>> 19), P1);
 }
 
-// Of the bytes at KEY_AT.
+// The hash of the bytes at KEY_AT.
 function hashLong(length) {
   let at = KEY_AT >> 2;
   let left = length;
@@ -93,13 +96,14 @@ function hashLong(length) {
 
 // --- the partition of a key ---
 
-// First window of the arena in which keys of this hash are: (hash as u64 * PARTITIONS) >> 32, by halves.
+// The first window of the arena of all keys with this hash: (hash as u64 * PARTITIONS) >> 32, in
+// two halves.
 function placeOf(hash) {
   const low = imul(hash & 0xffff, PARTITIONS) >>> 16;
   return (imul(hash >>> 16, PARTITIONS) + low) >>> 16 << WINDOWS_SHIFT;
 }
 
-// Is one of the eight bytes a '{'? All are below 128.
+// Whether one of the eight bytes, all below 128, is '{'.
 function hasBrace(low, high) {
   return (((low ^ 0x7b7b7b7b) - 0x01010101 | (high ^ 0x7b7b7b7b) - 0x01010101) & 0x80808080) !== 0;
 }
@@ -117,7 +121,7 @@ function openTables(arena) {
     arena.table = windowOf(arena.place + (slot >>> 32 - shift)).i32;
     arena.tableBase = (slot << shift - 2) & 0x3fffffff;
     arena.tableMask = current === 0 ? -1 : (1 << (current & 63)) - 1;
-    // While the epoch is even, the old table's word means nothing.
+    // The old table's word has a meaning only while the epoch is odd.
     const growing = (seen & 1) !== 0 && old !== 0;
     const oldSlot = old >>> 6;
     arena.oldTable = growing ? windowOf(arena.place + (oldSlot >>> 32 - shift)).i32 : words;
@@ -129,19 +133,20 @@ function openTables(arena) {
   return leaveUntold(arena);
 }
 
-// Has the line an EMPTY entry, so that no key that is there was pushed past it? Asked after a miss only.
+// Whether the line has an EMPTY entry: then the next lines have no key that belongs here. Only a
+// miss asks this.
 function hasEmpty(words, start) {
   for (let at = start + 1; at < start + LINE_WORDS; at += 2) if (words[at] === 0) return true;
   return false;
 }
 
-// The words of the window in which record `ref` of the arena at I[PLACE] lies.
+// The words of the window that has record `ref` of the arena at I[PLACE].
 function wordsOf(ref) {
   const window = SEVERAL ? I[PLACE] + (ref >>> 28) : ref >>> 28;
   return window === 0 ? A : windowOf(window).i32;
 }
 
-// Is the key of record `ref` the one at KEY_AT?
+// Whether record `ref` has the key at KEY_AT.
 function sameKey(ref, length) {
   const words = wordsOf(ref);
   const at = (ref & 0xfffffff) << 2;
@@ -171,13 +176,13 @@ function probe(words, base, mask, hash, length) {
 var nowLow = 0; // Unix ms of the batch
 var nowHigh = 0;
 
-// Has a record with this expiry ended? Like Redis: once the time has passed it.
+// Whether a record with this expiry has ended: as in Redis, once the time is past it.
 function expired(low, high) {
   if ((low | high) === 0) return false;
   return high >>> 0 < nowHigh >>> 0 || (high === nowHigh && low >>> 0 < nowLow >>> 0);
 }
 
-// ref, or 0 if the record has expired.
+// `ref`, or 0 if the record has expired.
 function alive(ref) {
   const words = wordsOf(ref);
   const at = (ref & 0xfffffff) << 2;
@@ -187,22 +192,22 @@ function alive(ref) {
   return ref;
 }
 
-// --- the moment at which a call reads an arena that another thread writes (docs/formats/arena.md) ---
-const VIEW = !SEVERAL && foreign[0]; // of several arenas each tells by itself
-const LOOKS_MAX = 10000; // while a commit goes on, which takes some microseconds
-const VERSIONS_MAX = 256; // of a key
-var untold = false; // of the attempt, whatever the function catches
-var untoldLow = 0; // in which partitions, a bit for each
+// --- the moment at which a call reads a foreign arena (docs/formats/arena.md) ---
+const VIEW = !SEVERAL && foreign[0]; // several arenas: `foreign` of each says it
+const LOOKS_MAX = 10000; // looks during one commit, which takes some microseconds
+const VERSIONS_MAX = 256; // versions of a key
+var untold = false; // a find of this attempt couldn't tell
+var untoldLow = 0; // partitions with such a find, a bit for each
 var untoldHigh = 0;
 
-// A word of 64 bits that only rises; Infinity if it rises meanwhile.
+// A word of 64 bits that only rises; Infinity if it rises during the look.
 function wordAt(words, at) {
   const high = words[at + 1];
   const low = words[at];
   return words[at + 1] === high ? high * 4294967296 + (low >>> 0) : Infinity;
 }
 
-// Chooses the moment: a committed number with which all that it counts is to be seen.
+// Chooses the call's moment: a committed LSN all of whose changes this thread sees.
 function takeMoment(arena) {
   const words = arena.words;
   for (let i = 0; i < LOOKS_MAX; i++) {
@@ -217,8 +222,8 @@ function takeMoment(arena) {
   noteUntold(arena);
 }
 
-// Something of an arena can't be told: so much has changed since the moment, or, if a key's time is over by our clock
-// and not by its owner's, until that is told.
+// Notes that this attempt can't tell something of an arena. Either too much has changed since the
+// moment, or a key's time is over by this batch's clock and not yet by the owner's.
 function noteUntold(arena) {
   untold = true;
   const partition = arena.place >> WINDOWS_SHIFT;
@@ -231,13 +236,13 @@ function leaveUntold(arena) {
   throw new ErrorConstructor("TRYAGAIN the keys are changing too fast");
 }
 
-// Has the owner of an arena told its time, and stands still until the batch is over?
+// Whether the arena's owner has stored its time and stands still until the batch is over.
 function standsStill(arena) {
   const partition = arena.place >> WINDOWS_SHIFT;
   return (I[partition < 32 ? IN_STILL_LOW : IN_STILL_HIGH] >>> (partition & 31) & 1) !== 0;
 }
 
-// The version of record `ref` of the arena at I[PLACE] that was current at the moment, or 0.
+// The version that was current at the moment, for record `ref` of the arena at I[PLACE]; or 0.
 function then(ref, hash) {
   const arena = placedArena();
   for (let i = 0; i < VERSIONS_MAX; i++) {
@@ -248,7 +253,8 @@ function then(ref, hash) {
       const high = words[at + REC_EXPIRY_HIGH];
       if ((low | high) === 0) return ref;
       if ((high >>> 0) * 4294967296 + (low >>> 0) < arena.clock) return 0;
-      // Over by our clock alone: a reader that has just been told of another time must not meet it any more.
+      // The key's time is over by the batch's clock alone. A client that knows this clock must not
+      // see the key any more, so its owner has to say.
       return expired(low, high) && !standsStill(arena) ? leaveUntold(arena) : ref;
     }
     ref = words[at + REC_PREV];
@@ -257,7 +263,7 @@ function then(ref, hash) {
   return leaveUntold(arena);
 }
 
-// 0 for a key that isn't there, if it wasn't at the moment either.
+// 0 for a key that is missing now, if it was missing at the moment too.
 function absentThen(arena, hash) {
   const words = arena.words;
   const at = STAMPS_WORD + ((hash & STAMPS_MASK) << 1);
@@ -265,41 +271,42 @@ function absentThen(arena, hash) {
   return 0;
 }
 
-// What the index says of a key, 0 if nothing, as the call sees it.
+// Turns a reference (or 0) from the index into what the call sees at its moment.
 function told(ref, hash) {
   if (SEVERAL ? placedArena().foreign : VIEW) return ref === 0 ? absentThen(placedArena(), hash) : then(ref, hash);
   return ref === 0 ? 0 : alive(ref);
 }
 
-// The first window of the arena at I[PLACE], which the call from now on has looked into.
+// The first window of the arena at I[PLACE]; notes that the call reads this arena.
 function enterWords() {
   const arena = placedArena();
   if (arena.reader !== I[STATE]) beginReading(arena);
   return arena.words;
 }
 
-// The reference in the first entry of the home line that has this tag; 0 if surely no record has it;
-// -1 if only the far way can tell.
+// The near way. The reference of the first entry with this tag in the home line; 0 if surely no
+// record has the tag; -1 if only the far way can tell.
 function nearRef(hash) {
   const words = SEVERAL ? enterWords() : A;
   const shift = SEVERAL ? placedArena().slotShift : SLOT_SHIFT;
   const seen = words[EPOCH_WORD];
   const current = words[CURRENT_WORD];
-  // The second is 0 if there is a table and it lies in the first window.
+  // The second operand is 0 if there is a table and it lies in the first window.
   if ((seen & 1 | (current - 1) >>> 38 - shift) !== 0) return -1;
   const home = ((current >>> 6 << shift - 2) & 0x3fffffff) +
     ((hash & (1 << current) - 1) << LINE_WORDS_SHIFT); // the low 5 bits shift: log2 of the lines
   let at = home;
   if (words[at] !== hash && words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash &&
     words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash && words[at += 2] !== hash) {
-    // While the last entry is EMPTY, no key that is there was pushed past the line. Mostly it is the last to be filled.
+    // If the last entry is EMPTY, no key of this line is in a later one. Writers mostly fill it
+    // last.
     return words[home + LINE_WORDS - 1] === 0 && words[EPOCH_WORD] === seen ? 0 : -1;
   }
   const ref = words[at + 1];
   return (ref - LAST_RESERVED_REF - 1) >>> 0 < NEAR_REFS ? ref : -1;
 }
 
-// The record of a key of 1 to 8 bytes, zero-padded as in records, or 0.
+// The record of a key of 1 to 8 bytes, or 0. The two words are zero-padded, as in records.
 function findShort(hash, low, high, length) {
   const ref = nearRef(hash);
   if (ref > 0) {
@@ -335,7 +342,7 @@ function sameWords(words, at, count) {
   return true;
 }
 
-// The same by the far way.
+// The far way: the record of the key at KEY_AT, or 0.
 function findFar(length, hash) {
   const arena = placedArena();
   const words = arena.words;
@@ -356,10 +363,10 @@ function findFar(length, hash) {
 
 // --- keys ---
 
-var keyHash = 0; // of the key at KEY_AT
+var keyHash = 0; // hash of the key at KEY_AT
 
-// Puts the bytes of any key at KEY_AT, zero-padded to 4, and their hash in keyHash; their number. If there
-// are several arenas, I[PLACE] is the key's.
+// Puts the bytes of any key at KEY_AT, zero-padded to 4, and their hash into keyHash. Returns the
+// number of bytes. With several arenas, I[PLACE] becomes the key's place.
 function loadKey(key) {
   if (typeof key === "string") {
     keyHash = native.key(key);
@@ -387,7 +394,7 @@ function badKey(key) {
   return new TypeErrorConstructor("a key is a string, a safe integer or bytes, not " + what);
 }
 
-// The string that stands for the key at KEY_AT in maps: one character for each byte.
+// The string for the key at KEY_AT in maps: one character for each byte.
 function canonical(key, length) {
   if (typeof key === "string" && key.length === length) return key; // all ASCII
   if (typeof key === "number") return `${key}`;
@@ -400,33 +407,35 @@ function binaryString(at, length) {
   return text;
 }
 
-// The four decimal digits of 0 <= n < 10000 as characters, the first in the low byte. The quotients by
-// 10, 100 and 1000 are products, exact in this range, that don't wait for each other.
+// The four decimal digits of 0 <= n < 10000 as characters, the first in the low byte. Products
+// stand for the quotients by 10, 100 and 1000: exact in this range, and independent of each other.
 function fourDigits(n) {
   const tens = imul(n, 52429) >>> 19;
   const hundreds = imul(n, 5243) >>> 19;
   const thousands = imul(n, 8389) >>> 23;
-  // A digit is its quotient less ten times the next; multiplied out, so that each quotient occurs once.
+  // A digit is its quotient less ten times the next one. Multiplied out, each quotient occurs once.
   return (0x30303030 + (n << 24) - imul(tens, (10 << 24) - (1 << 16)) -
     imul(hundreds, (10 << 16) - (1 << 8)) - imul(thousands, (10 << 8) - 1)) | 0;
 }
 
-// Numbers come again and again, in graphs for one. N keeps of the last one of each residue: n + 1, the
-// hash of its digits, their two words; and what db.get found, with the moment at which it did.
+// Functions use the same numbers as keys again and again, for example in graphs. N keeps the last
+// number of each residue: n + 1, the hash of its digits, the digits in two words, and the record
+// that db.get found, with the moment of that find.
 const N = new Int32(numbersBuffer);
 const NUMBERS_MASK = 4095;
 const KEPT_WORDS_SHIFT = 3;
 const K_HASH = 1;
 const K_LOW = 2;
 const K_HIGH = 3;
-const K_MOMENT = 4; // 0: none
+const K_MOMENT = 4; // 0: nothing was found
 const K_VALUE = 5; // offset of the value in the first window / 8
-const K_LENGTH = 6; // of the value; -1: there is no record
-const MOMENT = NUMBERS_MASK + 1 << KEPT_WORDS_SHIFT; // the word of the moment that it is
+const K_LENGTH = 6; // length of the value; -1: there is no record
+const MOMENT = NUMBERS_MASK + 1 << KEPT_WORDS_SHIFT; // word of the current moment
 const NUMBER_END = 100000000; // eight digits
 
-// Nobody but this thread writes to an arena that isn't foreign, and not while functions run: between two
-// commits, and within one batch, whose clock stands, what was found is found again.
+// Only this thread writes to an arena that isn't foreign, and never while a function runs. Within
+// one batch the clock stands. So between two commits of one batch, a find of the same key has the
+// same result.
 const REMEMBERS = !SEVERAL && !foreign[0];
 
 function beginMoment() {
@@ -464,13 +473,13 @@ function keepNumber(n, at, length) {
   N[at + K_MOMENT] = 0;
 }
 
-// Is `key` a number whose record is found by findNumber()?
+// Whether findNumber() takes this key.
 function isShortNumber(key) {
   return (key | 0) === key && key >= 0 && key < NUMBER_END;
 }
 
-// The record of a string of 1 to 8 characters, or 0. Reading so few is cheaper than crossing into C++;
-// of 16 only if the string is flat, which what was put together is not.
+// The record of a string of 1 to 8 characters, or 0. To read so few is cheaper than to cross into
+// C++. For 16 that holds only if the string is flat, and a concatenated one is not.
 function findText(key, length) {
   let low = 0;
   let high = 0;

@@ -1,9 +1,10 @@
-// What user code holds of a record: a cursor over its value where it lies, in an arena or, for what the
-// call itself has written, in the io memory.
+// Record: what user code gets of a record. It is a cursor over the value where that lies: in an
+// arena, or in the io memory if the call itself has written it.
 //
-// Invariant: I[STATE] is the number of the call that runs, 0 outside. A db or Record of another call throws.
+// Invariant: I[STATE] is the number of the running call, and 0 between calls. The db and the
+// Records of any other call throw.
 
-// The interruptible one, which builtins/json.js has put in the native one's place.
+// The interruptible one, with which builtins/json.js replaces the native one.
 const JSONParse = JSON.parse;
 
 let writable = true;
@@ -29,8 +30,8 @@ function isArrayBuffer(value) {
   }
 }
 
-// A copy of a value as bytes. If there is no room V8 makes them, which collects garbage as it does for a user's own
-// arrays, and throws if that doesn't help.
+// A copy of a value as bytes. If the allocator has no room, V8 makes the array: it collects garbage
+// first, as for a user's own arrays, and throws if that doesn't help.
 function bytesOf(window, at, length) {
   const made = native.bytes(window, at, length);
   if (made !== undefined) return made;
@@ -50,14 +51,14 @@ function outside(index, count, kind) {
   return new RangeErrorConstructor(`${kind}(${index}) is outside of a value with ${count} of them`);
 }
 
-// A cursor over a value where it lies. Users have its instances and its prototype, but never the class: what
-// `constructor` shows is hidden as the class is made, since deleting it would cost a walk over all contexts.
+// Users see instances of Record and its prototype, but never the class. The getter hides the class
+// while it is made: to delete `constructor` later, V8 would walk over all contexts.
 class Record {
   get ["constructor"]() {
     return ObjectConstructor;
   }
   #call;
-  #window; // 0: the first arena's first window; -1: the io memory
+  #window; // number of the window; 0: the first of the first arena; -1: the io memory
   #at; // offset in the window / 8
   #length;
   constructor(call, window, at, length) {
@@ -130,7 +131,7 @@ class Record {
   static size(record) {
     return record.#length;
   }
-  // Copies the value to `out` in the io memory; its length, or -1 if it has no room.
+  // Copies the value to `out` in the io memory. Returns its length, or -1 if `room` is too small.
   static copy(record, out, room) {
     if (record.#call !== I[STATE]) throw stale("record");
     if (record.#length > room) return -1;
@@ -143,12 +144,13 @@ const recordCopy = Record.copy;
 const recordLength = Record.size;
 ObjectFreeze(Record.prototype);
 
-// Offset / 8 in its window of what stands behind the key of record `ref`: the value, or a run's name.
+// The place behind the key of record `ref`, as offset / 8 in its window: there is the value, or the
+// slot of a run.
 function valueAt(ref, meta) {
   return ((ref & 0xfffffff) << 1) + 4 + (((meta & 0xffff) + 7) >>> 3);
 }
 
-// Where the value of record `ref` of the arena at I[PLACE] lies.
+// A Record over the value of record `ref`, in the arena at I[PLACE].
 function recordAt(ref) {
   const window = SEVERAL ? I[PLACE] + (ref >>> 28) : ref >>> 28;
   const words = window === 0 ? A : windowOf(window).i32;

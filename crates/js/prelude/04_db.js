@@ -1,53 +1,59 @@
-// What user code holds: `db`, which hands out Records (03_record.js) and gathers the write set.
+// Db: the object `db` of user code. It returns Records (03_record.js) and gathers the write set.
 //
-//   db.get(key)            Record, or undefined           db.text(key), db.json(key)   value, or undefined
-//   db.set(key, value)     clears an expiry               db.delete(key)   was it there?
-//   db.exists(key)         boolean                        db.incr(key, by = 1)   new number; keeps the expiry
-//   db.expire(key, ms)     from now; was it there?        db.ttl(key)   ms left; Infinity; undefined if missing
-//   db.scan(prefix, cursor = 0)   { cursor, keys }; done when cursor is 0
-//   db.now()               Unix ms, the same for the whole call
+//   db.get(key)           Record, or undefined
+//   db.text(key)          value as a string, or undefined
+//   db.json(key)          value parsed as JSON, or undefined
+//   db.set(key, value)    clears an expiry
+//   db.delete(key)        whether the key was there
+//   db.exists(key)        boolean
+//   db.incr(key, by = 1)  the new number; keeps the expiry
+//   db.expire(key, ms)    ms from now; whether the key was there
+//   db.ttl(key)           ms left; Infinity without expiry; undefined if the key is missing
+//   db.scan(prefix, cursor = 0)   { cursor, keys }; the last page has the cursor 0
+//   db.now()              Unix ms, the same for the whole call
 //
-// A key is a string (its UTF-8 bytes), a safe integer (its decimal string) or bytes. A value to write is
-// a string, a number, a BigInt, bytes, or a Record.
+// A key is a string (its UTF-8 bytes), a safe integer (its decimal string) or bytes. A value to
+// write is a string, a number, a BigInt, bytes, or a Record.
 //
-// Invariants, beside the one of 03_record.js:
-// 1. Reads see the call's own writes first, then the transaction's overlay, then the key's arena.
-// 2. Nothing is written before the call ends: the write set lies in the io memory.
+// Invariants, beside that of 03_record.js:
+// 1. A read looks into the call's own writes first, then into the transaction's overlay, then into
+//    the key's arena.
+// 2. The write set stays in the io memory until the call has ended; only then it is committed.
 // 3. The write set has keys of the call's partition only, unless the function may write to all.
-// 4. Any of it may run while a reply is encoded, since getters and traps of a result do. So nothing here touches
-//    what 05_encode.js has of the response; and none of it runs user code, so what it has at KEY_AT, TEXT_AT
-//    and SCAN_AT stays until it is done.
+// 4. Getters and traps of a result call this code while the reply is being encoded. So this code
+//    leaves the response of 05_encode.js alone. It runs no user code itself, so its bytes at
+//    KEY_AT, TEXT_AT and SCAN_AT stay until it is done.
 
-// --- the write set: a table of entries at WRITES_AT, then the bytes they name ---
+// --- the write set: a table of entries at WRITES_AT, then their bytes (src/io/write_set.rs) ---
 const ENTRY_WORDS_SHIFT = 3;
 const W_OP = 0;
 const W_KEY = 1;
 const W_KEY_LENGTH = 2;
-const W_VALUE = 3; // io offset; with EXPIRE: the place of W_REF's arena
+const W_VALUE = 3; // io offset; of OP_EXPIRE: the place of W_REF's arena
 const W_VALUE_LENGTH = 4;
 const W_EXPIRY_LOW = 5;
 const W_EXPIRY_HIGH = 6;
-const W_REF = 7; // with EXPIRE: the record whose expiry changes
+const W_REF = 7; // of OP_EXPIRE: the record whose expiry changes
 const OP_PUT = 1;
 const OP_DELETE = 2;
 const OP_EXPIRE = 3;
 const WRITE_BYTES_AT = WRITES_AT + WRITES_TABLE;
 const WRITE_END = WRITES_AT + WRITES_ROOM;
 
-// bit 0: the write set isn't empty; bit 1: there is an overlay; bit 2: the overlay hides the arena
-const PENDING_WRITES = 1;
-const PENDING_OVERLAY = 2;
-const PENDING_CLEARED = 4;
+// Bits of I[PENDING].
+const PENDING_WRITES = 1; // the write set isn't empty
+const PENDING_OVERLAY = 2; // there is an overlay
+const PENDING_CLEARED = 4; // the overlay hides the arena
 const writes = new SafeMap(); // canonical key -> entry
 const overlay = new SafeMap(); // canonical key -> reference in the call's arena, 0: deleted
-var overlaid = false; // the call before had an overlay, and it is still there
+var overlaid = false; // the overlay of the last call is still there
 var writeCount = 0;
 var writeEnd = WRITE_BYTES_AT;
-var wanted = ""; // canonical key of the last locate()
-var wantedLength = 0; // and its bytes at KEY_AT
-var crossSlot = false; // may the function write to other partitions than the call's?
+var wanted = ""; // canonical key of the last ownWrite()
+var wantedLength = 0; // number of its bytes at KEY_AT
+var crossSlot = false; // the function may write to other partitions than the call's
 
-// First word of the write-set entry of a key, or 0; loads the key.
+// Loads a key. Returns the first word of its entry in the write set, or 0.
 function ownWrite(key) {
   wantedLength = loadKey(key);
   wanted = canonical(key, wantedLength);
@@ -56,7 +62,7 @@ function ownWrite(key) {
   return entry === undefined ? 0 : (WRITES_AT >> 2) + (entry << ENTRY_WORDS_SHIFT);
 }
 
-// The record of the loaded key outside of the write set, or 0.
+// The record of the loaded key in the overlay or the arena, or 0.
 function stored() {
   if (I[PENDING] & PENDING_OVERLAY) {
     const ref = overlay.get(wanted);
@@ -91,7 +97,7 @@ function pendingRecord(entry) {
   return ref === 0 ? undefined : recordAt(ref);
 }
 
-// The Record of 0 <= n < NUMBER_END, if this thread alone writes.
+// The Record of 0 <= n < NUMBER_END. Only if REMEMBERS.
 function getNumber(n) {
   const at = (n & NUMBERS_MASK) << KEPT_WORDS_SHIFT;
   if (N[at] !== n + 1 || N[at + K_MOMENT] !== N[MOMENT]) return getAndKeep(n, at);
@@ -127,7 +133,7 @@ function mayWrite(method) {
   }
 }
 
-// As ownWrite(), for a key that is to be written.
+// As ownWrite(), for a key that the call writes: it throws if the call may not write there.
 function ownWriteBy(method, key) {
   const entry = ownWrite(key);
   if (SEVERAL && I[PLACE] !== I[CALL_PLACE] && !crossSlot) throw crossed(method);
@@ -146,7 +152,7 @@ function tooMuch(what, limit, setting) {
   return new RangeErrorConstructor(`the function wrote more than ${limit} ${what} (setting: ${setting})`);
 }
 
-// Reserves `bytes` of the write set's memory, 8-aligned; their place.
+// Throws unless the write set has room for `bytes` more. Returns where they begin, 8-aligned.
 function reserve(bytes) {
   const limit = I[IN_WRITE_BYTES];
   if (bytes > limit || writeEnd - WRITE_BYTES_AT > limit - bytes) {
@@ -155,7 +161,7 @@ function reserve(bytes) {
   return writeEnd;
 }
 
-// Copies a value to the end of the write set's memory without taking it; its length.
+// Copies a value behind the write set and returns its length. take() makes it part of the set.
 function stageValue(value) {
   const limit = I[IN_WRITE_BYTES] - (writeEnd - WRITE_BYTES_AT);
   let length;
@@ -180,7 +186,7 @@ function take(length) {
   return at;
 }
 
-// The entry of the loaded key, made if there is none: first word.
+// The first word of the loaded key's entry, which is made if there is none.
 function ownEntry() {
   const known = writes.get(wanted);
   if (known !== undefined) return (WRITES_AT >> 2) + (known << ENTRY_WORDS_SHIFT);
@@ -198,7 +204,7 @@ function ownEntry() {
   return entry;
 }
 
-// A put of what stageValue() has copied.
+// Puts the value that stageValue() has copied under the loaded key.
 function put(length, expiryLow, expiryHigh) {
   const value = take(length);
   const entry = ownEntry();
@@ -211,7 +217,7 @@ function put(length, expiryLow, expiryHigh) {
 
 function set(key, value) {
   mayWrite("set");
-  const length = stageValue(value); // first, since a Record may be of the key that is loaded next
+  const length = stageValue(value); // first: it may be a Record of the key that is loaded next
   ownWriteBy("set", key);
   put(length, 0, 0);
 }
@@ -262,7 +268,7 @@ function setExpiry(key, ms) {
   return true;
 }
 
-// The expiry of what locates as `key`, in two words; false if the key is missing.
+// Reads the key's expiry into two words; false if the key is missing.
 var expiryLow = 0;
 var expiryHigh = 0;
 function readExpiry(key) {
@@ -289,7 +295,7 @@ function ttl(key) {
   return left > 0 ? left : 0;
 }
 
-// Decimal integer as Redis reads it: no spaces, no plus, no leading zeros.
+// A decimal integer as Redis reads it: no spaces, no plus, no leading zeros.
 function integerOf(text) {
   const number = +text;
   if (!NumberIsSafeInteger(number) || `${number}` !== text) {
@@ -317,7 +323,6 @@ function incr(key, by) {
 
 // --- scan ---
 const SCAN_COUNT = 100; // keys of a page, about
-const SCAN_HEAD_WORDS = 2; // number of keys, then for each: length, bytes padded to 8
 
 function keyOut(at, length) {
   for (let i = 0; i < length; i++) {
@@ -366,7 +371,7 @@ function scan(prefix, cursor) {
   return { cursor: next, keys };
 }
 
-// Is the found key deleted or rewritten by this call? (Rewritten ones come with the last page.)
+// Whether the call has deleted or rewritten a found key. addOwnKeys() adds rewritten ones later.
 function hidden(at, length) {
   return writes.has(binaryString(at, length));
 }
@@ -383,7 +388,7 @@ function addOwnKeys(keys, start) {
 
 class Db {
   get ["constructor"]() {
-    return ObjectConstructor; // as with Record
+    return ObjectConstructor; // as in Record
   }
   #call;
   constructor(call) {

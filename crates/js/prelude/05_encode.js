@@ -1,13 +1,13 @@
-// From a function's result to the bytes of its RESP reply, in the response part of the io memory.
+// Encodes a function's result as a RESP reply, into the response part of the io memory.
 //
-// Invariant: nothing of the result is trusted. Its getters, proxies and prototypes may run user code at
-// each access, so sizes are read once and every byte is written below `outLimit`.
+// Invariant: the encoder trusts nothing of the result, whose getters, proxies and prototypes may
+// run user code at each access. So it reads a size once, and writes every byte below `outLimit`.
 
-// --- response: for each call a head, then bytes padded to 8 ---
+// --- response: for each call a head, then bytes padded to 8 (src/io/results.rs reads it) ---
 const R_KIND = 0; // words
 const R_LENGTH = 1;
-const R_STACK = 2; // KIND_ERROR: bytes of the stack, after those of the message
-const R_UNTOLD = 2; // of KIND_UNSTABLE: the partitions, two words
+const R_STACK = 2; // of KIND_ERROR: bytes of the stack, which follows the message
+const R_UNTOLD = 2; // of KIND_UNSTABLE: the partitions that couldn't be told, in two words
 const R_HEAD = 16; // bytes
 const KIND_REPLY = 0;
 const KIND_ERROR = 1;
@@ -15,7 +15,7 @@ const KIND_UNSTABLE = 2;
 const ERROR_TEXT_MAX = 2048; // characters of a message
 const STACK_TEXT_MAX = 4096;
 
-// The one of builtins/keys.js, which refuses what has millions of indices.
+// The one of builtins/keys.js, which refuses objects with millions of indices.
 const ObjectKeys = Object.keys;
 
 const functions = []; // by id; undefined where there is none
@@ -52,7 +52,7 @@ function digits(n) {
   outEnd += count;
 }
 
-// type, n, CRLF
+// Writes the type, n and CRLF.
 function head(type, n) {
   room(16);
   B[outEnd++] = type;
@@ -68,7 +68,7 @@ function line(type, text) {
 }
 
 function bulkString(text) {
-  // As long as all is ASCII, which it mostly is, the head is right at once.
+  // The head is right at once if all is ASCII, as it mostly is. Else it is written again.
   const units = text.length;
   const start = outEnd;
   head(36, units);
@@ -164,7 +164,7 @@ function encodeObject(value, depth) {
       `the result is nested deeper than ${I[IN_RESULT_DEPTH]} (setting: function-result-depth)`);
   }
   if (ArrayIsArray(value)) {
-    const count = value.length; // of a Proxy it can be anything
+    const count = value.length; // a Proxy can answer anything
     if (typeof count !== "number" || !(count >= 0) || floor(count) !== count) {
       throw new TypeErrorConstructor("the result holds an array whose length is no length");
     }

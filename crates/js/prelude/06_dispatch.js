@@ -1,30 +1,37 @@
-// Takes the calls of a batch from the request, runs them, writes their RESP replies.
+// The dispatcher: it takes the calls of a batch from the request, runs them one after the other,
+// and writes their replies into the response.
 //
-// One call: state := k; the user's function; its result encoded, or its error described; the microtasks that
-// are left, since looking at a result or an error runs user code too; state := 0; then, beyond the reach of the
-// watchdog, the commit. If the kill word is k by then, the watchdog tells whether its termination is on
-// its way (src/watchdog.rs). So it never hits another call, and never a commit.
+//   STATE := k ── user's function ── encode the result, ── microtasks ── STATE := 0 ── commit
+//                                    or describe the error that are left
+//        └─────────── the watchdog may stop call k ───────────────────────┘
+//
+// 1. All user code of call k runs while STATE is k: getters that a look at the result or the error
+//    runs, and the microtasks that they leave, too.
+// 2. A termination never hits a commit or another call. If KILL is k once STATE is 0, the call
+//    waits until the watchdog has decided (src/stop/agreement.rs).
 
-// --- request: for each call, in words ---
+// --- request: for each call, in words (src/io/call_writer.rs writes it) ---
 const C_FUNCTION = 0;
 const C_FLAGS = 1;
 const C_KEYS = 2;
 const C_ARGS = 3;
 const C_OVERLAY = 4;
 const C_NEXT = 5; // word of the next call
-const C_PLACE = 6; // as I[PLACE]
-const C_LISTS = 8; // pairs (offset, kind << 30 | length): keys, then args; then overlay triples
+const C_PLACE = 6; // first window of its partition's arena
+// Pairs (offset, kind << 30 | length) of the keys, then of the args; then triples of the overlay
+// (offset, length, reference).
+const C_LISTS = 8;
 const CALL_RESP3 = 1;
 const CALL_NO_WRITES = 2;
 const CALL_OVERLAY = 4;
 const CALL_CLEARED = 8;
 const CALL_STABLE = 16;
 const CALL_CROSS_SLOT = 32;
-const CALL_CONTINUES = 64; // the overlay's entries come on top of those of the call before
+const CALL_CONTINUES = 64; // the overlay's entries add to those of the last call
 const ARG_BYTES = 2; // kind: not UTF-8
 const ARG_LENGTH = 0x3fffffff;
 
-// --- errors: message and stack go to Rust, which makes the reply ---
+// --- errors: Rust makes the reply from the message and the stack ---
 
 function describe(thrown) {
   if (typeof thrown === "symbol") return SymbolToString(thrown);
@@ -48,9 +55,9 @@ function writeError(start, thrown) {
     message = describe(thrown);
     stack = stackOf(thrown);
   } catch {
-    // What was thrown threw again when looked at.
+    // Looking at the thrown value threw again.
   }
-  if (Q[WAITING] !== 0) native.settle(undefined); // last: looking at it may have left some
+  if (Q[WAITING] !== 0) native.settle(undefined); // last: the look may have left microtasks
   message = StringSlice(message, 0, ERROR_TEXT_MAX);
   stack = StringSlice(stack, 0, STACK_TEXT_MAX);
   const body = start + R_HEAD;
@@ -72,9 +79,9 @@ function argument(word) {
     ? bytesOf(-1, eighths, length) : native.text(-1, eighths, length);
 }
 
-// Short arguments come again and again: strings of up to 4 bytes are kept.
+// Clients send the same short arguments again and again: strings of up to 4 bytes are kept.
 const SHORT_TEXTS_MAX = 4096;
-const shortTexts = new SafeMap(); // the bytes as a word -> string
+const shortTexts = new SafeMap(); // bytes as a word -> string
 var shortCount = 0;
 
 function text(word) {
@@ -107,18 +114,18 @@ function list(word, count) {
 function longList(word, count) {
   const made = native.list(word, count);
   if (made !== undefined) return made;
-  const slowly = []; // there was no room for bytes among them
+  const slowly = []; // the allocator had no room for an argument of bytes
   for (let i = 0; i < count; i++) append(slowly, argument(word + 2 * i));
   return slowly;
 }
 
-// Lists that take long to make: they are made before the call begins, so that its time is its own. What bounds
-// them is their number and their bytes (src/batch.rs).
+// Long lists of arguments are made before the call begins, so that the call's time is its own.
+// Limits on their number and their bytes bound that work (src/runtime/admission.rs).
 const LONG_COUNT = 256; // some 20 µs
-const LONG_WORDS = 65536; // the same of bytes
+const LONG_WORDS = 65536; // 256 KiB of arguments, as long as LONG_COUNT of them take
 var madeArgs;
 var madeKeys;
-var aheadFailed; // what was thrown: it is looked at when the call has begun, since that may run user code
+var aheadFailed; // error of makeAhead(): the call throws it, since a look at it may run user code
 
 function makeAhead(at) {
   const keyCount = I[at + C_KEYS];
@@ -138,7 +145,8 @@ function makeAhead(at) {
   }
 }
 
-// Calls a function with what makeAhead() has made, once: a function may change its own arguments.
+// Calls a function with the lists of makeAhead(), which serve one attempt: a function may change
+// its own arguments.
 function callAhead(fn) {
   const failed = aheadFailed;
   const args = madeArgs;
@@ -148,8 +156,8 @@ function callAhead(fn) {
   return fn(new Db(I[STATE]), args, keys);
 }
 
-// What a transaction has staged. It stays for its next call, which gets only what is new, and goes with the first
-// call without one.
+// Takes over the overlay of a transaction. It stays for the transaction's next call, which brings
+// only new entries. The first call without an overlay clears it.
 function openOverlay(word, count, flags) {
   if ((flags & CALL_CONTINUES) === 0) overlay.clear();
   overlaid = true;
@@ -199,9 +207,9 @@ function callOne(at, start) {
   I[(start >> 2) + R_LENGTH] = outEnd - start - R_HEAD;
 }
 
-const STABLE_ATTEMPTS = 8; // runs of one call before its owner is asked, while the batch has time
+const STABLE_ATTEMPTS = 8; // attempts of one call before its owner is asked, while there is time
 
-// Takes the moment of an arena at which a call reads it, when it looks there for the first time.
+// The call's first look into an arena. Of a foreign arena, it chooses the moment.
 function beginReading(arena) {
   arena.reader = I[STATE];
   if (arena.foreign) takeMoment(arena);
@@ -213,8 +221,9 @@ function beginAttempt() {
   for (let i = 0; i < PARTITIONS; i++) arenas[i].reader = 0;
 }
 
-// A call that reads arenas which other threads write, each at one moment: it runs again, at another, if something
-// couldn't be told. What it threw counts no more than what it returned then. False if no attempt could tell all.
+// Runs a call that reads foreign arenas, each at one moment. If a find couldn't tell something, the
+// call runs again, at a later moment; its result or error is dropped. Returns false, and the kind
+// KIND_UNSTABLE, if no attempt could tell all.
 function callStable(at, start) {
   untoldLow = untoldHigh = 0;
   const first = I[IN_FIRST_STATE];
@@ -246,7 +255,7 @@ function callStable(at, start) {
 
 function dispatch() {
   const count = I[IN_COUNT];
-  I[PENDING] = 0; // a call that was stopped left it
+  I[PENDING] = 0; // a stopped call may have left it
   beginMoment();
   nowLow = I[IN_NOW_LOW];
   nowHigh = I[IN_NOW_HIGH];
@@ -255,7 +264,7 @@ function dispatch() {
   let at = I[IN_FIRST_HEAD];
   let start = RESPONSE_AT;
   let done = 0;
-  let told = true; // those behind a call that couldn't be told wait for it
+  let told = true; // an unstable call ends the entry: later calls wait until it has run
   while (done < count && told) {
     callIndex = I[IN_FIRST_INDEX] + done;
     makeAhead(at);
@@ -266,7 +275,7 @@ function dispatch() {
     } catch (thrown) {
       writeError(start, thrown);
     }
-    I[STATE] = 0; // SYNC(call-state): this store, then this load; see src/watchdog.rs
+    I[STATE] = 0; // SYNC(call-state): this store, then this load; see src/stop/agreement.rs
     if (I[KILL] === state && !native.late(state)) for (;;);
     if (I[PENDING] !== 0) {
       if (writeCount !== 0 && I[(start >> 2) + R_KIND] === KIND_REPLY) {
@@ -287,10 +296,11 @@ function dispatch() {
   I[OUT_END] = start;
 }
 
-// --- what else user code sees ---
+// --- Math.random and console ---
 
-// Math.random: Marsaglia's xorshift128, seeded for each call from the batch's 64 bits. Calls that get an id from it in
-// batches of other seeds must not get the same one: so no bit of the seed is lost before the first number.
+// Math.random: Marsaglia's xorshift128, seeded for each call from the batch's 64 bits. Functions
+// make ids from it, which must differ between batches. So all bits of the seed reach the first
+// number.
 var randomCall = 0;
 var randomX = 0;
 var randomY = 0;
@@ -302,7 +312,7 @@ function random() {
     randomX = mixed(I[IN_SEED_LOW] ^ imul(callIndex + 1, P1));
     randomY = mixed(I[IN_SEED_HIGH] ^ imul(callIndex + 1, P4));
     randomZ = mixed(randomX ^ P5);
-    randomW = mixed(randomY ^ P3) | 1; // not all of them may be 0
+    randomW = mixed(randomY ^ P3) | 1; // not all four may be 0
     for (let i = 0; i < 8; i++) step();
   }
   const high = step() >>> 5; // 27 bits
@@ -399,8 +409,8 @@ function flagsOf(name, fn) {
   return bits;
 }
 
-// Registers the exported functions of a module from id `first` on. Writes to the response: their
-// number, then for each: flags, length of the name, name padded to 8.
+// Registers the exported functions of a module from id `first` on. Writes their number into the
+// response, then for each function: flags, length of the name, name padded to 8.
 function install(namespace, first) {
   const names = ObjectKeys(namespace); // sorted
   const found = [];

@@ -1,4 +1,4 @@
-// What glibc's allocator keeps of freed memory, V8's and everybody else's in the process.
+// Bounds the freed memory that glibc's allocator keeps, for the whole process. Any thread.
 #include <malloc.h>
 
 #include "shim.h"
@@ -6,11 +6,12 @@
 extern "C" {
 
 void nigh_allocator_settle() {
-  // The largest that glibc comes to by itself, once blocks of that size were freed: from there on the system gives
-  // and takes. Mapping smaller ones too would cost each reply of a megabyte three times what it takes now.
+  // Blocks from here on are mapped, so they go back to the system when they are freed. This is the
+  // largest threshold to which glibc rises by itself, once such blocks were freed. With smaller
+  // blocks mapped too, a reply of a megabyte would cost three times as much.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  // What may stay behind the last block in use of each thread's heap, which trimming doesn't reach. By itself glibc
-  // comes to 64 MiB.
+  // Free bytes that may stay at the end of each thread's heap, which malloc_trim() doesn't reach.
+  // By itself, glibc rises to 64 MiB.
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
 }
 

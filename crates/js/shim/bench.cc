@@ -1,5 +1,6 @@
-// A read through native code, the way of a runtime that crosses for each access: what the benches compare
-// reads inside of a function with. Compiled with the feature `bench-callback` only.
+// A read by native callback, as in a runtime that crosses into native code for each access. The
+// bench `callback` compares it with the prelude's reads. Compiled only with the feature
+// `bench-callback`.
 #include <string.h>
 
 #include "internal.h"
@@ -7,7 +8,7 @@
 namespace nigh {
 namespace {
 
-// The value of a key and its length, or null.
+// The value of a key, with its length in `bytes`; or null.
 const uint8_t* Locate(NighIsolate* owner, const uint8_t* key, size_t length, size_t* bytes) {
   const uint8_t* arena = owner->current->arenas[0].base;
   auto word = [arena](size_t offset) {
@@ -40,8 +41,8 @@ const uint8_t* Locate(NighIsolate* owner, const uint8_t* key, size_t length, siz
 
 }  // namespace
 
-// find(key string): hash, probe and compare in C++; the value as a fresh Uint8Array, or undefined. Reads
-// tables that don't grow, and window 0 only.
+// benchGet(key string): hashes, probes and compares in C++. Returns the value as a fresh
+// Uint8Array, or undefined. Reads only tables that don't grow, and only window 0.
 void BenchGet(const v8::FunctionCallbackInfo<v8::Value>& info) {
   v8::Isolate* isolate = info.GetIsolate();
   uint8_t key[256];
@@ -57,8 +58,8 @@ void BenchGet(const v8::FunctionCallbackInfo<v8::Value>& info) {
   info.GetReturnValue().Set(v8::Uint8Array::New(buffer, 0, bytes));
 }
 
-// The same for a number as key, and of the value only its first 4 bytes as a number: the cheapest thing
-// that crossing can give.
+// benchU32(number as key): the same, but returns only the first 4 bytes of the value as a number.
+// That is the cheapest read with a crossing.
 void BenchU32(const v8::FunctionCallbackInfo<v8::Value>& info) {
   uint8_t key[16];
   uint32_t n = info[0].As<v8::Uint32>()->Value();

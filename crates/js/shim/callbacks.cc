@@ -1,4 +1,5 @@
-// What the prelude calls: its `native` object. Arguments come from trusted JavaScript.
+// The callbacks of the prelude: its `native` object, and the hash of keys. Arguments come from
+// trusted JavaScript. They run on the isolate's thread, inside of nigh_run and nigh_module_install.
 #include <string.h>
 
 #include "internal.h"
@@ -63,10 +64,8 @@ void Throw(Isolate* isolate, const char* text) {
   isolate->ThrowException(v8::Exception::RangeError(message));
 }
 
-// --- callbacks of the prelude; their arguments come from trusted JavaScript ---
-
-// Where a (window, offset / 8) pair of the prelude points: window -1 is the io memory; the others are
-// numbered through all arenas.
+// The address of a (window, offset / 8) pair of the prelude. Window -1 is the io memory; the others
+// are numbered through all arenas.
 const uint8_t* Place(NighIsolate* owner, int32_t window, uint32_t eighths) {
   size_t offset = size_t{eighths} * 8;
   if (window < 0) return owner->io + offset;
@@ -75,8 +74,8 @@ const uint8_t* Place(NighIsolate* owner, int32_t window, uint32_t eighths) {
   return arenas[window >> kWindowsShift].base + (within << 32) + offset;
 }
 
-// Notes the first window of the arena in which a key belongs: that of its {tag}'s hash, by Redis Cluster's
-// rule, else of its own.
+// Writes the first window of a key's arena into the word kPlaceWord. The hash of the key's {tag}
+// chooses the arena, by Redis Cluster's rule; without a tag, the hash of the key does.
 void PlaceKey(NighIsolate* owner, const uint8_t* key, size_t length, uint32_t hash) {
   const uint8_t* end = key + length;
   const void* open = memchr(key, '{', length);
@@ -93,10 +92,10 @@ void PlaceKey(NighIsolate* owner, const uint8_t* key, size_t length, uint32_t ha
                                  std::memory_order_relaxed);
 }
 
-// True if the call has been given up: it is about to be stopped, and its arenas may hold anything.
+// Whether the call has been given up: it is about to be stopped, and its arenas may hold anything.
 bool Lost(NighIsolate* owner) { return owner->lost.load(std::memory_order_acquire); }
 
-// A string of UTF-8 bytes; empty if it throws.
+// A string from UTF-8 bytes; empty if this throws.
 MaybeLocal<String> MakeText(Isolate* isolate, const uint8_t* data, uint32_t length) {
   if (length > static_cast<uint32_t>(String::kMaxLength)) {
     Throw(isolate, "value too long");
@@ -116,7 +115,7 @@ MaybeLocal<String> MakeText(Isolate* isolate, const uint8_t* data, uint32_t leng
                              v8::NewStringType::kNormal, units);
 }
 
-// text(window, offset / 8, length): string of UTF-8 bytes; bad ones become U+FFFD.
+// text(window, offset / 8, length): a string from UTF-8 bytes; invalid ones become U+FFFD.
 void Text(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
   if (Lost(owner)) return;
@@ -128,7 +127,8 @@ void Text(const FunctionCallbackInfo<Value>& info) {
   }
 }
 
-// Writes a string's UTF-8 to `out`; its length, or -1 if it has no room. Lone surrogates become U+FFFD.
+// Writes a string as UTF-8 to `out`. Returns its length, or -1 if `room` is too small. Lone
+// surrogates become U+FFFD.
 int64_t WriteText(Isolate* isolate, Local<String> text, uint8_t* out, size_t room) {
   size_t units = static_cast<size_t>(text->Length());
   if (units > room) return -1;
@@ -138,7 +138,7 @@ int64_t WriteText(Isolate* isolate, Local<String> text, uint8_t* out, size_t roo
     return text->WriteUtf8(isolate, reinterpret_cast<char*>(out), wanted, nullptr,
                            String::NO_NULL_TERMINATION | String::REPLACE_INVALID_UTF8);
   }
-  // Only Latin-1 inside; as UTF-8 at most twice as long.
+  // Latin-1 only: as UTF-8 at most twice as long.
   constexpr int kFlags = String::NO_NULL_TERMINATION | String::HINT_MANY_WRITES_EXPECTED;
   text->WriteOneByte(isolate, out, 0, static_cast<int>(units), kFlags);
   size_t high = 0;
@@ -164,7 +164,7 @@ int64_t WriteText(Isolate* isolate, Local<String> text, uint8_t* out, size_t roo
   return static_cast<int64_t>(units + high);
 }
 
-// utf8(string, io offset, room): writes the string; its length in bytes, or -1.
+// utf8(string, io offset, room): writes the string and returns its length in bytes, or -1.
 void Utf8(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
   uint8_t* out = Owner(isolate)->io + Word(info, 1);
@@ -172,9 +172,9 @@ void Utf8(const FunctionCallbackInfo<Value>& info) {
   info.GetReturnValue().Set(static_cast<double>(length));
 }
 
-// key(string): puts the key's bytes at kKeyAt, zero-padded to 4, and their number in a word; its hash. The
-// number is -1 if the key is too long. One crossing for what a find needs of a string, its place among
-// several arenas too.
+// key(string): puts the key's bytes at kKeyAt, zero-padded to 4, and their number into
+// kKeyLengthWord: -1 if the key is too long. With several arenas, writes the key's place too.
+// Returns the hash. So a find needs one crossing.
 void Key(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
   NighIsolate* owner = Owner(isolate);
@@ -188,21 +188,22 @@ void Key(const FunctionCallbackInfo<Value>& info) {
   info.GetReturnValue().Set(static_cast<int32_t>(hash));
 }
 
-// place(length, hash): the place of the key of so many bytes at kKeyAt.
+// place(length, hash): writes the place of the key at kKeyAt.
 void KeyPlace(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
   uint32_t hash = static_cast<uint32_t>(info[1].As<v8::Int32>()->Value());
   PlaceKey(owner, owner->io + kKeyAt, Word(info, 0), hash);
 }
 
-// late(k): the call has ended while the watchdog wanted to stop it. True if it may go on; false if a
-// termination is on its way.
+// late(k): call k has ended while the watchdog decides about it. True if the call goes on; false if
+// a termination is on its way.
 void Late(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
   info.GetReturnValue().Set(owner->host.late(owner->user, info[0].As<v8::Int32>()->Value()));
 }
 
-// copyIn(view or buffer, io offset, room): copies the bytes; their number, or -1 if they have no room.
+// copyIn(view or buffer, io offset, room): copies the bytes and returns their number, or -1 if
+// `room` is too small.
 void CopyIn(const FunctionCallbackInfo<Value>& info) {
   uint8_t* out = Owner(info.GetIsolate())->io + Word(info, 1);
   size_t room = Word(info, 2);
@@ -225,7 +226,7 @@ void ByteLength(const FunctionCallbackInfo<Value>& info) {
       static_cast<double>(info[0].As<v8::ArrayBufferView>()->ByteLength()));
 }
 
-// copyWithin(window, offset / 8, length, io offset): copies a value within Nigh's memory.
+// copyWithin(window, offset / 8, length, io offset): copies a value into the io memory.
 void CopyWithin(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
   if (Lost(owner)) return;
@@ -233,7 +234,7 @@ void CopyWithin(const FunctionCallbackInfo<Value>& info) {
   memmove(owner->io + Word(info, 3), Place(owner, window, Word(info, 1)), Word(info, 2));
 }
 
-// A fresh Uint8Array with a copy; empty if there is no room for it now.
+// A fresh Uint8Array with a copy; empty if the allocator has no room.
 MaybeLocal<Value> MakeBytes(Isolate* isolate, const uint8_t* from, size_t length) {
   NighIsolate* owner = Owner(isolate);
   void* data = owner->allocator->AllocateUninitialized(length);
@@ -249,7 +250,7 @@ MaybeLocal<Value> MakeBytes(Isolate* isolate, const uint8_t* from, size_t length
   return Local<Value>(v8::Uint8Array::New(buffer, 0, length));
 }
 
-// bytes(window, offset / 8, length): a Uint8Array; undefined if there is no room for it now.
+// bytes(window, offset / 8, length): a Uint8Array; undefined if the allocator has no room.
 void Bytes(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
   NighIsolate* owner = Owner(isolate);
@@ -259,8 +260,8 @@ void Bytes(const FunctionCallbackInfo<Value>& info) {
   if (MakeBytes(isolate, from, Word(info, 2)).ToLocal(&made)) info.GetReturnValue().Set(made);
 }
 
-// list(word of the io memory, count): an array of the texts and bytes that so many pairs name, as
-// prelude/06_dispatch.js has them; undefined if there is no room for bytes now.
+// list(word of the io memory, count): an array of the arguments that `count` pairs name (see
+// prelude/06_dispatch.js); undefined if the allocator has no room for one of bytes.
 void List(const FunctionCallbackInfo<Value>& info) {
   constexpr uint32_t kBytes = 2, kKindShift = 30;
   Isolate* isolate = info.GetIsolate();
@@ -268,7 +269,7 @@ void List(const FunctionCallbackInfo<Value>& info) {
   const std::atomic<int32_t>* pair = owner->word(Word(info, 0));
   std::vector<Local<Value>> made(Word(info, 1));
   for (Local<Value>& element : made) {
-    // What makes an element leaves handles, which every collection meanwhile would look at.
+    // Making an element leaves handles, at which each collection would look.
     v8::EscapableHandleScope handles(isolate);
     Local<Value> value;
     uint32_t offset = static_cast<uint32_t>(pair[0].load(std::memory_order_relaxed));
@@ -287,7 +288,7 @@ void List(const FunctionCallbackInfo<Value>& info) {
   info.GetReturnValue().Set(v8::Array::New(isolate, made.data(), made.size()));
 }
 
-// copyOut(window, offset / 8, view): fills a Uint8Array that its maker alone knows.
+// copyOut(window, offset / 8, view): fills a Uint8Array that only the prelude has seen.
 void CopyOut(const FunctionCallbackInfo<Value>& info) {
   NighIsolate* owner = Owner(info.GetIsolate());
   if (Lost(owner)) return;
@@ -296,7 +297,8 @@ void CopyOut(const FunctionCallbackInfo<Value>& info) {
          Place(owner, info[0].As<v8::Int32>()->Value(), Word(info, 1)), view->ByteLength());
 }
 
-// settle(value): runs all microtasks; a settled promise becomes its value, or throws its reason.
+// settle(value): runs all microtasks. Returns the value; of a promise, its result; throws the
+// reason of a rejected one.
 void Settle(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
   NighIsolate* owner = Owner(isolate);

@@ -1,5 +1,6 @@
-// Signals that end the process by its own fault: Rust names what ran, then whoever had the signal before goes on with
-// a fault; what was sent ends the process.
+// Handles signals that end the process by its own fault. Rust first writes which function ran. Then
+// a fault goes on to the handler that was there before, and a signal that was sent ends the
+// process. Any thread.
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,6 +42,6 @@ void nigh_on_crash(void (*callback)()) {
 
 void nigh_write_error(NighSlice text) {
   ssize_t written = write(STDERR_FILENO, text.data, text.length);
-  (void)written;  // nobody is left to be told
+  (void)written;  // the process ends: there is no one to report an error to
 }
 }

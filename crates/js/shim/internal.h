@@ -1,4 +1,4 @@
-// What the files of the shim share: the isolate, the context, the words of the io memory.
+// Declarations that the files of the shim share: the isolate, the context, words of the io memory.
 #pragma once
 #include <stdlib.h>
 
@@ -13,23 +13,24 @@
 
 namespace nigh {
 
-// Words of the io memory (layout: src/io.rs) that C++ uses; held to it by a test.
+// Words of the io memory that C++ uses. A test compares them with src/io/mod.rs.
 constexpr uint32_t kStateWord = 0;
 constexpr uint32_t kHeapHitWord = 2;
 constexpr uint32_t kKeyLengthWord = 5;
 constexpr uint32_t kPlaceWord = 7;
 constexpr uint32_t kKeyAt = 4096;
 constexpr uint32_t kKeyBytesMax = 65535;
-// Memory of a context for numbers that are keys (prelude/02_find.js): 4,096 of them, 32 bytes each, so that
-// it stays in a core's own cache; and a line for the moment.
+// A context's memory for numbers that are keys (prelude/02_find.js): 4,096 entries of 32 bytes,
+// which a core's own cache holds, and a line for the moment.
 constexpr size_t kNumbersBytes = (128 << 10) + 64;
 // Word of the arena's header: seed of the hash (docs/formats/arena.md).
 constexpr uint32_t kSeedWord = 12;
 // log2 of the windows that an arena has (prelude/01_layout.js).
 constexpr int kWindowsShift = 4;
 
-// V8 keeps typed arrays up to here in its heap, whose limit bounds their number. When somebody asks for the buffer of
-// one, V8 ends the process if it gets none.
+// V8 keeps typed arrays up to this size in its heap, whose limit bounds their number. When user
+// code asks for the buffer of one, V8 ends the process if the allocator refuses. So it never
+// refuses these.
 constexpr size_t kInHeapBytes = 64;
 
 // Zeroed memory up to a limit; beyond it JavaScript gets a RangeError.
@@ -66,29 +67,29 @@ struct Snapshot {
 
 // Addresses of the callbacks, for V8's serializer: zero-terminated.
 const intptr_t* ExternalReferences();
-// An object with all callbacks, which the prelude gets as `native`.
+// An object with all callbacks: `native` of the prelude.
 v8::Local<v8::Object> NativeObject(v8::Local<v8::Context> context);
 // xxHash32, as the arena's index wants it.
 uint32_t HashKey(const uint8_t* data, size_t length, uint32_t seed);
-// Text of any value; never throws.
+// Copies any value as text; never throws.
 void Copy(v8::Isolate* isolate, v8::Local<v8::Value> value, std::string* out);
-// Runs V8's foreground tasks.
+// Runs V8's foreground tasks, at most `max`.
 void Pump(v8::Isolate* isolate, uint32_t max);
-// Where in a microtask queue its length stands, or 0 if that can't be told.
+// The offset of the length in a microtask queue, or 0 if it can't be found.
 size_t QueueLengthOffset(v8::Isolate* isolate);
-// What Date.now() says on this thread while it is not 0.
+// Unix ms that Date.now() returns on this thread, unless 0.
 extern thread_local double frozen_now_ms;
 
 }  // namespace nigh
 
-// A scope that is always open, with one handle in it: so the block of handles that an entry into V8 needs
-// is there already.
+// A scope that stays open, with one handle in it. So an entry into V8 finds its block of handles
+// allocated.
 struct Handles {
   explicit Handles(v8::Isolate* isolate) : scope(isolate) { v8::Integer::New(isolate, 0); }
   v8::HandleScope scope;
 };
 
-// A context from the snapshot, of nobody yet.
+// A context from the snapshot, without a tenant yet.
 struct BareContext {
   std::unique_ptr<v8::MicrotaskQueue> microtasks;  // outlives the context
   v8::Global<v8::Context> context;
@@ -108,15 +109,15 @@ struct NighIsolate {
   NighContext* current;
   uint64_t heap_limit_hits;
   bool resident;  // stays current on its thread
-  // The arenas may change under the call that runs: nobody keeps them for it any more.
+  // The running call has been given up: its arenas may change under it, since no pin holds them.
   std::atomic<bool> lost{false};
-  // Contexts that nobody uses any more but the collector has not taken yet: V8 keeps a pointer to the
-  // microtask queue of each.
+  // Dropped contexts that the collector has not taken yet: V8 keeps a pointer to the microtask
+  // queue of each.
   std::set<NighContext*> dying;
-  // Those that it has taken. The collection itself may not delete them, and V8's own way, a foreground task, comes
-  // only when the thread has time.
+  // Dropped contexts that it has taken, to be deleted. A collection must not delete them itself,
+  // and V8's foreground tasks run only when the thread has time.
   std::vector<NighContext*> dead;
-  // Made ahead, since making one takes longer than most calls.
+  // Contexts made ahead, since making one takes longer than most calls.
   std::vector<BareContext> bare;
   std::string message;
   std::string stack;
@@ -148,7 +149,7 @@ inline NighIsolate* Owner(v8::Isolate* isolate) {
   return static_cast<NighIsolate*>(isolate->GetData(0));
 }
 
-// Makes the isolate current, unless it is so anyway.
+// Makes the isolate current for a while, unless it is current already.
 class Entered {
  public:
   explicit Entered(NighIsolate* owner)

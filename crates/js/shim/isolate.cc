@@ -1,4 +1,5 @@
-// Isolates and contexts: making, bounding, recovering and freeing them.
+// Makes, bounds, recovers and frees isolates and contexts. On the isolate's thread, but for the
+// functions that shim.h gives to any thread.
 #include <pthread.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,25 +21,25 @@ using v8::Object;
 using v8::String;
 using v8::Value;
 
-// Heap that a call may use beyond the limit while it is being stopped. V8 asks once, and ends the process if one
-// allocation goes beyond what was granted: with 32 MiB, `{...text}` did that. It takes no more than it needs: with
-// 128 MiB the peaks of eight ways to fill the heap were the same.
+// Heap that a call may use beyond the limit while it is being stopped. V8 asks once, and ends the
+// process if one allocation exceeds the grant: with 32 MiB, `{...text}` did. V8 takes no more than
+// it needs: with 128 MiB, eight ways to fill the heap had the same peaks.
 constexpr size_t kHeapSlackBytes = size_t{1} << 30;
-// Dropped contexts after which the collector is to begin: some 16 MB, and each costs time in every
+// Dropped contexts that begin a collection: they take some 16 MB, and each costs time in every
 // young-generation collection.
 constexpr size_t kDroppedContexts = 64;
 // Stack kept free below JavaScript for callbacks into Rust.
 constexpr size_t kStackReserveBytes = 256 << 10;
 
-// --- what V8 calls ---
+// --- callbacks of V8 ---
 
-// V8 asks before it gives up. In a user's code: stop that call, with slack to unwind in. In our own
-// code between calls: go on; the end of the batch collects.
+// V8 asks before it gives up. If user code runs, this stops the call, and grants slack to unwind
+// in. Between calls, it grants the slack, and the end of the batch collects.
 size_t OnNearHeapLimit(void* data, size_t current, size_t initial) {
   NighIsolate* owner = static_cast<NighIsolate*>(data);
   if (current < owner->heap_bytes) return owner->heap_bytes;  // the limit was raised meanwhile
   owner->word(nigh::kHeapHitWord)->store(1, std::memory_order_relaxed);
-  // The call's own thread runs this, so its state cannot change meanwhile.
+  // This runs on the call's own thread, so its state cannot change meanwhile.
   if (owner->word(nigh::kStateWord)->load() != 0) {
     owner->heap_limit_hits++;
     owner->isolate->TerminateExecution();
@@ -67,7 +68,7 @@ void SetStack(Isolate* isolate, size_t stack_bytes) {
     pthread_attr_getstack(&attributes, &low, &size);
     pthread_attr_destroy(&attributes);
   }
-  // Not a variable's address: AddressSanitizer lays those on the heap.
+  // Not the address of a variable: AddressSanitizer puts variables on the heap.
   uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   uintptr_t floor = reinterpret_cast<uintptr_t>(low) + kStackReserveBytes;
   uintptr_t limit = here - stack_bytes;
@@ -80,8 +81,8 @@ Local<ArrayBuffer> Over(Isolate* isolate, const uint8_t* base, size_t length) {
   return ArrayBuffer::New(isolate, std::move(store));
 }
 
-// The word that is 0 while nothing waits in a queue. Where it is unknown one that is never 0, so that each call
-// asks V8.
+// The word of a queue that is 0 while no microtask waits. If its place is unknown, a word that is
+// never 0, so that each call asks V8.
 const uint8_t* QueueLength(const NighIsolate* owner, const v8::MicrotaskQueue* queue) {
   static const int32_t unknown = 1;
   if (owner->queue_length_at == 0) return reinterpret_cast<const uint8_t*>(&unknown);
@@ -97,9 +98,10 @@ Local<Function> Member(Local<Context> context, Local<Object> object, const char*
 
 namespace nigh {
 
-// V8 tells an embedder nothing of what waits, and a callback or a hook for each call costs what a whole small
-// call does. So the word is looked for, once per isolate: a queue's fields begin behind the pointer to its
-// methods, and one of them counts what is put in. Where none does, another V8 keeps it elsewhere.
+// V8 doesn't tell an embedder whether microtasks wait, and to ask by a callback costs as much as a
+// whole small call. So this looks for the word, once per isolate: a queue's fields begin behind the
+// pointer to its methods, and the first one counts the microtasks. A V8 in which it doesn't keeps
+// it elsewhere.
 size_t QueueLengthOffset(Isolate* isolate) {
   constexpr size_t kAt = sizeof(void*);
   HandleScope handles(isolate);
@@ -161,7 +163,7 @@ NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
   isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
   isolate->SetCaptureStackTraceForUncaughtExceptions(false);
   SetStack(isolate, params->stack_bytes);
-  // The thread's first isolate stays current, which saves entering it for each batch.
+  // The thread's first isolate stays current: so no batch has to enter it.
   owner->resident = Isolate::TryGetCurrent() == nullptr;
   if (owner->resident) isolate->Enter();
   nigh::Entered entered(owner);
@@ -170,7 +172,7 @@ NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
   return owner;
 }
 
-// Empty if V8 could not make one.
+// The context is empty if V8 can't make one.
 static BareContext MakeBare(NighIsolate* owner) {
   Isolate* isolate = owner->isolate;
   BareContext bare;
@@ -184,17 +186,18 @@ static BareContext MakeBare(NighIsolate* owner) {
   return bare;
 }
 
-// Lets V8 begin to mark, beside calls and in steps between them, as if much memory had been taken outside of its heap.
-// A notice of memory pressure would begin too, but that collection takes the shapes of objects of which none is alive
-// now, and with them the optimized code of who makes them: the next calls would be slow for 20 ms. Below a heap limit
-// of 128 MiB V8 takes this for such pressure too, and collects at once.
+// Makes V8 begin to mark, on other threads and in steps between calls, by the pretence that much
+// memory was taken outside of its heap. A notice of memory pressure would begin a collection too.
+// But that one drops the shapes of objects of which none is alive now, and with them the optimized
+// code that makes such objects: the next calls would be slow for 20 ms. Below a heap limit of 128
+// MiB, V8 treats this pretence like such a notice, and collects at once.
 static void BeginCollection(Isolate* isolate) {
   constexpr int64_t kBeyondSoftLimit = (64 << 20) + 1;
   isolate->AdjustAmountOfExternalAllocatedMemory(kBeyondSoftLimit);
   isolate->AdjustAmountOfExternalAllocatedMemory(-kBeyondSoftLimit);
 }
 
-// Deletes what is left of contexts that the collector has taken.
+// Deletes the structs of contexts that the collector has taken.
 static void Bury(NighIsolate* owner) {
   for (NighContext* context : owner->dead) delete context;
   owner->dead.clear();
@@ -216,7 +219,7 @@ void nigh_isolate_limits(NighIsolate* owner, size_t heap_bytes, size_t array_buf
   owner->allocator->set_limit(array_buffer_bytes);
   SetStack(owner->isolate, stack_bytes);
   if (heap_bytes == owner->heap_bytes) return;
-  owner->heap_bytes = heap_bytes;  // a higher one is granted when V8 asks
+  owner->heap_bytes = heap_bytes;  // OnNearHeapLimit grants a higher limit when V8 asks
   owner->isolate->RemoveNearHeapLimitCallback(OnNearHeapLimit, heap_bytes);
   owner->isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
 }
@@ -248,7 +251,7 @@ void nigh_isolate_prepare(NighIsolate* owner, size_t count) {
   HandleScope handles(owner->isolate);
   v8::HeapStatistics statistics;
   owner->isolate->GetHeapStatistics(&statistics);
-  // Near the limit V8 would stop whoever runs next.
+  // Near the limit, V8 would stop the next call.
   if (statistics.used_heap_size() > owner->heap_bytes / 2) return;
   while (owner->bare.size() < count) {
     BareContext bare = MakeBare(owner);
@@ -299,7 +302,7 @@ NighContext* nigh_context_new(NighIsolate* owner, const NighArena* arenas, size_
   if (!context->GetDataFromSnapshotOnce<Function>(owner->attach_index).ToLocal(&attach)) {
     return nullptr;
   }
-  made->numbers.reset(calloc(1, nigh::kNumbersBytes));  // what isn't used takes no memory
+  made->numbers.reset(calloc(1, nigh::kNumbersBytes));  // untouched pages take no memory
   if (made->numbers == nullptr) return nullptr;
   std::vector<Local<Value>> buffers, foreign;
   for (const NighArena& arena : made->arenas) {
@@ -346,7 +349,7 @@ void nigh_context_free(NighContext* context) {
       v8::WeakCallbackType::kParameter);
   owner->isolate->ContextDisposedNotification(false);
   if (owner->dying.size() % kDroppedContexts == 0) {
-    // V8 would let some 128 MiB of them come together.
+    // By itself, V8 would let some 128 MiB of them gather.
     BeginCollection(owner->isolate);
   }
 }
@@ -354,7 +357,8 @@ void nigh_context_free(NighContext* context) {
 void nigh_isolate_lose(NighIsolate* owner) { owner->lost.store(true, std::memory_order_release); }
 
 void nigh_thread_lower(int32_t thread, int32_t nice) {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice);  // Linux: of a thread, if it has the number
+  // On Linux, the number of a thread names that thread alone.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice);
 }
 
 int32_t nigh_thread_clock() {

@@ -1,4 +1,5 @@
-// Starts V8 with a platform whose clock stands still during a call, and makes the startup snapshot.
+// Starts V8, with a platform whose clock stands still during a call, and makes the startup
+// snapshot. Once per process.
 #include "internal.h"
 #include "libplatform/libplatform.h"
 
@@ -12,7 +13,7 @@ using v8::Local;
 using v8::String;
 using v8::Value;
 
-// Date.now() inside a call is the time of its batch; else all is the default platform's.
+// The default platform, except that Date.now() inside a call is the time of its batch.
 class Platform final : public v8::Platform {
  public:
   explicit Platform(std::unique_ptr<v8::Platform> inner) : inner_(std::move(inner)) {}

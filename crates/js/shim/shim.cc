@@ -1,11 +1,11 @@
-// Installs modules and runs batches. With its neighbours the only C++ of Nigh: what V8 offers in C++ alone,
-// behind the C interface of shim.h.
+// Installs modules and runs batches. This folder is the only C++ of Nigh: V8 has no C interface.
 //
 //   Rust  --nigh_run-->  prelude's dispatch()  --callbacks.cc-->  NighHost (Rust)
 //
-// Data passes through the io memory (layout: src/io.rs), which JavaScript sees as an ArrayBuffer; a
-// context sees its arena as another. Both get V8's empty deleter: any other would charge the whole
-// arena to the garbage collector.
+// 1. Data passes through the io memory (layout: src/io/mod.rs), which JavaScript sees as an
+//    ArrayBuffer. A context sees its arenas as further ones.
+// 2. Both have V8's empty deleter. With any other, the garbage collector would count their bytes.
+// 3. Runs on the isolate's thread.
 #include "shim.h"
 
 #include <string>
@@ -33,7 +33,7 @@ void Copy(Isolate* isolate, Local<Value> value, std::string* out) {
 
 namespace {
 
-// Line and column of a message; none if it lies in the prelude, which users cannot see.
+// Line and column of a message; none if it is in the prelude, which users cannot see.
 void Place(Isolate* isolate, Local<Context> context, Local<v8::Message> message,
            NighFault* fault) {
   fault->line = fault->column = 0;
@@ -43,7 +43,7 @@ void Place(Isolate* isolate, Local<Context> context, Local<v8::Message> message,
   fault->column = message->GetStartColumn(context).FromMaybe(-1) + 1;
 }
 
-// The stack of a thrown value, which a getter may make up: only places are read from it.
+// The stack of a thrown value. A getter may invent it, so Rust reads only places from it.
 void Stack(NighIsolate* owner, Local<Context> context, Local<Value> thrown, NighFault* fault) {
   Isolate* isolate = owner->isolate;
   Local<Value> stack;
@@ -162,7 +162,8 @@ int32_t nigh_module_install(NighContext* target, NighSlice name, NighSlice text,
   HandleScope handles(isolate);
   v8::TryCatch caught(isolate);
   Install(target, name, text, first_id, fault);
-  // Flags of exports and stacks of errors may be getters: what they leave runs now, and not in a call.
+  // Flags of exports and stacks of errors may be getters. The microtasks that they leave run now,
+  // so that none runs in a call.
   if (!isolate->IsExecutionTerminating()) target->microtasks->PerformCheckpoint(isolate);
   if (caught.HasTerminated() || isolate->IsExecutionTerminating()) fault->kind = kNighTerminated;
   return fault->kind;
@@ -183,7 +184,8 @@ bool nigh_module_remove(NighContext* target, uint32_t first_id, uint32_t count) 
               .IsEmpty();
 }
 
-// An entry's own cost counts: no handle, scope or argument more than needed. Call() enters the context.
+// Each batch pays for this: no handle, scope or argument more than needed. Call() enters the
+// context.
 int32_t nigh_run(NighContext* target, double now_ms) {
   NighIsolate* owner = target->owner;
   Isolate* isolate = owner->isolate;

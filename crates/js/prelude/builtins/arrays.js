@@ -29,7 +29,7 @@
   const NativeTypeError = TypeError;
   const { isConcatSpreadable } = Symbol;
 
-  // Most elements that the native concat gets, in all its Arrays: they are copied a block at a time.
+  // Most elements, of all Arrays together, for the native concat, which copies in blocks.
   const CONCAT_SHORT = 2 ** 19;
 
   // --- Array.prototype: scans ---
@@ -312,8 +312,8 @@
       }
       return a;
     },
-    // The native sort is interruptible when its comparison is JavaScript, and so is each comparison.
-    // What it does not survive is a huge `length`: so others than Arrays are sorted as a list.
+    // The native sort is interruptible if its comparison is JavaScript, as each of these is. But it
+    // can't be stopped over a huge `length`. So objects other than Arrays are sorted as a list.
     sort(compare) {
       if (compare !== undefined && typeof compare !== "function") {
         throw new NativeTypeError("The comparison function must be either a function or undefined");
@@ -332,7 +332,7 @@
       return o;
     },
   });
-  // What concat gets can be told to be short without asking it: Arrays and primitives.
+  // Whether the operands of concat are surely short: Arrays and primitives, which run no user code.
   function isSmall(self, items) {
     if (!isArray(self) || isProxy(self)) return false;
     let count = self.length;

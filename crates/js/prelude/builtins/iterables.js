@@ -1,4 +1,4 @@
-// What consumes iterables; see operations.js for the two ways of each method, and the invariants.
+// Methods that consume iterables; see operations.js for the two ways of each, and the invariants.
 
 "use strict";
 
@@ -26,7 +26,7 @@
 
   // --- Iterables ---
 
-  // Native consumers are interruptible while they iterate; this only asks for the method once.
+  // Native consumers are interruptible while they iterate. This only takes the method once.
   const iterableBy = (iterable, method) => ({
     __proto__: null,
     [iteratorSymbol]: () => apply(method, iterable, []),
@@ -74,7 +74,7 @@
   });
   const nativeFrom = uncurry(arrays.from);
 
-  // V8's own Promise.all takes quadratic time. Only short Arrays go to it.
+  // V8's own Promise.all takes quadratic time, so only short Arrays go to it.
   const SHORT_PROMISES = 2 ** 9;
   const promises = replace(Promise, {
     all(iterable) {
@@ -94,7 +94,7 @@
     },
   });
 
-  // Subscribes to each promise of `iterable`; resolves to the list of what they became.
+  // Subscribes to each promise of `iterable`. Returns a promise of the list of their outcomes.
   function combine(C, iterable, subscribe) {
     const { promise, resolve, reject } = capability(C);
     try {

@@ -1,5 +1,5 @@
-// Text made of lists, and lists of locales; see operations.js for the two ways of each method, and the
-// invariants.
+// Joins lists into text, and reads lists of locales; see operations.js for the two ways of each
+// method, and the invariants.
 
 "use strict";
 
@@ -41,7 +41,7 @@
       __proto__: null,
       add(s) {
         put(list, list.length, s, true);
-        // Long strings are only linked, not copied, so that no join takes long.
+        // A long string is linked, not copied, so that no join takes long.
         if (list.length === 1024 || s.length > 1024) flush();
       },
       text() {

@@ -18,10 +18,10 @@
     SHORT,
   } = globalThis.nighBuiltins;
 
-  // Longest JSON text (UTF-16 units) that goes to the native parser: below 50 ms at the slowest, which is
+  // Longest JSON text (UTF-16 units) for the native parser: below 50 ms for the slowest, which is
   // deep nesting.
   const SHORT_JSON = 2 ** 17;
-  // A part of a long text goes to the native parser if it ends within so many units.
+  // Longest part (units) of a long text that goes to the native parser.
   const JSON_PART = 2 ** 14;
 
   const { deleteProperty } = Reflect;
@@ -53,7 +53,7 @@
     }
     throw bad(s, s.length);
   }
-  // The place after the array or object that begins at `at`, or -1 if that is not near.
+  // The place after the array or object that begins at `at`, or -1 if it is longer than JSON_PART.
   function endOfPart(s, at) {
     const limit = min(s.length, at + JSON_PART);
     let depth = 0;
@@ -73,7 +73,7 @@
       throw new NativeSyntaxError(`Unexpected token in JSON between position ${at} and ${end}`);
     }
   }
-  // A long string is decoded in pieces, cut between escapes.
+  // Decodes a long string in pieces, cut between escapes.
   function parseString(s, at, end) {
     if (end - at <= SHORT_JSON) return leaf(s, at, end);
     let text = "";
@@ -99,11 +99,11 @@
     if (key in ObjectPrototype) define(o, key, value);
     else o[key] = value;
   }
-  // Iterative, as the native one: depth costs heap, not stack.
+  // Iterative, as the native parser is: depth costs heap, not stack.
   function parseLong(s) {
     let container; // innermost open array or object
     let parents; // linked list of {container, key, parents}
-    let key; // of the member that comes next, if the container is an object
+    let key; // of the next member, if the container is an object
     let at = skipSpace(s, 0);
     for (;;) {
       // A value begins here.
@@ -137,7 +137,7 @@
         value = u === 0x22 ? parseString(s, at, end) : leaf(s, at, end);
         at = end;
       }
-      // It ends here: so may the containers around it.
+      // It ends here, and so may the containers around it.
       for (;;) {
         at = skipSpace(s, at);
         if (container === undefined) {
@@ -207,8 +207,8 @@
       const v = parseLong(s);
       return typeof reviver === "function" ? revive({ "": v }, "", reviver) : v;
     },
-    // The native one is interruptible but for a long list of names, and long texts and typed arrays
-    // (keys.js has their toJSON).
+    // The native one is interruptible, except over a long list of names, long texts and typed
+    // arrays (keys.js has their toJSON).
     stringify(value, replacer, space) {
       if (!isArray(replacer) || isShort(replacer, SHORT))
         return nativeStringify(value, replacer, space);

@@ -1,8 +1,8 @@
-// Keys of objects, and the attributes of properties; see operations.js for the two ways of each method,
-// and the invariants.
+// Keys of objects, and the attributes of properties; see operations.js for the two ways of each
+// method, and the invariants.
 //
-// Here the second way is an error: a list of millions of keys has no use, and V8 makes it in one step of
-// 0.1 to 0.4 µs and some 100 bytes a key. Beyond its longest array it ends the process.
+// Here the second way is an error. A list of millions of keys has no use. V8 makes it in one step,
+// of 0.1 to 0.4 µs and some 100 bytes a key, and ends the process beyond its longest array.
 
 "use strict";
 
@@ -10,8 +10,8 @@
   const { replace, uncurry, isProxy, targetOf, define, apply, SHORT, SHORT_TEXT } =
     globalThis.nighBuiltins;
 
-  // Most indices of an Array, a string or a typed array whose keys are listed: below 10 ms for the keys
-  // alone, 50 ms with their descriptors.
+  // Most indices of an Array, a string or a typed array whose keys may be listed: below 10 ms for
+  // the keys alone, 50 ms with their descriptors.
   const MAX_KEYS = 2 ** 17;
 
   const { defineProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
@@ -35,7 +35,8 @@
 
   const hasOwn = uncurry(ObjectPrototype.hasOwnProperty);
   const stringOf = uncurry(String.prototype.valueOf);
-  // Indices of an Array, a string, a String object or a typed array, or of a proxy of such.
+  // The number of indices of an Array, a string, a String object, a typed array, or a proxy of
+  // these.
   function indicesOf(v) {
     if (typeof v === "string") return v.length;
     if (typeof v !== "object" || v === null) return 0;
@@ -53,7 +54,7 @@
     if (indicesOf(o) > MAX_KEYS)
       throw new NativeRangeError(`${name}: more than ${MAX_KEYS} indices`);
   }
-  // Of each of these functions of `owner`: `check(o, label)` first.
+  // Makes each of these functions of `owner` call `check(o, label)` first.
   function guardEach(owner, names, label, check) {
     for (let i = 0; i < names.length; i++) {
       const name = names[i];
@@ -75,7 +76,7 @@
   );
   guardEach(Reflect, ["ownKeys"], "Reflect", checkKeys);
 
-  // JSON.stringify asks each object in a value for this one, nested ones too.
+  // JSON.stringify looks for toJSON in each object of a value, nested ones too.
   const { toJSON } = {
     toJSON() {
       checkKeys(this, "JSON.stringify: a typed array");
@@ -90,10 +91,10 @@
     configurable: true,
   });
 
-  // --- Attributes: another than the usual one makes V8 move all elements into a hash table, at once ---
+  // --- Attributes: an unusual one makes V8 move all elements into a hash table, in one step ---
 
-  // An object of millions of elements. Of others than Arrays V8 does not tell how many they have: what has
-  // this one was mostly filled from 0 on.
+  // Whether an object may have millions of elements. V8 tells the number for Arrays only. Another
+  // object that has the element SHORT was mostly filled from 0 on.
   function isLong(v) {
     if (typeof v !== "object" || v === null) return false;
     const o = targetOf(v);
@@ -103,7 +104,7 @@
   function tooLong(name) {
     return new NativeRangeError(`${name}: an object of more than ${SHORT} elements`);
   }
-  // Named properties and symbols can be defined anywhere.
+  // Names and symbols may be defined on a long object too; elements and `length` may not.
   function checkDefine(o, key, name) {
     if (!isLong(o)) return key;
     const known = isObject(key) ? ownKeys({ __proto__: null, [key]: 0 })[0] : key;
@@ -133,7 +134,7 @@
       checkKeys(properties, "Object.create");
       return defining.create(prototype, properties);
     },
-    // Entry by entry: the native one has no end on a long Array.
+    // Entry by entry, since nothing stops the native one on a long Array.
     fromEntries(iterable) {
       if (
         !isObject(iterable) ||
@@ -177,7 +178,7 @@
       ]);
     },
   });
-  // An Array changes to these attributes without a table.
+  // An Array takes these attributes without a hash table.
   function checkFreeze(o, name) {
     if (isLong(o) && (isProxy(o) || !isArray(o))) throw tooLong(name);
   }

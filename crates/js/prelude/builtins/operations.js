@@ -1,53 +1,59 @@
-// Builtins that V8 cannot interrupt, written so that it can: what the other files here are made of.
+// The tools from which the files of this folder make interruptible builtins.
 //
-// V8 looks for a pending TerminateExecution when a JavaScript function is entered and when a JavaScript
-// loop turns. A builtin that loops in machine code does neither: over `{length: 2 ** 53 - 1}`, or over a
-// sparse array, it runs for ever and the call's time limit means nothing.
+// V8 looks for a pending TerminateExecution when it enters a JavaScript function and when a
+// JavaScript loop turns. A builtin that loops in machine code does neither. Over
+// `{length: 2 ** 53 - 1}` or a sparse array it runs for ever, whatever the call's time limit is.
 //
 // Each method here has two ways:
 //
 //   fast   the receiver is an Array, no Proxy, and short: the native method does it
-//   slow   anything else: the algorithm of ECMAScript 2022, step by step, in an interruptible loop, or
-//          the native method on pieces (strings, typed arrays), or a RangeError (lists of millions of keys,
-//          attributes of millions of elements, long regular expressions on long texts)
+//   slow   anything else: the algorithm of ECMAScript 2022, step by step, in an interruptible loop;
+//          or the native method on pieces (strings, typed arrays); or a RangeError (lists of
+//          millions of keys, attributes of millions of elements, long regular expressions on long
+//          texts)
 //
-// A native method that takes long in a loop of the user's is also cured by this: a method of the prelude is
-// a JavaScript function, and each entry of one looks for a stop.
+// This also stops a user's loop over a slow native method: V8 looks for a stop at each entry into a
+// method of the prelude, which is a JavaScript function.
 //
 // Invariants
-// 1. Semantics are those of the standard: order of observable steps, holes, generic receivers, species,
-//    property attributes, `name` and `length`. Methods are no constructors. Beyond the standard there is
-//    one method, `toJSON` of typed arrays, which returns them.
-// 2. Everything used after user code has run was captured at the top. No spread, no `for…of` over
-//    arrays, no descriptor with a prototype.
-// 3. Runs once, while the snapshot is made, after 00_primordials.js captured the native methods.
+// 1. Semantics are those of the standard: order of observable steps, holes, generic receivers,
+//    species, property attributes, `name` and `length`. Methods are no constructors. Beyond the
+//    standard there is one method, `toJSON` of typed arrays, which returns them.
+// 2. Code that runs beside user code uses only what was captured at the top: no spread, no `for…of`
+//    over arrays, no descriptor with a prototype.
+// 3. These files run once, while the snapshot is made, after 00_primordials.js has captured the
+//    native methods.
 //
-// What stays native (measured on V8 10.2 with the default limits, CPU time of the thread):
-//   syntax     spread, rest and for…in over a long string, typed array or Array (0.3 µs and 100 bytes an
-//              index; over 2^24 of them until the heap limit, in 5 s and more); spread and for…in over an
-//              object with 500,000 keys (1 s); `===`, `<`, `+s` and joining the parts of a string (1 to
-//              50 ms for 2^24 units); `a[2 ** 31] = 1` and `a.length = 2 ** 32 - 1` on an Array of
-//              millions (0.3 s a million; V8 gives up beyond 22 million); BigInts of 2^29 bits (30 ms)
-//   constructors  `new Uint8Array({length: 2 ** 24})` (0.5 s, 250 MB); Map and Set of a long Array
-//              (0.2 s a million); `new RegExp(text)` (2 s and 2.5 GB for 2^27 units)
-//   RegExp.prototype.exec  a long expression on a long text: as long as the product of their lengths says
-//   JSON.stringify  of long strings that lie deep in a value (40 ms for 2^24 units)
-// Replacing them would make all code slower: V8 is fast only with its own exec and constructors. The shard
-// of a call that is in such a step when its time is up goes on in another thread
-// (docs/design/0012-calls-that-cant-be-stopped.md).
+// These steps stay native (measured on V8 10.2 with the default limits, CPU time of the thread):
+// - Spread, rest and for…in over a long string, typed array or Array: 0.3 µs and 100 bytes an
+//   index; over 2^24 indices until the heap limit, in 5 s and more.
+// - Spread and for…in over an object with 500,000 keys: 1 s.
+// - `===`, `<`, `+s` and joining the parts of a string: 1 to 50 ms for 2^24 units.
+// - `a[2 ** 31] = 1` and `a.length = 2 ** 32 - 1` on an Array of millions: 0.3 s a million; V8
+//   gives up beyond 22 million.
+// - BigInts of 2^29 bits: 30 ms.
+// - `new Uint8Array({length: 2 ** 24})`: 0.5 s and 250 MB.
+// - Map and Set of a long Array: 0.2 s a million.
+// - `new RegExp(text)`: 2 s and 2.5 GB for 2^27 units.
+// - `RegExp.prototype.exec` of a long expression on a long text: in proportion to the product of
+//   their lengths.
+// - `JSON.stringify` of long strings that lie deep in a value: 40 ms for 2^24 units.
+// Replacing them would make all code slower, since V8 is fast only with its own exec and
+// constructors. If a call is in such a step when its time is up, its shard goes on in another
+// thread (docs/design/0012-calls-that-cant-be-stopped.md).
 
 "use strict";
 
 (() => {
-  // Longest Array (elements) that goes to the native method. Measured on V8 10.2, the slowest layout
-  // (sparse): scanning, moving and filling 2^17 elements take below 10 ms.
+  // Longest Array (elements) for the native method. On V8 10.2, scanning, moving and filling 2^17
+  // elements of the slowest layout (sparse) take below 10 ms.
   const SHORT = 2 ** 17;
   // The same for methods that spend up to 1 µs an element on making strings.
   const SHORT_TEXT = 2 ** 13;
   const MAX_LENGTH = 2 ** 53 - 1;
   const MAX_ARRAY = 2 ** 32 - 1; // elements of an Array
   const MAX_STRING = 2 ** 29 - 24; // UTF-16 units, V8's String::kMaxLength
-  // Most arguments that a call can have: more overflow any stack that Nigh allows.
+  // Most arguments of a call: more of them overflow any stack that Nigh allows.
   const MAX_ARGUMENTS = 2 ** 17;
 
   const { apply, construct, defineProperty, getOwnPropertyDescriptor, ownKeys } = Reflect;
@@ -62,7 +68,7 @@
   const bind = Function.prototype.bind;
   const uncurry = (f) => apply(bind, Function.prototype.call, [f]);
 
-  // --- Which objects are proxies: only these can answer `length` differently each time. ---
+  // --- Telling proxies: only these can answer `length` differently each time ---
 
   function Self(o) {
     return o;
@@ -81,7 +87,7 @@
       return o;
     }
   }
-  // `targetOf` an object that is no proxy is the object itself.
+  // `targetOf` returns an object that is no proxy itself.
   const { isProxy, targetOf } = Mark;
 
   function MarkingProxy(target, handler) {
@@ -94,8 +100,8 @@
 
   // --- Installing ---
 
-  // Puts each own method of `methods` in the place of the native one of that name, with its attributes
-  // and `length`. Returns the native ones.
+  // Replaces the native method of the same name by each own method of `methods`, which gets the
+  // native one's attributes and `length`. Returns the native methods.
   function replace(owner, methods) {
     const natives = { __proto__: null };
     const keys = ownKeys(methods);
@@ -147,7 +153,7 @@
     return typeof v === "string" ? `"${v.length > 100 ? "…" : v}"` : `${v}`;
   };
 
-  // The native method may have it: an Array, no Proxy, of at most `limit` elements.
+  // Whether the native method may have it: an Array, no Proxy, of at most `limit` elements.
   const isShort = (o, limit) => isArray(o) && !isProxy(o) && o.length <= limit;
 
   function define(o, key, value) {
@@ -162,14 +168,15 @@
       throw new NativeTypeError(`Cannot add property ${ToString(key)}, object is not extensible`);
   }
 
-  // CreateDataPropertyOrThrow on an object of which nobody else knows if it is `fresh`: assigning is the
-  // same and faster, unless a prototype has that index.
+  // CreateDataPropertyOrThrow. If the object is `fresh`, user code has never seen it: then an
+  // assignment does the same and is faster, unless a prototype has that index.
   function put(o, key, value, fresh) {
     if (fresh && key < MAX_ARRAY && !(key in ArrayPrototype)) o[key] = value;
     else define(o, key, value);
   }
 
-  // V8 allocates up to 2^25 elements at once where a length is set: a longer one comes at the end.
+  // V8 allocates up to 2^25 elements at once when a length is set. So a long array gets its length
+  // at the end.
   function arrayCreate(length) {
     if (length > MAX_ARRAY) throw new NativeRangeError("Invalid array length");
     const a = [];
@@ -177,7 +184,7 @@
     return a;
   }
 
-  // Returns undefined where the standard makes a plain Array.
+  // The class by which the standard makes the result; undefined for a plain Array.
   function speciesOf(o) {
     if (!isArray(o)) return undefined;
     let c = o.constructor;

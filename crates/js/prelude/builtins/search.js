@@ -1,18 +1,18 @@
-// Searching, splitting and replacing in text; see operations.js for the two ways of each method, and the
-// invariants.
+// Searching, splitting and replacing in text; see operations.js for the two ways of each method,
+// and the invariants.
 
 "use strict";
 
 (() => {
   const { replace, uncurry, put, ToString, toInteger, apply, gatherer } = globalThis.nighBuiltins;
 
-  // Longest string (UTF-16 units) that goes to the native method where that spends up to 0.1 µs a unit.
+  // Longest string (UTF-16 units) for native methods that spend up to 0.1 µs a unit.
   const SHORT_STRING = 2 ** 16;
   // Most comparisons of units in one native search: below 10 ms.
   const SEARCH_STEPS = 2 ** 22;
-  // Longest pattern (UTF-16 units) in a text of which a method makes a regular expression: compiled in 10 ms.
+  // Longest text (UTF-16 units) of which a method makes a regular expression: compiled in 10 ms.
   const MAX_PATTERN = 2 ** 15;
-  // Most units of an expression times those of a text: at worst compared all, in below 100 ms.
+  // Most units of an expression times those of a text: to compare all takes below 100 ms.
   const REGEXP_STEPS = 2 ** 28;
 
   const { ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
@@ -33,7 +33,7 @@
     return ToString(v);
   };
 
-  // --- Searching: pieces so small that even a pathological pattern is found missing in time ---
+  // --- Searching in pieces, small enough even for a pathological pattern ---
 
   function indexOf(s, pattern, from) {
     const last = s.length - pattern.length;
@@ -106,7 +106,8 @@
 
   // --- Splitting and replacing ---
 
-  // The text that a regular expression stands for, if it is a plain one and nobody tampered with it.
+  // The text for which a plain regular expression stands; undefined if it is not plain, or if user
+  // code has changed it or its class.
   function wordOf(regexp) {
     if (!isRegExp(regexp) || getPrototypeOf(regexp) !== RegExpPrototype) return undefined;
     if (ownKeys(regexp).length !== 1 || RegExpPrototype.exec !== regExpExec) return undefined;
@@ -169,7 +170,7 @@
     const plain = !call && nativeIndexOf(template, "$") < 0;
     const advance = max(pattern.length, 1);
     const places = [];
-    // All places are found before the first call, as the standard says.
+    // Finds all places before the first call, as the standard says.
     for (let at = indexOf(s, pattern, 0); at >= 0;) {
       put(places, places.length, at, true);
       if (!every) break;
@@ -275,7 +276,7 @@
       return nativeSearch(ToString(this), patternText(pattern, "search"));
     },
   });
-  // A pattern that a regular expression is made of.
+  // The text of a pattern from which V8 makes a regular expression.
   function patternText(pattern, name) {
     if (pattern === undefined) return undefined;
     const text = ToString(pattern);
@@ -299,9 +300,10 @@
 
   // --- Regular expressions ---
 
-  // V8's fast ways hang on RegExp.prototype.exec and on RegExp, so these two stay; other methods may be
-  // replaced. The native ones are interruptible where the code of an expression goes back, or between
-  // matches. They are not while they look for a long text that can be in many places nearly.
+  // V8 is fast only with its own RegExp.prototype.exec and RegExp, so these two stay native; other
+  // methods are replaced. Native ones are interruptible where the code of an expression backtracks,
+  // and between matches. They aren't while they search a long word that nearly matches in many
+  // places.
   function checkSteps(regexp, s) {
     if (!isRegExp(regexp)) return;
     const { length } = regExpSource(regexp);
@@ -312,10 +314,10 @@
       );
   }
   const isObject = (v) => (typeof v === "object" && v !== null) || typeof v === "function";
-  // The long text that needs a look, or undefined.
+  // Whether the text may be so long that the method has to look at it.
   const isLongText = (regexp, text) =>
     isObject(regexp) && (typeof text !== "string" || text.length > SHORT_STRING);
-  // The word for which V8 would search a long text in one go, without code of a regular expression.
+  // The word for which V8 would search a long text in one step; undefined otherwise.
   const longWord = (regexp, s) => (s.length > SHORT_STRING ? wordOf(regexp) : undefined);
 
   const expressions = replace(RegExpPrototype, {

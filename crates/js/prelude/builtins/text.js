@@ -1,7 +1,7 @@
-// Whole texts: their case, form and escapes; see operations.js for the two ways of each method, and the
-// invariants.
+// Whole texts: their case, form and escapes; see operations.js for the two ways of each method, and
+// the invariants.
 //
-// Long strings are worked off in pieces, cut where that cannot change the result.
+// These methods work on pieces of a long string, cut where a cut cannot change the result.
 
 "use strict";
 
@@ -20,14 +20,14 @@
     slice,
   } = globalThis.nighBuiltins;
 
-  // Text is worked off in pieces of so many units: below 10 ms each at the slowest (normalize).
+  // Units of a piece: below 10 ms for the slowest method (normalize).
   const PIECE = 2 ** 16;
-  // Longest run (units) without a place to cut when text is normalized: sorting marks is quadratic.
+  // Longest run (units) without a place to cut, for normalize: it sorts marks in quadratic time.
   const MAX_RUN = 2 ** 11;
-  // Longest string (units) for functions of a locale, which cannot be cut: below 100 ms.
+  // Longest string (units) for methods with a locale, whose text cannot be cut: below 100 ms.
   const MAX_LOCALE_STRING = 2 ** 20;
 
-  // Longest string (units) of which the methods here make a number or a date: read in below 2 ms.
+  // Longest string (units) that is read as a number or a date: below 2 ms.
   const MAX_NUMBER_STRING = 2 ** 20;
 
   const { min } = Math;
@@ -50,8 +50,9 @@
   const isLow = (unit) => unit >= 0xdc00 && unit <= 0xdfff;
   const betweenPoints = (s, i) => (isLow(unitAt(s, i)) ? i + 1 : i);
 
-  // Before these units a text can be cut for every form: what they decompose to begins with a character of
-  // combining class 0 that never composes with one before it. tests/vectors/sequences.mjs checks them all.
+  // Before these units, a text can be cut for every form. Their decomposition begins with a
+  // character of combining class 0, which never composes with one before it.
+  // tests/vectors/sequences.mjs checks all.
   const beginsSequence = (u) =>
     u < 0x300 ||
     (u >= 0x370 && u <= 0x482) ||
@@ -84,7 +85,8 @@
         );
     }
   }
-  // A capital sigma becomes small by what stands around it: no cut but after a space or a line's end.
+  // The small form of a capital sigma depends on its neighbours. So a cut is at a space or a line's
+  // end.
   const lowerCut = (s, i) => {
     const end = min(i + PIECE, s.length);
     for (let k = i; k < end; k++) {
@@ -157,8 +159,8 @@
     },
   });
 
-  // The first place from `i` on that is in no escape; `continues` tells an escape that belongs to the one
-  // before. A longer row of those than 32 units is an error wherever it is cut.
+  // The first place from `i` on that is in no escape. `continues` says that an escape belongs to
+  // the one before it. A row of such escapes over 32 units is an error, wherever it is cut.
   const escapeCut = (continues) => (s, i) => {
     const end = min(i + 32, s.length);
     for (let k = i; k < end; k++) {
@@ -192,7 +194,7 @@
 
   // --- Texts that are read as one number, date or attribute ---
 
-  // `v`, made a string unless it is a primitive; not longer than `limit` units.
+  // `v`, as a string unless it is a primitive; throws if it is longer than `limit` units.
   function bounded(v, limit, name) {
     const s = (typeof v === "object" && v !== null) || typeof v === "function" ? ToString(v) : v;
     if (typeof s === "string" && s.length > limit)

@@ -26,9 +26,9 @@
   } = globalThis.nighBuiltins;
   delete globalThis.nighBuiltins;
 
-  // Most elements of a typed array that one native sort gets: below 20 ms.
+  // Most elements for one native sort: below 20 ms.
   const SORT_RUN = 2 ** 17;
-  // Most elements of a typed array that another native method gets: below 5 ms, fresh pages included.
+  // Most elements for any other native method: below 5 ms, fresh pages included.
   const PIECE = 2 ** 20;
 
   const { getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
@@ -116,7 +116,7 @@
     return view;
   }
 
-  // --- Long ones, in pieces ---
+  // --- Long typed arrays, in pieces ---
 
   const isLong = (v) => isTyped(v) && viewLength(v) > PIECE;
   const kindOf = (view) => kinds[viewName(view)];
@@ -160,7 +160,7 @@
     }
     return view;
   }
-  // Copies `count` elements, in such an order that none is overwritten before it was copied.
+  // Copies `count` elements in an order in which none is overwritten before it is copied.
   function moveLong(view, to, from, count) {
     if (from < to && to < from + count) {
       for (let end = count; end > 0; end -= PIECE) {
@@ -183,8 +183,8 @@
   function sliceLong(view, from, count) {
     return copyLong(new (kindOf(view))(count), 0, view, from, count);
   }
-  // A callback for a native walk over a long view: with a native function in its place nothing would look
-  // for a stop.
+  // The callback for a native walk over a long view. It is always JavaScript: V8 looks for a stop
+  // only there.
   const stoppable = (view, f) =>
     typeof f === "function" && isLong(view)
       ? function (v, k, o) {
@@ -243,7 +243,7 @@
       const start = relative(from, length);
       const end = relativeEnd(to, length);
       const count = end - start;
-      // Another class than the view's own makes its elements as it likes.
+      // The class that the user has set instead of the view's own makes the result.
       if (count <= PIECE || this.constructor !== kindOf(this))
         return nativeSlice(this, start, end);
       return sliceLong(this, start, count);
@@ -333,7 +333,7 @@
     const count = viewLength(source);
     if (at < 0 || at + count > viewLength(view))
       throw new NativeRangeError("offset is out of bounds");
-    // Within one buffer the source's elements could be overwritten before they are read.
+    // In one buffer, the copy could overwrite elements of the source before it reads them.
     const shared = viewBuffer(view) === viewBuffer(source);
     copyLong(view, at, shared ? sliceLong(source, 0, count) : source, 0, count);
   }
