@@ -1,13 +1,14 @@
-//! Texts of error replies: one line with a code, what happened, in which function and where.
+//! Texts of error replies. A reply is one line: a code, what happened, in which function and where.
 //! Pure; any thread.
 
 use std::borrow::Cow;
 
 use crate::caller::function_limits::Limits;
-use crate::caller::runtime_stats::Reason;
 use crate::ffi;
+use crate::library::too_long_to_start;
+use crate::stop::cause::{Cause, Reason};
 
-/// How places in the prelude begin; the shim names it so.
+/// The beginning of a place in the prelude, which the shim names so.
 const PRELUDE: &str = "nigh:prelude:";
 /// Longest error reply, bytes.
 const REPLY_MAX: usize = 4096;
@@ -29,7 +30,7 @@ pub(crate) fn reply(message: &str) -> Vec<u8> {
     out
 }
 
-/// Is the first word a code: upper-case letters, at least two (so "I give up" has none)?
+/// Whether the first word is a code: upper-case letters, at least two (so "I give up" has none).
 fn has_code(message: &str) -> bool {
     let word = message.split(' ').next().unwrap_or_default();
     word.len() >= 2 && word.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -73,23 +74,14 @@ fn position<'s>(stack: &'s str, library: &str) -> Option<(&'s str, u32, u32)> {
     })
 }
 
-/// A text for the log without stack frames of the prelude: they tell a library's author nothing.
+/// A text for the log without stack frames of the prelude, whose files a library's author doesn't
+/// have.
 pub(crate) fn without_prelude(text: &str) -> Cow<'_, str> {
     if !text.contains(PRELUDE) {
         return Cow::Borrowed(text);
     }
     let is_prelude = |line: &&str| line.trim_start().starts_with("at ") && line.contains(PRELUDE);
     text.lines().filter(|line| !is_prelude(line)).collect::<Vec<_>>().join("\n").into()
-}
-
-/// What stopped a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    Time,
-    Heap,
-    /// V8 gave up.
-    Fatal,
-    Order(Reason),
 }
 
 /// The reply to a call that was stopped.
@@ -103,14 +95,15 @@ pub(crate) fn closing(function: &str) -> Vec<u8> {
     reply(&format!("ERR the server is shutting down: function '{function}' was not started"))
 }
 
-/// The reply to a call of a function that another call is stuck in.
+/// The reply to a call of a function in which another call is stuck.
 pub(crate) fn lingers(function: &str) -> Vec<u8> {
     reply(&format!(
         "ERR function '{function}' ran too long and is still being stopped; try again later"
     ))
 }
 
-/// `time` is the limit that held, in ms, and its setting.
+/// Text about `what` (a function, a top level) that was stopped. `time` is its limit in ms, and the
+/// limit's setting.
 fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &Limits) -> String {
     match cause {
         Cause::Heap => format!(
@@ -127,7 +120,7 @@ fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &Limits) ->
                 "ERR {what} asked for more than V8 can hold and was stopped; nothing was written"
             )
         }
-        // Redis's words.
+        // The same text as Redis's.
         Cause::Order(Reason::Kill) => "ERR Script killed by user with FUNCTION KILL.".to_owned(),
         Cause::Order(Reason::Shutdown) => {
             format!("ERR the server is shutting down: {what} was stopped; nothing was written")
@@ -135,15 +128,7 @@ fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &Limits) ->
     }
 }
 
-/// Why a library was refused that needs too much time.
-pub(crate) fn too_long_to_start(load_ms: u64) -> String {
-    format!(
-        "compiling it and running its top level took longer than {load_ms} ms \
-         (setting: function-load-limit-ms)"
-    )
-}
-
-/// Why module `library` was refused, from what the shim found.
+/// Why module `library` was refused, from the shim's report.
 pub(crate) fn module(fault: &ffi::Fault, library: &str, cause: Cause, limits: &Limits) -> String {
     // SAFETY: the shim keeps the texts until the isolate's next call.
     let message = unsafe { fault.message.text() };
@@ -194,7 +179,8 @@ mod tests {
 
     #[test]
     fn logs_have_no_frames_of_the_prelude() {
-        // Its lines are in no file that the author has; what only looks like it stays.
+        // A library's author has none of the prelude's files. A text that only looks like a frame
+        // stays.
         let stack = "Error: nigh:prelude:1\n    at Db.get (nigh:prelude:9:9)\n    at f (t:1:1)";
         assert_eq!(without_prelude(stack), "Error: nigh:prelude:1\n    at f (t:1:1)");
     }

@@ -1,4 +1,7 @@
-//! The C interface of `shim/shim.h`, mirrored. Sizes are compared at the first start.
+//! The C interface of `shim/shim.h`, which says what each function does and on which thread.
+//!
+//! 1. This file mirrors the header. At the first start, [`SIZES`] are compared with the shim's.
+//! 2. An isolate and its contexts belong to one thread, except for the functions of any thread.
 
 use std::ffi::{c_char, c_void};
 
@@ -109,6 +112,11 @@ pub(crate) const SIZES: [usize; 5] = [
     size_of::<Heap>(),
     size_of::<Arena>(),
 ];
+
+/// How many there are of something, as the shim and the prelude count.
+pub(crate) fn count(of: usize) -> u32 {
+    u32::try_from(of).unwrap_or(u32::MAX)
+}
 
 /// `NighIsolate` of the shim.
 #[repr(C)]

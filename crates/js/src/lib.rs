@@ -6,16 +6,33 @@
 //!      └── Host::commit <───────┴──── write set of one call <───────┘
 //! ```
 //!
-//! A [`Runtime`] belongs to one thread and holds one V8 isolate. Each [`Tenant`] has one V8
-//! context, made on first use from a startup snapshot and kept in an LRU. The arenas of a tenant,
-//! one for each of its partitions, are seen as a [`Keyspace`] of [`Mapping`]s; their bytes are
+//! A [`Runtime`] belongs to one thread and has one V8 isolate. Each [`Tenant`] has one V8 context,
+//! made at first use from a startup snapshot, and kept until newer ones need the room. The arenas
+//! of a tenant, one for each of its partitions, are a [`Keyspace`] of [`Mapping`]s; their bytes are
 //! those of `docs/formats/arena.md`.
 //!
-//! # What a package with a binary, test, bench or example that links this crate needs
+//! Rooms, lowest first: ffi allocator caller library tenant io stop error_reply fiber watch isolate
+//! runtime
 //!
-//! `libnode.so` lies in `.v8/lib`, which the dynamic loader does not search, and Cargo passes link
-//! arguments to the package's own targets only. So each such package depends on `nigh-js` directly
-//! and has this `build.rs` (a system-wide V8 works with it too):
+//! | room | what it holds |
+//! |---|---|
+//! | ffi, allocator | the C interface of the shim; the process's allocator |
+//! | caller | what the caller passes in, and what a runtime asks of it and tells it |
+//! | library, tenant | a library as it was loaded; the libraries and the context of a tenant |
+//! | io | the memory through which Rust, C++ and the prelude exchange data, and its codecs |
+//! | stop | how a call is stopped, and why |
+//! | error_reply | texts of error replies |
+//! | fiber | a stack for the shard, which leaves a call that V8 can't stop |
+//! | watch | the watchdog, handles for other threads, and the end of the process |
+//! | isolate | one V8 isolate: entries, callbacks, collections |
+//! | runtime | loads libraries and runs batches of calls |
+//!
+//! # The build script of a package that links this crate
+//!
+//! `libnode.so` is in `.v8/lib`, which the dynamic loader does not search, and Cargo passes link
+//! arguments only to the package's own targets. So each package with a binary, test, bench or
+//! example that links this crate depends on `nigh-js` directly, and has this `build.rs`. It works
+//! with a system-wide V8 too.
 //!
 //! ```text
 //! //! Lets the binaries of this package find libnode.so, which nigh-js links.
@@ -44,9 +61,12 @@ mod watch;
 pub use caller::fcall::{Call, Overlay, RunTurn, Tenant, UNSTABLE};
 pub use caller::function_limits::Limits;
 pub use caller::host_trait::{Host, Level, Starts, Write};
-pub use caller::runtime_stats::{Handle, Reason, Running, RuntimeStats};
+pub use caller::runtime_stats::{Running, RuntimeStats};
 pub use caller::tenant_arenas::{Keyspace, Mapping, PARTITIONS_MAX};
 pub use fiber::{Fiber, Join};
+pub use isolate::StartError;
 pub use library::{Function, Library, LoadError};
-pub use runtime::{Runtime, StartError};
+pub use runtime::Runtime;
+pub use stop::cause::Reason;
+pub use watch::handle::Handle;
 pub use watch::process_end::name_what_crashes;

@@ -1,7 +1,5 @@
-//! What bounds functions. Each limit has a setting of the server; error replies name it.
+//! The limits of functions. The server has a setting for each, which error replies name.
 //! Plain data; any thread.
-
-use crate::io;
 
 /// Below this V8 itself doesn't start a context.
 const HEAP_BYTES_MIN: usize = 16 << 20;
@@ -9,6 +7,10 @@ const HEAP_BYTES_MIN: usize = 16 << 20;
 const STACK_BYTES_MIN: usize = 64 << 10;
 /// Deeper results overflow the encoder's stack.
 const RESULT_DEPTH_MAX: u32 = 128;
+/// The largest value of a key, and so of a result and a write set, bytes.
+pub(crate) const VALUE_BYTES_MAX: usize = 512 << 20;
+/// Most keys of a write set: its table in the io memory has no room for more.
+pub(crate) const WRITE_KEYS_MAX: u32 = 1 << 20;
 
 /// Limits of one [`Runtime`](crate::Runtime); all can change while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,16 +71,16 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits that hold: none beyond what memory and format allow, none that would stop all.
+    /// The limits that hold: none exceeds what memory and format allow, none stops every call.
     pub(crate) fn clamped(mut self) -> Limits {
         self.call_ms = self.call_ms.max(1);
         self.load_ms = self.load_ms.max(1);
         self.heap_bytes = self.heap_bytes.max(HEAP_BYTES_MIN);
         self.stack_bytes = self.stack_bytes.max(STACK_BYTES_MIN);
-        self.result_bytes = self.result_bytes.min(io::VALUE_BYTES_MAX);
+        self.result_bytes = self.result_bytes.min(VALUE_BYTES_MAX);
         self.result_depth = self.result_depth.min(RESULT_DEPTH_MAX);
-        self.write_set_bytes = self.write_set_bytes.min(io::VALUE_BYTES_MAX);
-        self.write_set_keys = self.write_set_keys.min(io::WRITE_KEYS_MAX);
+        self.write_set_bytes = self.write_set_bytes.min(VALUE_BYTES_MAX);
+        self.write_set_keys = self.write_set_keys.min(WRITE_KEYS_MAX);
         self.contexts = self.contexts.max(1);
         self
     }

@@ -1,41 +1,43 @@
-//! Who has the fiber: the rules by which carriers and the watchdog hand it on (fiber.rs).
+//! The rules by which carriers and the watchdog hand a fiber on (see [`crate::fiber`]).
 //!
 //! ```text
 //! carrier:   number ── lend ── V8 runs user code ── regain: the fiber, or nothing
-//! watchdog:                       seize: the fiber, if that entry still has lent it and is stuck
+//! watchdog:                       seize: the fiber, if this entry still has lent it and is stuck
 //! callback:                       holds, while the lock is kept
 //! ```
 //!
-//! 1. The fiber is lent for one entry at a time. Who takes it, `regain` or `seize`, has it alone.
-//! 2. An entry ends once: its carrier regains the fiber, or has lost it and finds a grave.
-//! 3. The watchdog names the entry that it has read before. So it looks again, with the lock: at
-//!    the entry, and whether the call is stuck. A call that has ended meanwhile, or another one, is
-//!    never taken for it.
+//! 1. The fiber is lent for one entry at a time. The thread that takes it, by `regain` or `seize`,
+//!    has it alone.
+//! 2. An entry ends once: its carrier regains the fiber, or it has lost the fiber and finds a
+//!    grave.
+//! 3. The watchdog read the entry's number before it took the lock. So it looks again under the
+//!    lock: at the number, and whether the call is stuck. It never takes the fiber from a call that
+//!    has ended meanwhile, nor from another one.
 //!
-//! All of it lies behind one lock, which [`crate::fiber`] has; loom drives these functions with its
-//! own.
+//! All of this is behind one lock: any thread. loom drives the same functions with its own lock.
 
 #[cfg(test)]
 mod baton_models;
 
 use std::sync::mpsc::Receiver;
 
-use crate::fiber::Wreck;
+/// What belongs to an isolate that its fiber has lost. The old carrier drops it.
+pub(crate) type Wreck = Box<dyn Send>;
 
-/// Carriers of one fiber that may be stuck at a time: each holds a heap at its limit.
+/// Most stuck carriers of one fiber: each holds a heap at its limit.
 pub(crate) const LINGERING_MAX: usize = 8;
 
-/// What is behind the lock. `B` is the fiber.
+/// The state behind the lock. `B` is the fiber.
 pub(crate) struct Baton<B> {
     /// Number of the newest entry.
     entry: u64,
-    /// The fiber, while that entry runs.
+    /// The fiber, while the newest entry runs.
     body: Option<B>,
-    /// Kernel's number of the thread that runs it.
+    /// The kernel's number of the carrier that lent the fiber.
     carrier: i32,
-    /// What the carriers wait for that have lost the fiber, by entry.
+    /// By entry: from here a carrier that has lost the fiber gets the wreck.
     graves: Vec<(u64, Receiver<Wreck>)>,
-    /// Carriers that are stuck.
+    /// Stuck carriers.
     lingering: usize,
 }
 
@@ -52,7 +54,7 @@ impl<B> Baton<B> {
         self.entry
     }
 
-    /// Thread `carrier` runs user code for entry `number`.
+    /// Keeps the fiber while thread `carrier` runs user code for entry `number`.
     pub(crate) fn lend(&mut self, number: u64, body: B, carrier: i32) {
         assert_eq!(self.entry, number, "one entry at a time");
         (self.body, self.carrier) = (Some(body), carrier);
@@ -73,8 +75,8 @@ impl<B> Baton<B> {
         self.holds(number) && self.lingering < LINGERING_MAX && stuck()
     }
 
-    /// Takes the fiber from the entry that has it, whose carrier finds `grave` when V8 returns. The
-    /// carrier's number.
+    /// Takes the fiber from the newest entry, whose carrier finds `grave` when V8 returns. Returns
+    /// the fiber and that carrier's number.
     pub(crate) fn seize(&mut self, grave: Receiver<Wreck>) -> Option<(B, i32)> {
         let body = self.body.take()?;
         self.graves.push((self.entry, grave));
@@ -82,7 +84,7 @@ impl<B> Baton<B> {
         Some((body, self.carrier))
     }
 
-    /// What the carrier waits for that has lost the fiber in entry `number`.
+    /// From here the carrier that has lost the fiber in entry `number` gets the wreck.
     pub(crate) fn grave(&mut self, number: u64) -> Option<Receiver<Wreck>> {
         let at = self.graves.iter().position(|(entry, _)| *entry == number)?;
         Some(self.graves.swap_remove(at).1)

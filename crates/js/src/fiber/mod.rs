@@ -1,5 +1,4 @@
-//! Fibers: a shard's code has a stack of its own, so that a call that V8 can't stop doesn't hold
-//! it.
+//! Fibers: a shard's code has a stack of its own, so that it can leave a call that V8 can't stop.
 //!
 //! ```text
 //!                 carrier 1 (a thread)                          carrier 2
@@ -9,25 +8,26 @@
 //! watchdog                                 seizes
 //! ```
 //!
-//! The fiber runs on a *carrier*: a thread, on whose own stack V8 runs, since V8 keeps its state in
-//! thread-local memory and measures its stack. While user code runs, the fiber lies in the *baton*.
-//! Usually the carrier takes it from there when V8 returns, and goes on. If V8 doesn't return after
-//! it was told to stop, the watchdog seizes the fiber and hands it to a new carrier; there `enter`
-//! returns [`Entered::Lost`]. The old carrier keeps the isolate that its call is stuck in, gets
-//! what else belongs to that one as a [`Wreck`], and frees all when V8 returns.
+//! The fiber runs on a *carrier*: a thread. V8 runs on the thread's own stack, since it keeps its
+//! state in thread-local memory and measures its stack. While user code runs, the fiber is in the
+//! *baton* (baton.rs). Usually the carrier takes it back when V8 returns, and goes on. If V8
+//! doesn't return after a termination, the watchdog seizes the fiber and hands it to a new carrier;
+//! there `enter` returns [`Entered::Lost`]. The old carrier keeps the isolate in which its call is
+//! stuck, gets all else that belongs to the isolate as a [`Wreck`], and frees it when V8 returns.
 //!
-//! Invariants
-//! 1. The fiber runs on one thread at a time: who takes it from the baton (baton.rs), under its
-//!    lock, has it alone. What it wrote on one carrier is seen on the next, by that lock.
-//! 2. An entry into user code owns all that it points to, but for memory of the isolate: the
-//!    fiber's stack and what hangs on it may change once the fiber is lost.
+//! 1. The fiber runs on one thread at a time: the thread that takes it from the baton, under the
+//!    baton's lock, has it alone. That lock shows the new carrier all that the fiber wrote before.
+//! 2. An entry into user code owns all that it points to, except for memory of the isolate: the
+//!    fiber's stack may change once the fiber is lost.
 //! 3. User code reaches the fiber's host only while it holds the baton ([`Shared::hold`]), and only
 //!    if the fiber still waits for this very entry.
 //! 4. No frame of the fiber keeps an address of thread-local memory across an entry.
-//! 5. At most [`LINGERING_MAX`](baton::LINGERING_MAX) carriers of a fiber linger. While they do, its
-//!    runtime enters no user code (lingering.rs).
+//! 5. At most [`LINGERING_MAX`] carriers of a fiber linger. While so many do, its runtime enters no
+//!    user code (isolate/lingering.rs).
+//!
+//! [`Fiber`] belongs to the code on the fiber, [`Shared`] to any thread.
 
-pub(crate) mod baton;
+mod baton;
 pub(crate) mod user_code;
 
 use std::io;
@@ -41,27 +41,27 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ffi;
-use crate::fiber::baton::Baton;
-use crate::fiber::user_code::{Entry, Outcome};
 
-/// Their priority: a tenth of the shard's share of the core. With less they would stay for minutes
-/// on a busy one.
+use baton::Baton;
+use user_code::{Entry, Outcome};
+
+pub(crate) use baton::{LINGERING_MAX, Wreck};
+
+/// Nice value of a lingering carrier: a tenth of the shard's share of the core. With less it would
+/// linger for minutes on a busy core.
 const LINGERING_NICE: i32 = 10;
-/// Stack of a fiber, bytes: what a shard needs without V8, several times over.
+/// Stack of a fiber, bytes: several times the need of a shard without V8.
 const FIBER_STACK_BYTES: usize = 2 << 20;
 
-/// What belongs to an isolate that its fiber has lost: the old carrier drops it.
-pub(crate) type Wreck = Box<dyn Send>;
-
-/// What a fiber asks its carrier to do.
+/// A task of the fiber for its carrier.
 enum Job {
-    /// Call this on the carrier's stack; the fiber waits and is nobody else's.
+    /// Call this on the carrier's stack; the fiber waits, and no one seizes it.
     Native(NonNull<dyn FnMut()>),
     /// Run user code.
     User(u64, Entry),
 }
 
-/// What the carrier says.
+/// The carrier's answer to a task.
 enum Answer {
     Start,
     Done,
@@ -72,18 +72,19 @@ enum Answer {
 /// How an entry into user code ended.
 pub(crate) enum Entered {
     Back(Outcome),
-    /// It didn't: the isolate is its old carrier's from now on, who waits for the rest.
+    /// It didn't end. The isolate belongs to its old carrier from now on, which waits for the
+    /// wreck.
     Lost(Sender<Wreck>),
 }
 
 /// The fiber, while nothing of it runs.
 struct Body(Coroutine<Answer, Job, (), DefaultStack>);
 
-// SAFETY: what lies on the fiber's stack is used by one thread at a time (invariant 1), and none of
-// it is bound to a thread but the isolate, which stays behind (`Wreck`).
+// SAFETY: one thread at a time uses the fiber's stack (invariant 1). Of all on it, only the isolate
+// is bound to a thread, and it stays behind (`Wreck`).
 unsafe impl Send for Body {}
 
-/// What a fiber, its carriers and its watchdogs share.
+/// The part of a fiber that its carriers and watchdogs share.
 pub(crate) struct Shared {
     name: String,
     stack_bytes: usize,
@@ -102,8 +103,8 @@ impl Join {
     }
 }
 
-/// The fiber, as the code on it sees it. A [`Runtime`](crate::Runtime) that is made with it loses
-/// no more than its isolate to a function that can't be stopped.
+/// The fiber, for the code on it. A [`Runtime`](crate::Runtime) that is made with it loses only its
+/// isolate to a function that can't be stopped.
 pub struct Fiber {
     yielder: NonNull<Yielder<Answer, Job>>,
     shared: Arc<Shared>,
@@ -113,7 +114,7 @@ impl Fiber {
     /// Starts a fiber on a new thread, which has `stack_bytes` for V8.
     ///
     /// # Errors
-    /// If the system gives no thread or memory.
+    /// If the system has no thread or memory for it.
     pub fn spawn(
         name: &str,
         stack_bytes: usize,
@@ -127,12 +128,12 @@ impl Fiber {
         let coroutine = Coroutine::with_stack(stack, move |yielder, _: Answer| {
             body(Fiber { yielder: NonNull::from(yielder), shared: own });
         });
-        // It waits for it.
+        // The carrier waits for it.
         let _ = shared.carrier()?.send((Body(coroutine), None));
         Ok(Join(join))
     }
 
-    /// Calls `f` on the carrier's stack, where V8 may run trusted code. Not to be called by `f`.
+    /// Calls `f` on the carrier's stack, where V8 may run trusted code. `f` must not call this.
     pub(crate) fn native<R>(&self, f: impl FnOnce() -> R) -> R {
         let mut f = Some(f);
         let mut result = None;
@@ -193,14 +194,14 @@ impl Shared {
         Ok(give)
     }
 
-    /// A carrier's life.
+    /// A carrier runs the fiber, until the fiber ends or is lost.
     fn execute(self: Arc<Self>, mut body: Body, mut answer: Answer) {
         let carrier = rustix::thread::gettid().as_raw_nonzero().get();
         loop {
             let resumed = catch_unwind(AssertUnwindSafe(|| body.0.resume(answer)));
             match resumed {
                 Ok(CoroutineResult::Yield(Job::Native(mut call))) => {
-                    // SAFETY: the fiber waits until this has been called, and keeps it so long.
+                    // SAFETY: the fiber waits until this call has ended, and keeps it alive.
                     let call = unsafe { call.as_mut() };
                     call();
                     answer = Answer::Done;
@@ -215,7 +216,7 @@ impl Shared {
                 }
                 ended => {
                     drop(body);
-                    // Nobody may wait for it any more.
+                    // `Join` may be gone.
                     let _ = self.done.try_send(ended.is_ok());
                     return;
                 }
@@ -223,27 +224,26 @@ impl Shared {
         }
     }
 
-    /// The carrier has lost the fiber, and V8 has returned: frees what it was left with.
+    /// The carrier has lost the fiber, and V8 has returned: frees the wreck.
     fn bury(&self, number: u64) {
         let grave = self.lock().grave(number);
-        // Without a wreck the fiber has ended before it could leave one; what V8 has taken is lost
-        // then.
+        // No wreck comes if the fiber ended before it could leave one. Then V8's memory is lost.
         if let Some(Ok(wreck)) = grave.map(|grave| grave.recv()) {
             drop(wreck);
         }
         self.lock().buried();
     }
 
-    /// Lets a callback of entry `number` use the fiber's host, while the result lives; `None` if
-    /// the fiber is lost to it.
+    /// Lets a callback of entry `number` use the fiber's host while the result lives; `None` if the
+    /// entry has lost the fiber.
     pub(crate) fn hold(&self, number: u64) -> Option<impl Sized + '_> {
         let baton = self.lock();
         baton.holds(number).then_some(baton)
     }
 
-    /// Takes the fiber from entry `number` and gives it another carrier, right after `mark`. False
-    /// if the entry has ended, `stuck` says no, too many carriers linger already, or the system
-    /// gives no thread.
+    /// Takes the fiber from entry `number`, calls `mark`, and gives the fiber another carrier.
+    /// False if the entry has ended, `stuck` says no, too many carriers linger, or the system has
+    /// no thread.
     pub(crate) fn seize(
         self: &Arc<Self>,
         number: u64,
@@ -258,9 +258,9 @@ impl Shared {
         let (wreck, grave) = mpsc::channel();
         let Some((body, old)) = baton.seize(grave) else { return false };
         mark();
-        // SAFETY: no preconditions; of a thread that is gone the kernel says so, and does nothing.
+        // SAFETY: no preconditions; if the thread is gone, the kernel does nothing.
         unsafe { ffi::nigh_thread_lower(old, LINGERING_NICE) };
-        // It waits for it.
+        // The new carrier waits for it.
         let _ = carrier.send((body, Some(wreck)));
         true
     }

@@ -1,60 +1,65 @@
-//! Writes calls into the request part of the io memory, as 06_dispatch.js reads them. Pure but for
-//! that memory; the runtime's thread.
+//! Writes the calls of a batch into the request part of the io memory, as 06_dispatch.js reads
+//! them. The runtime's thread.
+//!
+//! ```text
+//! head: function, flags, counts, next, place | pairs: keys, args | triples: overlay | their bytes
+//! ```
 
+use super::{Io, REQUEST_AT, REQUEST_ROOM};
 use crate::caller::fcall::Call;
-use crate::io::{self, Io};
-use crate::tenant::number;
 
-// Words of a call, as in 06_dispatch.js.
-const HEAD_WORDS: usize = 8;
+// Words of a call, as in 06_dispatch.js (C_LISTS, CALL_…, ARG_…).
+pub(super) const HEAD_WORDS: usize = 8;
 const PAIR_WORDS: usize = 2;
 const TRIPLE_WORDS: usize = 3;
-const CALL_RESP3: i32 = 1;
-const CALL_NO_WRITES: i32 = 2;
-const CALL_OVERLAY: i32 = 4;
-const CALL_CLEARED: i32 = 8;
-const CALL_STABLE: i32 = 16;
-const CALL_CROSS_SLOT: i32 = 32;
-const CALL_CONTINUES: i32 = 64;
-/// log2 of the windows that an arena has: a partition is named by the first of its arena's.
+pub(super) const CALL_RESP3: i32 = 1;
+pub(super) const CALL_NO_WRITES: i32 = 2;
+pub(super) const CALL_OVERLAY: i32 = 4;
+pub(super) const CALL_CLEARED: i32 = 8;
+pub(super) const CALL_STABLE: i32 = 16;
+pub(super) const CALL_CROSS_SLOT: i32 = 32;
+pub(super) const CALL_CONTINUES: i32 = 64;
+/// log2 of the windows of an arena. The first window of its arena names a partition.
 pub(crate) const WINDOWS_SHIFT: u32 = 4;
 const ARG_TEXT: u32 = 0;
-const ARG_BYTES: u32 = 2;
-const ARG_KIND_SHIFT: u32 = 30;
+pub(super) const ARG_BYTES: u32 = 2;
+pub(super) const ARG_KIND_SHIFT: u32 = 30;
 
-/// What the runtime knows of a call.
+/// How a call runs.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
     pub(crate) no_writes: bool,
-    /// It may write to other partitions than its own.
+    /// It may write to other partitions than its own one.
     pub(crate) cross_slot: bool,
-    /// What it reads of an arena must belong to one moment.
+    /// All that it reads of an arena must belong to one moment.
     pub(crate) stable: bool,
 }
 
-/// The request being filled.
+/// The request while it is being filled.
 #[derive(Default)]
 pub(crate) struct Request {
-    /// Byte where the next call goes.
+    /// Offset of the next call.
     end: usize,
-    /// Word where each call begins.
+    /// Word at which each call begins.
     pub(crate) heads: Vec<i32>,
     /// Whether each call has an overlay.
     pub(crate) overlays: Vec<bool>,
 }
 
 impl Request {
+    /// Removes all calls.
     pub(crate) fn clear(&mut self) {
-        self.end = io::REQUEST_AT;
+        self.end = REQUEST_AT;
         self.heads.clear();
         self.overlays.clear();
     }
 
+    /// Offset behind the calls.
     pub(crate) fn end(&self) -> usize {
         self.end
     }
 
-    /// Bytes that a call takes at most.
+    /// The most bytes that a call takes.
     fn size(call: &Call<'_>) -> usize {
         let list = |list: &[&[u8]]| -> usize {
             list.iter().map(|bytes| bytes.len().saturating_add(4 * PAIR_WORDS + 8)).sum()
@@ -66,7 +71,7 @@ impl Request {
 
     /// Adds a call; false if it doesn't fit behind the others.
     pub(crate) fn push(&mut self, io: &Io, call: &Call<'_>, id: u32, how: How) -> bool {
-        let room = io::REQUEST_AT + io::REQUEST_ROOM - self.end;
+        let room = REQUEST_AT + REQUEST_ROOM - self.end;
         if Self::size(call) > room {
             return false;
         }
@@ -119,20 +124,21 @@ impl Request {
     }
 }
 
-/// Puts bytes at `at`, their last word padded with zeros.
+/// Puts bytes at `at`, with zeros behind them up to a whole word; where the next ones go.
 fn put(io: &Io, at: usize, bytes: &[u8]) -> usize {
     io.set_word((at + bytes.len()) / 4, 0);
     io.put(at, bytes);
     (at + bytes.len()).next_multiple_of(8)
 }
 
-/// A number that fits by the sizes of the io memory.
+/// An offset or a length in the io memory, as a word.
 fn word(value: usize) -> i32 {
     i32::try_from(value).expect("the io memory is smaller than 2 GiB")
 }
 
+/// A length with the kind of an argument.
 fn packed(bytes: &[u8]) -> i32 {
     let text = bytes.is_ascii() || std::str::from_utf8(bytes).is_ok();
     let kind = if text { ARG_TEXT } else { ARG_BYTES };
-    (kind << ARG_KIND_SHIFT | number(bytes.len())).cast_signed()
+    word(bytes.len()) | (kind << ARG_KIND_SHIFT).cast_signed()
 }

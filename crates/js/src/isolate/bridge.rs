@@ -1,114 +1,139 @@
-//! What the shim calls back into: commit, scan, log. Runs on the runtime's thread, inside
-//! `nigh_run` or `nigh_module_install`. No panic leaves it.
+//! The callbacks of the shim: commit, scan, log, late, fatal.
 //!
-//! A callback of a call that has lost its fiber (fiber.rs) touches nothing but `baton`, `entry`,
-//! `io` and `watch`: the runtime takes the rest.
+//! ```text
+//! user code ── prelude ── callbacks.cc ── with_bridge ──> Bridge ──> Host
+//!                                           └ nothing, if the call has lost its fiber
+//! ```
+//!
+//! 1. They run on the isolate's thread, inside of `nigh_run` or `nigh_module_install`. No panic
+//!    leaves them.
+//! 2. A callback of a call that has lost its fiber (fiber/mod.rs) uses only `baton`, `entry`, `io`
+//!    and `watch`: the runtime has taken the rest.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
-use crate::caller::host_trait::{Host, Level, Write};
+use super::log_quota::{self, Quota, Speaker};
+use crate::caller::host_trait::{Host, Level};
 use crate::error_reply;
 use crate::ffi;
 use crate::fiber::Shared;
-use crate::io::{self, Io};
-use crate::isolate::log_quota::{Quota, Speaker};
+use crate::io::found_keys::FoundKeys;
+use crate::io::{self, Io, write_set};
 use crate::stop::agreement;
 use crate::tenant::Functions;
+use crate::watch::call_watch::Watch;
 use crate::watch::process_end;
-use crate::watch::watchdog::Watch;
 
-/// What a callback needs; lives at a fixed address as long as the isolate.
+/// The state of callbacks. It lives at a fixed address as long as the isolate.
 pub(crate) struct Bridge {
     pub(crate) io: Io,
-    /// The fiber that waits for the entry that runs, and that entry's number. Written between
-    /// entries.
+    /// The fiber that waits for the running entry.
     pub(crate) baton: Option<Arc<Shared>>,
+    /// That entry's number. Written between entries.
     pub(crate) entry: u64,
     /// Set once, when the isolate is made.
     pub(crate) watch: OnceLock<Arc<Watch>>,
-    /// Set while JavaScript runs.
-    pub(crate) host: Option<NonNull<dyn Host>>,
+    /// Set while JavaScript runs, by [`Bridge::lend`].
+    host: Option<NonNull<dyn Host>>,
     pub(crate) functions: Arc<Functions>,
-    /// Function of each call that has entered.
+    /// Function of each call of the request.
     pub(crate) ids: Vec<u32>,
     /// Index in `ids` of the first call of this entry.
     pub(crate) first: usize,
-    /// While a module is evaluated: its name; else empty.
+    /// Name of the module that is being evaluated; else empty.
     pub(crate) module: String,
-    /// Index in `ids`, and the host's error reply, of calls whose commit failed.
+    /// Calls whose commit failed: index in `ids`, and the host's error reply.
     pub(crate) failed: Vec<(usize, String)>,
-    /// Where what scans have found ended at most since the last trim.
+    /// The farthest end of found keys since the last trim, as an offset.
     pub(crate) scan_end: usize,
-    /// Of the batch that runs.
+    /// Tenant of the running batch.
     pub(crate) tenant: u32,
-    /// Unix ms of the batch that runs; none outside of batches.
+    /// Unix ms of the running batch; none outside of batches.
     pub(crate) now_ms: Option<u64>,
-    /// What libraries may log by `console`.
+    /// Bounds the log of libraries by `console`.
     pub(crate) console: Quota,
-    /// What functions may log by throwing.
+    /// Bounds the stacks of thrown errors in the log.
     pub(crate) stacks: Quota,
 }
 
-/// The table that the shim gets.
+/// The callbacks for the shim.
 pub(crate) const TABLE: ffi::HostTable = ffi::HostTable { commit, scan, log, late, fatal };
 
-// Words of an entry of the write set, as in 04_db.js.
-const ENTRY_BYTES: usize = 32;
-const W_OP: usize = 0;
-const W_KEY: usize = 1;
-const W_KEY_LENGTH: usize = 2;
-const W_VALUE: usize = 3;
-const W_VALUE_LENGTH: usize = 4;
-const W_EXPIRY_LOW: usize = 5;
-const W_EXPIRY_HIGH: usize = 6;
-const OP_PUT: i32 = 1;
-const OP_DELETE: i32 = 2;
-
 impl Bridge {
-    /// Index in `ids` of the call that runs.
+    /// A bridge for an isolate with this memory, which a fiber waits for if there is one.
+    pub(crate) fn new(io: Io, baton: Option<Arc<Shared>>) -> Bridge {
+        Bridge {
+            io,
+            baton,
+            entry: 0,
+            watch: OnceLock::new(),
+            host: None,
+            functions: Arc::default(),
+            ids: Vec::new(),
+            first: 0,
+            module: String::new(),
+            failed: Vec::new(),
+            scan_end: 0,
+            tenant: 0,
+            now_ms: None,
+            console: Quota::new(log_quota::CONSOLE_LINES),
+            stacks: Quota::new(log_quota::STACKS),
+        }
+    }
+
+    /// Takes over the state of the running batch from the bridge of an isolate that was lost.
+    pub(crate) fn succeed(&mut self, old: &mut Bridge) {
+        self.functions = Arc::clone(&old.functions);
+        self.ids = std::mem::take(&mut old.ids);
+        (self.tenant, self.now_ms) = (old.tenant, old.now_ms);
+        std::mem::swap(&mut self.console, &mut old.console);
+        std::mem::swap(&mut self.stacks, &mut old.stacks);
+        old.host = None;
+    }
+
+    /// Lets callbacks use `host` until [`Bridge::take_back`]. The caller doesn't use it meanwhile.
+    pub(crate) fn lend(&mut self, host: &mut dyn Host) {
+        let host: NonNull<dyn Host + '_> = host.into();
+        // SAFETY: only the lifetime in the type changes; the caller takes the host back in time.
+        self.host = Some(unsafe { std::mem::transmute::<_, NonNull<dyn Host>>(host) });
+    }
+
+    /// Lets callbacks use no host any more.
+    pub(crate) fn take_back(&mut self) {
+        self.host = None;
+    }
+
+    /// Index in `ids` of the running call.
     fn current(&self) -> usize {
-        self.first + size(self.io.word(io::OUT_DONE))
+        self.first + io::size_of(self.io.word(io::OUT_DONE))
     }
 
     fn host(&mut self) -> Option<&mut dyn Host> {
-        // SAFETY: set by the runtime from the `&mut dyn Host` that it holds for the whole entry and
-        // does not touch meanwhile.
+        // SAFETY: it comes from the `&mut dyn Host` that the runtime has lent for the whole entry,
+        // and does not use meanwhile.
         self.host.map(|mut host| unsafe { host.as_mut() })
     }
 
     fn commit(&mut self) -> Result<(), String> {
         let io = self.io;
-        let count = size(io.word(io::OUT_WRITES)).min(io::WRITE_KEYS_MAX as usize);
-        let writes: Vec<Write<'_>> = (0..count).map(|index| entry(&io, index)).collect();
         match self.host() {
-            Some(host) => host.commit(&writes),
+            Some(host) => host.commit(&write_set::writes(&io)),
             None => Err("ERR nothing can be written now".to_owned()),
         }
     }
 
-    /// Writes the found keys as 04_db.js reads them: number, then length and bytes of each.
+    /// The next cursor; `None` if the found keys have no room.
     fn scan(&mut self, prefix: (usize, usize), cursor: u64, count: u32) -> Option<u64> {
         let io = self.io;
         let prefix = io.bytes(prefix.0, prefix.1).to_vec();
-        let end = io::SCAN_AT + io::SCAN_ROOM;
-        let mut at = io::SCAN_AT + 8;
-        let mut found = 0;
-        let mut full = false;
-        let next = self.host()?.scan(&prefix, cursor, count, &mut |key| {
-            full |= key.len() + 16 > end - at;
-            if !full {
-                io.set_word(at / 4, i32::try_from(key.len()).unwrap_or(0));
-                io.put(at + 8, key);
-                at += 8 + key.len().next_multiple_of(8);
-                found += 1;
-            }
-        });
-        io.set_word(io::SCAN_AT / 4, found);
-        self.scan_end = self.scan_end.max(at);
-        (!full).then_some(next)
+        let mut found = FoundKeys::new(io);
+        let next = self.host()?.scan(&prefix, cursor, count, &mut |key| found.add(key));
+        let (end, had_room) = found.finish();
+        self.scan_end = self.scan_end.max(end);
+        had_room.then_some(next)
     }
 
     fn log(&mut self, level: i32, text: &str) {
@@ -127,15 +152,16 @@ impl Bridge {
         };
         let speaker =
             Speaker { tenant: self.tenant, library: Arc::clone(&library), function: String::new() };
-        // Outside of batches a library is loaded, which happens at an administrator's pace; what
-        // one evaluation logs is bounded by the prelude.
+        // Outside of batches, only a library that is being loaded logs: administrators load few,
+        // and the prelude bounds the lines of each evaluation.
         let may = self.now_ms.is_none_or(|now_ms| self.console.take(speaker, now_ms));
         if let Some(host) = self.host().filter(|_| may) {
             host.log(level, &library, function, &error_reply::without_prelude(text));
         }
     }
 
-    /// Begins a batch; what was dropped from the log in seconds that are over is told to `host`.
+    /// Begins a batch. Tells `host` how many lines were dropped from the log in seconds that are
+    /// over.
     pub(crate) fn begin(&mut self, tenant: u32, now_ms: u64, host: &mut dyn Host) {
         self.tenant = tenant;
         self.now_ms = Some(now_ms);
@@ -156,33 +182,14 @@ impl Bridge {
     }
 }
 
-fn size(word: i32) -> usize {
-    usize::try_from(word).unwrap_or(0)
-}
-
-fn entry(io: &Io, index: usize) -> Write<'_> {
-    let words = (io::WRITES_AT + index * ENTRY_BYTES) / 4;
-    let word = |number: usize| io.word(words + number);
-    let bytes = |at: usize, length: usize| io.bytes(size(word(at)), size(word(length)));
-    let key = bytes(W_KEY, W_KEY_LENGTH);
-    let low = u64::from(word(W_EXPIRY_LOW).cast_unsigned());
-    let expiry_ms = u64::from(word(W_EXPIRY_HIGH).cast_unsigned()) << 32 | low;
-    match word(W_OP) {
-        OP_PUT => Write::Put { key, value: bytes(W_VALUE, W_VALUE_LENGTH), expiry_ms },
-        OP_DELETE => Write::Delete { key },
-        _ => Write::Expire { key, expiry_ms },
-    }
-}
-
-/// Calls `f` with the Bridge that `user` is, while the fiber can't be lost; `None` if it is lost
+/// Calls `f` with the Bridge at `user`, while the fiber can't be lost; `None` if it is lost
 /// already.
 ///
-/// # Safety
-/// `user` is what the runtime gave to the isolate that calls back, on its thread, while JavaScript
-/// runs.
+/// # Safety `user` is the bridge of the isolate that calls back, on the isolate's thread, while
+/// JavaScript runs.
 unsafe fn with_bridge<R>(user: *mut c_void, f: impl FnOnce(&mut Bridge) -> R) -> Option<R> {
     let bridge = user.cast::<Bridge>();
-    // SAFETY: it lives as long as the isolate; only this field is borrowed, which nobody writes
+    // SAFETY: it lives as long as the isolate; this borrows one field, to which no thread writes
     // now.
     let baton = unsafe { &(*bridge).baton };
     // SAFETY: as above.
@@ -191,7 +198,7 @@ unsafe fn with_bridge<R>(user: *mut c_void, f: impl FnOnce(&mut Bridge) -> R) ->
         Some(baton) => Some(baton.hold(entry)?),
         None => None,
     };
-    // SAFETY: the fiber waits for this entry, so nobody else uses the bridge until this returns.
+    // SAFETY: the fiber waits for this entry, so only this uses the bridge until it returns.
     Some(f(unsafe { &mut *bridge }))
 }
 
@@ -204,8 +211,8 @@ unsafe extern "C" fn commit(user: *mut c_void) {
             bridge.failed.push((index, reply));
         }
     };
-    // SAFETY: the shim gives what it got. A call that lost its fiber has been answered: it commits
-    // nothing.
+    // SAFETY: the shim passes the isolate's `user`. A call that lost its fiber has been answered,
+    // so it commits nothing.
     let _ = unsafe { with_bridge(user, run) };
 }
 
@@ -248,19 +255,19 @@ unsafe extern "C" fn log(user: *mut c_void, level: i32, text: *const u8, length:
 }
 
 unsafe extern "C" fn late(user: *mut c_void, k: i32) -> bool {
-    // SAFETY: the bridge lives as long as the isolate; only this field is read, which nobody ever
-    // writes. So a call that lost its fiber may come here too: it finds that it was stopped.
+    // SAFETY: the bridge lives as long as the isolate; this reads one field, which never changes.
+    // So a call that lost its fiber may come here too: it finds that it was stopped.
     let io = unsafe { (*user.cast::<Bridge>()).io };
     agreement::settle(&io, k)
 }
 
-/// Where V8 gives up for what a call asks: a table of more elements than it can have. Elsewhere the
-/// process lacks memory, and an isolate that stays makes that worse.
+/// V8's message when a call asks for a table of more elements than V8 can have. With any other
+/// message the process lacks memory, and an isolate that stays would make that worse.
 const TOO_LARGE: &str = "invalid table size";
 
-/// V8 can't go on in this isolate. If a fiber waits for what runs in it, that goes on without it,
-/// and this thread stays where it is, with all that the isolate has: nothing of it can be used or
-/// freed any more.
+/// V8 can't go on in this isolate. If a fiber waits for the running entry, the fiber goes on
+/// without the isolate. This thread then waits for ever, since nothing of the isolate can be used
+/// or freed.
 unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *const c_char) {
     let text = |pointer: *const c_char| {
         if pointer.is_null() {
@@ -272,7 +279,7 @@ unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *co
     let why = format!("{} ({})", text(message), text(place));
     let bridge = user.cast::<Bridge>();
     if text(place) == TOO_LARGE && !bridge.is_null() {
-        // SAFETY: it lives as long as the isolate; nobody writes this field once the isolate runs
+        // SAFETY: it lives as long as the isolate; this field doesn't change once the isolate runs
         // code.
         let watch = unsafe { &(*bridge).watch };
         if watch.get().is_some_and(|watch| watch.is_given_up(&why)) {

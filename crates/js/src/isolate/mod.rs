@@ -1,5 +1,24 @@
-//! One V8 isolate with its io memory, its contexts and its watchdog. Belongs to the thread that
+//! One V8 isolate with its io memory, its contexts and its watchdog. It belongs to the thread that
 //! made it.
+//!
+//! ```text
+//! runtime ── enter ──> Isolate ── fiber ── V8 ── callbacks ──> Bridge ──> Host
+//!                         ├── io memory: request, response, write set
+//!                         └── Watchdog ── terminates, or takes the fiber away
+//! ```
+//!
+//! 1. Trusted code runs in V8 by `native`, user code by [`Isolate::enter`] alone: both on the stack
+//!    that V8 knows.
+//! 2. A call that V8 doesn't leave costs the isolate: [`Isolate::replace`] puts a new one in its
+//!    place. The old one is freed on its own thread, when V8 returns there.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `startup` | starts V8; the startup snapshot |
+//! | `bridge` | the callbacks of the shim |
+//! | `log_quota` | how many lines functions may log |
+//! | `lingering` | calls that were given up and haven't come back |
+//! | `rest` | when V8 collects while no function is called |
 
 mod bridge;
 pub(crate) mod lingering;
@@ -11,41 +30,54 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
+
+use thiserror::Error;
 
 use crate::caller::function_limits::Limits;
-use crate::error_reply::Cause;
 use crate::ffi;
 use crate::fiber::user_code::Entry;
-use crate::fiber::{Entered, Fiber};
+use crate::fiber::{Entered, Fiber, Wreck};
 use crate::io::{self, Io, Mapped};
-use crate::runtime::StartError;
 use crate::stop::agreement;
+use crate::stop::cause::Cause;
 use crate::watch::watchdog::Watchdog;
-use bridge::Bridge;
-use log_quota::Quota;
 
-/// Young generation: three semi-spaces of 16 MiB, so that a busy tenant's garbage is collected
+use bridge::Bridge;
+
+/// Young generation: three semi-spaces of 16 MiB, so that V8 collects a busy tenant's garbage
 /// between batches rather than in them.
 const YOUNG_BYTES: usize = 48 << 20;
-/// Calls are numbered from 1 and begin anew before they reach this.
+/// Numbers of calls begin at 1, and begin anew before they reach this.
 const STATE_MAX: i32 = 1 << 30;
+
+/// Why a runtime could not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// V8 refused, or the system had no memory or thread.
+    #[error("V8 does not start: {reason}")]
+    V8 {
+        /// V8's or the system's message.
+        reason: String,
+    },
+}
 
 /// The isolate. Fields are dropped in order: the watchdog's thread must end before the isolate.
 pub(crate) struct Isolate {
     watchdog: Option<Watchdog>,
     raw: *mut ffi::RawIsolate,
     bridge: *mut Bridge,
-    /// What the runtime runs on, unless that is a plain thread.
+    /// The fiber on which the runtime runs, unless that is a plain thread.
     fiber: Option<Rc<Fiber>>,
-    /// Those that are alive.
+    /// Contexts that are alive.
     contexts: HashSet<*mut ffi::RawContext>,
     pub(crate) io: Io,
     next_state: i32,
     heap_hits: u64,
-    /// Last, since all else uses it.
+    /// Last, since all other fields use it.
     _mapped: Arc<Mapped>,
 }
 
@@ -57,23 +89,8 @@ impl Isolate {
             fail(format!("cannot reserve {} bytes of address space: {error}", Io::total()))
         })?);
         let io = mapped.io();
-        let bridge = Box::into_raw(Box::new(Bridge {
-            io,
-            host: None,
-            baton: fiber.as_ref().map(|fiber| Arc::clone(fiber.shared())),
-            entry: 0,
-            watch: OnceLock::new(),
-            functions: Arc::default(),
-            ids: Vec::new(),
-            first: 0,
-            module: String::new(),
-            failed: Vec::new(),
-            scan_end: 0,
-            tenant: 0,
-            now_ms: None,
-            console: Quota::new(log_quota::CONSOLE_LINES),
-            stacks: Quota::new(log_quota::STACKS),
-        }));
+        let baton = fiber.as_ref().map(|fiber| Arc::clone(fiber.shared()));
+        let bridge = Box::into_raw(Box::new(Bridge::new(io, baton.clone())));
         let params = ffi::IsolateParams {
             snapshot,
             io: io.base(),
@@ -89,7 +106,6 @@ impl Isolate {
             // SAFETY: V8 has been started; snapshot, io and bridge outlive the isolate (see Drop).
             unsafe { ffi::nigh_isolate_new(&raw const params) }
         });
-        let baton = fiber.as_ref().map(|fiber| Arc::clone(fiber.shared()));
         let mut isolate = Isolate {
             watchdog: None,
             raw,
@@ -126,12 +142,12 @@ impl Isolate {
         });
     }
 
-    /// Calls `f` on the stack that V8 knows.
+    /// Calls trusted code on the stack that V8 knows.
     fn native<R>(&self, f: impl FnOnce() -> R) -> R {
         native(self.fiber.as_deref(), f)
     }
 
-    /// Runs user code; whether it came back.
+    /// Runs user code.
     pub(crate) fn enter(&mut self, entry: Entry) -> Entered {
         let Some(fiber) = self.fiber.clone() else { return Entered::Back(entry.perform()) };
         let number = fiber.number();
@@ -140,12 +156,11 @@ impl Isolate {
         fiber.enter(number, entry)
     }
 
-    /// A context over these arenas, which stay readable as long as it lives; null if V8 could not
-    /// make one.
+    /// A context over these arenas, which stay readable as long as it lives; null if V8 can't make
+    /// one.
     pub(crate) fn new_context(&mut self, arenas: &[ffi::Arena]) -> *mut ffi::RawContext {
         let context = self.native(|| {
-            // SAFETY: our isolate; the arenas stay readable, as the caller promises by Mapping's
-            // contract.
+            // SAFETY: our isolate; the arenas stay readable, by the contract of `Mapping::new`.
             unsafe { ffi::nigh_context_new(self.raw, arenas.as_ptr(), arenas.len()) }
         });
         if !context.is_null() {
@@ -154,16 +169,16 @@ impl Isolate {
         context
     }
 
-    /// Lets go of a context, unless it went with an isolate that was lost.
+    /// Drops a context, unless it belongs to an isolate that was lost.
     pub(crate) fn free_context(&mut self, context: *mut ffi::RawContext) {
         if self.contexts.remove(&context) {
-            // SAFETY: a live context of this isolate, of which no pointer is left; no JavaScript
+            // SAFETY: a live context of this isolate, which nothing uses after this; no JavaScript
             // runs.
             self.native(|| unsafe { ffi::nigh_context_free(context) });
         }
     }
 
-    /// Takes `count` functions from number `first_id` on out of a context; false if that fails.
+    /// Removes `count` functions from number `first_id` on from a context; false if that fails.
     pub(crate) fn remove_functions(
         &self,
         context: *mut ffi::RawContext,
@@ -183,14 +198,14 @@ impl Isolate {
         self.native(|| unsafe { ffi::nigh_isolate_prepare(self.raw, contexts) });
     }
 
-    /// Lets V8 begin to mark what is in use; its tasks do the rest.
+    /// Makes V8 begin a collection; its tasks do the rest.
     pub(crate) fn begin_collection(&self) {
         // SAFETY: our isolate, on its thread.
         self.native(|| unsafe { ffi::nigh_isolate_collect(self.raw) });
     }
 
-    /// Collects what dropped contexts hold where that is much: V8 would take it for used, and stop
-    /// who comes next.
+    /// Collects if dropped contexts hold much memory. V8 counts it as used, and would stop the next
+    /// call for it.
     pub(crate) fn make_room(&self) {
         // SAFETY: our isolate, on its thread.
         self.native(|| unsafe { ffi::nigh_isolate_make_room(self.raw) });
@@ -205,14 +220,14 @@ impl Isolate {
         self.watchdog.as_ref().expect("set in new")
     }
 
-    /// What the callbacks use; not to be held while JavaScript runs.
+    /// The state of the callbacks. The result must not be held while JavaScript runs.
     pub(crate) fn bridge(&mut self) -> &mut Bridge {
-        // SAFETY: made in `new`, freed in `drop`; callbacks use it only while JavaScript runs, in
-        // which time nobody holds this reference.
+        // SAFETY: made in `new`, freed in `drop`. Callbacks use it only while JavaScript runs, and
+        // no caller holds this reference then.
         unsafe { &mut *self.bridge }
     }
 
-    /// Numbers for `count` calls: the first.
+    /// The first of `count` new numbers for calls.
     pub(crate) fn take_states(&mut self, count: usize) -> i32 {
         let count = i32::try_from(count).unwrap_or(STATE_MAX - 1);
         if self.next_state >= STATE_MAX - count {
@@ -223,13 +238,13 @@ impl Isolate {
         first
     }
 
-    /// For a test that terminates what runs.
+    /// For a test that terminates the running call.
     #[cfg(test)]
     pub(crate) fn raw(&self) -> *mut ffi::RawIsolate {
         self.raw
     }
 
-    /// To be called when call `k` is over, however it ended: true if nothing stops it any more.
+    /// To be called when call `k` is over, however it ended. True if nothing stops it any more.
     pub(crate) fn settle(&mut self, k: i32) -> bool {
         self.io.state().store(0, Ordering::SeqCst); // SYNC(call-state)
         let free = agreement::settle(&self.io, k);
@@ -237,8 +252,8 @@ impl Isolate {
         free
     }
 
-    /// After call `k` was stopped: waits until its termination can hit nothing else any more, and
-    /// takes it back. What stopped it. The context it ran in must be gone.
+    /// After call `k` was stopped, and its context dropped: waits until the termination can hit
+    /// nothing else, and takes it back. Returns why the call was stopped.
     pub(crate) fn recover(&mut self, k: i32) -> Cause {
         let hits = self.heap().heap_limit_hits;
         let by_heap = hits != self.heap_hits;
@@ -257,32 +272,25 @@ impl Isolate {
         watch.reason(k).map_or(Cause::Time, Cause::Order)
     }
 
-    /// Puts a new isolate in the place of this one, which call `k` doesn't leave. What `grave`
-    /// waits for goes there: this one, and `keep`, which its contexts read. Why the call was
-    /// stopped, and what becomes true when all is gone.
+    /// Puts a new isolate in the place of this one, which call `k` doesn't leave. The old carrier
+    /// gets this one by `grave`, with `keep`, which its contexts read. Returns why the call was
+    /// stopped, and a flag that becomes true when the old isolate is freed.
     pub(crate) fn replace(
         &mut self,
         k: i32,
         limits: &Limits,
-        grave: &Sender<crate::fiber::Wreck>,
+        grave: &Sender<Wreck>,
         keep: Vec<Arc<dyn Any + Send + Sync>>,
     ) -> (Cause, Arc<AtomicBool>) {
         let cause = self.cause(k);
         let mut fresh = Isolate::new(limits, self.fiber.take()).expect("V8 has started before");
         fresh.watchdog().watch.succeed(&self.watchdog().watch);
-        // The old carrier uses none of it any more (bridge.rs).
-        let old = self.bridge();
-        let new = fresh.bridge();
-        new.functions = Arc::clone(&old.functions);
-        new.ids = std::mem::take(&mut old.ids);
-        (new.tenant, new.now_ms) = (old.tenant, old.now_ms);
-        std::mem::swap(&mut new.console, &mut old.console);
-        std::mem::swap(&mut new.stacks, &mut old.stacks);
-        old.host = None;
+        // The old carrier uses none of this any more (bridge.rs, invariant 2).
+        fresh.bridge().succeed(self.bridge());
         let gone = Arc::new(AtomicBool::new(false));
         let isolate = std::mem::replace(self, fresh);
-        let wreck = Wreck { isolate: Some(isolate), _keep: keep, gone: Arc::clone(&gone) };
-        // The old carrier waits for it as long as it lives.
+        let wreck = LostIsolate { isolate: Some(isolate), _keep: keep, gone: Arc::clone(&gone) };
+        // The old carrier waits for it.
         let _ = grave.send(Box::new(wreck));
         (cause, gone)
     }
@@ -316,6 +324,7 @@ impl Drop for Isolate {
     }
 }
 
+/// Calls `f` on the stack that V8 knows.
 fn native<R>(fiber: Option<&Fiber>, f: impl FnOnce() -> R) -> R {
     match fiber {
         Some(fiber) => fiber.native(f),
@@ -323,18 +332,18 @@ fn native<R>(fiber: Option<&Fiber>, f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// An isolate that a call didn't leave in time, for the thread on which that call ran.
-struct Wreck {
+/// An isolate that a call didn't leave in time, for the thread on which that call runs.
+struct LostIsolate {
     isolate: Option<Isolate>,
-    /// Its contexts map this.
+    /// The arenas that its contexts read.
     _keep: Vec<Arc<dyn Any + Send + Sync>>,
     gone: Arc<AtomicBool>,
 }
 
-// SAFETY: it goes to the isolate's own thread. What it holds of a fiber was taken out (`replace`).
-unsafe impl Send for Wreck {}
+// SAFETY: it goes to the isolate's own thread. `replace` has taken the fiber out of it.
+unsafe impl Send for LostIsolate {}
 
-impl Drop for Wreck {
+impl Drop for LostIsolate {
     fn drop(&mut self) {
         if let Some(isolate) = self.isolate.take() {
             isolate.recover_heap();

@@ -1,11 +1,11 @@
-//! Reads what stands in a library's source outside of JavaScript: the first line, and the comments
+//! Reads the parts of a library's source that are no JavaScript: the first line, and the comments
 //! before functions. Pure; any thread.
 
 use std::collections::HashMap;
 
 use super::LoadError;
 
-/// Characters of a user's text that an error message repeats.
+/// Most characters of a user's text that an error message repeats.
 const QUOTED_MAX: usize = 64;
 /// Longest name of a library, bytes.
 const NAME_MAX: usize = 128;
@@ -79,7 +79,7 @@ fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Reads up to the closing quote into `word`; what follows it, or `None` if there is none.
+/// Reads up to the closing quote into `word`. The rest behind it, or `None` if there is none.
 fn unquote<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
     loop {
@@ -126,7 +126,7 @@ pub(crate) fn descriptions(source: &str) -> HashMap<&str, String> {
     found
 }
 
-/// A comment's text without its stars, cut to what is kept.
+/// A comment's text without its stars, cut to [`DESCRIPTION_MAX`].
 fn plain(comment: &str) -> String {
     let lines: Vec<&str> =
         comment.lines().map(|line| line.trim().trim_start_matches('*').trim()).collect();
@@ -139,7 +139,7 @@ fn plain(comment: &str) -> String {
     text
 }
 
-/// The name that `source` begins with the export of.
+/// The exported name, if `source` begins with an export.
 fn exported(source: &str) -> Option<&str> {
     source
         .trim_start()
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn the_first_line_names_the_library() {
-        // What Redis's loader accepts and refuses, with its texts. (The differential test compares
-        // more of them.)
+        // Redis's loader accepts and refuses the same lines, with the same texts. (The differential
+        // test compares more of them.)
         for (line, wanted) in [
             ("#!js name=graph", "graph"),
             ("#!JS NAME=a_1\r", "a_1"),

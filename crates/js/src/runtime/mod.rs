@@ -1,76 +1,86 @@
-//! One shard's JavaScript: the isolate, the tenants, and their libraries. How a batch runs:
-//! `batch.rs`; how a library starts: `start.rs`. Belongs to the thread that made it.
+//! One shard's JavaScript: the isolate, the tenants, and their contexts.
+//!
+//! ```text
+//! run(calls) ── admission ── CallWriter ── entering ── V8 ── delivery ──> replies
+//!     │                                        ↑
+//!     └── a library that isn't started ── library_start
+//! load, install, remove ── library_load ───────┘
+//! ```
+//!
+//! 1. A [`Runtime`] belongs to the thread that made it, or to the fiber with which it was made.
+//! 2. A tenant has at most one context, made at first use. If there are too many, the least
+//!    recently used one goes.
+//! 3. A call that had to be stopped costs its tenant the context; one that V8 doesn't leave costs
+//!    all tenants theirs, with the isolate.
+//!
+//! This file has the state, its contexts, and the upkeep. Each file of this room adds something
+//! that a runtime does, and calls only those above it:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `admission` | decides whether a call may run |
+//! | `running_batch` | knows how far a batch has come |
+//! | `delivery` | hands the results of an entry out as replies |
+//! | `library_start` | compiles a library and runs its top level |
+//! | `library_load` | loads, installs and removes libraries |
+//! | `entering` | makes one entry into V8 for some calls |
+//! | `call_batch` | runs a batch: all of the above |
+
+mod admission;
+mod call_batch;
+mod delivery;
+mod entering;
+mod library_load;
+mod library_start;
+mod running_batch;
 
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
-
-use thiserror::Error;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use crate::caller::fcall::Tenant;
 use crate::caller::function_limits::Limits;
 use crate::caller::host_trait::Starts;
-use crate::caller::runtime_stats::{Handle, RuntimeStats};
+use crate::caller::runtime_stats::RuntimeStats;
 use crate::caller::tenant_arenas::Keyspace;
-use crate::error_reply::Cause;
 use crate::ffi;
-use crate::fiber::Fiber;
+use crate::fiber::{Fiber, Wreck};
+use crate::io;
 use crate::io::call_writer::Request;
-use crate::isolate::Isolate;
-use crate::isolate::lingering::{Lingering, STILL_STOPPING, TOP_LEVEL};
+use crate::isolate::lingering::{self, Lingering, StuckCall};
 use crate::isolate::rest::Rest;
-use crate::isolate::{lingering, startup};
-use crate::library::source;
-use crate::library::{Library, LoadError};
-use crate::tenant::{TenantState, number};
+use crate::isolate::{Isolate, StartError, startup};
+use crate::stop::cause::Cause;
+use crate::tenant::TenantState;
+use crate::watch::handle::Handle;
 
-mod call_batch;
-mod deliver;
-mod library_start;
-
-/// Foreground tasks of V8 that one [`Runtime::catch_up`] runs: mostly there is none, and a step of
+/// Most foreground tasks of V8 that one [`Runtime::catch_up`] runs. Mostly there is none; a step of
 /// a collection takes about 1 ms.
 const TASKS_MAX: u32 = 16;
 /// Contexts that one [`Runtime::idle`] leaves ready: for a new tenant, and for a library that is
 /// loaded then.
 const CONTEXTS_AHEAD: usize = 2;
-/// For whom a source is checked that is no tenant's.
-const NOBODY: Tenant = Tenant(u32::MAX);
-/// What a scratch context reads instead of an arena: the header of none.
-static NO_ARENA: [u64; 512] = [0; 512];
-
-/// Why a runtime could not start.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// V8 refused, or the system gave no memory or thread.
-    #[error("V8 does not start: {reason}")]
-    V8 {
-        /// What V8 or the system said.
-        reason: String,
-    },
-}
 
 /// Runs functions on this thread.
 pub struct Runtime {
     pub(crate) isolate: Isolate,
-    pub(crate) limits: Limits,
-    pub(crate) tenants: Vec<TenantState>,
+    limits: Limits,
+    tenants: Vec<TenantState>,
     /// Tenants that have a context.
-    pub(crate) alive: Vec<u32>,
+    alive: Vec<u32>,
     /// Counts batches, to tell which context was used last.
-    pub(crate) turn: u64,
-    /// Partitions of which a call of the last batch couldn't be told, a bit for each.
-    pub(crate) untold: u64,
+    turn: u64,
+    /// Partitions that a call of the last batch couldn't tell, a bit for each.
+    untold: u64,
     rest: Rest,
-    pub(crate) request: Request,
-    /// Kept for its memory: see `batch.rs`.
-    pub(crate) entered: Vec<usize>,
-    pub(crate) stats: RuntimeStats,
-    pub(crate) starts: Option<Box<dyn Starts>>,
-    /// What is stuck in isolates that were lost.
-    pub(crate) lingering: Vec<Lingering>,
-    pub(crate) handle: Handle,
+    request: Request,
+    /// Empty; kept for its memory, which each batch uses again.
+    entered: Vec<usize>,
+    stats: RuntimeStats,
+    starts: Option<Box<dyn Starts>>,
+    lingering: Lingering,
+    handle: Handle,
     _thread: PhantomData<*mut ()>,
 }
 
@@ -94,7 +104,7 @@ impl Runtime {
     fn start(limits: Limits, fiber: Option<Rc<Fiber>>) -> Result<Runtime, StartError> {
         let limits = limits.clamped();
         let isolate = Isolate::new(&limits, fiber)?;
-        let watch = Arc::new(Mutex::new(Arc::clone(&isolate.watchdog().watch)));
+        let handle = Handle::new(Arc::clone(&isolate.watchdog().watch));
         Ok(Runtime {
             isolate,
             limits,
@@ -107,8 +117,8 @@ impl Runtime {
             entered: Vec::new(),
             stats: RuntimeStats::default(),
             starts: None,
-            lingering: Vec::new(),
-            handle: Handle { watch },
+            lingering: Lingering::default(),
+            handle,
             _thread: PhantomData,
         })
     }
@@ -131,7 +141,7 @@ impl Runtime {
         self.isolate.set_limits(&self.limits);
     }
 
-    /// Tells `starts` from now on of each library that starts, also when a context is made anew.
+    /// From now on, tells `starts` of each start of a library, also in a new context.
     pub fn tell_starts(&mut self, starts: Box<dyn Starts>) {
         self.starts = Some(starts);
     }
@@ -140,125 +150,11 @@ impl Runtime {
     /// each partition.
     pub fn open_tenant(&mut self, keyspace: impl Into<Keyspace>) -> Tenant {
         self.tenants.push(TenantState::new(keyspace.into()));
-        Tenant(number(self.tenants.len() - 1))
+        Tenant(ffi::count(self.tenants.len() - 1))
     }
 
-    /// Compiles and evaluates `source` (whole, with its first line `#!js name=…`) in a scratch
-    /// context. Nothing is installed.
-    ///
-    /// # Errors
-    /// [`LoadError`], whose text is the error reply.
-    pub fn load(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
-        let most = self.limits.source_bytes;
-        if source.len() > most {
-            let reason = format!(
-                "the source is longer than {most} bytes (setting: function-source-limit-bytes)"
-            );
-            return Err(LoadError::BadSource { library: source::library_name(source)?, reason });
-        }
-        self.load_kept(tenant, source)
-    }
-
-    /// The same for a library that was loaded before, however long it may be now.
-    ///
-    /// # Errors
-    /// [`LoadError`], whose text is the error reply.
-    pub fn load_kept(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
-        let library = self.examine(tenant, source)?;
-        match self.state(tenant).taken(&library.name, &library.functions) {
-            Some(taken) => Err(LoadError::FunctionExists { function: taken.name.clone() }),
-            None => Ok(library),
-        }
-    }
-
-    /// The same without a tenant: whether the source can be a library of any.
-    ///
-    /// # Errors
-    /// [`LoadError`], whose text is the error reply.
-    pub fn check(&mut self, source: &[u8]) -> Result<Library, LoadError> {
-        self.examine(NOBODY, source)
-    }
-
-    fn examine(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
-        let name = source::library_name(source)?;
-        let bad = |reason| LoadError::BadSource { library: name.clone(), reason };
-        let text = std::str::from_utf8(source).map_err(|error| {
-            bad(format!("the source is not UTF-8 at byte {}", error.valid_up_to()))
-        })?;
-        if self.is_crowded() {
-            return Err(bad(lingering::crowded()));
-        }
-        if self.lingers(tenant, &name, TOP_LEVEL) {
-            return Err(bad(format!("{STILL_STOPPING}; try again later")));
-        }
-        let base: *const u8 = NO_ARENA.as_ptr().cast();
-        let arena = ffi::Arena { base, length: size_of_val(&NO_ARENA), foreign: false };
-        let context = self.new_context(&[arena]);
-        let compile = |reason| LoadError::Compile { library: name.clone(), reason };
-        let context = context.map_err(compile)?;
-        self.isolate.make_room();
-        let found = self.evaluate(tenant, context, &name, source, 0);
-        self.isolate.free_context(context);
-        let mut functions = found.map_err(|stop| compile(self.recovered(stop)))?;
-        if functions.is_empty() {
-            return Err(LoadError::NoFunctions);
-        }
-        let mut descriptions = source::descriptions(text);
-        for function in &mut functions {
-            function.description = descriptions.remove(function.name.as_str());
-        }
-        Ok(Library { name, functions })
-    }
-
-    /// Makes the functions of a loaded library callable; a library of the same name is replaced. It
-    /// is started at once. If that fails beside the tenant's other libraries, its calls say so.
-    ///
-    /// # Errors
-    /// [`LoadError::FunctionExists`] if another library has a function of the same name. The tenant
-    /// has the libraries that it had before then.
-    pub fn install(
-        &mut self,
-        tenant: Tenant,
-        library: &Library,
-        source: &[u8],
-    ) -> Result<(), LoadError> {
-        let state = self.state(tenant);
-        if let Some(taken) = state.taken(&library.name, &library.functions) {
-            return Err(LoadError::FunctionExists { function: taken.name.clone() });
-        }
-        self.remove(tenant, &library.name);
-        self.state(tenant).add(library, source.into());
-        if let Ok(context) = self.ensure_context(tenant) {
-            // Its calls say why not.
-            let _ = self.start_library(tenant, context, &library.name);
-        }
-        Ok(())
-    }
-
-    /// Removes a library; false if there is none of that name.
-    pub fn remove(&mut self, tenant: Tenant, name: &str) -> bool {
-        let state = self.state(tenant);
-        let Some(old) = state.remove(name) else { return false };
-        let context = state.context;
-        if !context.is_null() {
-            let count = number(old.functions.len());
-            if !self.isolate.remove_functions(context, old.first_id, count) {
-                self.drop_context(tenant);
-            }
-        }
-        true
-    }
-
-    /// Removes all libraries of a tenant, and what they hold in memory.
-    pub fn remove_all(&mut self, tenant: Tenant) {
-        self.drop_context(tenant);
-        let state = self.state(tenant);
-        state.libraries.clear();
-        state.index();
-    }
-
-    /// To be called between batches, ten times a second, whether there is work or not: some of what
-    /// V8 has put off, which gives dropped contexts and garbage back.
+    /// To be called between batches, ten times a second, with or without work: does some of the
+    /// work that V8 has put off, which gives dropped contexts and garbage back.
     pub fn catch_up(&mut self) {
         if self.rest.look(self.turn + self.stats.contexts_created) {
             self.isolate.begin_collection();
@@ -266,8 +162,8 @@ impl Runtime {
         self.isolate.idle(TASKS_MAX, 0);
     }
 
-    /// To be called between batches when there is time: the same, and makes contexts out of request
-    /// time.
+    /// To be called between batches when there is time: does the same work, and makes contexts
+    /// ahead.
     pub fn idle(&mut self) {
         self.isolate.idle(TASKS_MAX, CONTEXTS_AHEAD);
     }
@@ -278,7 +174,7 @@ impl Runtime {
         let heap = self.isolate.heap();
         RuntimeStats {
             contexts: self.alive.len(),
-            lingering: self.lingering(),
+            lingering: self.lingering.count(),
             dropped_contexts: heap.dropped_contexts,
             heap_bytes: heap.used_bytes,
             array_buffer_bytes: heap.array_buffer_bytes,
@@ -286,25 +182,45 @@ impl Runtime {
         }
     }
 
-    /// Sets the counters to 0; gauges stay what they are.
+    /// Sets the counters to 0; gauges stay.
     pub fn reset_stats(&mut self) {
         self.stats = RuntimeStats::default();
     }
 
-    /// What other threads use to see what runs.
+    /// A handle by which other threads see the running call, and end it.
     #[must_use]
     pub fn running(&self) -> Handle {
         self.handle.clone()
     }
 
-    pub(crate) fn state(&mut self, tenant: Tenant) -> &mut TenantState {
+    fn state(&mut self, tenant: Tenant) -> &mut TenantState {
         &mut self.tenants[tenant.0 as usize]
     }
 
-    pub(crate) fn new_context(
-        &mut self,
-        arenas: &[ffi::Arena],
-    ) -> Result<*mut ffi::RawContext, String> {
+    /// The tenant's context, made if it has none.
+    fn ensure_context(&mut self, tenant: Tenant) -> Result<*mut ffi::RawContext, String> {
+        if self.lingering.are_too_many() {
+            return Err(lingering::crowded());
+        }
+        let turn = self.turn;
+        let state = self.state(tenant);
+        state.used = turn;
+        if !state.context.is_null() {
+            return Ok(state.context);
+        }
+        let arenas = state.keyspace.arenas()?;
+        while self.alive.len() >= self.limits.contexts.max(1) {
+            let oldest = self.alive.iter().min_by_key(|&&id| self.tenants[id as usize].used);
+            let Some(&oldest) = oldest else { break };
+            self.drop_context(Tenant(oldest));
+        }
+        let context = self.new_context(&arenas)?;
+        self.state(tenant).context = context;
+        self.alive.push(tenant.0);
+        Ok(context)
+    }
+
+    fn new_context(&mut self, arenas: &[ffi::Arena]) -> Result<*mut ffi::RawContext, String> {
         let context = self.isolate.new_context(arenas);
         if context.is_null() {
             return Err("V8 could not make a context".to_owned());
@@ -313,7 +229,7 @@ impl Runtime {
         Ok(context)
     }
 
-    pub(crate) fn drop_context(&mut self, tenant: Tenant) {
+    fn drop_context(&mut self, tenant: Tenant) {
         let context = self.state(tenant).take_context();
         if !context.is_null() {
             self.alive.retain(|&id| id != tenant.0);
@@ -321,12 +237,37 @@ impl Runtime {
         }
     }
 
-    pub(crate) fn count_stop(&mut self, cause: Cause) {
+    fn count_stop(&mut self, cause: Cause) {
         match cause {
             Cause::Heap | Cause::Fatal => self.stats.heap_limit_hits += 1,
             Cause::Time => self.stats.timeouts += 1,
             Cause::Order(_) => self.stats.kills += 1,
         }
+    }
+
+    /// Puts a new isolate in the place of the one that call `state` doesn't leave, and moves the
+    /// request there; all contexts went with the old one. The function (or top level) isn't run
+    /// again while it lingers. Returns why the call was stopped.
+    fn lose_isolate(
+        &mut self,
+        state: i32,
+        grave: &Sender<Wreck>,
+        (tenant, library, function): (Tenant, String, String),
+    ) -> Cause {
+        let keep = self.tenants.iter().flat_map(|tenant| tenant.keyspace.keep()).collect();
+        for tenant in std::mem::take(&mut self.alive) {
+            self.tenants[tenant as usize].take_context();
+        }
+        let (old, end) = (self.isolate.io, self.request.end().max(io::REQUEST_AT));
+        let inputs = old.bytes(io::INPUTS_AT, io::INPUTS_END - io::INPUTS_AT).to_vec();
+        let request = old.bytes(io::REQUEST_AT, end - io::REQUEST_AT).to_vec();
+        let (cause, gone) = self.isolate.replace(state, &self.limits, grave, keep);
+        self.isolate.io.put(io::INPUTS_AT, &inputs);
+        self.isolate.io.put(io::REQUEST_AT, &request);
+        self.handle.follow(Arc::clone(&self.isolate.watchdog().watch));
+        self.stats.isolates_lost += 1;
+        self.lingering.push(StuckCall { tenant, library, function, gone });
+        cause
     }
 }
 

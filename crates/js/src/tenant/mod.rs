@@ -1,8 +1,9 @@
 //! A tenant of one runtime: its arenas, its libraries, and the context that holds them while in
-//! use. Belongs to the runtime's thread, but for [`Functions`], which the watchdog reads too.
+//! use. The runtime's thread.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+mod callable;
+
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,61 +12,15 @@ use crate::caller::tenant_arenas::Keyspace;
 use crate::ffi;
 use crate::library::{Function, Library};
 
-/// A callable function.
-#[derive(Clone, Debug)]
-pub(crate) struct Callable {
-    pub(crate) library: Arc<str>,
-    pub(crate) name: String,
-    pub(crate) no_writes: bool,
-    pub(crate) cross_slot: bool,
-}
+pub(crate) use callable::Functions;
 
-/// FNV-1a: names are short and looked up for each call, and a tenant that makes them collide slows
-/// down nobody but itself.
-#[derive(Clone, Copy)]
-pub(crate) struct NameHasher(u64);
-
-impl Default for NameHasher {
-    fn default() -> Self {
-        NameHasher(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for NameHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// All callable functions of a tenant: replaced as a whole when a library comes or goes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Functions {
-    ids: HashMap<Vec<u8>, u32, BuildHasherDefault<NameHasher>>,
-    by_id: Vec<Option<Callable>>,
-}
-
-impl Functions {
-    pub(crate) fn id(&self, name: &[u8]) -> Option<u32> {
-        self.ids.get(name).copied()
-    }
-
-    pub(crate) fn by_id(&self, id: u32) -> Option<&Callable> {
-        self.by_id.get(id as usize)?.as_ref()
-    }
-}
-
-/// A library as installed.
+/// An installed library.
 pub(crate) struct Installed {
     pub(crate) source: Arc<[u8]>,
     pub(crate) functions: Vec<Function>,
     /// Its functions have the numbers from here on, in order.
     pub(crate) first_id: u32,
-    /// It is not started before then, and why.
+    /// It is not started again before then, and why.
     pub(crate) rests: Option<(Instant, String)>,
 }
 
@@ -76,14 +31,14 @@ impl Installed {
     }
 }
 
-/// State of one tenant.
+/// One tenant.
 pub(crate) struct TenantState {
     pub(crate) keyspace: Keyspace,
     pub(crate) libraries: BTreeMap<String, Installed>,
     pub(crate) functions: Arc<Functions>,
     /// Null while it has none.
     pub(crate) context: *mut ffi::RawContext,
-    /// For each function: its library has been started in the context.
+    /// For each function, whether its library has been started in the context.
     started: Vec<bool>,
     /// The context has the overlay of the last call.
     pub(crate) holds_overlay: bool,
@@ -104,12 +59,12 @@ impl TenantState {
         }
     }
 
-    /// Whether a function can be called in the context that is there.
+    /// Whether a function's library has been started in the context.
     pub(crate) fn is_started(&self, id: u32) -> bool {
         self.started.get(id as usize).is_some_and(|started| *started)
     }
 
-    /// Notes that a library has been started in the context, or is no longer there.
+    /// Notes whether the library of these functions has been started in the context.
     fn set_started(&mut self, ids: Range<usize>, started: bool) {
         if self.started.len() < ids.end {
             self.started.resize(ids.end, false);
@@ -124,14 +79,14 @@ impl TenantState {
         }
     }
 
-    /// Lets go of the context, and of all that was in it.
+    /// Takes the context out, and forgets its state.
     pub(crate) fn take_context(&mut self) -> *mut ffi::RawContext {
         self.started.clear();
         self.holds_overlay = false;
         std::mem::replace(&mut self.context, std::ptr::null_mut())
     }
 
-    /// A function of another library than `library` that has the name of one in `functions`.
+    /// The first of `functions` whose name a function of another library than `library` has.
     pub(crate) fn taken<'f>(
         &self,
         library: &str,
@@ -152,12 +107,12 @@ impl TenantState {
         Some(old)
     }
 
-    /// The lowest numbers that nobody has, for `count` functions.
+    /// The lowest free numbers for `count` functions.
     fn free_ids(&self, count: u32) -> u32 {
         let mut taken: Vec<(u32, u32)> = self
             .libraries
             .values()
-            .map(|library| (library.first_id, number(library.functions.len())))
+            .map(|library| (library.first_id, ffi::count(library.functions.len())))
             .collect();
         taken.sort_unstable();
         let mut first = 0;
@@ -172,7 +127,7 @@ impl TenantState {
 
     pub(crate) fn add(&mut self, library: &Library, source: Arc<[u8]>) {
         let functions = library.functions.clone();
-        let first_id = self.free_ids(number(functions.len()));
+        let first_id = self.free_ids(ffi::count(functions.len()));
         let installed = Installed { source, functions, first_id, rests: None };
         self.libraries.insert(library.name.clone(), installed);
         self.index();
@@ -182,26 +137,8 @@ impl TenantState {
     pub(crate) fn index(&mut self) {
         let mut functions = Functions::default();
         for (name, library) in &self.libraries {
-            let label: Arc<str> = name.as_str().into();
-            for (id, function) in (library.first_id..).zip(&library.functions) {
-                let at = id as usize;
-                if functions.by_id.len() <= at {
-                    functions.by_id.resize(at + 1, None);
-                }
-                functions.by_id[at] = Some(Callable {
-                    library: Arc::clone(&label),
-                    name: function.name.clone(),
-                    no_writes: function.no_writes,
-                    cross_slot: function.allow_cross_slot_keys,
-                });
-                functions.ids.insert(function.name.clone().into_bytes(), id);
-            }
+            functions.add(name, library.first_id, &library.functions);
         }
         self.functions = Arc::new(functions);
     }
-}
-
-/// A small count as u32.
-pub(crate) fn number(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -1,16 +1,16 @@
-//! Says which function or library was running when the process ends: by a fatal error of V8, an
-//! assertion of its own, or a signal such as SIGSEGV.
+//! Says which function or library was running when the process ends: by a fatal error of V8, by an
+//! assertion of V8's, or by a signal such as SIGSEGV.
 //!
-//! 1. What runs here may run in a signal handler, on any thread: it allocates nothing, waits for no
-//!    lock, and writes by `write` alone.
+//! 1. [`tell`] runs in signal handlers, on any thread: it allocates nothing, waits for no lock, and
+//!    writes by `write` alone.
 //! 2. A process tells once.
 
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
+use super::call_watch::Watch;
 use crate::ffi;
-use crate::watch::watchdog::Watch;
 
 /// Longest line about the end of a process, bytes: two names of 128 and some words.
 const LINE_BYTES: usize = 512;
@@ -47,23 +47,23 @@ impl Display for Line {
     }
 }
 
-/// From now on a signal that ends the process by its own fault (SIGSEGV, SIGABRT and their like)
-/// has a line on stderr that names what ran in its runtimes. Handlers that were there before run
-/// after it. For programs, not for libraries.
+/// From now on, a signal that ends the process by its own fault (SIGSEGV, SIGABRT and the like)
+/// first writes a line to stderr, which names the function that ran. Handlers that were there
+/// before run after it. For programs, not for libraries.
 pub fn name_what_crashes() {
     static ONCE: Once = Once::new();
-    // SAFETY: `on_signal` keeps the rules of signal handlers: see 1.
+    // SAFETY: `on_signal` keeps the rules of signal handlers (invariant 1).
     ONCE.call_once(|| unsafe { ffi::nigh_on_crash(on_signal) });
 }
 
-/// A runtime has begun.
+/// Names the calls of a new isolate too, while its watch lives.
 pub(crate) fn watch_too(watch: &Arc<Watch>) {
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
     watches.retain(|watch| watch.strong_count() > 0);
     watches.push(Arc::downgrade(watch));
 }
 
-/// Somebody else has said why the process ends.
+/// Another line has said why the process ends.
 pub(crate) fn was_told() {
     TOLD.store(true, Ordering::SeqCst);
 }
@@ -72,8 +72,8 @@ extern "C" fn on_signal() {
     tell();
 }
 
-/// Names what runs on this thread, or if nothing does, all that runs: V8 works on other threads
-/// too.
+/// Names the call that runs on this thread. If none does, names all running calls, since V8 works
+/// on other threads too.
 pub(crate) fn tell() {
     let Ok(watches) = WATCHES.try_lock() else { return };
     let running = || {

@@ -1,0 +1,130 @@
+//! Loads, installs and removes libraries. The runtime's thread.
+
+use super::Runtime;
+use crate::caller::fcall::Tenant;
+use crate::ffi;
+use crate::isolate::lingering::{self, STILL_STOPPING, TOP_LEVEL};
+use crate::library::{Library, LoadError, source};
+
+/// In the place of a tenant: [`Runtime::check`] checks a source for no tenant.
+const NOBODY: Tenant = Tenant(u32::MAX);
+/// The arena of a scratch context: the header of an empty one.
+static NO_ARENA: [u64; 512] = [0; 512];
+
+impl Runtime {
+    /// Compiles and evaluates `source` (with its first line `#!js name=…`) in a scratch context. It
+    /// isn't installed.
+    ///
+    /// # Errors
+    /// [`LoadError`], whose text is the error reply.
+    pub fn load(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
+        let most = self.limits.source_bytes;
+        if source.len() > most {
+            let reason = format!(
+                "the source is longer than {most} bytes (setting: function-source-limit-bytes)"
+            );
+            return Err(LoadError::BadSource { library: source::library_name(source)?, reason });
+        }
+        self.load_kept(tenant, source)
+    }
+
+    /// The same for a library that was loaded before, even if it is longer than a source may be
+    /// now.
+    ///
+    /// # Errors
+    /// [`LoadError`], whose text is the error reply.
+    pub fn load_kept(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
+        let library = self.examine(tenant, source)?;
+        match self.state(tenant).taken(&library.name, &library.functions) {
+            Some(taken) => Err(LoadError::FunctionExists { function: taken.name.clone() }),
+            None => Ok(library),
+        }
+    }
+
+    /// The same without a tenant: whether the source can be a library of any tenant.
+    ///
+    /// # Errors
+    /// [`LoadError`], whose text is the error reply.
+    pub fn check(&mut self, source: &[u8]) -> Result<Library, LoadError> {
+        self.examine(NOBODY, source)
+    }
+
+    fn examine(&mut self, tenant: Tenant, source: &[u8]) -> Result<Library, LoadError> {
+        let name = source::library_name(source)?;
+        let bad = |reason| LoadError::BadSource { library: name.clone(), reason };
+        let text = std::str::from_utf8(source).map_err(|error| {
+            bad(format!("the source is not UTF-8 at byte {}", error.valid_up_to()))
+        })?;
+        if self.lingering.are_too_many() {
+            return Err(bad(lingering::crowded()));
+        }
+        if self.lingering.has(tenant, &name, TOP_LEVEL) {
+            return Err(bad(format!("{STILL_STOPPING}; try again later")));
+        }
+        let base: *const u8 = NO_ARENA.as_ptr().cast();
+        let arena = ffi::Arena { base, length: size_of_val(&NO_ARENA), foreign: false };
+        let context = self.new_context(&[arena]);
+        let compile = |reason| LoadError::Compile { library: name.clone(), reason };
+        let context = context.map_err(compile)?;
+        self.isolate.make_room();
+        let found = self.evaluate(tenant, context, &name, source, 0);
+        self.isolate.free_context(context);
+        let mut functions = found.map_err(|stop| compile(self.recovered(stop)))?;
+        if functions.is_empty() {
+            return Err(LoadError::NoFunctions);
+        }
+        let mut descriptions = source::descriptions(text);
+        for function in &mut functions {
+            function.description = descriptions.remove(function.name.as_str());
+        }
+        Ok(Library { name, functions })
+    }
+
+    /// Makes the functions of a loaded library callable, and replaces a library of the same name.
+    /// The library starts at once. If it fails to start beside the tenant's other libraries, its
+    /// calls say so.
+    ///
+    /// # Errors
+    /// [`LoadError::FunctionExists`] if another library has a function of the same name. Then the
+    /// tenant keeps its libraries.
+    pub fn install(
+        &mut self,
+        tenant: Tenant,
+        library: &Library,
+        source: &[u8],
+    ) -> Result<(), LoadError> {
+        let state = self.state(tenant);
+        if let Some(taken) = state.taken(&library.name, &library.functions) {
+            return Err(LoadError::FunctionExists { function: taken.name.clone() });
+        }
+        self.remove(tenant, &library.name);
+        self.state(tenant).add(library, source.into());
+        if let Ok(context) = self.ensure_context(tenant) {
+            // If it fails, its calls say why.
+            let _ = self.start_library(tenant, context, &library.name);
+        }
+        Ok(())
+    }
+
+    /// Removes a library; false if there is none of that name.
+    pub fn remove(&mut self, tenant: Tenant, name: &str) -> bool {
+        let state = self.state(tenant);
+        let Some(old) = state.remove(name) else { return false };
+        let context = state.context;
+        if !context.is_null() {
+            let count = ffi::count(old.functions.len());
+            if !self.isolate.remove_functions(context, old.first_id, count) {
+                self.drop_context(tenant);
+            }
+        }
+        true
+    }
+
+    /// Removes all libraries of a tenant, and their memory.
+    pub fn remove_all(&mut self, tenant: Tenant) {
+        self.drop_context(tenant);
+        let state = self.state(tenant);
+        state.libraries.clear();
+        state.index();
+    }
+}

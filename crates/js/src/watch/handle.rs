@@ -1,0 +1,42 @@
+//! Asks a runtime from another thread what runs in it, and ends it. Any thread.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::call_watch::Watch;
+use crate::caller::runtime_stats::Running;
+use crate::stop::cause::Reason;
+
+/// Asks a runtime from another thread what runs in it, and ends it.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    /// The watch of the isolate that the runtime has now.
+    watch: Arc<Mutex<Arc<Watch>>>,
+}
+
+impl Handle {
+    pub(crate) fn new(watch: Arc<Watch>) -> Handle {
+        Handle { watch: Arc::new(Mutex::new(watch)) }
+    }
+
+    /// Follows the runtime to its new isolate.
+    pub(crate) fn follow(&self, watch: Arc<Watch>) {
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+    }
+
+    fn watch(&self) -> Arc<Watch> {
+        Arc::clone(&self.watch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The call that runs now, if any.
+    #[must_use]
+    pub fn get(&self) -> Option<Running> {
+        self.watch().running()
+    }
+
+    /// Ends the call that runs now, if any, within some milliseconds, and says which one that is.
+    /// Returns at once. The call writes nothing. A [`Reason::Kill`] never hits a later call: if the
+    /// call ends by itself meanwhile, nothing happens.
+    pub fn terminate(&self, reason: Reason) -> Option<Running> {
+        self.watch().terminate(reason)
+    }
+}
