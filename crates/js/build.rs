@@ -6,13 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// The V8 with which the proofs were made.
+/// The version of V8 with which the proofs were made.
 const PINNED: &str = include_str!("v8-version").trim_ascii();
 /// How many of a version's four numbers must be the pinned ones. MAJOR.MINOR.BUILD names a branch
 /// of V8: its builtins, its optimizing compiler and its interface. The fourth number, the patch
-/// level, counts fixes on that branch, which distributions bring as security updates: to refuse
-/// those would keep users from them. What Debian adds behind (`-node.37`) counts patches of the
-/// embedder, and headers don't tell it.
+/// level, counts fixes on that branch. Distributions bring them as security updates, so the build
+/// takes any. Debian's suffix (`-node.37`) counts patches of the embedder; headers don't have it.
 const NUMBERS_THAT_COUNT: usize = 3;
 
 fn main() {

@@ -1,7 +1,7 @@
-//! What crossing between Rust and V8 costs: entering V8 and leaving it, without filling the request
-//! and handing out replies; and a read where the record lies against one that crosses into native
-//! code. `cargo bench -p nigh-js --features bench-callback --bench callback`. Times are CPU time of
-//! the thread.
+//! Measures crossings between Rust and V8: an entry into V8 without request and replies; and the
+//! prelude's read in place against a read by native callback. Times are CPU time of the thread.
+//!
+//! `cargo bench -p nigh-js --features bench-callback --bench callback`
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use std::hint::black_box;

@@ -1,12 +1,12 @@
-//! Nothing of a call outlives it: what it leaves to be done runs in it, or never.
+//! No code of a call outlives it: the microtasks that it leaves run in it, or never.
 
 mod common;
 
 use common::{Bench, call};
 use nigh_js::{Call, Limits, Overlay};
 
-/// Each function leaves a microtask, each in another way. `stray` notes the name of who left it if
-/// it runs in another call; `ran` if it runs at all.
+/// Each function leaves a microtask, each in another way. `stray` has the function's name if the
+/// microtask runs in another call; `ran` if it runs at all.
 const LIBRARY: &str = r"
 let current = 'load', strays = [], ran = [], release;
 const stray = (name) => { (current === name ? ran : strays).push(name); };

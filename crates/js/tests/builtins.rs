@@ -9,7 +9,7 @@ use nigh_js::Limits;
 const SUPPORT: &str = include_str!("vectors/support.js");
 const VECTORS: &str = include_str!("vectors/builtins.txt");
 
-/// What takes seconds or for ever in V8: how to prepare `x` (not timed), and what to do with it.
+/// Steps that take seconds or for ever in V8: how to prepare `x` (not timed), and the step.
 const ENDLESS: &[(&str, &str)] = &[
     // Arrays: a huge length without elements.
     ("({length: 2 ** 53 - 1})", "Array.prototype.includes.call(x, 1)"),
@@ -118,7 +118,7 @@ const ENDLESS: &[(&str, &str)] = &[
     ("flat('a', 2 ** 24)", "for (;;) /a/g[Symbol.match](x)"),
 ];
 
-/// What must end with an error of its own rather than take long, or take the process down.
+/// Steps that must end with an error of their own, not take long or end the process.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("'a'.repeat(2 ** 28)", "Object.keys(x)", "RangeError"),
     ("'a'.repeat(2 ** 28)", "Object.assign({}, x)", "RangeError"),
@@ -380,7 +380,7 @@ fn named_properties_of_long_arrays_can_be_defined() {
 
 #[test]
 fn replaced_builtins_survive_pollution() {
-    // What user code overwrites is not what they use.
+    // User code overwrites methods, and the prelude's builtins use none of these.
     let mut bench = Bench::with(limits(10_000));
     bench.add(
         "t",

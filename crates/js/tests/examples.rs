@@ -51,7 +51,7 @@ fn ids(ids: &[u32]) -> Vec<u8> {
 
 #[test]
 fn graph_counts_paths_and_finds_friends_of_friends() {
-    // 1 -> 2, 3; 2 -> 3, 4; 3 -> 4; 4 -> nobody that is stored.
+    // 1 -> 2, 3; 2 -> 3, 4; 3 -> 4; 4 -> a key that isn't stored.
     let mut bench = example(GRAPH);
     bench.put("1", ids(&[2, 3]));
     bench.put("2", ids(&[3, 4]));

@@ -1,5 +1,5 @@
-//! Functions that V8 can't stop, in a runtime on a fiber: they cost it an isolate, and nobody else
-//! anything.
+//! Functions that V8 can't stop, in a runtime on a fiber: they cost it an isolate, and other calls
+//! nothing.
 
 mod common;
 
@@ -25,7 +25,7 @@ const BODY: &str = "
     export const put = (db, [key, value]) => { db.set(key, value); return 'put'; };";
 
 fn limits() -> Limits {
-    // A machine under load stops nobody: time is CPU time.
+    // Time is CPU time, so load on the machine stops no call.
     Limits { call_ms: 50, load_ms: 50, grace_ms: 600_000, ..Limits::default() }
 }
 
@@ -135,7 +135,7 @@ fn a_call_in_which_v8_gives_up_costs_an_isolate() {
 
 #[test]
 fn a_killed_call_that_is_stuck_says_that_it_was_killed() {
-    // What others see of the runtime is the isolate that it has now, also after one was lost.
+    // Other threads see the isolate that the runtime has now, also after one was lost.
     on_fiber(Limits { call_ms: 60_000, ..limits() }, |bench| {
         bench.add("t", BODY);
         for function in ["stuck", "alike"] {
@@ -204,8 +204,7 @@ fn a_start_that_is_stuck_in_a_batch_leaves_the_calls_behind_it_alone() {
 
 #[test]
 fn a_lost_call_finds_no_host() {
-    // A getter of a result that comes after what was stuck: scan, log and commit reach nobody any
-    // more.
+    // A getter of a result runs after the stuck step: its scan, log and commit reach no host.
     on_fiber(limits(), |bench| {
         bench.add(
             "t",
@@ -225,7 +224,7 @@ fn a_lost_call_finds_no_host() {
 
 #[test]
 fn a_panic_ends_the_fiber_and_is_told() {
-    // Who waits for a shard learns that it didn't end well.
+    // The thread that joins a shard learns that the shard panicked.
     let joined = Fiber::spawn("test", STACK_BYTES, |_| panic!("as it should")).unwrap().join();
     assert!(!joined);
 }

@@ -1,14 +1,14 @@
-//! A model of the prelude's find: the shipped files, over words whose every load may have stores of
-//! the writer before it.
+//! A model of the prelude's find: the shipped files, over words. Before each load the writer may
+//! store.
 //!
 //! ```text
 //! reader:  load load load load load ... load ──> reference or 0
 //! writer:      ^ s1 s2       ^ s3 s4                     in up to two bursts, at all loads
 //! ```
 //!
-//! A story is a list of the writer's stores, in the order in which docs/formats/arena.md and design
-//! 5 want them: growth, clearing, overwriting. All places of all bursts are tried. A key that is
-//! there all the time is found, with a record of its own; one that never was isn't found.
+//! A story is a list of the writer's stores, in the order of docs/formats/arena.md and design 5:
+//! growth, clearing, overwriting. The model tries all places of all bursts. A key that is there all
+//! the time is found, with a record of its own; a key that never was there isn't found.
 //!
 //! Sequential consistency is assumed, as of all of the prelude (x86; loads are not reordered).
 
@@ -64,8 +64,8 @@ fn holds(story: &str) {
 
 #[test]
 fn a_key_is_found_while_the_index_grows() {
-    // Tables change, keys move: a miss that isn't looked at again is a key that was there and is
-    // told to be missing.
+    // Tables change, keys move. Without a second look after a miss, a key that was there is
+    // missing.
     holds("growth");
 }
 

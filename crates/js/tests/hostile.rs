@@ -95,7 +95,8 @@ fn a_stored_text_is_parsed_interruptibly() {
 
 #[test]
 fn errors_that_run_code_cannot_break_a_reply() {
-    // Whatever is thrown, the reply is one line, and the call's limits hold while it is looked at.
+    // Whatever a function throws, the reply is one line. The call's limits hold while the prelude
+    // looks at the thrown value.
     let mut bench = bench(
         "export const fine = () => 1;
          export const getter = () => { throw { get message() { throw new Error('x'); } }; };

@@ -1,4 +1,4 @@
-//! What bounds a call: time, heap, buffers, stack; and that a stopped call leaves nothing behind.
+//! The limits of a call: time, heap, buffers, stack. A stopped call leaves nothing behind.
 
 mod common;
 
@@ -162,7 +162,7 @@ fn buffers_have_their_own_limit() {
 
 #[test]
 fn a_short_view_gets_its_buffer_when_buffers_are_used_up() {
-    // V8 keeps short views in its heap, and makes the ArrayBuffer when somebody asks for it. If it
+    // V8 keeps short views in its heap, and makes the ArrayBuffer when code asks for it. If it
     // gets no memory for that it ends the process: any function could, once it had used up the
     // limit.
     let limits = Limits { array_buffer_bytes: 1 << 20, call_ms: 30_000, ..Limits::default() };
@@ -266,9 +266,9 @@ fn another_thread_sees_what_runs() {
 
 #[test]
 fn calls_beyond_what_replies_may_take_dont_run() {
-    // A thousand results of 20 MB were built before anybody looked how long they are together. What
-    // has not run when they are long enough runs when it is asked for again, and refusals keep
-    // their places.
+    // Once, a thousand results of 20 MB were built before the runtime looked at their sum. Now the
+    // batch ends when the replies are long enough. The caller asks again for the other calls, and
+    // refusals keep their places.
     let mut bench = Bench::of(
         "let ran = 0;\n\
          export const long = (db, [n]) => { ran++; return 'x'.repeat(Number(n)); };\n\
@@ -309,9 +309,9 @@ fn calls_beyond_what_replies_may_take_dont_run() {
 
 #[test]
 fn calls_beyond_a_batchs_time_dont_run() {
-    // Hundreds of calls that suddenly were slow were run in one go, and all clients of the shard
-    // waited for the last one. What has not run when the time is over runs when it is asked for
-    // again.
+    // Once, hundreds of calls that suddenly were slow ran in one batch, and all clients of the
+    // shard waited for the last one. Now the batch ends when its time is over, and the caller asks
+    // again for the other calls.
     let mut bench = Bench::with(Limits { call_ms: 10_000, ..Limits::default() });
     bench.add(
         "t",

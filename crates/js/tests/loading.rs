@@ -97,10 +97,10 @@ fn names_in_scopes(names: usize) -> String {
     format!("{open}{}{close}", "u;".repeat(names))
 }
 
-/// Set in a process that is to end: what runs there.
+/// Set in a process that is to end: the test that it runs.
 const STUCK: &str = "NIGH_TEST_STUCK";
 
-/// What this test program says on stderr when it runs `test` with something stuck in it.
+/// The stderr of this test program when it runs `test`, in which something gets stuck.
 fn said(test: &str, stuck: &str) -> String {
     let program = std::env::current_exe().unwrap();
     let mut command = std::process::Command::new(program);
@@ -111,8 +111,8 @@ fn said(test: &str, stuck: &str) -> String {
 
 #[test]
 fn what_ends_the_process_since_it_cannot_be_stopped_is_named() {
-    // Nobody carries a call on here, so the watchdog ends the process after the grace period. Its
-    // line had no name for a library that started.
+    // No fiber waits for the call, so the watchdog ends the process after the grace period. Once,
+    // its line had no name for a library that started.
     let limits = Limits { call_ms: 10, load_ms: 60_000, grace_ms: 50, ..Limits::default() };
     let slow = names_in_scopes(200_000);
     match std::env::var(STUCK).as_deref() {

@@ -1,4 +1,4 @@
-//! Memory that calls leave behind comes back while calls go on.
+//! The garbage of calls comes back while calls go on.
 
 mod common;
 
@@ -23,8 +23,8 @@ fn contexts_of_stopped_calls_are_given_back_while_calls_go_on() {
 
 #[test]
 fn contexts_of_stopped_calls_are_given_back_when_nobody_calls_any_more() {
-    // A server that had been attacked, and was then left alone, kept 280 MiB: V8 collects when
-    // somebody allocates.
+    // Once, a server kept 280 MiB after an attack, while it was left alone: V8 by itself collects
+    // only when code allocates.
     const STOPS: usize = 40;
     let mut bench = Bench::with(Limits { call_ms: 1, grace_ms: 20_000, ..Limits::default() });
     bench.add("t", "export const spin = () => { for (;;); };");
@@ -65,7 +65,7 @@ fn bytes_are_refused_only_if_what_is_in_use_leaves_no_room() {
     for round in 0..5 {
         assert!(bench.call("whole", &[]) == whole, "round {round}");
     }
-    // What is in use counts: with 6 MiB of 8 kept there is no room for 3 more.
+    // Buffers in use count: with 6 MiB of 8 kept, there is no room for 3 more.
     assert_eq!(bench.call("keep", &[]), ":1\r\n");
     let two = "export const two = (db) => { const a = db.get('large').bytes(), b = db.get('large').bytes(); return a.length + b.length; };";
     bench.add("u", two);

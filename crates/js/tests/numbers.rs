@@ -1,4 +1,4 @@
-//! What `db.get` remembers of keys that are numbers: whatever writes in between, a call sees it.
+//! `db.get` remembers the records of keys that are numbers. A call sees every write all the same.
 
 mod common;
 

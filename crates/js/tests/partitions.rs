@@ -1,4 +1,4 @@
-//! Tenants of several partitions: where a key may be written, and what of it is whole.
+//! Tenants of several partitions: where a call may write, and at which moments it reads.
 
 mod common;
 
@@ -150,8 +150,8 @@ fn records_of_several_arenas_are_kept_in_one_call() {
 
 #[test]
 fn an_overlay_belongs_to_the_partition_of_its_call() {
-    // What a transaction has staged in partition 1 is seen first; other keys are read where they
-    // are.
+    // A call sees the overlay of a transaction in partition 1 first. It reads other keys in their
+    // own arenas.
     let mut bench = several(2, &[], ALL);
     let (staged, gone, other) =
         (key_in(1, 2, "staged", 0), key_in(1, 2, "gone", 0), key_in(0, 2, "other", 0));
@@ -168,7 +168,7 @@ fn an_overlay_belongs_to_the_partition_of_its_call() {
     let expire = Call { overlay, ..at(1, "expire", &args[..1]) };
     assert_eq!(bench.run(&[expire]), [":1\r\n"]);
     assert_eq!(bench.world.written, [staged.as_str()]);
-    // Whatever key a reference is staged for, it is one of the call's partition.
+    // A staged reference is one of the call's partition, whatever its key is.
     let reference = bench.world.arenas[1].append(other.as_bytes(), b"away", 0);
     let entries = [(key(&other), Some(reference))];
     let overlay = Overlay { entries: &entries, ..Overlay::default() };
@@ -184,9 +184,9 @@ fn an_overlay_belongs_to_the_partition_of_its_call() {
 
 #[test]
 fn a_commit_under_way_in_a_foreign_arena_is_not_seen() {
-    // Partition 1 is in the middle of a commit all the time: who reads it, alone or with others,
-    // sees what was before, also of the key that the commit has published already. Calls that write
-    // are not disturbed either.
+    // Partition 1 is in the middle of a commit all the time. A call that reads it, alone or with
+    // others, sees the versions before the commit, also of a key that the commit has published
+    // already. Calls that write see them too.
     let mut bench = several(3, &[0, 1], ALL);
     let keys = [0, 1, 2].map(|p| key_in(p, 3, "k", 0));
     for key in &keys {
@@ -224,7 +224,7 @@ fn what_cant_be_told_of_a_moment_is_asked_of_the_owner() {
     };
     let unstable = String::from_utf8_lossy(UNSTABLE).into_owned();
     for function in ["read", "caught"] {
-        // What stands behind it waits until it has run: it may write.
+        // The calls behind it wait until it has run, since it may write.
         let replies = bench.run(&[call(function, &[b"gone"]), call("read", &[b"stays"])]);
         assert_eq!(replies, [unstable.as_str()], "{function}");
         assert_eq!(bench.runtime.untold(), 1);
@@ -237,8 +237,8 @@ fn what_cant_be_told_of_a_moment_is_asked_of_the_owner() {
 
 #[test]
 fn a_key_is_over_for_others_when_its_owner_has_found_it_to_be() {
-    // The owner's clock stands at 1,000,000 ms, ours is later. What is over by both is; what is
-    // over by ours alone, the owner has to say.
+    // The owner's clock stands at 1,000,000 ms, the batch's is later. A key whose time is over by
+    // both is gone. If it is over by the batch's clock alone, the owner has to say.
     let mut bench = several(1, &[0], "export const read = (db, [k]) => db.text(k);");
     let now_ms = bench.now_ms;
     bench.world.arenas[0].put(b"over", b"1", now_ms - 10_000);
@@ -250,7 +250,7 @@ fn a_key_is_over_for_others_when_its_owner_has_found_it_to_be() {
     let calls = [call(&[b"over"]), call(&[b"stays"]), call(&[b"unsure"])];
     assert_eq!(bench.run(&calls), ["$-1\r\n", "$1\r\n3\r\n", &unstable]);
     assert_eq!(bench.runtime.untold(), 1);
-    // It has said by now: the key isn't over yet.
+    // The owner has stored its time: the key isn't over yet.
     bench.still = 1;
     assert_eq!(bench.run(&calls), ["$-1\r\n", "$1\r\n3\r\n", "$1\r\n2\r\n"]);
     bench.world.arenas[0].set_clock(now_ms);
@@ -259,8 +259,8 @@ fn a_key_is_over_for_others_when_its_owner_has_found_it_to_be() {
 
 #[test]
 fn the_partitions_that_cant_be_told_are_named() {
-    // Of 40 partitions, others than ours write 3 and 35, and are at it: both are to be asked, and
-    // no other.
+    // Of 40 partitions, other threads write 3 and 35, and are in a commit: the reply names these
+    // two.
     let body = "export const read = (db, keys) => keys.map((key) => { try { return db.text(key); } catch { return null; } });";
     let mut bench = several(40, &[3, 5, 35], body);
     let keys = [3, 5, 35].map(|p| key_in(p, 40, "k", 0));
@@ -278,17 +278,18 @@ fn the_partitions_that_cant_be_told_are_named() {
 
 #[test]
 fn partitions_with_different_seeds_are_refused() {
-    // A mistake of the server's that would lose keys: it is an error reply instead.
+    // Different seeds would be a mistake of the server that loses keys: the call gets an error
+    // reply.
     let mut bench = several(2, &[], ALL);
     bench.world.arenas[1].set_seed(7);
-    bench.runtime.remove_all(bench.tenant); // a context that is there has read it
+    bench.runtime.remove_all(bench.tenant); // the context that is there has read the seed
     bench.add("t", ALL);
     let reply = bench.call("read", &["a"]);
     assert!(reply.contains("the partitions have different seeds of the hash"), "{reply}");
 }
 
-/// What a call does once it has seen two keys of a commit differ. `scan` is where the commit comes
-/// between.
+/// Each way in which a call can end after it saw two keys of one commit differ. The commit comes
+/// between, in `scan`.
 const TORN: &str = "const pair = (db, [a, b]) => { const x = db.text(a); db.scan('none'); return [x, db.text(b)]; };\n\
     export const give = pair;\n\
     export const fail = (db, args) => { const [x, y] = pair(db, args); if (x !== y) throw new Error('differ'); return [x, y]; };\n\
@@ -302,9 +303,10 @@ const TORN: &str = "const pair = (db, [a, b]) => { const x = db.text(a); db.scan
 
 #[test]
 fn what_a_call_did_with_a_torn_read_never_happened() {
-    // Two keys are removed and put again between a call's reads of them, so that what was before is
-    // nowhere and an attempt ends. What it then returned, threw, rejected, encoded or wrote doesn't
-    // count: the call runs again, and only that is answered and committed.
+    // A commit removes two keys and puts them again between a call's reads of them. So the versions
+    // before it are nowhere, and the attempt is over. Whatever it returned, threw, rejected,
+    // encoded or wrote is dropped: the call runs again, and only that run is answered and
+    // committed.
     for partitions in [1, 2] {
         let mut bench = several(partitions, &[0], TORN);
         let [a, b] = [0, 1].map(|n| key_in(0, partitions, "pair", n));

@@ -107,9 +107,8 @@ impl Dice {
 #[test]
 fn each_key_is_found_in_the_partition_of_its_tag() {
     // Keys of all kinds, with and without tags, two thirds of them stored, against a rule written
-    // anew in Rust: what is stored is found by get, exists and ttl, and is the key's own value;
-    // what is not is missing. With one partition and with several, whose arenas have slots of
-    // different sizes.
+    // anew in Rust. get, exists and ttl find a stored key with its own value, and miss the others.
+    // With one partition and with several, whose arenas have slots of different sizes.
     for partitions in [1u32, 2, 3, 7] {
         let mut arenas = Arenas::new(partitions, 0x0bad_5eed + partitions);
         let mut dice = Dice(u64::from(partitions));

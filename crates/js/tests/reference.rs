@@ -1,5 +1,5 @@
-//! docs/functions.md and README.md against what runs: each fenced library is loaded and called as
-//! the text around it says, and the names in the tables are those that a function finds.
+//! docs/functions.md and README.md against the runtime. Each fenced library is loaded and called as
+//! the text around it says, and a function finds exactly the names in the tables.
 
 mod common;
 
@@ -24,8 +24,8 @@ fn libraries(document: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A runtime with the library of that name, which is the document's only one: another needs its own
-/// story.
+/// A runtime with the document's only library, which has this name. A second library would need a
+/// story of its own.
 fn only_library(document: &str, name: &str) -> Bench {
     let libraries = libraries(document);
     let names: Vec<&str> = libraries.iter().map(|(name, _)| *name).collect();
@@ -50,7 +50,7 @@ fn table<'a>(document: &'a str, head: &str) -> Vec<Vec<&'a str>> {
     rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -105,7 +105,7 @@ fn db_and_records_have_the_members_that_the_reference_names() {
 
 #[test]
 fn the_world_of_a_function_is_as_the_reference_says() {
-    // What "there is" exists, what "there is not" doesn't; `new Function` exists and throws.
+    // The names under "there is" exist, those under "there is not" don't; `new Function` throws.
     let mut bench = Bench::of(
         "export const missing = (db, names) => names.filter((n) => !(n in globalThis));\n\
          export function make() { try { return new Function('1'); } catch (e) { return 'thrown'; } }",
@@ -149,8 +149,8 @@ fn the_limits_have_the_defaults_that_the_reference_gives() {
     assert_eq!(documented, defaults);
 }
 
-/// Beginnings of replies in the table of errors that others make: the commands' own, the store's,
-/// and those that want a fiber (tests/fiber.rs has this text).
+/// Beginnings of replies in the table of errors that other code makes: the commands, the store, and
+/// runtimes on a fiber (tests/fiber.rs has this text).
 const OF_OTHERS: [&str; 7] = [
     "ERR function 'f' asked for more than V8 can hold and was stopped; nothing was written",
     "ERR no function can run here: … calls ran too long and are still being stopped; try again later",
@@ -163,7 +163,7 @@ const OF_OTHERS: [&str; 7] = [
 
 #[test]
 fn errors_begin_as_the_reference_says() {
-    // Each kind of failure is provoked; what the table has besides must be of others.
+    // Provokes each kind of failure; the table's other rows must be of other code.
     let mut bench = Bench::with(Limits { heap_bytes: 48 << 20, ..Limits::default() });
     bench.add("a", "globalThis.spoilt = true; export const fa = () => 1;");
     bench.add("l", "if (globalThis.spoilt) throw new Error('spoilt'); export const fl = () => 1;");

@@ -1,5 +1,5 @@
-//! Results that work with `db` while they are encoded: the reply is what the same values give as
-//! plain data.
+//! Results that use `db` while they are encoded: the reply is the same as for plain data of the
+//! same values.
 
 mod common;
 
@@ -23,7 +23,8 @@ const generator = (seed) => {
   };
 };
 
-// What is read of k*, p:* and j never changes; what is written is read by nobody else.
+// The values of k*, p:* and j never change; no other code reads the keys that these functions
+// write.
 const noise = (db, n) => {
   const record = db.get('k' + n % 4);
   const methods = [
@@ -180,8 +181,7 @@ fn a_scan_in_a_getter_leaves_the_reply_right() {
 
 #[test]
 fn whatever_db_does_inside_a_result_leaves_the_reply_right() {
-    // Random shapes, made twice: as code that runs while it is encoded, and as data that was there
-    // before.
+    // Random shapes, made twice: as code that runs while it is encoded, and as plain data.
     let (lazy, plain) = (replies("lazy"), replies("plain"));
     let mut failed = 0;
     for (seed, (lazy, plain)) in lazy.iter().zip(&plain).enumerate() {

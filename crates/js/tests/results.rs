@@ -219,8 +219,8 @@ fn every_container_counts_as_deep() {
 
 #[test]
 fn every_kind_of_result_is_as_long_as_the_limit_says_and_no_longer() {
-    // The bytes of a whole reply are counted alike whatever it is made of: where it fits it comes,
-    // with one byte less it is refused, and the next call is fine.
+    // The limit counts the bytes of a whole reply, whatever its values are. With exactly enough
+    // room the reply comes; with one byte less it is refused, and the next call is fine.
     let kinds = [
         "'x'.repeat(300)",
         "'\\u20ac'.repeat(100)",

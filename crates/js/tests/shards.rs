@@ -152,7 +152,7 @@ const KEYS: u32 = 2_000;
 #[test]
 fn runtimes_on_several_threads_read_what_another_thread_writes() {
     // Keys of all kinds are overwritten, added and deleted while the index grows and segments are
-    // reused: what was there all the time is always found, whole, and nobody else's.
+    // reused. A key that was there all the time is always found, with its own, whole value.
     let source = format!(
         "#!js name=t\n\
          export function check(db) {{ for (let i = 0; i < {KEYS}; i++) {{\n\
@@ -320,7 +320,7 @@ fn version(reply: &[u8]) -> Option<u32> {
     Some(digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{text}")))
 }
 
-/// What a reader met.
+/// The versions that a reader saw.
 #[derive(Default)]
 struct Met {
     told: u64,
@@ -405,9 +405,9 @@ impl Versions {
 
 #[test]
 fn plain_loads_that_are_looked_at_twice_show_whole_records_of_one_moment() {
-    // The owner writes versions at full speed, whose values prove themselves, and the prelude reads
-    // them by plain loads. What it loads again behind what it guards holds only if the optimizing
-    // compiler takes no load for two, moves none, and keeps none over a loop.
+    // The owner writes versions at full speed, whose values prove themselves. The prelude reads
+    // them by plain loads, and loads a guard again behind them. That holds only if the optimizing
+    // compiler merges no two loads, moves none, and keeps none over a loop.
     // - `beat` ends with the clock of its own version, and the next version comes before the next
     //   clock. So there is no moment without it; but a committed number with a later clock, which
     //   is what one load for two would give, lacks it.

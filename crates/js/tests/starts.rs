@@ -39,7 +39,7 @@ const SPIN: &str = "export const spin = () => { for (;;); };\n\
 
 #[test]
 fn a_context_starts_only_the_library_that_a_call_needs() {
-    // A stopped call costs the context. In the next one all libraries started anew before anybody's
+    // A stopped call costs the context. Once, all libraries started in the next context before any
     // call ran, so a slow one held up the clients of all others.
     let mut bench = Bench::with(Limits { call_ms: 20, ..Limits::default() });
     bench.add("a", "let n = 0; export const fa = () => ++n;");
@@ -73,8 +73,8 @@ fn a_context_starts_only_the_library_that_a_call_needs() {
 
 #[test]
 fn a_library_that_does_not_start_tells_its_own_callers_why() {
-    // It starts alone, but not beside what another one did to the globals. Nobody else is told, and
-    // what had to be stopped isn't tried by each call.
+    // The library starts alone, but not beside another one that changes the globals. Only its own
+    // calls say so, and not each of them tries a start that had to be stopped.
     let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 300, ..Limits::default() });
     bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
     bench.add("b", "if (globalThis.spoilt) throw new Error('spoilt'); export const fb = () => 1;");
@@ -108,7 +108,7 @@ fn a_start_that_has_to_be_stopped_costs_its_own_call_alone() {
 
 #[test]
 fn a_slow_library_holds_up_others_during_a_small_part_of_the_time() {
-    // Its start takes longer than a call may. Whoever stops calls makes contexts vanish: without a
+    // Its start takes longer than a call may, and stopped calls make contexts vanish. Without a
     // rest between its starts, each call of it would hold up the shard. It comes back by itself.
     let mut bench = Bench::with(Limits { call_ms: 5, ..Limits::default() });
     bench.add(

@@ -1,4 +1,4 @@
-//! Calls ended from other threads, and what is left of a call that was stopped.
+//! Other threads end calls. A stopped call leaves no state to later ones.
 
 mod common;
 
@@ -110,7 +110,7 @@ fn a_shutdown_ends_the_running_call_and_starts_no_other() {
     assert_eq!(bench.call("ok", &[]), closing("'ok' was not started"));
 }
 
-/// What each kind of call says when it is called first; see `CANARY`.
+/// The replies of each function of `CANARY` when it is called first.
 const CANARY_REPLY: &str =
     "*7\r\n$5\r\nvalue\r\n$1\r\n7\r\n:1\r\n$-1\r\n*1\r\n$1\r\nk\r\n:0\r\n:2\r\n";
 

@@ -1,5 +1,5 @@
-//! What entering V8 costs, alone and in batches, and what a read costs inside a function against
-//! the same read in Rust. All over an arena that nigh-shm wrote. Times are CPU time of the thread,
+//! Measures entries into V8, of one call and of batches, and reads inside of a function against the
+//! same reads in Rust. All over an arena that nigh-shm wrote. Times are CPU time of the thread,
 //! since the machine is shared.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 

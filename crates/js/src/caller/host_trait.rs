@@ -1,5 +1,5 @@
-//! What the runtime asks of the server while it runs functions. Called on the runtime's thread,
-//! from inside [`Runtime::run`](crate::Runtime::run) (and `log` also from `load` and `install`).
+//! What the runtime asks of the server while it runs functions. The runtime calls a [`Host`] on its
+//! own thread, from inside of [`Runtime::run`](crate::Runtime::run).
 
 /// One entry of a write set, in the order in which the function wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Write<'a> {
         /// Unix ms, or 0 for none.
         expiry_ms: u64,
     },
-    /// Delete `key`, which may be missing.
+    /// Delete `key`, which may be absent.
     Delete {
         /// The key.
         key: &'a [u8],
@@ -34,7 +34,7 @@ pub enum Level {
     Debug,
     /// `console.log`, `console.info`
     Info,
-    /// `console.warn`, the stack of an uncaught error, and how many lines were dropped
+    /// `console.warn`, the stack of an uncaught error, and the number of dropped lines
     Warn,
     /// `console.error`
     Error,
@@ -42,8 +42,8 @@ pub enum Level {
 
 /// The server's side of a call. A panic in it does not cross into V8: the call gets an error reply.
 pub trait Host {
-    /// Commits the write set of one call, all or nothing. Each key occurs once. It may publish in
-    /// and grow the arena.
+    /// Commits the write set of one call, all or nothing. Each key occurs once. The host may
+    /// publish in the arena, and grow it.
     ///
     /// # Errors
     /// The whole error reply with its code, for example `OOM command not allowed …`; nothing was
@@ -55,15 +55,15 @@ pub trait Host {
     fn scan(&mut self, prefix: &[u8], cursor: u64, count: u32, found: &mut dyn FnMut(&[u8]))
     -> u64;
 
-    /// A line for the server's log: at most 100 a second of a library's console, and one stack a
-    /// second of a function.
+    /// Writes a line to the server's log: at most 100 a second from a library's console, and one
+    /// stack a second from a function.
     fn log(&mut self, level: Level, library: &str, function: &str, text: &str);
 }
 
-/// Told of libraries that start, so that the next process can know of a start that ended this one.
+/// Notes which libraries start, so that the next process knows of a start that ended this one.
 pub trait Starts {
-    /// The library is compiled next, and its top level runs.
+    /// The runtime compiles the library next, and runs its top level.
     fn begins(&mut self, library: &str, source: &[u8]);
-    /// That has ended, well or not.
+    /// The start has ended, well or not.
     fn ended(&mut self, library: &str);
 }

@@ -1,16 +1,20 @@
-//! The arenas that a tenant's functions read. Any thread may make them.
+//! The arenas that a tenant's functions read. Any thread may make them; the runtime's thread reads
+//! them.
+//!
+//! 1. A mapping stays mapped as long as a context reads it: its `keep` lives that long.
+//! 2. All arenas of a tenant have one seed of the hash.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use crate::ffi;
 
-/// Partitions that a tenant has at most.
+/// Most partitions of a tenant.
 pub const PARTITIONS_MAX: usize = 64;
 /// Word of an arena's header: the seed of its hash (docs/formats/arena.md).
 const SEED_WORD: usize = 12;
 
-/// Memory of one partition, as it lies: the bytes of `docs/formats/arena.md`.
+/// The memory of one partition: the bytes of `docs/formats/arena.md`.
 pub struct Mapping {
     base: *const u8,
     len: usize,
@@ -20,9 +24,9 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// `base..base + len` is the whole reserved address space of the arena. Unless it is
-    /// [`Self::foreign`], nothing is written to it while functions run, but by
-    /// [`Host::commit`](crate::Host::commit): what a call has read counts on that.
+    /// `base..base + len` is the whole reserved address space of the arena. Unless the arena is
+    /// [`Self::foreign`], only [`Host::commit`](crate::Host::commit) writes to it while functions
+    /// run: reads of a call rely on that.
     ///
     /// # Safety
     /// All of it must be readable as long as `keep` (or a clone) lives, and hold an arena whose
@@ -32,10 +36,10 @@ impl Mapping {
         Mapping { base, len, foreign: false, keep }
     }
 
-    /// The arena's writer is another thread than the runtime's. What a call reads of it belongs to
-    /// one moment all the same: if something can't be told as it was then, the call runs again, and
-    /// after some times the reply is [`UNSTABLE`](crate::UNSTABLE). Each partition has a moment of
-    /// its own.
+    /// The arena's writer is another thread than the runtime's. All reads of a call in it belong to
+    /// one moment all the same. If a read can't tell what was there at that moment, the call runs
+    /// again; after some attempts its reply is [`UNSTABLE`](crate::UNSTABLE). Each partition has a
+    /// moment of its own.
     #[must_use]
     pub fn foreign(self) -> Mapping {
         Mapping { foreign: true, ..self }
@@ -56,16 +60,17 @@ impl Mapping {
 // Send + Sync.
 unsafe impl Send for Mapping {}
 
-/// All keys of a tenant: the arenas of its partitions, 1 to [`PARTITIONS_MAX`], each at its number.
-/// A key is in partition `(hash * partitions) >> 32`, with the hash of its `{tag}` if it has one by
-/// Redis Cluster's rule, else of the whole key: xxHash32 with the seed that stands in the header of
-/// each arena.
+/// The arenas of a tenant: 1 to [`PARTITIONS_MAX`], one for each partition, in their order.
+///
+/// A key is in partition `(hash * partitions) >> 32`. The hash is xxHash32 with the seed in the
+/// header of each arena: of the key's `{tag}` if it has one by Redis Cluster's rule, else of the
+/// whole key.
 pub struct Keyspace {
     mappings: Vec<Mapping>,
 }
 
 impl Keyspace {
-    /// The keyspace of these partitions.
+    /// The arenas of these partitions.
     ///
     /// # Panics
     /// If there are none, or more than [`PARTITIONS_MAX`].
@@ -80,17 +85,20 @@ impl Keyspace {
         u32::try_from(self.mappings.len()).expect("at most PARTITIONS_MAX")
     }
 
-    /// What keeps it mapped.
+    /// Keeps all of it mapped, while the results live.
     pub(crate) fn keep(&self) -> impl Iterator<Item = Arc<dyn Any + Send + Sync>> + '_ {
         self.mappings.iter().map(|mapping| Arc::clone(&mapping.keep))
     }
 
-    /// Does another thread write to some of it?
+    /// Whether another thread writes to some of it.
     pub(crate) fn is_foreign(&self) -> bool {
         self.mappings.iter().any(|mapping| mapping.foreign)
     }
 
-    /// As the shim wants them; or what is wrong.
+    /// The arenas for the shim.
+    ///
+    /// # Errors
+    /// A text, if their seeds differ.
     pub(crate) fn arenas(&self) -> Result<Vec<ffi::Arena>, String> {
         let seed = self.mappings[0].seed();
         if self.mappings.iter().any(|mapping| mapping.seed() != seed) {

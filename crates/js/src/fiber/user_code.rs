@@ -1,13 +1,13 @@
-//! Entries into user code, as plain values: whoever carries one out needs nothing else. (A fiber
-//! may be gone when its entry ends: see fiber.rs.) The thread of the isolate.
+//! Entries into user code, as plain values. A carrier performs one without its fiber, which may be
+//! gone when the entry ends (see [`crate::fiber`]). The thread of the isolate.
 
 use std::sync::Arc;
 
 use crate::ffi;
 
-/// What V8 is to do.
+/// A task for V8.
 pub(crate) enum Entry {
-    /// Run the calls that lie in the io memory.
+    /// Run the calls of the request in the io memory.
     Run {
         /// A live context of the isolate of this thread.
         context: *mut ffi::RawContext,
@@ -18,16 +18,18 @@ pub(crate) enum Entry {
     Install(Box<Install>),
 }
 
-/// A module, and where it goes.
+/// A module, and its place.
 pub(crate) struct Install {
     /// A live context of the isolate of this thread.
     pub(crate) context: *mut ffi::RawContext,
+    /// Name of the library.
     pub(crate) name: String,
     pub(crate) source: Arc<[u8]>,
+    /// Its functions get the numbers from here on.
     pub(crate) first_id: u32,
 }
 
-/// What V8 said.
+/// How V8 ended a task.
 pub(crate) enum Outcome {
     /// To [`Entry::Run`]: one of `ffi::OUTCOME_…`.
     Ran(i32),

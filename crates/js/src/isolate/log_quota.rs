@@ -1,108 +1,108 @@
-//! Bounds what functions put in the server's log: so many lines a second for each name, the rest
-//! counted.
+//! Bounds the lines that functions write to the server's log: so many a second for each name.
+//! Further lines are dropped and counted.
 //!
-//! 1. What is dropped is told: once its second is over, the next batch of any tenant reports the
-//!    number.
-//! 2. Memory is bounded by [`NAMES_MAX`], whatever the names are.
+//! 1. Once a second with dropped lines is over, the next batch of any tenant reports their number.
+//! 2. [`NAMES_MAX`] bounds the memory, whatever the names are.
 //!
-//! The clock is passed in. Belongs to the runtime's thread.
+//! The clock is passed in. The runtime's thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Lines of the console that a library may log in a second: enough to read along, and at
-/// 8 KB a line less than 1 MB a second.
+/// Console lines of a library in a second: enough to read along, and with 8 KB each less than 1 MB
+/// a second.
 pub(crate) const CONSOLE_LINES: u32 = 100;
-/// Stacks that a function may log in a second: the first tells where; throwing is normal control
-/// flow.
+/// Stacks of a function in a second: the first one says where it throws, and throwing is normal
+/// control flow.
 pub(crate) const STACKS: u32 = 1;
-/// How long a quota lasts, ms.
-const WINDOW_MS: u64 = 1_000;
-/// Names that are counted at a time, each some 100 bytes; what further ones say in this second is
+/// A second, ms.
+const SECOND_MS: u64 = 1_000;
+/// Names that are counted at a time, each some 100 bytes. Lines of further names in this second are
 /// dropped.
 const NAMES_MAX: usize = 1_024;
 
-/// Who logs.
+/// A library or a function that logs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Speaker {
     pub(crate) tenant: u32,
     pub(crate) library: Arc<str>,
-    /// Empty if the library as a whole is meant.
+    /// Empty for the library as a whole.
     pub(crate) function: String,
 }
 
-struct Window {
+/// A second in which a speaker has logged.
+struct Second {
     since_ms: u64,
     passed: u32,
     dropped: u64,
 }
 
-impl Window {
+impl Second {
     fn is_over(&self, now_ms: u64) -> bool {
-        // A clock that was set back ends the window too.
-        now_ms < self.since_ms || now_ms - self.since_ms >= WINDOW_MS
+        // A clock that was set back ends the second too.
+        now_ms < self.since_ms || now_ms - self.since_ms >= SECOND_MS
     }
 }
 
-/// So many lines a second for each speaker.
+/// A bound of lines a second for each speaker.
 pub(crate) struct Quota {
     lines: u32,
-    windows: HashMap<Speaker, Window>,
-    /// Dropped lines of speakers for whom there was no room.
+    seconds: HashMap<Speaker, Second>,
+    /// Dropped lines of speakers beyond [`NAMES_MAX`].
     unnamed: u64,
-    /// When something dropped can be reported, Unix ms.
+    /// When the next report is due, Unix ms.
     due_ms: u64,
 }
 
 impl Quota {
     pub(crate) fn new(lines: u32) -> Quota {
-        Quota { lines, windows: HashMap::new(), unnamed: 0, due_ms: u64::MAX }
+        Quota { lines, seconds: HashMap::new(), unnamed: 0, due_ms: u64::MAX }
     }
 
-    /// May `speaker` log a line now? If not, the line is counted.
+    /// Whether `speaker` may log a line now. If not, counts the line as dropped.
     pub(crate) fn take(&mut self, speaker: Speaker, now_ms: u64) -> bool {
-        if self.windows.len() >= NAMES_MAX && !self.windows.contains_key(&speaker) {
-            self.windows.retain(|_, window| window.dropped > 0 || !window.is_over(now_ms));
-            if self.windows.len() >= NAMES_MAX {
+        if self.seconds.len() >= NAMES_MAX && !self.seconds.contains_key(&speaker) {
+            self.seconds.retain(|_, second| second.dropped > 0 || !second.is_over(now_ms));
+            if self.seconds.len() >= NAMES_MAX {
                 self.unnamed += 1;
-                self.due_ms = self.due_ms.min(now_ms + WINDOW_MS);
+                self.due_ms = self.due_ms.min(now_ms + SECOND_MS);
                 return false;
             }
         }
-        let fresh = Window { since_ms: now_ms, passed: 0, dropped: 0 };
-        let window = self.windows.entry(speaker).or_insert(fresh);
-        if window.is_over(now_ms) {
-            window.since_ms = now_ms;
-            window.passed = 0;
-            if window.dropped > 0 {
-                self.due_ms = self.due_ms.min(now_ms + WINDOW_MS);
+        let fresh = Second { since_ms: now_ms, passed: 0, dropped: 0 };
+        let second = self.seconds.entry(speaker).or_insert(fresh);
+        if second.is_over(now_ms) {
+            second.since_ms = now_ms;
+            second.passed = 0;
+            if second.dropped > 0 {
+                self.due_ms = self.due_ms.min(now_ms + SECOND_MS);
             }
         }
-        if window.passed < self.lines {
-            window.passed += 1;
+        if second.passed < self.lines {
+            second.passed += 1;
             return true;
         }
-        window.dropped += 1;
-        self.due_ms = self.due_ms.min(window.since_ms + WINDOW_MS);
+        second.dropped += 1;
+        self.due_ms = self.due_ms.min(second.since_ms + SECOND_MS);
         false
     }
 
-    /// Tells `each` who had how many lines dropped in seconds that are over; no speaker stands for
-    /// the many for whom there was no room.
+    /// Tells `each` how many lines of a speaker were dropped, in seconds that are over. No speaker
+    /// stands for all those beyond [`NAMES_MAX`].
     pub(crate) fn report(&mut self, now_ms: u64, each: &mut dyn FnMut(Option<&Speaker>, u64)) {
         if now_ms < self.due_ms {
             return;
         }
         self.due_ms = u64::MAX;
-        self.windows.retain(|speaker, window| {
-            if !window.is_over(now_ms) {
-                if window.dropped > 0 {
-                    self.due_ms = self.due_ms.min(window.since_ms + WINDOW_MS);
+        self.seconds.retain(|speaker, second| {
+            if !second.is_over(now_ms) {
+                if second.dropped > 0 {
+                    self.due_ms = self.due_ms.min(second.since_ms + SECOND_MS);
                 }
                 return true;
             }
-            if window.dropped > 0 {
-                each(Some(speaker), window.dropped);
+            if second.dropped > 0 {
+                each(Some(speaker), second.dropped);
             }
             false
         });
@@ -123,14 +123,17 @@ mod tests {
     fn reported(quota: &mut Quota, now_ms: u64) -> Vec<(String, u64)> {
         let mut found = Vec::new();
         quota.report(now_ms, &mut |speaker, dropped| {
-            found.push((speaker.map_or("?".to_owned(), |who| who.function.clone()), dropped));
+            found.push((
+                speaker.map_or("?".to_owned(), |speaker| speaker.function.clone()),
+                dropped,
+            ));
         });
         found
     }
 
     #[test]
     fn what_is_too_much_in_a_second_is_counted_and_reported_once() {
-        // Each name has a quota of its own; the number comes when the second is over.
+        // Each name has a quota of its own. The number is reported when the second is over.
         let mut quota = Quota::new(2);
         let taken: Vec<bool> = (0..5).map(|_| quota.take(speaker("f"), 100)).collect();
         assert_eq!(taken, [true, true, false, false, false]);
@@ -153,11 +156,11 @@ mod tests {
 
     #[test]
     fn any_number_of_names_takes_bounded_memory() {
-        // The names beyond are dropped in that second, and counted.
+        // Lines of names beyond the bound are dropped in that second, and counted.
         let mut quota = Quota::new(1);
         let passed = (0..NAMES_MAX + 7).filter(|n| quota.take(speaker(&n.to_string()), 0)).count();
         assert_eq!(passed, NAMES_MAX);
         assert_eq!(reported(&mut quota, 1_000), [("?".to_owned(), 7)]);
-        assert!(quota.windows.is_empty());
+        assert!(quota.seconds.is_empty());
     }
 }

@@ -1,35 +1,37 @@
-//! When V8 is told to collect because nobody calls: otherwise what the last calls left behind stays
-//! until the next ones come, which may be never.
+//! Decides when V8 collects garbage while no function is called. V8 by itself collects only when
+//! code allocates, so the garbage of the last calls would stay until the next call.
 //!
-//! 1. It costs nobody time: a marking begins after a second without work, and V8's own tasks do it
-//!    in small steps. Optimized code stays, unless the heap limit is below 128 MiB: there V8
-//!    collects at once, and the calls that end the rest are slow for some 20 ms.
-//! 2. It happens after a second, and after two, four and eight, and then not again until something
-//!    has run. Dropped contexts go first, and then what only these held. A marking that is under
-//!    way is not begun again, and spares what was alive when it began: V8 may have begun one by
-//!    itself, and one may take seconds.
+//! 1. A collection delays no call: it begins after a second without work, and V8's own tasks mark
+//!    in small steps. Optimized code stays, unless the heap limit is below 128 MiB: then V8
+//!    collects at once, and the next calls are slow for some 20 ms.
+//! 2. Collections begin after one, two, four and eight seconds, and then not again until something
+//!    has run. The first ones take dropped contexts, later ones the objects that only these held.
+//!    Several are needed: while V8 marks, which may take seconds, no new marking begins, and
+//!    objects that were alive at its start stay.
+//!
+//! The runtime's thread.
 
-/// Looks without work before the first collection: a second, at ten a second.
+/// Looks without work before the first collection: a second, with ten looks a second.
 const QUIET_LOOKS: u32 = 10;
-/// And before the last.
+/// Looks without work before the last collection.
 const LAST_LOOKS: u32 = 8 * QUIET_LOOKS;
 
-/// What is known of an isolate's work.
+/// How long an isolate has had no work.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    /// The work done, at the last look.
+    /// The number at the last look.
     done: u64,
-    /// Looks since it last grew.
+    /// Looks since the number last changed.
     quiet: u32,
 }
 
 impl Rest {
-    /// Of an isolate that has done nothing, and needs nothing.
+    /// An isolate that has done nothing needs no collection.
     pub(crate) fn new() -> Self {
         Self { done: 0, quiet: u32::MAX }
     }
 
-    /// To be called at each look, with a number that differs when something has run; whether to
+    /// To be called at each look, with a number that changes whenever something has run. Whether to
     /// collect now.
     pub(crate) fn look(&mut self, done: u64) -> bool {
         self.quiet = if done == self.done { self.quiet.saturating_add(1) } else { 0 };

@@ -9,14 +9,16 @@
 //!   commit                                else: KILL := 0
 //! ```
 //!
-//! 1. A termination hits the call that it was meant for or doesn't happen: never a commit, never
-//!    the next call.
-//! 2. A call that saw KILL = k goes on only when KILL has changed; it dies when ISSUED is k.
-//! 3. Only the watchdog waits for nothing. The call waits for a few instructions of it.
+//! 1. A termination hits the call for which it was meant, or doesn't happen. It hits no commit and
+//!    no later call.
+//! 2. A call that saw KILL = k goes on only once KILL has changed; it dies if ISSUED is k.
+//! 3. The watchdog waits for nothing. The call waits for a few instructions of the watchdog.
 //!
-//! The call's first two lines are JavaScript: a plain store and a plain load. The watchdog's
-//! barrier makes the one between them. All else is here, over a trait of the words, so that loom
-//! tries all orders.
+//! The call's store of 0 and its load of KILL are JavaScript: both plain. The watchdog's barrier
+//! acts between them too. All else is here, over a trait of the words, so that loom tries all
+//! orders.
+//!
+//! [`stop()`] belongs to the watchdog's thread, [`settle`] and [`forget`] to the call's thread.
 
 use std::sync::atomic::Ordering;
 
@@ -24,24 +26,24 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::io::{self, Io};
 
-/// A word that the two sides share.
+/// A word that both sides share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// Number of the call whose user code runs; 0: none. The call's side stores it.
     State,
-    /// Number of the call that the watchdog wants to stop.
+    /// Number of the call about which the watchdog decides whether to stop it.
     Kill,
-    /// Number of the call that it has stopped.
+    /// Number of the call that the watchdog has stopped.
     Issued,
 }
 
-/// The words, and what threads do beside loads and stores of them.
+/// The words, and the other steps of both sides.
 pub(crate) trait Words {
     fn load(&self, word: Word) -> i32;
     fn store(&self, word: Word, value: i32);
     /// Runs a full barrier on all threads of the process; false if the system makes none.
     fn barrier(&self) -> bool;
-    /// Between two looks of a thread that waits.
+    /// Lets other threads run between two looks.
     fn pause(&self);
 }
 
@@ -80,8 +82,8 @@ pub(crate) fn stop(words: &impl Words, k: i32, terminate: impl FnOnce()) {
     }
 }
 
-/// The call's side, once STATE isn't `k` any more: true if nothing stops call `k`, false if a
-/// termination was issued for it.
+/// The call's side, once STATE isn't `k` any more. True if call `k` goes on, false if a termination
+/// was issued for it.
 // SYNC(call-state)
 pub(crate) fn settle(words: &impl Words, k: i32) -> bool {
     while words.load(Word::Kill) == k {
@@ -93,12 +95,12 @@ pub(crate) fn settle(words: &impl Words, k: i32) -> bool {
     true
 }
 
-/// Whether call `k` has been told to stop: it dies, whatever it does now (2).
+/// Whether a termination was issued for call `k`: then it dies, whatever it does (invariant 2).
 pub(crate) fn is_issued(words: &impl Words, k: i32) -> bool {
     words.load(Word::Issued) == k
 }
 
-/// After [`settle`]: forgets the call, since numbers of calls come again.
+/// After [`settle`]: forgets the call, since its number comes again.
 pub(crate) fn forget(words: &impl Words) {
     words.store(Word::Kill, 0);
     words.store(Word::Issued, 0);

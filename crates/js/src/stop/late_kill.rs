@@ -1,5 +1,5 @@
-//! The call's two lines of JavaScript, with a watchdog that is as late as can be: it has stored
-//! KILL while the call ran, and decides only when the call has long ended.
+//! The call's two lines of JavaScript, against a watchdog that is as late as possible: it stores
+//! KILL while the call runs, and decides long after the call's end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::{Call, Host, Level, Limits, Mapping, RunTurn, Runtime, Write, ffi};
 
 /// Words of an arena with nothing in it.
 const NO_ARENA_WORDS: usize = 512;
-/// By when a call that doesn't wait would have gone on.
+/// After this, a call that doesn't wait would have gone on.
 const LATE: Duration = Duration::from_millis(50);
 
 struct Isolate(*mut ffi::RawIsolate);
 // SAFETY: used for `nigh_terminate` alone, which any thread may call, and while the runtime lives.
 unsafe impl Send for Isolate {}
 
-/// Decides late about each call that scans: whether it is to die.
+/// A host that decides late about each call that scans whether it dies.
 struct Late {
     io: Io,
     isolate: *mut ffi::RawIsolate,
@@ -28,7 +28,7 @@ struct Late {
 
 impl Host for Late {
     fn commit(&mut self, _: &[Write<'_>]) -> Result<(), String> {
-        assert_eq!(self.io.load(Word::Kill), 0, "the call hasn't waited for what becomes of it");
+        assert_eq!(self.io.load(Word::Kill), 0, "the call hasn't waited for the decision");
         self.commits += 1;
         Ok(())
     }
@@ -43,7 +43,7 @@ impl Host for Late {
             }
             std::thread::sleep(LATE);
             if kills {
-                // The second look at STATE came before the call's store of 0.
+                // As if the second look at STATE had come before the call's store of 0.
                 // SAFETY: the test joins this thread while the isolate lives.
                 unsafe { ffi::nigh_terminate(isolate.0) };
                 io.store(Word::Issued, k);
@@ -58,8 +58,8 @@ impl Host for Late {
 
 #[test]
 fn a_call_that_may_be_killed_waits_until_that_is_decided() {
-    // A watchdog that has looked for the second time terminates soon, whatever happens meanwhile: a
-    // call that commits without waiting is hit in its commit, or the next call is.
+    // After its second look, a watchdog terminates, whatever happens meanwhile. If a call doesn't
+    // wait for that, its commit or the next call is hit.
     let source = b"#!js name=t\n\
         export const late = (db) => { db.set('k', 1); db.scan('k'); return 1; };\n\
         export const next = () => { let x = 0; for (let i = 0; i < 1e6; i++) x += i; return 2; };";

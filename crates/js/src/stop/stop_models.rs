@@ -1,16 +1,17 @@
-//! Models: loom runs the shipped functions in every order that the memory model allows.
+//! Models: loom runs the functions of agreement.rs in every order that the memory model allows.
 //!
-//! The call's side in JavaScript is written anew in [`run`]: a store of STATE and a load of KILL,
-//! plain. loom knows no membarrier, which makes a full barrier on the call's thread wherever that
-//! thread is. So the model has a barrier on each side, the call's between its two accesses. (Made
-//! before both, the load sees KILL; made after both, the store is seen: neither needs more.)
+//! [`run`] repeats the call's side in JavaScript: a plain store of STATE, and a plain load of KILL.
+//! loom has no membarrier, which makes a full barrier on the call's thread wherever that thread is.
+//! So the model has a barrier on each side, the call's between its two accesses. (The other two
+//! places need none: after a barrier before both, the load sees KILL; with one after both, the
+//! watchdog sees the store.)
 
 use super::agreement::{Word, Words, forget, settle, stop};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
 use loom::thread;
 
-/// The words, and whether V8 has a termination that hits what runs next.
+/// The words, and whether V8 has a termination, which hits the next JavaScript.
 pub(crate) struct Shared {
     words: [AtomicI32; 3],
     terminates: AtomicBool,
@@ -32,7 +33,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// As Isolate::recover does after call `k` was stopped.
+    /// Does the same as Isolate::recover after call `k` was stopped.
     pub(crate) fn recover(&self, k: i32) {
         self.store(Word::State, 0);
         assert!(!settle(self, k), "call {k} was stopped, but not by the watchdog");
@@ -65,8 +66,8 @@ enum End {
     Stopped,
 }
 
-/// What V8 does in call `k`, as 06_dispatch.js tells it; user code sees a termination at one
-/// moment. Whether it was stopped.
+/// V8 runs call `k` as 06_dispatch.js does; user code sees a termination at one moment. Returns
+/// whether the call was stopped.
 pub(crate) fn run(shared: &Shared, k: i32, user_code: impl FnOnce()) -> bool {
     shared.word(Word::State).store(k, Ordering::Relaxed);
     user_code();
@@ -88,7 +89,7 @@ fn call(shared: &Shared, k: i32) -> End {
     End::Committed
 }
 
-/// A look of the watchdog, which finds that the time of call `k` is over.
+/// The watchdog finds that the time of call `k` is over.
 pub(crate) fn look(shared: &Shared, k: i32) {
     if shared.load(Word::State) == k {
         stop(shared, k, || shared.terminates.store(true, Ordering::Release));
@@ -97,9 +98,9 @@ pub(crate) fn look(shared: &Shared, k: i32) {
 
 #[test]
 fn a_termination_hits_its_call_or_does_not_happen() {
-    // Call 1's time is over, wherever it is; call 2 follows it at once. Without the watchdog's
-    // second look at STATE, without the call's wait for a late kill, or without the barrier, call 2
-    // or a commit is hit.
+    // The time of call 1 is over at any of its steps; call 2 follows at once. A termination would
+    // hit call 2 or a commit without the watchdog's second look at STATE, without the call's wait
+    // for a late kill, or without the barrier.
     let ends = std::sync::Arc::new(std::sync::Mutex::new([0, 0]));
     let seen = std::sync::Arc::clone(&ends);
     loom::model(move || {
@@ -119,7 +120,7 @@ fn a_termination_hits_its_call_or_does_not_happen() {
 
 #[test]
 fn a_library_that_is_evaluated_ends_as_a_call_does() {
-    // Rust stores STATE around the top level of a library, and settles it itself.
+    // Around the top level of a library, Rust stores STATE and settles it.
     loom::model(|| {
         let shared = Shared::new();
         let watchdog = Arc::clone(&shared);

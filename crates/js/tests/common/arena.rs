@@ -91,7 +91,7 @@ impl Arena {
         assert!(at + bytes.len() <= SLOTS * SLOT);
         // SAFETY: inside, as asserted.
         let to = unsafe { self.memory.base.add(at) };
-        // SAFETY: nobody reads these bytes yet.
+        // SAFETY: no reader knows these bytes yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
     fn bytes(&self, at: usize, len: usize) -> &[u8] {

@@ -1,5 +1,5 @@
-//! What the tests of this crate run functions on: a runtime, a tenant, and a host that writes to
-//! hand-made arenas.
+//! The bench of this crate's tests: a runtime, a tenant, and a host that writes to hand-made
+//! arenas.
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers in tests")]
 
@@ -13,10 +13,10 @@ use xxhash_rust::xxh32::xxh32;
 /// Unix ms at which all tests run.
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 
-/// What another thread does to the arenas.
+/// Changes the arenas as another thread would.
 pub(crate) type Meanwhile = Box<dyn FnMut(&mut [Arena])>;
 
-/// Host over an [`Arena`] for each partition, which notes what it is told.
+/// A host over an [`Arena`] for each partition, which notes commits and log lines.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) arenas: Vec<Arena>,
@@ -25,7 +25,7 @@ pub(crate) struct World {
     pub(crate) written: Vec<String>,
     pub(crate) refuse: Option<String>,
     pub(crate) log: Vec<(Level, String, String, String)>,
-    /// What another thread does while a call is in `db.scan`.
+    /// Runs while a call is in `db.scan`.
     pub(crate) meanwhile: Option<Meanwhile>,
 }
 

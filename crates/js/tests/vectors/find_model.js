@@ -1,5 +1,6 @@
-// The world of tests/find_model.rs: words that count their loads, a writer's stores between them, and what a
-// find may answer. It stands in front of the prelude's files in one module; `attach` is theirs.
+// The world of tests/find_model.rs: words that count their loads, a writer's stores between them,
+// and what a find may answer. It stands in front of the prelude's files in one module; `attach` is
+// theirs.
 
 const SLOT_WORDS = 1 << 14; // of 64 KiB
 const WORDS = 16 * SLOT_WORDS;
@@ -40,13 +41,13 @@ const table = (slot, log2) => slot << 6 | log2;
 const entryOf = (slot, log2, hash, n) =>
   slot * SLOT_WORDS + (hash & (1 << log2) - 1) * 16 + 2 * n;
 
-// Stores that nobody sees the half of: [word, value, word, value …]. An entry is stored at once, and so are
-// epoch and current table.
+// One store of several words, of which no reader sees a half: [word, value, word, value …]. A
+// writer stores an entry so, and epoch with current table.
 const state = (epoch, current) => [64, epoch, 65, current];
 const entry = (at, hash, ref) => [at, hash, at + 1, ref];
 
-// What each story begins with, and its stores. `h` is the key's hash, `ref` its record, `again` another one of
-// it; `others` are hashes that fill its home line before it.
+// Each story: the words at its beginning, and its stores. `h` is the key's hash, `ref` its record,
+// `again` a newer record; `others` are hashes that fill its home line before it.
 const STORIES = {
   growth: {
     begin: (h, ref) => [state(2, table(1, 0)), entry(entryOf(1, 0, h, 0), h, ref)],
@@ -123,7 +124,7 @@ function world(partitions) {
     buffers.push(buffer);
   }
   let prelude;
-  // What C++ does for keys that are no short ones.
+  // Stands for the C++ callbacks, which load keys that aren't short.
   const load = (text) => {
     for (let i = 0; i < text.length; i++) prelude.B[prelude.KEY_AT + i] = text.charCodeAt(i);
     for (let i = 0; i < 4; i++) prelude.B[prelude.KEY_AT + text.length + i] = 0;
@@ -142,8 +143,8 @@ function world(partitions) {
   return { prelude, load };
 }
 
-// Finds `key` with the stores before the loads that `bursts` names: [load, number of stores] each. The answer,
-// and how many loads there were.
+// Finds `key` with the stores before the loads that `bursts` names: [load, number of stores] each.
+// The answer, and how many loads there were.
 function findWith(prelude, key, plain, stores, bursts) {
   const undo = [];
   let loads = 0;

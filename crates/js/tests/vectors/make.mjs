@@ -1,9 +1,9 @@
-// Makes builtins.txt: what JavaScript's own builtins answer to some hundred random calls, and to a few on
-// long receivers. Run it with a node that has none of Nigh's replacements:
+// Makes builtins.txt: the results of JavaScript's own builtins for some hundred random calls, and
+// for a few on long receivers. Run it with a node that has none of Nigh's replacements:
 //
 //   node crates/js/tests/vectors/make.mjs > crates/js/tests/vectors/builtins.txt
 //
-// Each line: an expression's function body, a tab, and the result as `show` (in support.js) prints it.
+// Each line: the body of a function, a tab, and the result as `show` (in support.js) prints it.
 
 import { readFileSync } from "node:fs";
 import vm from "node:vm";

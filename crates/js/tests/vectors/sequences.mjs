@@ -1,5 +1,6 @@
-// Checks the ranges of beginsSequence in prelude/builtins/text.js against this node's Unicode tables: the
-// first character of the full decomposition must have combining class 0 and must be second in no composition.
+// Checks the ranges of beginsSequence in prelude/builtins/text.js against this node's Unicode
+// tables: the first character of a full decomposition must have combining class 0, and be the
+// second one of no composition.
 //
 //   node crates/js/tests/vectors/sequences.mjs
 

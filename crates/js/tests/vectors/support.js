@@ -1,5 +1,5 @@
-// Shared by make.mjs and tests/builtins.rs: what the expressions use, and `show`, which prints a result with
-// its property attributes, and what was logged on the way.
+// For make.mjs and tests/builtins.rs: functions that the expressions use, and `show`, which prints
+// a result with its property attributes, and the steps that were logged on the way.
 const show = function show(f) {
   let log = [];
   const seen = new Map();

@@ -1,4 +1,5 @@
-//! The process that does the cases: it reads an order a line, and says what each case took.
+//! The process that runs the cases: it reads an order a line, and tells the time and memory of each
+//! case.
 //!
 //! ```text
 //! names             ->  @kind NAME … @builtin WAYS PATH … @statement WAYS TEXT … @end
@@ -22,7 +23,7 @@ use crate::common::Bench;
 pub(crate) const PROGRESS: &str = "NIGH_WALK_PROGRESS";
 /// A case that takes less, µs, is not reported: no loop of it runs over a limit for long.
 const WORTH_US: u64 = 25;
-/// What a preparation may take, ms: it stands for any number of calls that prepare.
+/// Most time of a preparation, ms: it stands for any number of calls that prepare.
 const PREPARE_MS: u64 = 60_000;
 /// How long a stopped case may go on before the process is aborted, ms. Shorter than by default,
 /// which only makes the walk over what does not end shorter.

@@ -1,5 +1,6 @@
-// The functions that the walk calls. A case is an operation `b` (a builtin, or a statement) on a kind `k` of value in
-// the way `p`; `prepare` makes the values in a call of its own, `once` and `loop` do it.
+// The functions that the walk calls. A case is an operation `b` (a builtin, or a statement) on a
+// value of kind `k` in the way `p`. `prepare` makes the values in a call of its own; `once` and
+// `loop` run the case.
 
 const kindNames = ownKeys(kinds);
 // Ways to call a builtin: x is the large value, y its companion, n a small receiver that suits.
@@ -23,7 +24,7 @@ const ways = [
   (x) => [undefined, x],
 ];
 const newWays = [(x) => [x], (x) => [x, x], (x) => [isNaN, x], (x, y) => [x, y], (x) => [1, 1, x]];
-// What changes its receiver or arguments: the value is made anew for the next case.
+// Operations that change their receiver or arguments: the next case gets a new value.
 const CHANGES =
   /\.(sort|fill|copyWithin|reverse|shift|unshift|splice|push|pop|freeze|seal|preventExtensions|setPrototypeOf|definePropert\w+|assign|set\w*|delete\w*|clear|add|next|return|throw|compile|exec|test|__\w+|\[\w*Symbol\.\w+\])$|^set |^(new )?Proxy/;
 const CHANGING_STATEMENT = /delete|=(?!=)|\+\+|--|yield|of x/;

@@ -1,5 +1,5 @@
-// All functions that user code reaches from what it is given: the globals, what they and their prototypes
-// have under any key, getters and setters, and what only syntax leads to.
+// Finds all functions that user code reaches: globals, the properties of these and of their
+// prototypes, getters and setters, and objects to which only syntax leads.
 
 const { ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 
@@ -42,7 +42,8 @@ function intrinsics(db, record) {
     functions.add(f);
     found.push({ path, f, owner });
   };
-  // By distance from the globals, so that each has its shortest name; a prototype is three steps away.
+  // By distance from the globals, so that each has its shortest name; a prototype is three steps
+  // away.
   const distances = [[]];
   const later = (path, o, distance) => {
     while (distances.length <= distance) distances.push([]);

@@ -1,7 +1,7 @@
-// Large values of each kind, for the walk over all builtins: `kinds[name]()` makes one. Each is about as large
-// as the default limits of heap and buffers (256 MiB each) let a function have it, or as large as it takes
-// to make an algorithm slow. `companion(name, x)` is what goes well with it: a needle for a text, a text for
-// a regular expression, an equal but other value for a comparison.
+// Large values of each kind, for the walk over all builtins: `kinds[name]()` makes one. Each is
+// about as large as the default limits of heap and buffers (256 MiB each) allow, or large enough to
+// make an algorithm slow. `companion(name, x)` is its second operand: a needle for a text, a text
+// for a regular expression, an equal but other value for a comparison.
 
 const flat = (unit, count) => {
   const s = unit.repeat(count);
@@ -34,7 +34,8 @@ const NEEDLE = "a".repeat(2 ** 12) + "b" + "a".repeat(2 ** 12);
 
 const kinds = {
   __proto__: null,
-  // Text: flat, of one or two bytes a unit; as a tree; of what is slow to search, to parse, to compare.
+  // Text: flat, of one or two bytes a unit; as a tree; of what is slow to search, to parse, to
+  // compare.
   text: () => flat("a", 2 ** 24),
   longText: () => flat("a", 2 ** 27),
   wideText: () => flat("\u0101", 2 ** 24),
@@ -76,7 +77,7 @@ const kinds = {
   },
   deepArray: () => wrapped(2 ** 18, [], (a) => [a]),
   wideNest: () => wrapped(2 ** 5, [1], (a) => [a, a]),
-  // What only says that it is long.
+  // Objects that only claim to be long.
   longest: () => ({ length: 2 ** 53 - 1 }),
   long: () => ({ length: 2 ** 28 }),
   spreadableLong: () => spreadable({ length: 2 ** 28 }),

@@ -1,15 +1,15 @@
-//! A walk over all builtins of V8, and over the syntax that touches sizes: each is done with large
-//! values of each kind, as receiver and as arguments, once and in an endless loop, as one call with
-//! the default limits. Wanted is that another client's call behind it is answered within the time
-//! limit and 50 ms, and that the process goes on.
+//! A walk over all builtins of V8, and over the syntax that touches sizes. A case is one call with
+//! the default limits, which applies a builtin or a statement to large values of one kind, as
+//! receiver and as arguments, once or in an endless loop. The next call, of another client, must be
+//! answered within the time limit and 50 ms, and the process must go on.
 //!
-//! What is called is not a list kept by hand: `intrinsics.js` finds all functions that user code
-//! reaches. The values are in `kinds.js`, the statements in `statements.txt`, the ways to call in
-//! `drive.js`. Cases run in child processes, so that one that ends its process is a finding that
-//! has a name. Time is CPU time of the shard's thread; a case that takes too long is done again
-//! alone, twice, and the least counts.
+//! `intrinsics.js` finds all functions that user code reaches, so no list of them is kept by hand.
+//! The values are in `kinds.js`, the statements in `statements.txt`, the ways to call in
+//! `drive.js`. Cases run in child processes: so a case that ends its process is a finding with a
+//! name. Time is CPU time of the shard's thread. A case that takes too long is repeated alone,
+//! twice, and the least counts.
 //!
-//! The suite does all cases that were ever found (`found.txt`).
+//! The suite runs all cases that were ever found (`found.txt`).
 //!
 //! ```text
 //! NIGH_WALK=all cargo test -p nigh-js --test walk -- --nocapture     all cases, and loops of the slow ones: hours
@@ -40,8 +40,8 @@ const LOOPED_US: u64 = 200;
 /// Cases of a group that are done again before the group is believed to be fine.
 const AGAIN_MAX: usize = 3;
 
-/// What is known to get through, as `form operation`. This list shrinks only: what stands here and
-/// is held off is a failure. Each has a case in `found.txt`.
+/// Operations that are known to take too long, as `form operation`. This list only shrinks: if one
+/// of them is stopped in time, the test fails. Each has a case in `found.txt`.
 const KNOWN_OPEN: &str = include_str!("known_open.txt");
 
 #[test]
@@ -100,7 +100,7 @@ fn loops(names: &Names, done: &[Done], thorough: bool) -> Vec<Case> {
     looped
 }
 
-/// What a case takes alone: the least of two times, each in a process of its own.
+/// The time of a case alone: the least of two runs, each in a process of its own.
 fn alone(case: &Case) -> Done {
     let once = || Worker::new().done(&order(case), &mut 0).0.pop().expect("a case or a death");
     let (first, second) = (once(), once());
@@ -113,7 +113,7 @@ fn confirmed(names: &Names, done: &[Done], known: &[&str]) -> Vec<Done> {
     let mut over = Vec::new();
     for (key, group) in slowest_by_key(names, done) {
         let suspects: Vec<&Done> = group.iter().filter(|one| is_over(one)).collect();
-        // What is known needs no proof.
+        // A known operation needs no proof.
         if known.contains(&&*key) {
             over.extend(suspects.first().map(|&one| one.clone()));
             continue;
@@ -165,8 +165,8 @@ fn walk(names: &Names, mode: &str, filtered: bool) -> (Vec<Done>, u64) {
 
 #[test]
 fn no_builtin_keeps_a_shard_beyond_its_limit() {
-    // Whatever is called with whatever large value: the next client has its answer soon after the
-    // limit.
+    // After a call of any builtin with any large value, the next client has its answer soon after
+    // the limit.
     let names = Names::ask();
     let mode = std::env::var("NIGH_WALK").unwrap_or_default();
     let filtered = std::env::var_os("NIGH_WALK_ONLY").is_some();

@@ -1,4 +1,4 @@
-//! Lets children do the cases, on a few threads, and gathers what they say.
+//! Makes children run the cases, on a few threads, and gathers their reports.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use crate::child::{Case, PROGRESS};
 /// Children at a time.
 const WORKERS: usize = 2;
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     pub(crate) case: Case,
@@ -20,7 +20,7 @@ pub(crate) struct Done {
     pub(crate) reply: String,
 }
 
-/// What there is to walk over.
+/// All operations and kinds of the walk.
 pub(crate) struct Names {
     pub(crate) kinds: Vec<String>,
     /// Label of each operation: a builtin's path, or a statement.
@@ -45,7 +45,7 @@ impl Names {
         names
     }
 
-    /// What stands in the list of what is known: `form operation`.
+    /// The line of this case in the list of known operations: `form operation`.
     pub(crate) fn key(&self, case: &Case) -> String {
         format!("{} {}", case.form, self.operations[case.operation])
     }
@@ -111,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// What the order brought, a death included, and whether it came to its end.
+    /// The outcomes of an order, a death included; and whether it came to its end.
     pub(crate) fn done(&mut self, order: &str, cases: &mut u64) -> (Vec<Done>, bool) {
         let answer = self.order(order);
         let ended = answer.is_ok();

@@ -1,9 +1,9 @@
 //! Models: loom runs the shipped functions of the baton, and those of the words STATE, KILL and
 //! ISSUED, in every order that the memory model allows, up to a bound of preemptions.
 //!
-//! A fiber enters call 1, whose time is over, and then call 2. It runs on a carrier, or on another
-//! one once the watchdog has seized it, with words of a new isolate. What is on its stack is
-//! [`World::stack`]: the number of the entry that it waits for.
+//! A fiber enters call 1, whose time is over, and then call 2. It runs on a carrier. Once the
+//! watchdog has seized it, it runs on another carrier, with the words of a new isolate.
+//! [`World::stack`] stands for the fiber's stack: the number of the entry for which it waits.
 
 use super::Baton;
 use crate::stop::agreement::is_issued;
@@ -22,7 +22,7 @@ struct Body;
 
 struct World {
     baton: Mutex<Baton<Body>>,
-    /// As the watchdog reads it.
+    /// The number of the newest entry, for the watchdog.
     entry: AtomicU64,
     stack: UnsafeCell<u64>,
 }
@@ -44,7 +44,7 @@ impl World {
     fn enter(&self, words: &Shared, body: Body, k: i32) -> End {
         let number = self.baton.lock().unwrap().number();
         self.entry.store(number, Ordering::SeqCst);
-        // SAFETY: a model: loom fails if somebody else is at it.
+        // SAFETY: a model: loom fails if another thread accesses it meanwhile.
         self.stack.with_mut(|stack| unsafe { *stack = number });
         self.baton.lock().unwrap().lend(number, body, 0);
         let is_stopped = run(words, k, || _ = self.call_back(number));
@@ -70,8 +70,8 @@ impl World {
         holds
     }
 
-    /// The watchdog looks whether call `k` doesn't come back; the carrier on which the fiber goes
-    /// on then.
+    /// The watchdog looks whether call `k` is stuck. If it is, the carrier on which the fiber goes
+    /// on.
     fn seize(world: &Arc<World>, words: &Shared, k: i32) -> Option<JoinHandle<()>> {
         let number = world.entry.load(Ordering::SeqCst);
         let mut baton = world.baton.lock().unwrap();
@@ -96,10 +96,10 @@ impl World {
 
 #[test]
 fn a_fiber_is_seized_from_the_call_that_is_stuck_or_stays_where_it_is() {
-    // Call 1 was told to stop, and ends at any moment: the fiber goes on with call 2 on the carrier
-    // that has it, or on a new one, and never on both. Without the watchdog's second look with the
-    // lock, call 2 loses its fiber; without a comparison of entries, the old carrier takes the
-    // fiber from call 2, or a callback of call 1 uses its host.
+    // Call 1 was told to stop, and ends at any moment. The fiber goes on with call 2, on its
+    // carrier or on a new one, never on both. Without the watchdog's second look under the lock,
+    // call 2 loses its fiber. Without a comparison of entries, the old carrier takes the fiber from
+    // call 2, or a callback of call 1 uses its host.
     let ends = std::sync::Arc::new(std::sync::Mutex::new([0, 0, 0]));
     let seen = std::sync::Arc::clone(&ends);
     let mut builder = loom::model::Builder::new();
@@ -127,7 +127,7 @@ fn a_fiber_is_seized_from_the_call_that_is_stuck_or_stays_where_it_is() {
             }
             End::Lost => {
                 let mut baton = world.baton.lock().unwrap();
-                assert!(baton.grave(1).is_some(), "it finds what it is left with");
+                assert!(baton.grave(1).is_some(), "the carrier finds its grave");
                 baton.buried();
                 2
             }
