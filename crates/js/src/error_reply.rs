@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::caller::function_limits::Limits;
+use crate::caller::function_limits::FunctionLimits;
 use crate::ffi;
 use crate::library::too_long_to_start;
 use crate::stop::cause::{Cause, Reason};
@@ -85,7 +85,7 @@ pub(crate) fn without_prelude(text: &str) -> Cow<'_, str> {
 }
 
 /// The reply to a call that was stopped.
-pub(crate) fn stopped(function: &str, cause: Cause, limits: &Limits) -> Vec<u8> {
+pub(crate) fn stopped(function: &str, cause: Cause, limits: &FunctionLimits) -> Vec<u8> {
     let time = (limits.call_ms, "function-time-limit-ms");
     reply(&stopped_text(&format!("function '{function}'"), cause, time, limits))
 }
@@ -104,7 +104,7 @@ pub(crate) fn lingers(function: &str) -> Vec<u8> {
 
 /// Text about `what` (a function, a top level) that was stopped. `time` is its limit in ms, and the
 /// limit's setting.
-fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &Limits) -> String {
+fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &FunctionLimits) -> String {
     match cause {
         Cause::Heap => format!(
             "ERR {what} used more than {} bytes of heap and was stopped; nothing was written \
@@ -129,7 +129,12 @@ fn stopped_text(what: &str, cause: Cause, time: (u64, &str), limits: &Limits) ->
 }
 
 /// Why module `library` was refused, from the shim's report.
-pub(crate) fn module(fault: &ffi::Fault, library: &str, cause: Cause, limits: &Limits) -> String {
+pub(crate) fn module(
+    fault: &ffi::Fault,
+    library: &str,
+    cause: Cause,
+    limits: &FunctionLimits,
+) -> String {
     // SAFETY: the shim keeps the texts until the isolate's next call.
     let message = unsafe { fault.message.text() };
     // SAFETY: as above.

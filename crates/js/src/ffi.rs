@@ -88,7 +88,7 @@ pub(crate) struct IsolateParams {
 }
 
 #[repr(C)]
-pub(crate) struct Arena {
+pub(crate) struct RawArena {
     pub(crate) base: *const u8,
     pub(crate) length: usize,
     pub(crate) foreign: bool,
@@ -110,7 +110,7 @@ pub(crate) const SIZES: [usize; 5] = [
     size_of::<Fault>(),
     size_of::<IsolateParams>(),
     size_of::<Heap>(),
-    size_of::<Arena>(),
+    size_of::<RawArena>(),
 ];
 
 /// How many there are of something, as the shim and the prelude count.
@@ -154,7 +154,7 @@ unsafe extern "C" {
     pub(crate) fn nigh_isolate_make_room(isolate: *mut RawIsolate);
     pub(crate) fn nigh_context_new(
         isolate: *mut RawIsolate,
-        arenas: *const Arena,
+        arenas: *const RawArena,
         count: usize,
     ) -> *mut RawContext;
     pub(crate) fn nigh_context_free(context: *mut RawContext);

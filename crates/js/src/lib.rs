@@ -8,8 +8,8 @@
 //!
 //! A [`Runtime`] belongs to one thread and has one V8 isolate. Each [`Tenant`] has one V8 context,
 //! made at first use from a startup snapshot, and kept until newer ones need the room. The arenas
-//! of a tenant, one for each of its partitions, are a [`Keyspace`] of [`Mapping`]s; their bytes are
-//! those of `docs/formats/arena.md`.
+//! of a tenant, one for each of its partitions, are a [`TenantArenas`] of [`Mapping`]s; their bytes
+//! are those of `docs/formats/arena.md`.
 //!
 //! Rooms, lowest first: ffi allocator caller library tenant io stop error_reply fiber watch isolate
 //! runtime
@@ -59,11 +59,11 @@ mod tenant;
 mod watch;
 
 pub use caller::fcall::{Call, Overlay, RunTurn, Tenant, UNSTABLE};
-pub use caller::function_limits::Limits;
-pub use caller::host_trait::{Host, Level, Starts, Write};
+pub use caller::function_limits::FunctionLimits;
+pub use caller::host_trait::{Host, KeyWrite, Level, Starts};
 pub use caller::runtime_stats::{Running, RuntimeStats};
-pub use caller::tenant_arenas::{Keyspace, Mapping, PARTITIONS_MAX};
-pub use fiber::{Fiber, Join};
+pub use caller::tenant_arenas::{Mapping, PARTITIONS_MAX, TenantArenas};
+pub use fiber::{Fiber, FiberJoin};
 pub use isolate::StartError;
 pub use library::{Function, Library, LoadError};
 pub use runtime::Runtime;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, call};
-use nigh_js::{Call, Limits, Overlay};
+use nigh_js::{Call, FunctionLimits, Overlay};
 
 /// Each function leaves a microtask, each in another way. `stray` has the function's name if the
 /// microtask runs in another call; `ran` if it runs at all.
@@ -95,7 +95,8 @@ const LEAVING: &[&str] = &[
 
 fn bench() -> Bench {
     // Stopped calls take this long; the others have far more time than they need.
-    let mut bench = Bench::with(Limits { call_ms: 200, grace_ms: 20_000, ..Limits::default() });
+    let mut bench =
+        Bench::with(FunctionLimits { call_ms: 200, grace_ms: 20_000, ..FunctionLimits::default() });
     bench.add("t", LIBRARY);
     bench
 }
@@ -139,7 +140,8 @@ fn a_microtask_runs_in_the_call_that_left_it_in_a_transaction_too() {
 #[test]
 fn a_microtask_that_never_ends_costs_the_call_that_left_it() {
     // It was left while an error was described; the next call was stopped for it.
-    let mut bench = Bench::with(Limits { call_ms: 200, grace_ms: 20_000, ..Limits::default() });
+    let mut bench =
+        Bench::with(FunctionLimits { call_ms: 200, grace_ms: 20_000, ..FunctionLimits::default() });
     bench.add(
         "t",
         "const spin = () => { Promise.resolve().then(() => { for (;;); }); };
@@ -159,7 +161,7 @@ fn a_microtask_that_never_ends_costs_the_call_that_left_it() {
 fn what_loading_leaves_does_not_run_in_a_call() {
     // The flags of an export are looked at when all else has run; and a library that fails is
     // looked at too.
-    let mut bench = Bench::with(Limits { call_ms: 200, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 200, ..FunctionLimits::default() });
     let body = "let current = 'load'; const strays = [];
          const leave = () => { Promise.resolve().then(() => { if (current !== 'load') strays.push(1); }); };
          export const next = async () => { current = 'next'; await null; return strays.length; };

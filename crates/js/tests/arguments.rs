@@ -3,10 +3,10 @@
 mod common;
 
 use common::Bench;
-use nigh_js::{Call, Limits};
+use nigh_js::{Call, FunctionLimits};
 
-fn bench(limits: Limits) -> Bench {
-    let mut bench = Bench::with(Limits { grace_ms: 20_000, ..limits });
+fn bench(limits: FunctionLimits) -> Bench {
+    let mut bench = Bench::with(FunctionLimits { grace_ms: 20_000, ..limits });
     bench.add(
         "t",
         "export const count = (db, args, keys) => [args.length, keys.length, args[args.length - 1]];
@@ -24,7 +24,7 @@ fn call<'a>(function: &'a str, args: &'a [&'a [u8]], keys: &'a [&'a [u8]]) -> Ca
 fn many_arguments_take_none_of_a_calls_time() {
     // Making strings of 200,000 takes some 20 ms; the call has 5, and needs less for what it does
     // by itself.
-    let mut bench = bench(Limits { call_ms: 5, ..Limits::default() });
+    let mut bench = bench(FunctionLimits { call_ms: 5, ..FunctionLimits::default() });
     let texts: Vec<String> = (0..200_000).map(|n| format!("argument {n}")).collect();
     let args: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
     let expected = "*3\r\n:200000\r\n:0\r\n$15\r\nargument 199999\r\n";
@@ -41,7 +41,8 @@ fn many_arguments_take_none_of_a_calls_time() {
 #[test]
 fn more_arguments_than_the_limits_are_refused_by_their_name() {
     // One by one and together; calls beside it run.
-    let limits = Limits { arguments: 300, argument_bytes: 10_000, ..Limits::default() };
+    let limits =
+        FunctionLimits { arguments: 300, argument_bytes: 10_000, ..FunctionLimits::default() };
     let mut bench = bench(limits);
     let (many, long) = (vec![b"a".as_slice(); 301], vec![b'x'; 10_001]);
     let (too_long, fits) = ([long.as_slice()], [&long[1..]]);
@@ -66,7 +67,8 @@ fn more_arguments_than_the_limits_are_refused_by_their_name() {
 fn many_arguments_that_are_no_text_wait_for_no_garbage() {
     // 300 of 8 KiB each, of 4 MiB that there are for bytes: only what earlier calls had is in the
     // way.
-    let mut bench = bench(Limits { array_buffer_bytes: 4 << 20, ..Limits::default() });
+    let mut bench =
+        bench(FunctionLimits { array_buffer_bytes: 4 << 20, ..FunctionLimits::default() });
     let bytes = vec![0xff; 8 << 10];
     let args: Vec<&[u8]> = vec![&bytes; 300];
     for round in 0..6 {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::Bench;
-use nigh_js::Limits;
+use nigh_js::FunctionLimits;
 
 const SUPPORT: &str = include_str!("vectors/support.js");
 const VECTORS: &str = include_str!("vectors/builtins.txt");
@@ -194,8 +194,8 @@ fn library(cases: impl Iterator<Item = (&'static str, &'static str)>) -> String 
     )
 }
 
-fn limits(call_ms: u64) -> Limits {
-    Limits { call_ms, grace_ms: 20_000, ..Limits::default() }
+fn limits(call_ms: u64) -> FunctionLimits {
+    FunctionLimits { call_ms, grace_ms: 20_000, ..FunctionLimits::default() }
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Bench, call};
-use nigh_js::{Call, Fiber, Limits, Reason, Runtime};
+use nigh_js::{Call, Fiber, FunctionLimits, Reason, Runtime};
 
 /// Stack of a carrier, bytes: V8's and some.
 const STACK_BYTES: usize = 8 << 20;
@@ -24,13 +24,13 @@ const BODY: &str = "
     export const get = (db, [key]) => db.text(key) ?? 'none';
     export const put = (db, [key, value]) => { db.set(key, value); return 'put'; };";
 
-fn limits() -> Limits {
+fn limits() -> FunctionLimits {
     // Time is CPU time, so load on the machine stops no call.
-    Limits { call_ms: 50, load_ms: 50, grace_ms: 600_000, ..Limits::default() }
+    FunctionLimits { call_ms: 50, load_ms: 50, grace_ms: 600_000, ..FunctionLimits::default() }
 }
 
 /// Runs `test` on a fiber; panics if it does.
-fn on_fiber(limits: Limits, test: impl FnOnce(&mut Bench) + Send + 'static) {
+fn on_fiber(limits: FunctionLimits, test: impl FnOnce(&mut Bench) + Send + 'static) {
     let run = move |fiber| {
         let runtime = Runtime::on(fiber, limits).unwrap();
         test(&mut Bench::over(runtime));
@@ -115,7 +115,7 @@ fn no_more_than_eight_calls_linger() {
 fn a_call_in_which_v8_gives_up_costs_an_isolate() {
     // An index far behind millions of elements makes a table that V8 can't have: it ended the
     // process.
-    on_fiber(Limits { load_ms: 60_000, call_ms: 60_000, ..limits() }, |bench| {
+    on_fiber(FunctionLimits { load_ms: 60_000, call_ms: 60_000, ..limits() }, |bench| {
         let kept = "const kept = []; for (let i = 0; i < 23e6; i++) kept.push(i);";
         let far =
             "export const far = (db) => { db.set('far', '1'); kept[2 ** 32 - 2] = 1; return 1; };";
@@ -136,7 +136,7 @@ fn a_call_in_which_v8_gives_up_costs_an_isolate() {
 #[test]
 fn a_killed_call_that_is_stuck_says_that_it_was_killed() {
     // Other threads see the isolate that the runtime has now, also after one was lost.
-    on_fiber(Limits { call_ms: 60_000, ..limits() }, |bench| {
+    on_fiber(FunctionLimits { call_ms: 60_000, ..limits() }, |bench| {
         bench.add("t", BODY);
         for function in ["stuck", "alike"] {
             let handle = bench.runtime.running();

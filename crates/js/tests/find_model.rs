@@ -15,7 +15,7 @@
 mod common;
 
 use common::Bench;
-use nigh_js::Limits;
+use nigh_js::FunctionLimits;
 
 const PRIMORDIALS: &str = include_str!("../prelude/00_primordials.js");
 const LAYOUT: &str = include_str!("../prelude/01_layout.js");
@@ -45,7 +45,8 @@ fn source() -> String {
 
 /// Plays a story at all places of its stores; how many orders there were.
 fn play(story: &str, partitions: &str) -> String {
-    let limits = Limits { call_ms: 120_000, source_bytes: 1 << 20, ..Limits::default() };
+    let limits =
+        FunctionLimits { call_ms: 120_000, source_bytes: 1 << 20, ..FunctionLimits::default() };
     let mut bench = Bench::with(limits);
     let full = source();
     bench.add("model", full.split_once('\n').unwrap().1);

@@ -3,14 +3,18 @@
 mod common;
 
 use common::{Bench, call};
-use nigh_js::Limits;
+use nigh_js::FunctionLimits;
 
 /// Stopped calls of these tests take this long, ms; they have far more time than they need
 /// otherwise.
 const CALL_MS: u64 = 200;
 
 fn bench(body: &str) -> Bench {
-    let mut bench = Bench::with(Limits { call_ms: CALL_MS, grace_ms: 20_000, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits {
+        call_ms: CALL_MS,
+        grace_ms: 20_000,
+        ..FunctionLimits::default()
+    });
     bench.add("t", body);
     bench
 }

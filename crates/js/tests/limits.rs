@@ -3,11 +3,11 @@
 mod common;
 
 use common::{Bench, call};
-use nigh_js::{Call, Limits, RunTurn};
+use nigh_js::{Call, FunctionLimits, RunTurn};
 use std::time::Duration;
 
 fn quick() -> Bench {
-    Bench::with(Limits { call_ms: 20, heap_bytes: 64 << 20, ..Limits::default() })
+    Bench::with(FunctionLimits { call_ms: 20, heap_bytes: 64 << 20, ..FunctionLimits::default() })
 }
 
 const TIMEOUT: &str =
@@ -75,7 +75,7 @@ fn nothing_of_a_stopped_call_runs_later() {
 fn a_late_termination_never_hits_another_call() {
     // Calls that end around their limit: each is answered or stopped, and what follows is never
     // touched.
-    let mut bench = Bench::with(Limits { call_ms: 1, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 1, ..FunctionLimits::default() });
     bench.add(
         "t",
         "export const spin = (db, [n]) => { let x = 0; for (let i = 0; i < Number(n); i++) x += Math.sqrt(i); db.set('n', n); return n; };\n\
@@ -112,8 +112,11 @@ fn a_late_termination_never_hits_another_call() {
 #[test]
 fn a_heap_bomb_costs_its_call_alone() {
     // Many ways to fill the heap; each is stopped with an error, and the next call works.
-    let mut bench =
-        Bench::with(Limits { call_ms: 20_000, heap_bytes: 48 << 20, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits {
+        call_ms: 20_000,
+        heap_bytes: 48 << 20,
+        ..FunctionLimits::default()
+    });
     bench.add(
         "t",
         "export const arrays = () => { const a = []; for (;;) a.push(new Array(100).fill(1.5)); };\n\
@@ -144,7 +147,8 @@ fn a_heap_bomb_costs_its_call_alone() {
 #[test]
 fn buffers_have_their_own_limit() {
     // It is a catchable RangeError; freed buffers count no more.
-    let limits = Limits { array_buffer_bytes: 10 << 20, call_ms: 5000, ..Limits::default() };
+    let limits =
+        FunctionLimits { array_buffer_bytes: 10 << 20, call_ms: 5000, ..FunctionLimits::default() };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",
@@ -165,7 +169,11 @@ fn a_short_view_gets_its_buffer_when_buffers_are_used_up() {
     // V8 keeps short views in its heap, and makes the ArrayBuffer when code asks for it. If it
     // gets no memory for that it ends the process: any function could, once it had used up the
     // limit.
-    let limits = Limits { array_buffer_bytes: 1 << 20, call_ms: 30_000, ..Limits::default() };
+    let limits = FunctionLimits {
+        array_buffer_bytes: 1 << 20,
+        call_ms: 30_000,
+        ..FunctionLimits::default()
+    };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",
@@ -185,7 +193,7 @@ fn a_short_view_gets_its_buffer_when_buffers_are_used_up() {
 #[test]
 fn a_modules_top_level_is_bounded_too() {
     // A library that never ends, or fills the heap, is refused; others go on.
-    let mut bench = Bench::with(Limits { load_ms: 100, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { load_ms: 100, ..FunctionLimits::default() });
     bench.add("fine", "export const ok = () => 1;");
     let error = bench.try_add("t", "export const f = () => 1; for (;;);").unwrap_err().to_string();
     assert!(error.contains("took longer than 100 ms (setting: function-load-limit-ms)"), "{error}");
@@ -209,20 +217,21 @@ fn limits_change_while_it_runs() {
          export const fill = () => { const a = []; for (let i = 0; i < 2e6; i++) a.push({ i }); return a.length; };",
     );
     assert!(bench.call("stuck", &[]).contains("longer than 20 ms"));
-    let limits = Limits { call_ms: 30_000, heap_bytes: 64 << 20, ..Limits::default() };
+    let limits =
+        FunctionLimits { call_ms: 30_000, heap_bytes: 64 << 20, ..FunctionLimits::default() };
     bench.runtime.set_limits(limits.clone());
     assert_eq!(bench.call("spin", &[]), ":1\r\n");
     assert!(bench.call("fill", &[]).contains("bytes of heap"));
-    bench.runtime.set_limits(Limits { heap_bytes: 512 << 20, ..limits });
+    bench.runtime.set_limits(FunctionLimits { heap_bytes: 512 << 20, ..limits });
     assert_eq!(bench.call("fill", &[]), ":2000000\r\n");
-    bench.runtime.set_limits(Limits { call_ms: 10, ..Limits::default() });
+    bench.runtime.set_limits(FunctionLimits { call_ms: 10, ..FunctionLimits::default() });
     assert!(bench.call("stuck", &[]).contains("longer than 10 ms"));
 }
 
 #[test]
 fn contexts_are_kept_for_the_tenants_used_last() {
     // More tenants than contexts: all are served, and module variables may vanish.
-    let mut bench = Bench::with(Limits { contexts: 3, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { contexts: 3, ..FunctionLimits::default() });
     let source = b"#!js name=t\nlet n = 0; export const f = (db) => [++n, db.text('who')];";
     let tenants: Vec<_> = (0..8)
         .map(|number| {
@@ -247,7 +256,7 @@ fn contexts_are_kept_for_the_tenants_used_last() {
 #[test]
 fn another_thread_sees_what_runs() {
     // FUNCTION STATS from outside while a function is running.
-    let mut bench = Bench::with(Limits { call_ms: 200, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 200, ..FunctionLimits::default() });
     bench.add("t", "export const stuck = () => { for (;;); };");
     let handle = bench.runtime.running();
     assert_eq!(handle.get(), None);
@@ -312,7 +321,7 @@ fn calls_beyond_a_batchs_time_dont_run() {
     // Once, hundreds of calls that suddenly were slow ran in one batch, and all clients of the
     // shard waited for the last one. Now the batch ends when its time is over, and the caller asks
     // again for the other calls.
-    let mut bench = Bench::with(Limits { call_ms: 10_000, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 10_000, ..FunctionLimits::default() });
     bench.add(
         "t",
         "let ran = 0;\n\
@@ -342,7 +351,7 @@ fn calls_beyond_a_batchs_time_dont_run() {
     let in_order: Vec<String> = (1..=12).map(|n| format!(":{n}\r\n")).collect();
     assert_eq!(replies, in_order);
     // A call that is stopped has taken its batch's time too, however quick those behind it are.
-    bench.runtime.set_limits(Limits { call_ms: 20, ..Limits::default() });
+    bench.runtime.set_limits(FunctionLimits { call_ms: 20, ..FunctionLimits::default() });
     let (batches, replies) = run(&mut bench, &[call("stuck"), call("stuck"), call("quick")]);
     assert_eq!(batches, [1, 1, 1]);
     assert!(replies[0].contains(TIMEOUT) && replies[1].contains(TIMEOUT), "{replies:?}");

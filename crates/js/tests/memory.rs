@@ -3,14 +3,15 @@
 mod common;
 
 use common::Bench;
-use nigh_js::Limits;
+use nigh_js::FunctionLimits;
 
 #[test]
 fn contexts_of_stopped_calls_are_given_back_while_calls_go_on() {
     // Each stop costs the context. A shard that is never idle has a moment for V8 at each tick
     // only.
     const STOPS: usize = 400;
-    let mut bench = Bench::with(Limits { call_ms: 1, grace_ms: 20_000, ..Limits::default() });
+    let mut bench =
+        Bench::with(FunctionLimits { call_ms: 1, grace_ms: 20_000, ..FunctionLimits::default() });
     bench.add("t", "export const spin = () => { for (;;); }; export const fine = () => 1;");
     let mut most = 0;
     for _ in 0..STOPS {
@@ -26,7 +27,8 @@ fn contexts_of_stopped_calls_are_given_back_when_nobody_calls_any_more() {
     // Once, a server kept 280 MiB after an attack, while it was left alone: V8 by itself collects
     // only when code allocates.
     const STOPS: usize = 40;
-    let mut bench = Bench::with(Limits { call_ms: 1, grace_ms: 20_000, ..Limits::default() });
+    let mut bench =
+        Bench::with(FunctionLimits { call_ms: 1, grace_ms: 20_000, ..FunctionLimits::default() });
     bench.add("t", "export const spin = () => { for (;;); };");
     for _ in 0..STOPS {
         assert!(bench.call("spin", &[]).contains("function-time-limit-ms"));
@@ -44,7 +46,11 @@ fn contexts_of_stopped_calls_are_given_back_when_nobody_calls_any_more() {
 #[test]
 fn bytes_are_refused_only_if_what_is_in_use_leaves_no_room() {
     // 3 MiB in each call, of 8 that there are. From the third call on only garbage is in the way.
-    let limits = Limits { array_buffer_bytes: 8 << 20, call_ms: 10_000, ..Limits::default() };
+    let limits = FunctionLimits {
+        array_buffer_bytes: 8 << 20,
+        call_ms: 10_000,
+        ..FunctionLimits::default()
+    };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",

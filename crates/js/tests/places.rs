@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{NOW_MS, World, call, partition};
-use nigh_js::{Keyspace, Limits, Mapping, RunTurn, Runtime};
+use nigh_js::{FunctionLimits, Mapping, RunTurn, Runtime, TenantArenas};
 use nigh_shm::{ArenaSpec, Domain, Participant, Region, Writer};
 use xxhash_rust::xxh32::xxh32;
 
@@ -49,14 +49,14 @@ impl Arenas {
         writer.maintain(nigh_shm::UpkeepBudget::default());
     }
 
-    fn keyspace(&self) -> Keyspace {
+    fn mapped(&self) -> TenantArenas {
         let mapping = |writer: &Writer| {
             let region = Arc::<Region>::clone(writer.region());
             let (base, len) = (region.base(), region.address_bytes());
             // SAFETY: the region stays mapped as long as the Arc lives, and is an arena.
             unsafe { Mapping::new(base, len, region as Arc<dyn Any + Send + Sync>) }
         };
-        Keyspace::new(self.writers.iter().map(mapping).collect())
+        TenantArenas::new(self.writers.iter().map(mapping).collect())
     }
 }
 
@@ -150,8 +150,9 @@ fn each_key_is_found_in_the_partition_of_its_tag() {
                return held.length;\n\
              }}"
         );
-        let mut runtime = Runtime::new(Limits { call_ms: 20_000, ..Limits::default() }).unwrap();
-        let tenant = runtime.open_tenant(arenas.keyspace());
+        let mut runtime =
+            Runtime::new(FunctionLimits { call_ms: 20_000, ..FunctionLimits::default() }).unwrap();
+        let tenant = runtime.open_tenant(arenas.mapped());
         let library = runtime.load(tenant, source.as_bytes()).unwrap();
         runtime.install(tenant, &library, source.as_bytes()).unwrap();
         let count = cases.iter().filter(|(_, bytes)| stored(bytes)).count();

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::Bench;
-use nigh_js::{Call, Limits};
+use nigh_js::{Call, FunctionLimits};
 
 const FUNCTIONS: &str = include_str!("../../../docs/functions.md");
 const README: &str = include_str!("../../../README.md");
@@ -125,7 +125,7 @@ fn the_world_of_a_function_is_as_the_reference_says() {
 #[test]
 fn the_limits_have_the_defaults_that_the_reference_gives() {
     // Each row of the table against the limits of a runtime that was told nothing.
-    let limits = Limits::default();
+    let limits = FunctionLimits::default();
     let defaults = [
         ("function-time-limit-ms", limits.call_ms.to_string()),
         ("function-load-limit-ms", limits.load_ms.to_string()),
@@ -164,7 +164,8 @@ const OF_OTHERS: [&str; 7] = [
 #[test]
 fn errors_begin_as_the_reference_says() {
     // Provokes each kind of failure; the table's other rows must be of other code.
-    let mut bench = Bench::with(Limits { heap_bytes: 48 << 20, ..Limits::default() });
+    let mut bench =
+        Bench::with(FunctionLimits { heap_bytes: 48 << 20, ..FunctionLimits::default() });
     bench.add("a", "globalThis.spoilt = true; export const fa = () => 1;");
     bench.add("l", "if (globalThis.spoilt) throw new Error('spoilt'); export const fl = () => 1;");
     bench.add(
@@ -184,7 +185,11 @@ fn errors_begin_as_the_reference_says() {
     replies.push(bench.call("incr", &["1"]));
     bench.put("k", ((1u64 << 53) - 1).to_string());
     replies.push(bench.call("incr", &["1"]));
-    bench.runtime.set_limits(Limits { call_ms: 20_000, heap_bytes: 48 << 20, ..Limits::default() });
+    bench.runtime.set_limits(FunctionLimits {
+        call_ms: 20_000,
+        heap_bytes: 48 << 20,
+        ..FunctionLimits::default()
+    });
     replies.push(bench.call("f", &["heap"]));
     for beginning in table(FUNCTIONS, "| reply begins with |").iter().flat_map(|row| quoted(row[0]))
     {

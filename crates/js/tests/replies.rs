@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, call};
-use nigh_js::{Call, Limits};
+use nigh_js::{Call, FunctionLimits};
 
 /// Results in all; some hundred nodes each.
 const RESULTS: usize = 120;
@@ -126,7 +126,7 @@ export const canary = () => 'c'.repeat(37);
 ";
 
 fn bench() -> Bench {
-    let mut bench = Bench::with(Limits { call_ms: 60_000, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 60_000, ..FunctionLimits::default() });
     bench.add("t", LIBRARY);
     for n in 0..4usize {
         bench.put(&format!("k{n}"), "value ".repeat(n * n * 40 + 2));

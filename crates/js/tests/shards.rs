@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use nigh_js::{Call, Host, Level, Limits, Mapping, RunTurn, Runtime, Tenant, UNSTABLE, Write};
+use nigh_js::{
+    Call, FunctionLimits, Host, KeyWrite, Level, Mapping, RunTurn, Runtime, Tenant, UNSTABLE,
+};
 use nigh_shm::{ArenaSpec, Domain, Participant, Region, WriteError, Writer};
 
 struct Nobody;
 impl Host for Nobody {
-    fn commit(&mut self, _: &[Write<'_>]) -> Result<(), String> {
+    fn commit(&mut self, _: &[KeyWrite<'_>]) -> Result<(), String> {
         Err("ERR nothing can be written here".to_owned())
     }
     fn scan(&mut self, _: &[u8], _: u64, _: u32, _: &mut dyn FnMut(&[u8])) -> u64 {
@@ -110,7 +112,8 @@ struct Shard {
 
 impl Shard {
     fn new(region: &Arc<Region>, domain: &Arc<Domain>, foreign: bool, source: &str) -> Shard {
-        let mut runtime = Runtime::new(Limits { call_ms: 1000, ..Limits::default() }).unwrap();
+        let mut runtime =
+            Runtime::new(FunctionLimits { call_ms: 1000, ..FunctionLimits::default() }).unwrap();
         let (base, len) = (region.base(), region.address_bytes());
         // SAFETY: the region stays mapped as long as the Arc lives, and is an arena.
         let mapping = unsafe { Mapping::new(base, len, Arc::clone(region) as _) };

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use common::{Bench, call};
-use nigh_js::{Call, Limits, RunTurn, Starts};
+use nigh_js::{Call, FunctionLimits, RunTurn, Starts};
 
 /// Names of the libraries that were started.
 #[derive(Clone, Default)]
@@ -41,7 +41,7 @@ const SPIN: &str = "export const spin = () => { for (;;); };\n\
 fn a_context_starts_only_the_library_that_a_call_needs() {
     // A stopped call costs the context. Once, all libraries started in the next context before any
     // call ran, so a slow one held up the clients of all others.
-    let mut bench = Bench::with(Limits { call_ms: 20, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 20, ..FunctionLimits::default() });
     bench.add("a", "let n = 0; export const fa = () => ++n;");
     bench.add("b", "let n = 0; export const fb = () => --n;");
     bench.add("t", SPIN);
@@ -75,7 +75,8 @@ fn a_context_starts_only_the_library_that_a_call_needs() {
 fn a_library_that_does_not_start_tells_its_own_callers_why() {
     // The library starts alone, but not beside another one that changes the globals. Only its own
     // calls say so, and not each of them tries a start that had to be stopped.
-    let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 300, ..Limits::default() });
+    let mut bench =
+        Bench::with(FunctionLimits { call_ms: 20, load_ms: 300, ..FunctionLimits::default() });
     bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
     bench.add("b", "if (globalThis.spoilt) throw new Error('spoilt'); export const fb = () => 1;");
     let thrown = "-ERR library 'b' does not start: Error: spoilt (line 2, column 30)\r\n";
@@ -92,7 +93,8 @@ fn a_library_that_does_not_start_tells_its_own_callers_why() {
 fn a_start_that_has_to_be_stopped_costs_its_own_call_alone() {
     // It comes in the middle of a batch: calls before and behind it have their arguments and
     // results.
-    let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 100, ..Limits::default() });
+    let mut bench =
+        Bench::with(FunctionLimits { call_ms: 20, load_ms: 100, ..FunctionLimits::default() });
     bench.add("t", SPIN);
     bench.add("u", "if (globalThis.spoilt) for (;;); export const fu = () => 1;");
     bench.add("v", "export const echo = (db, [a], [k]) => [k, a];");
@@ -110,7 +112,7 @@ fn a_start_that_has_to_be_stopped_costs_its_own_call_alone() {
 fn a_slow_library_holds_up_others_during_a_small_part_of_the_time() {
     // Its start takes longer than a call may, and stopped calls make contexts vanish. Without a
     // rest between its starts, each call of it would hold up the shard. It comes back by itself.
-    let mut bench = Bench::with(Limits { call_ms: 5, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 5, ..FunctionLimits::default() });
     bench.add(
         "slow",
         "let n = 0; for (let i = 0; i < 1e8; i++) n += i % 7; export const fs = () => 's';",
@@ -139,7 +141,8 @@ fn a_slow_library_holds_up_others_during_a_small_part_of_the_time() {
 fn a_start_that_has_to_be_stopped_ends_its_batch() {
     // It took the time of many turns: what is behind it is the next one's, so that others are
     // served first.
-    let mut bench = Bench::with(Limits { call_ms: 20, load_ms: 100, ..Limits::default() });
+    let mut bench =
+        Bench::with(FunctionLimits { call_ms: 20, load_ms: 100, ..FunctionLimits::default() });
     bench.add("t", SPIN);
     bench.add("u", "if (globalThis.spoilt) for (;;); export const fu = () => 1;");
     assert!(bench.call("spin", &[]).contains("function-time-limit-ms"));

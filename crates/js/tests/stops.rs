@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Bench, call};
-use nigh_js::{Call, Handle, Limits, Overlay, Reason};
+use nigh_js::{Call, FunctionLimits, Handle, Overlay, Reason};
 
 fn patient() -> Bench {
-    Bench::with(Limits { call_ms: 60_000, ..Limits::default() })
+    Bench::with(FunctionLimits { call_ms: 60_000, ..FunctionLimits::default() })
 }
 
 /// Ends the next call that runs, from another thread; the name of its function.
@@ -126,11 +126,11 @@ fn nothing_of_a_call_that_was_stopped_is_there_for_the_next() {
     // stopped: the next one, in the same batch and in a batch of its own, sees the keyspace as it
     // is. After a stop in a transaction that had cleared everything, the next call once saw an
     // empty keyspace.
-    let limits = Limits {
+    let limits = FunctionLimits {
         call_ms: 20,
         heap_bytes: 64 << 20,
         array_buffer_bytes: 64 << 20,
-        ..Limits::default()
+        ..FunctionLimits::default()
     };
     let mut bench = Bench::with(limits);
     bench.add("canary", CANARY);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, call};
-use nigh_js::{Call, Limits, RunTurn};
+use nigh_js::{Call, FunctionLimits, RunTurn};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -168,7 +168,7 @@ fn calls_of_many_batches_draw_different_numbers() {
 #[test]
 fn functions_read_while_the_index_grows() {
     // Old table, both tables, new table: every key is found and no other, between any two steps.
-    let mut bench = Bench::with(Limits { call_ms: 5000, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 5000, ..FunctionLimits::default() });
     bench.add(
         "t",
         "export function all(db, [n]) { let found = 0; for (let i = 0; i < Number(n); i++) { if (db.text(i) === 'v' + i) found++; if (db.text('key-number-' + i) === 'w' + i) found++; if (db.exists('no' + i)) throw new Error(i); } return found; }",

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, NOW_MS, call};
-use nigh_js::{Call, Limits, Overlay};
+use nigh_js::{Call, FunctionLimits, Overlay};
 
 #[test]
 fn a_call_sees_its_own_writes_and_commits_them_once() {
@@ -156,7 +156,8 @@ fn incr_counts_integers_only() {
 #[test]
 fn a_write_set_has_limits() {
     // Bytes and keys; the error names limit and setting, and nothing is written.
-    let limits = Limits { write_set_bytes: 1000, write_set_keys: 3, ..Limits::default() };
+    let limits =
+        FunctionLimits { write_set_bytes: 1000, write_set_keys: 3, ..FunctionLimits::default() };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",
@@ -207,7 +208,7 @@ fn the_next_call_of_a_transaction_is_told_what_is_new() {
     // On top of that it sees what the calls before were told, as long as the runtime says that it
     // has it: a call that was refused, one that was stopped and one outside of the transaction end
     // that.
-    let mut bench = Bench::with(Limits { call_ms: 20, ..Limits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 20, ..FunctionLimits::default() });
     bench.add(
         "f",
         "export const f = (db) => [db.text('a'), db.text('b'), db.text('c')];\n\

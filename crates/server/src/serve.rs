@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::state::shared::{Seat, Shared, Stop};
 use crate::state::stopper::Stopper;
 use crate::turn::shard::Shard;
-use nigh_js::{Fiber, Join};
+use nigh_js::{Fiber, FiberJoin};
 use nigh_shm::Domain;
 use nigh_store::{Keyspace, Opened, StoreOptions};
 use std::io;
@@ -46,7 +46,7 @@ pub struct Server {
     folder: PathBuf,
     stopper: Stopper,
     /// The owner's, which was the first, ends last.
-    shards: Vec<Join>,
+    shards: Vec<FiberJoin>,
     _exporter: Option<Exporter>,
 }
 
@@ -178,7 +178,7 @@ impl Server {
 
     /// Waits for the shards; false if one of them ended by a panic.
     fn join(&mut self) -> bool {
-        let ended = self.shards.drain(..).map(Join::join);
+        let ended = self.shards.drain(..).map(FiberJoin::join);
         let all_well = ended.fold(true, |all, well| all & well);
         self.stopper.0.checks.stop();
         all_well

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_js::{Call, Host, Level, Library, Limits, Mapping, RunTurn, Runtime, Tenant, Write};
+use nigh_js::{
+    Call, FunctionLimits, Host, KeyWrite, Level, Library, Mapping, RunTurn, Runtime, Tenant,
+};
 use nigh_shm::{ArenaSpec, Domain, Participant, Reader, Writer};
 
 #[path = "cpu_time.rs"]
@@ -12,7 +14,7 @@ pub(crate) mod cpu_time;
 
 struct Nobody;
 impl Host for Nobody {
-    fn commit(&mut self, _: &[Write<'_>]) -> Result<(), String> {
+    fn commit(&mut self, _: &[KeyWrite<'_>]) -> Result<(), String> {
         Ok(())
     }
     fn scan(&mut self, _: &[u8], _: u64, _: u32, _: &mut dyn FnMut(&[u8])) -> u64 {
@@ -60,7 +62,8 @@ impl World {
         let (base, len) = (region.base(), region.address_bytes());
         // SAFETY: the region stays mapped as long as the Arc lives, and is an arena.
         let mapping = unsafe { Mapping::new(base, len, region) };
-        let mut runtime = Runtime::new(Limits { call_ms: 60_000, ..Limits::default() }).unwrap();
+        let mut runtime =
+            Runtime::new(FunctionLimits { call_ms: 60_000, ..FunctionLimits::default() }).unwrap();
         let tenant = runtime.open_tenant(mapping);
         let library = runtime.load(tenant, source.as_bytes()).unwrap();
         runtime.install(tenant, &library, source.as_bytes()).unwrap();

@@ -12,9 +12,9 @@ pub(crate) const VALUE_BYTES_MAX: usize = 512 << 20;
 /// Most keys of a write set: its table in the io memory has no room for more.
 pub(crate) const WRITE_KEYS_MAX: u32 = 1 << 20;
 
-/// Limits of one [`Runtime`](crate::Runtime); all can change while it runs.
+/// FunctionLimits of one [`Runtime`](crate::Runtime); all can change while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FunctionLimits {
     /// CPU time of one call, ms. Setting `function-time-limit-ms`.
     pub call_ms: u64,
     /// CPU time in which a library is compiled and its top level runs, ms: at `FUNCTION LOAD`, and
@@ -47,9 +47,9 @@ pub struct Limits {
     pub grace_ms: u64,
 }
 
-impl Default for Limits {
+impl Default for FunctionLimits {
     fn default() -> Self {
-        Limits {
+        FunctionLimits {
             call_ms: 50,
             load_ms: 2_000, // ten times what 4 MB of plain source take
             heap_bytes: 256 << 20,
@@ -70,9 +70,9 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl FunctionLimits {
     /// The limits that hold: none exceeds what memory and format allow, none stops every call.
-    pub(crate) fn clamped(mut self) -> Limits {
+    pub(crate) fn clamped(mut self) -> FunctionLimits {
         self.call_ms = self.call_ms.max(1);
         self.load_ms = self.load_ms.max(1);
         self.heap_bytes = self.heap_bytes.max(HEAP_BYTES_MIN);

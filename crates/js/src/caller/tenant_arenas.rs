@@ -60,25 +60,25 @@ impl Mapping {
 // Send + Sync.
 unsafe impl Send for Mapping {}
 
-/// The arenas of a tenant: 1 to [`PARTITIONS_MAX`], one for each partition, in their order.
+/// The arenas of a tenant, one for each partition, in their order.
 ///
 /// A key is in partition `(hash * partitions) >> 32`. The hash is xxHash32 with the seed in the
 /// header of each arena: of the key's `{tag}` if it has one by Redis Cluster's rule, else of the
 /// whole key.
-pub struct Keyspace {
+pub struct TenantArenas {
     mappings: Vec<Mapping>,
 }
 
-impl Keyspace {
+impl TenantArenas {
     /// The arenas of these partitions.
     ///
     /// # Panics
     /// If there are none, or more than [`PARTITIONS_MAX`].
     #[must_use]
-    pub fn new(mappings: Vec<Mapping>) -> Keyspace {
+    pub fn new(mappings: Vec<Mapping>) -> TenantArenas {
         let count = mappings.len();
         assert!((1..=PARTITIONS_MAX).contains(&count), "{count} partitions");
-        Keyspace { mappings }
+        TenantArenas { mappings }
     }
 
     pub(crate) fn partitions(&self) -> u32 {
@@ -99,12 +99,12 @@ impl Keyspace {
     ///
     /// # Errors
     /// A text, if their seeds differ.
-    pub(crate) fn arenas(&self) -> Result<Vec<ffi::Arena>, String> {
+    pub(crate) fn raw(&self) -> Result<Vec<ffi::RawArena>, String> {
         let seed = self.mappings[0].seed();
         if self.mappings.iter().any(|mapping| mapping.seed() != seed) {
             return Err("the partitions have different seeds of the hash".to_owned());
         }
-        let arena = |&Mapping { base, len, foreign, .. }: &Mapping| ffi::Arena {
+        let arena = |&Mapping { base, len, foreign, .. }: &Mapping| ffi::RawArena {
             base,
             length: len,
             foreign,
@@ -113,14 +113,14 @@ impl Keyspace {
     }
 }
 
-impl From<Mapping> for Keyspace {
-    fn from(mapping: Mapping) -> Keyspace {
-        Keyspace::new(vec![mapping])
+impl From<Mapping> for TenantArenas {
+    fn from(mapping: Mapping) -> TenantArenas {
+        TenantArenas::new(vec![mapping])
     }
 }
 
-impl From<Vec<Mapping>> for Keyspace {
-    fn from(mappings: Vec<Mapping>) -> Keyspace {
-        Keyspace::new(mappings)
+impl From<Vec<Mapping>> for TenantArenas {
+    fn from(mappings: Vec<Mapping>) -> TenantArenas {
+        TenantArenas::new(mappings)
     }
 }

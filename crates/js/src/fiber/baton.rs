@@ -21,7 +21,7 @@ mod baton_models;
 
 use std::sync::mpsc::Receiver;
 
-/// What belongs to an isolate that its fiber has lost. The old carrier drops it.
+/// All that belongs to an isolate that its fiber has lost. The old carrier drops it.
 pub(crate) type Wreck = Box<dyn Send>;
 
 /// Most stuck carriers of one fiber: each holds a heap at its limit.

@@ -19,13 +19,13 @@
 //!    baton's lock, has it alone. That lock shows the new carrier all that the fiber wrote before.
 //! 2. An entry into user code owns all that it points to, except for memory of the isolate: the
 //!    fiber's stack may change once the fiber is lost.
-//! 3. User code reaches the fiber's host only while it holds the baton ([`Shared::hold`]), and only
-//!    if the fiber still waits for this very entry.
+//! 3. User code reaches the fiber's host only while it holds the baton ([`FiberShared::hold`]), and
+//!    only if the fiber still waits for this very entry.
 //! 4. No frame of the fiber keeps an address of thread-local memory across an entry.
 //! 5. At most [`LINGERING_MAX`] carriers of a fiber linger. While so many do, its runtime enters no
 //!    user code (isolate/lingering.rs).
 //!
-//! [`Fiber`] belongs to the code on the fiber, [`Shared`] to any thread.
+//! [`Fiber`] belongs to the code on the fiber, [`FiberShared`] to any thread.
 
 mod baton;
 pub(crate) mod user_code;
@@ -43,7 +43,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::ffi;
 
 use baton::Baton;
-use user_code::{Entry, Outcome};
+use user_code::{UserCode, UserOutcome};
 
 pub(crate) use baton::{LINGERING_MAX, Wreck};
 
@@ -58,20 +58,20 @@ enum Job {
     /// Call this on the carrier's stack; the fiber waits, and no one seizes it.
     Native(NonNull<dyn FnMut()>),
     /// Run user code.
-    User(u64, Entry),
+    User(u64, UserCode),
 }
 
 /// The carrier's answer to a task.
 enum Answer {
     Start,
     Done,
-    Back(Outcome),
+    Back(UserOutcome),
     Lost(Sender<Wreck>),
 }
 
 /// How an entry into user code ended.
 pub(crate) enum Entered {
-    Back(Outcome),
+    Back(UserOutcome),
     /// It didn't end. The isolate belongs to its old carrier from now on, which waits for the
     /// wreck.
     Lost(Sender<Wreck>),
@@ -85,7 +85,7 @@ struct Body(Coroutine<Answer, Job, (), DefaultStack>);
 unsafe impl Send for Body {}
 
 /// The part of a fiber that its carriers and watchdogs share.
-pub(crate) struct Shared {
+pub(crate) struct FiberShared {
     name: String,
     stack_bytes: usize,
     baton: Mutex<Baton<Body>>,
@@ -93,9 +93,9 @@ pub(crate) struct Shared {
 }
 
 /// Waits for a fiber's end.
-pub struct Join(Receiver<bool>);
+pub struct FiberJoin(Receiver<bool>);
 
-impl Join {
+impl FiberJoin {
     /// Blocks until the fiber has ended; false if it did by a panic.
     #[must_use]
     pub fn join(self) -> bool {
@@ -107,7 +107,7 @@ impl Join {
 /// isolate to a function that can't be stopped.
 pub struct Fiber {
     yielder: NonNull<Yielder<Answer, Job>>,
-    shared: Arc<Shared>,
+    shared: Arc<FiberShared>,
 }
 
 impl Fiber {
@@ -119,10 +119,10 @@ impl Fiber {
         name: &str,
         stack_bytes: usize,
         body: impl FnOnce(Fiber) + Send + 'static,
-    ) -> io::Result<Join> {
+    ) -> io::Result<FiberJoin> {
         let (done, join) = mpsc::sync_channel(1);
         let baton = Mutex::default();
-        let shared = Arc::new(Shared { name: name.to_owned(), stack_bytes, baton, done });
+        let shared = Arc::new(FiberShared { name: name.to_owned(), stack_bytes, baton, done });
         let stack = DefaultStack::new(FIBER_STACK_BYTES)?;
         let own = Arc::clone(&shared);
         let coroutine = Coroutine::with_stack(stack, move |yielder, _: Answer| {
@@ -130,7 +130,7 @@ impl Fiber {
         });
         // The carrier waits for it.
         let _ = shared.carrier()?.send((Body(coroutine), None));
-        Ok(Join(join))
+        Ok(FiberJoin(join))
     }
 
     /// Calls `f` on the carrier's stack, where V8 may run trusted code. `f` must not call this.
@@ -150,7 +150,7 @@ impl Fiber {
     }
 
     /// Runs user code on the carrier's stack.
-    pub(crate) fn enter(&self, number: u64, entry: Entry) -> Entered {
+    pub(crate) fn enter(&self, number: u64, entry: UserCode) -> Entered {
         match self.suspend(Job::User(number, entry)) {
             Answer::Back(outcome) => Entered::Back(outcome),
             Answer::Lost(grave) => Entered::Lost(grave),
@@ -163,7 +163,7 @@ impl Fiber {
         self.shared.lock().number()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<FiberShared> {
         &self.shared
     }
 
@@ -176,7 +176,7 @@ impl Fiber {
     }
 }
 
-impl Shared {
+impl FiberShared {
     fn lock(&self) -> MutexGuard<'_, Baton<Body>> {
         self.baton.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,7 +216,7 @@ impl Shared {
                 }
                 ended => {
                     drop(body);
-                    // `Join` may be gone.
+                    // `FiberJoin` may be gone.
                     let _ = self.done.try_send(ended.is_ok());
                     return;
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::ffi;
 
 /// A task for V8.
-pub(crate) enum Entry {
+pub(crate) enum UserCode {
     /// Run the calls of the request in the io memory.
     Run {
         /// A live context of the isolate of this thread.
@@ -30,23 +30,23 @@ pub(crate) struct Install {
 }
 
 /// How V8 ended a task.
-pub(crate) enum Outcome {
-    /// To [`Entry::Run`]: one of `ffi::OUTCOME_…`.
+pub(crate) enum UserOutcome {
+    /// To [`UserCode::Run`]: one of `ffi::OUTCOME_…`.
     Ran(i32),
-    /// To [`Entry::Install`].
+    /// To [`UserCode::Install`].
     Installed(Box<ffi::Fault>),
 }
 
-impl Entry {
+impl UserCode {
     /// Runs user code on this stack, until it ends or is stopped.
-    pub(crate) fn perform(self) -> Outcome {
+    pub(crate) fn perform(self) -> UserOutcome {
         match self {
-            Entry::Run { context, now_ms } => {
+            UserCode::Run { context, now_ms } => {
                 // SAFETY: a live context, on its thread; the runtime has filled in request and
                 // inputs.
-                Outcome::Ran(unsafe { ffi::nigh_run(context, now_ms) })
+                UserOutcome::Ran(unsafe { ffi::nigh_run(context, now_ms) })
             }
-            Entry::Install(install) => {
+            UserCode::Install(install) => {
                 let mut fault = Box::new(ffi::Fault::new());
                 let name = ffi::Slice::of(install.name.as_bytes());
                 let source = ffi::Slice::of(&install.source);
@@ -55,7 +55,7 @@ impl Entry {
                 unsafe {
                     ffi::nigh_module_install(context, name, source, first_id, &raw mut *fault);
                 }
-                Outcome::Installed(fault)
+                UserOutcome::Installed(fault)
             }
         }
     }

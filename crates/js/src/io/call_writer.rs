@@ -37,7 +37,7 @@ pub(crate) struct How {
 
 /// The request while it is being filled.
 #[derive(Default)]
-pub(crate) struct Request {
+pub(crate) struct CallWriter {
     /// Offset of the next call.
     end: usize,
     /// Word at which each call begins.
@@ -46,7 +46,7 @@ pub(crate) struct Request {
     pub(crate) overlays: Vec<bool>,
 }
 
-impl Request {
+impl CallWriter {
     /// Removes all calls.
     pub(crate) fn clear(&mut self) {
         self.end = REQUEST_AT;

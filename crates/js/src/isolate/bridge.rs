@@ -19,23 +19,23 @@ use super::log_quota::{self, Quota, Speaker};
 use crate::caller::host_trait::{Host, Level};
 use crate::error_reply;
 use crate::ffi;
-use crate::fiber::Shared;
+use crate::fiber::FiberShared;
 use crate::io::found_keys::FoundKeys;
 use crate::io::{self, Io, write_set};
 use crate::stop::agreement;
 use crate::tenant::Functions;
-use crate::watch::call_watch::Watch;
+use crate::watch::call_watch::CallWatch;
 use crate::watch::process_end;
 
 /// The state of callbacks. It lives at a fixed address as long as the isolate.
 pub(crate) struct Bridge {
     pub(crate) io: Io,
     /// The fiber that waits for the running entry.
-    pub(crate) baton: Option<Arc<Shared>>,
+    pub(crate) baton: Option<Arc<FiberShared>>,
     /// That entry's number. Written between entries.
     pub(crate) entry: u64,
     /// Set once, when the isolate is made.
-    pub(crate) watch: OnceLock<Arc<Watch>>,
+    pub(crate) watch: OnceLock<Arc<CallWatch>>,
     /// Set while JavaScript runs, by [`Bridge::lend`].
     host: Option<NonNull<dyn Host>>,
     pub(crate) functions: Arc<Functions>,
@@ -64,7 +64,7 @@ pub(crate) const TABLE: ffi::HostTable = ffi::HostTable { commit, scan, log, lat
 
 impl Bridge {
     /// A bridge for an isolate with this memory, which a fiber waits for if there is one.
-    pub(crate) fn new(io: Io, baton: Option<Arc<Shared>>) -> Bridge {
+    pub(crate) fn new(io: Io, baton: Option<Arc<FiberShared>>) -> Bridge {
         Bridge {
             io,
             baton,

@@ -36,9 +36,9 @@ use std::sync::mpsc::Sender;
 
 use thiserror::Error;
 
-use crate::caller::function_limits::Limits;
+use crate::caller::function_limits::FunctionLimits;
 use crate::ffi;
-use crate::fiber::user_code::Entry;
+use crate::fiber::user_code::UserCode;
 use crate::fiber::{Entered, Fiber, Wreck};
 use crate::io::{self, Io, Mapped};
 use crate::stop::agreement;
@@ -82,7 +82,10 @@ pub(crate) struct Isolate {
 }
 
 impl Isolate {
-    pub(crate) fn new(limits: &Limits, fiber: Option<Rc<Fiber>>) -> Result<Isolate, StartError> {
+    pub(crate) fn new(
+        limits: &FunctionLimits,
+        fiber: Option<Rc<Fiber>>,
+    ) -> Result<Isolate, StartError> {
         let fail = |reason: String| StartError::V8 { reason };
         let snapshot = native(fiber.as_deref(), startup::snapshot).map_err(fail)?;
         let mapped = Arc::new(Mapped::new().map_err(|error| {
@@ -125,7 +128,7 @@ impl Isolate {
         Ok(isolate)
     }
 
-    pub(crate) fn set_limits(&mut self, limits: &Limits) {
+    pub(crate) fn set_limits(&mut self, limits: &FunctionLimits) {
         let watch = &self.watchdog().watch;
         watch.call_ms.store(limits.call_ms, Ordering::Relaxed);
         watch.grace_ms.store(limits.grace_ms, Ordering::Relaxed);
@@ -148,7 +151,7 @@ impl Isolate {
     }
 
     /// Runs user code.
-    pub(crate) fn enter(&mut self, entry: Entry) -> Entered {
+    pub(crate) fn enter(&mut self, entry: UserCode) -> Entered {
         let Some(fiber) = self.fiber.clone() else { return Entered::Back(entry.perform()) };
         let number = fiber.number();
         self.bridge().entry = number;
@@ -158,7 +161,7 @@ impl Isolate {
 
     /// A context over these arenas, which stay readable as long as it lives; null if V8 can't make
     /// one.
-    pub(crate) fn new_context(&mut self, arenas: &[ffi::Arena]) -> *mut ffi::RawContext {
+    pub(crate) fn new_context(&mut self, arenas: &[ffi::RawArena]) -> *mut ffi::RawContext {
         let context = self.native(|| {
             // SAFETY: our isolate; the arenas stay readable, by the contract of `Mapping::new`.
             unsafe { ffi::nigh_context_new(self.raw, arenas.as_ptr(), arenas.len()) }
@@ -278,7 +281,7 @@ impl Isolate {
     pub(crate) fn replace(
         &mut self,
         k: i32,
-        limits: &Limits,
+        limits: &FunctionLimits,
         grave: &Sender<Wreck>,
         keep: Vec<Arc<dyn Any + Send + Sync>>,
     ) -> (Cause, Arc<AtomicBool>) {

@@ -54,14 +54,14 @@ const FLAGS: &CStr = c"--no-harmony-sharedarraybuffer --no-harmony-atomics --no-
     --max-inlined-bytecode-size=1500 --max-inlined-bytecode-size-cumulative=4000 \
     --interrupt-budget=2112 --ticks-before-optimization=192 --bytecode-size-allowance-per-tick=2";
 
-struct Snapshot(*const c_void);
+struct StartupSnapshot(*const c_void);
 
 // SAFETY: immutable after it was made, and never freed.
-unsafe impl Send for Snapshot {}
+unsafe impl Send for StartupSnapshot {}
 // SAFETY: as above.
-unsafe impl Sync for Snapshot {}
+unsafe impl Sync for StartupSnapshot {}
 
-static SNAPSHOT: OnceLock<Result<Snapshot, String>> = OnceLock::new();
+static SNAPSHOT: OnceLock<Result<StartupSnapshot, String>> = OnceLock::new();
 
 /// The process's snapshot; the first call starts V8.
 pub(crate) fn snapshot() -> Result<*const c_void, String> {
@@ -87,7 +87,7 @@ pub(crate) fn prelude() -> String {
     )
 }
 
-fn make() -> Result<Snapshot, String> {
+fn make() -> Result<StartupSnapshot, String> {
     let mut sizes = [0usize; 5];
     // SAFETY: room for the numbers that it writes.
     unsafe { ffi::nigh_sizes(sizes.as_mut_ptr()) };
@@ -102,7 +102,7 @@ fn make() -> Result<Snapshot, String> {
     let made =
         unsafe { ffi::nigh_snapshot_make(ffi::Slice::of(prelude.as_bytes()), &raw mut fault) };
     if !made.is_null() {
-        return Ok(Snapshot(made));
+        return Ok(StartupSnapshot(made));
     }
     // SAFETY: the shim keeps the text of a failed start.
     let message = unsafe { fault.message.text() };

@@ -44,7 +44,8 @@ pub enum LoadError {
         /// The name.
         function: String,
     },
-    /// Source longer than [`Limits::source_bytes`](crate::Limits::source_bytes), or not UTF-8.
+    /// Source longer than [`FunctionLimits::source_bytes`](crate::FunctionLimits::source_bytes), or
+    /// not UTF-8.
     #[error("ERR library '{library}': {reason}")]
     BadSource {
         /// Name of the library.

@@ -2,7 +2,7 @@
 
 use super::Runtime;
 use crate::caller::fcall::{Call, Tenant};
-use crate::caller::function_limits::Limits;
+use crate::caller::function_limits::FunctionLimits;
 use crate::error_reply;
 use crate::io::call_writer::How;
 use crate::tenant::TenantState;
@@ -17,7 +17,7 @@ impl Runtime {
 
     /// The function's number and how it runs; or the error reply.
     pub(super) fn admit(&self, tenant: Tenant, call: &Call<'_>) -> Result<(u32, How), Vec<u8>> {
-        let TenantState { functions, keyspace, .. } = &self.tenants[tenant.0 as usize];
+        let TenantState { functions, arenas, .. } = &self.tenants[tenant.0 as usize];
         let id = functions.id(call.function);
         let Some((id, callable)) = id.and_then(|id| Some((id, functions.by_id(id)?))) else {
             return Err(error_reply::reply("ERR Function not found"));
@@ -31,13 +31,13 @@ impl Runtime {
             return Err(error_reply::lingers(&callable.name));
         }
         let (no_writes, cross_slot) = (callable.no_writes, callable.cross_slot);
-        Ok((id, How { no_writes, cross_slot, stable: keyspace.is_foreign() }))
+        Ok((id, How { no_writes, cross_slot, stable: arenas.is_foreign() }))
     }
 
     /// The error reply if a call has more arguments than the limits allow. Decoding them isn't part
     /// of the call's time.
     pub(super) fn limit_arguments(&self, call: &Call<'_>) -> Result<(), Vec<u8>> {
-        let Limits { arguments, argument_bytes, .. } = self.limits;
+        let FunctionLimits { arguments, argument_bytes, .. } = self.limits;
         let count = call.keys.len() + call.args.len();
         let bytes: usize = call.keys.iter().chain(call.args).map(|text| text.len()).sum();
         let (much, limit, setting) = if count > arguments as usize {

@@ -45,7 +45,7 @@ impl Runtime {
     ) -> usize {
         let mut batch = self.begin(tenant, turn, host, reply);
         batch.overlays = calls.iter().filter(|call| call.overlay.is_there()).count();
-        let partitions = self.state(tenant).keyspace.partitions();
+        let partitions = self.state(tenant).arenas.partitions();
         // Calls of a batch are often of one function.
         let mut last: LastFunction<'a> = None;
         for (index, call) in calls.iter().enumerate() {

@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 
 use super::Runtime;
 use super::running_batch::RunningBatch;
-use crate::fiber::user_code::{Entry, Outcome};
+use crate::fiber::user_code::{UserCode, UserOutcome};
 use crate::fiber::{Entered, Wreck};
 use crate::io::{self, word_of};
 use crate::{error_reply, ffi};
@@ -28,7 +28,7 @@ impl Runtime {
         self.isolate.watchdog().wake();
         #[expect(clippy::cast_precision_loss, reason = "Unix ms are far below 2^53")]
         let now_ms = batch.now_ms as f64;
-        let entered = self.isolate.enter(Entry::Run { context, now_ms });
+        let entered = self.isolate.enter(UserCode::Run { context, now_ms });
         batch.look_at_clock();
         self.isolate.bridge().take_back();
         self.stats.batches += 1;
@@ -37,7 +37,7 @@ impl Runtime {
         self.deliver(batch, first, done);
         self.note_overlays(batch, first..first + done);
         self.stats.calls += done as u64;
-        if let Entered::Back(Outcome::Ran(ffi::OUTCOME_DONE)) = entered {
+        if let Entered::Back(UserOutcome::Ran(ffi::OUTCOME_DONE)) = entered {
             self.isolate.relieve();
             return done;
         }
@@ -45,10 +45,10 @@ impl Runtime {
         self.stats.errors += 1;
         let call = state + word_of(done);
         let reply = match entered {
-            Entered::Back(Outcome::Ran(outcome)) => {
+            Entered::Back(UserOutcome::Ran(outcome)) => {
                 self.stopped(batch, first + done, call, outcome)
             }
-            Entered::Back(Outcome::Installed(_)) => unreachable!("calls were to be run"),
+            Entered::Back(UserOutcome::Installed(_)) => unreachable!("calls were to be run"),
             Entered::Lost(grave) => self.lost(batch, first + done, call, &grave),
         };
         batch.give(batch.entered[first + done], &reply);

@@ -62,7 +62,7 @@ impl Runtime {
             return Err(bad(format!("{STILL_STOPPING}; try again later")));
         }
         let base: *const u8 = NO_ARENA.as_ptr().cast();
-        let arena = ffi::Arena { base, length: size_of_val(&NO_ARENA), foreign: false };
+        let arena = ffi::RawArena { base, length: size_of_val(&NO_ARENA), foreign: false };
         let context = self.new_context(&[arena]);
         let compile = |reason| LoadError::Compile { library: name.clone(), reason };
         let context = context.map_err(compile)?;

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use super::Runtime;
 use crate::caller::fcall::Tenant;
-use crate::caller::host_trait::{Host, Level, Write};
+use crate::caller::host_trait::{Host, KeyWrite, Level};
 use crate::fiber::Entered;
-use crate::fiber::user_code::{Entry, Install, Outcome};
+use crate::fiber::user_code::{Install, UserCode, UserOutcome};
 use crate::io::results::installed_functions;
 use crate::isolate::lingering::{STILL_STOPPING, TOP_LEVEL};
 use crate::library::Function;
@@ -33,7 +33,7 @@ const REST_SHARE: u32 = 20;
 struct NoHost;
 
 impl Host for NoHost {
-    fn commit(&mut self, _: &[Write<'_>]) -> Result<(), String> {
+    fn commit(&mut self, _: &[KeyWrite<'_>]) -> Result<(), String> {
         Err("ERR nothing can be written now".to_owned())
     }
     fn scan(&mut self, _: &[u8], _: u64, _: u32, _: &mut dyn FnMut(&[u8])) -> u64 {
@@ -74,7 +74,7 @@ impl Runtime {
                 Ok(())
             }
             Err(stop) => {
-                if !matches!(stop, Stop::Fault(_)) {
+                if !matches!(stop, FailedStart::Fault(_)) {
                     self.drop_context(tenant); // the heap may be full of it
                 }
                 let reason = self.recovered(stop);
@@ -122,7 +122,7 @@ impl Runtime {
         name: &str,
         source: &[u8],
         first_id: u32,
-    ) -> Result<Vec<Function>, Stop> {
+    ) -> Result<Vec<Function>, FailedStart> {
         let state = self.isolate.take_states(1);
         let bridge = self.isolate.bridge();
         bridge.module = name.to_owned();
@@ -140,16 +140,16 @@ impl Runtime {
         }
         self.isolate.io.state().store(state, SeqCst); // SYNC(call-state)
         let install = Install { context, name: name.to_owned(), source: source.into(), first_id };
-        let entered = self.isolate.enter(Entry::Install(Box::new(install)));
+        let entered = self.isolate.enter(UserCode::Install(Box::new(install)));
         if let Some(starts) = &mut self.starts {
             starts.ended(name);
         }
         let found = match entered {
-            Entered::Back(Outcome::Installed(found)) => found,
-            Entered::Back(Outcome::Ran(_)) => unreachable!("a module was to be installed"),
+            Entered::Back(UserOutcome::Installed(found)) => found,
+            Entered::Back(UserOutcome::Ran(_)) => unreachable!("a module was to be installed"),
             Entered::Lost(grave) => {
                 let stuck = (tenant, name.to_owned(), TOP_LEVEL.to_owned());
-                return Err(Stop::Lost(self.lose_isolate(state, &grave, stuck)));
+                return Err(FailedStart::Lost(self.lose_isolate(state, &grave, stuck)));
             }
         };
         let bridge = self.isolate.bridge();
@@ -158,25 +158,30 @@ impl Runtime {
         let ended = self.isolate.settle(state);
         self.isolate.watchdog().watch.call_ms.store(self.limits.call_ms, SeqCst);
         if !ended || found.kind == ffi::FAULT_TERMINATED {
-            return Err(Stop::Terminated(state));
+            return Err(FailedStart::Terminated(state));
         }
         self.isolate.relieve();
         if found.kind != ffi::FAULT_NONE {
-            return Err(Stop::Fault(error_reply::module(&found, name, Cause::Time, &self.limits)));
+            return Err(FailedStart::Fault(error_reply::module(
+                &found,
+                name,
+                Cause::Time,
+                &self.limits,
+            )));
         }
         Ok(installed_functions(&self.isolate.io))
     }
 
     /// The reason of a failed evaluation; after this the isolate can run again. If the evaluation
     /// was stopped, its context must be gone.
-    pub(super) fn recovered(&mut self, stop: Stop) -> String {
+    pub(super) fn recovered(&mut self, stop: FailedStart) -> String {
         match stop {
-            Stop::Fault(reason) => reason,
-            Stop::Terminated(state) => {
+            FailedStart::Fault(reason) => reason,
+            FailedStart::Terminated(state) => {
                 let cause = self.isolate.recover(state);
                 self.stopped_module(cause)
             }
-            Stop::Lost(cause) => self.stopped_module(cause),
+            FailedStart::Lost(cause) => self.stopped_module(cause),
         }
     }
 
@@ -189,7 +194,7 @@ impl Runtime {
 }
 
 /// Why an evaluation did not end well.
-pub(super) enum Stop {
+pub(super) enum FailedStart {
     /// The module is refused, for this reason.
     Fault(String),
     /// It was stopped under this number; `Isolate::recover` is due.

@@ -40,14 +40,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use crate::caller::fcall::Tenant;
-use crate::caller::function_limits::Limits;
+use crate::caller::function_limits::FunctionLimits;
 use crate::caller::host_trait::Starts;
 use crate::caller::runtime_stats::RuntimeStats;
-use crate::caller::tenant_arenas::Keyspace;
+use crate::caller::tenant_arenas::TenantArenas;
 use crate::ffi;
 use crate::fiber::{Fiber, Wreck};
 use crate::io;
-use crate::io::call_writer::Request;
+use crate::io::call_writer::CallWriter;
 use crate::isolate::lingering::{self, Lingering, StuckCall};
 use crate::isolate::rest::Rest;
 use crate::isolate::{Isolate, StartError, startup};
@@ -65,7 +65,7 @@ const CONTEXTS_AHEAD: usize = 2;
 /// Runs functions on this thread.
 pub struct Runtime {
     pub(crate) isolate: Isolate,
-    limits: Limits,
+    limits: FunctionLimits,
     tenants: Vec<TenantState>,
     /// Tenants that have a context.
     alive: Vec<u32>,
@@ -74,7 +74,7 @@ pub struct Runtime {
     /// Partitions that a call of the last batch couldn't tell, a bit for each.
     untold: u64,
     rest: Rest,
-    request: Request,
+    request: CallWriter,
     /// Empty; kept for its memory, which each batch uses again.
     entered: Vec<usize>,
     stats: RuntimeStats,
@@ -89,7 +89,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`StartError`] if V8 does not start.
-    pub fn new(limits: Limits) -> Result<Runtime, StartError> {
+    pub fn new(limits: FunctionLimits) -> Result<Runtime, StartError> {
         Runtime::start(limits, None)
     }
 
@@ -97,11 +97,11 @@ impl Runtime {
     ///
     /// # Errors
     /// [`StartError`] if V8 does not start.
-    pub fn on(fiber: Fiber, limits: Limits) -> Result<Runtime, StartError> {
+    pub fn on(fiber: Fiber, limits: FunctionLimits) -> Result<Runtime, StartError> {
         Runtime::start(limits, Some(Rc::new(fiber)))
     }
 
-    fn start(limits: Limits, fiber: Option<Rc<Fiber>>) -> Result<Runtime, StartError> {
+    fn start(limits: FunctionLimits, fiber: Option<Rc<Fiber>>) -> Result<Runtime, StartError> {
         let limits = limits.clamped();
         let isolate = Isolate::new(&limits, fiber)?;
         let handle = Handle::new(Arc::clone(&isolate.watchdog().watch));
@@ -113,7 +113,7 @@ impl Runtime {
             turn: 0,
             untold: 0,
             rest: Rest::new(),
-            request: Request::default(),
+            request: CallWriter::default(),
             entered: Vec::new(),
             stats: RuntimeStats::default(),
             starts: None,
@@ -131,12 +131,12 @@ impl Runtime {
 
     /// The limits that hold.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &FunctionLimits {
         &self.limits
     }
 
     /// Changes the limits, from the next batch on.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: FunctionLimits) {
         self.limits = limits.clamped();
         self.isolate.set_limits(&self.limits);
     }
@@ -146,10 +146,10 @@ impl Runtime {
         self.starts = Some(starts);
     }
 
-    /// Adds a tenant whose functions read `keyspace`: a [`Mapping`](crate::Mapping), or one for
-    /// each partition.
-    pub fn open_tenant(&mut self, keyspace: impl Into<Keyspace>) -> Tenant {
-        self.tenants.push(TenantState::new(keyspace.into()));
+    /// Adds a tenant whose functions read `arenas`: a [`Mapping`](crate::Mapping), or one for each
+    /// partition.
+    pub fn open_tenant(&mut self, arenas: impl Into<TenantArenas>) -> Tenant {
+        self.tenants.push(TenantState::new(arenas.into()));
         Tenant(ffi::count(self.tenants.len() - 1))
     }
 
@@ -208,7 +208,7 @@ impl Runtime {
         if !state.context.is_null() {
             return Ok(state.context);
         }
-        let arenas = state.keyspace.arenas()?;
+        let arenas = state.arenas.raw()?;
         while self.alive.len() >= self.limits.contexts.max(1) {
             let oldest = self.alive.iter().min_by_key(|&&id| self.tenants[id as usize].used);
             let Some(&oldest) = oldest else { break };
@@ -220,7 +220,7 @@ impl Runtime {
         Ok(context)
     }
 
-    fn new_context(&mut self, arenas: &[ffi::Arena]) -> Result<*mut ffi::RawContext, String> {
+    fn new_context(&mut self, arenas: &[ffi::RawArena]) -> Result<*mut ffi::RawContext, String> {
         let context = self.isolate.new_context(arenas);
         if context.is_null() {
             return Err("V8 could not make a context".to_owned());
@@ -254,7 +254,7 @@ impl Runtime {
         grave: &Sender<Wreck>,
         (tenant, library, function): (Tenant, String, String),
     ) -> Cause {
-        let keep = self.tenants.iter().flat_map(|tenant| tenant.keyspace.keep()).collect();
+        let keep = self.tenants.iter().flat_map(|tenant| tenant.arenas.keep()).collect();
         for tenant in std::mem::take(&mut self.alive) {
             self.tenants[tenant as usize].take_context();
         }

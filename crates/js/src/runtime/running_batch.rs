@@ -1,4 +1,4 @@
-//! How far a batch has come: which of its calls are in the request, and who has a reply. The
+//! How far a batch has come: which calls are in the request, and how many have their replies. The
 //! runtime's thread.
 
 use std::time::Instant;

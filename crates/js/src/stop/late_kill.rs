@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::agreement::{Word, Words};
 use crate::io::Io;
-use crate::{Call, Host, Level, Limits, Mapping, RunTurn, Runtime, Write, ffi};
+use crate::{Call, FunctionLimits, Host, KeyWrite, Level, Mapping, RunTurn, Runtime, ffi};
 
 /// Words of an arena with nothing in it.
 const NO_ARENA_WORDS: usize = 512;
@@ -27,7 +27,7 @@ struct Late {
 }
 
 impl Host for Late {
-    fn commit(&mut self, _: &[Write<'_>]) -> Result<(), String> {
+    fn commit(&mut self, _: &[KeyWrite<'_>]) -> Result<(), String> {
         assert_eq!(self.io.load(Word::Kill), 0, "the call hasn't waited for the decision");
         self.commits += 1;
         Ok(())
@@ -63,7 +63,7 @@ fn a_call_that_may_be_killed_waits_until_that_is_decided() {
     let source = b"#!js name=t\n\
         export const late = (db) => { db.set('k', 1); db.scan('k'); return 1; };\n\
         export const next = () => { let x = 0; for (let i = 0; i < 1e6; i++) x += i; return 2; };";
-    let limits = Limits { call_ms: 60_000, ..Limits::default() };
+    let limits = FunctionLimits { call_ms: 60_000, ..FunctionLimits::default() };
     let mut runtime = Runtime::new(limits).unwrap();
     let arena: Arc<[u64; NO_ARENA_WORDS]> = Arc::new([0; NO_ARENA_WORDS]);
     // SAFETY: the words live as long as the Arc; an arena of zeros is empty.

@@ -12,15 +12,15 @@ use loom::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
 use loom::thread;
 
 /// The words, and whether V8 has a termination, which hits the next JavaScript.
-pub(crate) struct Shared {
+pub(crate) struct ModelWords {
     words: [AtomicI32; 3],
     terminates: AtomicBool,
 }
 
-impl Shared {
-    pub(crate) fn new() -> Arc<Shared> {
+impl ModelWords {
+    pub(crate) fn new() -> Arc<ModelWords> {
         let words = [AtomicI32::new(0), AtomicI32::new(0), AtomicI32::new(0)];
-        Arc::new(Shared { words, terminates: AtomicBool::new(false) })
+        Arc::new(ModelWords { words, terminates: AtomicBool::new(false) })
     }
 
     pub(crate) fn word(&self, word: Word) -> &AtomicI32 {
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl ModelWords {
     /// Does the same as Isolate::recover after call `k` was stopped.
     pub(crate) fn recover(&self, k: i32) {
         self.store(Word::State, 0);
@@ -43,7 +43,7 @@ impl Shared {
     }
 }
 
-impl Words for Shared {
+impl Words for ModelWords {
     fn load(&self, word: Word) -> i32 {
         self.word(word).load(Ordering::SeqCst)
     }
@@ -68,7 +68,7 @@ enum End {
 
 /// V8 runs call `k` as 06_dispatch.js does; user code sees a termination at one moment. Returns
 /// whether the call was stopped.
-pub(crate) fn run(shared: &Shared, k: i32, user_code: impl FnOnce()) -> bool {
+pub(crate) fn run(shared: &ModelWords, k: i32, user_code: impl FnOnce()) -> bool {
     shared.word(Word::State).store(k, Ordering::Relaxed);
     user_code();
     if shared.is_hit() {
@@ -80,7 +80,7 @@ pub(crate) fn run(shared: &Shared, k: i32, user_code: impl FnOnce()) -> bool {
 }
 
 /// Call `k` on the runtime's thread.
-fn call(shared: &Shared, k: i32) -> End {
+fn call(shared: &ModelWords, k: i32) -> End {
     if run(shared, k, || ()) {
         shared.recover(k);
         return End::Stopped;
@@ -90,7 +90,7 @@ fn call(shared: &Shared, k: i32) -> End {
 }
 
 /// The watchdog finds that the time of call `k` is over.
-pub(crate) fn look(shared: &Shared, k: i32) {
+pub(crate) fn look(shared: &ModelWords, k: i32) {
     if shared.load(Word::State) == k {
         stop(shared, k, || shared.terminates.store(true, Ordering::Release));
     }
@@ -104,7 +104,7 @@ fn a_termination_hits_its_call_or_does_not_happen() {
     let ends = std::sync::Arc::new(std::sync::Mutex::new([0, 0]));
     let seen = std::sync::Arc::clone(&ends);
     loom::model(move || {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let watchdog = Arc::clone(&shared);
         let watchdog = thread::spawn(move || look(&watchdog, 1));
         let end = call(&shared, 1);
@@ -122,7 +122,7 @@ fn a_termination_hits_its_call_or_does_not_happen() {
 fn a_library_that_is_evaluated_ends_as_a_call_does() {
     // Around the top level of a library, Rust stores STATE and settles it.
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let watchdog = Arc::clone(&shared);
         let watchdog = thread::spawn(move || look(&watchdog, 1));
         shared.store(Word::State, 1);

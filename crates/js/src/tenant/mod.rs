@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::caller::tenant_arenas::Keyspace;
+use crate::caller::tenant_arenas::TenantArenas;
 use crate::ffi;
 use crate::library::{Function, Library};
 
@@ -33,7 +33,7 @@ impl Installed {
 
 /// One tenant.
 pub(crate) struct TenantState {
-    pub(crate) keyspace: Keyspace,
+    pub(crate) arenas: TenantArenas,
     pub(crate) libraries: BTreeMap<String, Installed>,
     pub(crate) functions: Arc<Functions>,
     /// Null while it has none.
@@ -47,9 +47,9 @@ pub(crate) struct TenantState {
 }
 
 impl TenantState {
-    pub(crate) fn new(keyspace: Keyspace) -> TenantState {
+    pub(crate) fn new(arenas: TenantArenas) -> TenantState {
         TenantState {
-            keyspace,
+            arenas,
             libraries: BTreeMap::new(),
             functions: Arc::default(),
             context: std::ptr::null_mut(),

@@ -1,15 +1,15 @@
-//! What is known of the running call, and what is wanted of it.
+//! The watch of an isolate's calls: which call runs, for how long, and whether it is to stop.
 //!
 //! ```text
-//! runtime ── names, limits, entry ──>         <── tick: what ran, orders ── watchdog
-//! callbacks ── V8 gave up ──────────>  Watch  <── running, terminate ────── handles
-//!                                             <── state, describe ───────── process_end
+//! runtime ──── names, limits, entry ──>             <── saw, stop, seize ─── watchdog
+//! callbacks ── V8 gave up ────────────>  CallWatch  <── running, terminate ── handles
+//!                                                   <── state, describe ──── process_end
 //! ```
 //!
 //! 1. Calls carry numbers. An order names the call that was running when it was given, so it never
-//!    hits a later one. Shutdown is an order that lasts: [`Watch::is_closing`].
-//! 2. [`Watch::state`] and [`Watch::describe`] allocate nothing and wait for nothing: a signal
-//!    handler calls them.
+//!    hits a later one. Shutdown is an order that lasts: [`CallWatch::is_closing`].
+//! 2. [`CallWatch::state`] and [`CallWatch::describe`] allocate nothing and wait for nothing: a
+//!    signal handler calls them.
 //!
 //! Any thread.
 
@@ -21,20 +21,20 @@ use std::time::{Duration, Instant};
 
 use crate::caller::runtime_stats::Running;
 use crate::ffi;
-use crate::fiber::Shared;
+use crate::fiber::FiberShared;
 use crate::io::{self, Io, Mapped};
 use crate::stop::agreement;
 use crate::stop::cause::Reason;
 use crate::tenant::Functions;
 
-/// What the runtime, its watchdog, callbacks and handles share of the running call.
-pub(crate) struct Watch {
+/// The state of the running call, for the runtime, its watchdog, callbacks and handles.
+pub(crate) struct CallWatch {
     io: Io,
     _mapped: Arc<Mapped>,
     /// CPU clock of the isolate's thread.
     clock: i32,
     /// The fiber that waits for the call, if the runtime is on one.
-    fiber: Option<Arc<Shared>>,
+    fiber: Option<Arc<FiberShared>>,
     /// Number of the entry for which the fiber waits.
     pub(crate) entry: AtomicU64,
     pub(crate) call_ms: AtomicU64,
@@ -56,9 +56,9 @@ pub(crate) struct Watch {
     watchdog: OnceLock<Thread>,
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for CallWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
+        f.debug_struct("CallWatch").finish_non_exhaustive()
     }
 }
 
@@ -110,16 +110,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Watch {
+impl CallWatch {
     /// Watches calls of the calling thread in `isolate`, which must outlive the watchdog.
     pub(super) fn new(
         isolate: *mut ffi::RawIsolate,
         mapped: Arc<Mapped>,
-        fiber: Option<Arc<Shared>>,
-    ) -> Watch {
+        fiber: Option<Arc<FiberShared>>,
+    ) -> CallWatch {
         // SAFETY: no preconditions.
         let clock = unsafe { ffi::nigh_thread_clock() };
-        Watch {
+        CallWatch {
             io: mapped.io(),
             _mapped: mapped,
             clock,
@@ -147,7 +147,7 @@ impl Watch {
     }
 
     /// Takes over the state that outlives an isolate.
-    pub(crate) fn succeed(&self, old: &Watch) {
+    pub(crate) fn succeed(&self, old: &CallWatch) {
         self.closing.store(old.is_closing(), Ordering::SeqCst);
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::call_watch::Watch;
+use super::call_watch::CallWatch;
 use crate::caller::runtime_stats::Running;
 use crate::stop::cause::Reason;
 
@@ -10,20 +10,20 @@ use crate::stop::cause::Reason;
 #[derive(Clone, Debug)]
 pub struct Handle {
     /// The watch of the isolate that the runtime has now.
-    watch: Arc<Mutex<Arc<Watch>>>,
+    watch: Arc<Mutex<Arc<CallWatch>>>,
 }
 
 impl Handle {
-    pub(crate) fn new(watch: Arc<Watch>) -> Handle {
+    pub(crate) fn new(watch: Arc<CallWatch>) -> Handle {
         Handle { watch: Arc::new(Mutex::new(watch)) }
     }
 
     /// Follows the runtime to its new isolate.
-    pub(crate) fn follow(&self, watch: Arc<Watch>) {
+    pub(crate) fn follow(&self, watch: Arc<CallWatch>) {
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
     }
 
-    fn watch(&self) -> Arc<Watch> {
+    fn watch(&self) -> Arc<CallWatch> {
         Arc::clone(&self.watch.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `call_watch` | what the runtime, its watchdog, handles and callbacks share of a running call |
+//! | `call_watch` | the state of the running call, for all of these |
 //! | `process_end` | names the running function when the process ends |
 //! | `watchdog` | the thread that stops calls |
 //! | `handle` | asks and stops from other threads |

@@ -9,29 +9,29 @@ use std::fmt::{self, Display, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
-use super::call_watch::Watch;
+use super::call_watch::CallWatch;
 use crate::ffi;
 
 /// Longest line about the end of a process, bytes: two names of 128 and some words.
 const LINE_BYTES: usize = 512;
 
 /// The watches of all runtimes that live.
-static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
+static WATCHES: Mutex<Vec<Weak<CallWatch>>> = Mutex::new(Vec::new());
 static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// A line of text on the stack; what doesn't fit is cut off.
-pub(crate) struct Line {
+pub(crate) struct EndLine {
     bytes: [u8; LINE_BYTES],
     used: usize,
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line { bytes: [0; LINE_BYTES], used: 0 }
+impl Default for EndLine {
+    fn default() -> EndLine {
+        EndLine { bytes: [0; LINE_BYTES], used: 0 }
     }
 }
 
-impl Write for Line {
+impl Write for EndLine {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let free = &mut self.bytes[self.used..];
         let taken = text.len().min(free.len());
@@ -41,7 +41,7 @@ impl Write for Line {
     }
 }
 
-impl Display for Line {
+impl Display for EndLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.bytes[..self.used]))
     }
@@ -57,7 +57,7 @@ pub fn name_what_crashes() {
 }
 
 /// Names the calls of a new isolate too, while its watch lives.
-pub(crate) fn watch_too(watch: &Arc<Watch>) {
+pub(crate) fn watch_too(watch: &Arc<CallWatch>) {
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
     watches.retain(|watch| watch.strong_count() > 0);
     watches.push(Arc::downgrade(watch));
@@ -86,7 +86,7 @@ pub(crate) fn tell() {
             if TOLD.swap(true, Ordering::SeqCst) {
                 return;
             }
-            let mut line = Line::default();
+            let mut line = EndLine::default();
             let _ = line.write_str("nigh: the process ends while ");
             let _ = watch.describe(call, &mut line);
             let _ = line.write_str(" runs; the arenas survive\n");

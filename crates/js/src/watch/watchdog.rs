@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use super::call_watch::Watch;
-use super::process_end::{self, Line};
+use super::call_watch::CallWatch;
+use super::process_end::{self, EndLine};
 use crate::ffi;
-use crate::fiber::Shared;
+use crate::fiber::FiberShared;
 use crate::io::Mapped;
 use crate::stop::cause::Reason;
 
@@ -36,7 +36,7 @@ const SEIZE_AFTER_NS: u64 = 10_000_000;
 
 /// Runs until dropped.
 pub(crate) struct Watchdog {
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) watch: Arc<CallWatch>,
     sleep: Arc<Sleep>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,10 +55,10 @@ impl Watchdog {
     pub(crate) fn start(
         isolate: *mut ffi::RawIsolate,
         mapped: Arc<Mapped>,
-        fiber: Option<Arc<Shared>>,
+        fiber: Option<Arc<FiberShared>>,
     ) -> Result<Watchdog, std::io::Error> {
         membarrier(MembarrierCommand::RegisterPrivateExpedited)?;
-        let watch = Arc::new(Watch::new(isolate, mapped, fiber));
+        let watch = Arc::new(CallWatch::new(isolate, mapped, fiber));
         process_end::watch_too(&watch);
         let sleep = Arc::new(Sleep::default());
         let patrol = Patrol { watch: Arc::clone(&watch), sleep: Arc::clone(&sleep) };
@@ -91,7 +91,7 @@ impl Drop for Watchdog {
 
 /// The work of the watchdog's thread.
 struct Patrol {
-    watch: Arc<Watch>,
+    watch: Arc<CallWatch>,
     sleep: Arc<Sleep>,
 }
 
@@ -157,7 +157,7 @@ impl Patrol {
 
     fn give_up(&self, call: i32) -> ! {
         let grace_ms = self.watch.grace_ms.load(Ordering::Relaxed);
-        let mut what = Line::default();
+        let mut what = EndLine::default();
         // Names are short; a line that is cut off says enough.
         let _ = self.watch.describe(call, &mut what);
         eprintln!(

@@ -6,7 +6,9 @@
 mod arena;
 
 pub(crate) use arena::{Arena, SEED};
-use nigh_js::{Call, Host, Level, Library, Limits, LoadError, RunTurn, Runtime, Tenant, Write};
+use nigh_js::{
+    Call, FunctionLimits, Host, KeyWrite, Level, Library, LoadError, RunTurn, Runtime, Tenant,
+};
 use std::time::Duration;
 use xxhash_rust::xxh32::xxh32;
 
@@ -62,23 +64,24 @@ impl World {
 }
 
 impl Host for World {
-    fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String> {
+    fn commit(&mut self, writes: &[KeyWrite<'_>]) -> Result<(), String> {
         assert!(!writes.is_empty(), "an empty write set is not committed");
         if let Some(reply) = &self.refuse {
             return Err(reply.clone());
         }
         self.commits += 1;
         for write in writes {
-            let (Write::Put { key, .. } | Write::Delete { key } | Write::Expire { key, .. }) =
-                *write;
+            let (KeyWrite::Put { key, .. }
+            | KeyWrite::Delete { key }
+            | KeyWrite::Expire { key, .. }) = *write;
             self.written.push(String::from_utf8_lossy(key).into_owned());
             let arena = self.of(key);
             match *write {
-                Write::Put { key, value, expiry_ms } => arena.put(key, value, expiry_ms),
-                Write::Delete { key } => {
+                KeyWrite::Put { key, value, expiry_ms } => arena.put(key, value, expiry_ms),
+                KeyWrite::Delete { key } => {
                     arena.delete(key);
                 }
-                Write::Expire { key, expiry_ms } => {
+                KeyWrite::Expire { key, expiry_ms } => {
                     let (value, _) = arena.get(key).expect("expires what is there");
                     arena.put(key, &value, expiry_ms);
                 }
@@ -126,10 +129,10 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new() -> Bench {
         // Calls in debug builds on a busy machine: tests about time say their own limit.
-        Bench::with(Limits { call_ms: 500, ..Limits::default() })
+        Bench::with(FunctionLimits { call_ms: 500, ..FunctionLimits::default() })
     }
 
-    pub(crate) fn with(limits: Limits) -> Bench {
+    pub(crate) fn with(limits: FunctionLimits) -> Bench {
         Bench::over(Runtime::new(limits).unwrap())
     }
 

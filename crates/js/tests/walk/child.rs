@@ -15,7 +15,7 @@
 use std::io::{BufRead, Write};
 use std::os::unix::fs::FileExt;
 
-use nigh_js::{Fiber, Limits, Runtime};
+use nigh_js::{Fiber, FunctionLimits, Runtime};
 
 use crate::common::Bench;
 
@@ -90,8 +90,8 @@ fn statements() -> impl Iterator<Item = &'static str> {
         .filter(|line| !line.is_empty() && !line.starts_with("//"))
 }
 
-fn limits(call_ms: u64) -> Limits {
-    Limits { call_ms, grace_ms: GRACE_MS, ..Limits::default() }
+fn limits(call_ms: u64) -> FunctionLimits {
+    FunctionLimits { call_ms, grace_ms: GRACE_MS, ..FunctionLimits::default() }
 }
 
 /// CPU time that a thread has used, µs. The kernel goes by its number: the clock of one that isn't
@@ -161,7 +161,7 @@ impl Child {
         self.bench.runtime.set_limits(limits(PREPARE_MS));
         let prepared = self.bench.call("prepare", &args);
         assert_eq!(prepared, ":1\r\n", "{}", case.text());
-        self.bench.runtime.set_limits(limits(Limits::default().call_ms));
+        self.bench.runtime.set_limits(limits(FunctionLimits::default().call_ms));
         let clock = Clock::here();
         let before = clock.us().unwrap();
         let reply = self.bench.call(&case.form, &args);

@@ -27,7 +27,7 @@ mod common;
 mod parent;
 
 use child::Case;
-use nigh_js::Limits;
+use nigh_js::FunctionLimits;
 use parent::{Done, Names, Worker, share, slowest_by_key};
 
 /// Time behind the limit, µs, in which the shard has to answer another client.
@@ -51,7 +51,7 @@ fn child_of_the_walk() {
 }
 
 fn bound_us() -> u64 {
-    Limits::default().call_ms * 1_000 + GRACE_US
+    FunctionLimits::default().call_ms * 1_000 + GRACE_US
 }
 
 fn is_over(done: &Done) -> bool {

@@ -20,7 +20,7 @@ mod tests;
 use crate::handlers::context::Context;
 use crate::handlers::route::CROSS_SLOT;
 use crate::hop::message::writes;
-use nigh_js::{Host, Level, Write};
+use nigh_js::{Host, KeyWrite, Level};
 use nigh_shm::WriteError;
 use nigh_store::{BUSY, Keyspace, Reply, Turn, together_error_text};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ impl StoreHost<'_, '_> {
 }
 
 impl Host for StoreHost<'_, '_> {
-    fn commit(&mut self, writes: &[Write<'_>]) -> Result<(), String> {
+    fn commit(&mut self, writes: &[KeyWrite<'_>]) -> Result<(), String> {
         if self.keyspace.is_busy() {
             // What comes after a call that will run again must not be there before it.
             return Err(BUSY.to_owned());
@@ -115,11 +115,11 @@ fn error_text(error: &WriteError, writes: &[nigh_store::Write<'_>]) -> &'static 
     together_error_text(error, writes.iter().all(is_delete))
 }
 
-fn store_write<'a>(write: &Write<'a>) -> nigh_store::Write<'a> {
+fn store_write<'a>(write: &KeyWrite<'a>) -> nigh_store::Write<'a> {
     match *write {
-        Write::Put { key, value, expiry_ms } => nigh_store::Write::Put { key, value, expiry_ms },
-        Write::Delete { key } => nigh_store::Write::Delete { key },
-        Write::Expire { key, expiry_ms } => nigh_store::Write::Expire { key, expiry_ms },
+        KeyWrite::Put { key, value, expiry_ms } => nigh_store::Write::Put { key, value, expiry_ms },
+        KeyWrite::Delete { key } => nigh_store::Write::Delete { key },
+        KeyWrite::Expire { key, expiry_ms } => nigh_store::Write::Expire { key, expiry_ms },
     }
 }
 

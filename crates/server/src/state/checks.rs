@@ -21,7 +21,7 @@
 //! [`Checks`] is used by all shards; [`serve_checks`] is the other process.
 
 use crate::sync::lock;
-use nigh_js::{Library, Limits, LoadError, Runtime};
+use nigh_js::{FunctionLimits, Library, LoadError, Runtime};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -73,7 +73,7 @@ pub(crate) type Notice = Box<dyn Fn() + Send>;
 
 struct Job {
     source: Arc<[u8]>,
-    limits: Limits,
+    limits: FunctionLimits,
     checks: Arc<Checks>,
     notice: Notice,
 }
@@ -108,7 +108,7 @@ impl Checks {
     pub(crate) fn is_done(
         self: &Arc<Self>,
         source: &[u8],
-        limits: &Limits,
+        limits: &FunctionLimits,
         notice: impl Fn() -> Notice,
     ) -> bool {
         !self.is_checked(source, limits) || self.look(source, limits, &notice)
@@ -118,7 +118,7 @@ impl Checks {
     pub(crate) fn take(
         self: &Arc<Self>,
         source: &[u8],
-        limits: &Limits,
+        limits: &FunctionLimits,
         notice: impl Fn() -> Notice,
     ) -> Outcome {
         if !self.is_checked(source, limits) {
@@ -138,7 +138,7 @@ impl Checks {
     }
 
     /// A source that is too long isn't checked: loading refuses it at once.
-    fn is_checked(&self, source: &[u8], limits: &Limits) -> bool {
+    fn is_checked(&self, source: &[u8], limits: &FunctionLimits) -> bool {
         self.program.is_some() && source.len() <= limits.source_bytes
     }
 
@@ -146,7 +146,7 @@ impl Checks {
     fn look(
         self: &Arc<Self>,
         source: &[u8],
-        limits: &Limits,
+        limits: &FunctionLimits,
         notice: &impl Fn() -> Notice,
     ) -> bool {
         let mut entries = lock(&self.entries);
@@ -290,12 +290,12 @@ fn check(process: &mut Option<Process>, program: &Path, library: &str, job: &Job
 struct Process {
     child: Child,
     stream: UnixStream,
-    limits: Limits,
+    limits: FunctionLimits,
 }
 
 impl Process {
     /// Begins one, and a second handle of its socket.
-    fn begin(program: &Path, limits: &Limits) -> io::Result<(Self, UnixStream)> {
+    fn begin(program: &Path, limits: &FunctionLimits) -> io::Result<(Self, UnixStream)> {
         let (stream, theirs) = UnixStream::pair()?;
         let patience = Duration::from_millis(limits.load_ms) * PATIENCE;
         stream.set_read_timeout(Some(patience + IDLE))?;
@@ -359,7 +359,7 @@ impl Drop for Process {
 }
 
 /// The limits that bound a check, in the order in which they are sent.
-fn numbers(limits: &Limits) -> [u64; NUMBERS] {
+fn numbers(limits: &FunctionLimits) -> [u64; NUMBERS] {
     let bytes = |size: usize| size as u64;
     [
         limits.load_ms,
@@ -400,14 +400,14 @@ pub fn serve_checks() -> io::Result<()> {
         *number = u64::from_le_bytes(bytes);
     }
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let limits = Limits {
+    let limits = FunctionLimits {
         load_ms: sent[0],
         heap_bytes: size(sent[1]),
         array_buffer_bytes: size(sent[2]),
         stack_bytes: size(sent[3]),
         source_bytes: size(sent[4]),
         grace_ms: GRACE_MS,
-        ..Limits::default()
+        ..FunctionLimits::default()
     };
     limit(Resource::Core, 0)?;
     let stack = limits.stack_bytes + STACK_BEYOND_BYTES;
@@ -416,7 +416,7 @@ pub fn serve_checks() -> io::Result<()> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the check panicked")))
 }
 
-fn serve_each(stream: &mut UnixStream, limits: Limits) -> io::Result<()> {
+fn serve_each(stream: &mut UnixStream, limits: FunctionLimits) -> io::Result<()> {
     let (most, seconds) = (limits.source_bytes, limits.load_ms.div_ceil(1000) + ORPHAN_SECONDS);
     let memory = limits.heap_bytes + limits.array_buffer_bytes + MEMORY_BEYOND_BYTES;
     let mut runtime = Runtime::new(limits).map_err(io::Error::other)?;

@@ -279,9 +279,9 @@ fn set_eviction(keyspace: &mut Keyspace, config: &Config) {
 }
 
 /// The limits of functions, from their settings.
-fn function_limits(config: &Config) -> nigh_js::Limits {
+fn function_limits(config: &Config) -> nigh_js::FunctionLimits {
     let count = |name| u32::try_from(config.number(name)).unwrap_or(u32::MAX);
-    nigh_js::Limits {
+    nigh_js::FunctionLimits {
         call_ms: config.unsigned("function-time-limit-ms"),
         load_ms: config.unsigned("function-load-limit-ms"),
         heap_bytes: config.size("function-heap-limit-bytes"),

@@ -28,7 +28,7 @@ use crate::observe::snapshot::{ClientRow, Snapshot};
 use crate::state::checks::{Checks, Notice, Outcome};
 use crate::state::still::Still;
 use crate::sync::lock;
-use nigh_js::{Handle, Limits, Reason, Running};
+use nigh_js::{FunctionLimits, Handle, Reason, Running};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -248,12 +248,12 @@ impl Shared {
 
     /// Whether a source may be loaded without waiting; if not, its check is under way, and all
     /// shards have a note when it is done.
-    pub(crate) fn is_checked(self: &Arc<Self>, source: &[u8], limits: &Limits) -> bool {
+    pub(crate) fn is_checked(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> bool {
         self.checks.is_done(source, limits, || self.notice())
     }
 
     /// The outcome of a source, which may be loaded once if it is `Ok`. Waits for it if need be.
-    pub(crate) fn take_check(self: &Arc<Self>, source: &[u8], limits: &Limits) -> Outcome {
+    pub(crate) fn take_check(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> Outcome {
         self.checks.take(source, limits, || self.notice())
     }
 

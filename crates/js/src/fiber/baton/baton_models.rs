@@ -7,7 +7,7 @@
 
 use super::Baton;
 use crate::stop::agreement::is_issued;
-use crate::stop::stop_models::{Shared, look, run};
+use crate::stop::stop_models::{ModelWords, look, run};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ impl World {
     }
 
     /// The fiber, which runs on this thread, enters call `k`; its carrier lends it and runs V8.
-    fn enter(&self, words: &Shared, body: Body, k: i32) -> End {
+    fn enter(&self, words: &ModelWords, body: Body, k: i32) -> End {
         let number = self.baton.lock().unwrap().number();
         self.entry.store(number, Ordering::SeqCst);
         // SAFETY: a model: loom fails if another thread accesses it meanwhile.
@@ -72,7 +72,7 @@ impl World {
 
     /// The watchdog looks whether call `k` is stuck. If it is, the carrier on which the fiber goes
     /// on.
-    fn seize(world: &Arc<World>, words: &Shared, k: i32) -> Option<JoinHandle<()>> {
+    fn seize(world: &Arc<World>, words: &ModelWords, k: i32) -> Option<JoinHandle<()>> {
         let number = world.entry.load(Ordering::SeqCst);
         let mut baton = world.baton.lock().unwrap();
         if !baton.may_seize(number, || is_issued(words, k)) {
@@ -82,11 +82,11 @@ impl World {
         let (body, _) = baton.seize(grave).expect("it may be seized");
         drop(baton);
         let world = Arc::clone(world);
-        Some(thread::spawn(move || world.go_on(&Shared::new(), body)))
+        Some(thread::spawn(move || world.go_on(&ModelWords::new(), body)))
     }
 
     /// The fiber enters call 2, which nothing stops.
-    fn go_on(&self, words: &Shared, body: Body) {
+    fn go_on(&self, words: &ModelWords, body: Body) {
         let end = self.enter(words, body, 2);
         assert!(matches!(end, End::Committed(_)), "call 2 was not to be stopped");
         // SAFETY: as above.
@@ -105,7 +105,7 @@ fn a_fiber_is_seized_from_the_call_that_is_stuck_or_stays_where_it_is() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS);
     builder.check(move || {
-        let (world, words) = (World::new(), Shared::new());
+        let (world, words) = (World::new(), ModelWords::new());
         let watchdog = {
             let (world, words) = (Arc::clone(&world), Arc::clone(&words));
             thread::spawn(move || {

@@ -4,7 +4,7 @@
 use super::StoreHost;
 use crate::net::output::{Output, ReplyWriter};
 use crate::state::lend;
-use nigh_js::{Call, Limits, RunTurn, Runtime, Tenant};
+use nigh_js::{Call, FunctionLimits, RunTurn, Runtime, Tenant};
 use nigh_resp::Protocol;
 use nigh_shm::{Domain, Participant, Pin};
 use nigh_store::{Keyspace, Op, StoreOptions, Turn, Write};
@@ -42,7 +42,7 @@ impl Layers {
         let mut options = StoreOptions::new(dir.path(), 64 << 20);
         options.partitions = partitions;
         let (keyspace, _) = Keyspace::open(&options, &domain).expect("a keyspace");
-        let limits = Limits { call_ms: 10_000, ..Limits::default() };
+        let limits = FunctionLimits { call_ms: 10_000, ..FunctionLimits::default() };
         let mut runtime = Runtime::new(limits).expect("V8");
         let mapping = |store: &nigh_store::Store| lend::mapping(store.data_region());
         let own: Vec<_> = keyspace.parts().iter().map(mapping).collect();
