@@ -23,7 +23,6 @@ const Int32 = Int32Array;
 const Uint8 = Uint8Array;
 const Uint16 = Uint16Array;
 const JSONStringify = JSON.stringify;
-const MapConstructor = Map;
 const MapForEach = uncurry(Map.prototype.forEach);
 const MapGetSize = uncurry(Object.getOwnPropertyDescriptor(Map.prototype, "size").get);
 const SetForEach = uncurry(Set.prototype.forEach);

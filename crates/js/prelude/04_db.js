@@ -38,7 +38,6 @@ const OP_PUT = 1;
 const OP_DELETE = 2;
 const OP_EXPIRE = 3;
 const WRITE_BYTES_AT = WRITES_AT + WRITES_TABLE;
-const WRITE_END = WRITES_AT + WRITES_ROOM;
 
 // Bits of I[PENDING].
 const PENDING_WRITES = 1; // the write set isn't empty

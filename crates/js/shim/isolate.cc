@@ -228,7 +228,6 @@ void nigh_isolate_heap(const NighIsolate* owner, NighHeap* out) {
   v8::HeapStatistics statistics;
   owner->isolate->GetHeapStatistics(&statistics);
   out->used_bytes = statistics.used_heap_size();
-  out->total_bytes = statistics.total_heap_size();
   out->array_buffer_bytes = owner->allocator->used();
   out->heap_limit_hits = owner->heap_limit_hits;
   out->dropped_contexts = owner->dying.size() + owner->dead.size();

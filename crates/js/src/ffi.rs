@@ -98,7 +98,6 @@ pub(crate) struct RawArena {
 #[derive(Default)]
 pub(crate) struct Heap {
     pub(crate) used_bytes: usize,
-    pub(crate) total_bytes: usize,
     pub(crate) array_buffer_bytes: usize,
     pub(crate) heap_limit_hits: u64,
     pub(crate) dropped_contexts: usize,

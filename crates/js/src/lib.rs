@@ -62,7 +62,7 @@ pub use caller::fcall::{Call, Overlay, RunTurn, Tenant, UNSTABLE};
 pub use caller::function_limits::FunctionLimits;
 pub use caller::host_trait::{Host, KeyWrite, Level, Starts};
 pub use caller::runtime_stats::{Running, RuntimeStats};
-pub use caller::tenant_arenas::{Mapping, PARTITIONS_MAX, TenantArenas};
+pub use caller::tenant_arenas::{Mapping, TenantArenas};
 pub use fiber::{Fiber, FiberJoin};
 pub use isolate::StartError;
 pub use library::{Function, Library, LoadError};

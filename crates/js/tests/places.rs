@@ -56,7 +56,7 @@ impl Arenas {
             // SAFETY: the region stays mapped as long as the Arc lives, and is an arena.
             unsafe { Mapping::new(base, len, region as Arc<dyn Any + Send + Sync>) }
         };
-        TenantArenas::new(self.writers.iter().map(mapping).collect())
+        self.writers.iter().map(mapping).collect::<Vec<_>>().into()
     }
 }
 

@@ -10,8 +10,6 @@ pub struct RuntimeStats {
     pub contexts: usize,
     /// Dropped contexts whose memory the collector has not given back.
     pub dropped_contexts: usize,
-    /// Contexts made since the start.
-    pub contexts_created: u64,
     /// JavaScript heap in use, bytes.
     pub heap_bytes: usize,
     /// ArrayBuffers of functions, bytes.

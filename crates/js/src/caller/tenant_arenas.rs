@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::ffi;
 
-/// Most partitions of a tenant.
-pub const PARTITIONS_MAX: usize = 64;
+/// Most partitions of a tenant: sets of them are the bits of 64-bit words.
+const PARTITIONS_MAX: usize = 64;
 /// Word of an arena's header: the seed of its hash (docs/formats/arena.md).
 const SEED_WORD: usize = 12;
 
@@ -70,12 +70,7 @@ pub struct TenantArenas {
 }
 
 impl TenantArenas {
-    /// The arenas of these partitions.
-    ///
-    /// # Panics
-    /// If there are none, or more than [`PARTITIONS_MAX`].
-    #[must_use]
-    pub fn new(mappings: Vec<Mapping>) -> TenantArenas {
+    fn new(mappings: Vec<Mapping>) -> TenantArenas {
         let count = mappings.len();
         assert!((1..=PARTITIONS_MAX).contains(&count), "{count} partitions");
         TenantArenas { mappings }
@@ -120,6 +115,8 @@ impl From<Mapping> for TenantArenas {
 }
 
 impl From<Vec<Mapping>> for TenantArenas {
+    /// # Panics
+    /// If there is no mapping, or are more than 64.
     fn from(mappings: Vec<Mapping>) -> TenantArenas {
         TenantArenas::new(mappings)
     }

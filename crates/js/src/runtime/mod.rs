@@ -71,6 +71,8 @@ pub struct Runtime {
     alive: Vec<u32>,
     /// Counts batches, to tell which context was used last.
     turn: u64,
+    /// Counts contexts. With `turn`, tells whether something has run.
+    contexts_made: u64,
     /// Partitions that a call of the last batch couldn't tell, a bit for each.
     untold: u64,
     rest: Rest,
@@ -111,6 +113,7 @@ impl Runtime {
             tenants: Vec::new(),
             alive: Vec::new(),
             turn: 0,
+            contexts_made: 0,
             untold: 0,
             rest: Rest::new(),
             request: CallWriter::default(),
@@ -156,7 +159,7 @@ impl Runtime {
     /// To be called between batches, ten times a second, with or without work: does some of the
     /// work that V8 has put off, which gives dropped contexts and garbage back.
     pub fn catch_up(&mut self) {
-        if self.rest.look(self.turn + self.stats.contexts_created) {
+        if self.rest.look(self.turn + self.contexts_made) {
             self.isolate.begin_collection();
         }
         self.isolate.idle(TASKS_MAX, 0);
@@ -225,7 +228,7 @@ impl Runtime {
         if context.is_null() {
             return Err("V8 could not make a context".to_owned());
         }
-        self.stats.contexts_created += 1;
+        self.contexts_made += 1;
         Ok(context)
     }
 

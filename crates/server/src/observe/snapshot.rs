@@ -74,7 +74,6 @@ impl Snapshot {
         let (sum, part) = (&mut self.runtime, &other.runtime);
         sum.contexts += part.contexts;
         sum.dropped_contexts += part.dropped_contexts;
-        sum.contexts_created += part.contexts_created;
         sum.heap_bytes += part.heap_bytes;
         sum.array_buffer_bytes += part.array_buffer_bytes;
         sum.calls += part.calls;
