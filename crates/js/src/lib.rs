@@ -11,7 +11,7 @@
 //! of a tenant, one for each of its partitions, are a [`TenantArenas`] of [`Mapping`]s; their bytes
 //! are those of `docs/formats/arena.md`.
 //!
-//! Rooms, lowest first: ffi allocator caller library tenant io stop error_reply fiber watch isolate
+//! Rooms, lowest first: ffi allocator caller library tenant io stop error_reply fiber guard isolate
 //! runtime
 //!
 //! | room | what it holds |
@@ -23,7 +23,7 @@
 //! | stop | how a call is stopped, and why |
 //! | error_reply | texts of error replies |
 //! | fiber | a stack for the shard, which leaves a call that V8 can't stop |
-//! | watch | the watchdog, handles for other threads, and the end of the process |
+//! | guard | the watchdog, handles for other threads, and the end of the process |
 //! | isolate | one V8 isolate: entries, callbacks, collections |
 //! | runtime | loads libraries and runs batches of calls |
 //!
@@ -50,13 +50,13 @@ mod caller;
 mod error_reply;
 mod ffi;
 mod fiber;
+mod guard;
 mod io;
 mod isolate;
 mod library;
 mod runtime;
 mod stop;
 mod tenant;
-mod watch;
 
 pub use caller::fcall::{Call, Overlay, RunTurn, Tenant, UNSTABLE};
 pub use caller::function_limits::FunctionLimits;
@@ -64,9 +64,9 @@ pub use caller::host_trait::{Host, KeyWrite, Level, Starts};
 pub use caller::runtime_stats::{Running, RuntimeStats};
 pub use caller::tenant_arenas::{Mapping, TenantArenas};
 pub use fiber::{Fiber, FiberJoin};
+pub use guard::handle::Handle;
+pub use guard::process_end::name_what_crashes;
 pub use isolate::StartError;
 pub use library::{Function, Library, LoadError};
 pub use runtime::Runtime;
 pub use stop::cause::Reason;
-pub use watch::handle::Handle;
-pub use watch::process_end::name_what_crashes;

@@ -20,12 +20,12 @@ use crate::caller::host_trait::{Host, Level};
 use crate::error_reply;
 use crate::ffi;
 use crate::fiber::FiberShared;
+use crate::guard::call_watch::CallWatch;
+use crate::guard::process_end;
 use crate::io::found_keys::FoundKeys;
 use crate::io::{self, Io, write_set};
 use crate::stop::agreement;
 use crate::tenant::Functions;
-use crate::watch::call_watch::CallWatch;
-use crate::watch::process_end;
 
 /// The state of callbacks. It lives at a fixed address as long as the isolate.
 pub(crate) struct Bridge {

@@ -40,10 +40,10 @@ use crate::caller::function_limits::FunctionLimits;
 use crate::ffi;
 use crate::fiber::user_code::UserCode;
 use crate::fiber::{Entered, Fiber, Wreck};
+use crate::guard::watchdog::Watchdog;
 use crate::io::{self, Io, Mapped};
 use crate::stop::agreement;
 use crate::stop::cause::Cause;
-use crate::watch::watchdog::Watchdog;
 
 use bridge::Bridge;
 

@@ -46,6 +46,7 @@ use crate::caller::runtime_stats::RuntimeStats;
 use crate::caller::tenant_arenas::TenantArenas;
 use crate::ffi;
 use crate::fiber::{Fiber, Wreck};
+use crate::guard::handle::Handle;
 use crate::io;
 use crate::io::call_writer::CallWriter;
 use crate::isolate::lingering::{self, Lingering, StuckCall};
@@ -53,7 +54,6 @@ use crate::isolate::rest::Rest;
 use crate::isolate::{Isolate, StartError, startup};
 use crate::stop::cause::Cause;
 use crate::tenant::TenantState;
-use crate::watch::handle::Handle;
 
 /// Most foreground tasks of V8 that one [`Runtime::catch_up`] runs. Mostly there is none; a step of
 /// a collection takes about 1 ms.
