@@ -203,6 +203,24 @@ fn a_start_that_is_stuck_in_a_batch_leaves_the_calls_behind_it_alone() {
 }
 
 #[test]
+fn calls_behind_a_stuck_one_know_that_owners_stand_still() {
+    // A key's time is over by the batch's clock alone. Its owner stands still, so its own clock
+    // counts, also for a call that runs in the new isolate. Once, that isolate wasn't told, and the
+    // call was sent to the owner again.
+    on_fiber(limits(), |bench| {
+        bench.world.arenas[0].put(b"unsure", b"2", bench.now_ms - 10);
+        bench.world.arenas[0].set_clock(bench.now_ms - 5_000);
+        bench.tenant = bench.runtime.open_tenant(bench.world.arenas[0].mapping().foreign());
+        bench.add("t", BODY);
+        bench.still = 1;
+        let replies = bench.run(&[call("alike"), with_args("get", &[b"unsure"])]);
+        assert!(replies[0].contains("function-time-limit-ms"), "{replies:?}");
+        assert_eq!(replies[1..], ["$1\r\n2\r\n"]);
+        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+    });
+}
+
+#[test]
 fn a_lost_call_finds_no_host() {
     // A getter of a result runs after the stuck step: its scan, log and commit reach no host.
     on_fiber(limits(), |bench| {

@@ -62,7 +62,7 @@ pub(crate) const IN_FLUSH_BYTES: usize = 30;
 /// In 64-bit words: Unix ms as a double.
 pub(crate) const IN_NOW_F64: usize = 14;
 /// The inputs of a batch lie in these bytes.
-pub(crate) const INPUTS_AT: usize = IN_NOW * 4;
+pub(crate) const INPUTS_AT: usize = IN_STILL * 4;
 pub(crate) const INPUTS_END: usize = OUT_DONE * 4;
 pub(crate) const OUT_DONE: usize = 32;
 pub(crate) const OUT_END: usize = 33;
