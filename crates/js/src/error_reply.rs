@@ -1,4 +1,4 @@
-//! Texts of error replies. A reply is one line: a code, what happened, in which function and where.
+//! Texts of error replies. A reply is one line: a code, the event, its function and its place.
 //! Pure; any thread.
 
 use std::borrow::Cow;

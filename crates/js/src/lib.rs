@@ -17,7 +17,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | ffi, allocator | the C interface of the shim; the process's allocator |
-//! | caller | what the caller passes in, and what a runtime asks of it and tells it |
+//! | caller | the border to the caller: its input, a runtime's requests and figures |
 //! | library, tenant | a library as it was loaded; the libraries and the context of a tenant |
 //! | io | the memory through which Rust, C++ and the prelude exchange data, and its codecs |
 //! | stop | how a call is stopped, and why |

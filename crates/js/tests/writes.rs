@@ -1,4 +1,4 @@
-//! The write set: what a call sees of it, what becomes of it, and what never happens.
+//! The write set: a call sees its own writes, and they are committed whole or not at all.
 
 mod common;
 
@@ -249,7 +249,8 @@ fn the_next_call_of_a_transaction_is_told_what_is_new() {
 
 #[test]
 fn scan_pages_through_a_prefix_and_own_writes() {
-    // Every key with the prefix comes; what the call deleted does not, what it wrote does.
+    // Every key with the prefix comes: without the keys that the call deleted, with those that it
+    // wrote.
     let mut bench = Bench::of(
         "export function f(db) {\n\
            db.delete('user:7'); db.set('user:new', 1); db.set('other', 1);\n\

@@ -98,7 +98,7 @@
 
   // --- Locales: a list of them may be any object ---
 
-  // Without Intl, which 00_primordials.js removes, nobody can make a Locale.
+  // Without Intl, which 00_primordials.js removes, there are no Locales.
   const isLocale =
     globalThis.Intl === undefined
       ? () => false

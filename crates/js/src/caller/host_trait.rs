@@ -1,4 +1,4 @@
-//! What the runtime asks of the server while it runs functions. The runtime calls a [`Host`] on its
+//! The runtime's requests to the server while it runs functions. It calls a [`Host`] on its
 //! own thread, from inside of [`Runtime::run`](crate::Runtime::run).
 
 /// One entry of a write set, in the order in which the function wrote.

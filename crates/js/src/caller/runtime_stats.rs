@@ -1,4 +1,4 @@
-//! What a runtime tells about itself. Plain data; any thread.
+//! The counters and gauges of a runtime, and its running call. Plain data; any thread.
 
 use std::time::Duration;
 

@@ -98,7 +98,8 @@ impl Bridge {
     pub(crate) fn lend(&mut self, host: &mut dyn Host) {
         let host: NonNull<dyn Host + '_> = host.into();
         // SAFETY: only the lifetime in the type changes; the caller takes the host back in time.
-        self.host = Some(unsafe { std::mem::transmute::<_, NonNull<dyn Host>>(host) });
+        self.host =
+            Some(unsafe { std::mem::transmute::<NonNull<dyn Host + '_>, NonNull<dyn Host>>(host) });
     }
 
     /// Lets callbacks use no host any more.

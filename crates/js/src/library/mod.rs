@@ -6,7 +6,7 @@ pub(crate) mod source;
 pub use load_error::LoadError;
 pub(crate) use load_error::too_long_to_start;
 
-/// What `FUNCTION LOAD` found in a library's source.
+/// A library as `FUNCTION LOAD` reads it from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
     /// From the first line, `#!js name=<name>`.

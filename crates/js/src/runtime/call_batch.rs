@@ -1,8 +1,9 @@
 //! Runs a batch of calls: request, entries into V8, replies. The runtime's thread.
 //!
 //! ```text
-//! call ── admitted ── put into the request ──┐ all of it, or the request is full
-//!   └── refused ── all before it run ── reply └── run_request ── start libraries, enter ── replies
+//! call ─┬─ admitted ── into the request ── it is full, or the last call is in ── run_request
+//!       └─ refused ─── run_request for the calls before it ── its error reply
+//! run_request ── starts libraries, enters V8 ── replies
 //! ```
 //!
 //! 1. Each call gets its reply exactly once, in the order of the calls.

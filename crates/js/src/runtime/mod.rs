@@ -1,10 +1,9 @@
 //! One shard's JavaScript: the isolate, the tenants, and their contexts.
 //!
 //! ```text
-//! run(calls) ── admission ── CallWriter ── entering ── V8 ── delivery ──> replies
-//!     │                                        ↑
-//!     └── a library that isn't started ── library_start
-//! load, install, remove ── library_load ───────┘
+//! run(calls) ── admission ── CallWriter ── library_start ── entering ── delivery ──> replies
+//!                                          (if needed)         └── V8
+//! load, install ── library_load ── library_start ── V8
 //! ```
 //!
 //! 1. A [`Runtime`] belongs to the thread that made it, or to the fiber with which it was made.

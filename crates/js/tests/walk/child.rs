@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! names             ->  @kind NAME … @builtin WAYS PATH … @statement WAYS TEXT … @end
-//! sweep K B P       ->  @did … for what took a while, all of kind K from operation B, way P on; @end
+//! sweep K B P       ->  @did … for slow cases of kind K, from operation B, way P on; @end
 //! case FORM K B P   ->  @did …; @end
 //!
 //! @did FORM K B P MICROSECONDS PEAK_MIB REPLY
