@@ -1,121 +1,83 @@
 //! COMMAND: the commands about the commands.
 //!
-//! One row a command; what each field means stands in [`super::spec`]. Data, read by any thread.
+//! One row a command, as [`super::spec`] says. Data, read by any thread.
 
-use super::spec::{Builtin, CommandSpec, LOADING, Run, STALE};
+use super::spec::{Builtin, CommandSpec, LOADING, PLAIN, Run, STALE, help};
 
-/// COMMAND: the commands about the commands.
+const ROW: CommandSpec =
+    CommandSpec { flags: LOADING | STALE, acl: "connection", group: "server", ..PLAIN };
+
 pub(super) static COMMAND: &[CommandSpec] = &[
     CommandSpec {
         name: "command",
         run: Run::Server(Builtin::Command),
         arity: -1,
-        flags: LOADING | STALE,
-        acl: "connection",
-        keys: &[],
         tips: "nondeterministic_output_order",
-        group: "server",
         since: "2.8.13",
         complexity: "O(N) where N is the total number of Redis commands",
         summary: "Describes all commands.",
-        syntax: "",
+        ..ROW
     },
     CommandSpec {
         name: "command|count",
         run: Run::Server(Builtin::CommandCount),
         arity: 2,
-        flags: LOADING | STALE,
-        acl: "connection",
-        keys: &[],
-        tips: "",
-        group: "server",
         since: "2.8.13",
-        complexity: "O(1)",
         summary: "Answers the number of commands.",
-        syntax: "",
+        ..ROW
     },
     CommandSpec {
         name: "command|info",
         run: Run::Server(Builtin::CommandInfo),
         arity: -2,
-        flags: LOADING | STALE,
-        acl: "connection",
-        keys: &[],
         tips: "nondeterministic_output_order",
-        group: "server",
         since: "2.8.13",
         complexity: "O(N) where N is the number of commands to look up",
         summary: "Describes the named commands.",
         syntax: "[command-name ...]",
+        ..ROW
     },
     CommandSpec {
         name: "command|docs",
         run: Run::Server(Builtin::CommandDocs),
         arity: -2,
-        flags: LOADING | STALE,
-        acl: "connection",
-        keys: &[],
         tips: "nondeterministic_output_order",
-        group: "server",
         since: "7.0.0",
         complexity: "O(N) where N is the number of commands to look up",
         summary: "Answers the documentation of commands.",
         syntax: "[command-name ...]",
+        ..ROW
     },
     CommandSpec {
         name: "command|getkeys",
         run: Run::Server(Builtin::CommandGetkeys),
         arity: -4,
-        flags: LOADING | STALE,
-        acl: "connection",
-        keys: &[],
-        tips: "",
-        group: "server",
         since: "2.8.13",
         complexity: "O(N) where N is the number of arguments to the command",
         summary: "Answers the keys of a whole command.",
         syntax: "command [arg ...]",
+        ..ROW
     },
     CommandSpec {
         name: "command|getkeysandflags",
         run: Run::Server(Builtin::CommandGetkeysandflags),
         arity: -4,
-        flags: LOADING | STALE,
-        acl: "connection",
-        keys: &[],
-        tips: "",
-        group: "server",
         since: "7.0.0",
         complexity: "O(N) where N is the number of arguments to the command",
         summary: "Answers the keys of a whole command, and what it does with them.",
         syntax: "command [arg ...]",
+        ..ROW
     },
     CommandSpec {
         name: "command|list",
         run: Run::Server(Builtin::CommandList),
         arity: -2,
-        flags: LOADING | STALE,
-        acl: "connection",
-        keys: &[],
         tips: "nondeterministic_output_order",
-        group: "server",
         since: "7.0.0",
         complexity: "O(N) where N is the total number of Redis commands",
         summary: "Lists the names of commands.",
         syntax: "[FILTERBY (MODULE module-name | ACLCAT category | PATTERN pattern)]",
+        ..ROW
     },
-    CommandSpec {
-        name: "command|help",
-        run: Run::Server(Builtin::CommandHelp),
-        arity: 2,
-        flags: LOADING | STALE,
-        acl: "connection",
-        keys: &[],
-        tips: "",
-        group: "server",
-        since: "5.0.0",
-        complexity: "O(1)",
-        summary: "Lists the subcommands.",
-        syntax: "",
-    },
+    help("command|help", Run::Server(Builtin::CommandHelp), "5.0.0", ROW),
 ];

@@ -194,6 +194,16 @@ mod tests {
         assert_eq!(find(&[b'x'; 100]), None);
     }
 
+    /// What a row doesn't say it takes from a plain one, which says nothing of these.
+    #[test]
+    fn every_row_says_what_it_is() {
+        for spec in table() {
+            let said = [spec.name, spec.group, spec.since, spec.summary];
+            assert!(!said.contains(&""), "{spec:?}");
+            assert!(spec.run != Run::Container || spec.container().is_none(), "{spec:?}");
+        }
+    }
+
     /// A container has subcommands, each right behind it; other commands have none.
     #[test]
     fn containers_are_followed_by_their_subcommands() {

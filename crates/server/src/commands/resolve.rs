@@ -31,7 +31,6 @@ pub(crate) fn resolve<'a>(name: &[u8], second: impl FnOnce() -> Option<&'a [u8]>
     let Some(row) = find(name) else { return Resolved::Unknown };
     let spec = of(row);
     match spec.run {
-        Run::Data(_) => Resolved::Row(row),
         Run::Server(Builtin::Command) | Run::Container => match second() {
             None => Resolved::Row(row),
             Some(sub) => match find_subcommand(row, sub) {
@@ -39,7 +38,7 @@ pub(crate) fn resolve<'a>(name: &[u8], second: impl FnOnce() -> Option<&'a [u8]>
                 None => Resolved::UnknownSub(row),
             },
         },
-        Run::Server(_) => Resolved::Row(row),
+        Run::Data(_) | Run::Server(_) => Resolved::Row(row),
     }
 }
 

@@ -1,14 +1,17 @@
 //! Commands about the server as a whole.
 //!
-//! One row a command; what each field means stands in [`super::spec`]. Data, read by any thread.
+//! One row a command, as [`super::spec`] says. Data, read by any thread.
 
 use super::spec::{
-    ADMIN, ALLOW_BUSY, Builtin, CommandSpec, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, Run,
-    STALE, WRITE,
+    ADMIN, ALLOW_BUSY, Builtin, CommandSpec, FAST, LOADING, NO_MULTI, NOSCRIPT, PLAIN, READONLY,
+    Run, STALE, WRITE, container,
 };
 use nigh_store::Op;
 
-/// Commands about the server as a whole.
+const ROW: CommandSpec = CommandSpec { group: "server", ..PLAIN };
+const CONFIG: CommandSpec =
+    CommandSpec { flags: ADMIN | NOSCRIPT | LOADING | STALE, since: "2.0.0", ..ROW };
+
 pub(super) static SERVER: &[CommandSpec] = &[
     CommandSpec {
         name: "info",
@@ -16,97 +19,57 @@ pub(super) static SERVER: &[CommandSpec] = &[
         arity: -1,
         flags: LOADING | STALE,
         acl: "dangerous",
-        keys: &[],
         tips: "nondeterministic_output request_policy:all_shards response_policy:special",
-        group: "server",
         since: "1.0.0",
-        complexity: "O(1)",
         summary: "Describes the server in sections of name:value lines.",
         syntax: "[section ...]",
+        ..ROW
     },
-    CommandSpec {
-        name: "config",
-        run: Run::Container,
-        arity: -2,
-        flags: 0,
-        acl: "",
-        keys: &[],
-        tips: "",
-        group: "server",
-        since: "2.0.0",
-        complexity: "Depends on the subcommand",
-        summary: "Commands about settings.",
-        syntax: "",
-    },
+    container("config", "Commands about settings.", "2.0.0", ROW),
     CommandSpec {
         name: "config|get",
         run: Run::Server(Builtin::ConfigGet),
         arity: -3,
-        flags: ADMIN | NOSCRIPT | LOADING | STALE,
-        acl: "",
-        keys: &[],
-        tips: "",
-        group: "server",
-        since: "2.0.0",
         complexity: "O(N), N: the number of configuration parameters provided",
         summary: "Answers the settings whose names match the patterns.",
         syntax: "parameter ...",
+        ..CONFIG
     },
     CommandSpec {
         name: "config|set",
         run: Run::Server(Builtin::ConfigSet),
         arity: -4,
-        flags: ADMIN | NOSCRIPT | LOADING | STALE,
-        acl: "",
-        keys: &[],
         tips: "request_policy:all_nodes response_policy:all_succeeded",
-        group: "server",
-        since: "2.0.0",
         complexity: "O(N), N: the number of configuration parameters provided",
         summary: "Changes settings, all or none.",
         syntax: "(parameter value) ...",
+        ..CONFIG
     },
     CommandSpec {
         name: "config|resetstat",
         run: Run::Server(Builtin::ConfigResetstat),
         arity: 2,
-        flags: ADMIN | NOSCRIPT | LOADING | STALE,
-        acl: "",
-        keys: &[],
-        tips: "",
-        group: "server",
-        since: "2.0.0",
-        complexity: "O(1)",
         summary: "Sets the statistics of INFO to zero.",
-        syntax: "",
+        ..CONFIG
     },
     CommandSpec {
         name: "config|help",
         run: Run::Server(Builtin::ConfigHelp),
         arity: 2,
         flags: LOADING | STALE,
-        acl: "",
-        keys: &[],
-        tips: "",
-        group: "server",
         since: "5.0.0",
-        complexity: "O(1)",
         summary: "Lists the subcommands, and what each setting means.",
-        syntax: "",
+        ..CONFIG
     },
     CommandSpec {
         name: "time",
         run: Run::Server(Builtin::Time),
         arity: 1,
         flags: LOADING | STALE | FAST,
-        acl: "",
-        keys: &[],
         tips: "nondeterministic_output",
-        group: "server",
         since: "2.6.0",
-        complexity: "O(1)",
         summary: "Answers the server's time: seconds and microseconds.",
-        syntax: "",
+        ..ROW
     },
     CommandSpec {
         name: "dbsize",
@@ -114,13 +77,10 @@ pub(super) static SERVER: &[CommandSpec] = &[
         arity: 1,
         flags: READONLY | FAST,
         acl: "keyspace",
-        keys: &[],
         tips: "request_policy:all_shards response_policy:agg_sum",
-        group: "server",
         since: "1.0.0",
-        complexity: "O(1)",
         summary: "Answers the number of keys.",
-        syntax: "",
+        ..ROW
     },
     CommandSpec {
         name: "flushdb",
@@ -128,13 +88,12 @@ pub(super) static SERVER: &[CommandSpec] = &[
         arity: -1,
         flags: WRITE,
         acl: "keyspace dangerous",
-        keys: &[],
         tips: "request_policy:all_shards response_policy:all_succeeded",
-        group: "server",
         since: "1.0.0",
         complexity: "O(1), memory is reclaimed later",
         summary: "Removes all keys of this database.",
         syntax: "[ASYNC | SYNC]",
+        ..ROW
     },
     CommandSpec {
         name: "flushall",
@@ -142,26 +101,21 @@ pub(super) static SERVER: &[CommandSpec] = &[
         arity: -1,
         flags: WRITE,
         acl: "keyspace dangerous",
-        keys: &[],
         tips: "request_policy:all_shards response_policy:all_succeeded",
-        group: "server",
         since: "1.0.0",
         complexity: "O(1), memory is reclaimed later",
         summary: "Removes all keys.",
         syntax: "[ASYNC | SYNC]",
+        ..ROW
     },
     CommandSpec {
         name: "shutdown",
         run: Run::Server(Builtin::Shutdown),
         arity: -1,
         flags: ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY,
-        acl: "",
-        keys: &[],
-        tips: "",
-        group: "server",
         since: "1.0.0",
-        complexity: "O(1)",
         summary: "Stops the server; NOSAVE also removes what it kept in memory files.",
         syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+        ..ROW
     },
 ];

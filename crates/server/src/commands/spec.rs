@@ -120,49 +120,13 @@ pub const MOVABLEKEYS: Flags = 1 << 13;
 /// Is answered while a function runs for too long.
 pub const ALLOW_BUSY: Flags = 1 << 14;
 
-/// Names of the flags in the order of their bits.
-pub const FLAG_NAMES: [&str; 15] = [
-    "write",
-    "readonly",
-    "denyoom",
-    "admin",
-    "noscript",
-    "loading",
-    "stale",
-    "skip_monitor",
-    "skip_slowlog",
-    "fast",
-    "no_auth",
-    "no_mandatory_keys",
-    "no_multi",
-    "movablekeys",
-    "allow_busy",
-];
+/// Names of the flags in the order of their bits, separated by blanks.
+const FLAG_NAMES: &str = "write readonly denyoom admin noscript loading stale skip_monitor \
+    skip_slowlog fast no_auth no_mandatory_keys no_multi movablekeys allow_busy";
 
-/// Names of the ACL categories, in the order in which they are listed.
-pub const CATEGORIES: [&str; 21] = [
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
+/// Names of the ACL categories, in the order in which they are listed, separated by blanks.
+pub const CATEGORIES: &str = "keyspace read write set sortedset list hash string bitmap \
+    hyperloglog geo stream pubsub admin fast slow blocking dangerous connection transaction scripting";
 
 /// How the keys are found from where they begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,6 +185,45 @@ pub struct CommandSpec {
     pub syntax: &'static str,
 }
 
+/// A row whose fields say nothing: a row of the table is this one but for what it names. A test
+/// finds a row that forgets its name, group, version or summary.
+pub(super) const PLAIN: CommandSpec = CommandSpec {
+    name: "",
+    run: Run::Container,
+    arity: -2,
+    flags: 0,
+    acl: "",
+    keys: &[],
+    tips: "",
+    group: "",
+    since: "",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "",
+};
+
+/// The row of a container, in the group of `row`.
+pub(super) const fn container(
+    name: &'static str,
+    summary: &'static str,
+    since: &'static str,
+    row: CommandSpec,
+) -> CommandSpec {
+    let complexity = "Depends on the subcommand";
+    CommandSpec { name, summary, since, complexity, group: row.group, ..PLAIN }
+}
+
+/// The row of a container's HELP, with the group and categories of `row`.
+pub(super) const fn help(
+    name: &'static str,
+    run: Run,
+    since: &'static str,
+    row: CommandSpec,
+) -> CommandSpec {
+    let (flags, summary) = (LOADING | STALE, "Lists the subcommands.");
+    CommandSpec { name, run, arity: 2, flags, since, summary, ..row }
+}
+
 impl CommandSpec {
     /// Whether `argc` arguments, the name included, are right.
     #[inline]
@@ -238,7 +241,8 @@ impl CommandSpec {
     /// Names of its flags.
     pub fn flag_names(&self) -> impl Iterator<Item = &'static str> + use<> {
         let flags = self.flags;
-        FLAG_NAMES.iter().enumerate().filter(move |(bit, _)| flags & (1 << bit) != 0).map(|n| *n.1)
+        let named = FLAG_NAMES.split(' ').enumerate();
+        named.filter(move |(bit, _)| flags & (1 << bit) != 0).map(|(_, name)| name)
     }
 
     /// Whether it belongs to an ACL category.

@@ -224,7 +224,7 @@ fn command_list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         [] => introspect::list(&|_| true),
         [by, kind, value] if is(by, "filterby") && is(kind, "aclcat") => {
             let wanted = value.to_ascii_lowercase();
-            match CATEGORIES.iter().find(|name| name.as_bytes() == wanted) {
+            match CATEGORIES.split(' ').find(|name| name.as_bytes() == wanted) {
                 Some(name) => introspect::list(&|spec: &CommandSpec| spec.in_category(name)),
                 None => Vec::new(),
             }

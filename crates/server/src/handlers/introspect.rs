@@ -16,7 +16,7 @@ pub(crate) fn info(row: Row, out: &mut ReplyWriter<'_>) {
     out.int(first);
     out.int(last);
     out.int(step);
-    let categories = CATEGORIES.iter().filter(|name| spec.in_category(name));
+    let categories = CATEGORIES.split(' ').filter(|name| spec.in_category(name));
     let categories: Vec<String> = categories.map(|name| format!("@{name}")).collect();
     set_of_simple(categories.iter().map(String::as_str), out);
     let tips: Vec<&str> = spec.tips.split_whitespace().collect();
