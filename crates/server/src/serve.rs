@@ -78,7 +78,7 @@ impl Server {
         watch: impl FnOnce(Stopper) -> io::Result<()>,
     ) -> Result<Self, ServeError> {
         nigh_js::allocator::settle();
-        let shards = shard_count(&config)?;
+        let shards = shard_count(&config);
         let listeners = Listeners::bind(&config, shards)?;
         let address = listeners[0].address();
         let port = address.map_or(0, |address| address.port());
@@ -96,8 +96,7 @@ impl Server {
         if config.flag("fresh") {
             skips.forget_all();
         }
-        let (shared, Polls { polls, wakers }) =
-            shared_of(shards, &config, port, file_limit, skips)?;
+        let (shared, (polls, wakers)) = shared_of(shards, &config, port, file_limit, skips)?;
         let mut server = Self {
             address,
             folder: folder.path.clone(),
@@ -115,21 +114,18 @@ impl Server {
         for (number, (((poll, listeners), mailbox), keyspace)) in parts.enumerate() {
             // The first shard shows all the numbers.
             let gauges = exporter.as_ref().filter(|_| number == 0).map(Exporter::gauges);
-            let (shared, domain) = (Arc::clone(&shared), Arc::clone(&domain));
-            let folder = Arc::clone(&folder);
-            let berth = Berth {
+            // A server that is dropped half started stops the shards that run.
+            server.launch(Berth {
                 number,
                 poll,
                 listeners,
                 mailbox,
-                shared,
-                domain,
+                shared: Arc::clone(&shared),
+                domain: Arc::clone(&domain),
                 gauges,
                 keyspace,
-                folder,
-            };
-            // A server that is dropped half started stops the shards that run.
-            server.launch(berth)?;
+                folder: Arc::clone(&folder),
+            })?;
         }
         server._exporter = exporter;
         Ok(server)
@@ -277,18 +273,15 @@ fn open_keyspace(
 }
 
 /// How many shards there are to be.
-fn shard_count(config: &Config) -> Result<usize, ServeError> {
+fn shard_count(config: &Config) -> usize {
     match config.size("shards") {
-        0 => Ok(std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SHARDS)),
-        shards => Ok(shards),
+        0 => std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SHARDS),
+        shards => shards,
     }
 }
 
 /// The polls that the shards wait on, and their wakers.
-struct Polls {
-    polls: Vec<mio::Poll>,
-    wakers: Vec<Arc<mio::Waker>>,
-}
+type Polls = (Vec<mio::Poll>, Vec<Arc<mio::Waker>>);
 
 /// Connections that the process's files allow.
 fn file_limit(config: &Config, shards: usize) -> Result<usize, ServeError> {
@@ -316,9 +309,7 @@ fn shared_of(
     file_limit: usize,
     skips: Skips,
 ) -> Result<(Arc<Shared>, Polls), ServeError> {
-    let mut polls = Vec::with_capacity(shards);
-    let mut seats = Vec::with_capacity(shards);
-    let mut wakers = Vec::with_capacity(shards);
+    let (mut polls, mut wakers, mut seats) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..shards {
         let poll = mio::Poll::new()?;
         let waker = Arc::new(mio::Waker::new(poll.registry(), crate::turn::shard::WAKE)?);
@@ -327,7 +318,7 @@ fn shared_of(
         polls.push(poll);
     }
     let shared = Shared::new(seats, config.clone(), port, file_limit, run_id(), skips);
-    Ok((Arc::new(shared), Polls { polls, wakers }))
+    Ok((Arc::new(shared), (polls, wakers)))
 }
 
 fn log_opened(opened: &Opened, options: &StoreOptions, bytes: u64) {

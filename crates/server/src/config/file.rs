@@ -61,16 +61,10 @@ mod tests {
     use super::*;
 
     fn load_text(text: &str) -> Result<Config, ConfigError> {
-        let path = std::env::temp_dir().join(format!(
-            "nigh-config-{}-{:?}.toml",
-            std::process::id(),
-            std::thread::current().id()
-        ));
-        std::fs::write(&path, text).expect("a file in the temporary folder");
+        let file = tempfile::NamedTempFile::new().expect("a file in the temporary folder");
+        std::fs::write(file.path(), text).expect("it takes some text");
         let mut config = Config::default();
-        let outcome = load(&mut config, &path);
-        std::fs::remove_file(&path).expect("the file is there");
-        outcome.map(|()| config)
+        load(&mut config, file.path()).map(|()| config)
     }
 
     /// Each kind of value is read from TOML's own types.

@@ -8,12 +8,11 @@
 
 use crate::config::Config;
 use crate::error::ServeError;
-use crate::folder::leftover::{LOCK_FILE, remove_leftover};
+use crate::folder::leftover::{LOCK_FILE, LeftoverError, is_same, lock, remove_leftover};
 use crate::folder::starts::Skips;
-use rustix::fs::{FlockOperation, OFlags};
-use std::fs::{DirBuilder, Permissions};
+use crate::folder::verify::arenas_in;
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -32,7 +31,7 @@ const SYSTEM_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
-    _lock: OwnedFd,
+    _lock: File,
 }
 
 impl Folder {
@@ -41,18 +40,13 @@ impl Folder {
         let folder_error = |cause: io::Error| ServeError::Folder { path: path.to_owned(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder_error)?;
         std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(folder_error)?;
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let lock = rustix::fs::open(path.join(LOCK_FILE), flags, 0o600.into())
-            .map_err(|error| folder_error(error.into()))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match lock(path) {
             // `nigh convert` may have put another folder here since the file was opened.
-            Ok(()) if is_file_at(&lock, &path.join(LOCK_FILE)) => {
+            Ok(lock) if is_file_at(&lock, &path.join(LOCK_FILE)) => {
                 Ok(Self { path: path.to_owned(), _lock: lock })
             }
-            Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(ServeError::FolderInUse { path: path.to_owned() })
-            }
-            Err(error) => Err(folder_error(error.into())),
+            Err(LeftoverError::System { cause, .. }) => Err(folder_error(cause)),
+            Ok(_) | Err(_) => Err(ServeError::FolderInUse { path: path.to_owned() }),
         }
     }
 
@@ -114,21 +108,22 @@ impl Folder {
         let held = self.held_bytes();
         let free = stat.f_bavail * stat.f_frsize + held;
         let usable = free.saturating_sub(SYSTEM_BYTES);
+        let least = LEAST_CAPACITY_BYTES * partitions;
         let wanted = match config.unsigned("maxmemory") {
             0 => {
                 let available = meminfo_bytes("MemAvailable").unwrap_or(free) + held;
                 (available / 2).min(usable).min(MOST_CAPACITY_BYTES * partitions)
             }
-            bytes if bytes < LEAST_CAPACITY_BYTES * partitions => {
-                let least = (LEAST_CAPACITY_BYTES * partitions) >> 20;
+            bytes if bytes < least => {
                 return Err(ServeError::Setting(format!(
-                    "maxmemory must be at least {least}mb, or 0 for half of what is available"
+                    "maxmemory must be at least {}mb, or 0 for half of what is available",
+                    least >> 20
                 )));
             }
             bytes => bytes,
         };
-        let least = LEAST_CAPACITY_BYTES * partitions;
-        if self.has_arenas() && !config.flag("fresh") {
+        let is_left = arenas_in(&self.path).is_ok_and(|arenas| !arenas.is_empty());
+        if is_left && !config.flag("fresh") {
             let wanted = if config.unsigned("maxmemory") == 0 { wanted.max(held) } else { wanted };
             let wanted = wanted.max(least);
             if wanted > usable {
@@ -143,21 +138,10 @@ impl Folder {
             return Ok(wanted);
         }
         if wanted < least || wanted > usable {
-            let needed = wanted.max(least);
-            return Err(ServeError::TooLittleMemory {
-                path: self.path.clone(),
-                needed,
-                free: usable,
-            });
+            let (path, needed) = (self.path.clone(), wanted.max(least));
+            return Err(ServeError::TooLittleMemory { path, needed, free: usable });
         }
         Ok(wanted)
-    }
-
-    /// Whether an earlier server left arenas.
-    fn has_arenas(&self) -> bool {
-        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let mut names = entries.map(|entry| entry.file_name());
-        names.any(|name| name.to_str().is_some_and(|it| nigh_store::arena_of_name(it).is_some()))
     }
 
     /// Bytes that files of the folder take already.
@@ -169,10 +153,9 @@ impl Folder {
 }
 
 /// Whether an open file is still the one at a path.
-fn is_file_at(file: &OwnedFd, path: &Path) -> bool {
-    let same =
-        |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-    rustix::fs::fstat(file).is_ok_and(|a| rustix::fs::lstat(path).is_ok_and(|b| same(a, b)))
+fn is_file_at(file: &File, path: &Path) -> bool {
+    let there = path.symlink_metadata();
+    file.metadata().is_ok_and(|held| there.is_ok_and(|there| is_same(&held, &there)))
 }
 
 /// A line of /proc/meminfo, in bytes.

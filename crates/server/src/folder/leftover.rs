@@ -118,8 +118,8 @@ pub fn remove_leftover(dir: &Path) -> Result<bool, LeftoverError> {
     Ok(true)
 }
 
-/// Takes the folder's lock.
-fn lock(path: &Path) -> Result<File, LeftoverError> {
+/// Takes the folder's lock, whose file is made if it is missing.
+pub(crate) fn lock(path: &Path) -> Result<File, LeftoverError> {
     let failed = |cause| LeftoverError::System { path: path.to_owned(), cause };
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let lock = rustix::fs::open(path.join(LOCK_FILE), flags, 0o600.into());

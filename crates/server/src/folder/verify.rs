@@ -41,7 +41,8 @@ pub(crate) fn compare_sums(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn arenas_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+/// The arenas in a folder, in the order of their names.
+pub(crate) fn arenas_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;

@@ -4,13 +4,10 @@
 
 use crate::commands::args::{integer, is};
 use crate::commands::spec::CATEGORIES;
-use crate::commands::{self, Builtin, CommandSpec};
-use crate::commands::{Resolved, resolve_args};
+use crate::commands::{self, Builtin, CommandSpec, Resolved, resolve_args};
 use crate::config::{Config, settings};
-use crate::handlers::context::{Context, quote, wrong_subcommand};
-use crate::handlers::info;
-use crate::handlers::introspect;
-use crate::handlers::session::{self};
+use crate::handlers::context::{Context, QUOTED_BYTES, quote, wrong_subcommand};
+use crate::handlers::{info, introspect, session};
 use crate::state::State;
 use crate::state::shared::Stop;
 use nigh_store::{Reply, glob};
@@ -19,8 +16,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const SYNTAX: &str = "ERR syntax error";
 /// Entries that SLOWLOG GET answers unless told, as in Redis.
 const SLOWLOG_DEFAULT: i64 = 10;
-/// Bytes of a client's word that an error quotes.
-const QUOTED_BYTES: usize = 128;
 
 /// `<CONTAINER> HELP`.
 pub(crate) fn help(context: &mut Context<'_, '_>, args: &[&[u8]]) {
@@ -86,10 +81,8 @@ fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u
     for [name, _] in pairs {
         let row = std::str::from_utf8(name).ok().and_then(crate::config::setting);
         let Some(row) = row else {
-            let mut text = b"ERR Unknown option or number of arguments for CONFIG SET - '".to_vec();
-            text.extend(quote(name, QUOTED_BYTES));
-            text.push(b'\'');
-            return Err(text);
+            let text = b"ERR Unknown option or number of arguments for CONFIG SET - '";
+            return Err([text, quote(name, QUOTED_BYTES), b"'"].concat());
         };
         rows.push(row);
     }

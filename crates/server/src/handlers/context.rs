@@ -15,6 +15,8 @@ use nigh_store::{Reply, Turn};
 
 /// Bytes of arguments that an unknown command's error quotes, as in Redis.
 pub(crate) const QUOTED_BYTES: usize = 128;
+/// Bytes of a client's word that any other error quotes. Redis quotes all of it.
+const MOST_WORD_BYTES: usize = 4096;
 
 /// The connections but for the one whose command runs.
 pub(crate) struct Others<'a> {
@@ -71,6 +73,13 @@ impl Context<'_, '_> {
     pub(crate) fn error(&mut self, text: &str) {
         self.reply().error(text);
     }
+
+    /// Answers an error that quotes a client's word.
+    pub(crate) fn error_about(&mut self, before: &str, word: &[u8], after: &str) {
+        let word = quote(word, MOST_WORD_BYTES);
+        let text = [before.as_bytes(), word, after.as_bytes()].concat();
+        self.reply().error_bytes(&text);
+    }
 }
 
 /// Takes back what was written since `mark`, unless replies are wanted.
@@ -81,16 +90,17 @@ pub(crate) fn mute(client: &Client, out: &mut Output, mark: Mark) {
 }
 
 /// What a client sent, cut and without line breaks, as Redis quotes it.
-pub(crate) fn quote(bytes: &[u8], most: usize) -> Vec<u8> {
+pub(crate) fn quote(bytes: &[u8], most: usize) -> &[u8] {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()).min(most);
-    bytes[..end].to_vec()
+    &bytes[..end]
 }
 
 /// Answers that a subcommand was given wrong arguments, as Redis does where arity doesn't tell.
 pub(crate) fn wrong_subcommand(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
-    text.extend(quote(args[1], QUOTED_BYTES));
     let container = String::from_utf8_lossy(args[0]).to_ascii_uppercase();
-    text.extend_from_slice(format!("'. Try {container} HELP.").as_bytes());
-    context.reply().error_bytes(&text);
+    context.error_about(
+        "ERR unknown subcommand or wrong number of arguments for '",
+        quote(args[1], QUOTED_BYTES),
+        &format!("'. Try {container} HELP."),
+    );
 }

@@ -14,7 +14,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::args::is;
-use crate::handlers::context::{Context, quote, wrong_subcommand};
+use crate::handlers::context::{Context, wrong_subcommand};
 use crate::handlers::host::StoreHost;
 use crate::handlers::payload;
 use crate::state::State;
@@ -27,8 +27,6 @@ use nigh_store::{Reply, Turn, glob, write_error_text};
 
 /// Name of the engine, as FUNCTION LIST and STATS show it.
 const ENGINE: &str = "JS";
-/// Bytes of a client's word that an error quotes.
-const QUOTED_BYTES: usize = 128;
 
 /// Compiles and installs a library; the error is the whole reply.
 fn install(state: &mut State, source: &[u8], replace: bool) -> Result<Library, String> {
@@ -52,9 +50,7 @@ pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let (options, source) = (&args[2..args.len() - 1], args[args.len() - 1]);
     for option in options {
         if !is(option, "replace") {
-            let mut text = b"ERR Unknown option given: ".to_vec();
-            text.extend(quote(option, QUOTED_BYTES));
-            return context.reply().error_bytes(&text);
+            return context.error_about("ERR Unknown option given: ", option, "");
         }
     }
     let state = &mut *context.state;
@@ -119,9 +115,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             };
             pattern = Some(name.to_ascii_lowercase());
         } else {
-            let mut text = b"ERR Unknown argument ".to_vec();
-            text.extend(quote(option, QUOTED_BYTES));
-            return context.reply().error_bytes(&text);
+            return context.error_about("ERR Unknown argument ", option, "");
         }
     }
     let state = &*context.state;

@@ -5,9 +5,10 @@
 //! Belongs to the shard's thread.
 
 use crate::commands;
+use crate::folder::arena_folder::meminfo_bytes;
 use crate::handlers::session::REDIS_VERSION;
 use crate::handlers::usage;
-use crate::observe::inside;
+use crate::observe::inside::{self, Fields};
 use crate::observe::snapshot::Snapshot;
 use crate::state::State;
 use std::fmt::Write;
@@ -60,67 +61,60 @@ pub(crate) fn render(state: &State, all: &Snapshot, wanted: &[&[u8]]) -> String 
     text
 }
 
-type Fields = Vec<(String, String)>;
-
 fn put(fields: &mut Fields, name: &str, value: impl ToString) {
     fields.push((name.to_owned(), value.to_string()));
 }
 
 fn fields(state: &State, all: &Snapshot, section: &str) -> Fields {
+    let mut f = Fields::new();
     match section {
-        "server" => server(state),
-        "clients" => clients(state),
-        "memory" => memory(state, all),
-        "persistence" => persistence(),
-        "stats" => stats(all),
-        "replication" => replication(),
-        "cpu" => cpu(),
-        "commandstats" => commandstats(all),
-        "errorstats" => errorstats(all),
-        "latencystats" => inside::latencystats(all),
-        "cluster" => vec![("cluster_enabled".to_owned(), "0".to_owned())],
-        "keyspace" => keyspace(all),
-        "nigh" => nigh(state, all),
-        HOT_KEYS => inside::hot_keys(all),
-        _ => Vec::new(),
+        "server" => server(&mut f, state),
+        "clients" => clients(&mut f, state),
+        "memory" => memory(&mut f, state, all),
+        "persistence" => persistence(&mut f),
+        "stats" => stats(&mut f, all),
+        "replication" => replication(&mut f),
+        "cpu" => cpu(&mut f),
+        "commandstats" => commandstats(&mut f, all),
+        "errorstats" => errorstats(&mut f, all),
+        "latencystats" => return inside::latencystats(all),
+        "cluster" => put(&mut f, "cluster_enabled", 0),
+        "keyspace" => keyspace(&mut f, all),
+        "nigh" => nigh(&mut f, state, all),
+        HOT_KEYS => return inside::hot_keys(all),
+        _ => {}
     }
+    f
 }
 
-fn server(state: &State) -> Fields {
-    let mut f = Fields::new();
+fn server(f: &mut Fields, state: &State) {
     let uname = rustix::system::uname();
-    let os = format!(
-        "{} {} {}",
-        uname.sysname().to_string_lossy(),
-        uname.release().to_string_lossy(),
-        uname.machine().to_string_lossy()
-    );
+    let [system, release, machine] =
+        [uname.sysname(), uname.release(), uname.machine()].map(|name| name.to_string_lossy());
+    let os = format!("{system} {release} {machine}");
     let uptime_s = state.shared.started.elapsed().as_secs();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    put(&mut f, "redis_version", REDIS_VERSION);
-    put(&mut f, "nigh_version", env!("CARGO_PKG_VERSION"));
-    put(&mut f, "redis_mode", "standalone");
-    put(&mut f, "os", os);
-    put(&mut f, "arch_bits", usize::BITS);
-    put(&mut f, "multiplexing_api", "epoll");
-    put(&mut f, "process_id", std::process::id());
-    put(&mut f, "run_id", &state.shared.run_id);
-    put(&mut f, "tcp_port", state.shared.port);
-    put(&mut f, "server_time_usec", now.as_micros());
-    put(&mut f, "uptime_in_seconds", uptime_s);
-    put(&mut f, "uptime_in_days", uptime_s / 86_400);
-    put(&mut f, "executable", std::env::current_exe().unwrap_or_default().display());
-    put(&mut f, "config_file", "");
-    f
+    put(f, "redis_version", REDIS_VERSION);
+    put(f, "nigh_version", env!("CARGO_PKG_VERSION"));
+    put(f, "redis_mode", "standalone");
+    put(f, "os", os);
+    put(f, "arch_bits", usize::BITS);
+    put(f, "multiplexing_api", "epoll");
+    put(f, "process_id", std::process::id());
+    put(f, "run_id", &state.shared.run_id);
+    put(f, "tcp_port", state.shared.port);
+    put(f, "server_time_usec", now.as_micros());
+    put(f, "uptime_in_seconds", uptime_s);
+    put(f, "uptime_in_days", uptime_s / 86_400);
+    put(f, "executable", std::env::current_exe().unwrap_or_default().display());
+    put(f, "config_file", "");
 }
 
-fn clients(state: &State) -> Fields {
-    let mut f = Fields::new();
-    put(&mut f, "connected_clients", state.shared.open_connections.load(Relaxed));
-    put(&mut f, "maxclients", state.max_clients());
-    put(&mut f, "blocked_clients", 0);
-    put(&mut f, "tracking_clients", 0);
-    f
+fn clients(f: &mut Fields, state: &State) {
+    put(f, "connected_clients", state.shared.open_connections.load(Relaxed));
+    put(f, "maxclients", state.max_clients());
+    put(f, "blocked_clients", 0);
+    put(f, "tracking_clients", 0);
 }
 
 /// Bytes as Redis shows them to people.
@@ -144,85 +138,76 @@ fn ratio(whole: u64, part: u64) -> String {
 /// What `used_memory` is of an empty store: it counts what lives in the arena, and nothing else.
 const EMPTY_BYTES: u64 = 0;
 
-fn memory(state: &State, all: &Snapshot) -> Fields {
-    let mut f = Fields::new();
+fn memory(f: &mut Fields, state: &State, all: &Snapshot) {
     let arena = all.store.data;
-    let total = total_memory_bytes();
+    let total = meminfo_bytes("MemTotal").unwrap_or(0);
     let peak = all.stats.peak_used_bytes.max(arena.used_bytes);
-    put(&mut f, "used_memory", arena.used_bytes);
-    put(&mut f, "used_memory_human", human(arena.used_bytes));
-    put(&mut f, "used_memory_rss", resident_bytes());
-    put(&mut f, "used_memory_peak", peak);
-    put(&mut f, "used_memory_peak_human", human(peak));
-    put(&mut f, "used_memory_overhead", usage::overhead_bytes(all));
-    put(&mut f, "used_memory_startup", EMPTY_BYTES);
-    put(&mut f, "used_memory_dataset", arena.used_bytes);
-    put(&mut f, "total_system_memory", total);
-    put(&mut f, "total_system_memory_human", human(total));
-    put(&mut f, "number_of_functions", state.libraries.functions());
-    put(&mut f, "number_of_libraries", state.libraries.len());
-    put(&mut f, "maxmemory", arena.capacity_bytes);
-    put(&mut f, "maxmemory_human", human(arena.capacity_bytes));
-    put(&mut f, "maxmemory_policy", state.config.text("maxmemory-policy"));
-    put(&mut f, "mem_fragmentation_ratio", ratio(arena.backed_bytes, arena.used_bytes));
+    put(f, "used_memory", arena.used_bytes);
+    put(f, "used_memory_human", human(arena.used_bytes));
+    put(f, "used_memory_rss", resident_bytes());
+    put(f, "used_memory_peak", peak);
+    put(f, "used_memory_peak_human", human(peak));
+    put(f, "used_memory_overhead", usage::overhead_bytes(all));
+    put(f, "used_memory_startup", EMPTY_BYTES);
+    put(f, "used_memory_dataset", arena.used_bytes);
+    put(f, "total_system_memory", total);
+    put(f, "total_system_memory_human", human(total));
+    put(f, "number_of_functions", state.libraries.functions());
+    put(f, "number_of_libraries", state.libraries.len());
+    put(f, "maxmemory", arena.capacity_bytes);
+    put(f, "maxmemory_human", human(arena.capacity_bytes));
+    put(f, "maxmemory_policy", state.config.text("maxmemory-policy"));
+    put(f, "mem_fragmentation_ratio", ratio(arena.backed_bytes, arena.used_bytes));
     // What is counted for eviction is what lives in the arena, and used_memory is nothing else.
-    put(&mut f, "mem_not_counted_for_evict", 0);
-    put(&mut f, "mem_clients_normal", all.buffer_bytes);
-    put(&mut f, "mem_allocator", "system");
-    f
+    put(f, "mem_not_counted_for_evict", 0);
+    put(f, "mem_clients_normal", all.buffer_bytes);
+    put(f, "mem_allocator", "system");
 }
 
-fn persistence() -> Fields {
-    let mut f = Fields::new();
+fn persistence(f: &mut Fields) {
     for name in ["loading", "async_loading", "rdb_bgsave_in_progress", "aof_enabled"] {
-        put(&mut f, name, 0);
+        put(f, name, 0);
     }
-    f
 }
 
-fn stats(all: &Snapshot) -> Fields {
-    let mut f = Fields::new();
+fn stats(f: &mut Fields, all: &Snapshot) {
     let (stats, store) = (&all.stats, &all.store);
     let errors: u64 = stats.errors.values().sum();
-    put(&mut f, "total_connections_received", stats.connections);
-    put(&mut f, "total_commands_processed", stats.commands());
-    put(&mut f, "instantaneous_ops_per_sec", stats.rates.commands);
-    put(&mut f, "total_net_input_bytes", stats.bytes_in);
-    put(&mut f, "total_net_output_bytes", stats.bytes_out);
-    put(&mut f, "instantaneous_input_kbps", ratio(stats.rates.bytes_in, 1024));
-    put(&mut f, "instantaneous_output_kbps", ratio(stats.rates.bytes_out, 1024));
-    put(&mut f, "rejected_connections", stats.rejected_connections);
-    put(&mut f, "expired_keys", store.expired_keys);
-    put(&mut f, "evicted_keys", store.evicted_keys);
-    put(&mut f, "keyspace_hits", store.keyspace_hits);
-    put(&mut f, "keyspace_misses", store.keyspace_misses);
-    put(&mut f, "pubsub_channels", 0);
-    put(&mut f, "pubsub_patterns", 0);
-    put(&mut f, "total_error_replies", errors);
-    put(&mut f, "client_query_buffer_limit_disconnections", stats.query_limit_disconnections);
-    put(&mut f, "client_output_buffer_limit_disconnections", stats.output_limit_disconnections);
-    put(&mut f, "total_reads_processed", stats.reads);
-    put(&mut f, "total_writes_processed", stats.writes);
-    put(&mut f, "eventloop_cycles", stats.turns);
-    put(&mut f, "eventloop_duration_sum", stats.worked_ns / 1000);
-    put(&mut f, "eventloop_duration_cmd_sum", stats.commands_ns() / 1000);
-    put(&mut f, "instantaneous_eventloop_cycles_per_sec", stats.rates.turns);
+    put(f, "total_connections_received", stats.connections);
+    put(f, "total_commands_processed", stats.commands());
+    put(f, "instantaneous_ops_per_sec", stats.rates.commands);
+    put(f, "total_net_input_bytes", stats.bytes_in);
+    put(f, "total_net_output_bytes", stats.bytes_out);
+    put(f, "instantaneous_input_kbps", ratio(stats.rates.bytes_in, 1024));
+    put(f, "instantaneous_output_kbps", ratio(stats.rates.bytes_out, 1024));
+    put(f, "rejected_connections", stats.rejected_connections);
+    put(f, "expired_keys", store.expired_keys);
+    put(f, "evicted_keys", store.evicted_keys);
+    put(f, "keyspace_hits", store.keyspace_hits);
+    put(f, "keyspace_misses", store.keyspace_misses);
+    put(f, "pubsub_channels", 0);
+    put(f, "pubsub_patterns", 0);
+    put(f, "total_error_replies", errors);
+    put(f, "client_query_buffer_limit_disconnections", stats.query_limit_disconnections);
+    put(f, "client_output_buffer_limit_disconnections", stats.output_limit_disconnections);
+    put(f, "total_reads_processed", stats.reads);
+    put(f, "total_writes_processed", stats.writes);
+    put(f, "eventloop_cycles", stats.turns);
+    put(f, "eventloop_duration_sum", stats.worked_ns / 1000);
+    put(f, "eventloop_duration_cmd_sum", stats.commands_ns() / 1000);
+    put(f, "instantaneous_eventloop_cycles_per_sec", stats.rates.turns);
     let each_us = stats.rates.worked_us.checked_div(stats.rates.turns).unwrap_or(0);
-    put(&mut f, "instantaneous_eventloop_duration_usec", each_us);
-    f
+    put(f, "instantaneous_eventloop_duration_usec", each_us);
 }
 
-fn replication() -> Fields {
-    let mut f = Fields::new();
-    put(&mut f, "role", "master");
-    put(&mut f, "connected_slaves", 0);
-    put(&mut f, "master_repl_offset", 0);
-    f
+fn replication(f: &mut Fields) {
+    put(f, "role", "master");
+    put(f, "connected_slaves", 0);
+    put(f, "master_repl_offset", 0);
 }
 
 /// Processor time of the process: user and system, in seconds.
-fn cpu() -> Fields {
-    let mut f = Fields::new();
+fn cpu(f: &mut Fields) {
     // Fields 14 and 15 of proc_pid_stat(5), counted after the name in brackets.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit_once(") ").map_or("", |parts| parts.1);
@@ -233,106 +218,93 @@ fn cpu() -> Fields {
         let micros = ticks * 1_000_000 / per_second;
         format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
     };
-    put(&mut f, "used_cpu_sys", seconds(ticks.get(1).copied().unwrap_or(0)));
-    put(&mut f, "used_cpu_user", seconds(ticks.first().copied().unwrap_or(0)));
-    f
+    put(f, "used_cpu_sys", seconds(ticks.get(1).copied().unwrap_or(0)));
+    put(f, "used_cpu_user", seconds(ticks.first().copied().unwrap_or(0)));
 }
 
-fn commandstats(all: &Snapshot) -> Fields {
-    let mut f = Fields::new();
+fn commandstats(f: &mut Fields, all: &Snapshot) {
     for (spec, row) in commands::table().iter().zip(&all.stats.rows) {
         if row.calls == 0 && row.rejected == 0 {
             continue;
         }
         let usec = row.nanoseconds / 1000;
-        let per_call_hundredths =
-            row.nanoseconds.checked_div(row.calls).map_or(0, |nanoseconds| nanoseconds / 10);
+        let usec_per_call = ratio(row.nanoseconds.checked_div(row.calls).unwrap_or(0), 1000);
+        let (calls, rejected, failed) = (row.calls, row.rejected, row.failed);
         let value = format!(
-            "calls={},usec={usec},usec_per_call={}.{:02},rejected_calls={},failed_calls={}",
-            row.calls,
-            per_call_hundredths / 100,
-            per_call_hundredths % 100,
-            row.rejected,
-            row.failed
+            "calls={calls},usec={usec},usec_per_call={usec_per_call},rejected_calls={rejected},\
+             failed_calls={failed}"
         );
-        put(&mut f, &format!("cmdstat_{}", spec.name), value);
+        put(f, &format!("cmdstat_{}", spec.name), value);
     }
-    f
 }
 
-fn errorstats(all: &Snapshot) -> Fields {
-    let counts = all.stats.errors.iter();
-    counts.map(|(code, count)| (format!("errorstat_{code}"), format!("count={count}"))).collect()
+fn errorstats(f: &mut Fields, all: &Snapshot) {
+    for (code, count) in &all.stats.errors {
+        put(f, &format!("errorstat_{code}"), format!("count={count}"));
+    }
 }
 
-fn keyspace(all: &Snapshot) -> Fields {
+fn keyspace(f: &mut Fields, all: &Snapshot) {
     let store = &all.store;
-    if store.keys == 0 {
-        return Fields::new();
+    if store.keys > 0 {
+        put(f, "db0", format!("keys={},expires={},avg_ttl=0", store.keys, store.expires));
     }
-    let value = format!("keys={},expires={},avg_ttl=0", store.keys, store.expires);
-    vec![("db0".to_owned(), value)]
 }
 
-fn nigh(state: &State, all: &Snapshot) -> Fields {
-    let mut f = Fields::new();
+fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     let (store, runtime) = (&all.store, &all.runtime);
     let arena = store.data;
-    put(&mut f, "shm_dir", state.config.shm_dir(state.shared.port).display());
-    put(&mut f, "arena_capacity_bytes", arena.capacity_bytes);
-    put(&mut f, "arena_used_bytes", arena.used_bytes);
-    put(&mut f, "arena_backed_bytes", arena.backed_bytes);
-    put(&mut f, "arena_dead_bytes", arena.dead_bytes);
-    put(&mut f, "arena_appended_bytes", arena.appended_bytes);
-    put(&mut f, "arena_segments", arena.segments);
-    put(&mut f, "arena_runs", arena.runs);
-    put(
-        &mut f,
-        "arena_huge_pages",
-        u8::from(state.keyspace.librarian().data_region().has_huge_pages()),
-    );
-    put(&mut f, "arenas_gone", state.shared.arenas().map_or(0, |arenas| arenas.gone().len()));
-    put(&mut f, "recency_bytes", all.store.recency_bytes);
-    put(&mut f, "arena_index_lines", arena.index_lines);
-    put(&mut f, "arena_index_growing", u8::from(arena.growing));
-    put(&mut f, "arena_available_bytes", arena.available_bytes);
-    put(&mut f, "arena_index_rebuilds_larger", arena.rebuilds.larger);
-    put(&mut f, "arena_index_rebuilds_same", arena.rebuilds.same);
-    put(&mut f, "arena_index_rebuilds_smaller", arena.rebuilds.smaller);
-    put(&mut f, "cleaner_segments", arena.cleaner.segments);
-    put(&mut f, "cleaner_relocated_bytes", arena.cleaner.relocated_bytes);
-    put(&mut f, "cleaner_dead_records", arena.cleaner.dead_records);
-    put(&mut f, "cleaner_expired_keys", arena.cleaner.expired_keys);
-    put(&mut f, "cleaner_bad_records", arena.cleaner.bad_records);
-    put(&mut f, "cleaner_longest_step_bytes", arena.cleaner.longest_step_bytes);
-    put(&mut f, "arena_incarnation", arena.incarnation);
-    put(&mut f, "arena_lsn", arena.lsn);
-    put(&mut f, "watched_keys", store.watched_keys);
-    put(&mut f, "function_libraries", state.libraries.len());
-    put(&mut f, "function_libraries_broken", state.libraries.broken.len());
-    put(&mut f, "functions", state.libraries.functions());
-    put(&mut f, "function_contexts", runtime.contexts);
-    put(&mut f, "function_contexts_dropped", runtime.dropped_contexts);
-    put(&mut f, "function_heap_bytes", runtime.heap_bytes);
-    put(&mut f, "function_array_buffer_bytes", runtime.array_buffer_bytes);
-    put(&mut f, "function_calls", runtime.calls);
-    put(&mut f, "function_batches", runtime.batches);
-    put(&mut f, "function_errors", runtime.errors);
-    put(&mut f, "function_timeouts", runtime.timeouts);
-    put(&mut f, "function_isolates_lost", runtime.isolates_lost);
-    put(&mut f, "function_calls_lingering", runtime.lingering);
-    put(&mut f, "function_heap_limit_hits", runtime.heap_limit_hits);
-    put(&mut f, "partitions", state.keyspace.partitions());
-    put(&mut f, "shards", state.shared.shards());
-    put(&mut f, "commands_sent_to_owner", all.stats.hops_out);
-    put(&mut f, "reads_moved_to_owner", all.stats.moved_reads);
-    put(&mut f, "function_calls_moved_to_owner", all.stats.moved_calls);
-    put(&mut f, "function_calls_with_owners_still", all.stats.stills);
-    put(&mut f, "loop_turns", all.stats.turns);
-    put(&mut f, "replies_copied_bytes", all.stats.copied_bytes);
-    put(&mut f, "replies_longest_turn_copied_bytes", all.stats.most_copied_bytes);
+    put(f, "shm_dir", state.config.shm_dir(state.shared.port).display());
+    put(f, "arena_capacity_bytes", arena.capacity_bytes);
+    put(f, "arena_used_bytes", arena.used_bytes);
+    put(f, "arena_backed_bytes", arena.backed_bytes);
+    put(f, "arena_dead_bytes", arena.dead_bytes);
+    put(f, "arena_appended_bytes", arena.appended_bytes);
+    put(f, "arena_segments", arena.segments);
+    put(f, "arena_runs", arena.runs);
+    let has_huge_pages = state.keyspace.librarian().data_region().has_huge_pages();
+    put(f, "arena_huge_pages", u8::from(has_huge_pages));
+    put(f, "arenas_gone", state.shared.arenas().map_or(0, |arenas| arenas.gone().len()));
+    put(f, "recency_bytes", all.store.recency_bytes);
+    put(f, "arena_index_lines", arena.index_lines);
+    put(f, "arena_index_growing", u8::from(arena.growing));
+    put(f, "arena_available_bytes", arena.available_bytes);
+    put(f, "arena_index_rebuilds_larger", arena.rebuilds.larger);
+    put(f, "arena_index_rebuilds_same", arena.rebuilds.same);
+    put(f, "arena_index_rebuilds_smaller", arena.rebuilds.smaller);
+    put(f, "cleaner_segments", arena.cleaner.segments);
+    put(f, "cleaner_relocated_bytes", arena.cleaner.relocated_bytes);
+    put(f, "cleaner_dead_records", arena.cleaner.dead_records);
+    put(f, "cleaner_expired_keys", arena.cleaner.expired_keys);
+    put(f, "cleaner_bad_records", arena.cleaner.bad_records);
+    put(f, "cleaner_longest_step_bytes", arena.cleaner.longest_step_bytes);
+    put(f, "arena_incarnation", arena.incarnation);
+    put(f, "arena_lsn", arena.lsn);
+    put(f, "watched_keys", store.watched_keys);
+    put(f, "function_libraries", state.libraries.len());
+    put(f, "function_libraries_broken", state.libraries.broken.len());
+    put(f, "functions", state.libraries.functions());
+    put(f, "function_contexts", runtime.contexts);
+    put(f, "function_contexts_dropped", runtime.dropped_contexts);
+    put(f, "function_heap_bytes", runtime.heap_bytes);
+    put(f, "function_array_buffer_bytes", runtime.array_buffer_bytes);
+    put(f, "function_calls", runtime.calls);
+    put(f, "function_batches", runtime.batches);
+    put(f, "function_errors", runtime.errors);
+    put(f, "function_timeouts", runtime.timeouts);
+    put(f, "function_isolates_lost", runtime.isolates_lost);
+    put(f, "function_calls_lingering", runtime.lingering);
+    put(f, "function_heap_limit_hits", runtime.heap_limit_hits);
+    put(f, "partitions", state.keyspace.partitions());
+    put(f, "shards", state.shared.shards());
+    put(f, "commands_sent_to_owner", all.stats.hops_out);
+    put(f, "reads_moved_to_owner", all.stats.moved_reads);
+    put(f, "function_calls_moved_to_owner", all.stats.moved_calls);
+    put(f, "function_calls_with_owners_still", all.stats.stills);
+    put(f, "loop_turns", all.stats.turns);
+    put(f, "replies_copied_bytes", all.stats.copied_bytes);
+    put(f, "replies_longest_turn_copied_bytes", all.stats.most_copied_bytes);
     f.extend(inside::shards(all));
-    f
 }
 
 /// Resident memory of the process, from statm (second field, in pages).
@@ -340,9 +312,4 @@ pub(crate) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|word| word.trim().parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
-}
-
-/// Memory of the machine.
-fn total_memory_bytes() -> u64 {
-    crate::folder::arena_folder::meminfo_bytes("MemTotal").unwrap_or(0)
 }

@@ -4,12 +4,9 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::{self, Builtin, Row};
-use crate::handlers::context::{Context, quote};
+use crate::handlers::context::Context;
 use crate::handlers::session;
 use nigh_store::Reply;
-
-/// Longest name of an event that an error quotes, in bytes.
-const MOST_NAME_BYTES: usize = 128;
 
 /// LATENCY and its subcommands, but for HELP.
 pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
@@ -18,10 +15,7 @@ pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builti
         Builtin::LatencyHistogram => histogram(context, &args[2..]),
         Builtin::LatencyReset => context.reply().int(0),
         Builtin::LatencyGraph => {
-            let mut text = b"ERR No samples available for event '".to_vec();
-            text.extend(quote(args[2], MOST_NAME_BYTES));
-            text.push(b'\'');
-            context.reply().error_bytes(&text);
+            context.error_about("ERR No samples available for event '", args[2], "'");
         }
         Builtin::LatencyDoctor => {
             context

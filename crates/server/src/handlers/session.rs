@@ -4,7 +4,7 @@
 
 use crate::commands::Builtin;
 use crate::commands::args::{integer, is};
-use crate::handlers::context::{Context, quote};
+use crate::handlers::context::Context;
 use crate::handlers::transaction;
 use crate::net::client::{Buffers, Close, describe};
 use crate::net::connection::Connection;
@@ -19,6 +19,8 @@ use std::time::Instant;
 const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const BAD_CLIENT_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
 const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, \
     otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
     and select the RESP protocol version at the same time";
@@ -77,10 +79,7 @@ fn check_password(context: &Context<'_, '_>, user: &[u8], password: &[u8]) -> bo
 
 pub(crate) fn auth(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let (user, password): (&[u8], &[u8]) = match args {
-        [_, password] if context.state.hot.password.is_empty() => {
-            let _ = password;
-            return context.error(NO_PASSWORD);
-        }
+        [_, _] if context.state.hot.password.is_empty() => return context.error(NO_PASSWORD),
         [_, password] => (b"default", password),
         [_, user, password] => (user, password),
         _ => return context.error(SYNTAX),
@@ -117,17 +116,12 @@ pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             at += 3;
         } else if is(args[at], "setname") && rest >= 1 {
             if !is_printable(args[at + 1]) {
-                return context.error(
-                    "ERR Client names cannot contain spaces, newlines or special characters.",
-                );
+                return context.error(BAD_CLIENT_NAME);
             }
             name = Some(args[at + 1].to_vec());
             at += 2;
         } else {
-            let mut text = b"ERR Syntax error in HELLO option '".to_vec();
-            text.extend(quote(args[at], MOST_NAME_BYTES));
-            text.push(b'\'');
-            return context.reply().error_bytes(&text);
+            return context.error_about("ERR Syntax error in HELLO option '", args[at], "'");
         }
     }
     if !context.client.authenticated {
@@ -211,8 +205,7 @@ pub(crate) fn client(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bui
 
 fn set_name(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if !is_printable(args[2]) {
-        return context
-            .error("ERR Client names cannot contain spaces, newlines or special characters.");
+        return context.error(BAD_CLIENT_NAME);
     }
     context.client.name = args[2].to_vec();
     context.reply().ok();
@@ -222,19 +215,12 @@ fn set_info(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let name = match args[2] {
         word if is(word, "lib-name") => "lib-name",
         word if is(word, "lib-ver") => "lib-ver",
-        other => {
-            let mut text = b"ERR Unrecognized option '".to_vec();
-            text.extend(quote(other, MOST_NAME_BYTES));
-            text.push(b'\'');
-            return context.reply().error_bytes(&text);
-        }
+        other => return context.error_about("ERR Unrecognized option '", other, "'"),
     };
     if !is_printable(args[3]) {
         // The option as it was sent, as Redis quotes it.
-        let mut text = b"ERR ".to_vec();
-        text.extend(quote(args[2], MOST_NAME_BYTES));
-        text.extend_from_slice(b" cannot contain spaces, newlines or special characters.");
-        return context.reply().error_bytes(&text);
+        let reason = " cannot contain spaces, newlines or special characters.";
+        return context.error_about("ERR ", args[2], reason);
     }
     match name {
         "lib-name" => context.client.lib_name = args[3].to_vec(),
@@ -322,10 +308,7 @@ fn client_type(name: &[u8]) -> Option<bool> {
 }
 
 fn unknown_type(context: &mut Context<'_, '_>, name: &[u8]) {
-    let mut text = b"ERR Unknown client type '".to_vec();
-    text.extend(quote(name, MOST_NAME_BYTES));
-    text.push(b'\'');
-    context.reply().error_bytes(&text);
+    context.error_about("ERR Unknown client type '", name, "'");
 }
 
 /// Which clients CLIENT KILL ends.
@@ -404,10 +387,7 @@ fn kill_options(context: &mut Context<'_, '_>, options: &[&[u8]], filter: &mut F
             name if is(name, "laddr") => filter.local_address = Some(value.to_vec()),
             name if is(name, "user") => {
                 if *value != b"default" {
-                    let mut text = b"ERR No such user '".to_vec();
-                    text.extend(quote(value, MOST_NAME_BYTES));
-                    text.push(b'\'');
-                    context.reply().error_bytes(&text);
+                    context.error_about("ERR No such user '", value, "'");
                     return false;
                 }
             }

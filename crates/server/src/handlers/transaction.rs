@@ -21,7 +21,6 @@ const MOST_QUEUED: usize = 1 << 20;
 /// Keys that one connection watches, at most.
 const MOST_WATCHED: usize = 1 << 20;
 
-/// MULTI.
 pub(crate) fn multi(context: &mut Context<'_, '_>) {
     if context.client.transaction.is_some() {
         return context.error("ERR MULTI calls can not be nested");
@@ -98,7 +97,6 @@ fn partition_wanted(
     }
 }
 
-/// DISCARD.
 pub(crate) fn discard(context: &mut Context<'_, '_>) {
     if context.client.transaction.is_none() {
         return context.error("ERR DISCARD without MULTI");
@@ -113,7 +111,6 @@ pub(crate) fn drop_transaction(context: &mut Context<'_, '_>) {
     forget_watches(context);
 }
 
-/// WATCH.
 pub(crate) fn watch(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if context.client.transaction.is_some() {
         return context.error("ERR WATCH inside MULTI is not allowed");
@@ -133,7 +130,6 @@ pub(crate) fn watch(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     context.reply().ok();
 }
 
-/// UNWATCH.
 pub(crate) fn unwatch(context: &mut Context<'_, '_>) {
     forget_watches(context);
     context.reply().ok();

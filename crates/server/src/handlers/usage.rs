@@ -46,7 +46,6 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// MEMORY STATS.
 pub(crate) fn stats(context: &mut Context<'_, '_>) {
     let all = session::all_clients(context);
     let (arena, store) = (&all.store.data, &all.store);
@@ -97,7 +96,6 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
     }
 }
 
-/// MEMORY DOCTOR.
 pub(crate) fn doctor(context: &mut Context<'_, '_>) {
     let all = session::all_clients(context);
     let policy = Policy::of_name(&context.state.config.text("maxmemory-policy"));

@@ -115,10 +115,16 @@ impl HotKeys {
         self.count(new);
     }
 
+    /// Adds to the counter of the key, if it has one.
+    fn is_added(&mut self, key: &HotKey) -> bool {
+        let Some(known) = self.keys.iter_mut().find(|known| known.is(key)) else { return false };
+        known.samples += key.samples;
+        known.error += key.error;
+        true
+    }
+
     fn count(&mut self, mut new: HotKey) {
-        if let Some(known) = self.keys.iter_mut().find(|known| known.is(&new)) {
-            known.samples += new.samples;
-            known.error += new.error;
+        if self.is_added(&new) {
             return;
         }
         if self.keys.len() < COUNTERS {
@@ -134,17 +140,11 @@ impl HotKeys {
     /// Adds another shard's. What neither has counted among its most may be missing.
     pub(crate) fn add(&mut self, other: &Self) {
         self.samples += other.samples;
-        let mut all = std::mem::take(&mut self.keys);
         for key in &other.keys {
-            match all.iter_mut().find(|known| known.is(key)) {
-                Some(known) => {
-                    known.samples += key.samples;
-                    known.error += key.error;
-                }
-                None => all.push(*key),
+            if !self.is_added(key) {
+                self.keys.push(*key);
             }
         }
-        self.keys = all;
         self.keys = self.hottest().into_iter().take(COUNTERS).copied().collect();
     }
 

@@ -8,7 +8,7 @@ use crate::observe::hotkeys;
 use crate::observe::snapshot::{Part, Snapshot};
 
 /// Name and value of each line.
-type Fields = Vec<(String, String)>;
+pub(crate) type Fields = Vec<(String, String)>;
 
 /// The percentiles that INFO latencystats shows: name and thousandths.
 const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p99.9", 999)];

@@ -1,6 +1,11 @@
 //! What the server tells of itself: statistics, slow commands, hot keys, and the metrics made of
 //! them.
 
+/// Adds these fields of `$part` to those of `$sum`.
+macro_rules! add_fields {
+    ($sum:expr, $part:expr, $($field:ident)+) => { $($sum.$field += $part.$field;)+ };
+}
+
 pub(crate) mod histogram;
 pub(crate) mod hotkeys;
 pub(crate) mod http;

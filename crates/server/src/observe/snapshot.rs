@@ -72,16 +72,10 @@ impl Snapshot {
         self.clients.extend(other.clients.iter().cloned());
         self.store.add(&other.store);
         let (sum, part) = (&mut self.runtime, &other.runtime);
-        sum.contexts += part.contexts;
-        sum.dropped_contexts += part.dropped_contexts;
-        sum.heap_bytes += part.heap_bytes;
-        sum.array_buffer_bytes += part.array_buffer_bytes;
-        sum.calls += part.calls;
-        sum.batches += part.batches;
-        sum.timeouts += part.timeouts;
-        sum.isolates_lost += part.isolates_lost;
-        sum.lingering += part.lingering;
-        sum.heap_limit_hits += part.heap_limit_hits;
-        sum.errors += part.errors;
+        add_fields! {
+            sum, part,
+            contexts dropped_contexts heap_bytes array_buffer_bytes calls
+            batches timeouts isolates_lost lingering heap_limit_hits errors
+        }
     }
 }

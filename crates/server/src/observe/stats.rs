@@ -162,40 +162,23 @@ impl Stats {
     /// Adds another shard's.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, row) in self.rows.iter_mut().zip(&other.rows) {
-            sum.calls += row.calls;
-            sum.nanoseconds += row.nanoseconds;
-            sum.rejected += row.rejected;
-            sum.failed += row.failed;
+            add_fields!(sum, row, calls nanoseconds rejected failed);
         }
         self.times.iter_mut().zip(&other.times).for_each(|(sum, times)| sum.add(times));
-        self.connections += other.connections;
-        self.rejected_connections += other.rejected_connections;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.copied_bytes += other.copied_bytes;
-        self.most_copied_bytes = self.most_copied_bytes.max(other.most_copied_bytes);
-        self.turns += other.turns;
-        self.hops_out += other.hops_out;
-        self.hops_in += other.hops_in;
-        self.moved_reads += other.moved_reads;
-        self.moved_calls += other.moved_calls;
-        self.stills += other.stills;
-        self.worked_ns += other.worked_ns;
-        self.longest_turn_ns = self.longest_turn_ns.max(other.longest_turn_ns);
-        self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
         for (code, count) in &other.errors {
             *self.errors.entry(code.clone()).or_default() += count;
         }
-        self.query_limit_disconnections += other.query_limit_disconnections;
-        self.output_limit_disconnections += other.output_limit_disconnections;
+        add_fields! {
+            self, other,
+            connections rejected_connections bytes_in bytes_out reads writes copied_bytes turns
+            hops_out hops_in moved_reads moved_calls stills worked_ns query_limit_disconnections
+            output_limit_disconnections
+        }
+        add_fields!(self.rates, other.rates, commands bytes_in bytes_out turns worked_us);
+        self.most_copied_bytes = self.most_copied_bytes.max(other.most_copied_bytes);
+        self.longest_turn_ns = self.longest_turn_ns.max(other.longest_turn_ns);
+        self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
         self.peak_used_bytes = self.peak_used_bytes.max(other.peak_used_bytes);
-        self.rates.commands += other.rates.commands;
-        self.rates.bytes_in += other.rates.bytes_in;
-        self.rates.bytes_out += other.rates.bytes_out;
-        self.rates.turns += other.rates.turns;
-        self.rates.worked_us += other.rates.worked_us;
     }
 
     /// Time in which commands ran.

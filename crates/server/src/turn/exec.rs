@@ -22,7 +22,6 @@ use crate::turn::run::{call, count};
 use nigh_shm::WriteError;
 use nigh_store::{Reply, together_error_text};
 
-/// EXEC.
 pub(crate) fn exec(context: &mut Context<'_, '_>) {
     let Some(mut transaction) = context.client.transaction.take() else {
         return context.error("ERR EXEC without MULTI");
