@@ -70,7 +70,6 @@ crates/server/src/turn/exchange.rs --lib --tests
 crates/resp/src/decode/requests.rs --lib --tests
 crates/resp/src/decode/replies.rs  --lib --tests
 crates/resp/src/decode/batch.rs    --lib --tests
-crates/resp/src/decode/skip.rs     --lib --tests
 crates/resp/src/decode/number.rs   --lib --tests
 crates/resp/src/decode/inline.rs   --lib --tests
 "

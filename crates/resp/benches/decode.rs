@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use nigh_resp::decode::{Batch, Replies, Requests, Skipper};
+use nigh_resp::decode::{Batch, Replies, Requests};
 use nigh_resp::encode;
 use nigh_resp::limits::Limits;
 
@@ -64,17 +64,6 @@ fn decode_replies(criterion: &mut Criterion) {
                 replies += usize::from(!frame.is_null());
             }
             decoder.consume();
-            assert_eq!(replies, COMMANDS);
-        });
-    });
-    group.bench_function("bulk_64_skipped", |bencher| {
-        let mut skipper = Skipper::new(Limits::replies());
-        bencher.iter(|| {
-            let (mut at, mut replies) = (0, 0);
-            while let Ok(Some(len)) = skipper.skip(black_box(&buf[at..])) {
-                at += len;
-                replies += 1;
-            }
             assert_eq!(replies, COMMANDS);
         });
     });

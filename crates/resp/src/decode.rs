@@ -17,10 +17,8 @@ mod inline;
 mod number;
 mod replies;
 mod requests;
-mod skip;
 
 pub use batch::{Args, Batch, BatchFull};
 pub use fault::{ReplyError, ReplyFault};
 pub use replies::Replies;
 pub use requests::{ProtocolError, Requests};
-pub use skip::{Skipper, skip_reply};

@@ -5,7 +5,6 @@
 //! server:  socket -> buffer -> decode::Requests -> decode::Batch (ranges into the buffer)
 //!          encode::* -> Vec<u8> -> socket
 //! client:  encode::request -> socket -> buffer -> decode::Replies -> frame::Frame
-//!          (or decode::Skipper, which only finds where replies end)
 //! ```
 //!
 //! 1. No input, however hostile, makes a decoder panic, and none makes it allocate more than a

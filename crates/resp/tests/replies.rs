@@ -2,7 +2,7 @@
 //! an error and no memory.
 
 use nigh_resp::Protocol::{self, Resp2, Resp3};
-use nigh_resp::decode::{Replies, ReplyError, ReplyFault, Skipper, skip_reply};
+use nigh_resp::decode::{Replies, ReplyError, ReplyFault};
 use nigh_resp::encode;
 use nigh_resp::frame::Frame;
 use nigh_resp::limits::{self, Limits};
@@ -30,26 +30,6 @@ fn feed(input: &[u8], pieces: &[usize]) -> (Vec<Frame>, Option<ReplyError>) {
         buf.drain(..decoder.consume());
     }
     (frames, None)
-}
-
-/// The lengths of the replies in `input`, fed in pieces of one length to a skipper.
-fn skip(input: &[u8], piece: usize) -> (Vec<usize>, Option<ReplyError>) {
-    let mut skipper = Skipper::new(Limits::replies());
-    let (mut buf, mut lengths) = (Vec::new(), Vec::new());
-    for piece in input.chunks(piece) {
-        buf.extend_from_slice(piece);
-        loop {
-            match skipper.skip(&buf) {
-                Ok(Some(len)) => {
-                    lengths.push(len);
-                    buf.drain(..len);
-                }
-                Ok(None) => break,
-                Err(error) => return (lengths, Some(error)),
-            }
-        }
-    }
-    (lengths, None)
 }
 
 fn fault(input: &[u8]) -> ReplyFault {
@@ -103,22 +83,18 @@ fn any_frame() -> impl Strategy<Value = Frame> {
 }
 
 proptest! {
-    /// Every frame of RESP3 comes back as it was, cut at random places; the skipper finds its end.
+    /// Every frame of RESP3 comes back as it was, cut at random places.
     #[test]
     fn frames_survive_any_cut(
         frames in prop::collection::vec(any_frame(), 1..5),
         pieces in prop::collection::vec(1usize..40, 1..20),
     ) {
-        let parts: Vec<Vec<u8>> = frames.iter().map(|frame| encoded(frame, Resp3)).collect();
-        let lengths: Vec<usize> = parts.iter().map(Vec::len).collect();
-        let input = parts.concat();
+        let input: Vec<u8> = frames.iter().flat_map(|frame| encoded(frame, Resp3)).collect();
         prop_assert_eq!(feed(&input, &pieces), (frames, None));
-        prop_assert_eq!(skip(&input, pieces[0]), (lengths.clone(), None));
-        prop_assert_eq!(skip_reply(&input), Ok(Some(lengths[0])));
     }
 
-    /// Bytes that look like replies and mostly aren't give the same frames and the same error at
-    /// the same offset, cut or whole.
+    /// Bytes that look like replies, and mostly are none, give the same frames and the same error
+    /// at the same offset, cut or whole.
     #[test]
     fn broken_replies_fail_alike_however_cut(
         input in prop::collection::vec(
@@ -129,7 +105,6 @@ proptest! {
             format!("{:?}", feed(&input, &pieces)),
             format!("{:?}", feed(&input, &[input.len()]))
         );
-        prop_assert_eq!(skip(&input, pieces[0]), skip(&input, usize::MAX));
     }
 }
 
@@ -262,8 +237,6 @@ fn errors_say_where() {
     let error = error.expect("an error");
     assert_eq!(error.offset, 13);
     assert!(error.to_string().contains("at byte 13"));
-    let (lengths, error) = skip(b"+OK\r\n:1\r\n*2\r\n:1\r\n?", 3);
-    assert_eq!((lengths, error.expect("an error").offset), (vec![5, 4], 17));
 }
 
 /// A reply with too many frames is refused before it fills memory.
@@ -277,18 +250,13 @@ fn the_number_of_frames_is_bounded() {
     assert!(matches!(Replies::new(limits).decode(input), Ok(Some(_))));
 }
 
-/// Decoder and skipper have the same limits, for short headers too, which they read in a quick way.
+/// A bulk over its limit is refused, and one at its limit isn't.
 #[test]
 fn what_is_over_a_limit_is_refused() {
-    let skip = |limits, input: &[u8]| Skipper::new(limits).skip(input).map_err(|e| e.fault);
-    let limits = Limits { bulk_bytes: 10, frames: 4, ..Limits::replies() };
+    let limits = Limits { bulk_bytes: 10, ..Limits::replies() };
     let decode = |input: &[u8]| Replies::new(limits).decode(input).map_err(|e| e.fault);
     assert_eq!(decode(b"$10\r\n0123456789\r\n"), Ok(Some(Frame::Bulk(b"0123456789".into()))));
     assert_eq!(decode(b"$11\r\n"), Err(ReplyFault::BulkTooLong { len: 11, limit: 10 }));
-    assert_eq!(skip(limits, b"$10\r\n0123456789\r\n"), Ok(Some(17)));
-    assert_eq!(skip(limits, b"$11\r\n"), Err(ReplyFault::BulkTooLong { len: 11, limit: 10 }));
-    assert_eq!(skip(limits, b"*4\r\n"), Ok(None));
-    assert_eq!(skip(limits, b"*5\r\n"), Err(ReplyFault::TooManyFrames { limit: 4 }));
 }
 
 /// Giant claims without bytes behind them are waited for, without an allocation of their size.
@@ -297,7 +265,6 @@ fn giant_claims_take_no_memory() {
     for input in [b"*2147483648\r\n".as_slice(), b"%2147483648\r\n", b"$536870912\r\n"] {
         assert_eq!(feed(input, &[99]), (vec![], None));
     }
-    assert_eq!(skip(b"*100000000\r\n", 5), (vec![], None));
 }
 
 /// The accessors look through attributes, and tell errors and nulls from values.

@@ -354,7 +354,7 @@ fn double(text: &[u8]) -> Option<f64> {
 
 /// Finds the CRLF of the line at `pos`, where it wasn't looked for yet; gives the line's length
 /// with its type and without CRLF.
-pub(super) fn find_line(
+fn find_line(
     buf: &[u8],
     pos: usize,
     scanned: &mut usize,
@@ -384,11 +384,7 @@ pub(super) fn find_line(
 }
 
 /// The length in the header of a bulk; `None` for RESP2's null.
-pub(super) fn bulk_len(
-    kind: u8,
-    text: &[u8],
-    limits: &Limits,
-) -> Result<Option<usize>, ReplyFault> {
+fn bulk_len(kind: u8, text: &[u8], limits: &Limits) -> Result<Option<usize>, ReplyFault> {
     let limit = limits.bulk_bytes.min(MAX_BULK_BYTES);
     match length(kind, text)? {
         None if kind == b'$' => Ok(None),
@@ -401,11 +397,7 @@ pub(super) fn bulk_len(
 }
 
 /// The length in the header of an aggregate, in elements or pairs; `None` for RESP2's null.
-pub(super) fn array_len(
-    kind: u8,
-    text: &[u8],
-    limits: &Limits,
-) -> Result<Option<usize>, ReplyFault> {
+fn array_len(kind: u8, text: &[u8], limits: &Limits) -> Result<Option<usize>, ReplyFault> {
     match length(kind, text)? {
         None if kind == b'*' => Ok(None),
         None => Err(ReplyFault::InvalidLength { kind }),
