@@ -200,7 +200,7 @@ fn fraction(share: f64) -> u64 {
 
 /// The words of a command: at least one.
 fn words(text: &str) -> Result<Vec<Vec<u8>>> {
-    let words = nigh_client::split_words(text)?;
+    let words = nigh_client::split_words(text.as_bytes())?;
     if words.is_empty() {
         bail!("the command is empty");
     }

@@ -177,7 +177,7 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         let text = formatted(&Frame::Bulk(all.clone()));
         assert!(text.is_ascii());
-        assert_eq!(nigh_client::split_words(&text).expect("well-formed"), [all]);
+        assert_eq!(nigh_client::split_words(text.as_bytes()).expect("well-formed"), [all]);
     }
 
     /// An error can't send escape sequences to the terminal.

@@ -1,13 +1,12 @@
-//! Talks to a Nigh server from another process; to any server that speaks RESP, in fact.
+//! Talks to a Nigh server, or to any other server that speaks RESP, from another process.
 //!
 //! ```text
 //! Address ("host:port", "redis://…", "unix:/path") + Options -> Connection -> Frame
-//! split_words("SET 'my key' 1") -> arguments of a call
+//! split_words(b"SET 'my key' 1") -> arguments of a call
 //! ```
 //!
-//! 1. Blocking, and bounded by timeouts; no thread of its own.
-//! 2. An error reply is a reply ([`Frame::Error`]), not a [`ClientError`]: those mean that no reply
-//!    can be had.
+//! 1. Calls block, and timeouts bound them. The crate starts no thread.
+//! 2. An error reply is a reply ([`Frame::Error`]). A [`ClientError`] means that there is no reply.
 //!
 //! A connection belongs to one thread at a time.
 #![forbid(unsafe_code)]
@@ -15,10 +14,9 @@
 mod address;
 mod remote;
 mod stream;
-mod words;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Endpoint};
 pub use nigh_resp::Protocol;
+pub use nigh_resp::decode::{WordsError, split_words};
 pub use nigh_resp::frame::Frame;
 pub use remote::{ClientError, Connection, Options};
-pub use words::{WordsError, split_words};

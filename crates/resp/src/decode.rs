@@ -20,5 +20,6 @@ mod requests;
 
 pub use batch::{Args, Batch, BatchFull};
 pub use fault::{ReplyError, ReplyFault};
+pub use inline::{WordsError, split_words};
 pub use replies::Replies;
 pub use requests::{ProtocolError, Requests};

@@ -1,7 +1,7 @@
-//! Requests: what clients send comes out as the same arguments, however it is cut; what Redis
-//! refuses is refused with Redis's words.
+//! Requests: the arguments of clients come out as they were sent, however the bytes are cut.
+//! Requests that Redis refuses are refused with Redis's words.
 
-use nigh_resp::decode::{Args, Batch, ProtocolError, Requests};
+use nigh_resp::decode::{Args, Batch, ProtocolError, Requests, WordsError, split_words};
 use nigh_resp::encode;
 use nigh_resp::limits::{self, Limits};
 use proptest::prelude::*;
@@ -73,8 +73,8 @@ fn words(line: &[u8]) -> Command {
 }
 
 proptest! {
-    /// Whatever arguments a client encodes, the server decodes the same, cut at random places and
-    /// taken a few commands at a time.
+    /// The server decodes the same arguments that a client encodes, cut at random places and taken
+    /// a few commands at a time.
     #[test]
     fn requests_survive_any_cut(
         commands in prop::collection::vec(
@@ -90,8 +90,8 @@ proptest! {
         prop_assert_eq!(decoded, commands);
     }
 
-    /// Bytes that look like RESP and mostly aren't give the same commands and the same error, cut
-    /// or whole.
+    /// Bytes that look like RESP, and mostly are none, give the same commands and the same error,
+    /// cut or whole.
     #[test]
     fn broken_requests_fail_alike_however_cut(
         input in prop::collection::vec(
@@ -234,6 +234,36 @@ fn inline_words_follow_the_quoting_of_redis() {
     assert_eq!(words(b"\"\\x4g\\xg4\\xaF\\xFa\\x09\"\r\n"), [b"x4gxg4\xaf\xfa\t"]);
     assert_eq!(words(b" a 'b' \"c\" \r\n"), [b"a", b"b", b"c"]);
     assert_eq!(words(b"\"\\xZZ\\a\\b\\t\\r\"\n"), [b"xZZ\x07\x08\t\r"]);
+}
+
+fn line(text: &str) -> Vec<String> {
+    let words = split_words(text.as_bytes()).expect("well-formed");
+    words.iter().map(|word| word.escape_ascii().to_string()).collect()
+}
+
+/// Blanks separate, quotes group, escapes make any byte.
+#[test]
+fn words_of_a_line_are_split_as_in_redis_cli() {
+    assert_eq!(line("  SET  a\tb "), ["SET", "a", "b"]);
+    assert_eq!(line(r#"SET "a b" ''"#), ["SET", "a b", ""]);
+    assert_eq!(line(r#"ECHO "\x00\xfF\n\q\"""#), ["ECHO", r#"\x00\xff\nq\""#]);
+    assert_eq!(line(r"ECHO 'it\'s \n'"), ["ECHO", r"it\'s \\n"]);
+    assert_eq!(line(""), Vec::<String>::new());
+}
+
+/// A quote without end, or with something glued to it, is named.
+#[test]
+fn broken_quotes_are_named() {
+    use WordsError::{Glued, OpenDouble, OpenSingle};
+    for (text, error) in [
+        ("SET 'a", OpenSingle),
+        ("SET \"a", OpenDouble),
+        ("SET \"a\"b", Glued),
+        ("SET 'a'b", Glued),
+        ("\"\\", OpenDouble),
+    ] {
+        assert_eq!(split_words(text.as_bytes()), Err(error), "{text}");
+    }
 }
 
 /// Good commands in front of a bad one are executed; the error then stays.

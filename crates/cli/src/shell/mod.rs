@@ -134,7 +134,7 @@ impl Shell<'_> {
         if let Some(local) = line.strip_prefix('\\') {
             return self.local(local);
         }
-        let words = match split_words(line) {
+        let words = match split_words(line.as_bytes()) {
             Ok(words) => words,
             Err(error) => {
                 println!("(error) {error}");

@@ -139,8 +139,8 @@ impl Requests {
     }
 
     /// Decodes up to `max_commands` commands of `buf` and appends them to `batch`. `buf` is all
-    /// input that wasn't consumed (see [`Requests::consume`]), the same as last time but for what
-    /// has been appended to it.
+    /// unconsumed input (see [`Requests::consume`]): the bytes of the last call, and more after
+    /// them.
     ///
     /// # Errors
     /// A [`ProtocolError`], when the commands before it are in `batch`; from then on always the
@@ -346,7 +346,7 @@ impl Requests {
         let line = buf.get(self.pos..self.pos + len).unwrap_or(&[]);
         let first = batch.ranges.len();
         inline::split(line.strip_suffix(b"\r").unwrap_or(line), self.pos, batch)
-            .map_err(|inline::Unbalanced| ProtocolError::UnbalancedQuotes)?;
+            .map_err(|_| ProtocolError::UnbalancedQuotes)?;
         self.pos += len + 1;
         self.start = self.pos;
         Ok(if batch.ranges.len() > first { Opened::Inline } else { Opened::Nothing })
