@@ -28,10 +28,10 @@ pub(crate) struct Args {
     /// Call by FCALL_RO: the function may not write
     #[arg(long)]
     read_only: bool,
-    /// Print strings as they are; so it is where stdout isn't a terminal
+    /// Print strings as they are; this is the default unless stdout is a terminal
     #[arg(long)]
     raw: bool,
-    /// Print strings quoted, with types, also where stdout isn't a terminal
+    /// Print strings quoted and with types, even if stdout isn't a terminal
     #[arg(long, conflicts_with = "raw")]
     quoted: bool,
     /// A command and its arguments, instead of a function
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Sends the command, prints the reply; an error reply is an error.
+/// Sends the command and prints the reply. An error reply is an error of the program.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let words = match &args.function {
         None => args.command.clone(),

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Nothing is changed: arenas are opened read-only.
-//! 2. A folder that no server holds is held (shared) while it is verified, so that none starts to
-//!    write meanwhile. What a running server writes to is listed, but not judged.
-//! 3. What is judged is what a server would open, by the same walk: each arena, and whether all of
-//!    a folder belong together and none is missing. Other files named so are listed.
+//! 1. The check changes nothing: it opens arenas read-only.
+//! 2. It holds a folder's lock, shared, while it verifies the folder, so no server starts to write
+//!    meanwhile. It lists the folder of a running server without a verdict.
+//! 3. It judges the files that a server would open, by the same walk: each arena, and whether the
+//!    arenas of a folder belong together and none is missing. It lists other files named `.arena`.
 //! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
 
 use crate::render::thousands;
@@ -22,32 +22,32 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Where servers keep arenas unless told otherwise.
+/// The folder in which servers keep arenas by default.
 const TMPFS: &str = "/dev/shm";
-/// How the folders there begin.
+/// The beginning of the folders' names.
 const PREFIX: &str = "nigh-";
 /// The file that a running server holds locked.
 const LOCK: &str = "lock";
-/// How an arena's file name ends.
+/// The end of an arena's file name.
 const EXTENSION: &str = "arena";
-/// Findings, and bad records, that are printed of one arena.
+/// Most findings, and most bad records, that are printed for one arena.
 const FINDINGS: usize = 20;
-/// Bytes of a key that are printed.
+/// Most bytes of a key that are printed.
 const KEY_BYTES: usize = 100;
 
 /// Options of `nigh check`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Folders with arenas; by default all /dev/shm/nigh-*
+    /// Folders with arenas [default: all /dev/shm/nigh-*]
     #[arg(value_name = "FOLDER")]
     folders: Vec<PathBuf>,
 }
 
-/// What an arena was found to be.
+/// The verdict on an arena.
 enum Verdict {
-    /// As a server leaves it, or not judged.
+    /// It is as a server leaves it, or has no verdict.
     Whole,
-    /// So many of its records have wrong checksums. A server serves it.
+    /// This number of its records have wrong checksums. A server serves it.
     Bad(u64),
     /// A server refuses it.
     Damaged,
@@ -56,7 +56,7 @@ enum Verdict {
 /// Whether a server uses a folder.
 enum Holder {
     Server,
-    /// The lock is shared with us, if there is one, until this is dropped.
+    /// We hold the lock, shared, until this is dropped; `None` if the folder has no lock file.
     Nobody(#[expect(dead_code, reason = "held, not read")] Option<File>),
 }
 

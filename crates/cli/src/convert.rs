@@ -1,5 +1,5 @@
-//! `nigh convert`: other partitions, more memory, or today's format, for the data that a stopped
-//! server left.
+//! `nigh convert` copies the data of a stopped server into new arenas: with other partitions, more
+//! memory, or today's format.
 //!
 //! ```text
 //! DIR           lock, arenas ──copy──┐        DIR           lock, new arenas
@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Both folders are held, as a server holds its folder, from the first change to the end.
-//! 2. At every moment one whole set of arenas lies at DIR: the folders are swapped by one call, and
-//!    only then anything goes. So DIR.convert, if it is left over, holds nothing that is needed.
-//!    The next conversion removes it, and so does the next server (see `nigh_server::leftover`).
+//! 1. The program holds the locks of both folders, as a server does, from the first change to the
+//!    end.
+//! 2. At every moment one whole set of arenas lies at DIR. One system call swaps the folders, and
+//!    the program removes files only after it. So a DIR.convert that is left over holds nothing
+//!    needed. The next conversion or the next server removes it (see `nigh_server::leftover`).
 
 use crate::render::thousands;
 use anyhow::{Context, Result, bail, ensure};
@@ -32,15 +33,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How the names of arenas end.
+/// The end of an arena's file name.
 const ARENA: &str = ".arena";
-/// How the names of those end that were not made to the end.
+/// The end of the name of an arena that is still being made.
 const UNMADE: &str = ".arena.new";
 /// The file of the libraries, which all tenants share.
 const SYSTEM: &str = "_system.0.arena";
-/// Least memory of a partition: the least with which a server starts.
+/// Least memory of a partition: a server refuses less.
 const LEAST_PARTITION_BYTES: u64 = 8 << 20;
-/// Memory that is on its way comes within milliseconds; after so long without any it won't.
+/// Longest wait for memory that is on its way. It usually comes within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries while memory is on its way.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -54,14 +55,14 @@ pub(crate) struct Args {
     /// Folder of the arenas: the --shm-dir of the server, which is stopped
     #[arg(long, value_name = "DIR")]
     shm_dir: PathBuf,
-    /// Partitions that the data is to have, 1 to 64; as many as it has unless given
+    /// Partitions of the new arenas, 1 to 64 [default: as many as now]
     #[arg(long, value_name = "N")]
     partitions: Option<usize>,
-    /// Memory that the arenas are made for, such as 4gb; as much as before unless given. A server
-    /// may use up to twice that
+    /// Memory that the new arenas are made for, such as 4gb [default: as much as now]. A server may
+    /// use up to twice as much
     #[arg(long, value_name = "SIZE")]
     maxmemory: Option<String>,
-    /// Whose data
+    /// Tenant whose data is converted
     #[arg(long, default_value = DEFAULT_TENANT, value_name = "NAME")]
     tenant: String,
 }
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     run_by(args, Edition::of)
 }
 
-/// Converts; the folder's arenas are of the edition that is told of it.
+/// Converts; `edition_of` tells the edition of the folder's arenas.
 fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError>) -> Result<()> {
     let begin = Instant::now();
     if let Some(wanted) = args.partitions.filter(|n| !(1..=MOST_PARTITIONS).contains(n)) {
@@ -91,7 +92,7 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         let edition = edition_of(&dir, &args.tenant)?;
         Ok((edition, left_in(&dir, &args.tenant, edition)?.with_context(nothing)?))
     };
-    // Looked at before it is locked, so that no lock is left where no server was.
+    // It looks before it locks, so that it leaves no lock file where no server was.
     look()?;
     let _held = hold(&dir)?;
     let beside = beside(&dir)?;
@@ -111,7 +112,7 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         "--maxmemory is too little for {} partition(s): the least is 8mb for each",
         wanted.partitions
     );
-    // What the arenas may use now is not what they were made with.
+    // The present limit of the arenas says nothing about the memory that they were made for.
     if wanted.partitions == left.partitions && memory_bytes.is_none() && !is_old {
         println!("{name}: nothing to do, the data has {} partition(s) already", left.partitions);
         return Ok(());
@@ -134,14 +135,14 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
     Ok(())
 }
 
-/// The bytes of a size as the server's setting takes it.
+/// The bytes of a size, which is written as for the server's setting.
 fn bytes_of(text: &str) -> Result<u64> {
     let mut config = nigh_server::Config::default();
     config.set("maxmemory", text)?;
     Ok(config.unsigned("maxmemory"))
 }
 
-/// Copies what was left, of this edition, into the folder `beside`, and swaps it for `dir`.
+/// Copies the data of `dir`, of this edition, into the folder `beside`, and swaps the two.
 fn convert(
     tenant: &str,
     dir: &Path,
@@ -211,13 +212,13 @@ fn copy_to<'a>(
     }
 }
 
-/// Why a copy ended early.
+/// The reason why a copy ended early.
 enum Stopped {
     Interrupted,
     Copy(CopyError),
 }
 
-/// Copies step by step, showing how far it is.
+/// Copies step by step, and shows the progress.
 fn copy_all(
     mut copying: Copying<'_>,
     participant: &mut Participant,
@@ -225,7 +226,7 @@ fn copy_all(
 ) -> Result<Copied, Stopped> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Without it a signal ends the process, which loses nothing but leaves the copy behind.
+        // Without this a signal would end the process: no data is lost, but the copy is left over.
         let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
     }
     let bar = ProgressBar::new(keys);
@@ -262,7 +263,7 @@ fn copy_all(
     }
 }
 
-/// A refusal in words, and what helps.
+/// A refusal in words, with a remedy.
 fn why(refused: Refused, needed: u64, free: u64, options: &StoreOptions) -> String {
     let Refused { partition, error } = refused;
     let is_full = matches!(error, WriteError::Denied(denial) if denial.is_full());
@@ -274,7 +275,7 @@ fn why(refused: Refused, needed: u64, free: u64, options: &StoreOptions) -> Stri
     }
     let capacity = options.capacity_bytes / options.partitions as u64;
     match (partition, error) {
-        // Busy: what the cleaner can still win of it suffices for nothing.
+        // Busy: the cleaner could still gain memory, but too little.
         (Some(partition), WriteError::Oom | WriteError::Busy) => format!(
             "partition {partition} of {} has no room for its keys with {capacity} bytes, its share ({free} bytes \
              of the file system are free): give more with --maxmemory",
@@ -289,7 +290,7 @@ fn why(refused: Refused, needed: u64, free: u64, options: &StoreOptions) -> Stri
     }
 }
 
-/// The copy's folder: in the same folder as the data's, since both are to be swapped.
+/// The copy's folder: it lies beside the data's, since the two are swapped.
 fn beside(dir: &Path) -> Result<PathBuf> {
     let (Some(parent), Some(beside)) = (dir.parent(), leftover::beside(dir)) else {
         bail!("{} can't be converted: it has no parent folder for the copy", dir.display());
@@ -316,7 +317,7 @@ fn hold(path: &Path) -> Result<File> {
         }
         Err(error) => return Err(error).with_context(failed),
     }
-    // Who held it before may have put another folder in its place.
+    // Another conversion that held it before may have put another folder in its place.
     ensure!(
         is_same(&lock.metadata()?, &file.metadata().with_context(failed)?),
         "{} was replaced just now: try again",
@@ -337,7 +338,7 @@ fn entries(path: &Path) -> Result<Vec<DirEntry>> {
     read.with_context(|| format!("can't look into {}", path.display()))
 }
 
-/// The files at `dir` that are not copied: they are linked, so that they are there after the swap.
+/// The files at `dir` that are linked instead of copied, so that they are there after the swap.
 fn to_take_along(dir: &Path, tenant: &str) -> Result<Vec<PathBuf>> {
     let mut links = Vec::new();
     for entry in entries(dir)? {
@@ -362,7 +363,8 @@ fn to_take_along(dir: &Path, tenant: &str) -> Result<Vec<PathBuf>> {
     Ok(links)
 }
 
-/// The folder beside the data's. Dropping it removes it, whichever of the two it is by then.
+/// The folder at `path`, beside the data's: the copy, and after the swap the old data. Dropping
+/// this removes the folder.
 struct Folder<'a> {
     path: &'a Path,
     /// The data's folder.
@@ -385,8 +387,8 @@ impl<'a> Folder<'a> {
         Ok(leftover::remove(self.path, self.dir)?)
     }
 
-    /// Gives the copy mode and owner of the data's folder and the files that weren't copied, and
-    /// has all of it on disk, if it is on one.
+    /// Gives the copy the mode and owner of the data's folder, links the files that weren't copied,
+    /// and syncs all of it.
     fn make_like(&self, dir: &Path, links: &[PathBuf]) -> Result<()> {
         let failed = || format!("can't make {} like {}", self.path.display(), dir.display());
         let owner = dir.metadata()?;
@@ -412,8 +414,7 @@ impl<'a> Folder<'a> {
             let (copy, dir) = (self.path.display(), dir.display());
             format!("can't swap {copy} and {dir}, which is as it was")
         })?;
-        // The swap is to be on disk before what it replaced goes; a file system in memory has
-        // nothing to do.
+        // The swap must be on disk before the old data is removed. On a tmpfs this does nothing.
         let parent = dir.parent().context("a folder that was swapped has a parent")?;
         File::open(parent)?.sync_all().context("the data is converted, but not yet on disk")
     }
@@ -422,7 +423,7 @@ impl<'a> Folder<'a> {
 impl Drop for Folder<'_> {
     fn drop(&mut self) {
         if !self.is_gone {
-            // What stays is removed by the next conversion, or the next server.
+            // The next conversion or the next server removes the rest.
             let _ = leftover::remove(self.path, self.dir);
         }
     }

@@ -1,7 +1,7 @@
 //! `nigh fn`: function libraries in a server.
 //!
-//! Invariant: a file that the server refuses is named in the error, with what the server says:
-//! for a syntax error that is library, line and column.
+//! Invariant: if the server refuses a file, the error names the file and has the server's text. For
+//! a syntax error that text names library, line and column.
 
 use crate::render::{printable, printable_lines};
 use crate::target::{Target, accepted};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use nigh_client::Frame;
 use std::path::PathBuf;
 
-/// What stands before the second and later lines of a function's description.
+/// Indentation of the second and later lines of a function's description.
 const DESCRIPTION_INDENT: &str = "      ";
 
 /// Options of `nigh fn`.
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Sub {
-    /// Load library files; their first line names the library: #!js name=…
+    /// Load libraries from files; the first line of each names the library: #!js name=…
     Load {
         #[command(flatten)]
         target: Target,
@@ -108,7 +108,7 @@ fn list(target: &Target, pattern: Option<&str>, code: bool) -> Result<()> {
     Ok(())
 }
 
-/// A function's name, flags and description; the latter's further lines stand below, indented.
+/// A function's name, flags and description. Further lines of the description are indented below.
 fn function_text(function: &Frame) -> String {
     let name = field(function, "name").map(text).unwrap_or_default();
     let flags = field(function, "flags").and_then(Frame::elements).unwrap_or(&[]);
@@ -148,7 +148,7 @@ fn text(frame: &Frame) -> String {
 mod tests {
     use super::*;
 
-    /// Lines of a description stay lines; what could drive the terminal does not get through.
+    /// Lines of a description stay lines. Control characters don't reach the terminal.
     #[test]
     fn descriptions_of_several_lines_are_indented() {
         let bulk = |text: &str| Frame::Bulk(text.into());

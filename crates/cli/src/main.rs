@@ -6,13 +6,13 @@
 //!      ├─ call       one function call, or one raw command
 //!      ├─ fn         load, list and delete function libraries
 //!      ├─ top        what the shards of a running server do, live
-//!      ├─ check      what stopped servers left in tmpfs, and whether it is whole
-//!      └─ convert    other partitions for the data that a stopped server left
+//!      ├─ check      the arenas in tmpfs, and whether they are whole
+//!      └─ convert    other partitions, or more memory, for the data of a stopped server
 //! ```
 //!
 //! Invariants:
-//! 1. The exit code is 0 if all went well, 1 after one sentence on stderr, 2 for wrong usage.
-//! 2. Results go to stdout, everything else (progress, errors) to stderr.
+//! 1. The exit code is 0 after success, 1 after one sentence on stderr, 2 after wrong usage.
+//! 2. Results go to stdout; progress and errors go to stderr.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
 
@@ -44,7 +44,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve in the foreground.
+    /// Serve in the foreground
     Serve(serve::Args),
     /// Type commands by hand
     Shell(shell::Args),
@@ -52,13 +52,13 @@ enum Command {
     Call(call::Args),
     /// Load, list and delete function libraries
     Fn(functions::Args),
-    /// Watch what a server's shards do, live
+    /// Watch the shards of a running server
     Top(top::Args),
-    /// List and verify the arenas that lie in tmpfs
+    /// List and verify the arenas in tmpfs
     Check(check::Args),
-    /// Give the data that a stopped server left another number of partitions
+    /// Give the data of a stopped server other partitions, or more memory
     Convert(convert::Args),
-    /// Try new sources for a server (which starts this by itself)
+    /// Try new sources for a server (the server starts this itself)
     #[command(name = nigh_server::CHECK_SUBCOMMAND, hide = true)]
     CheckSources,
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants:
-//! 1. What is printed is ASCII for any bytes in a reply, except with `raw`.
+//! 1. The text is ASCII, whatever bytes the reply has. [`raw`] alone gives the bytes as they are.
 //! 2. The text ends without a line break.
 
 use indicatif::HumanFloatCount;
@@ -84,7 +84,7 @@ fn elements(text: &mut String, items: &[Frame], mark: char, name: &str, indent: 
     }
 }
 
-/// The number before an element; the first stands on the line that is begun.
+/// The number before an element. The first element stands on the line that is already begun.
 fn number(text: &mut String, at: usize, width: usize, mark: char, indent: usize) {
     if at > 0 {
         text.push('\n');
@@ -122,7 +122,7 @@ pub(crate) fn thousands(number: f64) -> String {
     format!("{:.0}", HumanFloatCount(number))
 }
 
-/// Text of several lines, each [`printable`], those after the first below `indent`.
+/// Text of several lines, each [`printable`]. Lines after the first begin with `indent`.
 pub(crate) fn printable_lines(bytes: &[u8], indent: &str) -> String {
     let lines = bytes.split(|&byte| byte == b'\n');
     let lines = lines.map(|line| printable(line.strip_suffix(b"\r").unwrap_or(line)));
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(formatted(&map), "1# \"k\" => 1~ \"x\"\n   2~ \"y\"");
     }
 
-    /// Any bytes can be printed, and typing them in again gives the same bytes.
+    /// Any bytes can be printed, and the printed text, typed in again, gives the same bytes.
     #[test]
     fn quoted_bytes_read_back() {
         let all: Vec<u8> = (0..=255).collect();
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(formatted(&Frame::Error(b"ERR \x1b[2J".to_vec())), "(error) ERR ?[2J");
     }
 
-    /// Raw output is what the value is, byte for byte.
+    /// Raw output is the value, byte for byte.
     #[test]
     fn raw_output_has_the_bytes() {
         let reply = Frame::Array(vec![Frame::Bulk(vec![0, 255]), Frame::Integer(1), Frame::Null]);

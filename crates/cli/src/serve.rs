@@ -1,7 +1,9 @@
 //! `nigh serve`: a server in the foreground.
 //!
-//! The flags are the rows of the server's table of settings, so that a setting has one name and one
-//! help everywhere. Flags win over the file.
+//! Invariants:
+//! 1. The flags are the rows of the server's table of settings, so a setting has one name and one
+//!    help text everywhere.
+//! 2. A flag wins over the settings file.
 
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
@@ -10,7 +12,7 @@ use nigh_server::config::{Kind, settings};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-/// Settings of the server, as flags.
+/// The server's settings, as flags.
 pub(crate) struct Args {
     file: Option<PathBuf>,
     /// Name and text of each flag that was given.
@@ -77,12 +79,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if std::io::stdout().is_terminal() {
         print_hints(&config);
     }
-    // This very program, also if its file is replaced while it runs.
+    // This is the running program, even if its file has been replaced.
     config.checker = Some(PathBuf::from("/proc/self/exe"));
     Ok(nigh_server::run(config)?)
 }
 
-/// Log lines to stderr: ours at the level set, libraries' warnings.
+/// Starts the log on stderr: our lines from `level` on, and the libraries' warnings.
 fn start_log(level: &str) {
     let filter = tracing_subscriber::EnvFilter::new(format!(
         "warn,nigh_server={level},nigh_store={level},nigh_shm={level},nigh_js={level},function={level}"
@@ -91,13 +93,13 @@ fn start_log(level: &str) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // A line that stderr doesn't take is lost, and no more: to complain of it there would end
-        // the thread.
+        // A line that stderr doesn't take is lost. A complaint about it on stderr would end the
+        // thread.
         .log_internal_errors(false)
         .init();
 }
 
-/// Three lines to try, for somebody who looks at a terminal.
+/// Prints three commands to try.
 fn print_hints(config: &Config) {
     let port = config.port();
     let mut out = std::io::stdout().lock();

@@ -1,10 +1,10 @@
-//! Which server a command talks to: shared flags of shell, call, fn and top.
+//! The server that a subcommand talks to: flags that shell, call, fn and top share.
 
 use anyhow::{Result, bail};
 use nigh_client::{Address, Connection, Frame, Options, Protocol};
 use std::time::Duration;
 
-/// Where the server is, and how to be let in.
+/// The address of the server, and the credentials.
 #[derive(clap::Args)]
 pub(crate) struct Target {
     /// Server: host:port, port, redis://… or a Unix socket's path
@@ -22,7 +22,7 @@ pub(crate) struct Target {
     /// Speak protocol version 2 instead of 3
     #[arg(long)]
     resp2: bool,
-    /// Seconds to wait for a reply; 0 waits for ever
+    /// Seconds to wait for a reply; 0 for no limit
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     timeout: u64,
 }
@@ -39,13 +39,13 @@ impl Target {
         Ok(Connection::connect(&self.connect, &options)?)
     }
 
-    /// Where the server is.
+    /// The server's address.
     pub(crate) fn address(&self) -> &Address {
         &self.connect
     }
 }
 
-/// A reply, unless it is an error: then that, with its text.
+/// The reply; an `Err` with its text if it is an error reply.
 pub(crate) fn accepted(reply: Frame) -> Result<Frame> {
     match reply.error() {
         Some(text) => bail!("{}", crate::render::printable(text)),

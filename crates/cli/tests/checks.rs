@@ -1,5 +1,5 @@
-//! New sources are tried in a process of their own: what ends V8, or takes its time, is an error
-//! reply.
+//! The server tries a new source in a process of its own. If the source ends V8 there, or takes too
+//! long, the client gets an error reply.
 
 mod support;
 
@@ -20,14 +20,14 @@ fn error(frame: &Frame) -> String {
     String::from_utf8_lossy(frame.error().unwrap_or_default()).into_owned()
 }
 
-/// Classes within methods, so deep: V8's parser looks at its stack for most that nests, but not for
-/// these.
+/// Classes within methods, nested this deep. V8's parser checks its stack for most constructs that
+/// nest, but not for these.
 fn nested_classes(depth: usize) -> String {
     let (open, close) = ("class A { f() { ".repeat(depth), "} }".repeat(depth));
     format!("#!js name=deep\n{open}{close}\nexport const deep = () => 1;")
 }
 
-/// So many names in 800 scopes: V8 looks for each of them in each scope, and for a stop nowhere.
+/// This many names in 800 scopes. V8 looks for each name in each scope, and never for a stop.
 fn names_in_scopes(names: usize) -> String {
     let mut source = "#!js name=wide\nexport function wide() {".to_owned();
     source += &"{ let v; ".repeat(800);
@@ -35,7 +35,8 @@ fn names_in_scopes(names: usize) -> String {
     source + &"}".repeat(801)
 }
 
-/// The server died of each of these. Others are served, and the next library loads.
+/// Each of these sources once ended the server. Now other clients are served, and the next library
+/// loads.
 #[test]
 fn what_ends_v8_is_an_error_reply() {
     let folder = folder();
@@ -60,7 +61,7 @@ fn what_ends_v8_is_an_error_reply() {
     assert!(said.contains("library=\"deep\""), "{said}");
 }
 
-/// Nothing stops V8 while it parses: the shard served nobody for seconds.
+/// V8 can't be stopped while it parses. The shard once served no client for seconds.
 #[test]
 fn what_compiles_too_long_is_told_the_limit() {
     let folder = folder();
@@ -74,7 +75,7 @@ fn what_compiles_too_long_is_told_the_limit() {
     assert_eq!(load(&server, FINE).bytes(), Some(&b"fine"[..]));
 }
 
-/// The shard goes on while a source is tried: here a top level that takes a minute.
+/// The shard serves other clients while a source is tried. Here its top level takes a minute.
 #[test]
 fn others_are_served_while_a_source_is_tried() {
     let folder = folder();
@@ -87,14 +88,14 @@ fn others_are_served_while_a_source_is_tried() {
         assert_eq!(server.call(&["SET", "key", "value"]).bytes(), Some(&b"OK"[..]));
         assert_eq!(server.call(&["GET", "key"]).bytes(), Some(&b"value"[..]));
     }
-    // It ends although a check is under way.
+    // The server ends although a check is under way.
     server.call(&["CONFIG", "SET", "function-load-limit-ms", "60000"]);
     let _ = server.connect().call(["SHUTDOWN"]);
     server.ended();
 }
 
-/// A refusal in the other process reads as one here, with its line; what follows in the pipeline is
-/// answered after it.
+/// A refusal in the other process reads as one in the shard, with its line. The pipeline's next
+/// commands are answered after it.
 #[test]
 fn refusals_and_order_are_as_without_it() {
     let folder = folder();
@@ -114,7 +115,7 @@ fn refusals_and_order_are_as_without_it() {
     }
 }
 
-/// In a transaction and in FUNCTION RESTORE the shard waits; the bounds are the same.
+/// In a transaction and in FUNCTION RESTORE the shard waits for the check. The bounds are the same.
 #[test]
 fn transactions_and_restored_libraries_are_tried_too() {
     let folder = folder();
@@ -134,9 +135,9 @@ fn transactions_and_restored_libraries_are_tried_too() {
     assert_eq!(server.call(&["FCALL", "fine", "0"]).integer(), Some(1));
 }
 
-/// V8 drops the code of a function that nobody called for some collections, and compiles it anew
-/// when it is called, which may be where a function's stack ends. A shard has more stack than the
-/// process that let the source pass: with as much, it overflowed here.
+/// V8 drops the code of a function that wasn't called for some collections, and compiles it again
+/// at the next call. That call may come near the end of a function's stack. So a shard has more
+/// stack than the process that tried the source: with as much, it overflowed here.
 #[test]
 fn what_passes_is_compiled_at_the_end_of_a_functions_stack_too() {
     let folder = folder();

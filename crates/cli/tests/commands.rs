@@ -4,7 +4,8 @@ mod support;
 
 use support::{Server, assert_one_sentence, folder, nigh, nigh_with, stderr, stdout};
 
-/// Lines from stdin run one after the other; help works; a failed one makes the exit code 1.
+/// The shell runs lines from stdin one after the other. `\help` works, and a failed line makes the
+/// exit code 1.
 #[test]
 fn shell_runs_lines_from_stdin() {
     let folder = folder();
@@ -21,7 +22,7 @@ fn shell_runs_lines_from_stdin() {
     assert_one_sentence(&output, &["1 of 2 commands failed"]);
 }
 
-/// A function is loaded from a file, listed, called with keys and arguments, and deleted.
+/// `nigh fn` loads a function from a file, lists and deletes it; `nigh call` calls it.
 #[test]
 fn functions_are_loaded_called_and_deleted() {
     let folder = folder();
@@ -51,7 +52,7 @@ fn functions_are_loaded_called_and_deleted() {
     assert_one_sentence(&gone, &["ERR Function not found"]);
 }
 
-/// A syntax error is reported with file, library, line and column.
+/// The error names file, library, line and column of a syntax error.
 #[test]
 fn broken_libraries_are_located() {
     let folder = folder();
@@ -83,7 +84,7 @@ fn call_sends_any_command() {
     assert_one_sentence(&nothing, &["nothing listens"]);
 }
 
-/// Arenas of a stopped server are listed as whole; one whose bytes were changed is named as
+/// `nigh check` lists the arenas of a stopped server as whole, and names one with changed bytes as
 /// damaged.
 #[test]
 fn check_finds_damage() {

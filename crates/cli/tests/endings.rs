@@ -1,4 +1,4 @@
-//! What a server says when a function ends it: which one, of which library.
+//! The last words of a server that a function ends: they name the function and its library.
 
 mod support;
 
@@ -27,8 +27,8 @@ fn begin(server: &Server, function: &str) -> Connection {
     connection
 }
 
-/// A crash in a server that runs many libraries told nothing about whose fault it was: a signal now
-/// has a line that names the function that ran.
+/// A crash of a server with many libraries once didn't tell which library had caused it. Now a line
+/// about the signal names the function that ran.
 #[test]
 fn a_crash_names_the_function() {
     let folder = folder();
@@ -43,7 +43,8 @@ fn a_crash_names_the_function() {
     }
 }
 
-/// V8 ends the process when the system gives it no memory: it says why, and Nigh who it was.
+/// V8 ends the process if the system gives it no memory. V8 tells the reason, and Nigh the
+/// function.
 #[test]
 fn a_fatal_error_of_v8_names_the_function() {
     let folder = folder();
@@ -58,8 +59,8 @@ fn a_fatal_error_of_v8_names_the_function() {
     assert!(said.contains("while function 'fill' of library 'bad' runs"), "{said}");
 }
 
-/// V8 looks for a stop nowhere while it compiles: the shard goes on without that call, and says
-/// whose function it was.
+/// V8 can't be stopped while it compiles. The shard goes on without that call, and names the
+/// function.
 #[test]
 fn what_cannot_be_stopped_is_named_and_ends_nothing() {
     let folder = folder();

@@ -10,7 +10,7 @@ const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 /// Nodes of the graph are 0 to this one.
 const LAST_NODE: u32 = 4038;
 
-/// The file as lists of neighbours, read without the code under test.
+/// The file as lists of neighbours. This reads it without the code under test.
 fn lists() -> HashMap<u32, Vec<u32>> {
     let file = std::fs::File::open(format!("{DATA}/data/facebook_combined.txt.gz")).expect("data");
     let mut text = String::new();

@@ -1,20 +1,19 @@
-//! SIGKILL under write load: the next server has every acknowledged write, and no half of anything.
+//! SIGKILL under write load: the next server has every acknowledged write, and no half commit.
 //!
 //! ```text
 //! round:  start (adopts) ─► compare with the oracle ─► writers in parallel ─► SIGKILL ─► nigh check
 //! ```
 //!
 //! Each writer has keys of its own and one connection, whose commands run in order: SET, DEL,
-//! APPEND, MSET, PEXPIREAT, PERSIST, and MULTI/EXEC of them. When the server dies, some are
-//! unanswered. What is found is compared so:
+//! APPEND, MSET, PEXPIREAT, PERSIST, and MULTI/EXEC of them. When the server dies, some commands
+//! are unanswered. The next server must satisfy:
 //!
-//! 1. Any number of the unanswered, from the front, may have happened, each wholly: so all keys
-//!    must equal the oracle after *some* prefix of them. Of an APPEND that means that the value is
-//!    all parts so far, in order, and no more.
-//! 2. Brief keys expire while the server runs, is killed or starts. One whose time is over is never
-//!    found again; one that has time left is. Two that one transaction gave the same time are found
-//!    both or not at all.
-//! 3. Other keys expire in an hour, or never: which it is, is found too.
+//! 1. A prefix of the unanswered commands happened, each wholly: all keys equal the oracle after
+//!    *some* prefix. For APPEND the value is all parts so far, in order, and no more.
+//! 2. Brief keys expire while the server runs, is killed or starts. An expired key is never found
+//!    again; a key with time left is found. Two keys with the same expiry by one transaction are
+//!    both found, or neither.
+//! 3. Other keys expire in an hour, or never. Their expiry is compared, too.
 //! 4. `nigh check` finds nothing.
 //!
 //! `NIGH_KILLS` sets the number of kills.
@@ -27,32 +26,32 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use support::load::{self, Random, bytes, words};
 use support::{Server, folder, nigh, stdout};
 
-/// Kills without `NIGH_KILLS`.
+/// Number of kills, unless `NIGH_KILLS` is set.
 const KILLS: u64 = 10;
 /// Connections that write at the same time.
 const WRITERS: u64 = 3;
 /// Operations of a connection that are unanswered at a time.
 const IN_FLIGHT: usize = 16;
-/// Keys of a writer, at most: enough for the index to grow several times.
+/// Most keys of a writer: enough for the index to grow several times.
 const KEYS: u64 = 20_000;
-/// Keys of a writer to which it mostly appends, and pairs of keys that soon expire.
+/// Log keys of a writer, to which it mostly appends; and pairs of brief keys.
 const LOGS: u64 = 6;
 const BRIEF: u64 = 300;
-/// Keys that are read at once.
+/// Keys in one read.
 const READ_AT_ONCE: usize = 500;
 /// A value that doesn't fit into half a segment of the tests' arena.
 const LARGE: usize = 700_000;
-/// Rounds after which all is flushed: what was overwritten stays in the arena until then.
+/// Rounds between flushes: until then overwritten records stay in the arena.
 const FLUSH_EVERY: u64 = 8;
-/// One value of so many is large; and one log of so many that begin anew.
+/// One value in this many is large.
 const LARGE_EVERY: u64 = 500;
+/// One log in this many begins with a large part.
 const LARGE_LOG_EVERY: u64 = 10;
-/// A log begins anew after so many appends or so.
+/// Mean number of appends to a log before it begins anew.
 const LOG_PARTS: u64 = 60;
-/// How long brief keys live at most, ms: some die with the server, others after its successor has
-/// started.
+/// Longest life of a brief key, ms: some expire with the server's end, others under its successor.
 const BRIEF_MS: u64 = 1500;
-/// What the server's clock and ours may differ by, ms, and a turn of it on a busy machine.
+/// Most difference of the server's clock and ours, with a turn of a busy machine, ms.
 const SLACK_MS: u64 = 300;
 /// The other expiry.
 const HOUR_MS: u64 = 3_600_000;
@@ -60,7 +59,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// Number and length of a write, from which all its bytes follow.
 type Part = (u64, usize);
 
-/// What a key holds: parts in order, and its expiry (0: none).
+/// A key's value: parts in order, and the expiry (0: none).
 #[derive(Clone, Debug, PartialEq)]
 struct Held {
     parts: Vec<Part>,
@@ -80,7 +79,7 @@ impl Held {
 
 type State = BTreeMap<String, Option<Held>>;
 
-/// What an operation does to one key.
+/// The change of one key by an operation.
 #[derive(Clone, Copy)]
 enum Change {
     Set(Part, u64),
@@ -108,14 +107,14 @@ fn apply(state: &mut State, changes: &[(String, Change)]) {
     }
 }
 
-/// Some commands that happen wholly or not at all.
+/// Commands that happen all or not at all.
 struct Op {
     commands: Vec<Vec<Vec<u8>>>,
     changes: Vec<(String, Change)>,
 }
 
 impl Op {
-    /// One command a change, as a transaction if there are several.
+    /// One command for each change; a transaction if there are several.
     fn of(changes: Vec<(String, Change)>) -> Op {
         let command = |(key, change): &(String, Change)| {
             let key = key.as_bytes();
@@ -140,7 +139,7 @@ impl Op {
         Op { commands, changes }
     }
 
-    /// MSET of one value to all these keys.
+    /// MSET of these keys to one value.
     fn mset(keys: &[String], part: Part) -> Op {
         let data = bytes(part);
         let pairs = keys.iter().flat_map(|key| [key.as_bytes(), &data]);
@@ -166,7 +165,7 @@ struct Writer {
     touched: BTreeSet<String>,
     count: u64,
     appends: u64,
-    /// Brief keys whose time was over when they were looked for.
+    /// Brief keys that had expired when they were looked for.
     over: u64,
     /// Comparisons in which some of the unanswered writes had happened.
     in_part: u64,
@@ -243,8 +242,8 @@ impl Writer {
         }
     }
 
-    /// Sets a key that soon expires, or two at once with the same time. They are never written
-    /// otherwise, so that no outcome hangs on whose clock was ahead.
+    /// Sets a brief key, or two at once with the same expiry. No other operation writes brief keys,
+    /// so no outcome depends on which clock was ahead.
     fn brief_op(&mut self) -> Op {
         let (number, part) = (self.random.draw(BRIEF), self.part(u64::MAX));
         let at = now_ms() + self.random.draw(BRIEF_MS);
@@ -267,7 +266,7 @@ impl Writer {
             while self.unanswered.len() < IN_FLIGHT {
                 let op = self.op();
                 let sent = op.commands.iter().try_for_each(|command| connection.send(command));
-                // What couldn't be sent may have been sent in part.
+                // The failed send may have sent a part.
                 self.unanswered.push_back(op);
                 if sent.is_err() {
                     return;
@@ -296,7 +295,7 @@ impl Writer {
         }
     }
 
-    /// Compares with what a server has, and takes that over.
+    /// Compares with the server's keys, and takes these over.
     fn compare(&mut self, connection: &mut Connection) {
         for (key, _) in self.unanswered.iter().flat_map(|op| &op.changes) {
             self.acknowledged.entry(key.clone()).or_insert(None);
@@ -322,7 +321,7 @@ impl Writer {
             first.unwrap_or_default(),
             wrong.unwrap_or_default()
         );
-        // What is over stays so.
+        // An expired key stays expired.
         for (key, held) in &mut expected {
             if held.as_ref().is_some_and(|held| held.expiry_ms != 0) && found[key].data.is_null() {
                 *held = None;
@@ -333,7 +332,7 @@ impl Writer {
         self.touched.clear();
     }
 
-    /// All keys, and the expiry of those that were written of late.
+    /// All keys, and the expiry of those that were written since the last comparison.
     fn read_all(&self, connection: &mut Connection) -> BTreeMap<String, Found> {
         let keys: Vec<String> = self.acknowledged.keys().cloned().collect();
         let mut all = BTreeMap::new();
@@ -353,7 +352,7 @@ impl Writer {
             for key in keys {
                 let reply = connection.receive().expect("the server is up");
                 let expiry = reply.integer().expect("PEXPIRETIME answers a number");
-                // -1: never; -2: there is no such key, or no more.
+                // -1: no expiry; -2: no such key.
                 let found = all.get_mut(*key).expect("it was read");
                 found.expiry_ms = match expiry {
                     -2 => None,
@@ -365,7 +364,7 @@ impl Writer {
     }
 }
 
-/// What a server says of a key.
+/// A server's answer about a key.
 struct Found {
     data: Frame,
     /// It was read between these.
@@ -391,7 +390,7 @@ fn is_refused(reply: &Frame) -> bool {
         || reply.elements().is_some_and(|replies| replies.iter().any(|r| r.error().is_some()))
 }
 
-/// The first key that isn't as expected, or is without the one that shares its end.
+/// The first key that isn't as expected, or whose twin of the same expiry is missing.
 fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String> {
     let mut pair: Option<(&Held, bool)> = None;
     for (key, held) in expected {
@@ -413,8 +412,9 @@ fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String>
     None
 }
 
-/// Kill after kill, with writers of small and large values, logs and keys that expire, while the
-/// index grows: all that was acknowledged is there, commits are whole, and what is over stays gone.
+/// The server is killed again and again, under writers of small and large values, logs and brief
+/// keys, while the index grows. Every acknowledged write is there, commits are whole, and expired
+/// keys stay gone.
 #[test]
 fn killed_servers_lose_nothing_halve_nothing_and_bring_nothing_back() {
     let kills = load::kills(KILLS);

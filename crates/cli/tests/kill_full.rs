@@ -1,21 +1,20 @@
-//! SIGKILL while memory is full: writes are refused or evict, the cleaner never rests, and the
-//! index grows and shrinks under it. The next server has what was promised, and `nigh check` finds
+//! SIGKILL while memory is full: writes are refused or evict keys, the cleaner never rests, and the
+//! index grows and shrinks. The next server keeps the promises below, and `nigh check` finds
 //! nothing.
 //!
 //! ```text
 //! round:  start (adopts) ─► compare, scan ─► writers in parallel ─► SIGKILL ─► nigh check
 //! ```
 //!
-//! Each writer has keys of its own and one connection, whose commands run in order. What a key may
-//! hold:
+//! Each writer has keys of its own and one connection, whose commands run in order.
 //!
-//! 1. What the last acknowledged write left there. A write that was refused (`OOM`, `TRYAGAIN`)
-//!    changed nothing, and deleting is never refused.
-//! 2. Writes that were unanswered when the server died happened up to one of them, in order, but
-//!    for those that were refused meanwhile: nobody knows which. Each MSET and each transaction
-//!    happened wholly or not at all, and was answered so.
-//! 3. If keys are evicted, any may be missing, but none holds what it held before, and one that was
-//!    missing stays so until it is written.
+//! 1. A key has the value of its last acknowledged write. A refused write (`OOM`, `TRYAGAIN`)
+//!    changed nothing. Deleting is never refused.
+//! 2. A prefix of the unanswered writes happened, in order. Any of them may have been refused: the
+//!    test can't know which. Each MSET and each transaction happened wholly or not at all, as its
+//!    reply says.
+//! 3. Under eviction any key may be missing, but no key has an older value. A missing key stays
+//!    missing until it is written.
 //! 4. There is no other key.
 //!
 //! `NIGH_KILLS` sets the number of kills.
@@ -28,28 +27,27 @@ use std::time::{Duration, Instant};
 use support::load::{self, Random, Value, bytes, words, write_of};
 use support::{Server, folder, nigh, stdout};
 
-/// Kills without `NIGH_KILLS`.
+/// Number of kills, unless `NIGH_KILLS` is set.
 const KILLS: u64 = 6;
-/// The least that a server takes.
+/// The least memory with which a server starts.
 const MAXMEMORY: &str = "8mb";
 /// Connections that write at the same time.
 const WRITERS: u64 = 3;
 /// Operations of a connection that are unanswered at a time.
 const IN_FLIGHT: usize = 16;
-/// Keys of a writer that fill memory; with what they hold on average it would take more than there
-/// is.
+/// Keys of a writer that fill memory: with values of mean length they need more than there is.
 const FILLERS: u64 = 90;
 /// Lengths of their values: in segments, and (one of so many) in runs.
 const FILLER_BYTES: std::ops::Range<usize> = 2000..60_000;
 const LARGE_BYTES: std::ops::Range<usize> = 70_000..300_000;
 const LARGE_EVERY: u64 = 60;
-/// Small keys of a writer, which all come and then all go, so that the index grows and shrinks.
+/// Small keys of a writer. It sets all, then deletes all, so the index grows and shrinks.
 const SMALL: u64 = 1600;
-/// So many of them at once.
+/// Small keys in one operation.
 const SMALL_AT_ONCE: u64 = 8;
-/// Keys that are read at once.
+/// Keys in one read.
 const READ_AT_ONCE: usize = 200;
-/// Load before a kill, ms: so much, and up to so much more.
+/// Time of load before a kill, ms: the least, and the most that is added.
 const LOAD_MS: (u64, u64) = (20, 100);
 /// The first load fills memory.
 const FIRST_LOAD: Duration = Duration::from_millis(800);
@@ -62,7 +60,7 @@ struct Part {
     may_be_refused: bool,
 }
 
-/// What is sent at once: a command or a transaction.
+/// A command or a transaction.
 struct Op {
     commands: Vec<Vec<Vec<u8>>>,
     parts: Vec<Part>,
@@ -76,7 +74,7 @@ struct Writer {
     evicts: bool,
     random: Random,
     sequence: u64,
-    /// The small key that is next, and whether they go.
+    /// The next small key, and whether small keys are being deleted.
     small: (u64, bool),
     known: State,
     unanswered: VecDeque<Op>,
@@ -154,7 +152,7 @@ impl Writer {
                 let commands = exec(words(&[b"DEL", first]), set(second));
                 Op::new(commands, vec![(key, None), (other, Some(value))])
             }
-            // Copies a record of any length when memory is full, and changes no value.
+            // This copies a record of any length while memory is full, and changes no value.
             14 => Op::new(vec![words(&[b"EXPIRE", first, b"100000"])], vec![]),
             _ => {
                 let op = Op::new(vec![words(&[b"GET", first])], vec![]);
@@ -169,7 +167,7 @@ impl Writer {
             while self.unanswered.len() < IN_FLIGHT {
                 let op = self.op();
                 let sent = op.commands.iter().try_for_each(|command| connection.send(command));
-                // What couldn't be sent may have been sent in part.
+                // The failed send may have sent a part.
                 self.unanswered.push_back(op);
                 if sent.is_err() {
                     return;
@@ -189,7 +187,7 @@ impl Writer {
         }
     }
 
-    /// Takes over what an operation did by its (last) reply.
+    /// Takes over the effect of an operation, by its (last) reply.
     fn learn(&mut self, op: Op, reply: &Frame) {
         if let Some(key) = op.reads {
             let value = reply.bytes().map(write_of);
@@ -215,7 +213,7 @@ impl Writer {
         }
     }
 
-    /// Compares with what a server has, and takes that over.
+    /// Compares with the server's keys, and takes these over.
     fn compare(&mut self, connection: &mut Connection) {
         let ops: Vec<Op> = self.unanswered.drain(..).collect();
         let parts = || ops.iter().flat_map(|op| &op.parts);
@@ -230,7 +228,7 @@ impl Writer {
             assert!(fits(known, found[key]), "{key} is {:?}, should be {known:?}", found[key]);
         }
         let explained = (0..=ops.len()).any(|end| {
-            // From the last to the first: what a later one has written over may have been anything.
+            // From the last to the first: a later write hides the effect of an earlier one.
             let mut open = touched.clone();
             let parts = ops[..end].iter().enumerate().rev();
             let parts = parts.flat_map(|(i, op)| op.parts.iter().rev().map(move |part| (i, part)));
@@ -300,7 +298,7 @@ fn scan(connection: &mut Connection) -> BTreeSet<String> {
     }
 }
 
-/// What the servers did before they were killed.
+/// Work of the servers before they were killed.
 #[derive(Debug, Default)]
 struct Done {
     cleaned: u64,
@@ -327,7 +325,8 @@ impl Done {
     }
 }
 
-/// Kill after kill with memory full. Returns what was done, and how many answers were refusals.
+/// Kills servers with full memory, one after the other. Returns their work, and the number of
+/// refusals.
 fn kill_while_full(policy: &str) -> (Done, u64) {
     let (kills, evicts) = (load::kills(KILLS), policy != "noeviction");
     let folder = folder();
@@ -371,15 +370,15 @@ fn kill_while_full(policy: &str) -> (Done, u64) {
     (done, refused)
 }
 
-/// Without eviction a write that finds no memory is refused and leaves the old value; what was
-/// acknowledged is there.
+/// Without eviction a write that finds no memory is refused, and the old value stays. Every
+/// acknowledged write is there.
 #[test]
 fn killed_servers_that_are_full_lose_nothing_and_keep_what_was_refused_out() {
     let (done, refused) = kill_while_full("noeviction");
     assert!(refused > 0 && done.evicted == 0, "{refused} refused, {done:?}");
 }
 
-/// With eviction keys may be missing, but none is old, and none comes back; no write is refused.
+/// With eviction keys may be missing. No value is old, no key comes back, and no write is refused.
 #[test]
 fn killed_servers_that_evict_lose_keys_but_bring_none_back() {
     let (done, refused) = kill_while_full("allkeys-lru");

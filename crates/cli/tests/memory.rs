@@ -1,5 +1,5 @@
-//! Memory while everything that leaves some behind goes on at once: it comes to a level, and stays
-//! there; and what slow readers took goes back.
+//! All work that leaves memory behind goes on at once. The process's memory comes to a level and
+//! stays there, and the memory of slow readers goes back to the system.
 //!
 //! ```text
 //! timing-out functions   each costs its context          new libraries   a context each, and code
@@ -7,9 +7,8 @@
 //! a flood of calls       so that the shards never rest
 //! ```
 //!
-//! What counts is the process's private memory: arenas are bounded by `--maxmemory`. The test
-//! prints a table, and a drawing if `NIGH_MEMORY_SVG` names a file for it. `NIGH_MEMORY_SECONDS`
-//! makes it as long as one likes.
+//! The test measures the process's private memory, since `--maxmemory` bounds the arenas. It prints
+//! a table, and a drawing if `NIGH_MEMORY_SVG` names a file. `NIGH_MEMORY_SECONDS` sets its length.
 
 mod support;
 
@@ -19,21 +18,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::{Server, folder};
 
-/// Seconds without `NIGH_MEMORY_SECONDS`.
+/// Length in seconds, unless `NIGH_MEMORY_SECONDS` is set.
 const SECONDS: u64 = 16;
 /// Values that a slow reader asks for, and their number at a time.
 const LARGE_BYTES: usize = 10 << 20;
 const READERS: usize = 8;
 /// Rows of the table.
 const SAMPLES: u32 = 60;
-/// What the last third's median may have beyond the second's, MiB. V8's collector lets single
+/// Most by which the last third's median may exceed the second's, MiB. With V8's collector single
 /// moments differ by hundreds.
 const NOISE_MIB: u64 = 128;
-/// Beyond what there was after the first calls, this may stay once all is quiet, MiB: code, and
-/// pages that the allocator keeps. 9 to 90 were seen, most after ten minutes; without a collection
-/// at rest 80 to 280 after seconds.
+/// Most that may stay at rest beyond the memory after the first calls, MiB: code, and pages that
+/// the allocator keeps. 9 to 90 were seen, most after ten minutes; without a collection at rest 80
+/// to 280 after seconds.
 const KEPT_MIB: u64 = 120;
-/// Time in which it comes to that.
+/// Longest time until memory has come down to that.
 const REST: Duration = Duration::from_secs(30);
 
 const LIBRARY: &str = "#!js name=base
@@ -82,7 +81,7 @@ impl Load {
         });
     }
 
-    /// Asks for large replies, reads none or little of them, and goes.
+    /// Asks for large replies, reads little or nothing of them, and disconnects.
     fn read_slowly(&self, server: &Server) {
         self.repeat(&self.readers, |_| {
             let ask = |number: usize| {
@@ -103,7 +102,8 @@ impl Load {
     fn copy_bytes(&self, mut connection: Connection) {
         self.repeat(&self.arrays, |_| {
             let reply = connection.call(["FCALL", "bytes", "0"]).expect("the server is up");
-            // On a busy machine it may be stopped, even late; it is not refused for want of memory.
+            // On a busy machine the call may be stopped, even late. A lack of memory never refuses
+            // it.
             let text = String::from_utf8_lossy(reply.error().unwrap_or_default());
             assert!(
                 reply == Frame::Integer(10 << 20)
@@ -128,10 +128,10 @@ impl Load {
     }
 }
 
-/// MiB at so many seconds.
+/// Seconds, and MiB at that time.
 type Curve = Vec<(f64, u64)>;
 
-/// The most in a part of the time, each end between 0 and 1.
+/// The maximum in a part of the time; both ends are shares of it.
 fn most(curve: &Curve, from: f64, to: f64) -> u64 {
     let end = curve.last().map_or(0.0, |(at, _)| *at);
     let part = curve.iter().filter(|(at, _)| *at >= end * from && *at <= end * to);
@@ -180,7 +180,7 @@ fn memory_comes_to_a_level_and_goes_back() {
     let before = server.private_mib();
 
     let load = Load::default();
-    // Whoever fails stops the others.
+    // A thread that fails stops the others.
     struct StopOnDrop<'a>(&'a Load);
     impl Drop for StopOnDrop<'_> {
         fn drop(&mut self) {

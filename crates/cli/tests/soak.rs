@@ -1,22 +1,23 @@
-//! Values that prove themselves, read at all shards and by another process while the owner
-//! overwrites, cleans, grows and flushes: none may be torn, lost or come back from the dead.
+//! Values that prove themselves. All shards and another process read them while the owner
+//! overwrites, cleans, grows the index and flushes. No value may be torn, lost, or back after its
+//! deletion.
 //!
 //! ```text
 //! writers ── SET, DEL, FLUSHALL ──> server <── GET ── readers (connections at all shards)
 //!    │ issued, acknowledged (number of the key's newest operation)    │
-//!    └────────────────> what a read may find <────────────────────────┤
+//!    └──────────────> bounds of what a read finds <───────────────────┤
 //!                                             <── ForeignReader ──────┘ (this process, the arena's file)
 //! ```
 //!
-//! The operations on a key are numbered; which are deletions follows from the number, and all bytes
-//! of a value from key and number. A read may find what any operation left from the newest that was
-//! acknowledged before it to the newest that was issued after it, and nothing else.
+//! The operations on a key are numbered. The number tells whether an operation is a deletion; key
+//! and number tell all bytes of its value. A read must find the effect of one operation: at least
+//! the newest that was acknowledged before the read began, at most the newest issued before it
+//! ended.
 //!
-//! Beside them are keys that say something of each other, and some that only grow
-//! (`support::together`). At the end the server is killed, and the checksum of each record that it
-//! leaves is compared.
+//! Other keys depend on each other, or only grow (`support::together`). At the end the server is
+//! killed, and the test compares the checksum of each record that is left.
 //!
-//! `NIGH_SOAK_SECONDS` makes it as long as one likes.
+//! `NIGH_SOAK_SECONDS` sets the length of the test.
 
 mod support;
 
@@ -30,46 +31,46 @@ use support::chain::Chain;
 use support::together::Together;
 use support::{Server, folder};
 
-/// Seconds without `NIGH_SOAK_SECONDS`.
+/// Length in seconds, unless `NIGH_SOAK_SECONDS` is set.
 const SECONDS: u64 = 3;
 const WRITERS: usize = 3;
 /// Keys of each writer: their values fill about two thirds of the arena.
 const KEYS: usize = 1000;
-/// Arena, small enough to be overwritten many times a second.
+/// Size of the arena: small enough to be overwritten many times a second.
 const MAXMEMORY: &str = "32mb";
-/// Values of most keys are shorter.
+/// Values of most keys are shorter than this.
 const BYTES: u64 = 8000;
-/// One key of so many has a value that lies in a run.
+/// One key in this many has a value that lies in a run.
 const LARGE_EVERY: usize = 50;
 const LARGE_BYTES: u64 = 150_000;
-/// One operation of so many on a key deletes it.
+/// One operation in this many on a key deletes it.
 const DELETES_EVERY: u64 = 8;
-/// One operation of so many is on the keys that say something of each other.
+/// One operation in this many is on the keys that depend on each other.
 const TOGETHER_EVERY: u64 = 8;
-/// One read of those of so many is of a whole value that has grown.
+/// One read in this many of those keys is of a whole grown value.
 const WHOLE_EVERY: u64 = 4;
-/// All is flushed about so often by each writer.
+/// Time between two flushes of a writer.
 const FLUSH: Duration = Duration::from_millis(700);
 
-/// And not any more when so much time is left: the server is killed with many records.
+/// No flush comes in this time before the end, so that the killed server has many records.
 const NO_FLUSH: Duration = Duration::from_secs(1);
 
-/// What is known of one key.
+/// The operations on one key.
 #[derive(Default)]
 struct Known {
     issued: AtomicU64,
     acknowledged: AtomicU64,
 }
 
-/// What writers and readers share.
+/// State that writers and readers share.
 struct World {
     known: Vec<Known>,
-    /// Of each writer.
+    /// By writer.
     together: Vec<Together>,
     last_flush: Instant,
     /// Keys that the other process reads at one moment.
     chain: Chain,
-    /// Held for writing by who flushes.
+    /// A writer that flushes holds it for writing.
     flushing: RwLock<()>,
     stop: AtomicBool,
     reads: AtomicU64,
@@ -103,7 +104,7 @@ fn name(key: usize) -> String {
     format!("soak:{key}")
 }
 
-/// Checks what a read of a key found between the two numbers.
+/// Checks that a read found the effect of an operation from number `from` to number `to`.
 fn check(key: usize, found: Option<&[u8]>, from: u64, to: u64, who: &str) {
     let Some(bytes) = found else {
         let missing = (from..=to).any(|number| number == 0 || is_deletion(number));
@@ -163,7 +164,7 @@ impl World {
         }
     }
 
-    /// Deletes all keys: for each, the next deletion of its numbers.
+    /// Deletes all keys. For each key this is the next number that is a deletion.
     fn flush(&self, connection: &mut Connection) {
         let _alone = self.flushing.write().expect("nobody panicked");
         let next = |number: u64| (number / DELETES_EVERY + 1) * DELETES_EVERY + DELETES_EVERY - 1;
@@ -217,7 +218,7 @@ impl World {
             let from = self.known[key].acknowledged.load(Ordering::SeqCst);
             let found = reader.get(name(key).as_bytes(), &mut bytes);
             let to = self.known[key].issued.load(Ordering::SeqCst);
-            // Under so fast an owner a reader may give up; it may not be wrong.
+            // With so fast an owner a reader may give up. It must not be wrong.
             let Ok(found) = found else { continue };
             check(key, found.map(|_| bytes.as_slice()), from, to, "the other process");
             self.foreign_reads.fetch_add(1, Ordering::Relaxed);
@@ -246,7 +247,7 @@ fn no_value_is_torn_lost_or_back_from_the_dead() {
         flushes: AtomicU64::new(0),
     };
     let arena = folder.path().join("arenas/default.0.arena");
-    // Whoever fails stops the others.
+    // A thread that fails stops the others.
     struct StopOnDrop<'a>(&'a World);
     impl Drop for StopOnDrop<'_> {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! A library that was being started when the server was killed isn't started by the next one.
+//! A server was killed while it started a library. The next server doesn't start that library.
 
 mod support;
 
@@ -8,18 +8,18 @@ use support::{MAXMEMORY, Server, folder, nigh, stdout};
 
 const GOOD: &str = "#!js name=good\nexport const fine = () => 1;";
 const MENDED: &str = "#!js name=bad\nexport const late = () => 2;";
-/// A library may take an hour to start, so that only a kill ends it.
+/// A library may take an hour to start, so only a kill ends its start.
 const FLAGS: [&str; 6] =
     ["--maxmemory", MAXMEMORY, "--shards", "1", "--function-load-limit-ms", "3600000"];
 
-/// By when a slow machine has loaded it and answered.
+/// Longest time to load a library on a slow machine.
 const LOADED_MS: u128 = 5000;
 
 fn unix_ms() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis()
 }
 
-/// The file that says that the library is being started.
+/// Waits for the file that marks the library as being started.
 fn wait_for_mark(folder: &Path) {
     let begin = Instant::now();
     let mark = folder.join("arenas/bad.starting.0");
@@ -29,8 +29,7 @@ fn wait_for_mark(folder: &Path) {
     }
 }
 
-/// A server that was killed by SIGKILL while library `bad`, whose top level looks at the time, was
-/// being started.
+/// Kills a server by SIGKILL while it starts the library `bad`, whose top level waits by the clock.
 fn killed_while_starting(folder: &Path) {
     let server = Server::start_with(folder, &FLAGS);
     server.call(&["FUNCTION", "LOAD", GOOD]);
@@ -48,9 +47,9 @@ fn killed_while_starting(folder: &Path) {
     server.kill();
 }
 
-/// Every start ran into it again, until somebody removed the file of all libraries. The next one
-/// leaves it alone and says so; data and other libraries are there, and so it stays until somebody
-/// asks for it.
+/// Each start once met the bad library again, until an operator removed the file of all libraries.
+/// Now the next server skips that library and says so. Data and other libraries are there. It stays
+/// skipped until a client loads or deletes it.
 #[test]
 fn a_library_that_a_kill_met_while_it_started_is_skipped() {
     let folder = folder();
@@ -82,8 +81,8 @@ fn a_library_that_a_kill_met_while_it_started_is_skipped() {
     assert!(!left.iter().any(is_mark), "{left:?}");
 }
 
-/// The log of the next start names it; once it is deleted, its name is free, and the very same
-/// source may be loaded.
+/// The log of the next start names the skipped library. After its deletion the name is free, and
+/// the same source may be loaded again.
 #[test]
 fn a_skipped_library_is_named_and_can_be_deleted() {
     let folder = folder();
@@ -97,8 +96,8 @@ fn a_skipped_library_is_named_and_can_be_deleted() {
     assert_eq!(server.call(&["FCALL", "late", "0"]).integer(), Some(2));
 }
 
-/// What is kept under the name may have been replaced since: the mark is about one source. And a
-/// kill before the mark was whole says nothing about the library.
+/// A mark is about one source, and the library of that name may have been replaced since. A torn
+/// mark means that the kill came before the library began.
 #[test]
 fn a_mark_of_another_source_or_a_torn_one_skips_nothing() {
     let folder = folder();

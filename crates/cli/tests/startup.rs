@@ -1,10 +1,10 @@
-//! What keeps a server from starting is said in one sentence, with exit code 1 (2 for usage).
+//! A server that can't start says why in one sentence, with exit code 1 (2 for wrong usage).
 
 mod support;
 
 use support::{Server, assert_one_sentence, folder, free_port, nigh, stderr};
 
-/// Somebody else has the port: the sentence names it, the cause once, and the flag that helps.
+/// The port is in use. The sentence names the port, the cause once, and the flag that helps.
 #[test]
 fn a_port_in_use_is_named() {
     let folder = folder();
@@ -25,7 +25,7 @@ fn an_unusable_folder_is_named() {
     assert_one_sentence(&output, &["/dev/null/arenas"]);
 }
 
-/// Two servers on one folder would both write: the second is refused, the first goes on.
+/// Two servers on one folder would both write. The second is refused, and the first goes on.
 #[test]
 fn a_second_server_on_a_folder_is_refused() {
     let folder = folder();
@@ -49,7 +49,7 @@ fn too_little_memory_is_said() {
     assert_one_sentence(&output, &[path]);
 }
 
-/// A flag that doesn't exist is wrong usage, and so is a value that a setting doesn't take.
+/// An unknown flag is wrong usage, and so is a wrong value of a setting.
 #[test]
 fn unknown_flags_and_values_are_refused() {
     let output = nigh(&["serve", "--frobnicate", "1"]);

@@ -1,4 +1,4 @@
-//! nigh top, run as a user runs it: in a pipe and in a terminal.
+//! `nigh top`, run as a user runs it: in a pipe and in a terminal.
 
 mod support;
 
@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use support::{NIGH, Server, assert_one_sentence, folder, nigh, stderr, stdout};
 
-/// One report of a server at work, without a terminal: each shard, what it was asked for, and what
-/// for most.
+/// Without a terminal it prints one report of a server at work: each shard, the commands, and the
+/// hottest key.
 #[test]
 fn top_reports_once_without_a_terminal() {
     let folder = folder();
@@ -29,8 +29,7 @@ fn top_reports_once_without_a_terminal() {
     }
 }
 
-/// What top can't do it says in one sentence: no server, a server of another kind, a wrong
-/// interval.
+/// Without a server, with a server of another kind, or with a wrong interval, one sentence says so.
 #[test]
 fn top_refuses_kindly() {
     let nobody = support::free_port().to_string();
@@ -43,7 +42,7 @@ fn top_refuses_kindly() {
         let mut request = [0; 1024];
         let _ = stream.read(&mut request).expect("it asks");
         stream.write_all(b"$22\r\nredis_version:7.0.15\r\n\r\n").expect("it reads");
-        // Until it hangs up.
+        // Until the program disconnects.
         let _ = stream.read(&mut request);
     });
     let output = nigh(&["top", "--resp2", "--connect", &port]);
@@ -51,7 +50,7 @@ fn top_refuses_kindly() {
     serving.join().expect("it was asked");
 }
 
-/// `nigh top` in a terminal, which script(1) of util-linux makes.
+/// `nigh top` in a terminal that script(1) of util-linux makes.
 struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -62,7 +61,7 @@ struct Terminal {
 impl Terminal {
     fn open(port: u16) -> Self {
         let top = format!("'{NIGH}' top --connect {port} --interval 0.1");
-        // A screen that never comes is an end of the stream, not a test that hangs.
+        // If a screen never comes, `timeout` ends the stream, so the test doesn't hang.
         let mut child = Command::new("timeout")
             .args(["60", "script", "-q", "-e", "-f", "-c", &top, "/dev/null"])
             .env("TERM", "xterm")
@@ -75,7 +74,7 @@ impl Terminal {
         Self { child, keys, screen, shown: String::new() }
     }
 
-    /// Reads until the screen shows this, and forgets what came before.
+    /// Reads until the screen shows `part`, and forgets the earlier output.
     fn wait_for(&mut self, part: &str) {
         let mut chunk = [0; 4096];
         loop {
@@ -89,7 +88,7 @@ impl Terminal {
         }
     }
 
-    /// Presses a key, and wants the terminal back and a good end.
+    /// Presses a key. Asserts that the program gives the terminal back and succeeds.
     fn leave(mut self, key: &[u8]) {
         self.keys.write_all(key).expect("it reads keys");
         self.wait_for("\x1b[?25h");
@@ -99,8 +98,8 @@ impl Terminal {
     }
 }
 
-/// In a terminal it takes another screen, q and Ctrl-C give the old one back, and it outlives the
-/// server.
+/// In a terminal it uses the alternate screen. `q` and Ctrl-C give the old screen back. It outlives
+/// the server.
 #[test]
 fn top_gives_the_terminal_back_and_outlives_the_server() {
     let folder = folder();

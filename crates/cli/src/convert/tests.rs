@@ -1,4 +1,4 @@
-//! Folders of edition 1, read as such whatever servers write today.
+//! Folders of edition 1: the tests read them as such, whatever edition servers write today.
 
 use super::{Args, run_by};
 use nigh_shm::Domain;
@@ -18,7 +18,7 @@ fn arguments(dir: &Path, partitions: Option<usize>) -> Args {
     Args { shm_dir, partitions, maxmemory: None, tenant }
 }
 
-/// Keys of all partitions, and libraries, of a folder of so many partitions and so much memory.
+/// The keys of all partitions, and the libraries, of a folder with this many partitions and bytes.
 fn content(dir: &Path, partitions: usize, capacity_bytes: u64) -> (Content, Vec<Vec<u8>>) {
     let left = left_in(dir, DEFAULT_TENANT, Edition::Living).expect("it is readable");
     let left = left.expect("something is there");
@@ -40,7 +40,7 @@ fn content(dir: &Path, partitions: usize, capacity_bytes: u64) -> (Content, Vec<
     (all, libraries.into_iter().map(|(name, _)| name.to_vec()).collect())
 }
 
-/// Puts the files of the kept folder to `dir`.
+/// Puts the files of the kept folder into `dir`.
 fn unpack(dir: &Path) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/edition-1");
     std::fs::create_dir(dir).expect("the folder is ours");
@@ -53,8 +53,8 @@ fn unpack(dir: &Path) {
     std::fs::copy(from.join("manifest"), dir.join("manifest")).expect("it is kept");
 }
 
-/// A folder that a server of edition 1 left, which was kept: as much is in the copy as its reader
-/// counted. (What that is, tells the story of the kept folder that is served.)
+/// A kept folder of a server of edition 1: the copy has as much as the reader counted. (The test in
+/// `tests/convert/kept.rs` tells what that is, and serves it.)
 #[test]
 fn the_kept_folder_of_edition_1_is_converted_without_options() {
     let folder = tempfile::tempdir_in("/dev/shm").expect("tmpfs is there");
@@ -68,7 +68,7 @@ fn the_kept_folder_of_edition_1_is_converted_without_options() {
     assert_eq!(keys[&b"renamed to"[..]], (vec![b'r'; 90_000], 0));
 }
 
-/// What is damaged is named, and the folder stays as it was.
+/// A conversion names the damage, and leaves the folder as it was.
 #[test]
 fn a_damaged_folder_of_edition_1_is_left_as_it_was() {
     let folder = tempfile::tempdir_in("/dev/shm").expect("tmpfs is there");

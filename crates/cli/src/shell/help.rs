@@ -1,8 +1,8 @@
-//! Completion and help: from Nigh's own command table, and from what the server says it has.
+//! Completion and help, from Nigh's own command table and from the server's COMMAND.
 //!
 //! Invariants:
-//! 1. Names that are completed are those of the server that is connected, if it lists them.
-//! 2. Help comes from the table; for a command that isn't in it the server is asked.
+//! 1. Completion offers the commands of the connected server, if the server lists them.
+//! 2. Help comes from the table. For a command that isn't there, the shell asks the server.
 
 use anyhow::Result;
 use nigh_client::Connection;
@@ -23,7 +23,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Asks the server; takes Nigh's own table if it doesn't answer.
+    /// Asks the server. If it lists none, takes those of Nigh's own table.
     pub(super) fn ask(connection: &mut Connection) -> Result<Self> {
         let reply = connection.call(&["COMMAND"])?;
         let mut names = Vec::new();
@@ -49,7 +49,7 @@ impl Commands {
             .collect()
     }
 
-    /// All commands with a line each, or all about one.
+    /// One line for each command, or the whole help of one.
     pub(super) fn explain(&self, name: &str, server: Option<&mut Connection>) -> Result<String> {
         if name.is_empty() {
             return Ok(self.list());
@@ -83,13 +83,13 @@ impl Commands {
     }
 }
 
-/// Takes the name of one entry of COMMAND's reply, and those of its subcommands.
+/// Takes the names of one command of COMMAND's reply and of its subcommands.
 fn collect(command: &Frame, names: &mut Vec<String>) {
     let Some(fields) = command.elements() else { return };
     if let Some(name) = fields.first().and_then(Frame::bytes) {
         names.push(shown(&String::from_utf8_lossy(name)));
     }
-    /// Place of the subcommands in an entry, since Redis 7.
+    /// Position of the subcommands in an entry, since Redis 7.
     const SUBCOMMANDS: usize = 9;
     for subcommand in fields.get(SUBCOMMANDS).and_then(Frame::elements).unwrap_or(&[]) {
         if let Some(name) = subcommand.elements().and_then(<[_]>::first).and_then(Frame::bytes) {
@@ -98,7 +98,7 @@ fn collect(command: &Frame, names: &mut Vec<String>) {
     }
 }
 
-/// A name as it is typed.
+/// A name as a user types it.
 fn shown(name: &str) -> String {
     name.replace('|', " ").to_ascii_uppercase()
 }
@@ -141,7 +141,7 @@ fn about_docs(name: &str, reply: &Frame) -> Option<String> {
     Some(text)
 }
 
-/// What the line editor asks.
+/// Answers the line editor.
 pub(super) struct Helper {
     commands: Commands,
 }
@@ -173,7 +173,7 @@ impl Completer for Helper {
 impl Hinter for Helper {
     type Hint = String;
 
-    /// The arguments of the command that is typed, once a blank follows its name.
+    /// The arguments of the typed command, once a blank follows its name.
     fn hint(&self, line: &str, position: usize, _: &rustyline::Context<'_>) -> Option<String> {
         if position < line.len() || !line.ends_with(' ') {
             return None;
@@ -197,7 +197,7 @@ mod tests {
         Commands { names: names.map(ToOwned::to_owned).into() }
     }
 
-    /// Commands first, their subcommands after a blank, in any case.
+    /// Commands come first, and their subcommands after a blank, in any case.
     #[test]
     fn completion_follows_what_is_typed() {
         assert_eq!(commands().completions("ge"), ["GET", "GETDEL"]);

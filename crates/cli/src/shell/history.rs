@@ -1,6 +1,6 @@
-//! What was typed before, in `$XDG_STATE_HOME/nigh/history` (`~/.local/state` by default).
+//! The lines typed before, in `$XDG_STATE_HOME/nigh/history` (`~/.local/state` by default).
 //!
-//! Invariant: the file is readable by its owner only.
+//! Invariant: only the file's owner can read it.
 
 use anyhow::{Context, Result};
 use rustyline::Editor;
@@ -9,7 +9,7 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where the history is; `None` without a home.
+/// The path of the history; `None` without a home.
 pub(super) fn path() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = absolute("XDG_STATE_HOME")
@@ -46,7 +46,7 @@ pub(super) fn is_secret(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Passwords stay out of the history file, whatever way they are given.
+    /// Passwords stay out of the history file, in every form that a user may type.
     #[test]
     fn passwords_are_not_kept() {
         for line in ["AUTH x", " auth u x", "HELLO 3 AUTH u x", "config set requirepass x"] {

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Works against any server of the Redis protocol: it is asked for its commands.
-//! 2. With stdin not a terminal there is no prompt and no history, and a failed command makes the
-//!    exit code 1 after all lines have run.
-//! 3. Lines that hold a password are not kept in the history.
+//! 1. The shell works with any server of the Redis protocol: it asks the server for its commands.
+//! 2. If stdin isn't a terminal, there is no prompt and no history. A failed command then makes the
+//!    exit code 1, after all lines have run.
+//! 3. The history keeps no line with a password.
 
 mod help;
 mod history;
@@ -24,9 +24,9 @@ use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 use std::io::{BufRead, IsTerminal, Write};
 
-/// Longest line that is read: more than a bulk of 512 MiB nobody types, and memory is bounded.
+/// Longest line that is read, in bytes: longer than any typed command, and it bounds memory.
 const LINE_BYTES: u64 = 64 << 20;
-/// Lines of history that are kept.
+/// Most lines of the history.
 const HISTORY_LINES: usize = 10_000;
 
 /// Options of `nigh shell`.
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     raw: bool,
 }
 
-/// What became of a line.
+/// The outcome of a line.
 enum Outcome {
     Done,
     Failed,
@@ -74,7 +74,7 @@ impl Shell<'_> {
         editor.set_helper(Some(help::Helper::new(self.commands.clone())));
         let history = history::path();
         if let Some(path) = &history {
-            // There is none the first time.
+            // The first time there is no file.
             let _ = editor.load_history(path);
         }
         println!("\\help lists commands, \\help NAME explains one, Ctrl-D leaves.");

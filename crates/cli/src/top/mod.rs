@@ -1,4 +1,4 @@
-//! `nigh top`: what a server's shards do, live.
+//! `nigh top`: the work of a server's shards, live.
 //!
 //! ```text
 //! INFO, LATENCY HISTOGRAM ──> sample ──> view ──> screen       every --interval
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Invariants:
-//! 1. The server pays for a look no more than for INFO and LATENCY HISTOGRAM.
-//! 2. A server that goes away is looked for until it is back, and a line says so; only at the start
-//!    it is an error, as it always is without a terminal.
+//! 1. A look costs the server one INFO and one LATENCY HISTOGRAM.
+//! 2. If the server goes away, the live view says so in a line and looks for it until it is back.
+//!    At the start, and without a terminal, a missing server is an error.
 
 mod sample;
 mod screen;
@@ -23,13 +23,13 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use view::{Line, Size, Style};
 
-/// Shortest interval, s: each look makes all shards tell of themselves.
+/// Shortest interval, s: each look costs every shard a snapshot.
 const LEAST_INTERVAL_S: f64 = 0.1;
 /// Longest interval, s.
 const MOST_INTERVAL_S: f64 = 3600.0;
-/// How long a server may be silent: keys aren't read meanwhile.
+/// Longest wait for a reply: meanwhile the view reads no keys.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Looks for which it is told that the server is another one.
+/// Number of looks for which the view notes that the server is another one.
 const NOTED_LOOKS: u32 = 10;
 /// Columns of a report without a screen: as many as any line needs.
 const PLAIN_COLUMNS: usize = 400;
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Seconds between two looks
     #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS")]
     interval: f64,
-    /// Look twice, print one report as plain text, and leave; so it does without a terminal, too
+    /// Look twice, print one report as plain text, and end; this is the default without a terminal
     #[arg(long)]
     once: bool,
 }
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// A server that is one of ours.
+/// A connection to a server that is Nigh.
 struct Server {
     connection: Connection,
 }
@@ -118,7 +118,7 @@ fn once(mut server: Server, first: Sample, interval: Duration) -> Result<()> {
     Ok(())
 }
 
-/// What the live view is looking at.
+/// The state of the live view.
 struct Live<'a> {
     args: &'a Args,
     screen: Screen,
@@ -126,7 +126,7 @@ struct Live<'a> {
     before: Sample,
     now: Sample,
     note: Option<String>,
-    /// Looks until the note goes.
+    /// Number of looks until the note disappears.
     noted: u32,
 }
 
@@ -157,7 +157,7 @@ impl Live<'_> {
         self.screen.show(&lines)
     }
 
-    /// Looks again; a server that is gone is looked for.
+    /// Looks again, or looks for a server that is gone.
     fn look(&mut self) -> Result<()> {
         let was_gone = self.server.is_none();
         match self.try_look() {
@@ -178,8 +178,7 @@ impl Live<'_> {
                 }
                 Ok(())
             }
-            // What isn't about the connection stays wrong, such as a server of another kind at the
-            // address.
+            // Other errors won't pass, such as a server of another kind at the address.
             Err(error) if error.downcast_ref::<ClientError>().is_none() => Err(error),
             Err(error) => {
                 self.server = None;

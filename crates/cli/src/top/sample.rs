@@ -1,10 +1,10 @@
-//! One look at a server: what INFO and LATENCY HISTOGRAM answered, and what happened between two
+//! One look at a server: its answers to INFO and LATENCY HISTOGRAM, and the difference of two
 //! looks.
 //!
 //! Invariants:
-//! 1. Pure: text and frames in, numbers out. Whatever a server sends, nothing panics; what it
-//!    doesn't tell is 0.
-//! 2. A counter that has gone back was reset: it counts from 0 then.
+//! 1. The functions are pure: text and frames in, numbers out. They panic for no answer, and a
+//!    missing field is 0.
+//! 2. A counter that has gone back was reset, so it counts from 0.
 
 use nigh_client::Frame;
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ pub(super) const SECTIONS: [&str; 7] =
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct HotKey {
     pub(super) samples: f64,
-    /// By how much `samples` may be too high.
+    /// Most by which `samples` may be too high.
     pub(super) error: f64,
     /// In quotes, as the server escaped it.
     pub(super) key: String,
 }
 
-/// Calls by the µs that they took at most; each bucket for itself.
+/// The end of each bucket, in µs, and its calls. Buckets aren't cumulative.
 type Times = BTreeMap<u64, u64>;
 
-/// What a server told at one time.
+/// The answers of a server at one time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sample {
     fields: BTreeMap<String, String>,
@@ -61,7 +61,7 @@ impl Sample {
         self.text(name).parse().unwrap_or(0.0)
     }
 
-    /// Keys that there are.
+    /// Number of keys.
     pub(super) fn keys(&self) -> f64 {
         parts(self.text("db0")).get("keys").copied().unwrap_or(0.0)
     }
@@ -116,18 +116,18 @@ fn times(histogram: &Frame) -> BTreeMap<String, Times> {
     commands
 }
 
-/// What one command did between two looks.
+/// Calls and times of one command between two looks.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CommandRates {
     pub(super) name: String,
     pub(super) per_second: f64,
-    /// Half of the calls took at most so many µs.
+    /// Half of the calls took at most this time, in µs.
     pub(super) p50_us: u64,
-    /// 99 of 100 calls did.
+    /// 99 of 100 calls took at most this time, in µs.
     pub(super) p99_us: u64,
 }
 
-/// What happened between two looks.
+/// The difference of two looks.
 #[derive(Clone, Copy)]
 pub(super) struct Between<'a> {
     pub(super) now: &'a Sample,
@@ -136,7 +136,7 @@ pub(super) struct Between<'a> {
 }
 
 impl<'a> Between<'a> {
-    /// From one look to the next, by the server's clock.
+    /// The difference of `before` and `now`, over the time between them by the server's clock.
     pub(super) fn new(before: &'a Sample, now: &'a Sample) -> Self {
         let seconds = (now.number("server_time_usec") - before.number("server_time_usec")) / 1e6;
         Self { now, before, seconds: if seconds > 0.0 { seconds } else { 1.0 } }
@@ -147,12 +147,12 @@ impl<'a> Between<'a> {
         since / self.seconds
     }
 
-    /// How much a counter of INFO grew in a second.
+    /// The growth of a counter of INFO, per second.
     pub(super) fn rate(&self, name: &str) -> f64 {
         self.rate_of(self.now.number(name), self.before.number(name))
     }
 
-    /// The same of a shard's counter.
+    /// The growth of a shard's counter, per second.
     pub(super) fn shard_rate(&self, number: usize, name: &str) -> f64 {
         let value = |sample: &Sample| {
             sample.shards.get(number).and_then(|shard| shard.get(name)).copied().unwrap_or(0.0)
@@ -160,7 +160,7 @@ impl<'a> Between<'a> {
         self.rate_of(value(self.now), value(self.before))
     }
 
-    /// What the commands did that were called, the most frequent first.
+    /// The commands that were called, the most frequent first.
     pub(super) fn commands(&self) -> Vec<CommandRates> {
         let none = Times::new();
         let mut commands = Vec::new();
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(times(&resp3)["get"], Times::from([(1, 10), (33, 2)]));
     }
 
-    /// Only calls since the last look count for percentiles; after a reset, all that there are.
+    /// Percentiles are of the calls since the last look; after a reset, of all calls.
     #[test]
     fn percentiles_are_of_the_time_between() {
         let look = |time: u64, calls: &[(i64, i64)]| {
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(Between::new(&reset, &reset).commands(), []);
     }
 
-    /// Text that no Nigh sends gives zeros, not a panic.
+    /// An answer in another form gives zeros, not a panic.
     #[test]
     fn strange_answers_are_zeros() {
         let strange = "shard_0:a=b,=,connections\nhotkey_1:\nserver_time_usec:x\n:::\ndb0:keys";

@@ -1,10 +1,9 @@
-//! The terminal while `nigh top` has it: another screen, keys read one by one, all given back at
-//! the end.
+//! The terminal while `nigh top` has it: its alternate screen, and keys one by one.
 //!
 //! Invariants:
-//! 1. Who holds a [`Screen`] has the terminal; dropping it, by return, error or panic, gives it
-//!    back.
-//! 2. SIGTERM, SIGINT and SIGHUP end as `q` does.
+//! 1. A [`Screen`] is the right to the terminal. Dropping it, by return, error or panic, gives the
+//!    terminal back as it was.
+//! 2. SIGTERM, SIGINT and SIGHUP end the view as `q` does.
 
 use super::view::{Line, Size, Style};
 use anyhow::{Context, Result};
@@ -16,12 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How soon a signal is seen.
+/// Longest time until a signal is seen.
 const SIGNAL_LATENCY: Duration = Duration::from_millis(100);
-/// The screen of a terminal that doesn't say how large it is.
+/// The size of a terminal that doesn't tell its size.
 const USUAL_SIZE: (u16, u16) = (80, 24);
 
-/// What ended a wait.
+/// The reason why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
     Time,
@@ -35,7 +34,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(super) fn take() -> Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -44,20 +43,20 @@ impl Screen {
                 .context("can't watch for signals")?;
         }
         terminal::enable_raw_mode().context("can't take the terminal")?;
-        // From here on dropping it gives back what was taken.
+        // From here on, dropping it gives the terminal back.
         let screen = Self { ended };
         execute!(std::io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)
             .context("can't take the terminal")?;
         Ok(screen)
     }
 
-    /// How much room there is.
+    /// The size of the screen.
     pub(super) fn size(&self) -> Size {
         let (columns, rows) = cells();
         Size { columns: usize::from(columns), rows: Some(usize::from(rows)) }
     }
 
-    /// Shows these lines and nothing else.
+    /// Shows these lines alone.
     pub(super) fn show(&self, lines: &[Line]) -> Result<()> {
         let mut out = std::io::stdout().lock();
         let (_, rows) = cells();
@@ -78,7 +77,7 @@ impl Screen {
         out.flush().context("can't write to the terminal")
     }
 
-    /// Waits so long, or until a key or a signal ends it or the size changes.
+    /// Waits for this time; a key, a signal or a new size ends the wait.
     pub(super) fn wait(&self, time: Duration) -> Result<Wake> {
         let began = Instant::now();
         loop {
@@ -118,7 +117,7 @@ fn cells() -> (u16, u16) {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If the terminal is gone there is nobody to tell.
+        // If the terminal is gone, an error could not be shown.
         let _ =
             execute!(std::io::stdout(), ResetColor, cursor::Show, terminal::LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();

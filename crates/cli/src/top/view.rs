@@ -1,4 +1,4 @@
-//! What `nigh top` shows: lines of text with styles, from two looks at a server.
+//! The view of `nigh top`: lines of text with styles, from two looks at a server.
 //!
 //! ```text
 //! nigh 0.1.0 at 127.0.0.1:6379   up 2h 03m   2 shards   51 clients   1,000,000 keys
@@ -7,26 +7,26 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Pure: the same looks give the same lines.
-//! 2. No line has a control character, whatever the server sent, nor is it longer than the screen
+//! 1. The functions are pure: the same looks give the same lines.
+//! 2. No line has a control character, whatever the server sent. No line is longer than the screen
 //!    is wide.
 
 use super::sample::{Between, Sample};
 use crate::render::thousands;
 
-/// Cells of a bar.
+/// Width of a bar, in cells.
 const BAR_CELLS: usize = 20;
-/// Commands and keys that a report without a screen shows.
+/// Most commands, and most keys, in a report without a screen.
 const PLAIN_ROWS: usize = 10;
-/// Lines that are always there: titles, totals, memory, and what separates them.
+/// Lines that are always there: titles, totals, memory and separators.
 const FIXED_LINES: usize = 14;
 
-/// How a line looks.
+/// The style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
     Title,
-    /// What needs a look.
+    /// It needs the reader's attention.
     Alarm,
 }
 
@@ -37,15 +37,15 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// Where there is room.
+/// The size of the output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) columns: usize,
-    /// `None`: as many as there are to show.
+    /// `None`: no limit.
     pub(super) rows: Option<usize>,
 }
 
-/// The lines about what happened between two looks, `note` among them if there is one.
+/// The lines for the difference of two looks, with `note` if there is one.
 pub(super) fn lines(
     address: &str,
     between: Between<'_>,
@@ -86,7 +86,7 @@ pub(super) fn lines(
     lines
 }
 
-/// Rows that each list may have.
+/// Most rows of each list.
 struct Room {
     shards: usize,
     commands: usize,
@@ -222,7 +222,7 @@ fn hot_keys(between: Between<'_>, most: usize) -> Vec<String> {
     }
     let all = between.rate("total_commands_processed");
     let keys = between.now.hot_keys.iter();
-    // What may be an overestimate alone is no hot key.
+    // If the whole count may be error, the key need not be hot.
     let keys = keys.filter(|key| key.samples > key.error).take(most);
     keys.map(|key| {
         let share = (key.samples / samples).min(1.0);
@@ -231,7 +231,7 @@ fn hot_keys(between: Between<'_>, most: usize) -> Vec<String> {
     .collect()
 }
 
-/// Shares of a whole, one after the other; the rest is dots.
+/// A bar of shares of a whole, one after the other. The rest is dots.
 fn bar(parts: &[(f64, char)]) -> String {
     let mut text = String::from("[");
     let (mut sum, mut cells) = (0.0, 0);

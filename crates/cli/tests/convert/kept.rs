@@ -1,9 +1,8 @@
-//! A folder that was kept, as a server of edition 1 left it when it was killed, and all that was in
-//! it.
+//! The kept folder of a killed server of edition 1, and a list of all that was in it.
 //!
 //! `data/edition-1/keys.txt` has a line for each key: the key (hexadecimal), the value (a count,
-//! `*`, and the bytes that are repeated so often), and the expiry (Unix ms, -1 if none). Three
-//! keys' time was over soon after. The library `pair` is that of these tests.
+//! `*`, and the bytes that are repeated), and the expiry (Unix ms, -1 if none). Three keys expired
+//! soon after. The library `pair` is that of these tests.
 
 use crate::support::{Server, assert_one_sentence, folder, nigh};
 use crate::{assert_converts, assert_whole, now_ms};
@@ -13,7 +12,7 @@ use std::path::Path;
 
 const KEYS: &str = include_str!("../data/edition-1/keys.txt");
 
-/// Puts the folder's files to `dir`.
+/// Puts the folder's files into `dir`.
 fn unpack(dir: &Path) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/edition-1");
     std::fs::create_dir(dir).expect("the folder is ours");
@@ -31,8 +30,8 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// Data of years ago, in another number of partitions: every key with its value and its time, and
-/// the library, which is called.
+/// Old data gets another number of partitions. Every key is there with its value and expiry, and
+/// the library's function can be called.
 #[test]
 fn data_of_edition_1_is_converted_and_served() {
     let folder = folder();

@@ -1,4 +1,4 @@
-//! Conversions that are interrupted or killed at whatever moment.
+//! Conversions that are interrupted or killed at any moment.
 
 use crate::support::{NIGH, assert_one_sentence, folder};
 use crate::{
@@ -9,15 +9,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Kills without `NIGH_KILLS`.
+/// Number of kills, unless `NIGH_KILLS` is set.
 const KILLS: u64 = 10;
-/// How often a signal is sent to a conversion until it comes while keys are copied.
+/// Most conversions that get a signal until one gets it while keys are copied.
 const TRIES: u32 = 20;
-/// A conversion of a debug build on a busy machine is done after this.
+/// Longest time of a conversion: a debug build on a busy machine needs less.
 const END: Duration = Duration::from_secs(60);
 
-/// SIGINT while keys are copied ends it with one sentence: the data is as it was, and the copy is
-/// gone.
+/// SIGINT while keys are copied ends the conversion with one sentence. The data is as it was, and
+/// the copy is gone.
 #[test]
 fn an_interrupt_leaves_all_as_it_was() {
     let folder = folder();
@@ -25,7 +25,7 @@ fn an_interrupt_leaves_all_as_it_was() {
     let oracle = oracle();
     fill(folder.path(), 1, &oracle);
     let inode = || dir.metadata().expect("it is there").ino();
-    // On a busy machine the signal may come when all is copied.
+    // On a busy machine the signal may come after the last key.
     for _ in 0..TRIES {
         let (before, there) = (inode(), partitions_at(&dir));
         let output = convert_and_interrupt(&dir, there % 5 + 1);
@@ -47,7 +47,7 @@ fn convert_and_interrupt(dir: &Path, partitions: usize) -> std::process::Output 
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary was built");
-    // The signals are caught by the time that more than the first step is copied.
+    // The program catches signals before it copies the second step.
     let copy = beside(dir).join("default.0.arena");
     let begin = Instant::now();
     while !copy.metadata().is_ok_and(|found| found.blocks() * 512 > 128 << 10)
@@ -56,21 +56,21 @@ fn convert_and_interrupt(dir: &Path, partitions: usize) -> std::process::Output 
         assert!(begin.elapsed() < END, "no copy begins");
     }
     let pid = rustix::process::Pid::from_child(&child);
-    // Until it was waited for, its number is nobody else's.
+    // Its process number stays its own until we have waited for it.
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
     child.wait_with_output().expect("it is our child")
 }
 
-/// When a conversion is killed.
+/// The moment at which a conversion is killed.
 #[derive(Debug)]
 enum Moment {
-    /// After so long.
+    /// After this time.
     After(Duration),
-    /// When the folders are swapped, while the old data goes.
+    /// After the folders are swapped, while the old data is being removed.
     Swapped,
 }
 
-/// Runs a conversion and kills it at the moment; whether it was killed.
+/// Runs a conversion and kills it at this moment. True if it was killed before its end.
 fn convert_and_kill(dir: &Path, partitions: usize, moment: &Moment) -> bool {
     let inode = || dir.metadata().map(|found| found.ino()).expect("there is always a folder");
     let before = inode();
@@ -92,8 +92,8 @@ fn convert_and_kill(dir: &Path, partitions: usize, moment: &Moment) -> bool {
     !child.wait().expect("it is our child").success()
 }
 
-/// Conversion after conversion is killed, at any moment: what lies there is the old data or the
-/// new, whole, and the next conversion goes on from it as if nothing had been.
+/// One conversion after the other is killed, at any moment. The folder then holds the old data or
+/// the new, whole, and the next conversion starts from it as from any other.
 #[test]
 fn killed_conversions_leave_old_or_new_data_whole() {
     let kills = std::env::var("NIGH_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));
@@ -131,7 +131,7 @@ fn killed_conversions_leave_old_or_new_data_whole() {
         kills < KILLS || killed > 0 && old > 0 && new > 0 && leftovers > 0,
         "{killed} killed, {old} old, {new} new, {leftovers} left something"
     );
-    // And the last word is a conversion's.
+    // The last conversion isn't killed.
     let wanted = partitions_at(&dir) % 5 + 1;
     assert_converts(&dir, wanted);
     assert!(!beside(&dir).exists());

@@ -1,4 +1,4 @@
-//! nigh convert on what real servers left, and killed while it works.
+//! `nigh convert` on the arenas of real servers, and killed while it works.
 //!
 //! `NIGH_KILLS` sets the number of kills.
 
@@ -16,13 +16,13 @@ use support::{Server, nigh, stderr, stdout, wait_for_starts};
 
 /// Keys of a test's data.
 const KEYS: u64 = 20_000;
-/// Keys that are written or read at once.
+/// Keys in one request.
 const AT_ONCE: usize = 500;
 
 const LIBRARY: &str = "#!js name=pair\nexport function join(db, args, keys) {\n  \
                        return keys.concat(args).join('+');\n}\n";
 
-/// What was stored: of each key the value and the expiry, Unix ms, -1 if none.
+/// The stored data: each key's value and expiry, Unix ms, -1 if none.
 type Oracle = BTreeMap<String, (Vec<u8>, i64)>;
 
 fn now_ms() -> i64 {
@@ -43,7 +43,7 @@ fn oracle() -> Oracle {
     (0..KEYS).map(|n| (key(n), (value(n), expiry(n)))).collect()
 }
 
-/// Stores it all, and the library, and stops the server.
+/// Stores all data and the library, and stops the server.
 fn fill(folder: &Path, partitions: usize, oracle: &Oracle) {
     let server = start(folder, partitions);
     let mut connection = server.connect();
@@ -66,7 +66,7 @@ fn fill(folder: &Path, partitions: usize, oracle: &Oracle) {
     server.kill();
 }
 
-/// Compares all that a server has with what was stored.
+/// Compares all keys of a server with the stored data.
 fn compare(server: &Server, oracle: &Oracle) {
     let count = i64::try_from(oracle.len()).expect("small");
     assert_eq!(server.call(&["DBSIZE"]), Frame::Integer(count));

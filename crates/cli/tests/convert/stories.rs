@@ -1,4 +1,4 @@
-//! What users meet: data that is converted and served, and what can't be converted.
+//! Stories of users: their data is converted and served, or the conversion is refused.
 
 use crate::support::{self, NIGH, Server, assert_one_sentence, folder, nigh, stderr, stdout};
 use crate::{
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// One partition becomes four, then three: the folder looks as a server's, nothing is damaged, and
-/// the next server has every key, expiry and function, and writes on.
+/// One partition becomes four, then three. The folder looks like a server's, nothing is damaged,
+/// and the next server has every key, expiry and function, and takes writes.
 #[test]
 fn converted_data_is_whole_and_served() {
     let folder = folder();
@@ -48,8 +48,8 @@ fn converted_data_is_whole_and_served() {
     }
 }
 
-/// Arenas reach twice as far as the memory that they were made with. A server that is to use more
-/// says so, and names a command that makes them larger.
+/// Arenas can grow to twice the memory that they were made for. A server whose `maxmemory` is more
+/// says so, and names a command that makes the arenas larger.
 #[test]
 fn arenas_are_made_larger() {
     let folder = folder();
@@ -82,8 +82,8 @@ fn arenas_are_made_larger() {
     }
 }
 
-/// A server that is started with another number of partitions names a command. It works as it
-/// stands there, and then the server starts.
+/// A server that is started with another number of partitions names a command. The command works as
+/// it is printed, and then the server starts.
 #[test]
 fn the_command_that_a_refused_server_names_works() {
     let folder = folder();
@@ -105,20 +105,20 @@ fn the_command_that_a_refused_server_names_works() {
     let said = stdout(&output);
     let counts: Vec<Vec<&str>> = said.lines().map(|l| l.split_whitespace().collect()).collect();
     assert!(counts.contains(&vec!["keys", "1"]), "{said}");
-    // Unless the server came to delete it, the key whose time is over is left out and counted.
+    // If the server hasn't deleted the expired key, the copy leaves it out and counts it.
     assert!(counts.contains(&vec!["libraries", "0"]), "{said}");
     let server = start(folder.path(), 5);
     assert_eq!(server.call(&["GET", "a"]).bytes(), Some(&b"1"[..]));
     assert_eq!(server.call(&["DBSIZE"]), Frame::Integer(1));
 }
 
-/// Keys whose time ended while no server ran are left out, and the summary says how many.
+/// The copy leaves out keys that expired while no server ran, and the summary counts them.
 #[test]
 fn keys_whose_time_is_over_are_left_out_and_counted() {
     let folder = folder();
     let dir = folder.path().join("arenas");
     let server = start(folder.path(), 1);
-    // At once: a slow machine must not take so long that the server itself sees the time end.
+    // All at once, so that on a slow machine too they expire only after the server has ended.
     let sets = (0..100).map(|n| {
         let mut command = vec!["SET".to_owned(), format!("key:{n}"), "v".to_owned()];
         command.extend((n < 30).then(|| ["PX", "1500"].map(str::to_owned)).into_iter().flatten());
@@ -138,8 +138,8 @@ fn keys_whose_time_is_over_are_left_out_and_counted() {
     assert_eq!(server.call(&["DBSIZE"]), Frame::Integer(70));
 }
 
-/// What can't be done is said in a sentence, and nothing is changed; what needn't be done is no
-/// failure.
+/// If a conversion is impossible, one sentence says why, and nothing changes. A conversion with
+/// nothing to do is no failure.
 #[test]
 fn what_cannot_be_converted_is_said() {
     let folder = folder();
@@ -175,8 +175,8 @@ fn what_cannot_be_converted_is_said() {
     assert_eq!(server.call(&["GET", "a"]).bytes(), Some(&b"1"[..]));
 }
 
-/// What a cut-off conversion left goes, also when there is nothing to do; but not what somebody
-/// uses, nor what isn't of a conversion.
+/// A conversion removes the leftovers of an interrupted one, even if it has nothing else to do. It
+/// doesn't remove a folder in use, nor files that no conversion makes.
 #[test]
 fn leftovers_of_conversions_go_and_nothing_else() {
     let folder = folder();
@@ -214,9 +214,9 @@ fn leftovers_of_conversions_go_and_nothing_else() {
     assert_one_sentence(&convert(&dir, 2), &["in the way", left.to_str().expect("UTF-8")]);
 }
 
-/// What a cut-off conversion left, as much memory as the data, stayed until somebody converted
-/// again. The next server removes it; and what isn't of a conversion keeps it from that, but not
-/// from serving.
+/// The leftovers of an interrupted conversion take as much memory as the data. They once stayed
+/// until the next conversion; now the next server removes them. It keeps files that no conversion
+/// makes, and serves all the same.
 #[test]
 fn a_server_removes_what_a_conversion_left() {
     let folder = folder();
@@ -237,7 +237,7 @@ fn a_server_removes_what_a_conversion_left() {
     assert!(!left.exists());
 }
 
-/// Files that are none of the tenant's stay in the folder, and owner and group are kept.
+/// Files that don't belong to the tenant stay in the folder, and owner and group stay the same.
 #[test]
 fn other_files_and_the_owner_are_kept() {
     let folder = folder();
@@ -258,7 +258,7 @@ fn other_files_and_the_owner_are_kept() {
                 .expect("we are root");
         }
     }
-    // By a link, as folders are sometimes named: what it points to is converted, the link stays.
+    // The folder may be named by a link: the conversion follows the link, and the link stays.
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&dir, &link).expect("the folder is ours");
     assert_converts(&link, 2);
@@ -274,8 +274,8 @@ fn other_files_and_the_owner_are_kept() {
     }
 }
 
-/// Keys of one tag, which don't fit in a partition's share: the sentence says what helps, the data
-/// is as it was and the copy is gone. With what the sentence says, it works.
+/// Keys of one tag don't fit in a partition's share. One sentence names a remedy, the data is as it
+/// was, and the copy is gone. With the remedy, the conversion succeeds.
 #[test]
 fn a_partition_that_overflows_changes_nothing() {
     let folder = folder();
@@ -301,8 +301,8 @@ fn a_partition_that_overflows_changes_nothing() {
     assert_eq!(server.call(&["DBSIZE"]), Frame::Integer(1400));
 }
 
-/// How a file system can be mounted here for one command; `None` where nobody may, as in most
-/// containers and for other users in a chroot. What is told of mounts can't be told there.
+/// The command that runs another one with mounts of its own. `None` where that isn't permitted, as
+/// in most containers: the tests about mounts can't run there.
 fn way_to_mount(folder: &Path) -> Option<&'static [&'static str]> {
     let root = folder.metadata().expect("it is there").uid() == 0;
     let way: &[&str] = if root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
@@ -315,8 +315,8 @@ fn way_to_mount(folder: &Path) -> Option<&'static [&'static str]> {
     may.then_some(way)
 }
 
-/// Copies the arenas to `to` on a tmpfs of its own and converts `of`, both told from where that is
-/// mounted. It ends with the shell. Afterwards both folders are listed.
+/// Copies the arenas to `to` on a tmpfs of its own and converts `of`; both paths are relative to
+/// the mount. The tmpfs ends with the shell. Before that, the shell lists both folders.
 fn convert_mounted(
     way: &[&str],
     folder: &Path,
@@ -338,8 +338,8 @@ fn convert_mounted(
         .expect("util-linux is there")
 }
 
-/// A file system with too little room for both copies: said before anything is written, with both
-/// figures. With room, the same works.
+/// If a file system has too little room for both copies, a sentence with both figures says so
+/// before anything is written. With enough room, the conversion succeeds.
 #[test]
 fn a_file_system_without_room_for_both_is_said() {
     let folder = folder();
@@ -357,7 +357,7 @@ fn a_file_system_without_room_for_both_is_said() {
     assert!(there.contains("default.1.arena") && !there.contains("convert"), "{there}");
 }
 
-/// A mount point can't be swapped: said before anything is copied.
+/// A mount point can't be swapped. A sentence says so before anything is copied.
 #[test]
 fn a_mount_point_is_refused() {
     let folder = folder();

@@ -4,16 +4,15 @@ use crate::support::{Server, folder};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Another look than a server's own: many seconds of a slow and busy machine more than the one
-/// within which it notices.
+/// Longest wait for a server to notice: it needs a second, and a slow and busy machine many.
 const NOTICED: Duration = Duration::from_secs(30);
 
 fn last_line(log: &str) -> &str {
     log.trim_end().lines().last().unwrap_or_default()
 }
 
-/// Somebody removed the arenas' folder. The server went on, said nothing until memory was short,
-/// and as its last word claimed that the arenas stay.
+/// The arenas' folder was removed under a server. The server once said nothing until memory was
+/// short, and claimed at its end that the arenas stay.
 #[test]
 fn removed_arenas_are_noticed_and_the_last_line_is_true() {
     let folder = folder();
@@ -30,7 +29,7 @@ fn removed_arenas_are_noticed_and_the_last_line_is_true() {
     let info = String::from_utf8_lossy(info.bytes().expect("a text")).into_owned();
     assert!(info.contains("\narenas_gone:2\r\n"), "{info}");
     assert_eq!(server.call(&["GET", "a"]).bytes(), Some(&b"1"[..]), "what is there is served");
-    // What needs memory anew says why there is none, and not that the data is too large.
+    // A write that needs new memory gets the reason, not an error about too much data.
     let value = "x".repeat(100_000);
     let refused = (0..5000).find_map(|n| {
         server
@@ -50,7 +49,7 @@ fn removed_arenas_are_noticed_and_the_last_line_is_true() {
     assert!(last.contains("2 of 2 arenas are lost") && !log.contains("stay"), "{log}");
 }
 
-/// The folder that a server finds at the path of its own is somebody else's.
+/// Another folder lies at the path of the server's folder.
 #[test]
 fn replaced_arenas_are_no_arenas_of_its() {
     let folder = folder();
@@ -67,8 +66,8 @@ fn replaced_arenas_are_no_arenas_of_its() {
     assert!(last_line(&server.ended()).contains("the arenas stay in"));
 }
 
-/// However a server is told to end, its log says who told it, and last, when all is over, what is
-/// left.
+/// For every way to end a server, its log names the cause. The last line says what is left of the
+/// arenas.
 #[test]
 fn an_end_is_told_with_its_cause_and_its_outcome() {
     let folder = folder();
@@ -87,7 +86,7 @@ fn an_end_is_told_with_its_cause_and_its_outcome() {
         assert!(last_line(&log).contains("ended: the arenas stay in"), "{log}");
     }
     let shutdown = |how: &'static [&'static str]| {
-        // It answers nothing.
+        // SHUTDOWN has no reply.
         ended(&|server: &Server| drop(server.connect().call(how)))
     };
     let log = shutdown(&["SHUTDOWN"]);
@@ -100,7 +99,7 @@ fn an_end_is_told_with_its_cause_and_its_outcome() {
     assert!(!dir.exists(), "nothing is left");
 }
 
-/// A terminal that closed, or a tool that wanted logs reopened, ended the server without a word.
+/// A hangup, by a closed terminal or a log tool, once ended the server without a word.
 #[test]
 fn a_hangup_is_ignored_and_told() {
     let folder = folder();
@@ -114,8 +113,8 @@ fn a_hangup_is_ignored_and_told() {
     assert!(last_line(&server.ended()).contains("ended: the arenas stay"));
 }
 
-/// The disk of the log is full, or the terminal gone: each line that was to be written ended the
-/// thread that wrote it.
+/// The disk of the log is full, or the terminal is gone. Once each log line ended the thread that
+/// wrote it.
 #[test]
 fn a_log_that_takes_nothing_ends_no_server() {
     let folder = folder();

@@ -1,5 +1,5 @@
-//! `nigh check` and `nigh serve` judge alike. Each bit of a header is flipped in the store's own
-//! test; here the two programs are asked.
+//! `nigh check` and `nigh serve` give the same verdict on flipped bits. A test of the store flips
+//! every bit of a header; here the two programs run.
 
 use crate::support::{NIGH, Server, folder, free_port, nigh};
 use std::os::unix::fs::FileExt;
@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A debug build on a busy machine has decided after this.
+/// Longest wait for a verdict: a debug build on a busy machine needs less.
 const DECIDED: Duration = Duration::from_secs(60);
 
-/// Whether a server takes the folder: it serves, or ends with code 1.
+/// Whether a server accepts the folder: it serves, or it ends with code 1.
 fn serves(dir: &Path) -> bool {
     let port = free_port();
     let mut child = Command::new(NIGH)
@@ -37,7 +37,8 @@ fn serves(dir: &Path) -> bool {
     outcome
 }
 
-/// It listens before it has looked at the arenas.
+/// Whether the server answers. It listens before it looks at the arenas, so a listener says
+/// nothing.
 fn is_ready(child: &mut Child, port: u16) -> bool {
     let address = nigh_client::Address::tcp("127.0.0.1", port);
     let options = nigh_client::Options { timeout: Some(DECIDED), ..Default::default() };
@@ -46,8 +47,8 @@ fn is_ready(child: &mut Child, port: u16) -> bool {
     answered && child.try_wait().is_ok_and(|status| status.is_none())
 }
 
-/// A bit of the tenant's name, of the number of partitions, of what no server looks at: `nigh
-/// check` called whole what serving refused.
+/// One bit is flipped: of the tenant's name, of the number of partitions, or of bytes that no
+/// server reads. `nigh check` once called whole what `nigh serve` refused.
 #[test]
 fn check_and_serve_give_the_same_verdict() {
     let folder = folder();
@@ -59,8 +60,8 @@ fn check_and_serve_give_the_same_verdict() {
     for name in ["default.0.arena", "_system.0.arena"] {
         let path = dir.join(name);
         let sound = std::fs::read(&path).expect("it is there");
-        // Magic, version, seed, partition, partitions, the name's length and bytes, what follows
-        // it, incarnation, index, counters, zeros.
+        // Magic, version, seed, partition, partitions, the name's length and bytes, the bytes
+        // after it, incarnation, index, counters, zeros.
         for at in [0, 8, 48, 52, 56, 60, 64, 67, 80, 192, 256, 260, 320, 336, 1000] {
             let mut bytes = sound.clone();
             bytes[at] ^= 1;
@@ -75,7 +76,7 @@ fn check_and_serve_give_the_same_verdict() {
     assert!((10..28).contains(&refused), "{refused} of 30");
 }
 
-/// A bit of a value: its key is named, and all others are served.
+/// One bit of a value is flipped. Its key is named, and all other keys are served.
 #[test]
 fn a_flipped_bit_in_a_value_is_named_by_its_key() {
     let folder = folder();
@@ -104,8 +105,8 @@ fn a_flipped_bit_in_a_value_is_named_by_its_key() {
     }
 }
 
-/// A bit flips in the memory of a server that serves, and then most of what lies around it is
-/// deleted: the cleaner meets the record, leaves it where it is and tells it once.
+/// A bit flips under a running server, and then most records around it are deleted. The cleaner
+/// meets the record, leaves it where it is, and logs it once.
 #[test]
 fn a_bit_that_flips_while_it_is_served_is_told_by_the_cleaner() {
     const KEYS: usize = 4000;

@@ -1,4 +1,4 @@
-//! What the system does to real servers, and what they say of it.
+//! Faults of the system under real servers, and the servers' messages about them.
 
 mod endings;
 mod flips;

@@ -1,4 +1,4 @@
-//! Memory that the system doesn't give: no descriptors, a full tmpfs.
+//! The system refuses memory: no descriptors are left, or the tmpfs is full.
 
 use crate::support::{Server, folder};
 use nigh_client::Connection;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const VALUE_BYTES: usize = 100_000;
 
-/// Writes values until one is refused: how many were taken, and what was said.
+/// Writes values until one is refused. Returns how many were taken, and the error.
 fn write_until_refused(connection: &mut Connection, prefix: &str, most: u32) -> (u32, String) {
     let value = "x".repeat(VALUE_BYTES);
     for n in 0..most {
@@ -21,8 +21,8 @@ fn write_until_refused(connection: &mut Connection, prefix: &str, most: u32) -> 
     panic!("{most} values were taken");
 }
 
-/// The process had no descriptor left: that was said as if the data was too large, an operator who
-/// looked at maxmemory looked at the wrong thing, and a policy evicted keys for it.
+/// The process has no descriptor left. The error once spoke of too much data: it misled operators
+/// to `maxmemory`, and made a policy evict keys.
 #[test]
 fn a_lack_of_descriptors_is_said_and_costs_no_key() {
     let folder = folder();
@@ -54,7 +54,7 @@ fn a_lack_of_descriptors_is_said_and_costs_no_key() {
     assert_eq!(again.error(), None, "there are some again");
 }
 
-/// Names the folder of a child that has a tmpfs there.
+/// The variable that names the child's folder, on which a tmpfs is mounted.
 const FOLDER: &str = "NIGH_TEST_MOUNTED";
 
 /// Runs a test of this file as a child, with a tmpfs of its own on its folder.
@@ -81,15 +81,15 @@ fn run_mounted(test: &str, size: &str) {
     assert!(output.status.success() && said.contains("the story was told"), "{said}");
 }
 
-/// Takes what a file system has left.
+/// Takes all memory that a file system has left.
 fn fill(path: &Path) -> std::fs::File {
     let mut filler = std::fs::File::create(path).expect("there is an inode");
     while std::io::Write::write(&mut filler, &[1; 4096]).is_ok_and(|bytes| bytes > 0) {}
     filler
 }
 
-/// A server was killed, and others filled the tmpfs before it came again: with the `--maxmemory`
-/// that it had, it was refused, and the data was there all the while.
+/// A server was killed, and other processes filled the tmpfs before the next server started. With
+/// the same `--maxmemory` it was once refused, although all data was there.
 #[test]
 fn a_killed_server_comes_again_where_others_have_filled_the_tmpfs() {
     run_mounted("child_that_comes_again", "96m");
@@ -97,7 +97,7 @@ fn a_killed_server_comes_again_where_others_have_filled_the_tmpfs() {
 
 #[test]
 fn child_that_comes_again() {
-    // Run by its sibling.
+    // The test above runs this.
     let Some(mounted) = std::env::var_os(FOLDER) else { return };
     let (folder, logs) = (Path::new(&mounted), folder());
     let flags = ["--maxmemory", "64mb"];
@@ -110,7 +110,7 @@ fn child_that_comes_again() {
         }
         server.kill();
         let filler = fill(&folder.join("filler"));
-        // The log has no room beside the arenas either.
+        // The log, which lies beside the arenas, has no room either.
         let log = logs.path().join("log");
         let file = std::fs::File::create(&log).expect("the folder is ours");
         let mut server = Server::spawn_logging(folder, &flags, file, log);

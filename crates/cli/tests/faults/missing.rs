@@ -1,4 +1,4 @@
-//! Arenas that are not there beside others that are.
+//! One arena is missing, and others are there.
 
 use crate::support::{
     NIGH, Server, assert_one_sentence, folder, free_port, nigh, stdout, wait_for_starts,
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 fn refused(dir: &Path, parts: &[&str]) {
     let (dir, port) = (dir.to_str().expect("UTF-8"), free_port().to_string());
     let before = names(dir.as_ref());
-    // What a server refuses, it doesn't serve for long either.
+    // If the server serves instead of refusing, `timeout` ends it.
     let mut command = std::process::Command::new("timeout");
     command.args(["20", NIGH, "serve", "--port", &port, "--shm-dir", dir, "--maxmemory", "64mb"]);
     assert_one_sentence(&command.output().expect("coreutils are there"), parts);
@@ -25,8 +25,8 @@ fn names(dir: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// The arena of the data or of the libraries was removed or lost in a copy: the server started with
-/// an empty one in its place, and nobody was told.
+/// The arena of the data or of the libraries was removed, or lost in a copy. The server once
+/// started with an empty arena in its place, without a message.
 #[test]
 fn a_missing_arena_is_named_and_nothing_takes_its_place() {
     let folder = folder();
@@ -38,7 +38,7 @@ fn a_missing_arena_is_named_and_nothing_takes_its_place() {
     assert_eq!(server.call(&["FUNCTION", "LOAD", source]).error(), None);
     wait_for_starts(folder.path());
     server.kill();
-    // A shard was still starting the library: the refused server told the next one to skip it.
+    // A shard was starting the library. A refused server once made the next one skip it.
     std::fs::write(dir.join("l.starting.7"), "00000000 9\n").expect("a mark");
     let aside = folder.path().join("aside");
     for name in ["default.0.arena", "_system.0.arena"] {
@@ -51,7 +51,7 @@ fn a_missing_arena_is_named_and_nothing_takes_its_place() {
         );
         std::fs::rename(&aside, &path).expect("it is there");
     }
-    // A server that knew no manifest left none.
+    // An older server left no manifest.
     std::fs::remove_file(dir.join("manifest")).expect("it is there");
     for name in ["default.0.arena", "_system.0.arena"] {
         std::fs::rename(dir.join(name), &aside).expect("it is there");
@@ -63,7 +63,7 @@ fn a_missing_arena_is_named_and_nothing_takes_its_place() {
         std::fs::read_to_string(dir.join("manifest")).expect("it is there again"),
         "nigh-manifest 1\n_system 1\ndefault 1\n"
     );
-    // Who wants to, goes on without.
+    // An operator may go on without the libraries.
     std::fs::remove_file(dir.join("_system.0.arena")).expect("it is there");
     std::fs::write(dir.join("manifest"), "nigh-manifest 1\ndefault 1\n").expect("ours");
     let server = serve();
@@ -74,8 +74,8 @@ fn a_missing_arena_is_named_and_nothing_takes_its_place() {
     refused(&dir, &["manifest", "is no manifest"]);
 }
 
-/// A first start that is cut off leaves some arenas and no manifest: the next one makes the rest,
-/// as long as nothing was written to those that are there.
+/// A first start that is interrupted leaves some arenas and no manifest. The next server makes the
+/// missing ones, as long as nothing was written to the others.
 #[test]
 fn a_first_start_that_was_cut_off_is_gone_on_with() {
     let folder = folder();

@@ -1,12 +1,12 @@
-//! Keys that one client sets in order, and another process reads at one moment.
+//! Keys that one client sets in order. Another process reads them at one moment.
 //!
 //! ```text
 //! the client: SET head n ── MSET link:0 n … link:11 n ── SET tail n ── the next n
 //! the reader: head ── all links ── tail ── head again, by one view
 //! ```
 //!
-//! At any moment the links are of one number, and neither they nor the tail are ahead of what comes
-//! before them, nor more than one behind. All may be flushed between two numbers.
+//! At any moment all links have the same number. The links are at the head's number or one behind,
+//! and the tail is at the links' number or one behind. A flush may come between two numbers.
 
 use nigh_client::{Connection, Frame};
 use nigh_shm::ForeignReader;
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Keys between head and tail.
 const LINKS: usize = 12;
 
-/// The chain, and what was read of it.
+/// The chain, and counts of its reads.
 #[derive(Default)]
 pub(crate) struct Chain {
     number: AtomicU64,
-    /// The newest head that was read.
+    /// The highest head that was read.
     newest: AtomicU64,
     views: AtomicU64,
     attempts: AtomicU64,
@@ -42,7 +42,7 @@ impl Chain {
         }
     }
 
-    /// Reads all at one moment, from another process. One thread does.
+    /// Reads all at one moment, as another process does. One thread calls it.
     pub(crate) fn read(&self, reader: &ForeignReader) {
         let mut keys = vec!["head".to_string()];
         keys.extend((0..LINKS).map(link).chain(["tail".into(), "head".into()]));
@@ -56,12 +56,12 @@ impl Chain {
             }
             Ok(found)
         });
-        // Under so fast an owner a reader may give up; it may not be wrong.
+        // With so fast an owner a reader may give up. It must not be wrong.
         let Ok(found) = found else { return };
         let (head, first, tail) = (found[0], found[1], found[LINKS + 1]);
         assert_eq!(head, found[LINKS + 2], "the head changed within a moment");
         assert!(found[1..=LINKS].iter().all(|link| *link == first), "{found:?}");
-        // Nothing is behind a chain that was flushed and begins again.
+        // After a flush the later keys are missing until the chain has begun again.
         let follows = |ahead: Option<u64>, behind: Option<u64>| match (ahead, behind) {
             (Some(ahead), Some(behind)) => ahead == behind || ahead == behind + 1,
             (_, behind) => behind.is_none(),
@@ -73,7 +73,7 @@ impl Chain {
         self.views.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was read, for people.
+    /// The counts of the reads, for people.
     pub(crate) fn said(&self) -> String {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (views, attempts) = (count(&self.views), count(&self.attempts));

@@ -1,7 +1,7 @@
-//! What writers that are killed write: values that tell which write they come from, chosen by a
-//! seed.
+//! Values that tell which write they come from, for tests that kill servers. A seed determines
+//! them.
 
-/// What a key holds: number and length of the write, from which all bytes follow.
+/// A key's value: number and length of its write, which determine all bytes.
 pub(crate) type Value = Option<(u64, usize)>;
 
 /// Numbers from a seed (Knuth's MMIX generator, upper bits).
@@ -15,18 +15,18 @@ impl Random {
         (self.0 >> 33) % bound
     }
 
-    /// The same, of a length.
+    /// A length in `range`.
     pub(crate) fn length(&mut self, range: std::ops::Range<usize>) -> usize {
         range.start + usize::try_from(self.draw(range.len() as u64)).expect("below a length")
     }
 }
 
-/// How often a server is killed: `NIGH_KILLS`, or so often.
+/// The number of kills: `NIGH_KILLS`, or this number.
 pub(crate) fn kills(unless_told: u64) -> u64 {
     std::env::var("NIGH_KILLS").map_or(unless_told, |text| text.parse().expect("a number"))
 }
 
-/// The value of a write.
+/// The bytes of a write.
 pub(crate) fn bytes((sequence, length): (u64, usize)) -> Vec<u8> {
     let unit = format!("{sequence}:");
     let mut value = unit.repeat(length / unit.len() + 1).into_bytes();
@@ -34,10 +34,10 @@ pub(crate) fn bytes((sequence, length): (u64, usize)) -> Vec<u8> {
     value
 }
 
-/// The write that a value comes from.
+/// The write from which a value comes.
 ///
 /// # Panics
-/// If it is no write's.
+/// If the value comes from no write.
 pub(crate) fn write_of(value: &[u8]) -> (u64, usize) {
     let number = value.split(|&byte| byte == b':').next().unwrap_or_default();
     let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());

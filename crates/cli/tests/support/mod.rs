@@ -1,4 +1,5 @@
-//! The real binary as a server, for tests: private folder in tmpfs, free port, gone when dropped.
+//! The real binary as a server, for tests. It has its own folder in tmpfs and a free port. Dropping
+//! it ends it.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod chain;
@@ -13,17 +14,17 @@ use std::time::{Duration, Instant};
 
 /// The binary under test.
 pub(crate) const NIGH: &str = env!("CARGO_BIN_EXE_nigh");
-/// Arena of a test: small, so that many tests fit in tmpfs at once.
+/// Memory of a test's arena: small, so that many tests fit in tmpfs at once.
 pub(crate) const MAXMEMORY: &str = "256mb";
-/// A server of a debug build on a busy machine is up after this.
+/// Longest wait for a server: a debug build on a busy machine needs less.
 const START: Duration = Duration::from_secs(60);
 
-/// A folder in tmpfs; removed when dropped.
+/// A folder in tmpfs. Dropping it removes it.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("nigh-test-").tempdir_in("/dev/shm").expect("tmpfs is there")
 }
 
-/// A port that nobody uses now.
+/// A port that is free now.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
     listener.local_addr().expect("it is bound").port()
@@ -37,7 +38,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts on arenas in `folder`/arenas and waits until it answers.
+    /// Starts a server with its arenas in `folder`/arenas, and waits until it answers.
     pub(crate) fn start(folder: &Path) -> Self {
         Self::start_with(folder, &["--maxmemory", MAXMEMORY])
     }
@@ -48,14 +49,14 @@ impl Server {
         server
     }
 
-    /// Starts without waiting until it answers.
+    /// Starts a server, and doesn't wait until it answers.
     pub(crate) fn spawn(folder: &Path, flags: &[&str]) -> Self {
         let log = folder.join(format!("log-{}", free_port()));
         let file = std::fs::File::create(&log).expect("the folder is ours");
         Self::spawn_logging(folder, flags, file, log)
     }
 
-    /// The same, with its log in a file, which lies at a path.
+    /// The same, with the server's log in a file at this path.
     pub(crate) fn spawn_logging(
         folder: &Path,
         flags: &[&str],
@@ -97,7 +98,7 @@ impl Server {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until its log has these words.
+    /// Waits until the log has these words.
     pub(crate) fn wait_for(&self, words: &str) {
         let begin = Instant::now();
         while !self.said().contains(words) {
@@ -118,7 +119,7 @@ impl Server {
         self.connect().call(words).unwrap_or_else(|error| panic!("{error}: {}", self.said()))
     }
 
-    /// The number of its process.
+    /// The number of the server's process.
     pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
@@ -127,7 +128,7 @@ impl Server {
         rustix::process::kill_process(self.pid(), signal).expect("it is our child");
     }
 
-    /// Waits for its end: code and log.
+    /// Waits for the server's end; returns exit code and log.
     pub(crate) fn ended_with_code(mut self) -> (Option<i32>, String) {
         let begin = Instant::now();
         loop {
@@ -139,12 +140,12 @@ impl Server {
         }
     }
 
-    /// Waits until it has ended by itself; what it said.
+    /// Waits until the server has ended by itself; returns its log.
     pub(crate) fn ended(self) -> String {
         self.ended_with_code().1
     }
 
-    /// Its private memory, in MiB: not the arenas, which it shares.
+    /// The server's private memory, in MiB, without the arenas.
     pub(crate) fn private_mib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("it runs");
@@ -153,7 +154,7 @@ impl Server {
         kib.expect("the kernel says it") / 1024
     }
 
-    /// Ends it as no program can expect.
+    /// Ends the server by SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it is our child");
         self.child.wait().expect("it is our child");
@@ -167,8 +168,8 @@ impl Drop for Server {
     }
 }
 
-/// Waits until no shard of a server on `folder`/arenas starts a library: the next server would
-/// leave one alone that was being started when this one was killed.
+/// Waits until no shard of a server on `folder`/arenas starts a library. The next server skips a
+/// library that was being started when this one was killed.
 pub(crate) fn wait_for_starts(folder: &Path) {
     let begin = Instant::now();
     let starts = || {
@@ -176,7 +177,7 @@ pub(crate) fn wait_for_starts(folder: &Path) {
         let mut names = entries.map(|entry| entry.expect("readable").file_name());
         names.any(|name| name.to_string_lossy().contains(".starting."))
     };
-    // A shard that has not begun to start it is told in its next turn.
+    // A shard learns of a new library in its next turn.
     while begin.elapsed() < Duration::from_millis(200) || starts() {
         assert!(begin.elapsed() < START, "a library is still being started");
         std::thread::sleep(Duration::from_millis(5));
@@ -201,7 +202,7 @@ pub(crate) fn nigh_with(arguments: &[&str], input: &str) -> Output {
         .spawn()
         .expect("the binary was built");
     let mut stdin = child.stdin.take().expect("it is piped");
-    // A program that doesn't read its input may be gone already.
+    // A program that reads no input may have ended already.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().expect("it is our child")
@@ -215,7 +216,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// It failed as programs should: code 1, one line on stderr that names every one of `parts`.
+/// Asserts that the program failed with code 1 and one line on stderr that has each of `parts`.
 pub(crate) fn assert_one_sentence(output: &Output, parts: &[&str]) {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(1), "{text}");

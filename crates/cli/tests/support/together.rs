@@ -1,11 +1,11 @@
-//! Keys whose values say something of each other: a reader of several sees one moment, and what
-//! grows only grows.
+//! Keys whose values depend on each other. They show whether a reader of several keys sees one
+//! moment, and whether a growing value only grows.
 //!
 //! ```text
 //! one writer:  SET first n, SET second n, ...   second is first, or one behind
 //!              MSET left n right n, ...         they are equal
-//!              APPEND grown ..., ...         its bytes are the beginning of one endless text,
-//!              DEL grown                     and of another one behind this
+//!              APPEND grown ..., ...         its bytes are the beginning of one endless text;
+//!              DEL grown                     after this, of another one
 //! ```
 //!
 //! Each writer has keys of its own. FLUSHALL removes all of them at one moment.
@@ -13,15 +13,15 @@
 use nigh_client::{Connection, Frame};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What grows is deleted when it is longer: by then it lies in a run, and has been copied to a
-/// larger one.
+/// The growing value is deleted when it is longer than this. By then it lies in a run, and has been
+/// copied to a larger one.
 const GROWN_BYTES: u64 = 200_000;
-/// It grows by so many bytes at a time, and by up to twice as many.
+/// Least growth at a time, in bytes; the most is twice as much.
 const STEP_BYTES: u64 = 6_000;
 /// Bits for a length.
 const LENGTH_BITS: u32 = 32;
 
-/// One writer's keys, and what is known of them.
+/// One writer's keys, and their expected values.
 pub(crate) struct Together {
     writer: usize,
     /// Number of the newest MSET that was sent, and of the newest that was answered.
@@ -39,7 +39,7 @@ fn text(writer: usize, number: u64, from: u64, to: u64) -> Vec<u8> {
     (from..to)
         .map(|at| match usize::try_from(at) {
             Ok(i) if i < begin.len() => begin[i],
-            // Each repetition differs from the one before, so that no part is taken for another.
+            // Each repetition differs from the one before, so no part can be mistaken for another.
             _ => begin[usize::try_from(at % period).expect("short")]
                 .wrapping_add(u8::try_from(at / period % 97).expect("below 97")),
         })
@@ -67,7 +67,7 @@ impl Together {
         format!("together:{}:{what}", self.writer)
     }
 
-    /// The next writes, one after another. By its one writer.
+    /// Does the next writes, one after the other. One thread calls it.
     pub(crate) fn write(&self, connection: &mut Connection) {
         let n = self.issued.load(Ordering::Relaxed) + 1;
         self.issued.store(n, Ordering::SeqCst);
@@ -103,13 +103,13 @@ impl Together {
         self.grown_acknowledged.store(number << LENGTH_BITS | to, Ordering::SeqCst);
     }
 
-    /// What has grown is about to go. Nobody writes meanwhile.
+    /// The grown value is about to be deleted. The caller lets no thread write meanwhile.
     pub(crate) fn begin_anew(&self) {
         let number = self.grown_issued.load(Ordering::Relaxed) >> LENGTH_BITS;
         self.grown_issued.store((number + 1) << LENGTH_BITS, Ordering::SeqCst);
     }
 
-    /// It has gone.
+    /// The grown value has been deleted.
     pub(crate) fn began_anew(&self) {
         self.grown_acknowledged.store(self.grown_issued.load(Ordering::Relaxed), Ordering::SeqCst);
     }
@@ -133,7 +133,7 @@ impl Together {
         }
     }
 
-    /// Reads what grows: its length, or all of it.
+    /// Reads the growing value: its length, or all of it.
     pub(crate) fn read_grown(&self, connection: &mut Connection, whole: bool) {
         let key = self.name("grown");
         let from = self.grown_acknowledged.load(Ordering::SeqCst);

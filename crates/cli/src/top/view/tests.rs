@@ -1,4 +1,4 @@
-//! The view, drawn from what a server once answered.
+//! The view, drawn from recorded answers of a server.
 
 use super::*;
 use nigh_client::Frame;
@@ -34,15 +34,15 @@ fn report(size: Size, note: Option<&str>) -> Vec<Line> {
 
 const PLAIN: Size = Size { columns: 400, rows: None };
 
-/// Every part of the report, from two recorded answers.
+/// The report has every part, from two recorded answers.
 #[test]
 fn a_recorded_server_is_drawn() {
     let text: String = report(PLAIN, None).into_iter().map(|line| line.text + "\n").collect();
     assert_eq!(text, include_str!("expected.txt"), "\n{text}");
 }
 
-/// On a screen there are never more lines than rows, nor longer ones than it is wide, and every
-/// part is there.
+/// On a screen there are no more lines than rows, no line is longer than the screen is wide, and
+/// every part is there.
 #[test]
 fn lines_fit_the_screen() {
     for (columns, rows) in [(80, 24), (120, 50), (40, 15), (10, 14)] {
@@ -56,7 +56,7 @@ fn lines_fit_the_screen() {
     assert!(small.iter().any(|line| line.text == "and 1 more shards"), "{small:?}");
 }
 
-/// A server can't drive the terminal by what it calls itself or its keys.
+/// A server can't drive the terminal by its name, nor by the names of its keys.
 #[test]
 fn no_control_character_reaches_the_screen() {
     let info = "nigh_version:\x1b[2J\nhotkeys_samples:9\nhotkey_1:samples=9,key=\x1b]0;x\x07\n";
