@@ -1,4 +1,4 @@
-//! Where a server listens, as a user writes it.
+//! The address of a server, as a user writes it.
 //!
 //! | written | means |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `redis://[[user]:password@]host[:port][/0]` | TCP, with credentials; `%41` stands for `A` in them |
 //! | `unix:/path`, `unix:///path`, `/path` | a Unix socket |
 //!
-//! An address prints without its password.
+//! Invariant: an address prints without its password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,22 +16,22 @@ use std::str::FromStr;
 /// The port of Redis, and so of Nigh.
 pub const DEFAULT_PORT: u16 = 6379;
 
-/// What is wrong with an address.
+/// The fault of an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// Nothing was given, or no host.
+    /// The text is empty, or has no host.
     #[error("'{address}' names no host: write host:port, redis://host:port or unix:/path")]
     NoHost {
-        /// What was given.
+        /// The given text.
         address: String,
     },
     /// The port is no number from 1 to 65535.
     #[error("'{port}' in '{address}' is no port: expected a number from 1 to 65535")]
     Port {
-        /// What was given as the port.
+        /// The text in the place of the port.
         port: String,
-        /// What was given.
+        /// The given text.
         address: String,
     },
     /// A scheme other than `redis` and `unix`.
@@ -66,7 +66,7 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
-/// Where a server listens, and who asks.
+/// The socket of a server, and the client's credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     /// The socket.
@@ -149,7 +149,7 @@ impl FromStr for Address {
     }
 }
 
-/// What follows `redis://`.
+/// Reads the part after `redis://`.
 fn url(rest: &str, address: &str) -> Result<Address, AddressError> {
     let (credentials, place) = match rest.rsplit_once('@') {
         Some((credentials, place)) => (Some(credentials), place),
@@ -161,7 +161,7 @@ fn url(rest: &str, address: &str) -> Result<Address, AddressError> {
     }
     let (mut user, mut password) = (None, None);
     if let Some(credentials) = credentials {
-        // Without a colon it is a password, as redis-cli has it.
+        // Without a colon it is a password, as for redis-cli.
         let (name, secret) = credentials.split_once(':').unwrap_or(("", credentials));
         user = Some(unescape(name)?).filter(|name| !name.is_empty());
         password = Some(unescape(secret)?);
@@ -174,7 +174,7 @@ fn host_port(text: &str, address: &str) -> Result<Endpoint, AddressError> {
         Some((host, "")) => (host, None),
         Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(port))),
         None => match text.split_once(':') {
-            // More than one colon without brackets: an IPv6 address alone.
+            // More than one colon without brackets: an IPv6 address without a port.
             Some((_, rest)) if rest.contains(':') => (text, None),
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
@@ -258,7 +258,7 @@ mod tests {
         assert!(!error.to_string().contains("hidden"), "{error}");
     }
 
-    /// An address prints as one that can be given again.
+    /// A printed address can be read again.
     #[test]
     fn addresses_print_as_they_can_be_written() {
         for text in ["example:7000", "[::1]:7000", "unix:/run/nigh.sock"] {
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// What can't be an address is refused with the part that is wrong.
+    /// The error of a wrong address names the part that is wrong.
     #[test]
     fn broken_addresses_are_refused() {
         for (text, part) in [

@@ -5,11 +5,11 @@
 //! receive <- Replies <- input <──── socket
 //! ```
 //!
-//! 1. A pipeline can't deadlock: at most [`WINDOW_BYTES`] of requests are unanswered, which the
-//!    sockets' buffers hold even if the server reads nothing while it writes replies. A longer
-//!    request is sent when nothing else is unanswered: then the server has nothing to write.
-//! 2. Pushes never count as replies: they go to the handler, or nowhere.
-//! 3. After a [`ClientError`] the connection is of no more use.
+//! 1. A pipeline can't deadlock. At most [`WINDOW_BYTES`] of requests are unanswered. The sockets'
+//!    buffers hold them, even if the server reads nothing while it writes replies. A longer request
+//!    is sent only when no other is unanswered: then the server has nothing to write.
+//! 2. Pushes never count as replies. They go to the handler; without a handler they are skipped.
+//! 3. After a [`ClientError`] the connection can't be used any more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,33 +25,33 @@ use nigh_resp::limits::Limits;
 use crate::address::Address;
 use crate::stream::Stream;
 
-/// Bytes of requests that a pipeline leaves unanswered: a quarter of a Linux socket's default
-/// buffer, since the kernel charges more for a buffer than its bytes.
+/// Most bytes of unanswered requests in a pipeline: a quarter of a Linux socket's default buffer,
+/// since the kernel charges more for a buffer than its bytes.
 const WINDOW_BYTES: usize = 32 << 10;
-/// Bytes that `send` gathers before it writes by itself.
+/// Bytes of gathered requests from which on `send` writes.
 const FLUSH_BYTES: usize = WINDOW_BYTES;
-/// Bytes read at once.
+/// Most bytes of one read.
 const READ_BYTES: usize = 64 << 10;
-/// How long a connection waits for a server by default: longer than any pause that isn't a fault.
+/// Longest wait for a server by default: longer than any pause that isn't a fault.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no reply, in one sentence. The text is complete: no error is a `source` of it, or
-/// who prints the chain would say the cause twice.
+/// The reason why there is no reply, in one sentence. The text is complete and has no `source`: a
+/// program that prints the chain would print the cause twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The connection was refused, or there is no such socket.
     #[error("nothing listens at {address}: start a server with `nigh serve` or pass --connect")]
     NothingListens {
-        /// Where.
+        /// The server.
         address: String,
     },
     /// The connection can't be made for another reason.
     #[error("can't connect to {address}: {cause}")]
     Unreachable {
-        /// Where.
+        /// The server.
         address: String,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
     /// The server sent or took nothing for as long as the timeout.
@@ -59,7 +59,7 @@ pub enum ClientError {
         "{address} didn't answer within {after:?}: is it overloaded, or is that no RESP server?"
     )]
     TimedOut {
-        /// Who.
+        /// The server.
         address: String,
         /// The timeout.
         after: Duration,
@@ -67,29 +67,29 @@ pub enum ClientError {
     /// The server closed the connection while a reply was expected.
     #[error("{address} closed the connection: its log says why")]
     Closed {
-        /// Who.
+        /// The server.
         address: String,
     },
     /// Reading or writing failed.
     #[error("the connection to {address} failed: {cause}")]
     Failed {
-        /// Who.
+        /// The server.
         address: String,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
-    /// What came is no RESP.
+    /// The server sent bytes that are no RESP.
     #[error("{address}: {cause}")]
     Broken {
-        /// Who.
+        /// The server.
         address: String,
-        /// What is wrong.
+        /// The fault.
         cause: ReplyError,
     },
-    /// The server serves only who gives a password.
+    /// The server asks for a password.
     #[error("{address} asks for a password: pass --password or set NIGH_PASSWORD")]
     PasswordNeeded {
-        /// Who.
+        /// The server.
         address: String,
     },
     /// The password is wrong, or there is no such user.
@@ -97,13 +97,13 @@ pub enum ClientError {
         "{address} refused the password: check --password, NIGH_PASSWORD and the address's user"
     )]
     PasswordRefused {
-        /// Who.
+        /// The server.
         address: String,
     },
     /// The server refused the greeting: unknown protocol version, too many clients.
     #[error("{address} refused {command}: {reply}")]
     Refused {
-        /// Who.
+        /// The server.
         address: String,
         /// The command refused.
         command: &'static str,
@@ -112,18 +112,18 @@ pub enum ClientError {
     },
 }
 
-/// How to connect.
+/// Options of a connection.
 #[derive(Clone)]
 pub struct Options {
-    /// Longest wait to connect, and for each read and write; for ever if `None`.
+    /// Longest wait to connect, and for each read and write; no limit if `None`.
     pub timeout: Option<Duration>,
     /// The user for AUTH; the address's, or the default user, if `None`.
     pub user: Option<String>,
     /// The password for AUTH; the address's if `None`.
     pub password: Option<String>,
-    /// RESP3 is asked for with HELLO; RESP2 needs no greeting.
+    /// The protocol version. RESP3 takes a HELLO; RESP2 needs no greeting.
     pub protocol: Protocol,
-    /// The name that CLIENT LIST shows.
+    /// The name in CLIENT LIST.
     pub client_name: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Takes what the server sends on its own.
+/// Takes the pushes of the server.
 type PushHandler = Box<dyn FnMut(Frame) + Send>;
 
 /// A connection to a server.
@@ -162,7 +162,7 @@ pub struct Connection {
     address: Address,
     timeout: Option<Duration>,
     protocol: Protocol,
-    /// Requests that aren't written yet.
+    /// Requests that are not written yet.
     out: Vec<u8>,
     /// Bytes read and not consumed.
     input: Vec<u8>,
@@ -212,7 +212,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Where this connection leads.
+    /// The server's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -222,7 +222,7 @@ impl Connection {
         self.protocol
     }
 
-    /// Replaces the timeout of reads and writes; `None` waits for ever.
+    /// Replaces the timeout of reads and writes; `None` is no limit.
     ///
     /// # Errors
     /// [`ClientError::Failed`] if the socket refuses it (a timeout of zero).
@@ -232,13 +232,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Hands every push that arrives from now on to `handler`. Without one they are skipped.
+    /// Hands every further push to `handler`. Without a handler pushes are skipped.
     pub fn on_push(&mut self, handler: impl FnMut(Frame) + Send + 'static) {
         self.on_push = Some(Box::new(handler));
     }
 
-    /// Appends a request to what the next [`Connection::flush`] writes; writes by itself when much
-    /// has gathered. Who sends many requests before receiving should use [`Connection::pipeline`].
+    /// Appends a request, which the next [`Connection::flush`] writes. If much has gathered, writes
+    /// at once. For many requests use [`Connection::pipeline`], which can't deadlock.
     ///
     /// # Errors
     /// Those of [`Connection::flush`].
@@ -251,7 +251,7 @@ impl Connection {
         if self.out.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the requests that have gathered.
+    /// Writes the gathered requests.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`], [`ClientError::Closed`], [`ClientError::Failed`].
@@ -259,7 +259,7 @@ impl Connection {
         self.write(self.out.len())
     }
 
-    /// The next reply; writes what has gathered first. Pushes are passed over.
+    /// The next reply. Writes the gathered requests first. Pushes don't count.
     ///
     /// # Errors
     /// Those of [`Connection::flush`], and [`ClientError::Broken`].
@@ -311,8 +311,8 @@ impl Connection {
         Ok(frames)
     }
 
-    /// Sends many requests and hands out their replies, in order, as they come: memory is bounded
-    /// by a window of requests and the longest reply, whatever the number of commands.
+    /// Sends many requests, and hands out their replies in order as they come. A window of requests
+    /// and the longest reply bound the memory, whatever the number of commands.
     ///
     /// # Errors
     /// Those of [`Connection::receive`].
@@ -332,7 +332,7 @@ impl Connection {
             encode::request(&mut self.out, command);
             let request_bytes = self.out.len() - written;
             if unanswered.bytes + request_bytes > WINDOW_BYTES {
-                // The new request stays behind until the replies to half a window have come.
+                // The new request waits until the replies to half a window have come.
                 self.write(written)?;
                 let behind = std::mem::take(&mut self.out);
                 while !unanswered.sizes.is_empty()
@@ -399,7 +399,7 @@ impl Connection {
         })
     }
 
-    /// Writes the first `len` bytes of what has gathered.
+    /// Writes the first `len` gathered bytes.
     fn write(&mut self, len: usize) -> Result<(), ClientError> {
         if len == 0 {
             return Ok(());
@@ -410,7 +410,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what is there, at least one byte.
+    /// Reads the available bytes: at least one.
     fn read(&mut self) -> Result<(), ClientError> {
         self.input.drain(..self.replies.consume());
         if self.input.is_empty() {
@@ -443,7 +443,7 @@ impl Connection {
     }
 }
 
-/// The sizes of the requests of a pipeline that have no reply yet.
+/// The sizes of a pipeline's unanswered requests.
 #[derive(Default)]
 struct Unanswered {
     sizes: VecDeque<usize>,

@@ -14,7 +14,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects; TCP tries every address of the name, and sends small writes at once.
+    /// Connects. TCP tries every address of the name, and sends small writes at once.
     pub(crate) fn connect(endpoint: &Endpoint, timeout: Option<Duration>) -> io::Result<Self> {
         let (host, port) = match endpoint {
             Endpoint::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
@@ -37,7 +37,7 @@ impl Stream {
         Err(last)
     }
 
-    /// Bounds the wait of each read and write; `None` waits for ever.
+    /// Bounds the wait of each read and write; `None` is no limit.
     pub(crate) fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => {

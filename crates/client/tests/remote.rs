@@ -1,5 +1,6 @@
-//! The connection against a small server in a thread, which decodes with `nigh-resp` and answers by
-//! a closure. It writes before it reads on, as the least patient server would.
+//! The connection against a small server in a thread. The server decodes with `nigh-resp` and
+//! answers by a closure. It writes all replies before it reads again, as the least patient server
+//! would.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +16,7 @@ use nigh_resp::limits::Limits;
 
 type Request = Vec<String>;
 
-/// Serves one connection until its end; gives the requests that came.
+/// Serves one connection until its end. Returns its requests.
 fn serve(
     mut stream: impl Read + Write,
     mut answer: impl FnMut(&Request, &mut Vec<u8>),
@@ -64,7 +65,7 @@ impl Server {
         Connection::connect(&self.address, options)
     }
 
-    /// The requests that came, once the client has gone.
+    /// The client's requests. Waits until the client has disconnected.
     fn requests(self) -> Vec<Request> {
         self.thread.join().expect("no panic").expect("no error")
     }
@@ -103,7 +104,7 @@ fn unix_sockets_work() {
     assert_eq!(thread.join().expect("no panic").expect("no error"), [["PING"]]);
 }
 
-/// RESP3 greets with one HELLO that carries credentials and name; RESP2 with one command for each.
+/// RESP3 greets by one HELLO with credentials and name, RESP2 by one command for each.
 #[test]
 fn the_greeting_carries_credentials_and_name() {
     let named = Options {
@@ -131,8 +132,8 @@ fn the_greeting_carries_credentials_and_name() {
     assert_eq!(server.requests(), [["AUTH", "ann", "word"]]);
 }
 
-/// A missing or wrong password ends the attempt with what to do, and without the password; any
-/// other refusal with the server's own words.
+/// The error for a missing or wrong password says what to do, and doesn't show the password. The
+/// error for any other refusal has the server's own words.
 #[test]
 fn a_refused_greeting_says_why() {
     let options = Options {
@@ -155,7 +156,7 @@ fn a_refused_greeting_says_why() {
     assert!(error.ends_with("refused HELLO: NOPROTO unsupported protocol version"), "{error}");
 }
 
-/// Where nothing listens, the message says what to do.
+/// If nothing listens, the message says what to do.
 #[test]
 fn a_missing_server_is_explained() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
@@ -172,7 +173,7 @@ fn a_missing_server_is_explained() {
     }
 }
 
-/// A server that accepts and stays silent is given up.
+/// A connection to a server that stays silent ends with an error.
 #[test]
 fn a_silent_server_is_given_up() {
     let (done, wait) = mpsc::channel::<()>();
@@ -188,7 +189,7 @@ fn a_silent_server_is_given_up() {
     assert_eq!(server.requests(), Vec::<Request>::new());
 }
 
-/// A connection that the server closes in the middle of a reply is an error, not an empty reply.
+/// If the server closes the connection in the middle of a reply, that is an error.
 #[test]
 fn a_reply_cut_off_is_an_error() {
     let server = Server::with(|mut stream| {
@@ -200,7 +201,7 @@ fn a_reply_cut_off_is_an_error() {
     assert!(matches!(connection.call(["GET", "a"]), Err(ClientError::Closed { .. })));
 }
 
-/// What doesn't speak RESP is named as such.
+/// The error says so if the other side doesn't speak RESP.
 #[test]
 fn another_protocol_is_recognized() {
     let server = Server::start(|_, out| out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n"));
@@ -209,7 +210,7 @@ fn another_protocol_is_recognized() {
     assert!(error.contains("is this a RESP server?"), "{error}");
 }
 
-/// Pushes between replies go to the handler, or nowhere, and never count as replies.
+/// Pushes between replies go to the handler, if there is one. They never count as replies.
 #[test]
 fn pushes_are_no_replies() {
     let server = Server::start(|_, out| {
@@ -226,8 +227,8 @@ fn pushes_are_no_replies() {
     assert!(pushes.try_recv().is_err());
 }
 
-/// Small requests with large replies, large requests, and requests longer than the window: against
-/// a server that doesn't read while it writes, writing all first would wait for ever.
+/// Small requests with large replies, large requests, and requests longer than the window. A client
+/// that wrote all first would wait for ever, since the server doesn't read while it writes.
 #[test]
 fn a_pipeline_larger_than_all_buffers_does_not_deadlock() {
     for (request_bytes, reply_bytes, commands) in [(10, 100_000, 300), (64_000, 64_000, 300)] {
@@ -246,7 +247,7 @@ fn a_pipeline_larger_than_all_buffers_does_not_deadlock() {
     }
 }
 
-/// The replies of a pipeline have the order of its requests, and sends before it are flushed.
+/// The replies of a pipeline have the order of its requests. Earlier `send`s go out before it.
 #[test]
 fn a_pipeline_keeps_its_order() {
     let server = Server::start(|request, out| encode::bulk(out, request[1].as_bytes()));

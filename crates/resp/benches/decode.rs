@@ -1,5 +1,5 @@
-//! Nanoseconds per command or reply of the decoders and encoders, over buffers as a socket fills
-//! them: pipelines of small commands. Criterion's throughput is in elements: commands or replies.
+//! Time of the decoders and encoders, over buffers as a socket fills them: pipelines of small
+//! commands. Criterion's throughput is in elements, which are commands or replies.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use nigh_resp::decode::{Batch, Replies, Requests};
 use nigh_resp::encode;
 use nigh_resp::limits::Limits;
 
-/// Commands in a buffer: what 64 connections' worth of pipelining brings.
+/// Commands in a buffer: as many as 64 connections with pipelines of 16 bring.
 const COMMANDS: usize = 1024;
 
 fn requests(args: impl Fn(usize) -> Vec<String>) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Bytes to commands (for servers) and to replies (for clients), as they arrive.
+//! Decodes bytes as they arrive: to commands for servers, and to replies for clients.
 //!
 //! ```text
 //!            consumed      unconsumed input, `buf`
@@ -7,9 +7,9 @@
 //!                      0                start     pos (next byte to look at)
 //! ```
 //!
-//! 1. `buf` always begins at the same place of the stream, until `consume` says how many leading
-//!    bytes are done with; the caller drops exactly those.
-//! 2. Positions survive between calls. A body whose length is known is never looked at.
+//! 1. `buf` begins at the same place of the stream until `consume` says how many leading bytes are
+//!    decoded. The caller drops exactly those.
+//! 2. Decoders keep their positions between calls. They never look into a body of known length.
 
 mod batch;
 mod fault;

@@ -1,9 +1,11 @@
-//! Replies and requests to bytes, appended to a `Vec<u8>`.
+//! Encodes replies and requests, appended to a `Vec<u8>`.
 //!
-//! 1. What is appended is always one well-formed piece of RESP: line breaks in simple strings and
-//!    errors become spaces, as in Redis.
-//! 2. Where the protocol version matters it is an argument; RESP2's form is Redis's.
-//! 3. An aggregate is a header followed by that many elements, appended by the caller.
+//! 1. Each function appends one well-formed piece of RESP. Line breaks in simple strings and errors
+//!    become spaces, as in Redis.
+//! 2. If the protocol version matters, it is an argument. RESP2's form is Redis's.
+//! 3. An aggregate is a header, and then that many elements, which the caller appends.
+//!
+//! Any thread.
 
 mod double;
 
@@ -16,7 +18,7 @@ pub const CRLF: &[u8] = b"\r\n";
 /// `+OK`, the most frequent reply, ready to append.
 pub const OK: &[u8] = b"+OK\r\n";
 
-/// Bytes that a header takes at most: type, sign, 19 digits, CRLF.
+/// Most bytes of a header: type, sign, 19 digits, CRLF.
 const HEADER_BYTES: usize = 24;
 
 /// Appends `+OK`.
@@ -76,8 +78,8 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(CRLF);
 }
 
-/// Appends the header of a bulk string alone, for a body that goes to the socket without a copy:
-/// the caller sends `len` bytes and [`CRLF`] after it.
+/// Appends only the header of a bulk string, for a body that goes to the socket without a copy. The
+/// caller sends `len` bytes and [`CRLF`] after it.
 #[inline]
 pub fn bulk_header(out: &mut Vec<u8>, len: usize) {
     header(out, b'$', len);
@@ -99,7 +101,7 @@ pub fn null(out: &mut Vec<u8>, protocol: Protocol) {
     });
 }
 
-/// Appends the null of a command that would have answered an array: RESP2 `*-1`, RESP3 `_`.
+/// Appends the null of a command whose other reply is an array: RESP2 `*-1`, RESP3 `_`.
 #[inline]
 pub fn null_array(out: &mut Vec<u8>, protocol: Protocol) {
     out.extend_from_slice(match protocol {
@@ -141,8 +143,8 @@ pub fn push(out: &mut Vec<u8>, protocol: Protocol, len: usize) {
     }
 }
 
-/// Appends the header of an attribute of `pairs` pairs, which the reply that it describes follows.
-/// RESP2 has none: send it on RESP3 connections only.
+/// Appends the header of an attribute of `pairs` pairs. The reply that it describes follows the
+/// pairs. RESP2 has no attributes: use it on RESP3 connections only.
 #[inline]
 pub fn attribute(out: &mut Vec<u8>, pairs: usize) {
     header(out, b'|', pairs);
@@ -228,8 +230,7 @@ where
     }
 }
 
-/// Appends a whole frame, with the forms that the functions above give it. An attribute is dropped
-/// in RESP2.
+/// Appends a whole frame, in the forms of the functions above. RESP2 drops attributes.
 pub fn frame(out: &mut Vec<u8>, protocol: Protocol, value: &Frame) {
     let each = |out: &mut Vec<u8>, items: &[Frame]| {
         items.iter().for_each(|item| frame(out, protocol, item));
@@ -282,7 +283,7 @@ fn each_pair(out: &mut Vec<u8>, protocol: Protocol, pairs: &[(Frame, Frame)]) {
     }
 }
 
-/// Appends `kind`, a length, and CRLF. Short lengths, by far the most frequent, take one append.
+/// Appends `kind`, a length, and CRLF. A short length, by far the usual one, takes one append.
 #[inline]
 fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
     #[expect(clippy::cast_possible_truncation, reason = "the remainder is below ten")]

@@ -2,7 +2,7 @@
 //!
 //! 1. A frame from [`crate::decode::Replies`] is nested at most [`crate::limits::Limits::nesting`]
 //!    deep, so recursion over it is safe.
-//! 2. Strings are bytes: nothing promises UTF-8.
+//! 2. Strings are bytes, which need not be UTF-8.
 
 /// A reply. RESP2's types are a subset of RESP3's.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub enum Frame {
     Bulk(Vec<u8>),
     /// `$-1` in RESP2, `_` in RESP3.
     Null,
-    /// `*-1`: RESP2's second null, of commands that would have answered an array.
+    /// `*-1`: RESP2's second null, of commands whose other reply is an array.
     NullArray,
     /// `*2 …`.
     Array(Vec<Frame>),
@@ -43,7 +43,7 @@ pub enum Frame {
     BigNumber(Vec<u8>),
     /// `=7 txt:abc`.
     Verbatim {
-        /// What the text is: `txt` or `mkd`.
+        /// The format of the text: `txt` or `mkd`.
         format: [u8; 3],
         /// The text without its format.
         text: Vec<u8>,

@@ -1,12 +1,12 @@
-//! How long the parts of requests and replies may be.
+//! Bounds on the parts of requests and replies.
 //!
 //! The defaults are those of Redis 7.0 (`PROTO_INLINE_MAX_SIZE`, `proto-max-bulk-len`, the limits
-//! before AUTH), except for the number of arguments, which Redis bounded by 1024 * 1024 up to 6.2
-//! and by `INT_MAX` since: a bound that protects nothing is none.
+//! before AUTH). The number of arguments is an exception: it has the bound of Redis up to 6.2,
+//! since the bound of later versions, `INT_MAX`, protects nothing.
 
 /// Longest bulk string: 512 MiB, the longest value; `proto-max-bulk-len` in Redis.
 pub const BULK_BYTES: usize = 512 << 20;
-/// Most arguments of one request: what Redis allowed until 6.2.
+/// Most arguments of one request, as in Redis up to 6.2.
 pub const ARRAY_LEN: usize = 1024 * 1024;
 /// Longest line of a request (an inline command, or a count): 64 KiB, as in Redis.
 pub const INLINE_BYTES: usize = 64 << 10;
@@ -14,15 +14,15 @@ pub const INLINE_BYTES: usize = 64 << 10;
 pub const UNAUTHENTICATED_ARRAY_LEN: usize = 10;
 /// Longest argument before AUTH: 16 KiB, as in Redis.
 pub const UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
-/// Deepest nesting of a reply: more than any command answers, and shallow enough for recursion.
+/// Deepest nesting of a reply: deeper than any command's, and shallow enough for recursion.
 pub const NESTING: usize = 32;
-/// Longest line of a reply: 1 MiB, since errors quote what clients sent.
+/// Longest line of a reply: 1 MiB, since errors quote the words of clients.
 pub const REPLY_LINE_BYTES: usize = 1 << 20;
 /// Most elements of one aggregate of a reply: the keys of a large server, and a length in 32 bits.
 pub const REPLY_ARRAY_LEN: usize = 1 << 31;
 /// Most frames of one reply, all levels together: 2^27 frames take about 4 GiB.
 pub const REPLY_FRAMES: usize = 1 << 27;
-/// No bulk is longer than 1 GiB, whatever is configured: offsets into a buffer have 31 bits.
+/// Most that `bulk_bytes` may be: 1 GiB, since offsets into a buffer have 31 bits.
 pub const MAX_BULK_BYTES: usize = 1 << 30;
 
 /// Bounds of one connection's input. A length equal to a bound is allowed.
@@ -45,7 +45,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Bounds of what a server accepts from clients.
+    /// The bounds of a server for its clients.
     pub const fn requests() -> Self {
         Self {
             bulk_bytes: BULK_BYTES,
@@ -58,7 +58,7 @@ impl Limits {
         }
     }
 
-    /// Bounds of what a client accepts from a server: longer lines and arrays.
+    /// The bounds of a client for its server: longer lines and arrays.
     pub const fn replies() -> Self {
         Self { array_len: REPLY_ARRAY_LEN, inline_bytes: REPLY_LINE_BYTES, ..Self::requests() }
     }

@@ -1,5 +1,5 @@
-//! Replies: what the encoders write, the decoder reads back, however it is cut; hostile servers get
-//! an error and no memory.
+//! Replies: the decoder reads back what the encoders write, however the bytes are cut. A hostile
+//! server gets an error, and takes no memory.
 
 use nigh_resp::Protocol::{self, Resp2, Resp3};
 use nigh_resp::decode::{Replies, ReplyError, ReplyFault};
@@ -194,7 +194,7 @@ fn doubles_print_as_in_c() {
     }
 }
 
-/// Each way in which a reply can be broken has its own error.
+/// Each fault of a reply has its own error.
 #[test]
 fn each_fault_is_named() {
     let deep = b"*1\r\n".repeat(limits::NESTING + 1);
@@ -259,7 +259,7 @@ fn what_is_over_a_limit_is_refused() {
     assert_eq!(decode(b"$11\r\n"), Err(ReplyFault::BulkTooLong { len: 11, limit: 10 }));
 }
 
-/// Giant claims without bytes behind them are waited for, without an allocation of their size.
+/// The decoder waits for a claimed giant length, without an allocation of that size.
 #[test]
 fn giant_claims_take_no_memory() {
     for input in [b"*2147483648\r\n".as_slice(), b"%2147483648\r\n", b"$536870912\r\n"] {
@@ -279,7 +279,7 @@ fn frames_are_read_through_attributes() {
     assert!(Frame::NullArray.is_null() && !Frame::Integer(0).is_null());
 }
 
-/// Each form that Redis 7 and other servers give a line of one value, and forms that none is.
+/// Lines of one value, in each form of Redis 7 and other servers; and lines that are none.
 #[test]
 fn lines_of_one_value_are_read_in_all_their_forms() {
     let double = Frame::Double;
@@ -314,7 +314,7 @@ fn lines_of_one_value_are_read_in_all_their_forms() {
     }
 }
 
-/// A reply that has begun to arrive is known: by a byte, by a header of a bulk, or by some
+/// The decoder knows that a reply has begun to arrive: by a byte, a header of a bulk, or some
 /// elements.
 #[test]
 fn a_reply_that_has_begun_is_known() {

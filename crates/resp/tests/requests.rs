@@ -104,8 +104,8 @@ proptest! {
     }
 }
 
-/// The text of a command reaches from its first argument to its last; one that was unescaped has
-/// none.
+/// The text of a command reaches from its first argument to its last. A command with an unescaped
+/// argument has no text.
 #[test]
 fn a_command_is_passed_on_as_it_came() {
     let text = |input: &[u8], index| {
@@ -186,7 +186,7 @@ fn refusals_are_byte_equal_to_redis() {
     }
 }
 
-/// Before AUTH, ten arguments of 16 KiB are allowed and nothing longer; after it, more.
+/// Before AUTH, at most ten arguments of 16 KiB are allowed; after it, more.
 #[test]
 fn limits_before_auth_are_narrow() {
     let stranger = || {
@@ -214,7 +214,7 @@ fn lengths_at_their_limit_are_accepted() {
     }
 }
 
-/// What Redis lets pass passes: it looks at the CR of a header alone, and at no end of a bulk.
+/// Like Redis, the decoder looks only at the CR of a header's end, and not at the end of a bulk.
 #[test]
 fn lax_line_ends_pass_as_in_redis() {
     assert_eq!(words(b"*1\r\n$4\rxPINGxx"), [b"PING"]);
@@ -266,7 +266,7 @@ fn broken_quotes_are_named() {
     }
 }
 
-/// Good commands in front of a bad one are executed; the error then stays.
+/// Good commands before a bad one are executed. Then the error stays.
 #[test]
 fn commands_before_an_error_come_out_and_the_error_stays() {
     let input = b"PING\r\n*2\r\n$1\r\na\r\n$z\r\nPING\r\n";
@@ -281,8 +281,8 @@ fn commands_before_an_error_come_out_and_the_error_stays() {
     assert_eq!(batch.len(), 1);
 }
 
-/// A stranger claims 512 MiB and sends nothing: the hint to reserve stays near what came, and grows
-/// to the whole only as bytes arrive.
+/// A client claims 512 MiB and sends nothing. The hint to reserve stays near the bytes that have
+/// arrived, and reaches the whole length only as bytes arrive.
 #[test]
 fn a_claimed_length_reserves_no_more_than_arrived_bytes_justify() {
     let mut decoder = Requests::new(Limits::requests());
@@ -299,7 +299,7 @@ fn a_claimed_length_reserves_no_more_than_arrived_bytes_justify() {
     assert_eq!(decoder.consume(), 0);
 }
 
-/// A body that arrives in pieces asks for exactly its end once that is near.
+/// When the end of an arriving body is near, the hint is exactly that end.
 #[test]
 fn the_hint_ends_with_the_argument() {
     let mut decoder = Requests::new(Limits::requests());
@@ -308,8 +308,8 @@ fn the_hint_ends_with_the_argument() {
     assert_eq!(decoder.needed(), 9 + 10 + 2);
 }
 
-/// A million commands at once and a command of a million arguments: no recursion, no quadratic
-/// time.
+/// A million commands at once, and a command of a million arguments, take no recursion and no
+/// quadratic time.
 #[test]
 fn a_million_of_anything_is_decoded() {
     let million = 1_000_000;
@@ -321,7 +321,7 @@ fn a_million_of_anything_is_decoded() {
     assert_eq!((commands.len(), commands[0].len(), error), (1, million, None));
 }
 
-/// A command queued by MULTI is copied, and reads the same after the input is gone.
+/// A command queued by MULTI is copied, and is the same after the input is gone.
 #[test]
 fn a_copied_command_outlives_its_input() {
     let mut input = Vec::new();
@@ -340,15 +340,15 @@ fn a_copied_command_outlives_its_input() {
 /// An input buffer of 2 GiB is refused, whatever is in it: positions have 31 bits.
 #[test]
 fn a_buffer_of_2_gib_is_refused() {
-    // Zeros that nobody touches take no memory.
+    // Untouched zeros take no memory.
     let zeros = vec![0; 1 << 31];
     let decode = |buf| Requests::new(Limits::requests()).decode(buf, &mut Batch::new(), 1);
     assert_eq!(decode(&zeros), Err(ProtocolError::TooBigRequest));
     assert_eq!(decode(&zeros[1..]), Err(ProtocolError::TooBigInline));
 }
 
-/// A client that is in the middle of a command is one whose command has begun to arrive: by a byte
-/// of its header, or of an inline one, or by some of its arguments.
+/// The decoder knows that a command has begun to arrive: by a byte of its header or of its line, or
+/// by some of its arguments.
 #[test]
 fn a_command_that_has_begun_is_known() {
     for input in [&b"*"[..], b"*2\r", b"*2\r\n", b"*2\r\n$1\r\na\r\n", b"PI", b"PING\r"] {
@@ -366,7 +366,7 @@ fn a_command_that_has_begun_is_known() {
     }
 }
 
-/// After commands were consumed, the hint to reserve counts what is left of the buffer.
+/// After commands are consumed, the hint to reserve counts the rest of the buffer.
 #[test]
 fn a_hint_after_consumed_commands_counts_what_is_left() {
     let mut decoder = Requests::new(Limits::requests());
@@ -379,7 +379,7 @@ fn a_hint_after_consumed_commands_counts_what_is_left() {
     assert_eq!(decoder.needed(), buf.len() - whole + (1 << 20));
 }
 
-/// New limits hold from the next header on, for short ones too, which are read in a quick way.
+/// New limits hold from the next header on, for short headers too, which have a quick way.
 #[test]
 fn new_limits_hold_from_the_next_header_on() {
     let mut decoder = Requests::new(Limits::requests());

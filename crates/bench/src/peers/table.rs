@@ -1,4 +1,4 @@
-//! What the rows of the comparison have: options, servers, contestants, targets and verdicts.
+//! Types of the comparison: options, servers, contestants, targets and verdicts of rows.
 //!
 //! Invariant: a target is met if the lower quartile misses it by at most 5 %.
 

@@ -1,24 +1,25 @@
-//! The commands that one call of the decoder found: flat, reusable, without a copy of arguments.
+//! The decoded commands of one call: flat, reusable, without a copy of arguments.
 //!
 //! ```text
 //! commands  (first, argc) (first, argc) …
 //! ranges     └─> (start, len) (start, len) …
-//!                  └─> the input buffer, or `side` for what had to be unescaped or copied
+//!                  └─> the input buffer, or `side` for unescaped or copied arguments
 //! ```
 //!
-//! 1. A range is valid for the buffer that it was decoded from, until its bytes are dropped.
+//! 1. A range is valid for the buffer from which it was decoded, until its bytes are dropped.
 //! 2. Starts have 31 bits; the top bit says that the bytes lie in `side`.
-//! 3. Ranges and bytes of `side` that no command names are nobody's: a command that turned out
-//!    wrong left them.
+//! 3. Ranges and bytes of `side` that belong to no command are leftovers of a wrong command.
+//!
+//! Belongs to the thread of its connection.
 
 /// Top bit of a start: the bytes are in the batch's side buffer.
 const SIDE: u32 = 1 << 31;
-/// Ranges that `clear` keeps room for: a batch that was once large gives its memory back.
+/// Most ranges for which `clear` keeps memory: a batch that was once large gives the rest back.
 const KEEP_RANGES: usize = 64 << 10;
-/// Bytes of the side buffer that `clear` keeps room for.
+/// Most bytes of the side buffer that `clear` keeps.
 const KEEP_SIDE_BYTES: usize = 256 << 10;
 
-/// Where one argument lies.
+/// The place of one argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     start: u32,
@@ -37,7 +38,8 @@ impl Range {
         Self { start: narrow(start) | SIDE, len: narrow(len) }
     }
 
-    /// Moves a range of the input buffer towards its start, when leading bytes are dropped.
+    /// Moves a range of the input buffer towards the buffer's start, after leading bytes were
+    /// dropped.
     pub(super) fn shift(&mut self, dropped: usize) {
         if self.start & SIDE == 0 {
             self.start = self.start.saturating_sub(narrow(dropped));
@@ -64,7 +66,7 @@ struct Command {
 #[error("the commands queued at once exceed 2 GiB: run fewer at a time")]
 pub struct BatchFull;
 
-/// Decoded commands. Meant to be reused: `clear` keeps the memory.
+/// Decoded commands. A batch is reused: `clear` keeps memory.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(super) ranges: Vec<Range>,
@@ -78,13 +80,13 @@ impl Batch {
         Self::default()
     }
 
-    /// Commands held.
+    /// Number of commands.
     #[inline]
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether no command is held.
+    /// Whether there is no command.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
@@ -110,8 +112,8 @@ impl Batch {
         Args { ranges: ranges.unwrap_or(&[]), side: &self.side }
     }
 
-    /// Appends a command whose arguments are copied, such as one queued by MULTI: it stays valid
-    /// whatever happens to the input buffer.
+    /// Appends a command and copies its arguments, such as one queued by MULTI. It stays valid
+    /// after the input buffer has changed.
     ///
     /// # Errors
     /// [`BatchFull`] if the copies would pass 2 GiB; the batch is unchanged then.
@@ -131,11 +133,11 @@ impl Batch {
         Ok(())
     }
 
-    /// Appends a command whose arguments lie in a text that begins at `start` of the input buffer:
-    /// for each of them, where in the text it begins, and its length.
+    /// Appends a command whose arguments lie in a text that begins at `start` of the input buffer.
+    /// `places` has the offset of each argument in the text, and its length.
     ///
     /// # Panics
-    /// If one would lie beyond 2 GiB of the buffer.
+    /// If an argument lies beyond 2 GiB of the buffer.
     #[inline]
     pub fn push_places(&mut self, start: usize, places: impl Iterator<Item = (u32, u32)>) {
         let first = self.ranges.len();
@@ -147,7 +149,7 @@ impl Batch {
         self.close(first);
     }
 
-    /// Makes the ranges from `first` on a command.
+    /// Makes the ranges from `first` on one command.
     #[inline]
     pub(super) fn close(&mut self, first: usize) {
         let argc = narrow(self.ranges.len() - first);
@@ -169,14 +171,14 @@ impl<'a> Args<'a> {
         self.ranges.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no argument.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Argument `index` (0 is the command's name), in the buffer that was decoded. Empty if there
-    /// is no such argument: check [`Args::len`].
+    /// Argument `index` (0 is the command's name), in the decoded buffer. Empty if there is no such
+    /// argument: see [`Args::len`].
     #[inline]
     pub fn get<'b>(&self, buf: &'b [u8], index: usize) -> &'b [u8]
     where
@@ -198,9 +200,9 @@ impl<'a> Args<'a> {
         self.ranges.iter().map(move |range| args.bytes(buf, *range))
     }
 
-    /// The bytes from the first argument to the last as they lie in the buffer that was decoded,
-    /// with what stands between them; [`Args::places`] says where in it each one is. `None` if one
-    /// had to be unescaped or copied.
+    /// The bytes of the decoded buffer from the first argument to the last, with the headers
+    /// between them; [`Args::places`] tells the place of each argument. `None` if an argument was
+    /// unescaped or copied.
     #[inline]
     pub fn text<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
         let (first, last) = (self.ranges.first()?, self.ranges.last()?);
@@ -210,7 +212,7 @@ impl<'a> Args<'a> {
         buf.get(first.start as usize..last.start as usize + last.len as usize)
     }
 
-    /// For each argument, where in [`Args::text`] it begins, and its length.
+    /// For each argument its offset in [`Args::text`], and its length.
     #[inline]
     pub fn places(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + use<'a> {
         let start = self.ranges.first().map_or(0, |first| first.start);
@@ -240,8 +242,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_was_large_keeps_room_for_an_ordinary_one() {
-        // What `clear` keeps is bounded, and not nothing: a batch is cleared for each read of a
-        // connection.
+        // `clear` keeps bounded memory, and not none: it runs for each read of a connection.
         let mut batch = Batch::new();
         batch.push((0..200_000).map(|_| &b"0123456789"[..])).expect("room");
         batch.clear();
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_would_pass_2_gib_changes_nothing() {
-        // Zeros that nobody touches take no memory.
+        // Untouched zeros take no memory.
         let huge = vec![0; 1 << 31];
         let mut batch = Batch::new();
         batch.push([b"SET".as_slice(), b"k"]).expect("room");

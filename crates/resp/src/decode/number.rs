@@ -1,7 +1,7 @@
-//! Decimal integers in headers, read as strictly as Redis reads them.
+//! Reads decimal integers in headers, as strictly as Redis. Any thread.
 
 /// Reads a signed decimal integer that fills `text`: no spaces, no plus, no leading zeros, no −0.
-/// `None` if it isn't one, or doesn't fit.
+/// `None` if it is none, or doesn't fit.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     match text {
         [b'0'] => Some(0),
@@ -23,8 +23,8 @@ fn digits(first: u8, rest: &[u8], step: fn(i64, i64) -> Option<i64>) -> Option<i
 }
 
 /// Reads `kind`, a number of one to three digits and CRLF from the front of `rest`: the header of
-/// nearly every argument. Gives the number and the header's width; `None` for any other shape,
-/// which the slow way then reads.
+/// nearly every argument. Returns the number and the header's width; `None` for any other shape,
+/// which the caller reads the slow way.
 #[inline(always)]
 pub(super) fn short_header(rest: &[u8], kind: u8) -> Option<(u32, usize)> {
     let digit = |byte: u8| u32::from(byte - b'0');
@@ -46,9 +46,8 @@ mod tests {
 
     #[test]
     fn a_short_header_is_read_by_its_own_kind_and_width() {
-        // The quick way is for three digits at most, without leading zeros. What it leaves to the
-        // slow way would be read the same there, so that only a look at it alone tells whether it
-        // works.
+        // The quick way reads at most three digits, without leading zeros. The slow way would read
+        // the same, so only a test of the quick way alone tells whether it works.
         for number in 0..1200u32 {
             let text = format!("${number}\r\n");
             let read = (number < 1000).then_some((number, text.len()));

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! stack:  array(3 left) > map(1 left) > …      one level for each aggregate that is open
-//! buf:    … +OK | $5 he                        parts that are complete are consumed at once
+//! buf:    … +OK | $5 he                        complete parts are consumed at once
 //! ```
 //!
-//! 1. No recursion: the stack is a vector, and its depth is bounded.
-//! 2. A claimed length reserves room only for elements that the bytes at hand could encode, so
-//!    memory is bounded by what has really arrived.
+//! 1. There is no recursion: the stack is a vector, and its depth is bounded.
+//! 2. A claimed length reserves room only for elements that the bytes at hand could encode. So the
+//!    bytes that have arrived bound the memory.
 //! 3. One decoder belongs to one connection, whose thread alone calls it.
 
 use super::fault::{ReplyError, ReplyFault};
@@ -17,14 +17,14 @@ use crate::limits::{Limits, MAX_BULK_BYTES};
 
 /// Bytes of the shortest frame, `_` and CRLF.
 const SHORTEST_FRAME_BYTES: usize = 3;
-/// Elements that a level reserves room for at most before they arrive.
+/// Most elements for which a level reserves room before they arrive.
 const RESERVED_ELEMENTS: usize = 1024;
 
 /// An aggregate that is open.
 #[derive(Debug)]
 struct Level {
     kind: Kind,
-    /// Elements that it still lacks.
+    /// Missing elements.
     left: usize,
     items: Vec<Frame>,
 }
@@ -36,7 +36,7 @@ enum Kind {
     Push,
     Map,
     Attribute,
-    /// The value that these attributes describe is to come.
+    /// The value that these attributes describe has not come yet.
     Described(Vec<(Frame, Frame)>),
 }
 
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// What one step of decoding gave.
+/// The outcome of one step of decoding.
 enum Step {
     Incomplete,
     /// An aggregate was opened.
@@ -73,10 +73,10 @@ pub struct Replies {
     pos: usize,
     /// Bytes from `pos` on that hold no end of line.
     scanned: usize,
-    /// Type and length of the bulk whose header is read and whose body isn't here.
+    /// Type and length of the bulk whose header is read and whose body has not arrived.
     bulk: Option<(u8, usize)>,
     stack: Vec<Level>,
-    /// Frames of the reply begun.
+    /// Frames of the incomplete reply.
     frames: usize,
     /// Bytes consumed since the beginning of the connection.
     consumed: u64,
@@ -98,11 +98,11 @@ impl Replies {
         }
     }
 
-    /// Decodes the next reply of `buf`; `None` if more must arrive. `buf` is all input that wasn't
-    /// consumed (see [`Replies::consume`]), the same as last time but for what has been appended.
+    /// Decodes the next reply of `buf`; `None` if more bytes must arrive. `buf` is all unconsumed
+    /// input (see [`Replies::consume`]): the bytes of the last call, and more after them.
     ///
     /// # Errors
-    /// A [`ReplyError`]; from then on always the same.
+    /// A [`ReplyError`]. All later calls return the same.
     pub fn decode(&mut self, buf: &[u8]) -> Result<Option<Frame>, ReplyError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -117,15 +117,15 @@ impl Replies {
         result
     }
 
-    /// The number of leading bytes that are done with. The caller drops exactly these before it
-    /// decodes again. They may belong to a reply that isn't complete: its parts are kept here.
+    /// The number of decoded leading bytes. The caller drops exactly these before it decodes again.
+    /// They may belong to an incomplete reply, whose parts the decoder keeps.
     pub fn consume(&mut self) -> usize {
         let consumed = std::mem::take(&mut self.pos);
         self.consumed += consumed as u64;
         consumed
     }
 
-    /// Whether a reply has begun to arrive and isn't complete.
+    /// Whether an incomplete reply has begun to arrive.
     pub fn is_mid_reply(&self) -> bool {
         !self.stack.is_empty() || self.bulk.is_some() || self.scanned > 0
     }
@@ -145,7 +145,7 @@ impl Replies {
         }
     }
 
-    /// Puts a whole frame where it belongs; gives the reply if that completes it.
+    /// Puts a whole frame in its place. Returns the reply if the frame completes it.
     fn place(&mut self, frame: Frame) -> Option<Frame> {
         let mut frame = frame;
         while let Some(mut level) = self.stack.pop() {
@@ -272,7 +272,7 @@ impl Replies {
         Ok(Step::Whole(frame))
     }
 
-    /// Opens an aggregate, or gives it whole if it is empty.
+    /// Opens an aggregate; an empty one is whole at once.
     fn aggregate(
         &mut self,
         buf: &[u8],
@@ -352,8 +352,8 @@ fn double(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Finds the CRLF of the line at `pos`, where it wasn't looked for yet; gives the line's length
-/// with its type and without CRLF.
+/// Finds the CRLF of the line at `pos`, in the bytes that weren't searched yet. Returns the line's
+/// length with its type and without CRLF.
 fn find_line(
     buf: &[u8],
     pos: usize,

@@ -5,11 +5,12 @@
 //!      ^ 0              ^ start      ^ pos (bulk = 5, left = 1, partial = [GET])
 //! ```
 //!
-//! 1. Commands come out in order; those before an error come out with it, and the error stays.
-//! 2. The ranges of a command that isn't complete wait in `partial`, so that nothing is decoded
-//!    again when more arrives; a line is searched once (`scanned`).
-//! 3. What Redis 7.0 accepts is accepted, and what it refuses is refused with its words: two bytes
-//!    end a header after a CR, and two a bulk, whichever they are.
+//! 1. Commands come out in order. The commands before an error come out with it, and the error
+//!    stays.
+//! 2. The ranges of an incomplete command wait in `partial`, so no byte is decoded again when more
+//!    bytes arrive. A line is searched once (`scanned`).
+//! 3. The decoder accepts the requests that Redis 7.0 accepts, and refuses the others with Redis's
+//!    words. A header ends with a CR and any byte, and a bulk with any two bytes, as in Redis.
 //! 4. One decoder belongs to one connection, whose thread alone calls it.
 
 use super::batch::{Batch, Range};
@@ -20,10 +21,10 @@ use crate::limits::{Limits, MAX_BULK_BYTES};
 
 /// Most bytes of one input buffer: positions have 31 bits.
 const MAX_BUFFER_BYTES: usize = (1 << 31) - 1;
-/// How far ahead of what has arrived [`Requests::needed`] looks at least: one large read.
+/// Least by which [`Requests::needed`] may exceed the bytes that have arrived: one large read.
 const LOOK_AHEAD_BYTES: usize = 1 << 20;
 
-/// What is wrong with a request. The connection can't go on: reply, then close.
+/// The fault of a request. The connection can't go on: reply, then close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
@@ -36,7 +37,7 @@ pub enum ProtocolError {
     /// An argument doesn't begin with `$`.
     #[error("Protocol error: expected '$', got '{}'", char::from(*got))]
     ExpectedBulk {
-        /// The byte that stands there.
+        /// The byte in its place.
         got: u8,
     },
     /// An inline command is longer than [`Limits::inline_bytes`].
@@ -84,29 +85,29 @@ pub struct Requests {
     authenticated: bool,
     /// Next byte to look at.
     pos: usize,
-    /// Where the command begins that isn't complete: all before it is done with.
+    /// The start of the incomplete command. All bytes before it are decoded.
     start: usize,
     /// Bytes from `pos` on that hold no end of line.
     scanned: usize,
-    /// Arguments that the command begun still lacks; 0 between commands.
+    /// Arguments that the incomplete command still lacks; 0 between commands.
     left: usize,
-    /// Length of the argument whose header is read and whose body isn't here.
+    /// Length of the argument whose header is read and whose body has not arrived.
     bulk: Option<usize>,
-    /// Arguments of the command begun.
+    /// Arguments of the incomplete command.
     partial: Vec<Range>,
-    /// Length of the buffer when last seen.
+    /// Length of the buffer at the last call.
     received: usize,
     failed: Option<ProtocolError>,
 }
 
-/// What stands at the beginning of a command.
+/// The beginning of a command.
 enum Opened {
     Incomplete,
     /// An empty array or line: no command.
     Nothing,
     /// A whole inline command, whose ranges are appended.
     Inline,
-    /// So many arguments follow.
+    /// This many arguments follow.
     Array(usize),
 }
 
@@ -143,8 +144,7 @@ impl Requests {
     /// them.
     ///
     /// # Errors
-    /// A [`ProtocolError`], when the commands before it are in `batch`; from then on always the
-    /// same.
+    /// A [`ProtocolError`]; the commands before it are in `batch`. All later calls return the same.
     pub fn decode(
         &mut self,
         buf: &[u8],
@@ -167,7 +167,7 @@ impl Requests {
     }
 
     /// The number of leading bytes of the buffer that belong to complete commands. The caller drops
-    /// exactly these before it decodes again; the ranges of its batch die with them.
+    /// exactly these before it decodes again. The ranges of its batch are invalid then.
     pub fn consume(&mut self) -> usize {
         let consumed = std::mem::take(&mut self.start);
         if consumed > 0 {
@@ -178,15 +178,15 @@ impl Requests {
         consumed
     }
 
-    /// How long the buffer should be able to become, if an argument of known length is arriving; 0
-    /// if there is nothing to reserve. At most twice what has arrived, or 1 MiB more: a claim alone
-    /// takes no memory. Ask after [`Requests::consume`], when the consumed bytes are dropped.
+    /// The capacity that the buffer should have for the argument that is arriving; 0 if none is. At
+    /// most twice the bytes that have arrived, or 1 MiB more, so a claimed length alone takes no
+    /// memory. Ask after [`Requests::consume`], when the consumed bytes are dropped.
     pub fn needed(&self) -> usize {
         let bound = (self.received * 2).max(self.received + LOOK_AHEAD_BYTES);
         self.bulk.map_or(0, |len| (self.pos + len + 2).min(bound))
     }
 
-    /// Whether a command has begun to arrive and isn't complete.
+    /// Whether an incomplete command has begun to arrive.
     pub fn is_mid_command(&self) -> bool {
         self.left > 0 || self.pos + self.scanned > self.start
     }
@@ -230,7 +230,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Reads what a command begins with.
+    /// Reads the beginning of a command.
     #[inline]
     fn open(&mut self, buf: &[u8], batch: &mut Batch) -> Result<Opened, ProtocolError> {
         let rest = buf.get(self.pos..).unwrap_or(&[]);
@@ -262,7 +262,7 @@ impl Requests {
         Ok(Opened::Array(count))
     }
 
-    /// Reads the arguments that are left; `false` if more must arrive.
+    /// Reads the remaining arguments; `false` if more bytes must arrive.
     #[inline]
     fn arguments(&mut self, buf: &[u8], out: &mut Vec<Range>) -> Result<bool, ProtocolError> {
         while self.left > 0 {
@@ -319,7 +319,7 @@ impl Requests {
         }
     }
 
-    /// Reads a line that ends with CR and another byte, and gives what follows its first byte.
+    /// Reads a line that ends with CR and another byte. Returns it without its first byte.
     fn header<'a>(
         &mut self,
         buf: &'a [u8],
@@ -352,7 +352,7 @@ impl Requests {
         Ok(if batch.ranges.len() > first { Opened::Inline } else { Opened::Nothing })
     }
 
-    /// Finds `end` from `pos` on, where it wasn't looked for yet; gives its distance.
+    /// Finds `end` from `pos` on, in the bytes that weren't searched yet. Returns its distance.
     fn find(
         &mut self,
         end: u8,
@@ -360,7 +360,7 @@ impl Requests {
         too_big: ProtocolError,
     ) -> Result<Option<usize>, ProtocolError> {
         let from = self.pos + self.scanned;
-        // One byte more than may stand before the end is enough to decide.
+        // To decide, one byte more than the longest line is enough.
         let to = buf.len().min(self.pos.saturating_add(self.limits.inline_bytes).saturating_add(1));
         let unseen = buf.get(from..to).unwrap_or(&[]);
         match memchr::memchr(end, unseen) {
