@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The tests of the crate js under AddressSanitizer: scripts/asan.sh [ARGUMENT OF CARGO TEST...]
-# Without arguments all of them. Ends with an error if a test fails or a memory error or a leak is found,
-# which the sanitizer describes before it ends that test's process.
+# Runs the tests of the crate js under AddressSanitizer: scripts/asan.sh [ARGUMENT OF CARGO TEST...]
+# Without arguments it runs all of them. It ends with an error if a test fails, or if the sanitizer
+# finds a memory error or a leak. The sanitizer describes it, and ends that test's process.
 #
-# Instrumented are Rust and the shim's C++; V8 is Debian's libnode and isn't. Seen are our own accesses to
-# what we or V8 have allocated, and V8's where they go through the C library (memcpy and its like, free).
-# Not seen is what lies in mapped memory: V8's heap, the io memory, the arenas of a server.
+# Rust and the shim's C++ are instrumented. V8 isn't: it is Debian's libnode. So the sanitizer sees
+# our accesses to memory that we or V8 have allocated, and V8's accesses through the C library
+# (memcpy and its like, free). It doesn't see mapped memory: V8's heap, the io memory, the arenas of
+# a server.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -23,7 +24,8 @@ main() {
     export "CXXFLAGS_${target//-/_}=-fsanitize=address -fno-omit-frame-pointer -g"
     # Other flags would rebuild everything in the directory that is shared.
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/asan
-    # Leaks are found by stopping all threads, which some containers forbid: there, ASAN_OPTIONS=detect_leaks=0.
+    # The search for leaks stops all threads. Where a container forbids that, set
+    # ASAN_OPTIONS=detect_leaks=0.
     export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:${ASAN_OPTIONS:-}
     (($#)) || set -- --lib --tests --no-fail-fast
     cargo test --locked -p nigh-js --target "$target" "$@" ||

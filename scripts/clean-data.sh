@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Removes arenas that stopped servers left in tmpfs: /dev/shm/nigh-*, of this user only.
-# A folder whose files some process still has open or mapped is left alone and named.
+# Removes the arenas of stopped servers from tmpfs: /dev/shm/nigh-*, of this user only.
+# It keeps and names a folder if a process still has one of its files open or mapped.
 set -euo pipefail
 
 in_use() {

@@ -1,21 +1,28 @@
 #!/usr/bin/env python3
-"""CPU time of the server per operation, over sockets: one shard, several, and several with partitions.
+"""CPU time of the server per operation, over sockets: with one shard, with several shards, and with
+several shards and partitions.
 
-    cpu.py NIGH [--before NIGH] [--bench NIGH-BENCH] [--shards N] [--starts N] [--pairs N] [--requests N] [--spin-us N] [--generators N] [--connections N]
-                [--pipeline N] [--preempt]
+    cpu.py NIGH [--before NIGH] [--bench NIGH-BENCH] [--shards N] [--starts N] [--pairs N]
+                [--requests N] [--spin-us N] [--generators N] [--connections N] [--pipeline N]
+                [--preempt]
 
-All servers run at once, and take the same load in turn (A B C A B C ...). What counts is user and system time of the
-whole process, from /proc, so a busy machine disturbs less than with wall time. Where memory comes to lie differs from
-start to start, and with it the ratio, by more than between runs: so servers are started anew several times.
+All servers run at once, and take the same load in turn (A B C A B C ...). The figure is user and
+system time of the whole process, from /proc: a busy machine disturbs it less than wall time. The
+places of memory differ from start to start, and change the ratio by more than runs do. So the
+script starts the servers several times.
 
-With --before, this binary is measured beside another one, each with several shards: how much more a change costs.
+With --before, the script measures this binary beside another one, each with several shards. It
+shows the cost of a change.
 
-Waiting isn't work: servers don't spin unless told, and as many generators run as keep all shards from sleeping. A sleep
-and the wake-up take some 15 µs of CPU time, as much as 20 commands, and of the same load two shards wait for twice as
-often as one. Where shards share their cores with the generators, a shard that a request wakes would take the core from
-the generator that has just sent it, answer that one, and sleep again. So servers run as batch tasks (sched(7)), which
-wake up as soon, but wait until the generator does; with --preempt they don't. How many operations there were for each
-sleep is printed: with a thousand, sleeping hardly counts. So is what part of the operations other shards were asked for.
+Waiting isn't work. Servers don't spin unless told, and enough generators run to keep all shards
+from sleeping. A sleep and its wake-up take some 15 µs of CPU time, as much as 20 commands; under
+the same load two shards sleep twice as often as one. Shards and generators share the cores. A shard
+that a request wakes would take the core from the generator that sent it, answer, and sleep again.
+So servers run as batch tasks (sched(7)): they wake up as soon, but don't take the core from a
+running generator. With --preempt they do.
+
+The script prints the operations for each sleep: from a thousand on, sleeping hardly counts. It also
+prints the share of operations that shards sent to other shards.
 """
 
 import argparse
@@ -30,7 +37,7 @@ import sys
 import tempfile
 import time
 
-# What the generators send, in turn: as many of them each.
+# Commands of the generators: each generator takes the next of the list.
 LOADS = {"GET": ["get"], "GET, SET": ["get", "set"], "SET": ["set"]}
 KEYS = 1_000_000
 
@@ -60,7 +67,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def sleeps(self):
-        """How often the shards have slept."""
+        """Number of sleeps of all shards."""
         threads = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
         shards = [thread for thread in threads if (thread / "comm").read_text().startswith("nigh-shard")]
         lines = [line for shard in shards for line in (shard / "status").read_text().splitlines()]
@@ -81,8 +88,8 @@ class Server:
 
 
 def load(options, server, commands, *flags):
-    """One run, in which each generator sends the next command; CPU time per operation in µs, operations per sleep, and
-    hops per operation."""
+    """One run, in which each generator sends the next command. Returns CPU time per operation in µs,
+    operations per sleep, and hops per operation."""
     generator = [options.bench, "--connect", str(server.port), "--keys", str(KEYS), "--warm-up", "0"]
     generator += ["-c", str(options.connections), "-P", str(options.pipeline)]
     generator += ["--requests", str(options.requests // options.generators), *flags, "--command"]
@@ -98,7 +105,7 @@ def load(options, server, commands, *flags):
 
 
 def measure(options, kinds, found):
-    """Starts the servers once, and adds what each load takes on each of them to `found`."""
+    """Starts the servers once, and adds the figures of each load on each server to `found`."""
     spin = ["--spin-us", options.spin_us]
     servers = []
     try:

@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# Debian packages without marks on the system: downloads with private package lists, unpacks
-# without installing. Sourced by setup.sh and test-tools.sh; defines functions only.
+# Gets Debian packages without a change of the system: downloads them with private package lists,
+# and unpacks them without installing. setup.sh and test-tools.sh source this file, which only defines
+# functions.
 #
-# Nothing here needs root but `need_packages`, and nothing here starts a service: packages that
-# hold a daemon are unpacked (`fetch_debs`, `dpkg -x`), never installed.
+# Only `need_packages` needs root. Nothing here starts a service: packages with a daemon are
+# unpacked (`fetch_debs`, `dpkg -x`), never installed.
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -46,8 +47,8 @@ missing_packages() {
     done
 }
 
-# Installs packages $@ when root, else names them in one line and fails. Lists are private, so
-# empty ones of the system do no harm. Only libraries and tools go this way.
+# Installs packages $@ as root; as another user names them in one line and fails. The lists are
+# private, so the system's may be empty. Only libraries and tools are installed.
 need_packages() {
     local missing state
     missing=$(missing_packages "$@")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs each fuzz target for a bounded time: scripts/fuzz.sh [SECONDS [TARGET...]]
 # Default: 20 s of each target of fuzz/. cargo-fuzz is built once, into .tools/cargo.
-# A finding ends the run with an error; the input that shows it is kept in fuzz/artifacts.
+# A finding ends the run with an error. Its input is kept in fuzz/artifacts.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Hit ratio of allkeys-lru in Nigh beside Redis's and an exact LRU's, on one trace.
+"""Hit ratio of allkeys-lru in Nigh, beside those of Redis and of an exact LRU, on one trace.
 
     scripts/hits.py [--nigh PATH] [--redis PATH] [--keys N] [--shards N]
 
-A cache as applications use it: GET a key, and on a miss SET it. Keys are drawn by zipf 0.99 from a seed (SEED below),
-so that every run and every server sees the same trace. The first half warms up, the second is measured.
+The trace is that of a cache: GET a key, and after a miss SET it. Keys are drawn by zipf 0.99 from a
+seed (SEED below), so every run and every server sees the same trace. The first half warms up, and
+the second half is measured.
 
-Both hold as many keys: Nigh runs first, with an arena of a tenth, a quarter and a half of what the keyspace takes; then
-Redis is filled with as many keys as Nigh held in the end (DBSIZE), and gets what memory it used then as its maxmemory.
-The exact LRU, computed here, holds as many too.
+All three hold the same number of keys. Nigh runs first, with an arena of a tenth, a quarter and a
+half of the memory of all keys. Then Redis is filled with as many keys as Nigh held at the end
+(DBSIZE), and its maxmemory is set to the memory that it uses then. The exact LRU is computed here.
 
-Requests go in batches of BATCH: all its GETs, then the SETs of what was missing, the same for all three. Redis's clock
-of use moves once a second, so Redis knows more if the trace is played slowly: --seconds says how slowly at least.
+Requests go in batches of BATCH, the same for all three: first all GETs, then the SETs of the missing
+keys. Redis's clock of use moves once a second, so Redis knows more if the trace takes longer:
+--seconds is the least time of a trace.
 """
 
 import argparse
@@ -35,7 +37,7 @@ LEAST_ARENA_BYTES = 8 << 20
 
 
 def trace(keys, draws):
-    """Ranks drawn by zipf, from the seed."""
+    """Ranks that zipf draws from the seed."""
     total, sums = 0.0, []
     for rank in range(1, keys + 1):
         total += rank**-THETA
@@ -73,7 +75,7 @@ class Connection:
 
 
 def play(connection, part, seconds):
-    """Plays a part of the trace; returns its hits."""
+    """Plays a part of the trace. Returns the number of hits."""
     hits, began = 0, time.monotonic()
     for at in range(0, len(part), BATCH):
         batch = [b"key:%012d" % key for key in part[at : at + BATCH]]

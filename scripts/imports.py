@@ -1,7 +1,7 @@
-"""Reads which imports a Rust file has, for structure.py: a few patterns, no compiler.
+"""Reads the imports of a Rust file, for structure.py: by a few patterns, without a compiler.
 
-A file is read without its comments, strings and tests. What is read of it are the paths in its
-`use` and elsewhere in its code; macros are not expanded.
+It reads a file without its comments, strings and tests. It finds the paths in `use` and elsewhere
+in the code, and expands no macros.
 """
 
 import re
@@ -18,7 +18,7 @@ FN = re.compile(r"\bfn\s+(\w+)(?:\[[^\]]*\]|[^;{\[])*\{")
 
 
 def blank(match):
-    """The line breaks of what is taken out, so that lines keep their numbers."""
+    """The line breaks of the removed text, so that lines keep their numbers."""
     return "\n" * match.group().count("\n") or " "
 
 

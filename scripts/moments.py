@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""What reading several keys at one moment costs a shard that views them, beside a writer at full speed.
+"""The cost of reading several keys at one moment, for a shard that views them beside a fast writer.
 
     scripts/moments.py [--nigh PATH] [--seconds N] [--rounds N]
 
-One partition, two shards; readers are at the shard that doesn't own it. Two figures:
+There are one partition and two shards. Readers are at the shard that doesn't own the partition. The
+script prints two figures:
 
-1. Of the calls of a function that reads a key written at full speed and one that isn't there, beside 10,000 expiries a
-   second of other keys: the share that went to the owner (INFO: function_calls_moved_to_owner). It is to be 1 % at most.
-2. MGET of 10 keys with a writer at full speed on other keys, to the same without a writer: in turn, --rounds times each,
-   by the CPU time of the reading shard's thread for each MGET, since a writer takes wall time from whoever shares its
-   core. It is to be 0.9 at least. Of them, too, the share that went to the owner is printed. Shards sleep at once when
-   there is nothing to do (--spin-us 0), so that waiting counts for nothing.
+1. A function reads a key that is written at full speed, and a key that doesn't exist, beside 10,000
+   expiries of other keys a second. The figure is the share of calls that went to the owner (INFO:
+   function_calls_moved_to_owner). The target is at most 1 %.
+2. MGET reads 10 keys, with a writer at full speed on other keys and without a writer, in turn,
+   --rounds times each. The figure is the ratio of the rates, and the target is at least 0.9. Rates
+   are by CPU time of the reading shard's thread, since a writer takes wall time from the threads on
+   its core. The share of MGETs that went to the owner is printed, too.
+
+Shards sleep as soon as they have no work (--spin-us 0), so waiting costs no CPU time.
 """
 
 import argparse
@@ -86,7 +90,7 @@ def expire(client, stop):
 
 
 class Beside:
-    """Processes that load the server for a while, each by a connection at the owner."""
+    """Processes that load the server for a while, each with a connection at the owner."""
 
     def __init__(self, port, *loads):
         self.stop = multiprocessing.Event()
@@ -107,7 +111,8 @@ class Beside:
 
 
 def at(port, place):
-    """A client at the owner, or at the viewer: the shard that sends writes to the owner. Nobody else may write."""
+    """A client at the owner, or at the viewer: the shard that sends its writes to the owner. No other
+    client may write meanwhile."""
     for _ in range(64):
         client = Client(port)
         before = client.info("commands_sent_to_owner")

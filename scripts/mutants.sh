@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Changes the files that keep the invariants in many small ways, one at a time, and runs the tests that should notice:
+# Changes the files that keep the invariants in many small ways, one at a time, and runs the tests
+# that should notice:
 #
 #   scripts/mutants.sh [FILE...]      default: all files of the table below; many hours
 #
-# Each mutant is built and tested in a copy of the tree, which stays clean. What makes a mutant cheap: only the targets of
-# its row are built, without debug information, into a target folder that all runs share; the tests end at the first
-# failure; and those that take long run in a second pass, over the mutants that outlived the others.
+# Each mutant is built and tested in a copy of the tree, so the tree stays clean. To be cheap, a run
+# builds only the targets of the file's row, without debug information, into a target folder that
+# all runs share. Its tests end at the first failure. Slow tests run in a second pass, over the
+# mutants that lived through the first.
 #
-# What lived is in target/mutants/FILE/mutants.out/missed.txt; docs/mutants.md has the figures, and why some live.
-# The file's path has dashes for slashes there. A run that lets a mutant live is no error of the script.
-# cargo-mutants is built once, into .tools/cargo. MUTANTS_ARGS is passed on to it, such as "--shard 0/4" or "--re fn".
-# MUTANTS_PASS=quick leaves the second pass out, MUTANTS_PASS=late the first.
+# target/mutants/FILE/mutants.out/missed.txt lists the mutants that lived; FILE has dashes for
+# slashes. docs/mutants.md has the figures, and why some live. A mutant that lives is no error of
+# the script. cargo-mutants is built once, into .tools/cargo. MUTANTS_ARGS is passed on to it, such
+# as "--shard 0/4" or "--re fn". MUTANTS_PASS=quick skips the second pass, MUTANTS_PASS=late the
+# first.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,17 +25,18 @@ readonly LATE_SECONDS=240  # the late tests take up to 60 s alone; a mutant that
 readonly TEST_BYTES=$((6 << 30)) # private memory of a program of tests
 readonly BUILD_SECONDS=600 # on a machine that does other things too
 
-# The tests of the second pass. A row says by its last word whose they are: those of the row's own, if nothing.
+# The tests of the second pass. The word after a row's bar names its list; a row without a bar has
+# none.
 readonly LATE_shm="tests::crash:: tests::tables:: tests::churn:: tests::model:: tests::agree::verify_and \
 an_arena_that_is_never_idle a_burst_finds a_nearly_full_arena_takes staged_records_survive_cleaning_around \
 an_index_behaves_like_a_map model_growth_hides memory_goes_back_after many_keys_survive_growth a_file_that_is_cut_off"
 readonly LATE_store="no_write_into_a_full_arena whatever_bit_of_a_header a_crashed_store_is_adopted hits_are_close \
 a_full_arena_takes_writes the_only_key_that_may_go values_of_all_sizes a_copy_ the_store_answers_as_a_map"
 
-# Tests that see nothing that others don't.
+# Tests that notice nothing that others don't notice.
 readonly NOT_SHM="--skip ring:: --skip no_story_depends_on_how_soon"
 
-# File, what comes behind `cargo test -p PACKAGE`, and behind a bar whose late tests they are.
+# File, arguments after `cargo test -p PACKAGE`, and after a bar the list of late tests.
 readonly TABLE="
 crates/shm/src/read/foreign/mod.rs             --lib -- foreign outside cut_off model_a_reader_that_nobody
 crates/shm/src/read/foreign/copier.rs          --lib -- foreign outside cut_off model_a_reader_that_nobody
@@ -83,7 +87,8 @@ install_cargo_mutants() {
     cargo install -q cargo-mutants --version "$CARGO_MUTANTS_VERSION" --locked --root .tools/cargo
 }
 
-# Mutates file $1: once with the quick tests of its row, and what outlives them once more with the late ones.
+# Mutates file $1, with the quick tests of its row; then once more, with the late tests, the mutants
+# that lived.
 mutate() {
     local file=$1 line tests late=() skips=() name
     line=$(grep -E "^$file " <<<"$TABLE") || die "$file is not in the table of scripts/mutants.sh"
@@ -102,9 +107,10 @@ mutate() {
     return 0
 }
 
-# One run over file $1, with cargo-mutants' options that come next. Then the arguments of `cargo test`: its options for
-# targets, "--", and the names of tests. Without a time for the tests they get five times what they take unmutated, and
-# 20 s at least. 2 and 3 are cargo-mutants' codes for mutants that lived or ran out of time.
+# One run over file $1. Options of cargo-mutants follow, then arguments of `cargo test`: options for
+# targets, "--", and names of tests. Without --timeout the tests may take five times their time
+# without a mutant, and at least 20 s. 2 and 3 are cargo-mutants' codes for mutants that lived or
+# timed out.
 pass() {
     local file=$1 out code=0 targets=() more=()
     shift
@@ -132,12 +138,12 @@ pass() {
 main() {
     local file host files=("$@")
     export PATH=$PWD/.tools/cargo/bin:$PATH
-    # The copy has no .v8 of its own; what its crates depend on is built already, as a rule.
+    # The copy has no .v8 of its own.
     export NIGH_V8_DIR=${NIGH_V8_DIR:-$PWD/.v8}
     RESULTS=${CARGO_TARGET_DIR:-$PWD/target}/mutants
     export CARGO_TARGET_DIR=$RESULTS/built CARGO_PROFILE_DEV_DEBUG=0
-    # The test harness takes --fail-fast with RUSTC_BOOTSTRAP only. A loop that collects ends soon, and a failure needn't
-    # be made small.
+    # The test harness takes --fail-fast only with RUSTC_BOOTSTRAP. The limit of memory ends a loop
+    # that allocates. Failures needn't be shrunk.
     host=$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
     export "CARGO_TARGET_${host}_RUNNER=prlimit --data=$TEST_BYTES env RUSTC_BOOTSTRAP=1"
     export PROPTEST_MAX_SHRINK_ITERS=0

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
 # Makes sure that Nigh can be built here: tools, and V8 as a shared library with headers.
-# Idempotent; a fraction of a second when all is there. Safe to run in parallel.
+# It may run again: that takes a fraction of a second if all is there. It may run in parallel.
 #
 # V8 comes from the first of
-#   1. NIGH_V8_DIR, a directory in the layout below (`root` not needed): used as it is;
+#   1. NIGH_V8_DIR, a directory in the layout below (`root` isn't needed): used as it is;
 #   2. a system-wide libnode with its V8 headers (Debian: libnode-dev): linked from .v8;
 #   3. Debian's libnode and libnode-dev, downloaded and unpacked into .v8, not installed, since
 #      libnode-dev conflicts with other packagings of Node.js.
-# NIGH_V8_FETCH=1 passes over 2. Only a V8 of the branch that crates/js/v8-version names is taken (why:
-# crates/js/build.rs), unless NIGH_V8_ANY=1.
+# NIGH_V8_FETCH=1 skips 2. The script takes only a V8 of the branch that crates/js/v8-version names
+# (crates/js/build.rs says why), unless NIGH_V8_ANY=1.
 #
 # The layout, which crates/js/build.rs relies on:
 #   .v8/include/v8.h      the headers
-#   .v8/lib/libnode.so    what -lnode finds; next to it libnode.so.N and libcares.so.2
-#   .v8/V8_VERSION        one line: which V8 this is and where it came from
-#   .v8/root/             what dpkg unpacked; absent in case 2
-# .v8 is built under another name and renamed when whole, so it is there as a whole or not at all.
+#   .v8/lib/libnode.so    for -lnode; beside it libnode.so.N and libcares.so.2
+#   .v8/V8_VERSION        one line: the version and the origin of this V8
+#   .v8/root/             the unpacked packages; absent in case 2
+# The script builds .v8 under another name and renames it when it is whole. So .v8 is whole, or
+# absent.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -51,14 +52,14 @@ header_version() {
         END { printf "%s.%s.%s.%s", v[0], v[1], v[2], v[3] }' "$1/v8-version.h"
 }
 
-# True if the version of the headers in $1 is the pinned one, but for its last number, or any will do.
+# True if the headers in $1 have the pinned version (its last number may differ), or if any will do.
 is_wanted() {
     local pinned
     pinned=$(<crates/js/v8-version)
     [[ ${NIGH_V8_ANY:-0} == 1 || $(header_version "$1") == "${pinned%.*}".* ]]
 }
 
-# Ends with what is wrong about the headers in $1, which $2 names.
+# Ends with the fault of the headers in $1, which $2 names.
 die_of_version() {
     die "$2 is V8 $(header_version "$1"), but Nigh was proved with $(<crates/js/v8-version) (the last" \
         "number may differ): set NIGH_V8_DIR to one, or NIGH_V8_ANY=1 to go on all the same"
@@ -116,7 +117,7 @@ fetch_v8() {
     done
     library=$(cd "$into/lib" && printf '%s\n' libnode.so.* | head -n 1)
     ln -s "$library" "$into/lib/libnode.so"
-    # The rest of what libnode needs comes from the system; remember its packages' names.
+    # The other libraries that libnode needs come from the system; this remembers their packages.
     dpkg-deb -f "$debs/${libnode}"_*.deb Depends | tr ',' '\n' |
         awk '$1 !~ /^(libc-ares2|libc6|libgcc-s1|libstdc\+\+6|node-.*)$/ { print $1 }' >"$into/depends"
     printf '%s (%s %s, fetched)\n' "$(header_version "$into/include")" "$libnode" "$version" \

@@ -2,20 +2,21 @@
 """Checks that the crates are houses in which imports lead downwards; run by `make lint`.
 
   scripts/structure.py [CRATE...]           check the crates, or all but those of LATER
-  scripts/structure.py --report [CRATE...]  check nothing; print what each crate is like
+  scripts/structure.py --report [CRATE...]  check nothing; print the figures of each crate
 
-1. A crate's graph has its files as nodes. An import is a path to another file of the crate: in a
-   `use`, or anywhere else in code. It counts from the file that names it to the file that has the
-   item. `mod child;` is no import. `pub use` isn't either, unless the file uses the name itself:
-   the check looks through it, at the file that it leads to.
-2. No circle: no file imports from one that imports from it, directly or through others. This holds
-   inside of a room too. A child may import from its parent (`super::Type`), or the parent from its
-   child (`use child::Type`), but not both: what both need stands in a third file below them.
-3. The rooms of a crate are the modules right below its root. Its lib.rs or main.rs may say their
-   order in the header, up to an empty line: `//! Rooms, lowest first: a b c`. Then each module
-   stands there, and no room imports from one that is named later, or from the root.
+1. A crate's graph has its files as nodes. An import is a path to another file of the crate, in a
+   `use` or anywhere else in code. It leads from the file that names it to the file that has the
+   item. `mod child;` is no import. `pub use` is none either, unless the file uses the name itself:
+   the check follows it to the file that has the item.
+2. There is no circle: no file imports from a file that imports from it, directly or through others.
+   This holds inside of a room too. A child may import from its parent (`super::Type`), or the
+   parent from its child (`use child::Type`), but not both. Items that both need stand in a third
+   file below them.
+3. The rooms of a crate are the modules right below its root. The header of lib.rs or main.rs may
+   give their order, up to an empty line: `//! Rooms, lowest first: a b c`. Then it names every
+   module, and no room imports from a later one, or from the root.
 4. Prose is within 100 columns: comments, and Markdown.
-5. Tests don't count as imports: items under `#[cfg(test)]`, and files and folders named `tests...`.
+5. Imports of tests don't count: items under `#[cfg(test)]`, and files and folders named `tests...`.
 """
 
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Gets what only the tests need into .tools: Debian's Redis programs, redis-py and ioredis.
-# Idempotent; a fraction of a second when all is there. Safe to run in parallel.
+# Gets the tools of the tests into .tools: Debian's Redis programs, redis-py and ioredis.
+# It may run again: that takes a fraction of a second if all is there. It may run in parallel.
 #
 #   .tools/bin/{redis-server,redis-cli,redis-benchmark}   unpacked, not installed: no service
 #   .tools/venv/bin/python        with tests/clients/requirements.txt
 #   .tools/node/node_modules      with tests/clients/node/package-lock.json
 #
-# Each part is built under another name and renamed, and has a stamp of what it was made from.
+# The script builds each part under another name and renames it. A stamp tells the part's sources.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -26,7 +26,8 @@ put_in_place() {
     mv -T "$1" "$2"
 }
 
-# Python and Node.js come from the distribution; all that is missing is named or installed at once.
+# Python and Node.js come from the distribution. Missing packages are named, or installed, all at
+# once.
 check_packages() {
     local packages=()
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
@@ -46,7 +47,7 @@ make_redis() {
     fetch_debs "$state" "$debs" redis-server redis-tools
     mapfile -t packages < <(dpkg-deb -f "$debs"/redis-tools_*.deb Depends | tr ',' '\n' |
         awk '$1 !~ /^(adduser|libc6)$/ { print $1 }')
-    # What the system has is taken from there; the rest is unpacked next to the programs.
+    # Libraries of the system are used; the missing ones are unpacked beside the programs.
     read -ra packages < <(missing_packages "${packages[@]}"; echo)
     ((${#packages[@]} == 0)) || fetch_debs "$state" "$debs" "${packages[@]}"
     for deb in "$debs"/*.deb; do
@@ -65,7 +66,7 @@ make_redis() {
     put_in_place "$fresh" .tools/redis "$REDIS_SERIES"
 }
 
-# A command for each Redis program, which finds the libraries unpacked next to it.
+# A command for each Redis program, which finds the libraries that were unpacked beside it.
 make_commands() {
     local program
     mkdir -p .tools/bin
@@ -83,7 +84,8 @@ make_python() {
     stamp="$(cksum <tests/clients/requirements.txt) $PWD"
     is_made_from .tools/venv "$stamp" && [[ -x .tools/venv/bin/python ]] && return
     say "making a Python environment with $(grep -c '^[a-z]' tests/clients/requirements.txt) pins"
-    # Not built under another name: a venv knows its own path. The stamp comes last instead.
+    # A venv knows its own path, so it can't be built under another name. The stamp comes last
+    # instead.
     rm -rf .tools/venv
     python3 -m venv .tools/venv
     .tools/venv/bin/pip install -q --disable-pip-version-check \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that structure.py finds what it is there for, and lets pass what is right."""
+"""Tests that structure.py finds each kind of fault, and accepts right crates."""
 
 import pathlib
 import tempfile

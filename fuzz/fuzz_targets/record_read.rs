@@ -1,7 +1,10 @@
-//! Bytes of an arena that nobody should trust: a whole file of them, or a sound arena with some
-//! changed. Verifying, reading from another process and adopting (then writing on) neither panic
-//! nor leave the file; and what is verified as whole is adopted, all else refused. Its files lie in
-//! the folder `NIGH_FUZZ_DIR` of a tmpfs, or in one of their own.
+//! Hostile bytes of an arena: a whole file of them, or a sound arena with some bytes changed.
+//!
+//! 1. Verifying, reading from another process, and adopting with further writes don't panic, and
+//!    access no bytes outside of the file.
+//! 2. An arena that is verified as whole is adopted. Any other is refused.
+//!
+//! The files lie in the folder `NIGH_FUZZ_DIR` of a tmpfs, or in a folder of their own.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,9 +16,9 @@ use std::sync::OnceLock;
 
 /// The smallest arena: 16 slots of 128 KiB.
 const CAPACITY_BYTES: u64 = 2 << 20;
-/// Keys of the sound arena, some with an expiry, one large.
+/// Keys of the sound arena. Some have an expiry, and one is large.
 const KEYS: u32 = 500;
-/// Changes to the sound arena at most.
+/// Most changes to the sound arena.
 const CHANGES_MAX: usize = 64;
 
 /// A sound arena in the midst of growth, byte by byte.
@@ -93,7 +96,7 @@ fn exercise(path: PathBuf) {
         for i in (0..KEYS).step_by(25).chain([7]) {
             let _ = reader.get(&i.to_le_bytes(), &mut out);
         }
-        // Where the committed LSN was changed, ways back are walked.
+        // After a change of the committed LSN, readers follow earlier versions.
         let keys: Vec<_> = (0..KEYS).step_by(25).chain([7]).map(u32::to_le_bytes).collect();
         for key in &keys {
             let _ = reader.multi_get(&[key]);
@@ -106,7 +109,8 @@ fn exercise(path: PathBuf) {
             assert!(!is_whole, "refused, but verified as whole");
             return;
         }
-        // Another's arena, or no memory for what a commit lacks: not the file's fault.
+        // The arena is another tenant's, or there is no memory to finish a commit: no fault of the
+        // file.
         Err(_) => return,
     };
     assert!(is_whole, "adopted, but verified as damaged");

@@ -1,7 +1,8 @@
-//! Arbitrary bytes, cut into arbitrary pieces, must decode as they do in one piece: the same
-//! commands, replies and errors. No input may make a decoder panic.
+//! Arbitrary bytes in arbitrary pieces must decode as in one piece: to the same commands, replies
+//! and errors. No input may make a decoder panic.
 //!
-//! The first bytes of the input choose the pieces and how many commands are taken at once.
+//! The first bytes of the input choose the pieces, and the number of commands that are taken at
+//! once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -108,7 +109,7 @@ fuzz_target!(|data: &[u8]| {
         let whole = requests(std::iter::once(input), usize::MAX, authenticated);
         let cut = requests(pieces(cuts, input), max_commands, authenticated);
         assert_eq!(cut, whole);
-        // What was decoded, encoded again, decodes to the same.
+        // The decoded commands, encoded again, decode to the same.
         let mut again = Vec::new();
         whole.0.iter().for_each(|args| encode::request(&mut again, args));
         let (commands, _) = requests(std::iter::once(&again[..]), usize::MAX, true);
@@ -118,8 +119,8 @@ fuzz_target!(|data: &[u8]| {
     let whole = replies(std::iter::once(input));
     let text = format!("{whole:?}"); // NaN equals itself only as text
     assert_eq!(format!("{:?}", replies(pieces(cuts, input))), text);
-    // Encoded, the frames decode to as many, which encode to the same bytes. (The frames themselves
-    // may differ: a line feed inside a line becomes a space, and RESP3 has one null.)
+    // The encoded frames decode to the same number of frames, which encode to the same bytes. (The
+    // frames may differ: a line feed inside a line becomes a space, and RESP3 has one null.)
     let encoded = encode_all(&whole.0);
     let (frames, error) = replies(std::iter::once(&encoded[..]));
     assert!(error.is_some() || frames.len() == whole.0.len());

@@ -1,9 +1,8 @@
-//! What one side of a ring in shared memory may write is hostile to the other: any bytes, any
-//! positions, at any moment. Each end gives an error or goes on, with the bounds that it promises:
-//! no panic, no word outside of the memory, no message longer than allowed, no more messages than a
-//! ring holds.
+//! The peer of a ring in shared memory is hostile: it writes any bytes and positions at any moment.
+//! Our end returns an error or goes on, and keeps its bounds: no panic, no access outside of the
+//! memory, no message longer than allowed, no more messages than a ring holds.
 //!
-//! The input says what our end does, then what the peer does whenever our end looks.
+//! The input has the steps of our end, and then the peer's writes for each look of our end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,17 +12,17 @@ use std::sync::{Arc, Mutex};
 
 /// Most steps of our end in one input.
 const STEPS_MAX: usize = 96;
-/// What is sent: cut anywhere, with bytes of its own.
+/// The payload of messages, which is cut anywhere.
 static PAYLOAD: [u8; 600] = [0xA5; 600];
 
-/// The peer: each look of ours takes a byte of `lies`, and those that it asks for. Without any
-/// left, the memory stays as it is.
+/// The peer. Each look of our end takes one byte of `lies`, and more if that byte asks for them.
+/// After the last byte the memory stays as it is.
 fn peer(lies: &[u8]) -> Arc<Mutex<HostilePeer>> {
     let mut lies: VecDeque<u8> = lies.iter().copied().collect();
     Arc::new(Mutex::new(move |_offset: u64, word: u64| {
         let mut next = || u64::from(lies.pop_front().unwrap_or(0));
         match next() {
-            // Forward and back by words: near to what can be.
+            // Forward and back by words: near a possible position.
             how @ 1..48 => word.wrapping_add(how * 8),
             how @ 48..64 => word.wrapping_sub((how - 47) * 8),
             // Any word.
@@ -37,7 +36,7 @@ fn peer(lies: &[u8]) -> Arc<Mutex<HostilePeer>> {
     }))
 }
 
-/// A payload of so many bytes, in two parts.
+/// A payload of this many bytes, in two parts.
 fn parts(step: u8) -> [&'static [u8]; 2] {
     let length = usize::from(step) * 2;
     let (first, second) = PAYLOAD[..length].split_at(length / 3);

@@ -1,4 +1,4 @@
-"""What a broken or hostile client does: the server answers or cuts off, and serves the others.
+"""Broken and hostile clients. The server answers them or cuts them off, and serves the others.
 
 Every test ends by asking the same server for an answer on a fresh connection. Seeds are fixed.
 """
@@ -45,7 +45,7 @@ class Hostile(unittest.TestCase):
         return Wire(self.server.address)
 
     def exchange(self, data, quiet_s=QUIET_S):
-        """Sends `data`, closes its side, returns what came back until the server closes too."""
+        """Sends `data` and closes its side. Returns all bytes until the server closes, too."""
         with self.wire() as wire:
             try:
                 wire.send(data)
@@ -195,7 +195,7 @@ class Limits(unittest.TestCase):
                     slow.send(request)
                 except OSError:
                     pass
-                # Nothing is read here: the server has to hold the replies, or the requests.
+                # This client reads nothing, so the server has to hold the replies, or the requests.
                 deadline = time.monotonic() + LIMIT_S
                 while other.ask("PING") != b"PONG":
                     self.assertLess(time.monotonic(), deadline)
@@ -212,7 +212,7 @@ class Limits(unittest.TestCase):
                     whole = False
             if not NIGH:
                 self.assertFalse(whole, "Redis cuts off")
-            # A server that stops reading requests instead of buffering replies loses nobody.
+            # A server that stops reading requests, instead of buffering replies, loses no client.
             self.assertEqual(other.call("PING"), b"+PONG\r\n")
             self.assertTrue(server.alive(), server.log())
 
@@ -243,7 +243,7 @@ class Limits(unittest.TestCase):
             for _ in range(IDLE_LIMIT + 39):
                 wire = Wire(server.address)
                 wires.append(wire)
-            # Refusals are known only when asked: accepting runs beside connecting.
+            # Only a request shows a refusal: the server accepts while clients connect.
             for wire in wires:
                 try:
                     self.assertIn(wire.call("PING"), (b"+PONG\r\n", REFUSED))

@@ -1,7 +1,7 @@
 """Starts the server under test, or Debian's Redis, on a free port, and always stops it.
 
-Environment: NIGH_BIN is the binary (default target/debug/nigh, then target/release/nigh);
-NIGH_TEST_SERVER=redis puts Redis in Nigh's place, which proves the tests themselves.
+Environment: NIGH_BIN is the binary (default target/debug/nigh, then target/release/nigh).
+NIGH_TEST_SERVER=redis puts Redis in Nigh's place, which tests the tests.
 Standard library only. One thread.
 """
 
@@ -51,7 +51,7 @@ def nigh_binary():
 
 
 def tested_kind():
-    """Which server is under test: nigh, or redis when the tests themselves are."""
+    """The server under test: nigh; or redis, to test the tests."""
     kind = os.environ.get("NIGH_TEST_SERVER", "nigh")
     if kind not in ("nigh", "redis"):
         raise SystemExit(f"NIGH_TEST_SERVER={kind}: expected nigh or redis")
@@ -120,7 +120,7 @@ class Server:
         return line
 
     def _start(self):
-        """True if the server answers; leaves `process` None if it ended before that."""
+        """True if the server answers. If it has ended, `process` stays None."""
         with open(self.log_path, "ab") as log:
             process = subprocess.Popen(
                 self.command_line(),
@@ -162,7 +162,7 @@ class Server:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def end(self, sign=signal.SIGTERM):
-        """Ends the process; returns its exit code (negative: the signal). Files stay."""
+        """Ends the process. Returns its exit code (negative: the signal). Files stay."""
         if self.process is None:
             return None
         if self.process.poll() is None:
@@ -179,7 +179,7 @@ class Server:
         return self.process.returncode
 
     def stop(self):
-        """Ends the process and removes all that it left."""
+        """Ends the process and removes its files."""
         try:
             self.end()
         finally:

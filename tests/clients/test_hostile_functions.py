@@ -1,14 +1,17 @@
-"""What hostile functions do: each is ended in time, and the next client gets its right answer.
+"""Hostile functions. The server ends each in time, and the next client gets its right answer.
 
-`hostile_functions/*.js` are libraries of attacks; each exported function is one, told by its comment. `x_prepare` is
-called until it returns 1 before `x` attacks, `x_before_1` and so on are called once, however they end. Files in `hostile_functions/load` attack while they are loaded. Each attack
-runs on a server of two shards with default settings. While it runs, another client asks for a function on
-the same shard: the answer must be right, and the shard's thread may spend at most the time limit and
-some more of CPU until then; of several tries the best counts, since the machine may be busy. Then the data
-must be what it was, and the server the same process.
+`hostile_functions/*.js` are libraries of attacks. Each exported function is an attack, and its
+comment describes it. Before the attack `x`, the test calls `x_prepare` until it returns 1, and
+`x_before_1` and so on once each, however they end. Files in `hostile_functions/load` attack while
+they are loaded.
+
+Each attack runs on a server of two shards with default settings. While it runs, another client asks
+for a function on the same shard. The answer must be right. Until then the shard's thread may spend
+at most the time limit and some more of CPU; the best of several tries counts, since the machine may
+be busy. Then the data must be as before, and the server the same process.
 
     test_hostile_functions.py --only json_of_bytes,fill_loop   # some attacks
-    test_hostile_functions.py --grace-ms 50                    # what a quiet machine keeps
+    test_hostile_functions.py --grace-ms 50                    # the bound on a quiet machine
 """
 
 import pathlib
@@ -24,10 +27,11 @@ from wire import Closed, Error, Wire, encode, parse
 HERE = pathlib.Path(__file__).parent / "hostile_functions"
 LIMIT_MS = 50  # function-time-limit-ms, by default
 LOAD_LIMIT_MS = 2000  # function-load-limit-ms, by default
-GRACE_MS = 300  # 50 are enough for a release build on a quiet machine; a stall without a bound takes seconds
-# Where a thread was lost its CPU is counted beside that of the thread that serves, which it holds up by little.
+# 50 are enough for a release build on a quiet machine. A stall without a bound takes seconds.
+GRACE_MS = 300
+# A lost thread's CPU time counts beside that of the serving thread, which it hardly holds up.
 COUNTED_TWICE_MS = 30
-# Not the default, which is 5 s: what the grace ends gets through anyway, and the test is shorter.
+# Not the default of 5 s: an attack that the grace ends has got through anyway.
 KILL_GRACE_MS = 500
 BEGUN_MS = 5  # CPU time that a shard without work doesn't use soon
 ROW = 4000  # of a statement, where an attack says /*ROW statement*/
@@ -90,7 +94,7 @@ def library(name, body):
 
 
 def source_of(path):
-    """A library's source; what attacks by statements in a row is written out."""
+    """A library's source, with rows of statements written out."""
     return re.sub(r"/\*ROW (.*?)\*/", lambda row: row[1] * ROW, path.read_text())
 
 
@@ -148,7 +152,7 @@ class Scene:
         return times
 
     def owner_name(self):
-        """Name of the shard that runs functions which may write."""
+        """Name of the shard that runs writing functions."""
         before = self.shard_times()
         spin = "#!js name=spin\nexport const spin = () => { for (;;); };"
         self.other.call("FUNCTION", "LOAD", spin)
@@ -159,7 +163,7 @@ class Scene:
         return max(grown, key=grown.get)[0]
 
     def cpu_ms(self):
-        """CPU time of the owner: of a thread that it has left for a call that can't be stopped, too."""
+        """CPU time of the owner, with the threads that it has left to unstoppable calls."""
         times = self.shard_times()
         self.ended = getattr(self, "ended", {}) | times
         return sum(time for (name, _), time in self.ended.items() if name == self.owner) / 1e6
@@ -265,21 +269,21 @@ def run(attack, scene):
         took -= idle
         best = took if best is None else min(best, took)
         allowed = attack.limit_ms
-        # What lingers there would count for the next ones.
+        # A lingering call would count for the next attacks.
         if scene.has_lost_a_thread():
             lost = True
             allowed += COUNTED_TWICE_MS
             scene.close()
             scene = Scene()
         soon = soon or took <= allowed
-        # Another try wouldn't change what is far beyond.
+        # Another try wouldn't help if the time is far beyond.
         if soon or took > 4 * attack.limit_ms:
             break
     return best, soon, reply, scene, lost
 
 
 def option(name):
-    """The value of an option of the command line, which is taken from it; None without one."""
+    """Takes an option from the command line. Returns its value; None without the option."""
     if name not in sys.argv:
         return None
     at = sys.argv.index(name)

@@ -1,6 +1,6 @@
-"""The process around the data: starting, refusing to start, dying, coming back.
+"""The server's process: it starts, refuses to start, dies, and comes back.
 
-Only Nigh behaves so; with --server redis there is nothing to prove here.
+These tests are about Nigh alone, so --server redis skips them.
 """
 
 import os
@@ -31,7 +31,7 @@ class Process(unittest.TestCase):
     def refused(self, *flags, code=1):
         """Runs `nigh serve` with flags that must fail: exit code 1 and one sentence."""
         line = [nigh_binary(), "serve", *flags]
-        # A server that starts after all ends by the time limit, and the test fails.
+        # If the server starts, the time limit ends it, and the test fails.
         done = subprocess.run(line, capture_output=True, timeout=LIMIT_S, check=False)
         text = done.stderr.decode()
         self.assertEqual(done.returncode, code, text)
@@ -168,7 +168,7 @@ class Process(unittest.TestCase):
         self.assertEqual(left, [])
 
     def test_a_term_signal_during_an_endless_function_ends_the_server(self):
-        # One shard: while it runs the function nobody is served, so the signal needs a thread of its own.
+        # The one shard runs the function and serves no client: the signal needs its own thread.
         server = self.start(**{"function-time-limit-ms": 3_600_000, "shards": 1})
         with Wire(server.address) as wire, Wire(server.address) as other:
             wire.ask("FUNCTION", "LOAD", "#!js name=e\nexport function spin() { for (;;); }")

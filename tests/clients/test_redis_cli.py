@@ -104,7 +104,7 @@ class RedisCli(unittest.TestCase):
 
 
 class RedisBenchmark(unittest.TestCase):
-    """Bounded runs: that they end, and without an error, is all that is asserted."""
+    """Bounded runs. The tests assert only that they end, without an error."""
 
     def benchmark(self, *args):
         done = subprocess.run(

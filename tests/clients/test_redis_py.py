@@ -1,6 +1,6 @@
-"""redis-py against the server: what an application does with it, in both protocols.
+"""redis-py against the server, as applications use it, in both protocols.
 
-Functions are JavaScript, so their part is left out when the server is Redis.
+Functions are JavaScript, so --server redis skips their tests.
 """
 
 import functools
@@ -14,7 +14,7 @@ from server import Server, tested_kind
 NIGH = tested_kind() == "nigh"
 PROTOCOLS = (2, 3)
 
-# What redis-py, ioredis and redis_exporter read of INFO, where Nigh has something to tell.
+# Fields of INFO that redis-py, ioredis and redis_exporter read, and that mean something in Nigh.
 MONITORED = """
 redis_version redis_mode os arch_bits process_id run_id tcp_port uptime_in_seconds
 connected_clients maxclients blocked_clients

@@ -1,6 +1,6 @@
-"""RESP on a raw socket, byte by byte: what a client library would hide stays visible here.
+"""RESP on a raw socket, byte by byte: it shows the bytes that a client library hides.
 
-`Wire.reply` hands back the bytes of one whole reply as they came; `parse` makes a tree of them.
+`Wire.reply` returns the bytes of one whole reply. `parse` makes a tree of them.
 Standard library only. One thread.
 """
 
@@ -11,7 +11,7 @@ DEFAULT_TIMEOUT_S = 20.0  # generous: the machine may be busy; a test never asse
 
 
 class Closed(Exception):
-    """The server closed the connection; `tail` holds what came before, incomplete replies too."""
+    """The server closed the connection. `tail` has the bytes before that, also part of a reply."""
 
     def __init__(self, tail):
         super().__init__(f"connection closed by the server, unread: {tail!r}")
@@ -71,7 +71,7 @@ def frame_end(buf, at):
 
 
 def parse(raw):
-    """A tree: int, bytes, None, list, Error, Simple, or Typed for what only RESP3 has."""
+    """A tree: int, bytes, None, list, Error, Simple, or Typed for types that only RESP3 has."""
     value, end = _parse(raw, 0)
     if end != len(raw):
         raise ValueError(f"trailing bytes after a reply: {raw[end:]!r}")

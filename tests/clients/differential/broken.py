@@ -1,9 +1,9 @@
-"""Bytes as a broken or hostile client would send them: (title, bytes).
+"""Bytes of broken or hostile clients: (title, bytes).
 
-The whole output of both servers, and whether they close the connection, must be the same.
+Both servers must send the same output, and both close the connection or both keep it.
 """
 
-QUIET_S = 0.25  # silence after which a server has said all; both had that long
+QUIET_S = 0.25  # a server that is silent for so long has sent all
 
 BIG = 1 << 16
 
@@ -74,7 +74,7 @@ RAW = [
     ("many commands at once", b"PING\r\n" * 5000),
 ]
 
-# Where Redis answers nothing at all, since to it a null byte ends the line before its end.
+# Redis answers nothing to these: for Redis a null byte ends the line too early.
 BETTER = {
     "inline with a null byte": b"$-1\r\n+PONG\r\n",
     "a byte that is no protocol": (

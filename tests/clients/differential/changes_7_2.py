@@ -1,8 +1,8 @@
-"""What Redis changed between 7.0.15, which Debian has, and 7.2.4, which Nigh says it is.
+"""Changes of Redis from 7.0.15, Debian's version, to 7.2.4, the version that Nigh reports.
 
-Each row names its source in the Redis repository at tag 7.2.4. `CHANGED` holds commands whose 7.0
-reply differs: the rule says what must still hold. `NEW` holds commands that 7.0 doesn't have, with
-the reply that 7.2's source gives. What is in neither must be the same bytes as in 7.0.
+Each row names its source in the Redis repository at tag 7.2.4. `CHANGED` has commands whose reply
+differs from 7.0's: a rule says what must still hold. `NEW` has commands that 7.0 lacks, with the
+reply of 7.2's source. The replies to all other commands must have the same bytes as 7.0's.
 """
 
 from wire import Error, Typed
@@ -40,7 +40,7 @@ def client_line_fields(text):
     return [field.split(b"=")[0] for field in text.split(b"\n")[0].split(b" ")]
 
 
-# Of a client's line: what it has said and does, not who it is or how much memory that takes.
+# Fields of a client's line about its state and commands, not about its identity or memory.
 SAME_IN_CLIENT_LINES = (b"name", b"flags", b"multi", b"events", b"cmd", b"resp")
 
 
@@ -58,8 +58,8 @@ def client_line_values(text):
 
 
 def client_info(ours, theirs):
-    """All fields that Redis 7.0 reports, in its order; 7.2 adds lib-name and lib-ver. What the
-    client has said and does is the same."""
+    """All fields of Redis 7.0, in its order; 7.2 adds lib-name and lib-ver. The fields about the
+    client's state and commands are the same."""
     ours = ours[1] if isinstance(ours, Typed) else ours
     theirs = theirs[1] if isinstance(theirs, Typed) else theirs
     if type(ours) is not bytes or type(theirs) is not bytes:

@@ -3,10 +3,10 @@
 
     compare.py [--streams N] [--length N] [--seed N] [--keep-going]
 
-Each stream starts from an empty store with fresh connections. On a mismatch the stream is cut down
-to the few commands that still show it, and both replies are printed. Equality is defined in
-rules.py, what Redis changed after 7.0 in changes_7_2.py, fixed sessions stand in
-sessions_data.py and sessions_server.py, broken bytes in broken.py.
+Each stream starts from an empty store with fresh connections. After a mismatch the script drops
+commands from the stream while it still shows the mismatch, and prints both replies. rules.py says
+which replies count as equal, changes_7_2.py has the changes of Redis after 7.0, sessions_data.py and
+sessions_server.py have fixed sessions, and broken.py has broken bytes.
 """
 
 import argparse
@@ -175,7 +175,7 @@ def shown(raw):
 
 
 def kind_of(mismatch):
-    """What makes two mismatches one finding: the command and the shapes of its replies."""
+    """The key of a finding: two mismatches of one command and shape of replies are one finding."""
 
     def reply_kind(raw):
         if isinstance(raw, str):
@@ -247,19 +247,19 @@ def run_sessions(nigh, redis):
 
 
 def run_raw(nigh, redis):
-    """Broken bytes, all at once on connections of their own; returns how many differ."""
+    """Broken bytes, all at once on connections of their own. Returns the number of differences."""
     wires = []
     for _, data in broken.RAW:
         pair = [Wire(server.address) for server in (nigh, redis)]
         for wire in pair:
-            # The server may cut off before it has read all.
+            # The server may disconnect before it has read all.
             with contextlib.suppress(ConnectionError):
                 wire.send(data)
         wires.append(pair)
     failed, quiet_s = 0, broken.QUIET_S
     for (title, data), pair in zip(broken.RAW, wires, strict=True):
         ours, theirs = (wire.drain(quiet_s) for wire in pair)
-        quiet_s = broken.QUIET_S / 10  # by then the others had their time
+        quiet_s = broken.QUIET_S / 10  # by then the other connections had their time
         for wire in pair:
             wire.close()
         expected = broken.BETTER.get(title) if nigh.kind == "nigh" else None
@@ -272,7 +272,7 @@ def run_raw(nigh, redis):
 
 
 def run_changes(nigh):
-    """What only Redis 7.2 has, against the replies that its source states."""
+    """Commands that only Redis 7.2 has, against the replies of its source."""
     failed = 0
     if nigh.kind == "redis":
         return failed

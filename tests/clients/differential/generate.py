@@ -3,9 +3,9 @@
 A step is (connection, args): args are bytes. Two pseudo-commands: `@SLEEP ms` lets short expiries
 pass on both servers, `@SCAN options...` iterates to the end and yields all keys.
 
-Relative expiries are at least 100 s apart from each other and from zero, so that no answer depends
-on how fast a server is; the only short ones are followed by a sleep. The same seed gives the same
-stream, also in later versions of Python (only Random.random-based calls, no hash order).
+Relative expiries are at least 100 s apart from each other and from zero, so no answer depends on the
+speed of a server. A sleep follows the few short ones. The same seed gives the same stream, also in
+later versions of Python (only Random.random-based calls, no hash order).
 """
 
 import random

@@ -1,8 +1,8 @@
-"""When two replies to one command count as the same.
+"""Rules that say when two replies to one command count as equal.
 
-Equal bytes always do. Where Redis itself promises no bytes (time, order, identity), a rule here
-says what must hold instead. A rule is found by command name, or name and subcommand, and gets both
-replies as trees. What no rule names must be equal byte by byte.
+Equal bytes always do. Where Redis itself promises no bytes (time, order, identity), a rule says what
+must hold instead. A rule belongs to a command name, or to a name and a subcommand, and gets both
+replies as trees. Without a rule, replies must be equal byte by byte.
 """
 
 from collections import Counter
@@ -31,8 +31,8 @@ def idle_time(ours, theirs):
 
 
 def some_encoding(ours, theirs):
-    """Nigh says what encoding Redis would give the value's bytes; Redis also says how the value was
-    made: APPEND leaves `raw`, an integral INCRBYFLOAT `embstr`."""
+    """Nigh answers the encoding that Redis gives the value's bytes. Redis's answer also depends on
+    the last command: APPEND leaves `raw`, an integral INCRBYFLOAT `embstr`."""
     encodings = (b"int", b"embstr", b"raw")
     return ours in encodings and theirs in encodings
 
@@ -85,14 +85,14 @@ def same_command(one, other):
 
 
 def command_list(ours, theirs):
-    """Commands that Redis has, too; with subcommands, if its answer has some of those commands'."""
+    """Commands that Redis has, too; with subcommands, if Redis answers them for some command."""
     ours, theirs = set(members(ours)) - changes_7_2.NEW_COMMANDS, set(members(theirs))
     containers = [{name.split(b"|")[0] for name in names if b"|" in name} for names in (ours, theirs)]
     return ours <= theirs and containers[1] & ours <= containers[0]
 
 
 def scan_page(ours, theirs):
-    """A cursor and some keys: which ones is up to the server, @SCAN compares whole iterations."""
+    """A cursor and some keys. The server chooses which keys; @SCAN compares whole iterations."""
     return shape(ours[:1], theirs[:1]) and type(ours[1]) is type(theirs[1])
 
 
@@ -101,14 +101,14 @@ def members(tree):
 
 
 def function_stats(ours, theirs):
-    """No script runs; the engines differ by nature."""
+    """No script runs. The engines differ."""
     return pairs(ours).get(b"running_script", 0) is None and list(pairs(ours)) == list(
         pairs(theirs)
     )
 
 
 def help_text(ours, theirs):
-    """Help is for people: lines of text, beginning with the command's own."""
+    """Help is for people: lines of text, of which the first names the command."""
     return (
         isinstance(ours, list)
         and all(isinstance(line, Simple) for line in ours)

@@ -1,4 +1,4 @@
-"""Fixed sessions on keys and transactions: what a generator would hardly hit, in order."""
+"""Fixed sessions on keys and transactions: sequences that a generator would hardly produce."""
 
 from session import session
 
