@@ -79,5 +79,5 @@ pub(super) static COMMAND: &[CommandSpec] = &[
         syntax: "[FILTERBY (MODULE module-name | ACLCAT category | PATTERN pattern)]",
         ..ROW
     },
-    help("command|help", Run::Server(Builtin::CommandHelp), "5.0.0", ROW),
+    help("command|help", Run::Server(Builtin::Help), "5.0.0", ROW),
 ];

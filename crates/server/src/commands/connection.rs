@@ -81,7 +81,7 @@ pub(super) static CONNECTION: &[CommandSpec] = &[
         syntax: "index:integer",
         ..ROW
     },
-    container("client", "Commands about client connections.", "2.4.0", ROW),
+    container("client", "Commands about client connections.", "2.4.0", ROW.group),
     CommandSpec {
         name: "client|id",
         run: Run::Server(Builtin::ClientId),
@@ -176,5 +176,5 @@ pub(super) static CONNECTION: &[CommandSpec] = &[
         syntax: "ON | OFF | SKIP",
         ..CLIENT
     },
-    help("client|help", Run::Server(Builtin::ClientHelp), "5.0.0", ROW),
+    help("client|help", Run::Server(Builtin::Help), "5.0.0", ROW),
 ];

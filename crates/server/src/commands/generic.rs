@@ -230,7 +230,7 @@ pub(super) static GENERIC: &[CommandSpec] = &[
         syntax: "key",
         ..ROW
     },
-    container("object", "Commands about how a value is kept.", "2.2.3", ROW),
+    container("object", "Commands about how a value is kept.", "2.2.3", ROW.group),
     CommandSpec { name: "object|encoding", summary: "Answers how a value is encoded.", ..OBJECT },
     CommandSpec {
         name: "object|freq",

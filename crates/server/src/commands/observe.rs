@@ -24,7 +24,7 @@ const LATENCY: CommandSpec = CommandSpec {
 const SLOWLOG: CommandSpec = CommandSpec { flags: ADMIN | LOADING | STALE, since: "2.2.12", ..ROW };
 
 pub(super) static OBSERVE: &[CommandSpec] = &[
-    container("memory", "Commands about memory.", "4.0.0", ROW),
+    container("memory", "Commands about memory.", "4.0.0", ROW.group),
     CommandSpec {
         name: "memory|usage",
         run: Run::Data(Op::MemoryUsage),
@@ -62,8 +62,8 @@ pub(super) static OBSERVE: &[CommandSpec] = &[
         summary: "Gives memory that the allocator keeps back to the system. It does so by itself, too.",
         ..MEMORY
     },
-    help("memory|help", Run::Server(Builtin::MemoryHelp), "4.0.0", ROW),
-    container("slowlog", "Commands about the log of slow commands.", "2.2.12", ROW),
+    help("memory|help", Run::Server(Builtin::Help), "4.0.0", ROW),
+    container("slowlog", "Commands about the log of slow commands.", "2.2.12", ROW.group),
     CommandSpec {
         name: "slowlog|get",
         run: Run::Server(Builtin::SlowlogGet),
@@ -90,8 +90,8 @@ pub(super) static OBSERVE: &[CommandSpec] = &[
         summary: "Empties the slow log.",
         ..SLOWLOG
     },
-    help("slowlog|help", Run::Server(Builtin::SlowlogHelp), "6.2.0", ROW),
-    container("latency", "Commands about latency events.", "2.8.13", ROW),
+    help("slowlog|help", Run::Server(Builtin::Help), "6.2.0", ROW),
+    container("latency", "Commands about latency events.", "2.8.13", ROW.group),
     CommandSpec {
         name: "latency|doctor",
         run: Run::Server(Builtin::LatencyDoctor),
@@ -107,7 +107,7 @@ pub(super) static OBSERVE: &[CommandSpec] = &[
         syntax: "event",
         ..LATENCY
     },
-    help("latency|help", Run::Server(Builtin::LatencyHelp), "2.8.13", ROW),
+    help("latency|help", Run::Server(Builtin::Help), "2.8.13", ROW),
     CommandSpec {
         name: "latency|histogram",
         run: Run::Server(Builtin::LatencyHistogram),

@@ -5,17 +5,17 @@
 use super::{Builtin, Row, Run, find, find_subcommand, of};
 
 /// What a name means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Resolved {
     Row(Row),
     /// No such command.
+    #[default]
     Unknown,
     /// No such subcommand of the container.
     UnknownSub(Row),
 }
 
 impl Resolved {
-    /// The row, if there is one.
     #[inline]
     pub(crate) fn row(self) -> Option<Row> {
         match self {
@@ -25,7 +25,6 @@ impl Resolved {
     }
 }
 
-/// Finds the row of a command.
 #[inline]
 pub(crate) fn resolve<'a>(name: &[u8], second: impl FnOnce() -> Option<&'a [u8]>) -> Resolved {
     let Some(row) = find(name) else { return Resolved::Unknown };
@@ -42,7 +41,6 @@ pub(crate) fn resolve<'a>(name: &[u8], second: impl FnOnce() -> Option<&'a [u8]>
     }
 }
 
-/// Resolves a whole command.
 pub(crate) fn resolve_args(args: &[&[u8]]) -> Resolved {
     resolve(args.first().copied().unwrap_or_default(), || args.get(1).copied())
 }

@@ -63,7 +63,7 @@ pub(super) static SCRIPTING: &[CommandSpec] = &[
         summary: "Forgets the watched keys.",
         ..TRANSACTION
     },
-    container("function", "Commands about function libraries.", "7.0.0", FUNCTION),
+    container("function", "Commands about function libraries.", "7.0.0", FUNCTION.group),
     CommandSpec {
         name: "function|load",
         run: Run::Server(Builtin::FunctionLoad),
@@ -142,7 +142,7 @@ pub(super) static SCRIPTING: &[CommandSpec] = &[
         summary: "Ends the functions that run on other shards; where one runs, its time limit ends it.",
         ..FUNCTION
     },
-    help("function|help", Run::Server(Builtin::FunctionHelp), "7.0.0", FUNCTION),
+    help("function|help", Run::Server(Builtin::Help), "7.0.0", FUNCTION),
     CommandSpec {
         name: "fcall",
         run: Run::Server(Builtin::Fcall),

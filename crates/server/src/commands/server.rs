@@ -25,7 +25,7 @@ pub(super) static SERVER: &[CommandSpec] = &[
         syntax: "[section ...]",
         ..ROW
     },
-    container("config", "Commands about settings.", "2.0.0", ROW),
+    container("config", "Commands about settings.", "2.0.0", ROW.group),
     CommandSpec {
         name: "config|get",
         run: Run::Server(Builtin::ConfigGet),
@@ -54,7 +54,7 @@ pub(super) static SERVER: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "config|help",
-        run: Run::Server(Builtin::ConfigHelp),
+        run: Run::Server(Builtin::Help),
         arity: 2,
         flags: LOADING | STALE,
         since: "5.0.0",

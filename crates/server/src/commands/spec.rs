@@ -16,7 +16,7 @@ pub enum Run {
     Container,
 }
 
-/// Commands that the server runs itself, one variant a row of the table.
+/// Commands that the server runs itself: a variant for each row, and one for HELP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each variant is named after its row, which documents it")]
 pub enum Builtin {
@@ -27,6 +27,7 @@ pub enum Builtin {
     Quit,
     Reset,
     Select,
+    Help,
     ClientId,
     ClientGetname,
     ClientSetname,
@@ -37,26 +38,21 @@ pub enum Builtin {
     ClientNoEvict,
     ClientNoTouch,
     ClientReply,
-    ClientHelp,
     Info,
     ConfigGet,
     ConfigSet,
     ConfigResetstat,
-    ConfigHelp,
     Time,
     Shutdown,
     SlowlogGet,
     SlowlogLen,
     SlowlogReset,
-    SlowlogHelp,
     MemoryDoctor,
-    MemoryHelp,
     MemoryMallocStats,
     MemoryPurge,
     MemoryStats,
     LatencyDoctor,
     LatencyGraph,
-    LatencyHelp,
     LatencyHistogram,
     LatencyHistory,
     LatencyLatest,
@@ -68,7 +64,6 @@ pub enum Builtin {
     CommandGetkeys,
     CommandGetkeysandflags,
     CommandList,
-    CommandHelp,
     Multi,
     Exec,
     Discard,
@@ -82,7 +77,6 @@ pub enum Builtin {
     FunctionRestore,
     FunctionStats,
     FunctionKill,
-    FunctionHelp,
     Fcall,
     FcallRo,
 }
@@ -202,24 +196,15 @@ pub(super) const PLAIN: CommandSpec = CommandSpec {
     syntax: "",
 };
 
-/// The row of a container, in the group of `row`.
-pub(super) const fn container(
-    name: &'static str,
-    summary: &'static str,
-    since: &'static str,
-    row: CommandSpec,
-) -> CommandSpec {
-    let complexity = "Depends on the subcommand";
-    CommandSpec { name, summary, since, complexity, group: row.group, ..PLAIN }
+type Text = &'static str;
+
+/// The row of a container.
+pub(super) const fn container(name: Text, summary: Text, since: Text, group: Text) -> CommandSpec {
+    CommandSpec { name, summary, since, complexity: "Depends on the subcommand", group, ..PLAIN }
 }
 
 /// The row of a container's HELP, with the group and categories of `row`.
-pub(super) const fn help(
-    name: &'static str,
-    run: Run,
-    since: &'static str,
-    row: CommandSpec,
-) -> CommandSpec {
+pub(super) const fn help(name: Text, run: Run, since: Text, row: CommandSpec) -> CommandSpec {
     let (flags, summary) = (LOADING | STALE, "Lists the subcommands.");
     CommandSpec { name, run, arity: 2, flags, since, summary, ..row }
 }
@@ -264,19 +249,14 @@ impl CommandSpec {
         self.name.split_once('|').map(|(container, _)| container)
     }
 
-    /// First, last and step of its keys as `COMMAND` gives them; zeros if it has none.
+    /// First, last and step of its keys as `COMMAND` gives them; zeros if it has none, or counted
+    /// ones.
     pub fn key_range(&self) -> (i64, i64, i64) {
-        match self.keys {
-            [] => (0, 0, 0),
-            [KeySpec { find: Find::Counted, .. }, ..] => (0, 0, 0),
-            keys => {
-                let first = i64::from(keys[0].begin);
-                let end = &keys[keys.len() - 1];
-                let Find::Range { last, step } = end.find else { return (first, first, 1) };
-                let last = i64::from(last);
-                let last = if last < 0 { last } else { i64::from(end.begin) + last };
-                (first, last, i64::from(step))
-            }
-        }
+        let (Some(first), Some(end)) = (self.keys.first(), self.keys.last()) else {
+            return (0, 0, 0);
+        };
+        let Find::Range { last, step } = end.find else { return (0, 0, 0) };
+        let from = if last < 0 { 0 } else { i64::from(end.begin) };
+        (i64::from(first.begin), from + i64::from(last), i64::from(step))
     }
 }

@@ -11,6 +11,8 @@ use super::spec::{CommandSpec, DENYOOM, FAST, PLAIN, READONLY, Run, WRITE};
 use nigh_store::Op;
 
 const ROW: CommandSpec = CommandSpec { acl: "string", group: "string", ..PLAIN };
+const INCR: CommandSpec =
+    CommandSpec { flags: WRITE | DENYOOM | FAST, keys: RW_ACCESS_UPDATE, ..ROW };
 
 pub(super) static STRING: &[CommandSpec] = &[
     CommandSpec {
@@ -203,55 +205,45 @@ pub(super) static STRING: &[CommandSpec] = &[
         name: "incr",
         run: Run::Data(Op::Incr),
         arity: 2,
-        flags: WRITE | DENYOOM | FAST,
-        keys: RW_ACCESS_UPDATE,
         since: "1.0.0",
         summary: "Adds one to a number.",
         syntax: "key",
-        ..ROW
+        ..INCR
     },
     CommandSpec {
         name: "decr",
         run: Run::Data(Op::Decr),
         arity: 2,
-        flags: WRITE | DENYOOM | FAST,
-        keys: RW_ACCESS_UPDATE,
         since: "1.0.0",
         summary: "Takes one from a number.",
         syntax: "key",
-        ..ROW
+        ..INCR
     },
     CommandSpec {
         name: "incrby",
         run: Run::Data(Op::IncrBy),
         arity: 3,
-        flags: WRITE | DENYOOM | FAST,
-        keys: RW_ACCESS_UPDATE,
         since: "1.0.0",
         summary: "Adds an integer to a number.",
         syntax: "key increment",
-        ..ROW
+        ..INCR
     },
     CommandSpec {
         name: "decrby",
         run: Run::Data(Op::DecrBy),
         arity: 3,
-        flags: WRITE | DENYOOM | FAST,
-        keys: RW_ACCESS_UPDATE,
         since: "1.0.0",
         summary: "Takes an integer from a number.",
         syntax: "key decrement",
-        ..ROW
+        ..INCR
     },
     CommandSpec {
         name: "incrbyfloat",
         run: Run::Data(Op::IncrByFloat),
         arity: 3,
-        flags: WRITE | DENYOOM | FAST,
-        keys: RW_ACCESS_UPDATE,
         since: "2.6.0",
         summary: "Adds a floating-point number to a number.",
         syntax: "key increment:double",
-        ..ROW
+        ..INCR
     },
 ];

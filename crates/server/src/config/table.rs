@@ -90,13 +90,9 @@ const fn bytes(min: i64, max: i64) -> Kind {
     number(min, max, Unit::Bytes)
 }
 
-const fn row(
-    name: &'static str,
-    kind: Kind,
-    default: &'static str,
-    mutable: bool,
-    help: &'static str,
-) -> Setting {
+type Text = &'static str;
+
+const fn row(name: Text, kind: Kind, default: Text, mutable: bool, help: Text) -> Setting {
     Setting { name, kind, default, mutable, help }
 }
 

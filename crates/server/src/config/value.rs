@@ -25,16 +25,6 @@ impl fmt::Display for Value {
     }
 }
 
-impl Setting {
-    /// The default as a value.
-    ///
-    /// # Panics
-    /// If the row contradicts itself; a test reads all rows.
-    pub fn default_value(&self) -> Value {
-        self.parse(self.default).unwrap_or_else(|error| panic!("default of {error}"))
-    }
-}
-
 /// Why a setting was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -102,6 +92,14 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 impl Setting {
+    /// The default as a value.
+    ///
+    /// # Panics
+    /// If the row contradicts itself; a test reads all rows.
+    pub fn default_value(&self) -> Value {
+        self.parse(self.default).unwrap_or_else(|error| panic!("default of {error}"))
+    }
+
     /// Reads a value of this setting from its text.
     ///
     /// # Errors

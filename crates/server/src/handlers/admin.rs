@@ -6,8 +6,9 @@ use crate::commands::args::{integer, is};
 use crate::commands::spec::CATEGORIES;
 use crate::commands::{self, Builtin, CommandSpec, Resolved, resolve_args};
 use crate::config::{Config, settings};
-use crate::handlers::context::{Context, QUOTED_BYTES, quote, wrong_subcommand};
+use crate::handlers::context::{Context, about, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
+use crate::net::output::ReplyWriter;
 use crate::state::State;
 use crate::state::shared::Stop;
 use nigh_store::{Reply, glob};
@@ -81,8 +82,8 @@ fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u
     for [name, _] in pairs {
         let row = std::str::from_utf8(name).ok().and_then(crate::config::setting);
         let Some(row) = row else {
-            let text = b"ERR Unknown option or number of arguments for CONFIG SET - '";
-            return Err([text, quote(name, QUOTED_BYTES), b"'"].concat());
+            let text = "ERR Unknown option or number of arguments for CONFIG SET - '";
+            return Err(about(text, name, "'"));
         };
         rows.push(row);
     }
@@ -162,7 +163,7 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     };
     let slowlog = context.state.shared.slowlog();
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(slowlog.len());
-    let mut out = crate::net::output::ReplyWriter::new(context.out, context.client.protocol);
+    let mut out = ReplyWriter::new(context.out, context.client.protocol);
     out.array(count);
     for entry in slowlog.entries().take(count) {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
@@ -175,6 +176,16 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         out.text(&entry.address);
         out.bulk(&entry.name);
     }
+}
+
+pub(crate) fn slowlog_len(context: &mut Context<'_, '_>) {
+    let len = context.state.shared.slowlog().len();
+    context.reply().count(len);
+}
+
+pub(crate) fn slowlog_reset(context: &mut Context<'_, '_>) {
+    context.state.shared.slowlog().clear();
+    context.reply().ok();
 }
 
 /// COMMAND and its subcommands, but for HELP.
@@ -238,22 +249,19 @@ fn command_getkeys(context: &mut Context<'_, '_>, command: &[&[u8]], with_flags:
     let Resolved::Row(row) = resolve_args(command) else {
         return context.error("ERR Invalid command specified");
     };
-    match commands::find_keys(commands::of(row), command) {
-        Ok(keys) => {
-            let mut out = context.reply();
-            out.array(keys.len());
-            for (at, flags) in keys {
-                if !with_flags {
-                    out.bulk(command[at]);
-                    continue;
-                }
-                out.array(2);
-                out.bulk(command[at]);
-                let flags: Vec<&str> = flags.split(' ').collect();
-                out.set(flags.len());
-                flags.into_iter().for_each(|flag| out.simple(flag));
-            }
+    let keys = match commands::find_keys(commands::of(row), command) {
+        Ok(keys) => keys,
+        Err(error) => return context.error(&error.to_string()),
+    };
+    let mut out = context.reply();
+    out.array(keys.len());
+    for (at, flags) in keys {
+        if with_flags {
+            out.array(2);
         }
-        Err(error) => context.error(&error.to_string()),
+        out.bulk(command[at]);
+        if with_flags {
+            introspect::set_of_simple(flags.split(' '), &mut out);
+        }
     }
 }

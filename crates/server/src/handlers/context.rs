@@ -69,16 +69,13 @@ impl Context<'_, '_> {
         ReplyWriter::new(self.out, self.client.protocol)
     }
 
-    /// Answers an error.
     pub(crate) fn error(&mut self, text: &str) {
         self.reply().error(text);
     }
 
     /// Answers an error that quotes a client's word.
     pub(crate) fn error_about(&mut self, before: &str, word: &[u8], after: &str) {
-        let word = quote(word, MOST_WORD_BYTES);
-        let text = [before.as_bytes(), word, after.as_bytes()].concat();
-        self.reply().error_bytes(&text);
+        self.reply().error_bytes(&about(before, word, after));
     }
 }
 
@@ -93,6 +90,11 @@ pub(crate) fn mute(client: &Client, out: &mut Output, mark: Mark) {
 pub(crate) fn quote(bytes: &[u8], most: usize) -> &[u8] {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()).min(most);
     &bytes[..end]
+}
+
+/// An error that quotes a client's word.
+pub(crate) fn about(before: &str, word: &[u8], after: &str) -> Vec<u8> {
+    [before.as_bytes(), quote(word, MOST_WORD_BYTES), after.as_bytes()].concat()
 }
 
 /// Answers that a subcommand was given wrong arguments, as Redis does where arity doesn't tell.

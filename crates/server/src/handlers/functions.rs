@@ -16,7 +16,8 @@
 use crate::commands::args::is;
 use crate::handlers::context::{Context, wrong_subcommand};
 use crate::handlers::host::StoreHost;
-use crate::handlers::payload;
+use crate::handlers::{introspect, payload};
+use crate::net::output::ReplyWriter;
 use crate::state::State;
 use crate::state::libraries::{Libraries, Listed, key_end};
 use crate::state::shared::Seat;
@@ -121,13 +122,12 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let state = &*context.state;
     let librarian = state.keyspace.librarian();
     let sources = if with_code { librarian.libraries(context.turn) } else { Vec::new() };
-    let matches = |name: &str| match &pattern {
-        Some(pattern) => glob::matches(pattern, name.to_ascii_lowercase().as_bytes()),
-        None => true,
+    let is_shown = |listed: &Listed<'_>| {
+        let name = listed.name.to_ascii_lowercase();
+        pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.as_bytes()))
     };
-    let shown = state.libraries.listed().filter(|listed| matches(listed.name));
-    let shown: Vec<Listed<'_>> = shown.collect();
-    let mut out = crate::net::output::ReplyWriter::new(context.out, context.client.protocol);
+    let shown: Vec<Listed<'_>> = state.libraries.listed().filter(is_shown).collect();
+    let mut out = ReplyWriter::new(context.out, context.client.protocol);
     out.array(shown.len());
     for library in shown {
         out.map(3 + usize::from(with_code) + usize::from(library.broken.is_some()));
@@ -147,9 +147,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
                 None => out.null(),
             }
             out.text("flags");
-            let flags: Vec<&str> = function.flags().collect();
-            out.set(flags.len());
-            flags.into_iter().for_each(|flag| out.simple(flag));
+            introspect::set_of_simple(function.flags(), &mut out);
         }
         if let Some(reason) = library.broken {
             out.text("not_running");
@@ -166,7 +164,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 
 pub(crate) fn stats(context: &mut Context<'_, '_>) {
     let state = &*context.state;
-    let mut out = crate::net::output::ReplyWriter::new(context.out, context.client.protocol);
+    let mut out = ReplyWriter::new(context.out, context.client.protocol);
     out.map(2);
     // This shard runs this command, so only others can be running a function.
     out.text("running_script");
@@ -211,6 +209,9 @@ pub(crate) fn dump(context: &mut Context<'_, '_>) {
     context.reply().bulk(&payload);
 }
 
+const WRONG_POLICY: &str =
+    "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
+
 /// What FUNCTION RESTORE does with libraries that are there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
@@ -223,16 +224,11 @@ pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if args.len() > 4 {
         return wrong_subcommand(context, args);
     }
-    let policy = match args.get(3) {
-        None => Policy::Append,
-        Some(word) if is(word, "append") => Policy::Append,
-        Some(word) if is(word, "replace") => Policy::Replace,
-        Some(word) if is(word, "flush") => Policy::Flush,
-        Some(_) => {
-            return context.error(
-                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
-            );
-        }
+    let policy = match args.get(3).copied().unwrap_or(b"append") {
+        word if is(word, "append") => Policy::Append,
+        word if is(word, "replace") => Policy::Replace,
+        word if is(word, "flush") => Policy::Flush,
+        _ => return context.error(WRONG_POLICY),
     };
     let Some(libraries) = payload::read(args[2]) else {
         return context.error("ERR DUMP payload version or checksum are wrong");

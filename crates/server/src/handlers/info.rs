@@ -6,8 +6,7 @@
 
 use crate::commands;
 use crate::folder::arena_folder::meminfo_bytes;
-use crate::handlers::session::REDIS_VERSION;
-use crate::handlers::usage;
+use crate::handlers::{session::REDIS_VERSION, usage};
 use crate::observe::inside::{self, Fields};
 use crate::observe::snapshot::Snapshot;
 use crate::state::State;

@@ -29,7 +29,8 @@ pub(crate) fn info(row: Row, out: &mut ReplyWriter<'_>) {
     subs.into_iter().for_each(|sub| info(sub, out));
 }
 
-fn set_of_simple<'a>(names: impl Iterator<Item = &'a str>, out: &mut ReplyWriter<'_>) {
+/// Writes a set of simple strings.
+pub(crate) fn set_of_simple<'a>(names: impl Iterator<Item = &'a str>, out: &mut ReplyWriter<'_>) {
     let names: Vec<&str> = names.collect();
     out.set(names.len());
     names.into_iter().for_each(|name| out.simple(name));

@@ -8,6 +8,8 @@ use crate::handlers::context::Context;
 use crate::handlers::session;
 use nigh_store::Reply;
 
+const NO_EVENTS: &str = "No latency events are recorded. See LATENCY HISTOGRAM and SLOWLOG.\n";
+
 /// LATENCY and its subcommands, but for HELP.
 pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
     match builtin {
@@ -17,11 +19,7 @@ pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builti
         Builtin::LatencyGraph => {
             context.error_about("ERR No samples available for event '", args[2], "'");
         }
-        Builtin::LatencyDoctor => {
-            context
-                .reply()
-                .verbatim("No latency events are recorded. See LATENCY HISTOGRAM and SLOWLOG.\n");
-        }
+        Builtin::LatencyDoctor => context.reply().verbatim(NO_EVENTS),
         other => unreachable!("{other:?} is no subcommand of LATENCY"),
     }
 }
@@ -30,9 +28,8 @@ pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builti
 /// subcommands.
 fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     let all = session::all_clients(context);
-    let every = || (0..).zip(commands::table()).map(|(row, _)| row).collect();
     let rows: Vec<Row> = match names {
-        [] => every(),
+        [] => (0..).zip(commands::table()).map(|(row, _)| row).collect(),
         names => names.iter().flat_map(|name| rows_of(name)).collect(),
     };
     let times = |row: Row| &all.stats.times[usize::from(row)];

@@ -117,7 +117,6 @@ fn of_call_among_several(state: &State, args: &[&[u8]]) -> Result<usize, &'stati
     }
 }
 
-/// The keys of a command.
 pub(crate) fn keys<'a>(
     spec: &CommandSpec,
     args: &[&'a [u8]],
@@ -180,7 +179,6 @@ fn waits_for_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool 
         && !shared.is_checked(args[args.len() - 1], context.state.runtime.limits())
 }
 
-/// Where a function call runs.
 fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: usize) -> Flow {
     let (state, later) = (&*context.state, context.later);
     let owner = state.owner(partition);

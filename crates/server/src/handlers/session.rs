@@ -4,9 +4,9 @@
 
 use crate::commands::Builtin;
 use crate::commands::args::{integer, is};
-use crate::handlers::context::Context;
+use crate::handlers::context::{Context, about};
 use crate::handlers::transaction;
-use crate::net::client::{Buffers, Close, describe};
+use crate::net::client::{Buffers, Client, Close, describe};
 use crate::net::connection::Connection;
 use crate::net::queued::ReplyMode;
 use crate::observe::snapshot::{ClientRow, Snapshot};
@@ -104,25 +104,25 @@ pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             }
         });
     }
-    let mut name = None;
-    let mut at = 2;
-    while at < args.len() {
-        let rest = args.len() - at - 1;
-        if is(args[at], "auth") && rest >= 2 {
-            if !check_password(context, args[at + 1], args[at + 2]) {
-                return context.error(WRONG_PASSWORD);
+    let (mut name, mut options) = (None, args.get(2..).unwrap_or_default());
+    while let [option, given @ ..] = options {
+        options = match given {
+            [user, password, rest @ ..] if is(option, "auth") => {
+                if !check_password(context, user, password) {
+                    return context.error(WRONG_PASSWORD);
+                }
+                context.client.authenticated = true;
+                rest
             }
-            context.client.authenticated = true;
-            at += 3;
-        } else if is(args[at], "setname") && rest >= 1 {
-            if !is_printable(args[at + 1]) {
-                return context.error(BAD_CLIENT_NAME);
+            [word, rest @ ..] if is(option, "setname") => {
+                if !is_printable(word) {
+                    return context.error(BAD_CLIENT_NAME);
+                }
+                name = Some(word.to_vec());
+                rest
             }
-            name = Some(args[at + 1].to_vec());
-            at += 2;
-        } else {
-            return context.error_about("ERR Syntax error in HELLO option '", args[at], "'");
-        }
+            _ => return context.error_about("ERR Syntax error in HELLO option '", option, "'"),
+        };
     }
     if !context.client.authenticated {
         return context.error(HELLO_FIRST);
@@ -212,20 +212,17 @@ fn set_name(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 }
 
 fn set_info(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let name = match args[2] {
-        word if is(word, "lib-name") => "lib-name",
-        word if is(word, "lib-ver") => "lib-ver",
-        other => return context.error_about("ERR Unrecognized option '", other, "'"),
-    };
+    let is_name = is(args[2], "lib-name");
+    if !is_name && !is(args[2], "lib-ver") {
+        return context.error_about("ERR Unrecognized option '", args[2], "'");
+    }
     if !is_printable(args[3]) {
         // The option as it was sent, as Redis quotes it.
         let reason = " cannot contain spaces, newlines or special characters.";
         return context.error_about("ERR ", args[2], reason);
     }
-    match name {
-        "lib-name" => context.client.lib_name = args[3].to_vec(),
-        _ => context.client.lib_version = args[3].to_vec(),
-    }
+    let Client { lib_name, lib_version, .. } = context.client;
+    *(if is_name { lib_name } else { lib_version }) = args[3].to_vec();
     context.reply().ok();
 }
 
@@ -276,9 +273,9 @@ fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     match args {
         [_, _] => {}
         [_, _, option, kind] if is(option, "type") => match client_type(kind) {
-            Some(true) => {}
-            Some(false) => wanted = Some(BTreeSet::new()),
-            None => return unknown_type(context, kind),
+            Ok(true) => {}
+            Ok(false) => wanted = Some(BTreeSet::new()),
+            Err(text) => return context.reply().error_bytes(&text),
         },
         [_, _, option, ids @ ..] if is(option, "id") && !ids.is_empty() => {
             let parsed = ids.iter().map(|id| integer(id).and_then(|id| u64::try_from(id).ok()));
@@ -296,19 +293,11 @@ fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     context.reply().verbatim(&text);
 }
 
-/// Whether clients of that type exist here: all are normal ones. `None`: there is no such type.
-fn client_type(name: &[u8]) -> Option<bool> {
-    match () {
-        () if is(name, "normal") => Some(true),
-        () if ["master", "slave", "replica", "pubsub"].iter().any(|word| is(name, word)) => {
-            Some(false)
-        }
-        () => None,
-    }
-}
-
-fn unknown_type(context: &mut Context<'_, '_>, name: &[u8]) {
-    context.error_about("ERR Unknown client type '", name, "'");
+/// Whether clients of that type exist here: all are normal ones. The error for an unknown type.
+fn client_type(name: &[u8]) -> Result<bool, Vec<u8>> {
+    let has = |words: &[&str]| words.iter().any(|word| is(name, word));
+    let is_known = has(&["normal", "master", "slave", "replica", "pubsub"]);
+    is_known.then(|| has(&["normal"])).ok_or_else(|| about("ERR Unknown client type '", name, "'"))
 }
 
 /// Which clients CLIENT KILL ends.
@@ -337,8 +326,8 @@ fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if by_address {
         filter.address = Some(args[2].to_vec());
         filter.skip_me = false;
-    } else if !kill_options(context, &args[2..], &mut filter) {
-        return;
+    } else if let Err(text) = kill_options(&args[2..], &mut filter) {
+        return context.reply().error_bytes(&text);
     }
     let own = context.client.id;
     let matches = |row: &&ClientRow| filter.matches(row) && !(filter.skip_me && row.id == own);
@@ -362,47 +351,26 @@ fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     }
 }
 
-/// Reads CLIENT KILL's pairs of options; false if an error was answered.
-fn kill_options(context: &mut Context<'_, '_>, options: &[&[u8]], filter: &mut Filter) -> bool {
+/// Reads CLIENT KILL's pairs of options; the error if one is wrong.
+fn kill_options(options: &[&[u8]], filter: &mut Filter) -> Result<(), Vec<u8>> {
     let (pairs, odd) = options.as_chunks::<2>();
     for [name, value] in pairs {
         match *name {
             name if is(name, "id") => {
-                match integer(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0) {
-                    Some(id) => filter.id = Some(id),
-                    None => {
-                        context.error("ERR client-id should be greater than 0");
-                        return false;
-                    }
-                }
+                let id = integer(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
+                filter.id = Some(id.ok_or(b"ERR client-id should be greater than 0")?);
             }
-            name if is(name, "type") => match client_type(value) {
-                Some(normal) => filter.normal &= normal,
-                None => {
-                    unknown_type(context, value);
-                    return false;
-                }
-            },
+            name if is(name, "type") => filter.normal &= client_type(value)?,
             name if is(name, "addr") => filter.address = Some(value.to_vec()),
             name if is(name, "laddr") => filter.local_address = Some(value.to_vec()),
-            name if is(name, "user") => {
-                if *value != b"default" {
-                    context.error_about("ERR No such user '", value, "'");
-                    return false;
-                }
-            }
+            name if is(name, "user") && *value == b"default" => {}
+            name if is(name, "user") => return Err(about("ERR No such user '", value, "'")),
             name if is(name, "skipme") && is(value, "yes") => filter.skip_me = true,
             name if is(name, "skipme") && is(value, "no") => filter.skip_me = false,
-            _ => {
-                context.error(SYNTAX);
-                return false;
-            }
+            _ => return Err(SYNTAX.into()),
         }
     }
-    if !odd.is_empty() {
-        context.error(SYNTAX);
-    }
-    odd.is_empty()
+    if odd.is_empty() { Ok(()) } else { Err(SYNTAX.into()) }
 }
 
 /// Whether a browser was led to send this: Redis drops such connections too.

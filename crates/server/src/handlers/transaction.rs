@@ -135,7 +135,6 @@ pub(crate) fn unwatch(context: &mut Context<'_, '_>) {
     context.reply().ok();
 }
 
-/// Forgets the watched keys.
 pub(crate) fn forget_watches(context: &mut Context<'_, '_>) {
     for (partition, token) in context.client.watches.drain(..) {
         context.state.keyspace.part_mut(partition).unwatch(token);

@@ -178,7 +178,7 @@ impl Visit {
             if self.request[begin..].windows(4).any(|end| end == b"\r\n\r\n") {
                 self.answer = answer(&self.request, page);
             } else if self.request.len() > most_bytes {
-                self.answer = refusal("431 Request Header Fields Too Large");
+                self.answer = response("431 Request Header Fields Too Large", 0);
             }
         }
         while self.written < self.answer.len() {
@@ -192,12 +192,12 @@ impl Visit {
 fn answer(request: &[u8], page: &Page) -> Vec<u8> {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    let [method, target, version] = words[..] else { return refusal("400 Bad Request") };
+    let [method, target, version] = words[..] else { return response("400 Bad Request", 0) };
     if !version.starts_with(b"HTTP/1.") {
-        return refusal("505 HTTP Version Not Supported");
+        return response("505 HTTP Version Not Supported", 0);
     }
     if method != b"GET" && method != b"HEAD" {
-        return refusal("405 Method Not Allowed");
+        return response("405 Method Not Allowed", 0);
     }
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let body = if path == b"/health" {
@@ -211,10 +211,6 @@ fn answer(request: &[u8], page: &Page) -> Vec<u8> {
         answer.extend_from_slice(body.as_bytes());
     }
     answer
-}
-
-fn refusal(status: &str) -> Vec<u8> {
-    response(status, 0)
 }
 
 /// All but the body. 0.0.4 is the version of Prometheus's text.

@@ -134,8 +134,14 @@ impl Stats {
         } else {
             self.count_calls(ran.row, 1, ran.elapsed_ns);
         }
-        if let Some(text) = &ran.error {
-            self.rows[usize::from(ran.row)].failed += 1;
+        self.count_failure(ran.row, ran.error.as_deref());
+    }
+
+    /// Counts a call's error, if it has one.
+    #[inline]
+    pub(crate) fn count_failure(&mut self, row: Row, error: Option<&[u8]>) {
+        if let Some(text) = error {
+            self.rows[usize::from(row)].failed += 1;
             self.count_error(text);
         }
     }

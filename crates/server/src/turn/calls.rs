@@ -9,9 +9,8 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::handlers::functions;
 use crate::handlers::host::StoreHost;
-use crate::handlers::route;
+use crate::handlers::{functions, route};
 use crate::hop::later::Join;
 use crate::hop::message::{Kind, Manner};
 use crate::net::output::Mark;
@@ -179,19 +178,17 @@ impl Work {
     /// Enters the runtime once for all calls.
     fn call_all(&mut self, waiting: &[Waiting], turn: &Turn<'_>) -> Answers {
         let mut words: Vec<&[u8]> = Vec::new();
-        let mut ends = Vec::with_capacity(waiting.len());
+        let mut places = Vec::with_capacity(waiting.len());
         for call in waiting {
-            let input = &self.active[call.party].input;
+            let (input, first) = (&self.active[call.party].input, words.len());
             words.extend(input.batch.args(call.index).iter(input.bytes()));
-            ends.push(words.len());
+            places.push(first..words.len());
         }
         let mut calls = Vec::with_capacity(waiting.len());
         let mut errors = Vec::with_capacity(waiting.len());
         let mut touches = Vec::with_capacity(waiting.len());
-        let mut start = 0;
-        for (call, end) in waiting.iter().zip(ends) {
-            let args = &words[start..end];
-            start = end;
+        for (call, place) in waiting.iter().zip(places) {
+            let args = &words[place];
             let key_end = libraries::key_end(&self.state.libraries, args);
             errors.push(key_end.err());
             if let Ok(key_end) = key_end {
@@ -205,7 +202,7 @@ impl Work {
                     keys: &args[3..key_end],
                     args: &args[key_end..],
                     resp3: protocol == Protocol::Resp3,
-                    read_only: is_read_only(args[0]),
+                    read_only: args[0].len() > "fcall".len(), // FCALL_RO
                     ..Call::default()
                 });
             }
@@ -216,8 +213,7 @@ impl Work {
         let mut ranges = Vec::with_capacity(calls.len());
         let run_turn = functions::run_turn(&mut self.state, turn);
         let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
-        // Whose writes they are is told by there being one call; and a shard that is asked asks
-        // nobody.
+        // One call's writes are its client's. A shard that is asked asks no other.
         let is_clients = |call: &Waiting| self.active[call.party].peer().is_none();
         let sends = matches!(waiting, [call] if is_clients(call));
         let mut host = StoreHost { keyspace, turn, mail, sends, stays: None };
@@ -270,11 +266,6 @@ fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
     used.for_each(|(partition, hash, _)| keyspace.part_mut(*partition).touch(*hash));
 }
 
-/// Whether a word, which is FCALL or FCALL_RO, is the latter.
-fn is_read_only(word: &[u8]) -> bool {
-    word.len() > "fcall".len()
-}
-
 /// Counts a function call, and logs it if it was slow.
 fn count_call(
     state: &mut State,
@@ -286,10 +277,7 @@ fn count_call(
 ) {
     party.client.last_row = Some(call.row);
     state.stats.count_calls(call.row, 1, elapsed_ns);
-    if let Some(text) = party.out.error_at(*mark) {
-        state.stats.rows[usize::from(call.row)].failed += 1;
-        state.stats.count_error(text);
-    }
+    state.stats.count_failure(call.row, party.out.error_at(*mark));
     if state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit) {
         if let Party::Peer(peer) = party {
             peer.pipe.client.origin = Some(peer.origin(call.index));

@@ -32,7 +32,6 @@ use std::time::Instant;
 const MOST_ROUNDS: usize = 16;
 
 impl Work {
-    /// Does what is to do.
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, now: Instant) {
         self.now = now;
         if !std::mem::take(&mut self.waited) {
@@ -254,7 +253,8 @@ impl Work {
         if let Resolved::Row(row) = resolved
             && commands::of(row).takes(args.len())
         {
-            prepared.is_call = is_call(row);
+            let run = commands::of(row).run;
+            prepared.is_call = matches!(run, Run::Server(Builtin::Fcall | Builtin::FcallRo));
             prepared.quick = self.quick[usize::from(row)];
             let keyspace = &self.state.keyspace;
             if let Some(op) = prepared.quick {
@@ -271,8 +271,4 @@ impl Work {
         }
         prepared
     }
-}
-
-fn is_call(row: Row) -> bool {
-    matches!(commands::of(row).run, Run::Server(Builtin::Fcall | Builtin::FcallRo))
 }

@@ -152,9 +152,7 @@ fn unknown_command(args: &[&[u8]]) -> Vec<u8> {
 }
 
 fn unknown_subcommand(container: Row, args: &[&[u8]]) -> Vec<u8> {
-    let mut text = b"ERR unknown subcommand '".to_vec();
-    text.extend(quote(args.get(1).copied().unwrap_or_default(), QUOTED_BYTES));
+    let word = quote(args.get(1).copied().unwrap_or_default(), QUOTED_BYTES);
     let name = commands::of(container).name.to_ascii_uppercase();
-    text.extend_from_slice(format!("'. Try {name} HELP.").as_bytes());
-    text
+    [b"ERR unknown subcommand '", word, format!("'. Try {name} HELP.").as_bytes()].concat()
 }

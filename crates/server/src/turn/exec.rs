@@ -90,12 +90,6 @@ enum Unfinished {
     Refused(WriteError),
 }
 
-impl From<WriteError> for Unfinished {
-    fn from(error: WriteError) -> Self {
-        Self::Refused(error)
-    }
-}
-
 /// Runs what was queued, as one. If it fails, nothing has happened, nothing is answered, and
 /// nothing but EXEC itself is counted: for good, or, if it is busy, until memory has come back.
 fn run_queued(
@@ -136,18 +130,18 @@ fn run_queued(
     };
     context.out.cut(mark);
     context.client.set_manner(manner);
-    match error {
-        WriteError::Busy if !is_last => Err(error.into()),
+    Err(Unfinished::Refused(match error {
+        WriteError::Busy if !is_last => error,
         // What only running has told of may go for it.
-        WriteError::Denied(denial) if !denial.is_full() => Err(error.into()),
+        WriteError::Denied(denial) if !denial.is_full() => error,
         WriteError::Oom | WriteError::Busy | WriteError::Denied(_) => {
             let wanted = wanted.max(transaction.written_bytes);
             let goes = store.prepare_again(wanted, context.turn);
             let for_good = if error == WriteError::Busy { WriteError::Oom } else { error };
-            Err(if goes { WriteError::Busy } else { for_good }.into())
+            if goes { WriteError::Busy } else { for_good }
         }
-        _ => Err(error.into()),
-    }
+        _ => error,
+    }))
 }
 
 /// Applies what was queued, up to the first command that finds no memory.

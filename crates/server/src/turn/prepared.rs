@@ -1,6 +1,4 @@
-//! A decoded command on its way to execution.
-//!
-//! Plain data of the shard's thread.
+//! Decoded commands on their way to execution: plain data of the shard's thread.
 
 use crate::commands::Resolved;
 use nigh_store::Op;
@@ -9,7 +7,7 @@ use nigh_store::Op;
 pub(crate) const LARGE_INPUT_BYTES: usize = 256 << 10;
 
 /// A decoded command on its way to execution.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Prepared {
     /// Position of its party in `active`.
     pub(crate) party: usize,
@@ -31,16 +29,7 @@ impl Prepared {
     /// A command whose key isn't looked up.
     #[inline]
     pub(crate) fn new(party: usize, index: usize, resolved: Resolved) -> Self {
-        Self {
-            party,
-            index,
-            resolved,
-            hash: 0,
-            quick: None,
-            partition: 0,
-            is_away: false,
-            is_call: false,
-        }
+        Self { party, index, resolved, ..Self::default() }
     }
 
     /// Hash and partition of the first key, if it was looked up.

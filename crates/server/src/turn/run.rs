@@ -100,13 +100,7 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         | B::ClientReply => {
             session::client(context, args, builtin);
         }
-        B::ClientHelp
-        | B::ConfigHelp
-        | B::SlowlogHelp
-        | B::LatencyHelp
-        | B::MemoryHelp
-        | B::CommandHelp
-        | B::FunctionHelp => admin::help(context, args),
+        B::Help => admin::help(context, args),
         B::Info => admin::info(context, args),
         B::ConfigGet => admin::config_get(context, args),
         B::ConfigSet => admin::config_set(context, args),
@@ -114,14 +108,8 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::Time => admin::time(context),
         B::Shutdown => admin::shutdown(context, args),
         B::SlowlogGet => admin::slowlog_get(context, args),
-        B::SlowlogLen => {
-            let len = context.state.shared.slowlog().len();
-            context.reply().count(len);
-        }
-        B::SlowlogReset => {
-            context.state.shared.slowlog().clear();
-            context.reply().ok();
-        }
+        B::SlowlogLen => admin::slowlog_len(context),
+        B::SlowlogReset => admin::slowlog_reset(context),
         B::MemoryDoctor => usage::doctor(context),
         B::MemoryMallocStats => context.reply().bulk(usage::NO_ALLOCATOR_STATS),
         B::MemoryPurge => {

@@ -30,8 +30,7 @@ use crate::net::connection::{Connection, Stream};
 use crate::net::listener::{Accepted, Listeners};
 use crate::observe::metrics::{self, Gauges};
 use crate::state::State;
-use crate::state::shared::Stop;
-use crate::state::shared::{Arrival, Shared};
+use crate::state::shared::{Arrival, Shared, Stop};
 use crate::state::told;
 use crate::turn::trimmer::Trimmer;
 use crate::turn::work::Work;
@@ -71,7 +70,6 @@ const PROTECTED: &[u8] = b"-DENIED Nigh is running in protected mode because no 
     Connections are only accepted from the loopback interface. Set requirepass, or set protected-mode \
     to no if nobody else can reach this port.\r\n";
 
-/// A shard.
 pub(crate) struct Shard {
     participant: Participant,
     poll: Poll,
@@ -407,7 +405,7 @@ impl Shard {
         }
         self.quiet_ticks += 1;
         if self.quiet_ticks <= TELLING_TICKS {
-            let own = self.snapshot(false, now);
+            let own = told::snapshot(&self.work.state, self.work.slab.len());
             self.shared.tell(self.work.state.number, own);
         }
         if let Some(gauges) = &self.gauges {

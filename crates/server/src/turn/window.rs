@@ -13,14 +13,11 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::Resolved;
 use crate::commands::spec::WRITE;
-use crate::commands::{self, Builtin, Row, Run};
+use crate::commands::{self, Builtin, Resolved, Row, Run};
 use crate::handlers::context::{Context, Others};
-use crate::handlers::host;
-use crate::handlers::route::Flow;
-use crate::handlers::route::{self, Target};
-use crate::handlers::session;
+use crate::handlers::route::{self, Flow, Target};
+use crate::handlers::{host, session};
 use crate::hop::later::Later;
 use crate::hop::message::{Kind, Manner};
 use crate::net::client::Close;
@@ -31,10 +28,9 @@ use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
 use crate::state::place::Place;
-use crate::turn::budget;
-use crate::turn::dispatch;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{CALLS_AT_ONCE, Waiting, Work};
+use crate::turn::{budget, dispatch};
 use nigh_store::{Lack, Turn};
 use std::time::Instant;
 
@@ -170,10 +166,7 @@ impl Work {
         self.budget.count_reply(pipe.out.since(mark));
         pipe.input.next = prepared.index + 1;
         pipe.client.last_row = Some(row);
-        if let Some(text) = pipe.out.error_at(mark) {
-            self.state.stats.rows[usize::from(row)].failed += 1;
-            self.state.stats.count_error(text);
-        }
+        self.state.stats.count_failure(row, pipe.out.error_at(mark));
         if pipe.out.waiting() > self.state.hot.output_pause {
             pipe.stopped = true;
         }
@@ -238,7 +231,6 @@ impl Work {
         self.state.keyspace.partitions() == 1
     }
 
-    /// Whether a function call may write.
     fn writes(&self, prepared: &Prepared) -> bool {
         let input = &self.active[prepared.party].input;
         let name = input.batch.args(prepared.index).get(input.bytes(), 1);
@@ -398,7 +390,6 @@ impl Work {
         dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
     }
 
-    /// Does what became of a command.
     fn follow(
         &mut self,
         flow: Flow,

@@ -122,10 +122,10 @@ impl Work {
         let peer = |number| (number != state.number).then(|| Box::new(Peer::new(number)));
         let shards = state.shared.shards();
         let peers = (0..shards).map(peer).collect();
+        // Writes of one key that Redis doesn't call fast, but that are.
+        let is_fast = |op| matches!(op, Op::Set | Op::SetEx | Op::PSetEx);
         let quick = commands::table().iter().map(|spec| match spec.run {
-            Run::Data(op) if op.first_key() == 1 && (spec.has(FAST) || is_quick_write(op)) => {
-                Some(op)
-            }
+            Run::Data(op) => (op.first_key() == 1 && (spec.has(FAST) || is_fast(op))).then_some(op),
             _ => None,
         });
         Self {
@@ -215,9 +215,4 @@ impl Work {
         self.waited = true;
         self.waits_since.get_or_insert(self.now);
     }
-}
-
-/// Writes of one key that Redis doesn't call fast, but that are.
-fn is_quick_write(op: Op) -> bool {
-    matches!(op, Op::Set | Op::SetEx | Op::PSetEx)
 }

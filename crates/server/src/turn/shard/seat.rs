@@ -55,7 +55,7 @@ impl Shard {
         self.participant.quiescent();
         self.end_clients(&seat.kills());
         if self.work.state.seen.ticket != ticket {
-            let snapshot = self.snapshot(true, now);
+            let snapshot = self.snapshot(now);
             shared.publish(self.work.state.number, snapshot, self.work.state.seen.ticket);
         }
         self.resume_checked();
@@ -112,21 +112,15 @@ impl Shard {
         self.work.asking = asking;
     }
 
-    /// What this shard tells of itself.
-    pub(super) fn snapshot(&mut self, with_clients: bool, now: Instant) -> Snapshot {
+    /// What this shard tells of itself and its clients.
+    fn snapshot(&mut self, now: Instant) -> Snapshot {
         let mut snapshot = told::snapshot(&self.work.state, self.work.slab.len());
-        if with_clients {
-            self.work.slab.each(|connection| {
-                if connection.pipe.client.close == Close::No {
-                    told::add_client(
-                        &mut snapshot,
-                        &connection.pipe.client,
-                        connection.buffers(),
-                        now,
-                    );
-                }
-            });
-        }
+        self.work.slab.each(|connection| {
+            let client = &connection.pipe.client;
+            if client.close == Close::No {
+                told::add_client(&mut snapshot, client, connection.buffers(), now);
+            }
+        });
         snapshot
     }
 
