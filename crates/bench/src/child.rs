@@ -1,12 +1,13 @@
 //! A server in a child process, with a private directory in tmpfs.
 //!
 //! ```text
-//! Program ── path of nigh ──► Server::nigh ──► child process, port, directory
-//! any program and flags ────► Server::start ─┘
+//! Program ── path of nigh ──► ServerProcess::nigh ───► child process, port, directory
+//! any program and flags ────► ServerProcess::start ─┘
 //! ```
 //!
 //! Invariants:
-//! 1. Dropping a [`Server`] stops the process and removes the directory, also after an error.
+//! 1. Dropping a [`ServerProcess`] stops the process and removes the directory, also after an
+//!    error.
 //! 2. The server's output is kept in the directory. If the server doesn't start, its last lines are
 //!    part of the error.
 //!
@@ -67,13 +68,13 @@ impl Program {
 }
 
 /// A running server. Dropping it stops the process and removes the directory.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     process: Child,
     address: Address,
     directory: TempDir,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts `program` with `arguments` and waits until it answers PING. In all of them `{port}`
     /// becomes a free port and `{dir}` the private directory.
     pub(crate) fn start(program: &[String], arguments: &[String]) -> Result<Self> {
@@ -159,7 +160,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if let Ok(mut connection) = Connection::connect(&self.address, &Options::default()) {
             // Errors don't matter here: a server that doesn't stop is killed below.

@@ -9,7 +9,7 @@
 //! 1. The demo compares every count of every way. Two that differ are an error.
 //! 2. The demo ends its server and removes arenas and log, also after an error or an interrupt.
 
-use super::child::{Program, Server, accepted};
+use super::child::{Program, ServerProcess, accepted};
 use super::graph::{self, Graph};
 use super::report::thousands;
 use super::walk;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 /// One way to count, at one depth.
-struct Row {
+struct DemoRow {
     way: &'static str,
     depth: u32,
     starts: usize,
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let graph = Graph::load()?;
     bar.inc(1);
     bar.set_message("starting a server");
-    let server = Server::nigh(&args.program.path()?, &[], &[])?;
+    let server = ServerProcess::nigh(&args.program.path()?, &[], &[])?;
     let mut connection = server.connect()?;
     bar.inc(1);
     bar.set_message("loading the graph and the function");
@@ -98,7 +98,7 @@ fn count(
     least: Duration,
     bar: &ProgressBar,
     interrupted: &AtomicBool,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<DemoRow>> {
     let few = &graph.starts[..GET_STARTS.min(graph.starts.len())];
     let all = &graph.starts[..];
     let mut rows = Vec::new();
@@ -115,7 +115,7 @@ fn count(
         }
         let done = (passes * starts.len()) as f64 * graph.weight(starts, depth);
         let per_second = done / start.elapsed().as_secs_f64();
-        rows.push(Row { way, depth, starts: starts.len(), per_second });
+        rows.push(DemoRow { way, depth, starts: starts.len(), per_second });
         counts.push(result);
         bar.inc(1);
         Ok::<_, anyhow::Error>(())
@@ -137,7 +137,7 @@ fn count(
     Ok(rows)
 }
 
-fn print(graph: &Graph, rows: &[Row]) {
+fn print(graph: &Graph, rows: &[DemoRow]) {
     println!(
         "ego-Facebook, directed: {} lists, {} edges. Paths of length 1..depth from {} nodes,",
         thousands(graph.lists.len() as f64),

@@ -15,7 +15,7 @@
 
 use super::replies::{Checker, Skipper, Tally};
 use super::stream::Stream;
-use super::template::{Kind, Workload};
+use super::template::{RequestKind, Workload};
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
 use nigh_client::Address;
@@ -47,14 +47,14 @@ pub(super) enum Until {
 }
 
 /// The outcome of one run.
-pub(super) struct Run {
+pub(super) struct RunFigures {
     pub(super) tally: Tally,
     pub(super) sets: u64,
     pub(super) seconds: f64,
     pub(super) latency: Histogram<u64>,
 }
 
-impl Run {
+impl RunFigures {
     /// Replies per second.
     pub(super) fn rate(&self) -> f64 {
         self.tally.replies as f64 / self.seconds
@@ -66,14 +66,14 @@ pub(super) fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, LATENCY_NS, 3)?)
 }
 
-enum Reader {
+enum ReplyReader {
     Skip(Skipper),
     Check(Checker),
 }
 
 struct Connection {
     stream: Stream,
-    reader: Reader,
+    reader: ReplyReader,
     /// Received bytes that make no whole token yet.
     carry: Vec<u8>,
     /// Bytes that the socket has not taken yet.
@@ -134,8 +134,8 @@ impl Engine {
             engine.connections.push(Connection {
                 stream,
                 reader: match check_bytes {
-                    Some(_) => Reader::Check(Checker::default()),
-                    None => Reader::Skip(Skipper::default()),
+                    Some(_) => ReplyReader::Check(Checker::default()),
+                    None => ReplyReader::Skip(Skipper::default()),
                 },
                 carry: Vec::new(),
                 unsent: Vec::new(),
@@ -152,7 +152,7 @@ impl Engine {
         load: &mut Workload,
         until: Until,
         tick: &mut dyn FnMut(u64),
-    ) -> Result<Run> {
+    ) -> Result<RunFigures> {
         let (left, limit) = match until {
             Until::Elapsed(limit) => (u64::MAX, Some(limit)),
             Until::Requests(count) => (count, None),
@@ -184,7 +184,7 @@ impl Engine {
         }
         let seconds = start.elapsed().as_secs_f64();
         let Progress { tally, sets, latency, .. } = progress;
-        Ok(Run { tally, sets, seconds, latency })
+        Ok(RunFigures { tally, sets, seconds, latency })
     }
 
     /// Waits for events. Polls while the last event is recent, then sleeps.
@@ -236,8 +236,8 @@ impl Engine {
         self.output.clear();
         for _ in 0..count {
             let (kind, number) = load.append(&mut self.output);
-            progress.sets += u64::from(kind == Kind::Set);
-            if let Reader::Check(checker) = &mut connection.reader {
+            progress.sets += u64::from(kind == RequestKind::Set);
+            if let ReplyReader::Check(checker) = &mut connection.reader {
                 checker.expect(kind, number);
             }
         }
@@ -287,8 +287,8 @@ impl Engine {
         let bytes = &self.input[..carried + read];
         let before = progress.tally.replies;
         let used = match &mut connection.reader {
-            Reader::Skip(skipper) => skipper.feed(bytes, &mut progress.tally)?,
-            Reader::Check(checker) => checker.feed(bytes, &load.shape, &mut progress.tally)?,
+            ReplyReader::Skip(skipper) => skipper.feed(bytes, &mut progress.tally)?,
+            ReplyReader::Check(checker) => checker.feed(bytes, &load.shape, &mut progress.tally)?,
         };
         connection.carry.clear();
         connection.carry.extend_from_slice(&bytes[used..]);

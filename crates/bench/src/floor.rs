@@ -41,7 +41,7 @@ pub(crate) struct Args {
     spin_us: u64,
 }
 
-struct Client {
+struct FloorClient {
     stream: Stream,
     carry: Vec<u8>,
     unsent: Vec<u8>,
@@ -49,7 +49,7 @@ struct Client {
 
 struct Floor {
     epoll: OwnedFd,
-    clients: Vec<Option<Client>>,
+    clients: Vec<Option<FloorClient>>,
     free: Vec<usize>,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -119,7 +119,7 @@ impl Floor {
             self.clients.len() - 1
         });
         epoll::add(&self.epoll, &stream, EventData::new_u64(index as u64), EventFlags::IN)?;
-        self.clients[index] = Some(Client { stream, carry: Vec::new(), unsent: Vec::new() });
+        self.clients[index] = Some(FloorClient { stream, carry: Vec::new(), unsent: Vec::new() });
         Ok(())
     }
 

@@ -21,9 +21,9 @@ const LETTERS: &[u8; 26] = b"abcdefghijklmnopqrstuvwxyz";
 
 /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
 #[derive(Clone)]
-pub(super) struct Random(u64);
+pub(super) struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -51,13 +51,13 @@ impl Random {
 }
 
 /// Widths and bytes of keys and values.
-pub(super) struct Shape {
+pub(super) struct RecordShape {
     key_bytes: usize,
     value_bytes: usize,
     filler: Vec<u8>,
 }
 
-impl Shape {
+impl RecordShape {
     /// # Errors
     /// `key_bytes` are too few for `count` different keys.
     pub(super) fn new(key_bytes: usize, value_bytes: usize, count: u64) -> Result<Self> {
@@ -133,7 +133,7 @@ pub(super) enum Keys {
 
 impl Keys {
     #[inline]
-    pub(super) fn draw(&mut self, random: &mut Random) -> u64 {
+    pub(super) fn draw(&mut self, random: &mut SplitMix64) -> u64 {
         match self {
             Self::Sequential { next, count } => {
                 let number = *next;
@@ -178,7 +178,7 @@ impl Zipf {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "clamped to the last rank")]
-    fn rank(&self, random: &mut Random) -> u64 {
+    fn rank(&self, random: &mut SplitMix64) -> u64 {
         let unit = random.unit();
         let mass = unit * self.zeta;
         if mass < 1.0 {
@@ -193,7 +193,7 @@ impl Zipf {
 
     #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u64 fits in one")]
     #[inline]
-    fn draw(&self, random: &mut Random) -> u64 {
+    fn draw(&self, random: &mut SplitMix64) -> u64 {
         let rank = u128::from(self.rank(random));
         (rank * u128::from(self.spread) % u128::from(self.count)) as u64
     }
@@ -216,7 +216,7 @@ mod tests {
     fn zipf_draws_follow_the_law() {
         let (count, theta, draws) = (1000, 0.99, 400_000);
         let zipf = Zipf::new(count, theta).expect("theta is in range");
-        let mut random = Random::new(7);
+        let mut random = SplitMix64::new(7);
         let mut seen = vec![0u64; 1000];
         for _ in 0..draws {
             seen[usize::try_from(zipf.rank(&mut random)).expect("small")] += 1;
@@ -245,7 +245,7 @@ mod tests {
     /// Keys and values have the requested width, and contain their number.
     #[test]
     fn keys_and_values_are_of_fixed_width() {
-        let shape = Shape::new(16, 20, 1_000_000).expect("fits");
+        let shape = RecordShape::new(16, 20, 1_000_000).expect("fits");
         let (mut key, mut value) = ([0; 16], [0; 20]);
         shape.key(123_456, &mut key);
         shape.value(123_456, &mut value);
@@ -254,8 +254,8 @@ mod tests {
         assert!(shape.is_value(123_456, &value, &mut Vec::new()));
         assert!(!shape.is_value(123_457, &value, &mut Vec::new()));
         let mut short = [0; 3];
-        Shape::new(3, 1, 1000).expect("fits").key(42, &mut short);
+        RecordShape::new(3, 1, 1000).expect("fits").key(42, &mut short);
         assert_eq!(&short, b"042");
-        assert!(Shape::new(3, 1, 1001).is_err());
+        assert!(RecordShape::new(3, 1, 1001).is_err());
     }
 }

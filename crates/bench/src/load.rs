@@ -9,7 +9,7 @@
 //! 2. An error reply never counts as success: it is counted and shown, and makes the exit code 1.
 
 use super::engine::{Engine, Until};
-use super::keys::{Keys, Shape, Zipf};
+use super::keys::{Keys, RecordShape, Zipf};
 use super::options::{Args, Distribution};
 use super::report;
 use super::stats::Series;
@@ -87,7 +87,7 @@ fn failed(series: &[Series]) -> Result<()> {
 }
 
 fn workload(args: &Args) -> Result<Workload> {
-    let shape = Shape::new(args.key_size, args.value_size, args.keys)?;
+    let shape = RecordShape::new(args.key_size, args.value_size, args.keys)?;
     let keys = match args.distribution {
         Distribution::Uniform => Keys::Uniform { count: args.keys },
         Distribution::Sequential => Keys::Sequential { next: 0, count: args.keys },
@@ -106,7 +106,7 @@ fn workload(args: &Args) -> Result<Workload> {
 
 /// Sets each key once.
 fn preload(args: &Args, address: &Address, bar: &ProgressBar) -> Result<()> {
-    let shape = Shape::new(args.key_size, args.value_size, args.keys)?;
+    let shape = RecordShape::new(args.key_size, args.value_size, args.keys)?;
     let keys = Keys::Sequential { next: 0, count: args.keys };
     let mut load = Workload::new("set", &[], 0.0, shape, keys, args.seed)?;
     let password = args.password.as_deref();

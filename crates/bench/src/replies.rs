@@ -10,8 +10,8 @@
 //!    followed by more.
 //! 2. The skipper neither reads nor keeps bodies.
 
-use super::keys::Shape;
-use super::template::Kind;
+use super::keys::RecordShape;
+use super::template::RequestKind;
 use anyhow::{Result, bail};
 use std::collections::VecDeque;
 
@@ -134,18 +134,23 @@ impl Skipper {
 /// Verifies replies of GET and SET.
 #[derive(Default)]
 pub(super) struct Checker {
-    expected: VecDeque<(Kind, u64)>,
+    expected: VecDeque<(RequestKind, u64)>,
     scratch: Vec<u8>,
 }
 
 impl Checker {
     /// Notes a sent request. Replies come in the order of the requests.
-    pub(super) fn expect(&mut self, kind: Kind, number: u64) {
+    pub(super) fn expect(&mut self, kind: RequestKind, number: u64) {
         self.expected.push_back((kind, number));
     }
 
     /// Verifies whole replies of `bytes`; returns their length in bytes.
-    pub(super) fn feed(&mut self, bytes: &[u8], shape: &Shape, tally: &mut Tally) -> Result<usize> {
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        shape: &RecordShape,
+        tally: &mut Tally,
+    ) -> Result<usize> {
         let mut at = 0;
         loop {
             let rest = &bytes[at..];
@@ -176,7 +181,7 @@ impl Checker {
         &mut self,
         line: &[u8],
         value: Option<&[u8]>,
-        shape: &Shape,
+        shape: &RecordShape,
         tally: &mut Tally,
     ) -> Result<()> {
         let Some((kind, number)) = self.expected.pop_front() else {
@@ -188,8 +193,8 @@ impl Checker {
             return Ok(());
         }
         let right = match (kind, value) {
-            (Kind::Get, Some(value)) => shape.is_value(number, value, &mut self.scratch),
-            (Kind::Get, None) => {
+            (RequestKind::Get, Some(value)) => shape.is_value(number, value, &mut self.scratch),
+            (RequestKind::Get, None) => {
                 tally.nulls += 1;
                 line == b"$-1" || line == b"_"
             }
@@ -259,9 +264,14 @@ mod tests {
     /// The value of another key is a mismatch, and so is null for SET. Null for GET is none.
     #[test]
     fn wrong_values_are_found() {
-        let shape = Shape::new(16, 12, 10).expect("fits");
+        let shape = RecordShape::new(16, 12, 10).expect("fits");
         let (mut checker, mut tally) = (Checker::default(), Tally::default());
-        for (kind, number) in [(Kind::Get, 1), (Kind::Get, 2), (Kind::Get, 3), (Kind::Set, 4)] {
+        for (kind, number) in [
+            (RequestKind::Get, 1),
+            (RequestKind::Get, 2),
+            (RequestKind::Get, 3),
+            (RequestKind::Set, 4),
+        ] {
             checker.expect(kind, number);
         }
         let bytes = b"$12\r\n000000000001\r\n$12\r\n000000000001\r\n$-1\r\n$-1\r\n";

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a ratio is taken within a pair of runs, never between two medians.
 
-use super::engine::Run;
+use super::engine::RunFigures;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -93,7 +93,7 @@ impl Series {
         })
     }
 
-    pub(super) fn add(&mut self, run: Run) -> Result<()> {
+    pub(super) fn add(&mut self, run: RunFigures) -> Result<()> {
         self.runs.push(RunReport {
             requests: run.tally.replies,
             seconds: run.seconds,

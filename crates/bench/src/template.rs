@@ -5,7 +5,7 @@
 //! 1. A placeholder has a fixed width, so the RESP headers around it never change.
 //! 2. Each `__key__` draws a key. `__value__` is the value of the key that was drawn last.
 
-use super::keys::{Keys, Random, Shape, digits};
+use super::keys::{Keys, RecordShape, SplitMix64, digits};
 use anyhow::{Result, bail};
 
 /// Digits of `__rand__`.
@@ -13,7 +13,7 @@ const RANDOM_DIGITS: usize = 12;
 
 /// The kind of a request, which determines the expected reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     /// GET of one key: its value, or null if it was never set.
     Get,
     /// SET of one key to its value: `+OK`.
@@ -33,12 +33,12 @@ enum Hole {
 pub(super) struct Template {
     bytes: Vec<u8>,
     holes: Vec<Hole>,
-    kind: Kind,
+    kind: RequestKind,
 }
 
 impl Template {
     /// Encodes the command `words` with its placeholders `__key__`, `__value__` and `__rand__`.
-    pub(super) fn new(words: &[Vec<u8>], shape: &Shape) -> Self {
+    pub(super) fn new(words: &[Vec<u8>], shape: &RecordShape) -> Self {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         let mut holes = Vec::new();
         for word in words {
@@ -56,9 +56,9 @@ impl Template {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.to_ascii_lowercase()).collect();
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let kind = match words[..] {
-            [b"get", b"__key__"] => Kind::Get,
-            [b"set", b"__key__", b"__value__"] => Kind::Set,
-            _ => Kind::Other,
+            [b"get", b"__key__"] => RequestKind::Get,
+            [b"set", b"__key__", b"__value__"] => RequestKind::Set,
+            _ => RequestKind::Other,
         };
         Self { bytes, holes, kind }
     }
@@ -68,9 +68,9 @@ impl Template {
     fn append(
         &self,
         out: &mut Vec<u8>,
-        shape: &Shape,
+        shape: &RecordShape,
         keys: &mut Keys,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) -> u64 {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
@@ -95,7 +95,7 @@ impl Template {
 }
 
 /// The text of a word, with key 0 in its placeholders, and the offsets of the placeholders.
-fn fill(word: &[u8], shape: &Shape) -> (Vec<u8>, Vec<Hole>) {
+fn fill(word: &[u8], shape: &RecordShape) -> (Vec<u8>, Vec<Hole>) {
     let (mut text, mut holes, mut rest) = (Vec::new(), Vec::new(), word);
     while !rest.is_empty() {
         let at = text.len();
@@ -126,9 +126,9 @@ pub(super) struct Workload {
     /// Probability of the second of two templates, as a fraction of 2^64; `None`: all in turn.
     second: Option<u64>,
     next: usize,
-    pub(super) shape: Shape,
+    pub(super) shape: RecordShape,
     pub(super) keys: Keys,
-    pub(super) random: Random,
+    pub(super) random: SplitMix64,
 }
 
 impl Workload {
@@ -138,7 +138,7 @@ impl Workload {
         command: &str,
         lines: &[String],
         set_share: f64,
-        shape: Shape,
+        shape: RecordShape,
         keys: Keys,
         seed: u64,
     ) -> Result<Self> {
@@ -168,12 +168,12 @@ impl Workload {
             }
             text => vec![one(text)?],
         };
-        Ok(Self { templates, second, next: 0, shape, keys, random: Random::new(seed) })
+        Ok(Self { templates, second, next: 0, shape, keys, random: SplitMix64::new(seed) })
     }
 
     /// Appends one request to `out`; returns its kind and the number of its key.
     #[inline]
-    pub(super) fn append(&mut self, out: &mut Vec<u8>) -> (Kind, u64) {
+    pub(super) fn append(&mut self, out: &mut Vec<u8>) -> (RequestKind, u64) {
         let template = match self.second {
             Some(share) => &self.templates[usize::from(self.random.next() < share)],
             None => {
@@ -188,7 +188,7 @@ impl Workload {
 
     /// Whether the expected reply of each request is known.
     pub(super) fn is_checkable(&self) -> bool {
-        self.templates.iter().all(|template| template.kind != Kind::Other)
+        self.templates.iter().all(|template| template.kind != RequestKind::Other)
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
 
     fn workload(command: &str, lines: &[&str]) -> Workload {
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
-        let shape = Shape::new(16, 3, 100).expect("fits");
+        let shape = RecordShape::new(16, 3, 100).expect("fits");
         Workload::new(command, &lines, 0.0, shape, Keys::Sequential { next: 7, count: 100 }, 1)
             .expect("a valid command")
     }

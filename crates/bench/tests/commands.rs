@@ -8,7 +8,7 @@
 #[path = "../src/child.rs"]
 mod child;
 
-use child::Server;
+use child::ServerProcess;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -18,10 +18,10 @@ const BENCH: &str = env!("CARGO_BIN_EXE_nigh-bench");
 const MAXMEMORY: &str = "256mb";
 
 /// A server of the `nigh` beside the program under test.
-fn server() -> Server {
+fn server() -> ServerProcess {
     let nigh = Path::new(BENCH).with_file_name("nigh");
     let flags = ["--maxmemory", MAXMEMORY].map(Into::into);
-    Server::nigh(&nigh, &[], &flags).expect("`cargo build -p nigh-cli` has built nigh")
+    ServerProcess::nigh(&nigh, &[], &flags).expect("`cargo build -p nigh-cli` has built nigh")
 }
 
 /// Runs the program to its end.

@@ -3,8 +3,8 @@
 //! Invariant: Nigh and Redis append the same pieces in the same pipelines. The value's first and
 //! last length are the same too.
 
-use super::table::{Args, Contestant, Row, Servers, Target};
-use crate::child::{Server, accepted};
+use super::table::{Args, Contestant, ResultRow, RowTarget, Servers};
+use crate::child::{ServerProcess, accepted};
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use nigh_client::{Connection, Frame};
@@ -21,7 +21,7 @@ const TO_BYTES: usize = 64 << 20;
 const PIPELINE: usize = 16;
 
 /// Measures the growth of a value.
-pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<Row> {
+pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<ResultRow> {
     // After earlier rows the arena may be nearly full.
     accepted(servers.nigh.connect()?.call(["FLUSHALL"])?)?;
     let contestants = [("Nigh", &servers.nigh), ("Redis", &servers.redis)];
@@ -33,20 +33,20 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
         }
     }
     let named = contestants.into_iter().zip(rates);
-    Ok(Row {
+    Ok(ResultRow {
         title: APPEND,
         command: format!("APPEND {KEY} PIECE -c 1 -P {PIPELINE}; whole values, in turn"),
         unit: "per second",
         contestants: named
             .map(|((name, _), rates)| Contestant { name, rates, latency_us: None })
             .collect(),
-        targets: vec![Target::Ratio("Redis", 0.5)],
+        targets: vec![RowTarget::Ratio("Redis", 0.5)],
         note: "at most twice Redis's time".to_owned(),
     })
 }
 
 /// Grows one value; returns APPENDs per second.
-fn grow(server: &Server) -> Result<f64> {
+fn grow(server: &ServerProcess) -> Result<f64> {
     let mut connection: Connection = server.connect()?;
     let first = vec![b'f'; FROM_BYTES];
     accepted(connection.call([b"SET", KEY.as_bytes(), &first])?)?;

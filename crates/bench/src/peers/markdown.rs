@@ -4,14 +4,14 @@
 
 use super::machine::Machine;
 use super::rows::SLICE;
-use super::table::{Args, LOAD_CPU, Row, SERVER_CPU};
+use super::table::{Args, LOAD_CPU, ResultRow, SERVER_CPU};
 use crate::report::thousands;
 use crate::stats::Quartiles;
 use std::fmt::Write;
 use std::path::Path;
 
 /// The whole page.
-pub(super) fn report(args: &Args, machine: &Machine, rows: &[Row], chart: &Path) -> String {
+pub(super) fn report(args: &Args, machine: &Machine, rows: &[ResultRow], chart: &Path) -> String {
     let mut text = String::from("# Benchmarks\n\n");
     introduction(&mut text, args, machine);
     let chart = chart.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -53,7 +53,7 @@ fn introduction(text: &mut String, args: &Args, machine: &Machine) {
     );
 }
 
-fn targets(text: &mut String, rows: &[Row]) {
+fn targets(text: &mut String, rows: &[ResultRow]) {
     text.push_str(
         "## Targets\n\n| row | target | reached (quartiles) | met |\n|---|---|---|---|\n",
     );
@@ -70,7 +70,7 @@ fn targets(text: &mut String, rows: &[Row]) {
 }
 
 /// Missed targets, faster contestants, and the losses that no row shows.
-fn losses(text: &mut String, rows: &[Row]) {
+fn losses(text: &mut String, rows: &[ResultRow]) {
     text.push_str("\n## Where Nigh loses\n\n");
     for row in rows {
         for verdict in row.verdicts().iter().filter(|verdict| !verdict.met) {
@@ -98,7 +98,7 @@ fn losses(text: &mut String, rows: &[Row]) {
     );
 }
 
-fn figures(text: &mut String, rows: &[Row]) {
+fn figures(text: &mut String, rows: &[ResultRow]) {
     text.push_str(
         "\n## Figures\n\n| row | contestant | median (quartiles) | Nigh ÷ it | \
          p50 / p99 / p99.99 µs |\n|---|---|---|---|---|\n",

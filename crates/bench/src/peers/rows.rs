@@ -5,11 +5,11 @@
 use super::arena::{Room, record_bytes, tmpfs_bytes};
 use super::growing;
 use super::levels::Levels;
-use super::table::{Args, Contestant, KEY_BYTES, Row, Servers, Target, VALUE_BYTES};
-use crate::child::{Server, accepted};
+use super::table::{Args, Contestant, KEY_BYTES, ResultRow, RowTarget, Servers, VALUE_BYTES};
+use crate::child::{ServerProcess, accepted};
 use crate::engine::{Engine, Until, histogram};
 use crate::graph::{self, Graph};
-use crate::keys::{Keys, Shape};
+use crate::keys::{Keys, RecordShape};
 use crate::load;
 use crate::template::Workload;
 use crate::walk;
@@ -49,7 +49,7 @@ struct Plan {
     command: &'static str,
     connections: usize,
     pipeline: u64,
-    targets: &'static [Target],
+    targets: &'static [RowTarget],
     floor: bool,
 }
 
@@ -57,12 +57,12 @@ const fn plan(
     title: &'static str,
     command: &'static str,
     (connections, pipeline): (usize, u64),
-    targets: &'static [Target],
+    targets: &'static [RowTarget],
 ) -> Plan {
     Plan { title, command, connections, pipeline, targets, floor: true }
 }
 
-use Target::{PerSecond, Ratio};
+use RowTarget::{PerSecond, Ratio};
 const PLANS: [Plan; 10] = [
     plan("GET, c50 P1", GET, (50, 1), &[Ratio("Redis", 1.0), Ratio("floor", 0.95)]),
     plan("SET, c50 P1", SET, (50, 1), &[Ratio("Redis", 1.0), Ratio("floor", 0.95)]),
@@ -93,14 +93,14 @@ const PLANS: [Plan; 10] = [
 ];
 
 /// The targets of traversals at depth 3. Depth 2 has none.
-const TRAVERSAL_TARGETS: [Target; 3] = [
+const TRAVERSAL_TARGETS: [RowTarget; 3] = [
     Ratio("Redis, MGET per level", 10.0),
     Ratio("Redis, Lua on lists", 15.0),
     Ratio("Redis, GET per node", 400.0),
 ];
 
 /// Loads the servers and measures the wanted rows.
-pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<Vec<Row>> {
+pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<Vec<ResultRow>> {
     let wanted = |title: &str| args.only.as_ref().is_none_or(|text| title.contains(text.as_str()));
     let plans: Vec<&Plan> = PLANS.iter().filter(|plan| wanted(plan.title)).collect();
     let runs: usize = plans.iter().map(|plan| if plan.floor { 3 } else { 2 }).sum();
@@ -145,15 +145,15 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
 /// Title of the memory row.
 const MEMORY: &str = "Memory";
 
-fn memory(args: &Args, bytes: u64) -> Row {
+fn memory(args: &Args, bytes: u64) -> ResultRow {
     let per_key = bytes as f64 / args.keys as f64;
     let most = MEMORY_FACTOR * (KEY_BYTES + VALUE_BYTES + OVERHEAD_BYTES) as f64;
-    Row {
+    ResultRow {
         title: MEMORY,
         command: format!("SET of {} keys; tmpfs blocks less those of an empty server", args.keys),
         unit: "bytes per key",
         contestants: vec![Contestant { name: "Nigh", rates: vec![per_key], latency_us: None }],
-        targets: vec![Target::AtMost(most)],
+        targets: vec![RowTarget::AtMost(most)],
         note: format!(
             "{bytes} bytes in all; keys and values alone are {}",
             KEY_BYTES + VALUE_BYTES
@@ -162,12 +162,12 @@ fn memory(args: &Args, bytes: u64) -> Row {
 }
 
 fn workload(args: &Args, command: &str, lines: &[String], keys: Keys) -> Result<Workload> {
-    let shape = Shape::new(KEY_BYTES, VALUE_BYTES, args.keys)?;
+    let shape = RecordShape::new(KEY_BYTES, VALUE_BYTES, args.keys)?;
     Workload::new(command, lines, 0.0, shape, keys, SEED)
 }
 
 /// Sets all keys of a server.
-fn fill(args: &Args, server: &Server) -> Result<()> {
+fn fill(args: &Args, server: &ServerProcess) -> Result<()> {
     let mut load = workload(args, "set", &[], Keys::Sequential { next: 0, count: args.keys })?;
     let mut engine = Engine::connect(
         server.address(),
@@ -182,7 +182,7 @@ fn fill(args: &Args, server: &Server) -> Result<()> {
 }
 
 /// Measures requests that are all alike.
-fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> Result<Row> {
+fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> Result<ResultRow> {
     let time = args.run_time()?;
     let sets = plan.command == SET;
     let mut room = Room::new(args);
@@ -225,7 +225,7 @@ fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> R
             args.arena >> 20,
         );
     }
-    Ok(Row {
+    Ok(ResultRow {
         title: plan.title,
         command: format!("{} -c {} -P {}", plan.command, plan.connections, plan.pipeline),
         unit: "per second",
@@ -250,7 +250,7 @@ fn in_turn(runners: &mut [Runner], time: Duration) -> Result<u64> {
 }
 
 /// Empties a server and loads all keys again.
-fn refill(args: &Args, server: &Server) -> Result<()> {
+fn refill(args: &Args, server: &ServerProcess) -> Result<()> {
     accepted(server.connect()?.call(["FLUSHALL"])?).context("FLUSHALL failed")?;
     std::thread::sleep(SETTLE);
     fill(args, server)?;
@@ -271,7 +271,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(name: &'static str, server: &Server, args: &Args, plan: &Plan) -> Result<Self> {
+    fn new(name: &'static str, server: &ServerProcess, args: &Args, plan: &Plan) -> Result<Self> {
         let keys = Keys::Uniform { count: args.keys };
         Ok(Self {
             name,
@@ -317,7 +317,7 @@ impl Runner {
 }
 
 fn load_functions(servers: &Servers) -> Result<()> {
-    let load = |server: &Server, source: &str| {
+    let load = |server: &ServerProcess, source: &str| {
         accepted(server.connect()?.call(["FUNCTION", "LOAD", "REPLACE", source])?)
     };
     load(&servers.nigh, JS).context("Nigh refused the functions")?;
@@ -353,7 +353,7 @@ fn traversals(
     depth: u32,
     title: &'static str,
     bar: &ProgressBar,
-) -> Result<Row> {
+) -> Result<ResultRow> {
     let time = args.run_time()?;
     let command = format!("FCALL countFriends 0 __line__ {depth}");
     let lines: Vec<String> = graph.starts.iter().map(u32::to_string).collect();
@@ -387,7 +387,7 @@ fn traversals(
         .zip(rates)
         .map(|(name, rates)| Contestant { name, rates, latency_us: None })
         .collect();
-    Ok(Row {
+    Ok(ResultRow {
         title,
         command: format!("{command} -c 1 -P {CALLS} (functions); 200 starts, in turn"),
         unit: "traversals per second",

@@ -7,7 +7,7 @@
 //!
 //! Invariant: the chart is well-formed XML for any title.
 
-use super::table::Row;
+use super::table::ResultRow;
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -29,7 +29,7 @@ struct Bar {
 }
 
 /// The whole picture.
-pub(super) fn chart(rows: &[Row]) -> String {
+pub(super) fn chart(rows: &[ResultRow]) -> String {
     let bars = bars(rows);
     let most = bars.iter().map(|bar| bar.ratio.q3.max(bar.target)).fold(8.0, f64::max) * 1.2;
     let x = |ratio: f64| {
@@ -92,11 +92,12 @@ fn draw(text: &mut String, bar: &Bar, y: f64, x: &impl Fn(f64) -> f64) {
 }
 
 /// A bar for each ratio that has a target.
-fn bars(rows: &[Row]) -> Vec<Bar> {
+fn bars(rows: &[ResultRow]) -> Vec<Bar> {
     let mut bars = Vec::new();
     for row in rows {
         for (target, verdict) in row.targets.iter().zip(row.verdicts()) {
-            if let (super::table::Target::Ratio(name, least), Some(ratio)) = (target, verdict.ratio)
+            if let (super::table::RowTarget::Ratio(name, least), Some(ratio)) =
+                (target, verdict.ratio)
             {
                 let text = format!("{} ÷ {name}", row.title);
                 bars.push(Bar { text, ratio, target: *least, met: verdict.met });

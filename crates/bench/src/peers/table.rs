@@ -2,7 +2,7 @@
 //!
 //! Invariant: a target is met if the lower quartile misses it by at most 5 %.
 
-use crate::child::{Program, Server};
+use crate::child::{Program, ServerProcess};
 use crate::load;
 use crate::report::thousands;
 use crate::stats::Quartiles;
@@ -63,7 +63,7 @@ pub(super) struct Contestant {
 
 /// A target of a row.
 #[derive(Clone, Copy)]
-pub(super) enum Target {
+pub(super) enum RowTarget {
     /// At least this many times the rate of the contestant with that name.
     Ratio(&'static str, f64),
     /// At least this rate per second.
@@ -73,7 +73,7 @@ pub(super) enum Target {
 }
 
 /// One row of the result.
-pub(super) struct Row {
+pub(super) struct ResultRow {
     pub(super) title: &'static str,
     /// The command that repeats the row.
     pub(super) command: String,
@@ -81,7 +81,7 @@ pub(super) struct Row {
     pub(super) unit: &'static str,
     /// Nigh comes first.
     pub(super) contestants: Vec<Contestant>,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<RowTarget>,
     /// A remark that a reader of the row needs.
     pub(super) note: String,
 }
@@ -94,7 +94,7 @@ pub(super) struct Verdict {
     pub(super) met: bool,
 }
 
-impl Row {
+impl ResultRow {
     pub(super) fn ratio(&self, name: &str) -> Option<Quartiles> {
         let peer = self.contestants.iter().find(|contestant| contestant.name == name)?;
         Some(Quartiles::of_ratios(&self.contestants.first()?.rates, &peer.rates))
@@ -104,8 +104,8 @@ impl Row {
         /// Share of the target that the lower quartile must reach: machines are noisy.
         const WITHIN: f64 = 0.95;
         let own = self.contestants.first().map(|nigh| Quartiles::of(&nigh.rates));
-        let verdict = |target: &Target| match *target {
-            Target::Ratio(name, least) => {
+        let verdict = |target: &RowTarget| match *target {
+            RowTarget::Ratio(name, least) => {
                 let ratio = self.ratio(name)?;
                 Some(Verdict {
                     target: format!("≥ {least} × {name}"),
@@ -114,13 +114,13 @@ impl Row {
                     met: ratio.q1 >= least * WITHIN,
                 })
             }
-            Target::PerSecond(least) => own.map(|own| Verdict {
+            RowTarget::PerSecond(least) => own.map(|own| Verdict {
                 target: format!("≥ {} {}", thousands(least), self.unit),
                 reached: thousands(own.median),
                 ratio: None,
                 met: own.q1 >= least * WITHIN,
             }),
-            Target::AtMost(most) => own.map(|own| Verdict {
+            RowTarget::AtMost(most) => own.map(|own| Verdict {
                 target: format!("≤ {most} {}", self.unit),
                 reached: format!("{:.1}", own.median),
                 ratio: None,
@@ -133,9 +133,9 @@ impl Row {
 
 /// The servers of the comparison.
 pub(super) struct Servers {
-    pub(super) nigh: Server,
-    pub(super) redis: Server,
-    pub(super) floor: Server,
+    pub(super) nigh: ServerProcess,
+    pub(super) redis: ServerProcess,
+    pub(super) floor: ServerProcess,
 }
 
 impl Servers {
@@ -145,16 +145,16 @@ impl Servers {
         let own = std::env::current_exe().context("can't find this program's own file")?;
         let own = own.to_str().context("this program's path isn't UTF-8")?.to_owned();
         let memory = args.arena.to_string();
-        let nigh = Server::nigh(nigh, &pinned, &["--maxmemory".to_owned(), memory])?;
+        let nigh = ServerProcess::nigh(nigh, &pinned, &["--maxmemory".to_owned(), memory])?;
         let mut program = pinned.clone();
         program.push(args.redis.clone());
         let mut flags = words("--port {port} --dir {dir} --appendonly no --save");
         flags.push(String::new());
-        let redis = Server::start(&program, &flags)
+        let redis = ServerProcess::start(&program, &flags)
             .context("Redis doesn't start: `make test-tools` gets it; --redis names the program")?;
         let mut program = pinned;
         program.push(own);
-        let floor = Server::start(&program, &words("floor --port {port}"))?;
+        let floor = ServerProcess::start(&program, &words("floor --port {port}"))?;
         Ok(Self { nigh, redis, floor })
     }
 }
@@ -163,10 +163,10 @@ impl Servers {
 mod tests {
     use super::*;
 
-    fn row(targets: Vec<Target>) -> Row {
+    fn row(targets: Vec<RowTarget>) -> ResultRow {
         let contestant =
             |name, rates: &[f64]| Contestant { name, rates: rates.to_vec(), latency_us: None };
-        Row {
+        ResultRow {
             title: "t",
             command: String::new(),
             unit: "per second",
@@ -183,12 +183,12 @@ mod tests {
     #[test]
     fn the_lower_quartile_decides() {
         let met = |target| row(vec![target]).verdicts()[0].met;
-        assert!(met(Target::Ratio("Redis", 1.48)));
-        assert!(met(Target::Ratio("Redis", 1.55)));
-        assert!(!met(Target::Ratio("Redis", 1.6)));
-        assert!(met(Target::PerSecond(150.0)));
-        assert!(!met(Target::PerSecond(160.0)));
-        assert!(met(Target::AtMost(200.0)));
-        assert!(!met(Target::AtMost(199.0)));
+        assert!(met(RowTarget::Ratio("Redis", 1.48)));
+        assert!(met(RowTarget::Ratio("Redis", 1.55)));
+        assert!(!met(RowTarget::Ratio("Redis", 1.6)));
+        assert!(met(RowTarget::PerSecond(150.0)));
+        assert!(!met(RowTarget::PerSecond(160.0)));
+        assert!(met(RowTarget::AtMost(200.0)));
+        assert!(!met(RowTarget::AtMost(199.0)));
     }
 }
