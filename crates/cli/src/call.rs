@@ -7,7 +7,7 @@
 //! ```
 
 use crate::render;
-use crate::target::{Target, accepted};
+use crate::target::{ServerFlags, accepted};
 use anyhow::{Result, ensure};
 use std::io::{IsTerminal, Write};
 
@@ -15,7 +15,7 @@ use std::io::{IsTerminal, Write};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
+    target: ServerFlags,
     /// Function to call
     #[arg(required_unless_present = "command")]
     function: Option<String>,

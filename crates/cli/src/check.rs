@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 /// The verdict on an arena.
-enum Verdict {
+enum ArenaVerdict {
     /// It is as a server leaves it, or has no verdict.
     Whole,
     /// This number of its records have wrong checksums. A server serves it.
@@ -73,9 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         for path in arenas_in(folder)? {
             arenas += 1;
             match arena(&path, &holder) {
-                Verdict::Whole => {}
-                Verdict::Bad(records) => bad += records,
-                Verdict::Damaged => damaged += 1,
+                ArenaVerdict::Whole => {}
+                ArenaVerdict::Bad(records) => bad += records,
+                ArenaVerdict::Damaged => damaged += 1,
             }
         }
         if matches!(holder, Holder::Nobody(_)) {
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Prints an arena's line and findings.
-fn arena(path: &Path, holder: &Holder) -> Verdict {
+fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
     let name = path.display().to_string();
     let served = matches!(holder, Holder::Server);
     let server = if served { "running" } else { "none" };
@@ -117,22 +117,22 @@ fn arena(path: &Path, holder: &Holder) -> Verdict {
             "{name:<44} {:<10} {:>39} {server:<8} not judged: no server gives this name",
             "?", ""
         );
-        return Verdict::Whole;
+        return ArenaVerdict::Whole;
     }
     let report = match verify(path) {
         Ok(report) => report,
         Err(error) => {
             println!("{name:<44} {:<10} {:>39} {server:<8} damaged: {error}", "?", "");
-            return if served { Verdict::Whole } else { Verdict::Damaged };
+            return if served { ArenaVerdict::Whole } else { ArenaVerdict::Damaged };
         }
     };
     let ArenaReport { tenant, keys, live_bytes, findings, more_findings, .. } = &report;
     let bad = report.bad_records.len() as u64 + report.more_bad_records;
     let (state, verdict) = match (served, findings.is_empty(), bad) {
-        (true, ..) => ("in use, not judged", Verdict::Whole),
-        (false, true, 0) => ("whole", Verdict::Whole),
-        (false, true, _) => ("bad records", Verdict::Bad(bad)),
-        (false, false, _) => ("damaged", Verdict::Damaged),
+        (true, ..) => ("in use, not judged", ArenaVerdict::Whole),
+        (false, true, 0) => ("whole", ArenaVerdict::Whole),
+        (false, true, _) => ("bad records", ArenaVerdict::Bad(bad)),
+        (false, false, _) => ("damaged", ArenaVerdict::Damaged),
     };
     println!(
         "{name:<44} {tenant:<10} {:>11} {:>15} {:>11} {server:<8} {state}",

@@ -181,7 +181,7 @@ fn copy_to<'a>(
     from: Source<'_>,
     wanted: &Left,
     domain: &Arc<Domain>,
-) -> Result<(Folder<'a>, Copied)> {
+) -> Result<(CopyFolder<'a>, Copied)> {
     let (dir, mut options) = (&*options.dir, options.clone());
     options.partitions = wanted.partitions;
     options.capacity_bytes =
@@ -194,7 +194,7 @@ fn copy_to<'a>(
          file system, or delete keys first",
         dir.display()
     );
-    let copy = Folder::make(beside, dir)?;
+    let copy = CopyFolder::make(beside, dir)?;
     beside.clone_into(&mut options.dir);
     let (mut to, _) = Keyspace::open(&options, domain)?;
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
@@ -365,7 +365,7 @@ fn to_take_along(dir: &Path, tenant: &str) -> Result<Vec<PathBuf>> {
 
 /// The folder at `path`, beside the data's: the copy, and after the swap the old data. Dropping
 /// this removes the folder.
-struct Folder<'a> {
+struct CopyFolder<'a> {
     path: &'a Path,
     /// The data's folder.
     dir: &'a Path,
@@ -373,13 +373,13 @@ struct Folder<'a> {
     is_gone: bool,
 }
 
-impl<'a> Folder<'a> {
-    fn make(path: &'a Path, dir: &'a Path) -> Result<Folder<'a>> {
+impl<'a> CopyFolder<'a> {
+    fn make(path: &'a Path, dir: &'a Path) -> Result<CopyFolder<'a>> {
         DirBuilder::new()
             .mode(0o700)
             .create(path)
             .with_context(|| format!("can't make the copy's folder {}", path.display()))?;
-        Ok(Folder { path, dir, _lock: hold(path)?, is_gone: false })
+        Ok(CopyFolder { path, dir, _lock: hold(path)?, is_gone: false })
     }
 
     fn remove(mut self) -> Result<()> {
@@ -420,7 +420,7 @@ impl<'a> Folder<'a> {
     }
 }
 
-impl Drop for Folder<'_> {
+impl Drop for CopyFolder<'_> {
     fn drop(&mut self) {
         if !self.is_gone {
             // The next conversion or the next server removes the rest.

@@ -4,7 +4,7 @@
 //! a syntax error that text names library, line and column.
 
 use crate::render::{printable, printable_lines};
-use crate::target::{Target, accepted};
+use crate::target::{ServerFlags, accepted};
 use anyhow::{Context, Result, bail};
 use nigh_client::Frame;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ enum Sub {
     /// Load libraries from files; the first line of each names the library: #!js name=…
     Load {
         #[command(flatten)]
-        target: Target,
+        target: ServerFlags,
         /// Files to load, in this order
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
@@ -35,7 +35,7 @@ enum Sub {
     /// List libraries and their functions
     List {
         #[command(flatten)]
-        target: Target,
+        target: ServerFlags,
         /// Only libraries whose name matches this pattern
         pattern: Option<String>,
         /// Print the source too
@@ -45,7 +45,7 @@ enum Sub {
     /// Delete libraries
     Delete {
         #[command(flatten)]
-        target: Target,
+        target: ServerFlags,
         /// Names of libraries
         #[arg(required = true, value_name = "LIBRARY")]
         names: Vec<String>,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn load(target: &Target, files: &[PathBuf], replace: bool) -> Result<()> {
+fn load(target: &ServerFlags, files: &[PathBuf], replace: bool) -> Result<()> {
     let mut connection = target.open()?;
     for file in files {
         let source =
@@ -78,7 +78,7 @@ fn load(target: &Target, files: &[PathBuf], replace: bool) -> Result<()> {
     Ok(())
 }
 
-fn list(target: &Target, pattern: Option<&str>, code: bool) -> Result<()> {
+fn list(target: &ServerFlags, pattern: Option<&str>, code: bool) -> Result<()> {
     let mut command = vec!["FUNCTION", "LIST"];
     if let Some(pattern) = pattern {
         command.extend(["LIBRARYNAME", pattern]);
@@ -119,7 +119,7 @@ fn function_text(function: &Frame) -> String {
     format!("  {name}{flags}  {description}").trim_end().to_owned()
 }
 
-fn delete(target: &Target, names: &[String]) -> Result<()> {
+fn delete(target: &ServerFlags, names: &[String]) -> Result<()> {
     let mut connection = target.open()?;
     for name in names {
         let reply = connection.call(&["FUNCTION", "DELETE", name])?;

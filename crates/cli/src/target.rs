@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// The address of the server, and the credentials.
 #[derive(clap::Args)]
-pub(crate) struct Target {
+pub(crate) struct ServerFlags {
     /// Server: host:port, port, redis://… or a Unix socket's path
     #[arg(
         long,
@@ -27,7 +27,7 @@ pub(crate) struct Target {
     timeout: u64,
 }
 
-impl Target {
+impl ServerFlags {
     /// Connects and authenticates.
     pub(crate) fn open(&self) -> Result<Connection> {
         let options = Options {

@@ -15,7 +15,7 @@ mod help;
 mod history;
 
 use crate::render;
-use crate::target::Target;
+use crate::target::ServerFlags;
 use anyhow::{Context, Result, bail};
 use help::Commands;
 use nigh_client::{Connection, split_words};
@@ -33,14 +33,14 @@ const HISTORY_LINES: usize = 10_000;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
+    target: ServerFlags,
     /// Print strings as they are
     #[arg(long)]
     raw: bool,
 }
 
 /// The outcome of a line.
-enum Outcome {
+enum LineOutcome {
     Done,
     Failed,
     Quit,
@@ -87,7 +87,7 @@ impl Shell<'_> {
                     if !history::is_secret(&line) {
                         editor.add_history_entry(line.as_str())?;
                     }
-                    if matches!(self.line(&line)?, Outcome::Quit) {
+                    if matches!(self.line(&line)?, LineOutcome::Quit) {
                         break;
                     }
                 }
@@ -118,9 +118,9 @@ impl Shell<'_> {
             }
             total += 1;
             match self.line(&line)? {
-                Outcome::Done => {}
-                Outcome::Failed => failed += 1,
-                Outcome::Quit => break,
+                LineOutcome::Done => {}
+                LineOutcome::Failed => failed += 1,
+                LineOutcome::Quit => break,
             }
         }
         if failed > 0 {
@@ -129,7 +129,7 @@ impl Shell<'_> {
         Ok(())
     }
 
-    fn line(&mut self, line: &str) -> Result<Outcome> {
+    fn line(&mut self, line: &str) -> Result<LineOutcome> {
         let line = line.trim();
         if let Some(local) = line.strip_prefix('\\') {
             return self.local(local);
@@ -138,44 +138,44 @@ impl Shell<'_> {
             Ok(words) => words,
             Err(error) => {
                 println!("(error) {error}");
-                return Ok(Outcome::Failed);
+                return Ok(LineOutcome::Failed);
             }
         };
-        let Some(first) = words.first() else { return Ok(Outcome::Done) };
+        let Some(first) = words.first() else { return Ok(LineOutcome::Done) };
         let verb = first.to_ascii_lowercase();
         if matches!(&verb[..], b"exit" | b"quit") {
-            return Ok(Outcome::Quit);
+            return Ok(LineOutcome::Quit);
         }
         if matches!(&verb[..], b"subscribe" | b"psubscribe" | b"ssubscribe" | b"monitor" | b"sync")
         {
             println!("(error) this shell shows one reply to a command: it can't follow a stream");
-            return Ok(Outcome::Failed);
+            return Ok(LineOutcome::Failed);
         }
         self.send(&verb, &words)
     }
 
-    fn send(&mut self, verb: &[u8], words: &[Vec<u8>]) -> Result<Outcome> {
+    fn send(&mut self, verb: &[u8], words: &[Vec<u8>]) -> Result<LineOutcome> {
         if self.connection.is_none() {
             match self.args.target.open() {
                 Ok(connection) => self.connection = Some(connection),
                 Err(error) => {
                     println!("(error) {error:#}");
-                    return Ok(Outcome::Failed);
+                    return Ok(LineOutcome::Failed);
                 }
             }
         }
-        let Some(connection) = &mut self.connection else { return Ok(Outcome::Failed) };
+        let Some(connection) = &mut self.connection else { return Ok(LineOutcome::Failed) };
         let reply = match connection.call(words) {
             Ok(reply) => reply,
             Err(_) if verb == b"shutdown" => {
                 self.connection = None;
-                return Ok(Outcome::Done);
+                return Ok(LineOutcome::Done);
             }
             Err(error) => {
                 println!("(error) {error}");
                 self.connection = None;
                 self.in_transaction = false;
-                return Ok(Outcome::Failed);
+                return Ok(LineOutcome::Failed);
             }
         };
         let failed = reply.error().is_some();
@@ -191,22 +191,22 @@ impl Shell<'_> {
         } else {
             writeln!(out, "{}", render::formatted(&reply))?;
         }
-        Ok(if failed { Outcome::Failed } else { Outcome::Done })
+        Ok(if failed { LineOutcome::Failed } else { LineOutcome::Done })
     }
 
-    fn local(&mut self, line: &str) -> Result<Outcome> {
+    fn local(&mut self, line: &str) -> Result<LineOutcome> {
         let mut words = line.split_whitespace();
         match words.next() {
-            Some("q" | "quit") => return Ok(Outcome::Quit),
+            Some("q" | "quit") => return Ok(LineOutcome::Quit),
             Some("h" | "help" | "?") => {
                 let name = words.collect::<Vec<_>>().join(" ");
                 println!("{}", self.commands.explain(&name, self.connection.as_mut())?);
             }
             _ => {
                 println!("(error) \\help, \\help NAME and \\quit are all there is; not \\{line}");
-                return Ok(Outcome::Failed);
+                return Ok(LineOutcome::Failed);
             }
         }
-        Ok(Outcome::Done)
+        Ok(LineOutcome::Done)
     }
 }

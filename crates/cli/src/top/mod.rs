@@ -14,14 +14,14 @@ mod sample;
 mod screen;
 mod view;
 
-use crate::target::{Target, accepted};
+use crate::target::{ServerFlags, accepted};
 use anyhow::{Context, Result, bail, ensure};
 use nigh_client::{ClientError, Connection, Frame};
 use sample::{Between, SECTIONS, Sample};
 use screen::{Screen, Wake};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
-use view::{Line, Size, Style};
+use view::{ScreenLine, Size, Style};
 
 /// Shortest interval, s: each look costs every shard a snapshot.
 const LEAST_INTERVAL_S: f64 = 0.1;
@@ -38,7 +38,7 @@ const PLAIN_COLUMNS: usize = 400;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
+    target: ServerFlags,
     /// Seconds between two looks
     #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS")]
     interval: f64,
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (LEAST_INTERVAL_S..=MOST_INTERVAL_S).contains(&args.interval),
         "--interval must be from {LEAST_INTERVAL_S} to {MOST_INTERVAL_S} seconds"
     );
-    let mut server = Server::open(&args.target)?;
+    let mut server = NighServer::open(&args.target)?;
     let first = server.look()?;
     let interval = Duration::from_secs_f64(args.interval);
     let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -65,12 +65,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// A connection to a server that is Nigh.
-struct Server {
+struct NighServer {
     connection: Connection,
 }
 
-impl Server {
-    fn open(target: &Target) -> Result<Self> {
+impl NighServer {
+    fn open(target: &ServerFlags) -> Result<Self> {
         let mut connection = target.open()?;
         connection.set_timeout(Some(PATIENCE))?;
         let info = text(connection.call(["INFO", "server"])?)?;
@@ -105,7 +105,7 @@ fn text(reply: Frame) -> Result<String> {
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-fn once(mut server: Server, first: Sample, interval: Duration) -> Result<()> {
+fn once(mut server: NighServer, first: Sample, interval: Duration) -> Result<()> {
     std::thread::sleep(interval);
     let second = server.look()?;
     let size = Size { columns: PLAIN_COLUMNS, rows: None };
@@ -122,7 +122,7 @@ fn once(mut server: Server, first: Sample, interval: Duration) -> Result<()> {
 struct Live<'a> {
     args: &'a Args,
     screen: Screen,
-    server: Option<Server>,
+    server: Option<NighServer>,
     before: Sample,
     now: Sample,
     note: Option<String>,
@@ -130,7 +130,7 @@ struct Live<'a> {
     noted: u32,
 }
 
-fn live(args: &Args, server: Server, first: Sample, interval: Duration) -> Result<()> {
+fn live(args: &Args, server: NighServer, first: Sample, interval: Duration) -> Result<()> {
     let screen = Screen::take()?;
     let (before, now) = (first.clone(), first);
     let server = Some(server);
@@ -153,7 +153,7 @@ impl Live<'_> {
         let mut lines = view::lines(&address, between, note, size);
         let rows = size.rows.unwrap_or(0);
         lines.truncate(rows.saturating_sub(1));
-        lines.push(Line { style: Style::Plain, text: "q leaves".to_owned() });
+        lines.push(ScreenLine { style: Style::Plain, text: "q leaves".to_owned() });
         self.screen.show(&lines)
     }
 
@@ -199,7 +199,7 @@ impl Live<'_> {
     fn try_look(&mut self) -> Result<Sample> {
         let server = match &mut self.server {
             Some(server) => server,
-            None => self.server.insert(Server::open(&self.args.target)?),
+            None => self.server.insert(NighServer::open(&self.args.target)?),
         };
         server.look()
     }

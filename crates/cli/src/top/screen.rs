@@ -5,7 +5,7 @@
 //!    terminal back as it was.
 //! 2. SIGTERM, SIGINT and SIGHUP end the view as `q` does.
 
-use super::view::{Line, Size, Style};
+use super::view::{ScreenLine, Size, Style};
 use anyhow::{Context, Result};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
@@ -57,7 +57,7 @@ impl Screen {
     }
 
     /// Shows these lines alone.
-    pub(super) fn show(&self, lines: &[Line]) -> Result<()> {
+    pub(super) fn show(&self, lines: &[ScreenLine]) -> Result<()> {
         let mut out = std::io::stdout().lock();
         let (_, rows) = cells();
         for (row, line) in (0..rows).zip(lines) {

@@ -32,7 +32,7 @@ pub(super) enum Style {
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct ScreenLine {
     pub(super) style: Style,
     pub(super) text: String,
 }
@@ -51,8 +51,8 @@ pub(super) fn lines(
     between: Between<'_>,
     note: Option<&str>,
     size: Size,
-) -> Vec<Line> {
-    let room = Room::of(size, between.now.shards.len());
+) -> Vec<ScreenLine> {
+    let room = ListRows::of(size, between.now.shards.len());
     let mut lines = Vec::new();
     let mut put = |style, text: String| lines.push(line(style, &text, size.columns));
     put(Style::Title, headline(address, between.now));
@@ -87,13 +87,13 @@ pub(super) fn lines(
 }
 
 /// Most rows of each list.
-struct Room {
+struct ListRows {
     shards: usize,
     commands: usize,
     keys: usize,
 }
 
-impl Room {
+impl ListRows {
     fn of(size: Size, shards: usize) -> Self {
         let Some(rows) = size.rows else {
             return Self { shards, commands: PLAIN_ROWS, keys: PLAIN_ROWS };
@@ -105,10 +105,10 @@ impl Room {
     }
 }
 
-fn line(style: Style, text: &str, columns: usize) -> Line {
+fn line(style: Style, text: &str, columns: usize) -> ScreenLine {
     let text: String =
         text.chars().map(|c| if c.is_control() { '?' } else { c }).take(columns).collect();
-    Line { style, text: text.trim_end().to_owned() }
+    ScreenLine { style, text: text.trim_end().to_owned() }
 }
 
 fn cut(text: &str, most: usize) -> String {

@@ -27,7 +27,7 @@ fn looks() -> [Sample; 2] {
     ]
 }
 
-fn report(size: Size, note: Option<&str>) -> Vec<Line> {
+fn report(size: Size, note: Option<&str>) -> Vec<ScreenLine> {
     let [before, after] = looks();
     lines("127.0.0.1:6379", Between::new(&before, &after), note, size)
 }
