@@ -56,7 +56,7 @@ fn narrow(number: usize) -> u32 {
 
 /// A command: its ranges.
 #[derive(Debug, Clone, Copy)]
-struct Command {
+struct CommandRanges {
     first: u32,
     argc: u32,
 }
@@ -70,7 +70,7 @@ pub struct BatchFull;
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(super) ranges: Vec<Range>,
-    commands: Vec<Command>,
+    commands: Vec<CommandRanges>,
     pub(super) side: Vec<u8>,
 }
 
@@ -153,7 +153,7 @@ impl Batch {
     #[inline]
     pub(super) fn close(&mut self, first: usize) {
         let argc = narrow(self.ranges.len() - first);
-        self.commands.push(Command { first: narrow(first), argc });
+        self.commands.push(CommandRanges { first: narrow(first), argc });
     }
 }
 

@@ -22,15 +22,15 @@ const RESERVED_ELEMENTS: usize = 1024;
 
 /// An aggregate that is open.
 #[derive(Debug)]
-struct Level {
-    kind: Kind,
+struct OpenAggregate {
+    kind: AggregateKind,
     /// Missing elements.
     left: usize,
     items: Vec<Frame>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum AggregateKind {
     Array,
     Set,
     Push,
@@ -40,7 +40,7 @@ enum Kind {
     Described(Vec<(Frame, Frame)>),
 }
 
-impl Kind {
+impl AggregateKind {
     fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             b'*' => Self::Array,
@@ -75,7 +75,7 @@ pub struct Replies {
     scanned: usize,
     /// Type and length of the bulk whose header is read and whose body has not arrived.
     bulk: Option<(u8, usize)>,
-    stack: Vec<Level>,
+    stack: Vec<OpenAggregate>,
     /// Frames of the incomplete reply.
     frames: usize,
     /// Bytes consumed since the beginning of the connection.
@@ -156,15 +156,15 @@ impl Replies {
                 return None;
             }
             frame = match level.kind {
-                Kind::Array => Frame::Array(level.items),
-                Kind::Set => Frame::Set(level.items),
-                Kind::Push => Frame::Push(level.items),
-                Kind::Map => Frame::Map(pairs(level.items)),
-                Kind::Attribute => {
+                AggregateKind::Array => Frame::Array(level.items),
+                AggregateKind::Set => Frame::Set(level.items),
+                AggregateKind::Push => Frame::Push(level.items),
+                AggregateKind::Map => Frame::Map(pairs(level.items)),
+                AggregateKind::Attribute => {
                     self.describe(pairs(level.items));
                     return None;
                 }
-                Kind::Described(attributes) => Frame::Attribute {
+                AggregateKind::Described(attributes) => Frame::Attribute {
                     attributes,
                     value: Box::new(level.items.pop().unwrap_or(Frame::Null)),
                 },
@@ -174,7 +174,11 @@ impl Replies {
     }
 
     fn describe(&mut self, attributes: Vec<(Frame, Frame)>) {
-        self.stack.push(Level { kind: Kind::Described(attributes), left: 1, items: Vec::new() });
+        self.stack.push(OpenAggregate {
+            kind: AggregateKind::Described(attributes),
+            left: 1,
+            items: Vec::new(),
+        });
     }
 
     /// Reads one frame, or the header of an aggregate.
@@ -280,7 +284,7 @@ impl Replies {
         text: &[u8],
         line: usize,
     ) -> Result<Step, ReplyFault> {
-        let Some(kind) = Kind::of(byte) else {
+        let Some(kind) = AggregateKind::of(byte) else {
             return Err(ReplyFault::UnknownType { found: byte });
         };
         let Some(len) = array_len(byte, text, &self.limits)? else {
@@ -293,11 +297,11 @@ impl Replies {
         let left = len * kind.elements_each();
         if left == 0 {
             let empty = match kind {
-                Kind::Array => Frame::Array(Vec::new()),
-                Kind::Set => Frame::Set(Vec::new()),
-                Kind::Push => Frame::Push(Vec::new()),
-                Kind::Map => Frame::Map(Vec::new()),
-                Kind::Attribute | Kind::Described(_) => {
+                AggregateKind::Array => Frame::Array(Vec::new()),
+                AggregateKind::Set => Frame::Set(Vec::new()),
+                AggregateKind::Push => Frame::Push(Vec::new()),
+                AggregateKind::Map => Frame::Map(Vec::new()),
+                AggregateKind::Attribute | AggregateKind::Described(_) => {
                     self.describe(Vec::new());
                     return Ok(Step::Opened);
                 }
@@ -306,7 +310,7 @@ impl Replies {
         }
         let possible = buf.len().saturating_sub(self.pos) / SHORTEST_FRAME_BYTES;
         let items = Vec::with_capacity(left.min(possible).min(RESERVED_ELEMENTS));
-        self.stack.push(Level { kind, left, items });
+        self.stack.push(OpenAggregate { kind, left, items });
         Ok(Step::Opened)
     }
 }

@@ -101,7 +101,7 @@ pub struct Requests {
 }
 
 /// The beginning of a command.
-enum Opened {
+enum Begun {
     Incomplete,
     /// An empty array or line: no command.
     Nothing,
@@ -213,10 +213,10 @@ impl Requests {
         while wanted > 0 {
             let first = batch.ranges.len();
             match self.open(buf, batch)? {
-                Opened::Incomplete => break,
-                Opened::Nothing => continue,
-                Opened::Inline => {}
-                Opened::Array(count) => {
+                Begun::Incomplete => break,
+                Begun::Nothing => continue,
+                Begun::Inline => {}
+                Begun::Array(count) => {
                     self.left = count;
                     if !self.arguments(buf, &mut batch.ranges)? {
                         self.partial.extend(batch.ranges.drain(first..));
@@ -232,7 +232,7 @@ impl Requests {
 
     /// Reads the beginning of a command.
     #[inline]
-    fn open(&mut self, buf: &[u8], batch: &mut Batch) -> Result<Opened, ProtocolError> {
+    fn open(&mut self, buf: &[u8], batch: &mut Batch) -> Result<Begun, ProtocolError> {
         let rest = buf.get(self.pos..).unwrap_or(&[]);
         let count = match short_header(rest, b'*') {
             Some((count, width)) => {
@@ -241,9 +241,9 @@ impl Requests {
                 i64::from(count)
             }
             None => match rest.first() {
-                None => return Ok(Opened::Incomplete),
+                None => return Ok(Begun::Incomplete),
                 Some(b'*') => match self.header(buf, ProtocolError::TooBigMultibulkCount)? {
-                    None => return Ok(Opened::Incomplete),
+                    None => return Ok(Begun::Incomplete),
                     Some(text) => integer(text).ok_or(ProtocolError::InvalidMultibulkLength)?,
                 },
                 Some(_) => return self.inline(buf, batch),
@@ -251,7 +251,7 @@ impl Requests {
         };
         let Ok(count @ 1..) = usize::try_from(count) else {
             self.start = self.pos; // an empty or null array: no command
-            return Ok(Opened::Nothing);
+            return Ok(Begun::Nothing);
         };
         if count > self.limits.array_len {
             return Err(ProtocolError::InvalidMultibulkLength);
@@ -259,7 +259,7 @@ impl Requests {
         if !self.authenticated && count > self.limits.unauthenticated_array_len {
             return Err(ProtocolError::UnauthenticatedMultibulkLength);
         }
-        Ok(Opened::Array(count))
+        Ok(Begun::Array(count))
     }
 
     /// Reads the remaining arguments; `false` if more bytes must arrive.
@@ -339,9 +339,9 @@ impl Requests {
 
     /// Reads an inline command.
     #[cold]
-    fn inline(&mut self, buf: &[u8], batch: &mut Batch) -> Result<Opened, ProtocolError> {
+    fn inline(&mut self, buf: &[u8], batch: &mut Batch) -> Result<Begun, ProtocolError> {
         let Some(len) = self.find(b'\n', buf, ProtocolError::TooBigInline)? else {
-            return Ok(Opened::Incomplete);
+            return Ok(Begun::Incomplete);
         };
         let line = buf.get(self.pos..self.pos + len).unwrap_or(&[]);
         let first = batch.ranges.len();
@@ -349,7 +349,7 @@ impl Requests {
             .map_err(|_| ProtocolError::UnbalancedQuotes)?;
         self.pos += len + 1;
         self.start = self.pos;
-        Ok(if batch.ranges.len() > first { Opened::Inline } else { Opened::Nothing })
+        Ok(if batch.ranges.len() > first { Begun::Inline } else { Begun::Nothing })
     }
 
     /// Finds `end` from `pos` on, in the bytes that weren't searched yet. Returns its distance.
