@@ -4,7 +4,7 @@
 //! 2. Each kind of fault is one line a second at most, however many arenas and requests meet it; a
 //!    bad record is one line for each writer that meets it.
 //!
-//! [`Arenas`]: any thread. [`Watch`]: the thread of the first shard, at its ticks.
+//! [`Arenas`]: any thread. [`FaultWatch`]: the thread of the first shard, at its ticks.
 
 use nigh_shm::Denied;
 use nigh_store::Keyspace;
@@ -121,7 +121,7 @@ fn tell_kept(keyspace: &Keyspace) {
 }
 
 /// A fault by what was being done and the number of the system's error.
-type Kind = (&'static str, i32);
+type FaultKind = (&'static str, i32);
 
 /// Requests that met a fault, and an arena that it befell.
 struct Met {
@@ -131,18 +131,18 @@ struct Met {
 
 /// Looks after the arenas, and tells the log.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct FaultWatch {
     /// What was not yet told.
-    met: BTreeMap<Kind, Met>,
+    met: BTreeMap<FaultKind, Met>,
     /// When it was told last.
-    told: BTreeMap<Kind, Instant>,
+    told: BTreeMap<FaultKind, Instant>,
     looked: Option<Instant>,
     /// How many files were gone then, and when that was said.
     gone: usize,
     said_gone: Option<Instant>,
 }
 
-impl Watch {
+impl FaultWatch {
     /// A look, at a tick.
     pub(crate) fn look(&mut self, keyspace: &Keyspace, arenas: &Arenas, now: Instant) {
         self.tell_denied(keyspace, now);

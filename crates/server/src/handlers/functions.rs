@@ -214,7 +214,7 @@ const WRONG_POLICY: &str =
 
 /// What FUNCTION RESTORE does with libraries that are there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Policy {
+enum RestorePolicy {
     Append,
     Replace,
     Flush,
@@ -225,9 +225,9 @@ pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         return wrong_subcommand(context, args);
     }
     let policy = match args.get(3).copied().unwrap_or(b"append") {
-        word if is(word, "append") => Policy::Append,
-        word if is(word, "replace") => Policy::Replace,
-        word if is(word, "flush") => Policy::Flush,
+        word if is(word, "append") => RestorePolicy::Append,
+        word if is(word, "replace") => RestorePolicy::Replace,
+        word if is(word, "flush") => RestorePolicy::Flush,
         _ => return context.error(WRONG_POLICY),
     };
     let Some(libraries) = payload::read(args[2]) else {
@@ -250,15 +250,15 @@ pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 fn restore_all(
     state: &mut State,
     libraries: &[(&[u8], &[u8])],
-    policy: Policy,
+    policy: RestorePolicy,
     turn: &Turn<'_>,
 ) -> Result<(), String> {
-    if policy == Policy::Flush {
+    if policy == RestorePolicy::Flush {
         state.runtime.remove_all(state.tenant);
         state.libraries = Libraries::default();
     }
     for (name, source) in libraries {
-        let library = install(state, source, policy == Policy::Replace)?;
+        let library = install(state, source, policy == RestorePolicy::Replace)?;
         if library.name.as_bytes() != *name {
             return Err("ERR DUMP payload version or checksum are wrong".to_owned());
         }
@@ -267,7 +267,7 @@ fn restore_all(
     state
         .keyspace
         .librarian_mut()
-        .put_libraries(libraries, policy == Policy::Flush, turn)
+        .put_libraries(libraries, policy == RestorePolicy::Flush, turn)
         .map_err(|error| write_error_text(&error).to_owned())
 }
 

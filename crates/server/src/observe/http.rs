@@ -90,7 +90,7 @@ struct Desk {
     page: Arc<Page>,
     limits: HttpLimits,
     /// By token; tokens rise, so the first is the oldest.
-    visits: BTreeMap<usize, Visit>,
+    visits: BTreeMap<usize, HttpVisit>,
     next: usize,
 }
 
@@ -138,7 +138,7 @@ impl Desk {
             }
             let until = Instant::now() + self.limits.time;
             let (request, answer, written) = (Vec::new(), Vec::new(), 0);
-            self.visits.insert(self.next, Visit { stream, until, request, answer, written });
+            self.visits.insert(self.next, HttpVisit { stream, until, request, answer, written });
             self.next += 1;
         }
         true
@@ -155,7 +155,7 @@ impl Desk {
 }
 
 /// A client's connection.
-struct Visit {
+struct HttpVisit {
     stream: TcpStream,
     until: Instant,
     request: Vec<u8>,
@@ -164,7 +164,7 @@ struct Visit {
     written: usize,
 }
 
-impl Visit {
+impl HttpVisit {
     /// Reads and writes what can be; `WouldBlock` if there is more to do.
     fn go_on(&mut self, page: &Page, most_bytes: usize) -> io::Result<()> {
         while self.answer.is_empty() {

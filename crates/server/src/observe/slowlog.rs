@@ -29,7 +29,7 @@ pub(crate) struct Sender<'a> {
 
 /// A command that took long.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct SlowCommand {
     pub(crate) id: u64,
     /// Unix time, s.
     pub(crate) time_s: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Entry {
 /// The newest slow commands.
 #[derive(Debug)]
 pub(crate) struct Slowlog {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<SlowCommand>,
     next_id: u64,
     capacity: usize,
 }
@@ -66,7 +66,7 @@ impl Slowlog {
     ) {
         let id = self.next_id;
         self.next_id += 1;
-        let entry = Entry {
+        let entry = SlowCommand {
             id,
             time_s,
             duration_us,
@@ -89,7 +89,7 @@ impl Slowlog {
     }
 
     /// Entries, the newest first.
-    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = &SlowCommand> {
         self.entries.iter()
     }
 
@@ -191,7 +191,7 @@ mod tests {
         for _ in 0..3 {
             log.add(&args, 1, 2, sender);
         }
-        let entries: Vec<&Entry> = log.entries().collect();
+        let entries: Vec<&SlowCommand> = log.entries().collect();
         assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(entries[0].args.len(), MOST_ARGS);
         assert_eq!(entries[0].args[31], b"... (69 more arguments)");

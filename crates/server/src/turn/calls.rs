@@ -19,7 +19,7 @@ use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
 use crate::state::{State, libraries};
 use crate::turn::dispatch;
-use crate::turn::work::{CALLS_AT_ONCE, Waiting, Work};
+use crate::turn::work::{CALLS_AT_ONCE, WaitingCall, Work};
 use nigh_js::{Call, UNSTABLE};
 use nigh_resp::Protocol;
 use nigh_store::{BUSY, Keyspace, Turn};
@@ -75,7 +75,7 @@ impl Work {
     /// Whether nothing before a call waits; else it comes again, behind that. The first of a client
     /// that has enough to read waits until that is read; the first of each client waits for the
     /// next turn if this one has done enough.
-    fn is_still_to_run(&mut self, call: &Waiting) -> bool {
+    fn is_still_to_run(&mut self, call: &WaitingCall) -> bool {
         let has_enough = self.has_enough(call.party);
         let pipe = &mut *self.active[call.party];
         if has_enough {
@@ -92,7 +92,7 @@ impl Work {
     }
 
     /// Whether a call may write to several partitions.
-    pub(crate) fn crosses(&self, call: &Waiting) -> bool {
+    pub(crate) fn crosses(&self, call: &WaitingCall) -> bool {
         self.state.keyspace.partitions() > 1 && {
             let input = &self.active[call.party].input;
             let name = input.batch.args(call.index).get(input.bytes(), 1);
@@ -101,7 +101,7 @@ impl Work {
     }
 
     /// Runs calls as one batch; how many of them have run: one at least.
-    fn run_batch(&mut self, calls: &[Waiting], turn: &Turn<'_>) -> usize {
+    fn run_batch(&mut self, calls: &[WaitingCall], turn: &Turn<'_>) -> usize {
         let mut answers = self.call_all(calls, turn);
         let calls = &calls[..answers.places.len()];
         for (call, place) in calls.iter().zip(&answers.places) {
@@ -152,7 +152,7 @@ impl Work {
     /// Lets a call run again that couldn't be told what some partitions have: at the owner, if
     /// there is one partition; else here, while their owners stand still. It is the last of its
     /// batch. False in a server that stops.
-    fn runs_again(&mut self, call: &Waiting, untold: u64) -> bool {
+    fn runs_again(&mut self, call: &WaitingCall, untold: u64) -> bool {
         if self.state.keyspace.partitions() > 1 {
             if !self.wait_for_still(call.party, untold) {
                 return false;
@@ -176,7 +176,7 @@ impl Work {
     }
 
     /// Enters the runtime once for all calls.
-    fn call_all(&mut self, waiting: &[Waiting], turn: &Turn<'_>) -> Answers {
+    fn call_all(&mut self, waiting: &[WaitingCall], turn: &Turn<'_>) -> Answers {
         let mut words: Vec<&[u8]> = Vec::new();
         let mut places = Vec::with_capacity(waiting.len());
         for call in waiting {
@@ -214,7 +214,7 @@ impl Work {
         let run_turn = functions::run_turn(&mut self.state, turn);
         let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
         // One call's writes are its client's. A shard that is asked asks no other.
-        let is_clients = |call: &Waiting| self.active[call.party].peer().is_none();
+        let is_clients = |call: &WaitingCall| self.active[call.party].peer().is_none();
         let sends = matches!(waiting, [call] if is_clients(call));
         let mut host = StoreHost { keyspace, turn, mail, sends, stays: None };
         let runtime = &mut self.state.runtime;
@@ -270,7 +270,7 @@ fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
 fn count_call(
     state: &mut State,
     party: &mut Party,
-    call: Waiting,
+    call: WaitingCall,
     mark: &Mark,
     turn: &Turn<'_>,
     elapsed_ns: u64,

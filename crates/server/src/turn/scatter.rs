@@ -99,7 +99,7 @@ impl Work {
 type Parts = (Vec<Vec<u8>>, Vec<(usize, Vec<u8>)>);
 
 /// The words of the parts, by partition; of reads, by owner.
-type Words<'a> = BTreeMap<usize, Vec<&'a [u8]>>;
+type PartWords<'a> = BTreeMap<usize, Vec<&'a [u8]>>;
 
 /// Cuts a command of several keys by partition: the own parts, and the others as messages.
 fn split<'a>(
@@ -107,13 +107,13 @@ fn split<'a>(
     row: Row,
     args: &[&'a [u8]],
     step: usize,
-) -> (Words<'a>, Vec<(usize, Vec<u8>)>) {
-    let mut by_partition = Words::new();
+) -> (PartWords<'a>, Vec<(usize, Vec<u8>)>) {
+    let mut by_partition = PartWords::new();
     for belongs in args[1..].chunks(step) {
         let partition = state.keyspace.partition_of(belongs[0]);
         by_partition.entry(partition).or_insert_with(|| vec![args[0]]).extend(belongs);
     }
-    let (own, others): (Words<'_>, Words<'_>) =
+    let (own, others): (PartWords<'_>, PartWords<'_>) =
         by_partition.into_iter().partition(|(partition, _)| state.owns(*partition));
     let others = others
         .into_iter()
@@ -135,7 +135,7 @@ fn do_own(
     state: &mut State,
     out: &mut Output,
     op: Op,
-    own: &Words<'_>,
+    own: &PartWords<'_>,
     done: &mut BTreeMap<usize, Vec<u8>>,
     may_wait: bool,
     turn: &Turn<'_>,
@@ -163,7 +163,7 @@ fn read_by_owners(
     args: &[&[u8]],
     turn: &Turn<'_>,
 ) -> Parts {
-    let mut by_owner = Words::new();
+    let mut by_owner = PartWords::new();
     for key in &args[1..] {
         let owner = state.owner(state.keyspace.partition_of(key));
         by_owner.entry(owner).or_insert_with(|| vec![args[0]]).push(key);

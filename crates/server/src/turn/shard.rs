@@ -23,7 +23,7 @@
 mod seat;
 
 use crate::error::ServeError;
-use crate::folder::faults::Watch;
+use crate::folder::faults::FaultWatch;
 use crate::hop::mailbox::Mailbox;
 use crate::net::client::{Client, Close};
 use crate::net::connection::{Connection, Stream};
@@ -100,7 +100,7 @@ pub(crate) struct Shard {
     ticks_to_age: u32,
     next_look: usize,
     trimmer: Trimmer,
-    faults: Watch,
+    faults: FaultWatch,
 }
 
 impl Shard {
@@ -139,7 +139,7 @@ impl Shard {
             ticks_to_age: TICKS_PER_AGE,
             next_look: 0,
             trimmer: Trimmer::new(allocator::free_bytes()),
-            faults: Watch::default(),
+            faults: FaultWatch::default(),
         };
         {
             let pin = shard.participant.pin();

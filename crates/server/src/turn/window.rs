@@ -29,7 +29,7 @@ use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
 use crate::state::place::Place;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
-use crate::turn::work::{CALLS_AT_ONCE, Waiting, Work};
+use crate::turn::work::{CALLS_AT_ONCE, WaitingCall, Work};
 use crate::turn::{budget, dispatch};
 use nigh_store::{Lack, Turn};
 use std::time::Instant;
@@ -268,7 +268,7 @@ impl Work {
         let waits = asker.connection().is_some_and(|connection| !connection.later.is_empty());
         debug_assert!(!waits, "a call after what was sent is sent too");
         let (party, index) = (prepared.party, prepared.index);
-        self.waiting.push(Waiting { party, index, row });
+        self.waiting.push(WaitingCall { party, index, row });
         asker.calls += 1;
         asker.input.next = index + 1;
         true
@@ -412,7 +412,7 @@ impl Work {
                 return self.active[at].answered();
             }
             Flow::Function(row) => {
-                let call = Waiting { party: at, index, row };
+                let call = WaitingCall { party: at, index, row };
                 self.waiting.push(call);
                 self.active[at].calls += 1;
                 if self.crosses(&call) {

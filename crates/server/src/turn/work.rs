@@ -34,7 +34,7 @@ const MOST_WAIT: Duration = Duration::from_secs(1);
 
 /// An FCALL that waits for the batch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCall {
     /// Position of its party in `active`.
     pub(crate) party: usize,
     /// Position in the connection's batch.
@@ -78,7 +78,7 @@ pub(crate) struct Work {
     pub(crate) looks: Vec<(u32, usize)>,
     /// What ran quickly in the window: how many calls of which command, in their order.
     pub(crate) quick_calls: Vec<(Row, u64)>,
-    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) waiting: Vec<WaitingCall>,
     pub(crate) pool: Pool,
     pub(crate) mailbox: Mailbox,
     /// The other shards as clients of this one, by number.
