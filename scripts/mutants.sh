@@ -73,7 +73,7 @@ crates/server/src/hop/mailbox.rs   --lib
 crates/server/src/turn/exchange.rs --lib --tests
 crates/resp/src/decode/requests.rs --lib --tests
 crates/resp/src/decode/replies.rs  --lib --tests
-crates/resp/src/decode/batch.rs    --lib --tests
+crates/resp/src/decode/command_batch.rs    --lib --tests
 crates/resp/src/decode/number.rs   --lib --tests
 crates/resp/src/decode/inline.rs   --lib --tests
 "

@@ -13,7 +13,7 @@
 //!    brought the reply.
 //! 3. Between runs no request is outstanding.
 
-use super::replies::{Checker, Skipper, Tally};
+use super::reply_counts::{Checker, Skipper, Tally};
 use super::stream::Stream;
 use super::template::{RequestKind, Workload};
 use anyhow::{Context, Result, bail, ensure};

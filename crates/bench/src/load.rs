@@ -8,11 +8,11 @@
 //! 1. Servers are measured in turn, A B A B …, since the speed of a machine drifts.
 //! 2. An error reply never counts as success: it is counted and shown, and makes the exit code 1.
 
+use super::drawn_keys::{Keys, RecordShape, Zipf};
 use super::engine::{Engine, Until};
-use super::keys::{Keys, RecordShape, Zipf};
-use super::options::{Args, Distribution};
+use super::figures::Series;
+use super::load_options::{Args, Distribution};
 use super::report;
-use super::stats::Series;
 use super::template::Workload;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! main ── load      a load on any server that speaks the Redis protocol
-//!      │   ├─ template, keys      the requests    (bytes with holes; choice of keys)
-//!      │   ├─ engine, replies     the loop        (one thread, epoll; replies are skipped)
-//!      │   └─ stats, report       the figures     (histogram, quartiles; text, JSON)
+//!      │   ├─ template, drawn_keys    the requests (bytes with holes; choice of keys)
+//!      │   ├─ engine, reply_counts    the loop     (one thread, epoll; replies are skipped)
+//!      │   └─ figures, report         the figures  (histogram, quartiles; text, JSON)
 //!      ├─ floor     a server without a store, to compare with
 //!      ├─ peers     Nigh, Redis and the floor: docs/benchmarks.md
 //!      │   └─ engine, graph, walk, child
@@ -20,16 +20,16 @@
 
 mod child;
 mod demo;
+mod drawn_keys;
 mod engine;
+mod figures;
 mod floor;
 mod graph;
-mod keys;
 mod load;
-mod options;
+mod load_options;
 mod peers;
-mod replies;
+mod reply_counts;
 mod report;
-mod stats;
 mod stream;
 mod template;
 mod walk;
@@ -49,7 +49,7 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    load: options::Args,
+    load: load_options::Args,
 }
 
 #[derive(Subcommand)]

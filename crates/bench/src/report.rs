@@ -2,8 +2,8 @@
 //!
 //! Invariant: fields of the JSON keep their names and units.
 
-use super::options::{Args, Distribution};
-use super::stats::{EndpointReport, Series};
+use super::figures::{EndpointReport, Series};
+use super::load_options::{Args, Distribution};
 use anyhow::Result;
 use indicatif::HumanFloatCount;
 use serde::Serialize;

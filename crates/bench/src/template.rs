@@ -5,7 +5,7 @@
 //! 1. A placeholder has a fixed width, so the RESP headers around it never change.
 //! 2. Each `__key__` draws a key. `__value__` is the value of the key that was drawn last.
 
-use super::keys::{Keys, RecordShape, SplitMix64, digits};
+use super::drawn_keys::{Keys, RecordShape, SplitMix64, digits};
 use anyhow::{Result, bail};
 
 /// Digits of `__rand__`.

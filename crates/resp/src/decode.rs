@@ -11,15 +11,15 @@
 //!    decoded. The caller drops exactly those.
 //! 2. Decoders keep their positions between calls. They never look into a body of known length.
 
-mod batch;
-mod fault;
+mod command_batch;
 mod inline;
 mod number;
 mod replies;
+mod reply_fault;
 mod requests;
 
-pub use batch::{Args, Batch, BatchFull};
-pub use fault::{ReplyError, ReplyFault};
+pub use command_batch::{Args, Batch, BatchFull};
 pub use inline::{WordsError, split_words};
 pub use replies::Replies;
+pub use reply_fault::{ReplyError, ReplyFault};
 pub use requests::{ProtocolError, Requests};

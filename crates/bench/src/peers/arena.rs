@@ -4,7 +4,7 @@
 //! (design 6 has that cost). Each SET appends a record, and the cleaner may be too late to free the
 //! old one. So `peers` empties and loads the arena between runs, outside the measured time.
 
-use super::table::Args;
+use super::contest::Args;
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -55,7 +55,7 @@ impl Room {
 
 /// Bytes of one record in the rows.
 pub(super) fn record_bytes() -> u64 {
-    let bytes = HEADER_BYTES + (super::table::KEY_BYTES + super::table::VALUE_BYTES) as u64;
+    let bytes = HEADER_BYTES + (super::contest::KEY_BYTES + super::contest::VALUE_BYTES) as u64;
     bytes.next_multiple_of(UNIT_BYTES)
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: Nigh and Redis append the same pieces in the same pipelines. The value's first and
 //! last length are the same too.
 
-use super::table::{Args, Contestant, ResultRow, RowTarget, Servers};
+use super::contest::{Args, Contestant, ResultRow, RowTarget, Servers};
 use crate::child::{ServerProcess, accepted};
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;

@@ -2,11 +2,11 @@
 //!
 //! Invariant: the page names each missed target and each contestant that is faster than Nigh.
 
+use super::contest::{Args, LOAD_CPU, ResultRow, SERVER_CPU};
 use super::machine::Machine;
 use super::rows::SLICE;
-use super::table::{Args, LOAD_CPU, ResultRow, SERVER_CPU};
+use crate::figures::Quartiles;
 use crate::report::thousands;
-use crate::stats::Quartiles;
 use std::fmt::Write;
 use std::path::Path;
 

@@ -12,20 +12,20 @@
 //! 3. All servers stop and their files are removed, also after an error.
 
 mod arena;
+mod contest;
 mod growing;
 mod levels;
 mod machine;
 mod markdown;
 mod rows;
 mod svg;
-mod table;
 
 use crate::load;
 use anyhow::{Context, Result, ensure};
+pub(crate) use contest::Args;
+use contest::{LOAD_CPU, Servers};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
-pub(crate) use table::Args;
-use table::{LOAD_CPU, Servers};
 
 /// Runs all rows and writes the page and the chart.
 pub(crate) fn run(args: &Args) -> Result<()> {

@@ -3,13 +3,13 @@
 //! Invariant: all contestants of a row do the same work on the same data.
 
 use super::arena::{Room, record_bytes, tmpfs_bytes};
+use super::contest::{Args, Contestant, KEY_BYTES, ResultRow, RowTarget, Servers, VALUE_BYTES};
 use super::growing;
 use super::levels::Levels;
-use super::table::{Args, Contestant, KEY_BYTES, ResultRow, RowTarget, Servers, VALUE_BYTES};
 use crate::child::{ServerProcess, accepted};
+use crate::drawn_keys::{Keys, RecordShape};
 use crate::engine::{Engine, Until, histogram};
 use crate::graph::{self, Graph};
-use crate::keys::{Keys, RecordShape};
 use crate::load;
 use crate::template::Workload;
 use crate::walk;

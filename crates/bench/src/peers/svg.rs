@@ -7,7 +7,7 @@
 //!
 //! Invariant: the chart is well-formed XML for any title.
 
-use super::table::ResultRow;
+use super::contest::ResultRow;
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -23,7 +23,7 @@ const LEAST: f64 = 0.25;
 /// One bar: its title, quartiles and target.
 struct Bar {
     text: String,
-    ratio: crate::stats::Quartiles,
+    ratio: crate::figures::Quartiles,
     target: f64,
     met: bool,
 }
@@ -96,7 +96,7 @@ fn bars(rows: &[ResultRow]) -> Vec<Bar> {
     let mut bars = Vec::new();
     for row in rows {
         for (target, verdict) in row.targets.iter().zip(row.verdicts()) {
-            if let (super::table::RowTarget::Ratio(name, least), Some(ratio)) =
+            if let (super::contest::RowTarget::Ratio(name, least), Some(ratio)) =
                 (target, verdict.ratio)
             {
                 let text = format!("{} ÷ {name}", row.title);

@@ -11,13 +11,13 @@
 //!    exit code 1, after all lines have run.
 //! 3. The history keeps no line with a password.
 
-mod help;
+mod completion;
 mod history;
 
 use crate::render;
 use crate::target::ServerFlags;
 use anyhow::{Context, Result, bail};
-use help::Commands;
+use completion::Commands;
 use nigh_client::{Connection, split_words};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
@@ -70,8 +70,8 @@ impl Shell<'_> {
             .history_ignore_space(true)
             .completion_type(CompletionType::List)
             .build();
-        let mut editor: Editor<help::Helper, FileHistory> = Editor::with_config(config)?;
-        editor.set_helper(Some(help::Helper::new(self.commands.clone())));
+        let mut editor: Editor<completion::Helper, FileHistory> = Editor::with_config(config)?;
+        editor.set_helper(Some(completion::Helper::new(self.commands.clone())));
         let history = history::path();
         if let Some(path) = &history {
             // The first time there is no file.

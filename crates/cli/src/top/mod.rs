@@ -1,8 +1,8 @@
 //! `nigh top`: the work of a server's shards, live.
 //!
 //! ```text
-//! INFO, LATENCY HISTOGRAM ──> sample ──> view ──> screen       every --interval
-//!                                          └────> stdout       once, without a terminal
+//! INFO, LATENCY HISTOGRAM ──> sample ──> drawing ──> screen       every --interval
+//!                                           └───────> stdout       once, without a terminal
 //! ```
 //!
 //! Invariants:
@@ -10,18 +10,18 @@
 //! 2. If the server goes away, the live view says so in a line and looks for it until it is back.
 //!    At the start, and without a terminal, a missing server is an error.
 
+mod drawing;
 mod sample;
 mod screen;
-mod view;
 
 use crate::target::{ServerFlags, accepted};
 use anyhow::{Context, Result, bail, ensure};
+use drawing::{ScreenLine, Size, Style};
 use nigh_client::{ClientError, Connection, Frame};
 use sample::{Between, SECTIONS, Sample};
 use screen::{Screen, Wake};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
-use view::{ScreenLine, Size, Style};
 
 /// Shortest interval, s: each look costs every shard a snapshot.
 const LEAST_INTERVAL_S: f64 = 0.1;
@@ -110,7 +110,7 @@ fn once(mut server: NighServer, first: Sample, interval: Duration) -> Result<()>
     let second = server.look()?;
     let size = Size { columns: PLAIN_COLUMNS, rows: None };
     let address = server.connection.address().to_string();
-    let lines = view::lines(&address, Between::new(&first, &second), None, size);
+    let lines = drawing::lines(&address, Between::new(&first, &second), None, size);
     let mut out = std::io::stdout().lock();
     for line in lines {
         writeln!(out, "{}", line.text).context("can't write to stdout")?;
@@ -150,7 +150,7 @@ impl Live<'_> {
         let address = self.args.target.address().to_string();
         let (between, note) = (Between::new(&self.before, &self.now), self.note.as_deref());
         let size = self.screen.size();
-        let mut lines = view::lines(&address, between, note, size);
+        let mut lines = drawing::lines(&address, between, note, size);
         let rows = size.rows.unwrap_or(0);
         lines.truncate(rows.saturating_sub(1));
         lines.push(ScreenLine { style: Style::Plain, text: "q leaves".to_owned() });

@@ -5,7 +5,7 @@
 //!    terminal back as it was.
 //! 2. SIGTERM, SIGINT and SIGHUP end the view as `q` does.
 
-use super::view::{ScreenLine, Size, Style};
+use super::drawing::{ScreenLine, Size, Style};
 use anyhow::{Context, Result};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};

@@ -15,7 +15,7 @@
 //!
 //! Any thread.
 
-use super::batch::{Batch, Range};
+use super::command_batch::{Batch, Range};
 
 /// Why a line can't be split into words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -10,8 +10,8 @@
 //!    bytes that have arrived bound the memory.
 //! 3. One decoder belongs to one connection, whose thread alone calls it.
 
-use super::fault::{ReplyError, ReplyFault};
 use super::number::{integer, short_header};
+use super::reply_fault::{ReplyError, ReplyFault};
 use crate::frame::Frame;
 use crate::limits::{Limits, MAX_BULK_BYTES};
 

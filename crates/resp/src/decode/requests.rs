@@ -13,7 +13,7 @@
 //!    words. A header ends with a CR and any byte, and a bulk with any two bytes, as in Redis.
 //! 4. One decoder belongs to one connection, whose thread alone calls it.
 
-use super::batch::{Batch, Range};
+use super::command_batch::{Batch, Range};
 use super::inline;
 use super::number::{integer, short_header};
 use crate::encode;

@@ -10,22 +10,22 @@
 //! 2. The lookup is made once, on first use, and never changes. Any thread may call anything here.
 
 pub(crate) mod args;
-mod command;
-mod connection;
-mod generic;
+mod command_rows;
+mod connection_rows;
+mod container_help;
+mod generic_rows;
 mod getkeys;
-mod help;
-mod keys;
-mod observe;
+mod key_specs;
+mod observe_rows;
 mod resolve;
-mod scripting;
-mod server;
+mod scripting_rows;
+mod server_rows;
 pub mod spec;
-mod string;
+mod string_rows;
 mod syntax;
 
+pub(crate) use container_help::help;
 pub use getkeys::{KeysError, find_keys};
-pub(crate) use help::help;
 pub(crate) use resolve::{Resolved, resolve, resolve_args};
 pub use spec::{Builtin, CommandSpec, Run};
 pub use syntax::{Argument, Shape};
@@ -130,13 +130,13 @@ fn slot_of(word: u128) -> usize {
 impl Lookup {
     fn new() -> Self {
         let tables = [
-            connection::CONNECTION,
-            server::SERVER,
-            observe::OBSERVE,
-            command::COMMAND,
-            string::STRING,
-            generic::GENERIC,
-            scripting::SCRIPTING,
+            connection_rows::CONNECTION,
+            server_rows::SERVER,
+            observe_rows::OBSERVE,
+            command_rows::COMMAND,
+            string_rows::STRING,
+            generic_rows::GENERIC,
+            scripting_rows::SCRIPTING,
         ];
         let rows: Vec<CommandSpec> = tables.concat();
         let mut slots = Box::new([(0u128, 0); SLOTS]);

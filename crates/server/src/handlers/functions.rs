@@ -15,7 +15,7 @@
 
 use crate::commands::args::is;
 use crate::handlers::context::{Context, wrong_subcommand};
-use crate::handlers::host::StoreHost;
+use crate::handlers::store_host::StoreHost;
 use crate::handlers::{introspect, payload};
 use crate::net::output::ReplyWriter;
 use crate::state::State;

@@ -3,13 +3,13 @@
 pub(crate) mod admin;
 pub(crate) mod context;
 pub(crate) mod functions;
-pub(crate) mod host;
 pub(crate) mod info;
 pub(crate) mod introspect;
 pub(crate) mod latency;
 pub(crate) mod payload;
 pub(crate) mod route;
 pub(crate) mod session;
+pub(crate) mod store_host;
 pub(crate) mod transaction;
 pub(crate) mod usage;
 pub(crate) mod views;

@@ -9,7 +9,7 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::handlers::host::StoreHost;
+use crate::handlers::store_host::StoreHost;
 use crate::handlers::{functions, route};
 use crate::hop::later::Join;
 use crate::hop::message::{Kind, Manner};

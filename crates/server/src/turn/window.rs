@@ -17,7 +17,7 @@ use crate::commands::spec::WRITE;
 use crate::commands::{self, Builtin, Resolved, Row, Run};
 use crate::handlers::context::{Context, Others};
 use crate::handlers::route::{self, Flow, Target};
-use crate::handlers::{host, session};
+use crate::handlers::{session, store_host};
 use crate::hop::later::Later;
 use crate::hop::message::{Kind, Manner};
 use crate::net::client::Close;
@@ -360,7 +360,7 @@ impl Work {
                 flow_of(&mut context, &args, prepared.resolved)
             }
             Some(Kind::Writes) => {
-                host::commit_for_peer(&mut context, args[0]);
+                store_host::commit_for_peer(&mut context, args[0]);
                 Flow::Done
             }
         };

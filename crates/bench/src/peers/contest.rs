@@ -3,9 +3,9 @@
 //! Invariant: a target is met if the lower quartile misses it by at most 5 %.
 
 use crate::child::{Program, ServerProcess};
+use crate::figures::Quartiles;
 use crate::load;
 use crate::report::thousands;
-use crate::stats::Quartiles;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! One row a command, as [`super::spec`] says. Data, read by any thread.
 
-use super::keys::{
+use super::key_specs::{
     RM_DELETE_ALL, RO, RO_ACCESS, RO_ACCESS_THEN_OW_UPDATE_AT2, RO_ALL, RO_AT2,
     RW_ACCESS_DELETE_THEN_OW_INSERT_AT2, RW_ACCESS_DELETE_THEN_OW_UPDATE_AT2, RW_UPDATE,
 };

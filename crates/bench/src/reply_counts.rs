@@ -10,7 +10,7 @@
 //!    followed by more.
 //! 2. The skipper neither reads nor keeps bodies.
 
-use super::keys::RecordShape;
+use super::drawn_keys::RecordShape;
 use super::template::RequestKind;
 use anyhow::{Result, bail};
 use std::collections::VecDeque;

@@ -2,7 +2,7 @@
 //!
 //! One row a command, as [`super::spec`] says. Data, read by any thread.
 
-use super::keys::RO_AT2;
+use super::key_specs::RO_AT2;
 use super::spec::{
     ADMIN, Builtin, CommandSpec, LOADING, NOSCRIPT, PLAIN, READONLY, Run, STALE, container, help,
 };

@@ -2,7 +2,7 @@
 //!
 //! One row a command, as [`super::spec`] says. Data, read by any thread.
 
-use super::keys::{RO_ACCESS_AT2_COUNTED, RO_ALL, RW_ACCESS_UPDATE_AT2_COUNTED};
+use super::key_specs::{RO_ACCESS_AT2_COUNTED, RO_ALL, RW_ACCESS_UPDATE_AT2_COUNTED};
 use super::spec::{
     ALLOW_BUSY, Builtin, CommandSpec, DENYOOM, FAST, LOADING, MOVABLEKEYS, NO_MANDATORY_KEYS,
     NOSCRIPT, PLAIN, READONLY, Run, SKIP_MONITOR, SKIP_SLOWLOG, STALE, WRITE, container, help,

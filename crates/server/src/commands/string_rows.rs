@@ -2,7 +2,7 @@
 //!
 //! One row a command, as [`super::spec`] says. Data, read by any thread.
 
-use super::keys::{
+use super::key_specs::{
     OW_INSERT, OW_INSERT_PAIRS, OW_UPDATE, OW_UPDATE_PAIRS, RO, RO_ACCESS, RO_ACCESS_ALL,
     RW_ACCESS_DELETE, RW_ACCESS_UPDATE, RW_ACCESS_UPDATE_TTL, RW_ACCESS_UPDATE_VARIABLE_FLAGS_GET,
     RW_INSERT, RW_UPDATE,
