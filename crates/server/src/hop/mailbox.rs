@@ -29,15 +29,6 @@
 //!    before it are answered, and drops at the other end. So it has a bound, an order, and no way
 //!    of its own.
 //!
-//! Rings are made when a pair first talks. With the default settings the pairs of 2 shards take 2.5
-//! MiB, of 16 shards 60 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings
-//! costs a load from one cache line for each peer, which stays in the core's cache until that peer
-//! sends.
-//!
-//! Bodies of requests are bounded in bytes as well. Those of replies are bounded in number, since a
-//! reply can't be refused. The receiver bounds each of them (`Work::bound_reply`), and begins no
-//! more while [`Mailbox::is_behind`].
-//!
 //! A [`Mailbox`] belongs to its shard's thread.
 
 mod pair;

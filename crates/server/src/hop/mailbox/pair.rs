@@ -5,6 +5,10 @@
 //! 2. A queue of bodies is in the order of its messages, and has no more entries than the link has
 //!    credits.
 //!
+//! Bodies of requests are bounded in bytes as well. Those of replies are bounded in number, since a
+//! reply can't be refused. The receiver bounds each of them (`Work::bound_reply`), and begins no
+//! more while [`super::Mailbox::is_behind`].
+//!
 //! Locks are held for a push or a pop of a pointer, and only for long bodies. For any thread.
 
 use nigh_shm::ring::{LinkSpec, Requester, Responder, link};

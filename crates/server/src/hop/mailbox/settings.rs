@@ -1,6 +1,11 @@
 //! How large mailboxes are.
 //!
 //! 1. All rings together take no more than [`TOTAL_BYTES`], however many shards there are.
+//!
+//! Rings are made when a pair first talks. With the default settings the pairs of 2 shards take 2.5
+//! MiB, of 16 shards 60 MiB, of 64 shards 63 MiB (a test holds this sentence). A look at all rings
+//! costs a load from one cache line for each peer, which stays in the core's cache until that peer
+//! sends.
 
 use nigh_shm::ring::{LinkSpec, REPLY_BYTES};
 

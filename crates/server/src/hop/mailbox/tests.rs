@@ -142,9 +142,9 @@ fn the_room_at_a_shard_is_what_credits_and_ring_let() {
     let each = 1024 / 8;
     assert_eq!((a.share(1), a.share(200), a.share(10_000)), (each, 200, 256), "a fourth at most");
     assert_eq!(a.room(1), 1024);
-    for sent in 1..=4 {
-        a.send(1, sent, 0, &[&[]]).expect("room");
-        assert_eq!(a.room(1), 1024 - each * sent as usize, "by credits");
+    for left in (4..8).rev() {
+        a.send(1, 0, 0, &[&[]]).expect("room");
+        assert_eq!(a.room(1), each * left, "by credits");
     }
     a.send(1, 5, 0, &[&[1; 200]]).expect("room");
     a.send(1, 6, 0, &[&[1; 200]]).expect("room");
@@ -336,7 +336,7 @@ fn rings_are_made_when_a_pair_first_talks() {
 
 #[test]
 fn memory_is_bounded_for_any_number_of_shards() {
-    // The sizes that the default gives, as the head of the module tells them.
+    // The sizes that the default gives, as the head of `settings` tells them.
     let total =
         |shards| MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES).total_bytes(shards);
     assert_eq!((total(2) >> 10, total(16) >> 20, total(64) >> 20), (2560, 60, 63));
