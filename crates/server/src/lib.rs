@@ -16,12 +16,14 @@
 //! 2. A fault of the world at the start is a [`ServeError`]: one sentence. Afterwards nothing that
 //!    a client sends ends the server.
 //!
-//! Rooms, lowest first: error sync config pinning commands observe hop net folder state handlers
-//! turn signals serve
+//! Rooms, lowest first: error sync tenant config engine pinning commands observe hop net folder
+//! state handlers turn signals serve
 //!
 //! | room | what it holds |
 //! |---|---|
 //! | error, sync | why a server doesn't start; locks |
+//! | tenant | whose a client and its commands are |
+//! | engine | what runs functions: a trait, and V8 |
 //! | config, pinning, commands | the settings, as a table; threads and cores; the commands, as a table |
 //! | observe | what the server tells of itself: counters, slow commands, hot keys, metrics |
 //! | hop | what shards say to each other, and how it travels |
@@ -35,6 +37,7 @@
 
 pub mod commands;
 pub mod config;
+mod engine;
 mod error;
 mod folder;
 mod handlers;
@@ -46,10 +49,11 @@ mod serve;
 mod signals;
 mod state;
 mod sync;
+mod tenant;
 mod turn;
 
 pub use config::{Config, ConfigError};
 pub use error::ServeError;
 pub use folder::leftover;
-pub use serve::{Server, run};
-pub use state::checks::{SUBCOMMAND as CHECK_SUBCOMMAND, serve_checks};
+pub use serve::{Server, run, serve_checks};
+pub use state::checks::SUBCOMMAND as CHECK_SUBCOMMAND;

@@ -4,6 +4,8 @@
 //! 2. A server that is dropped has stopped: no thread, socket or lock of it is left.
 
 use crate::config::Config;
+use crate::engine::v8::V8;
+use crate::engine::{self, Engine, FunctionLimits, allocator};
 use crate::error::ServeError;
 use crate::folder::arena_folder::Folder;
 use crate::folder::faults::Arenas;
@@ -15,6 +17,7 @@ use crate::observe::metrics::{Exporter, Gauges};
 use crate::pinning::pin_to_core;
 use crate::signals::Watcher;
 use crate::state::State;
+use crate::state::checks;
 use crate::state::shared::{Seat, Shared, Stop};
 use crate::state::stopper::Stopper;
 use crate::turn::shard::Shard;
@@ -59,8 +62,19 @@ struct Berth {
     shared: Arc<Shared>,
     domain: Arc<Domain>,
     gauges: Option<Arc<Gauges>>,
-    keyspace: Keyspace,
+    /// Of all tenants, by number.
+    keyspaces: Vec<Keyspace>,
     folder: Arc<Folder>,
+    engines: MakeEngines,
+}
+
+/// Makes the engines of a shard, on its fiber.
+type MakeEngines = fn(Fiber, FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError>;
+
+/// V8 alone.
+fn v8(fiber: Fiber, limits: FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError> {
+    let v8 = V8::on(fiber, limits).map_err(|error| ServeError::Functions(error.to_string()))?;
+    Ok(vec![Box::new(v8)])
 }
 
 impl Server {
@@ -69,15 +83,16 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
     pub fn start(config: Config) -> Result<Self, ServeError> {
-        Self::start_watched(config, |_| Ok(()))
+        Self::start_watched(config, v8, |_| Ok(()))
     }
 
-    /// The same; `watch` is given what stops it before it serves anybody.
+    /// The same with these engines; `watch` is given what stops it before it serves anybody.
     fn start_watched(
         config: Config,
+        engines: MakeEngines,
         watch: impl FnOnce(Stopper) -> io::Result<()>,
     ) -> Result<Self, ServeError> {
-        nigh_js::allocator::settle();
+        allocator::settle();
         let shards = shard_count(&config);
         let listeners = Listeners::bind(&config, shards)?;
         let address = listeners[0].address();
@@ -89,7 +104,7 @@ impl Server {
         let exporter = Exporter::start(&config)?;
         let file_limit = file_limit(&config, shards)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
-        let keyspace = open_keyspace(&config, &folder, capacity_bytes, &domain)?;
+        let keyspaces = vec![open_keyspace(&config, &folder, capacity_bytes, &domain)?];
         // A server that is refused leaves the folder as it is, so this comes behind the arenas.
         let skips = Skips::open(&folder.path)
             .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
@@ -106,12 +121,16 @@ impl Server {
         };
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
-        shared.serves(Arenas::of(&keyspace, &folder.path)?);
+        shared.serves(Arenas::of(&keyspaces, &folder.path)?);
         watch(server.stopper.clone())?;
-        let keyspaces = keyspace.divide(shards);
+        let mut divided: Vec<Vec<Keyspace>> = (0..shards).map(|_| Vec::new()).collect();
+        for keyspace in keyspaces {
+            let parts = divided.iter_mut().zip(keyspace.divide(shards));
+            parts.for_each(|(shard, part)| shard.push(part));
+        }
         let folder = Arc::new(folder);
-        let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(keyspaces);
-        for (number, (((poll, listeners), mailbox), keyspace)) in parts.enumerate() {
+        let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(divided);
+        for (number, (((poll, listeners), mailbox), keyspaces)) in parts.enumerate() {
             // The first shard shows all the numbers.
             let gauges = exporter.as_ref().filter(|_| number == 0).map(Exporter::gauges);
             // A server that is dropped half started stops the shards that run.
@@ -123,8 +142,9 @@ impl Server {
                 shared: Arc::clone(&shared),
                 domain: Arc::clone(&domain),
                 gauges,
-                keyspace,
+                keyspaces,
                 folder: Arc::clone(&folder),
+                engines,
             })?;
         }
         server._exporter = exporter;
@@ -193,7 +213,7 @@ impl Drop for Server {
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
 pub fn run(config: Config) -> Result<(), ServeError> {
     let watcher = Watcher::start()?;
-    let server = Server::start_watched(config, |stopper| watcher.watch(stopper))?;
+    let server = Server::start_watched(config, v8, |stopper| watcher.watch(stopper))?;
     let stopper = server.stopper.clone();
     match server.local_addr() {
         Some(address) => tracing::info!(%address, dir = %server.folder.display(), "ready"),
@@ -204,6 +224,14 @@ pub fn run(config: Config) -> Result<(), ServeError> {
     drop(watcher);
     stopper.tell_end();
     Ok(())
+}
+
+/// The process that tries new sources, as [`crate::CHECK_SUBCOMMAND`] of the server's program.
+///
+/// # Errors
+/// What the system or V8 refuses.
+pub fn serve_checks() -> io::Result<()> {
+    checks::serve_checks(|limits| V8::alone(limits).map_err(io::Error::other))
 }
 
 /// A shard's life: a fiber, since a function that doesn't end keeps the thread that it runs on.
@@ -237,11 +265,11 @@ impl Drop for StopOnDrop {
 }
 
 fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
-    let Berth { number, poll, listeners, mailbox, shared, domain, gauges, keyspace, folder } =
-        berth;
-    drop(folder); // the fiber holds it to its end
-    pin_to_core(&shared.config(), number, shared.shards())?;
-    let state = State::new(keyspace, shared, number, fiber)?;
+    let Berth { number, poll, listeners, mailbox, shared, domain, gauges, keyspaces, .. } = berth;
+    let config = shared.config();
+    pin_to_core(&config, number, shared.shards())?;
+    let engines = (berth.engines)(fiber, engine::limits(&config))?;
+    let state = State::new(keyspaces, shared, number, engines);
     Shard::new(state, poll, listeners, mailbox, &domain, gauges)
 }
 
@@ -353,3 +381,6 @@ fn run_id() -> String {
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,11 +38,11 @@ pub(crate) struct Arenas {
 }
 
 impl Arenas {
-    /// Those of a keyspace, which lie in `folder`.
-    pub(crate) fn of(keyspace: &Keyspace, folder: &Path) -> io::Result<Self> {
+    /// Those of all tenants' keyspaces, which lie in `folder`.
+    pub(crate) fn of(keyspaces: &[Keyspace], folder: &Path) -> io::Result<Self> {
         let file = |path: &Path| Ok((path.to_owned(), identity(path)?));
-        let files: io::Result<Vec<_>> =
-            keyspace.regions().iter().map(|region| file(region.path())).collect();
+        let regions = keyspaces.iter().flat_map(Keyspace::regions);
+        let files: io::Result<Vec<_>> = regions.map(|region| file(region.path())).collect();
         Ok(Self { folder: folder.to_owned(), files: files? })
     }
 
@@ -143,17 +143,25 @@ pub(crate) struct FaultWatch {
 }
 
 impl FaultWatch {
-    /// A look, at a tick.
-    pub(crate) fn look(&mut self, keyspace: &Keyspace, arenas: &Arenas, now: Instant) {
-        self.tell_denied(keyspace, now);
-        tell_kept(keyspace);
+    /// A look at some keyspaces, at a tick.
+    pub(crate) fn look<'a>(
+        &mut self,
+        keyspaces: impl Iterator<Item = &'a Keyspace>,
+        arenas: &Arenas,
+        now: Instant,
+    ) {
+        for keyspace in keyspaces {
+            self.note_denied(keyspace);
+            tell_kept(keyspace);
+        }
+        self.tell_denied(now);
         if self.looked.is_none_or(|then| now.duration_since(then) >= LOOK) {
             self.looked = Some(now);
             self.tell_gone(arenas, now);
         }
     }
 
-    fn tell_denied(&mut self, keyspace: &Keyspace, now: Instant) {
+    fn note_denied(&mut self, keyspace: &Keyspace) {
         for region in keyspace.regions() {
             for denied in region.take_denied() {
                 let kind = (denied.doing, denied.errno);
@@ -164,6 +172,9 @@ impl FaultWatch {
                 }
             }
         }
+    }
+
+    fn tell_denied(&mut self, now: Instant) {
         let told = &mut self.told;
         self.met.retain(|kind, Met { denied, arena }| {
             if told.get(kind).is_some_and(|then| now.duration_since(*then) < SILENCE) {

@@ -12,8 +12,8 @@
 //!
 //! [`Skips`] is shared by all shards; a [`Marker`] is one shard's.
 
+use crate::engine::Starts;
 use crate::sync::lock;
-use nigh_js::Starts;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,6 @@ use crate::config::{Config, settings};
 use crate::handlers::context::{Context, about, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
-use crate::state::State;
 use crate::state::shared::Stop;
 use nigh_store::{Reply, glob};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,7 +37,7 @@ pub(crate) fn config_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         patterns.iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
     };
     let names: Vec<&str> = settings().iter().map(|row| row.name).filter(matches).collect();
-    let texts: Vec<String> = names.iter().map(|name| setting_text(context.state, name)).collect();
+    let texts: Vec<String> = names.iter().map(|name| setting_text(context, name)).collect();
     let mut out = context.reply();
     out.map(names.len());
     for (name, text) in names.into_iter().zip(texts) {
@@ -48,9 +47,10 @@ pub(crate) fn config_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 }
 
 /// A setting as CONFIG GET shows it: what holds, where the setting leaves it to the server.
-fn setting_text(state: &State, name: &str) -> String {
+fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
+    let state = &*context.state;
     match name {
-        "maxmemory" => state.keyspace.capacity_bytes().to_string(),
+        "maxmemory" => context.tenant().keyspace.capacity_bytes().to_string(),
         "maxclients" => state.max_clients().to_string(),
         "port" => state.shared.port.to_string(),
         "shm-dir" => state.config.shm_dir(state.shared.port).display().to_string(),

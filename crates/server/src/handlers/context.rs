@@ -11,6 +11,7 @@ use crate::net::queued::ReplyMode;
 use crate::net::slab::Slab;
 use crate::observe::stats::Ran;
 use crate::state::State;
+use crate::state::tenants::LocalTenant;
 use nigh_store::{Reply, Turn};
 
 /// Bytes of arguments that an unknown command's error quotes, as in Redis.
@@ -64,6 +65,16 @@ pub(crate) struct Context<'a, 't> {
 }
 
 impl Context<'_, '_> {
+    /// Whose command it is.
+    pub(crate) fn tenant(&self) -> &LocalTenant {
+        &self.state.tenants[self.client.tenant]
+    }
+
+    /// Whose command it is.
+    pub(crate) fn tenant_mut(&mut self) -> &mut LocalTenant {
+        &mut self.state.tenants[self.client.tenant]
+    }
+
     /// A writer of this client's protocol.
     pub(crate) fn reply(&mut self) -> ReplyWriter<'_> {
         ReplyWriter::new(self.out, self.client.protocol)

@@ -1,19 +1,20 @@
-//! FUNCTION and FCALL: libraries, and calls into the runtime.
+//! FUNCTION and FCALL: libraries, and calls into the engine.
 //!
 //! ```text
-//! FCALL ... FCALL (any connections) ──> one batch ──> Runtime::run ──> replies, in order
+//! FCALL ... FCALL (any connections) ──> one batch ──> Engine::run ──> replies, in order
 //!                                                      │ write sets, scans
 //!                                                      └──> StoreHost ──> Store
 //! ```
 //!
-//! 1. A library is in the runtime, in `Libraries` and in the system arena, or in none of them. (One
+//! 1. A library is in its engine, in `Libraries` and in the system arena, or in none of them. (One
 //!    that was kept but no longer compiles, or is skipped (`starts`), is in the arena alone:
 //!    FUNCTION LIST says why.)
-//! 2. Texts of errors about calls are the runtime's, so that their order in a batch is kept.
+//! 2. Texts of errors about calls are the engine's, so that their order in a batch is kept.
 //!
 //! Belongs to the shard's thread.
 
 use crate::commands::args::is;
+use crate::engine::{self, Call, Library, Overlay, Reason, RunTurn};
 use crate::handlers::context::{Context, wrong_subcommand};
 use crate::handlers::store_host::StoreHost;
 use crate::handlers::{introspect, payload};
@@ -21,30 +22,36 @@ use crate::net::output::ReplyWriter;
 use crate::state::State;
 use crate::state::libraries::{Libraries, Listed, key_end};
 use crate::state::shared::Seat;
-use nigh_js::{Call, Library, Overlay, Reason, RunTurn};
+use crate::state::tenants::LocalTenant;
+use crate::tenant::TenantId;
 use nigh_resp::Protocol;
 use nigh_shm::RecordRef;
 use nigh_store::{Reply, Turn, glob, write_error_text};
 
-/// Name of the engine, as FUNCTION LIST and STATS show it.
-const ENGINE: &str = "JS";
-
-/// Compiles and installs a library; the error is the whole reply.
-fn install(state: &mut State, source: &[u8], replace: bool) -> Result<Library, String> {
-    state.shared.take_check(source, state.runtime.limits())?;
-    let library = state.runtime.load(state.tenant, source).map_err(|error| error.to_string())?;
-    if !replace && state.libraries.has(&library.name) {
+/// Loads and installs a library, and says which engine has it; the error is the whole reply.
+fn install(
+    state: &mut State,
+    tenant: TenantId,
+    source: &[u8],
+    replace: bool,
+) -> Result<(usize, Library), String> {
+    let number = engine::of_source(&state.engines, source);
+    let engine = &mut state.engines[number];
+    if let Some(limits) = engine.tries() {
+        state.shared.take_check(source, limits)?;
+    }
+    let library = engine.load(tenant, source, false).map_err(|error| error.to_string())?;
+    let libraries = &state.tenants[tenant].libraries;
+    libraries.check_names(&library).map_err(|error| error.to_string())?;
+    if !replace && libraries.has(&library.name) {
         return Err(format!("ERR Library '{}' already exists", library.name));
     }
-    state.runtime.install(state.tenant, &library, source).map_err(|error| error.to_string())?;
-    Ok(library)
-}
-
-/// Brings the runtime back to what the arena has, after a change that failed half-way.
-fn reinstall(state: &mut State, turn: &Turn<'_>) {
-    state.runtime.remove_all(state.tenant);
-    state.libraries = Libraries::default();
-    state.reload_libraries(turn);
+    engine.install(tenant, &library, source).map_err(|error| error.to_string())?;
+    let before = libraries.engine_of_library(&library.name).filter(|before| *before != number);
+    if let Some(before) = before {
+        state.engines[before].unload(tenant, Some(&library.name));
+    }
+    Ok((number, library))
 }
 
 pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
@@ -54,37 +61,40 @@ pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             return context.error_about("ERR Unknown option given: ", option, "");
         }
     }
-    let state = &mut *context.state;
-    let library = match install(state, source, !options.is_empty()) {
-        Ok(library) => library,
+    let (state, tenant) = (&mut *context.state, context.client.tenant);
+    let (engine, library) = match install(state, tenant, source, !options.is_empty()) {
+        Ok(installed) => installed,
         Err(text) => return context.error(&text),
     };
     let name = library.name.clone();
-    match state.keyspace.librarian_mut().put_library(name.as_bytes(), source, context.turn) {
+    let LocalTenant { keyspace, libraries, .. } = &mut state.tenants[tenant];
+    match keyspace.librarian_mut().put_library(name.as_bytes(), source, context.turn) {
         Ok(()) => {
             state.shared.skips.forget(&name);
-            state.libraries.insert(library);
-            state.shared.libraries_changed();
+            libraries.insert(engine, library);
+            state.shared.libraries_changed(tenant);
             context.reply().text(&name);
         }
         Err(error) => {
-            reinstall(state, context.turn);
+            // The engine back to what the arena has.
+            state.renew_libraries(tenant, context.turn);
             context.error(write_error_text(&error));
         }
     }
 }
 
 pub(crate) fn delete(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let state = &mut *context.state;
+    let (state, tenant) = (&mut *context.state, context.client.tenant);
+    let LocalTenant { keyspace, libraries, .. } = &mut state.tenants[tenant];
     let name = String::from_utf8_lossy(args[2]);
-    if !state.libraries.has(&name) {
+    if !libraries.has(&name) {
         return context.error("ERR Library not found");
     }
-    state.keyspace.librarian_mut().delete_library(args[2], context.turn);
-    state.runtime.remove(state.tenant, &name);
-    state.libraries.remove(&name);
+    keyspace.librarian_mut().delete_library(args[2], context.turn);
+    state.engines.iter_mut().for_each(|engine| engine.unload(tenant, Some(&name)));
+    libraries.remove(&name);
     state.shared.skips.forget(&name);
-    state.shared.libraries_changed();
+    state.shared.libraries_changed(tenant);
     context.reply().ok();
 }
 
@@ -95,12 +105,13 @@ pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if args.get(2).is_some_and(|mode| !is(mode, "sync") && !is(mode, "async")) {
         return context.error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
     }
-    let state = &mut *context.state;
-    state.keyspace.librarian_mut().clear_libraries(context.turn);
-    state.runtime.remove_all(state.tenant);
-    state.libraries = Libraries::default();
+    let (state, tenant) = (&mut *context.state, context.client.tenant);
+    let LocalTenant { keyspace, libraries, .. } = &mut state.tenants[tenant];
+    keyspace.librarian_mut().clear_libraries(context.turn);
+    state.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));
+    *libraries = Libraries::default();
     state.shared.skips.forget_all();
-    state.shared.libraries_changed();
+    state.shared.libraries_changed(tenant);
     context.reply().ok();
 }
 
@@ -119,14 +130,14 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             return context.error_about("ERR Unknown argument ", option, "");
         }
     }
-    let state = &*context.state;
-    let librarian = state.keyspace.librarian();
+    let LocalTenant { keyspace, libraries, .. } = &context.state.tenants[context.client.tenant];
+    let librarian = keyspace.librarian();
     let sources = if with_code { librarian.libraries(context.turn) } else { Vec::new() };
     let is_shown = |listed: &Listed<'_>| {
         let name = listed.name.to_ascii_lowercase();
         pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.as_bytes()))
     };
-    let shown: Vec<Listed<'_>> = state.libraries.listed().filter(is_shown).collect();
+    let shown: Vec<Listed<'_>> = libraries.listed().filter(is_shown).collect();
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
     out.array(shown.len());
     for library in shown {
@@ -134,7 +145,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         out.text("library_name");
         out.text(library.name);
         out.text("engine");
-        out.text(ENGINE);
+        out.text(context.state.engines[library.engine].name());
         out.text("functions");
         out.array(library.functions.len());
         for function in library.functions {
@@ -183,13 +194,17 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
         }
     }
     out.text("engines");
-    out.map(1);
-    out.text(ENGINE);
-    out.map(2);
-    out.text("libraries_count");
-    out.count(state.libraries.len());
-    out.text("functions_count");
-    out.count(state.libraries.functions());
+    out.map(state.engines.len());
+    for (number, engine) in state.engines.iter().enumerate() {
+        let (libraries, functions) =
+            state.tenants[context.client.tenant].libraries.of_engine(number);
+        out.text(engine.name());
+        out.map(2);
+        out.text("libraries_count");
+        out.count(libraries);
+        out.text("functions_count");
+        out.count(functions);
+    }
 }
 
 /// FUNCTION KILL: ends the functions that run on other shards. What they wrote never happened, so
@@ -204,8 +219,8 @@ pub(crate) fn kill(context: &mut Context<'_, '_>) {
 }
 
 pub(crate) fn dump(context: &mut Context<'_, '_>) {
-    let libraries = context.state.keyspace.librarian().libraries(context.turn);
-    let payload = payload::write(&libraries);
+    let keyspace = &context.tenant().keyspace;
+    let payload = payload::write(&keyspace.librarian().libraries(context.turn));
     context.reply().bulk(&payload);
 }
 
@@ -233,15 +248,16 @@ pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let Some(libraries) = payload::read(args[2]) else {
         return context.error("ERR DUMP payload version or checksum are wrong");
     };
-    match restore_all(context.state, &libraries, policy, context.turn) {
+    let (state, tenant) = (&mut *context.state, context.client.tenant);
+    match restore_all(state, tenant, &libraries, policy, context.turn) {
         Ok(()) => {
-            let skips = &context.state.shared.skips;
+            let skips = &state.shared.skips;
             libraries.iter().for_each(|(name, _)| skips.forget(&String::from_utf8_lossy(name)));
-            context.state.shared.libraries_changed();
+            state.shared.libraries_changed(tenant);
             context.reply().ok();
         }
         Err(text) => {
-            reinstall(context.state, context.turn);
+            state.renew_libraries(tenant, context.turn);
             context.error(&text);
         }
     }
@@ -249,49 +265,54 @@ pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 
 fn restore_all(
     state: &mut State,
+    tenant: TenantId,
     libraries: &[(&[u8], &[u8])],
     policy: RestorePolicy,
     turn: &Turn<'_>,
 ) -> Result<(), String> {
     if policy == RestorePolicy::Flush {
-        state.runtime.remove_all(state.tenant);
-        state.libraries = Libraries::default();
+        state.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));
+        state.tenants[tenant].libraries = Libraries::default();
     }
     for (name, source) in libraries {
-        let library = install(state, source, policy == RestorePolicy::Replace)?;
+        let (engine, library) = install(state, tenant, source, policy == RestorePolicy::Replace)?;
         if library.name.as_bytes() != *name {
             return Err("ERR DUMP payload version or checksum are wrong".to_owned());
         }
-        state.libraries.insert(library);
+        state.tenants[tenant].libraries.insert(engine, library);
     }
-    state
+    state.tenants[tenant]
         .keyspace
         .librarian_mut()
         .put_libraries(libraries, policy == RestorePolicy::Flush, turn)
         .map_err(|error| write_error_text(&error).to_owned())
 }
 
-/// What holds for the next batch in this turn: other randomness than for any before.
-pub(crate) fn run_turn(state: &mut State, turn: &Turn<'_>) -> RunTurn {
+/// What holds for a tenant's next batch in this turn: other randomness than for any before.
+pub(crate) fn run_turn(state: &mut State, tenant: TenantId, turn: &Turn<'_>) -> RunTurn {
     state.batches = state.batches.wrapping_add(1);
     // A turn's number counts by another odd constant, so what both give hardly ever comes twice.
     let random_seed = turn.random ^ state.batches.wrapping_mul(0xD1B5_4A32_D192_ED03);
     let (now_ms, reply_bytes) = (turn.now_ms, state.hot.output_pause);
-    RunTurn { now_ms, random_seed, reply_bytes, time: crate::state::PART_TIME, still: state.still }
+    let (time, still) = (crate::state::PART_TIME, state.tenants[tenant].still);
+    RunTurn { now_ms, random_seed, reply_bytes, time, still }
 }
 
-/// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The runtime
+/// FCALL inside a transaction: runs in place, and sees what the transaction has staged. The engine
 /// keeps what it was told of that from one call to the next, so each call costs what is new since
 /// the last one. If it has lost it, such as by a call that was stopped, it is told all again. One
-/// that can't be told what other partitions have says so in `State::untold`: the transaction is to
-/// run again.
+/// that can't be told what other partitions have says so in `LocalTenant::untold`: the transaction
+/// is to run again.
 pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let state = &mut *context.state;
-    let end = match key_end(&state.libraries, args) {
+    let (state, tenant) = (&mut *context.state, context.client.tenant);
+    let run_turn = run_turn(state, tenant, context.turn);
+    let LocalTenant { keyspace, libraries, in_transaction, untold, .. } =
+        &mut state.tenants[tenant];
+    let end = match key_end(libraries, args) {
         Ok(end) => end,
         Err(text) => return context.error(text),
     };
-    let partition = state.in_transaction.unwrap_or(0);
+    let partition = in_transaction.unwrap_or(0);
     let mut call = Call {
         function: args[1],
         keys: &args[3..end],
@@ -301,11 +322,12 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
         partition: u32::try_from(partition).unwrap_or(0),
         ..Call::default()
     };
-    let store = state.keyspace.part_mut(partition);
+    let store = keyspace.part_mut(partition);
     let entries: Vec<(Box<[u8]>, Option<u32>)>;
+    let engine = &mut state.engines[libraries.engine(call.function)];
     // One that is refused is told nothing.
-    if state.runtime.admits(state.tenant, &call) {
-        let staged = store.take_overlay(!state.runtime.holds_overlay(state.tenant));
+    if let Some(holds_overlay) = engine.admits(tenant, &call) {
+        let staged = store.take_overlay(!holds_overlay);
         let reference = |record: RecordRef| u32::try_from(record.offset() / 16).unwrap_or(0);
         let told = staged.entries.into_iter().map(|(key, record)| (key, record.map(reference)));
         entries = told.collect();
@@ -313,13 +335,11 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
         call.overlay = Overlay { continues, cleared, entries: &entries };
     }
     let mut reply = Vec::new();
-    let run_turn = run_turn(state, context.turn);
-    let (keyspace, mail) = (&mut state.keyspace, Vec::new());
-    let mut host =
-        StoreHost { keyspace, turn: context.turn, mail, sends: false, stays: Some(partition) };
-    state.runtime.run(state.tenant, &[call], run_turn, &mut host, &mut |_, bytes| {
+    let (turn, stays) = (context.turn, Some(partition));
+    let mut host = StoreHost { tenant, keyspace, turn, mail: Vec::new(), sends: false, stays };
+    let ran = engine.run(tenant, &[call], run_turn, &mut host, &mut |_, bytes| {
         reply.extend_from_slice(bytes);
     });
-    state.untold = state.runtime.untold();
+    *untold = ran.untold;
     context.reply().raw(&reply);
 }

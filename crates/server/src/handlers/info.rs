@@ -10,6 +10,7 @@ use crate::handlers::{session::REDIS_VERSION, usage};
 use crate::observe::inside::{self, Fields};
 use crate::observe::snapshot::Snapshot;
 use crate::state::State;
+use crate::state::tenants::LocalTenant;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -151,8 +152,8 @@ fn memory(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "used_memory_dataset", arena.used_bytes);
     put(f, "total_system_memory", total);
     put(f, "total_system_memory_human", human(total));
-    put(f, "number_of_functions", state.libraries.functions());
-    put(f, "number_of_libraries", state.libraries.len());
+    put(f, "number_of_functions", sum(state, |it| it.libraries.functions()));
+    put(f, "number_of_libraries", sum(state, |it| it.libraries.len()));
     put(f, "maxmemory", arena.capacity_bytes);
     put(f, "maxmemory_human", human(arena.capacity_bytes));
     put(f, "maxmemory_policy", state.config.text("maxmemory-policy"));
@@ -261,7 +262,8 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "arena_appended_bytes", arena.appended_bytes);
     put(f, "arena_segments", arena.segments);
     put(f, "arena_runs", arena.runs);
-    let has_huge_pages = state.keyspace.librarian().data_region().has_huge_pages();
+    let has_huge_pages = |it: &LocalTenant| it.keyspace.librarian().data_region().has_huge_pages();
+    let has_huge_pages = state.tenants.all.iter().any(has_huge_pages);
     put(f, "arena_huge_pages", u8::from(has_huge_pages));
     put(f, "arenas_gone", state.shared.arenas().map_or(0, |arenas| arenas.gone().len()));
     put(f, "recency_bytes", all.store.recency_bytes);
@@ -280,9 +282,9 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "arena_incarnation", arena.incarnation);
     put(f, "arena_lsn", arena.lsn);
     put(f, "watched_keys", store.watched_keys);
-    put(f, "function_libraries", state.libraries.len());
-    put(f, "function_libraries_broken", state.libraries.broken.len());
-    put(f, "functions", state.libraries.functions());
+    put(f, "function_libraries", sum(state, |it| it.libraries.len()));
+    put(f, "function_libraries_broken", sum(state, |it| it.libraries.broken.len()));
+    put(f, "functions", sum(state, |it| it.libraries.functions()));
     put(f, "function_contexts", runtime.contexts);
     put(f, "function_contexts_dropped", runtime.dropped_contexts);
     put(f, "function_heap_bytes", runtime.heap_bytes);
@@ -294,7 +296,7 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "function_isolates_lost", runtime.isolates_lost);
     put(f, "function_calls_lingering", runtime.lingering);
     put(f, "function_heap_limit_hits", runtime.heap_limit_hits);
-    put(f, "partitions", state.keyspace.partitions());
+    put(f, "partitions", sum(state, |it| it.keyspace.partitions()));
     put(f, "shards", state.shared.shards());
     put(f, "commands_sent_to_owner", all.stats.hops_out);
     put(f, "reads_moved_to_owner", all.stats.moved_reads);
@@ -304,6 +306,11 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "replies_copied_bytes", all.stats.copied_bytes);
     put(f, "replies_longest_turn_copied_bytes", all.stats.most_copied_bytes);
     f.extend(inside::shards(all));
+}
+
+/// What all tenants have together.
+fn sum(state: &State, of: impl Fn(&LocalTenant) -> usize) -> usize {
+    state.tenants.all.iter().map(of).sum()
 }
 
 /// Resident memory of the process, from statm (second field, in pages).

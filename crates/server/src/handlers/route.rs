@@ -16,10 +16,11 @@
 //! Reads only. Belongs to the shard's thread.
 
 use crate::commands::{self, Builtin, CommandSpec, Row, Run};
+use crate::engine;
 use crate::handlers::context::Context;
-use crate::state::State;
 use crate::state::libraries;
 use crate::state::place::Place;
+use crate::state::tenants::LocalTenant;
 use nigh_store::{Keyspace, Op, Span};
 
 /// Whether the shard has to do something more.
@@ -57,17 +58,17 @@ pub(crate) enum Target {
 
 /// The target of a command that has passed the checks; the error if there is none.
 pub(crate) fn target(
-    state: &State,
+    tenant: &LocalTenant,
     spec: &CommandSpec,
     args: &[&[u8]],
 ) -> Result<Target, &'static str> {
-    let keyspace = &state.keyspace;
+    let keyspace = &tenant.keyspace;
     if keyspace.partitions() == 1 {
         return Ok(Target::Part(0));
     }
     match spec.run {
         Run::Data(op) => of_data(keyspace, spec, op, args),
-        Run::Server(Builtin::Fcall | Builtin::FcallRo) => of_call(state, args).map(Target::Part),
+        Run::Server(Builtin::Fcall | Builtin::FcallRo) => of_call(tenant, args).map(Target::Part),
         Run::Server(_) | Run::Container => {
             Ok(Target::Part(only_partition(keyspace, keys(spec, args))?.unwrap_or(0)))
         }
@@ -100,18 +101,18 @@ fn of_data(
 
 /// The partition of a function call: that of its keys.
 #[inline]
-pub(crate) fn of_call(state: &State, args: &[&[u8]]) -> Result<usize, &'static str> {
-    if state.keyspace.partitions() == 1 { Ok(0) } else { of_call_among_several(state, args) }
+pub(crate) fn of_call(tenant: &LocalTenant, args: &[&[u8]]) -> Result<usize, &'static str> {
+    if tenant.keyspace.partitions() == 1 { Ok(0) } else { of_call_among_several(tenant, args) }
 }
 
-fn of_call_among_several(state: &State, args: &[&[u8]]) -> Result<usize, &'static str> {
+fn of_call_among_several(tenant: &LocalTenant, args: &[&[u8]]) -> Result<usize, &'static str> {
     // Wrong numbers are answered where the call runs.
-    let Ok(end) = libraries::key_end(&state.libraries, args) else { return Ok(0) };
+    let Ok(end) = libraries::key_end(&tenant.libraries, args) else { return Ok(0) };
     let keys = &args[3..end];
-    match only_partition(&state.keyspace, keys.iter().copied()) {
+    match only_partition(&tenant.keyspace, keys.iter().copied()) {
         Ok(partition) => Ok(partition.unwrap_or(0)),
-        Err(_) if !state.libraries.writes_at_home(args[1]) => {
-            Ok(state.keyspace.partition_of(keys[0]))
+        Err(_) if !tenant.libraries.writes_at_home(args[1]) => {
+            Ok(tenant.keyspace.partition_of(keys[0]))
         }
         Err(error) => Err(error),
     }
@@ -148,18 +149,18 @@ pub(crate) fn elsewhere(
     row: Row,
     target: Target,
 ) -> Flow {
-    let state = &*context.state;
+    let (state, tenant) = (&*context.state, context.tenant());
     let waits = !context.later.is_empty();
     match (state.place(row), target) {
         (Place::Owner, _) if waits_for_check(context, args, row) => Flow::Check,
         (Place::Call, Target::Part(partition)) => where_called(context, args, row, partition),
         (Place::View(_), Target::Part(partition)) => {
-            let owner = state.owner(partition);
+            let owner = tenant.keyspace.owner(partition);
             let waits = owner != state.number && context.later.sent_to(owner) > 0;
             if waits { Flow::Send(row, owner) } else { Flow::Done }
         }
-        (Place::Owner, Target::Part(partition)) if !state.owns(partition) => {
-            Flow::Send(row, state.owner(partition))
+        (Place::Owner, Target::Part(partition)) if !tenant.owns(partition) => {
+            Flow::Send(row, tenant.keyspace.owner(partition))
         }
         (Place::Owner, Target::Part(_)) => Flow::Done,
         (Place::Owner, Target::Owners) if context.is_peer => Flow::Done,
@@ -173,26 +174,30 @@ pub(crate) fn elsewhere(
 
 /// Whether a command loads a source whose check isn't done.
 fn waits_for_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool {
-    let shared = &context.state.shared;
+    let (shared, engines) = (&context.state.shared, &context.state.engines);
+    let is_tried = |source| {
+        let limits = engines[engine::of_source(engines, source)].tries();
+        limits.is_none_or(|limits| shared.is_checked(source, limits))
+    };
     commands::of(row).run == Run::Server(Builtin::FunctionLoad)
         && !context.is_peer
-        && !shared.is_checked(args[args.len() - 1], context.state.runtime.limits())
+        && !is_tried(args[args.len() - 1])
 }
 
 fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: usize) -> Flow {
-    let (state, later) = (&*context.state, context.later);
-    let owner = state.owner(partition);
-    let is_undivided = state.keyspace.partitions() == 1;
-    let only_reads = state.libraries.only_reads(args[1]);
+    let (tenant, later) = (context.tenant(), context.later);
+    let owner = tenant.keyspace.owner(partition);
+    let is_undivided = tenant.keyspace.partitions() == 1;
+    let only_reads = tenant.libraries.only_reads(args[1]);
     // It reads all that the connection has written.
     let waits = !later.is_empty();
-    if owner == state.number {
+    if tenant.owns(partition) {
         return if waits { Flow::Await } else { Flow::Function(row) };
     }
     if only_reads && !(is_undivided && (waits || context.unstable)) {
         return if waits { Flow::Await } else { Flow::Function(row) };
     }
-    if !only_reads && state.libraries.crosses(args[1]) && !is_undivided {
+    if !only_reads && tenant.libraries.crosses(args[1]) && !is_undivided {
         // What it writes to other partitions, the shard that runs it sends.
         return if waits { Flow::Await } else { Flow::Move(owner) };
     }
@@ -212,15 +217,15 @@ pub(crate) fn leaves_watches(
     bound.is_some_and(|bound| bound != target)
         && client.transaction.is_none()
         && state.place(row) == Place::Call
-        && state.libraries.crosses(args[1])
+        && context.tenant().libraries.crosses(args[1])
 }
 
 /// Where WATCH and EXEC take the connection.
 fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
-    let (state, client) = (&*context.state, &*context.client);
-    let owner = state.owner(client.partition().unwrap_or(partition));
+    let keyspace = &context.tenant().keyspace;
+    let owner = keyspace.owner(context.client.partition().unwrap_or(partition));
     match () {
-        () if owner != state.number => Flow::Move(owner),
+        () if owner != context.state.number => Flow::Move(owner),
         // Others stand still only once it was refreshed, and don't wait for that again.
         () if looks_around(context) && !context.refreshed && !context.unstable => Flow::Refresh,
         () => Flow::Done,

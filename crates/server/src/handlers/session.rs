@@ -194,7 +194,7 @@ pub(crate) fn client(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Bui
                 _ => {
                     context.client.no_touch = on;
                     // What follows in the same transaction has heard it too.
-                    context.state.keyspace.keep_ages(on);
+                    context.tenant_mut().keyspace.keep_ages(on);
                 }
             }
             context.reply().ok();
@@ -254,7 +254,7 @@ fn own_buffers(context: &Context<'_, '_>) -> Buffers {
 /// What all shards tell, with all their clients in the order of their numbers.
 pub(crate) fn all_clients(context: &mut Context<'_, '_>) -> Snapshot {
     let now = Instant::now();
-    let mut own = told::snapshot(context.state, context.others.slab.len());
+    let mut own = told::snapshot(context.state, true, context.others.slab.len());
     told::add_client(&mut own, context.client, own_buffers(context), now);
     context.others.each(|other| {
         if other.pipe.client.close == Close::No {

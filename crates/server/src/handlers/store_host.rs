@@ -17,10 +17,11 @@
 #[cfg(test)]
 mod tests;
 
+use crate::engine::{Host, KeyWrite, Level};
 use crate::handlers::context::Context;
 use crate::handlers::route::CROSS_SLOT;
 use crate::hop::message::writes;
-use nigh_js::{Host, KeyWrite, Level};
+use crate::tenant::TenantId;
 use nigh_shm::WriteError;
 use nigh_store::{BUSY, Keyspace, Reply, Turn, together_error_text};
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ const LIBRARY_CHANGED: &str = "TRYAGAIN the library was replaced while the call 
 
 /// The keyspace as functions see it.
 pub(crate) struct StoreHost<'a, 't> {
+    pub(crate) tenant: TenantId,
     pub(crate) keyspace: &'a mut Keyspace,
     pub(crate) turn: &'a Turn<'t>,
     /// Write sets for partitions of other shards, as messages, since it was emptied.
@@ -52,7 +54,8 @@ impl StoreHost<'_, '_> {
             let done = store.commit_writes(writes, self.turn);
             return done.map_err(|error| error_text(&error, writes).to_owned());
         }
-        self.mail.push((self.keyspace.owner(partition), writes::write(partition, writes)));
+        self.mail
+            .push((self.keyspace.owner(partition), writes::write(self.tenant, partition, writes)));
         Ok(())
     }
 }
@@ -126,7 +129,8 @@ fn store_write<'a>(write: &KeyWrite<'a>) -> nigh_store::Write<'a> {
 /// Commits a write set that another shard's function has left for a partition of this one.
 pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, message: &[u8]) {
     let (partition, set) = writes::read(message);
-    match context.state.keyspace.part_mut(partition).commit_writes(&set, context.turn) {
+    let store = context.state.tenants[context.client.tenant].keyspace.part_mut(partition);
+    match store.commit_writes(&set, context.turn) {
         Ok(()) => context.reply().ok(),
         Err(error) => context.error(error_text(&error, &set)),
     }

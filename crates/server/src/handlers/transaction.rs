@@ -11,7 +11,6 @@
 use crate::commands::{self, Builtin, Row, Run};
 use crate::handlers::context::Context;
 use crate::handlers::route::{self, CROSS_SLOT, Target};
-use crate::state::State;
 use crate::state::place::Place;
 use nigh_store::Reply;
 
@@ -32,7 +31,7 @@ pub(crate) fn multi(context: &mut Context<'_, '_>) {
 /// A command inside MULTI.
 pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Target) {
     let limit = context.state.hot.query_limit;
-    let wanted = match partition_wanted(context.state, args, row, target) {
+    let wanted = match partition_wanted(context, args, row, target) {
         Ok(wanted) => wanted,
         Err(text) => return refuse(context, text),
     };
@@ -76,12 +75,13 @@ fn refuse(context: &mut Context<'_, '_>, text: &str) {
 
 /// The partition in which a command of a transaction has to run, if it needs a certain one.
 fn partition_wanted(
-    state: &State,
+    context: &Context<'_, '_>,
     args: &[&[u8]],
     row: Row,
     target: Target,
 ) -> Result<Option<usize>, &'static str> {
-    if state.keyspace.partitions() == 1 {
+    let state = &*context.state;
+    if context.tenant().keyspace.partitions() == 1 {
         return Ok(None);
     }
     let spec = commands::of(row);
@@ -118,7 +118,7 @@ pub(crate) fn watch(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if context.client.watches.len() + args.len() > MOST_WATCHED {
         return context.error("ERR too many watched keys: at most 1048576 on a connection");
     }
-    let keyspace = &mut context.state.keyspace;
+    let keyspace = &mut context.state.tenants[context.client.tenant].keyspace;
     let wanted = keyspace.partition_of(args[1]);
     if context.client.partition().is_some_and(|bound| bound != wanted) {
         return context.error(CROSS_SLOT);
@@ -137,6 +137,6 @@ pub(crate) fn unwatch(context: &mut Context<'_, '_>) {
 
 pub(crate) fn forget_watches(context: &mut Context<'_, '_>) {
     for (partition, token) in context.client.watches.drain(..) {
-        context.state.keyspace.part_mut(partition).unwatch(token);
+        context.state.tenants[context.client.tenant].keyspace.part_mut(partition).unwatch(token);
     }
 }

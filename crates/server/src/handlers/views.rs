@@ -37,7 +37,7 @@ pub(crate) fn apply(
     partition: usize,
 ) -> bool {
     let mark = context.out.mark();
-    let store = context.state.keyspace.part_mut(partition);
+    let store = context.state.tenants[context.client.tenant].keyspace.part_mut(partition);
     if store.is_owner() {
         let mut out = ReplyWriter::new(context.out, context.client.protocol);
         store.apply(op, args, context.turn, &mut out);
@@ -62,7 +62,7 @@ pub(crate) fn apply(
 /// their owners are to read them.
 pub(crate) fn apply_over_views(context: &mut Context<'_, '_>, args: &[&[u8]], op: Op) -> bool {
     let mark = context.out.mark();
-    let keyspace = &mut context.state.keyspace;
+    let keyspace = &mut context.state.tenants[context.client.tenant].keyspace;
     if !op.reads_several() {
         let mut out = ReplyWriter::new(context.out, context.client.protocol);
         keyspace.apply_over_views(op, args, context.turn, &mut out);

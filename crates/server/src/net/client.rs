@@ -8,6 +8,7 @@ use crate::hop::message;
 use crate::net::queued::{ReplyManner, ReplyMode, Transaction};
 use crate::observe::slowlog::{Origin, Sender};
 use crate::observe::snapshot::ClientRow;
+use crate::tenant::TenantId;
 use nigh_resp::Protocol;
 use nigh_store::WatchToken;
 use std::time::Instant;
@@ -24,6 +25,10 @@ pub(crate) enum Close {
 /// The client of one connection.
 pub(crate) struct Client {
     pub(crate) id: u64,
+    /// Whose it is. Another one's only when none of its commands is under way, here or at other
+    /// shards: replies, requests and batches of functions are one tenant's each. Of a shard: whose
+    /// the command is that runs.
+    pub(crate) tenant: TenantId,
     pub(crate) address: String,
     pub(crate) local_address: String,
     pub(crate) descriptor: i32,
@@ -65,6 +70,7 @@ impl Client {
     pub(crate) fn new(id: u64, address: String, local_address: String, now: Instant) -> Self {
         Self {
             id,
+            tenant: TenantId::DEFAULT,
             address,
             local_address,
             descriptor: -1,

@@ -216,7 +216,7 @@ mod tests {
         let stream = Stream::Unix(UnixStream::pair().expect("sockets").0);
         let mut connection = Connection::new(0, stream, client);
         let me = Domain::new(1).join();
-        let readers = |_| unreachable!("no value waits in an arena");
+        let readers = |_, _| unreachable!("no value waits in an arena");
         let pin = me.pin();
         let send = |connection: &mut Connection| (0..2).for_each(|_| connection.later.expect(1));
         let answer = |connection: &mut Connection| {

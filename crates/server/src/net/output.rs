@@ -12,6 +12,7 @@
 //! Belongs to the shard's thread.
 
 use crate::hop::later::Own;
+use crate::tenant::TenantId;
 use nigh_resp::{Protocol, encode};
 use nigh_shm::{Pin, Reader, Record, ValueRef};
 use nigh_store::Reply;
@@ -37,12 +38,19 @@ struct Inserted {
     at: usize,
     value: ValueRef,
     len: usize,
-    /// Whose arena it lies in.
+    /// Whose arena it lies in, and which.
+    tenant: TenantId,
     partition: usize,
 }
 
-/// The reader of a partition's arena.
-pub(crate) type Readers<'a> = dyn Fn(usize) -> &'a Reader + 'a;
+impl Inserted {
+    fn bytes<'p>(&self, readers: &Readers<'_>, pin: &'p Pin<'_>) -> &'p [u8] {
+        readers(self.tenant, self.partition).bytes(pin, self.value)
+    }
+}
+
+/// The reader of the arena of a tenant's partition.
+pub(crate) type Readers<'a> = dyn Fn(TenantId, usize) -> &'a Reader + 'a;
 
 /// A place in an output to which it can be cut back.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +63,8 @@ pub(crate) struct Mark {
 /// The replies of one connection that aren't written yet.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
+    /// Whose values are added.
+    pub(crate) tenant: TenantId,
     bytes: Vec<u8>,
     /// Bytes of `bytes` that are written.
     sent: usize,
@@ -144,9 +154,9 @@ impl Output {
             return;
         }
         encode::bulk_header(&mut self.bytes, len);
-        let partition = reader.partition() as usize;
+        let (tenant, partition) = (self.tenant, reader.partition() as usize);
         let (at, value) = (self.bytes.len(), record.value_ref());
-        self.values.push(Inserted { at, value, len, partition });
+        self.values.push(Inserted { at, value, len, tenant, partition });
         self.value_bytes += len;
         self.bytes.extend_from_slice(encode::CRLF);
     }
@@ -230,8 +240,7 @@ impl Output {
                 count += 1;
                 from = inserted.at;
             }
-            slices[count] =
-                IoSlice::new(&readers(inserted.partition).bytes(pin, inserted.value)[skip..]);
+            slices[count] = IoSlice::new(&inserted.bytes(readers, pin)[skip..]);
             count += 1;
             skip = 0;
         }
@@ -283,8 +292,7 @@ impl Output {
         let (mut from, mut skip) = (self.sent, value_sent);
         for inserted in &self.values {
             settled.extend_from_slice(&self.bytes[from..inserted.at]);
-            let value = readers(inserted.partition).bytes(pin, inserted.value);
-            settled.extend_from_slice(&value[skip..]);
+            settled.extend_from_slice(&inserted.bytes(readers, pin)[skip..]);
             from = inserted.at;
             skip = 0;
         }
@@ -320,7 +328,7 @@ impl Output {
         let mut from = mark.bytes;
         for inserted in &self.values[mark.values..] {
             taken.extend_from_slice(&self.bytes[from..inserted.at]);
-            taken.extend_from_slice(readers(inserted.partition).bytes(pin, inserted.value));
+            taken.extend_from_slice(inserted.bytes(readers, pin));
             from = inserted.at;
         }
         taken.extend_from_slice(&self.bytes[from..]);
@@ -480,7 +488,7 @@ mod tests {
         out.bytes().resize(512 << 10, b'x');
         for _ in 0..4096 {
             out.bytes().extend_from_slice(&[b'x'; 16 << 10]);
-            let all = out.flush(|_| Ok(16 << 10), &|_| &reader, &pin).expect("nothing fails");
+            let all = out.flush(|_| Ok(16 << 10), &|_, _| &reader, &pin).expect("nothing fails");
             assert!(!all && out.waiting() == 512 << 10);
         }
         assert!(out.capacity() <= 4 << 20, "{} bytes are held", out.capacity());

@@ -6,6 +6,7 @@ use crate::hop::message::Manner;
 use crate::net::connection::Connection;
 use crate::net::peer::Peer;
 use crate::net::pipeline::Pipeline;
+use crate::tenant::TenantId;
 use std::ops::{Deref, DerefMut};
 
 /// A pipeline, and whose it is.
@@ -58,6 +59,15 @@ impl Party {
         match self {
             Self::Client(_) => None,
             Self::Peer(peer) => Some(peer),
+        }
+    }
+
+    /// Whose command `index` of the batch is.
+    #[inline]
+    pub(crate) fn tenant(&self, index: usize) -> TenantId {
+        match self {
+            Self::Client(connection) => connection.pipe.client.tenant,
+            Self::Peer(peer) => peer.commands[index].tenant,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::net::client::Client;
 use crate::net::input::Input;
 use crate::net::pipeline::Pipeline;
 use crate::observe::slowlog::Origin;
+use crate::tenant::TenantId;
 use std::time::Instant;
 
 /// A shard as a client of this one.
@@ -29,6 +30,7 @@ pub(crate) struct Command {
     pub(crate) token: u64,
     /// Of the message that it came in.
     pub(crate) kind: Kind,
+    pub(crate) tenant: TenantId,
     /// That message takes long to copy.
     pub(crate) is_large: bool,
     /// `None`: it is a write set, its only argument.

@@ -16,6 +16,7 @@
 //!
 //! Belongs to the shard's thread; copies of it to any.
 
+use crate::tenant::TenantId;
 use std::fmt::Write;
 
 /// Counters. All are looked through for each sample: some 50 ns for a 128th of the commands.
@@ -60,6 +61,7 @@ impl Sampler {
 /// A key and how often it was sampled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HotKey {
+    tenant: TenantId,
     hash: u32,
     /// Bytes of the whole key.
     pub(crate) bytes: usize,
@@ -76,7 +78,8 @@ impl HotKey {
     }
 
     fn is(&self, other: &Self) -> bool {
-        self.hash == other.hash && self.bytes == other.bytes && self.start() == other.start()
+        (self.tenant, self.hash, self.bytes) == (other.tenant, other.hash, other.bytes)
+            && self.start() == other.start()
     }
 
     /// The key in quotes, with escapes for all that isn't printable ASCII.
@@ -106,10 +109,10 @@ pub(crate) struct HotKeys {
 
 impl HotKeys {
     /// Counts a sampled key.
-    pub(crate) fn sample(&mut self, key: &[u8], hash: u32) {
+    pub(crate) fn sample(&mut self, tenant: TenantId, key: &[u8], hash: u32) {
         let kept = key.len().min(KEY_BYTES);
         let mut new =
-            HotKey { hash, bytes: key.len(), start: [0; KEY_BYTES], samples: 1, error: 0 };
+            HotKey { tenant, hash, bytes: key.len(), start: [0; KEY_BYTES], samples: 1, error: 0 };
         new.start[..kept].copy_from_slice(&key[..kept]);
         self.samples += 1;
         self.count(new);
@@ -171,7 +174,7 @@ mod tests {
     use super::*;
 
     fn sample(keys: &mut HotKeys, key: &str) {
-        keys.sample(key.as_bytes(), u32::try_from(key.len()).expect("short"));
+        keys.sample(TenantId::DEFAULT, key.as_bytes(), u32::try_from(key.len()).expect("short"));
     }
 
     /// Among thousands of keys that come once, one in ten is found and its count is bracketed.
@@ -210,9 +213,9 @@ mod tests {
     #[test]
     fn keys_are_escaped_and_cut() {
         let mut keys = HotKeys::default();
-        keys.sample(b"a\"\\\r\n\xff,:", 1);
+        keys.sample(TenantId::DEFAULT, b"a\"\\\r\n\xff,:", 1);
         assert_eq!(keys.hottest()[0].quoted(), r#""a\"\\\x0d\x0a\xff,:""#);
-        keys.sample(&[0; 1000], 2);
+        keys.sample(TenantId::DEFAULT, &[0; 1000], 2);
         assert_eq!(keys.hottest()[1].quoted().len(), 2 + 4 * KEY_BYTES);
         assert_eq!(keys.hottest()[1].bytes, 1000);
     }

@@ -5,10 +5,12 @@
 //!
 //! Made by the shard's thread, read by any.
 
+use crate::engine::RuntimeStats;
 use crate::observe::hotkeys::HotKeys;
 use crate::observe::stats::Stats;
-use nigh_js::RuntimeStats;
+use crate::tenant::TenantId;
 use nigh_store::StoreStats;
+use std::collections::BTreeMap;
 
 /// A client as CLIENT LIST and CLIENT KILL see it.
 #[derive(Debug, Clone)]
@@ -51,6 +53,9 @@ pub(crate) struct Part {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
+    /// What its tenants' stores count; in a seat, all that the shard has told of each.
+    pub(crate) tenants: BTreeMap<TenantId, StoreStats>,
+    /// The same of all together, in the sum over all shards.
     pub(crate) store: StoreStats,
     pub(crate) runtime: RuntimeStats,
     /// Of each shard, in no order.
@@ -63,6 +68,13 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Takes the place of an older one, but for tenants of which the newer one tells nothing.
+    pub(crate) fn renew(&mut self, newer: Self) {
+        let mut tenants = std::mem::take(&mut self.tenants);
+        tenants.extend(&newer.tenants);
+        *self = Self { tenants, ..newer };
+    }
+
     /// Adds another shard's.
     pub(crate) fn add(&mut self, other: &Self) {
         self.stats.add(&other.stats);
@@ -70,12 +82,18 @@ impl Snapshot {
         self.hot_keys.add(&other.hot_keys);
         self.buffer_bytes += other.buffer_bytes;
         self.clients.extend(other.clients.iter().cloned());
-        self.store.add(&other.store);
-        let (sum, part) = (&mut self.runtime, &other.runtime);
-        add_fields! {
-            sum, part,
-            contexts dropped_contexts heap_bytes array_buffer_bytes calls
-            batches timeouts isolates_lost lingering heap_limit_hits errors
+        for (tenant, store) in &other.tenants {
+            self.tenants.entry(*tenant).or_default().add(store);
         }
+        add_runtime(&mut self.runtime, &other.runtime);
+    }
+}
+
+/// Adds what another engine counts, or another shard's.
+pub(crate) fn add_runtime(sum: &mut RuntimeStats, part: &RuntimeStats) {
+    add_fields! {
+        sum, part,
+        contexts dropped_contexts heap_bytes array_buffer_bytes calls
+        batches timeouts isolates_lost lingering heap_limit_hits errors
     }
 }

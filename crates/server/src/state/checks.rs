@@ -3,7 +3,7 @@
 //! is an error reply (design 14).
 //!
 //! ```text
-//! shard: FUNCTION LOAD ──> Checks::begin ──> thread nigh-checks ──socket──> nigh check-sources: Runtime::check
+//! shard: FUNCTION LOAD ──> Checks::begin ──> thread nigh-checks ──socket──> nigh check-sources: Engine::check
 //!        (its connection waits)                     │ outcome <── reply, or the process's death
 //!        the note wakes it  <── outcome is kept ────┘
 //! ```
@@ -20,8 +20,8 @@
 //!
 //! [`Checks`] is used by all shards; [`serve_checks`] is the other process.
 
+use crate::engine::{Engine, FunctionLimits, Library, LoadError};
 use crate::sync::lock;
-use nigh_js::{FunctionLimits, Library, LoadError, Runtime};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -386,12 +386,14 @@ fn read_bytes(stream: &mut UnixStream, most: usize) -> io::Result<Option<Vec<u8>
     Ok(Some(bytes))
 }
 
-/// The process that checks sources, with the socket to the server as its stdin; until that is
-/// closed.
+/// The process that checks sources by the engine that `make` makes, with the socket to the server
+/// as its stdin; until that is closed.
 ///
 /// # Errors
-/// What the system or V8 refuses.
-pub fn serve_checks() -> io::Result<()> {
+/// What the system or the engine refuses.
+pub(crate) fn serve_checks<E: Engine>(
+    make: impl FnOnce(FunctionLimits) -> io::Result<E> + Send + 'static,
+) -> io::Result<()> {
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut sent = [0; NUMBERS];
     for number in &mut sent {
@@ -412,23 +414,27 @@ pub fn serve_checks() -> io::Result<()> {
     limit(Resource::Core, 0)?;
     let stack = limits.stack_bytes + STACK_BEYOND_BYTES;
     let thread = std::thread::Builder::new().name("nigh-check".into()).stack_size(stack);
-    let thread = thread.spawn(move || serve_each(&mut stream, limits))?;
+    let thread = thread.spawn(move || serve_each(&mut stream, limits, make))?;
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the check panicked")))
 }
 
-fn serve_each(stream: &mut UnixStream, limits: FunctionLimits) -> io::Result<()> {
+fn serve_each<E: Engine>(
+    stream: &mut UnixStream,
+    limits: FunctionLimits,
+    make: impl FnOnce(FunctionLimits) -> io::Result<E>,
+) -> io::Result<()> {
     let (most, seconds) = (limits.source_bytes, limits.load_ms.div_ceil(1000) + ORPHAN_SECONDS);
     let memory = limits.heap_bytes + limits.array_buffer_bytes + MEMORY_BEYOND_BYTES;
-    let mut runtime = Runtime::new(limits).map_err(io::Error::other)?;
-    // The runtime has reserved more than it will use, which counts.
+    let mut engine = make(limits)?;
+    // The engine has reserved more than it will use, which counts.
     limit(Resource::Data, reserved_bytes()? + memory as u64)?;
     while let Some(source) = read_bytes(stream, most)? {
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).tv_sec;
         limit(Resource::Cpu, u64::try_from(used).unwrap_or(0) + seconds)?;
-        let text = runtime.check(&source).err().map_or_else(String::new, |error| error.to_string());
+        let text = engine.check(&source).err().map_or_else(String::new, |error| error.to_string());
         stream.write_all(&(text.len() as u64).to_le_bytes())?;
         stream.write_all(text.as_bytes())?;
-        runtime.idle();
+        engine.catch_up(true);
     }
     Ok(())
 }

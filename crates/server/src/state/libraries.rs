@@ -1,14 +1,16 @@
-//! The libraries that a shard has loaded, and which of their functions may write.
+//! The libraries of a tenant that a shard has loaded, which engine has each, and which of their
+//! functions may write.
 //!
 //! Belongs to the shard's thread.
 
 use crate::commands::args::integer;
-use nigh_js::{Function, Library};
-use std::collections::{BTreeMap, HashSet};
+use crate::engine::{Function, Library, LoadError};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A library as FUNCTION LIST shows it.
 pub(crate) struct Listed<'a> {
     pub(crate) name: &'a str,
+    pub(crate) engine: usize,
     pub(crate) functions: &'a [Function],
     /// Why it is kept, but not running.
     pub(crate) broken: Option<&'a str>,
@@ -17,30 +19,47 @@ pub(crate) struct Listed<'a> {
 /// The libraries that are loaded.
 #[derive(Default)]
 pub(crate) struct Libraries {
-    by_name: BTreeMap<String, Library>,
+    /// With the number of its engine.
+    by_name: BTreeMap<String, (usize, Library)>,
+    /// The engines of functions that the first one hasn't.
+    elsewhere: HashMap<Vec<u8>, usize>,
     /// Functions that may write.
     writing: HashSet<Vec<u8>>,
     /// Functions that may write to several partitions.
     crossing: HashSet<Vec<u8>>,
-    /// Kept in the arena, but not loadable: name and reason.
-    pub(crate) broken: BTreeMap<String, String>,
+    /// Kept in the arena, but not loadable: name, engine and reason.
+    pub(crate) broken: BTreeMap<String, (usize, String)>,
 }
 
 impl Libraries {
-    /// Adds or replaces a library.
-    pub(crate) fn insert(&mut self, library: Library) {
+    /// Refuses a library that has a function of another library's name.
+    pub(crate) fn check_names(&self, library: &Library) -> Result<(), LoadError> {
+        let others = self.by_name.values().filter(|(_, other)| other.name != library.name);
+        let mut names = others.flat_map(|(_, other)| &other.functions).map(|it| &it.name);
+        let taken = names.find(|name| library.functions.iter().any(|it| it.name == **name));
+        let error = |name: &String| LoadError::FunctionExists { function: name.clone() };
+        taken.map_or(Ok(()), |name| Err(error(name)))
+    }
+
+    /// Adds or replaces a library, which an engine has.
+    pub(crate) fn insert(&mut self, engine: usize, library: Library) {
         self.remove(&library.name.clone());
+        if engine > 0 {
+            let names = library.functions.iter().map(|function| function.name.clone());
+            self.elsewhere.extend(names.map(|name| (name.into_bytes(), engine)));
+        }
         let writing = library.functions.iter().filter(|function| !function.no_writes);
         self.writing.extend(writing.map(|function| function.name.clone().into_bytes()));
         let crossing = library.functions.iter().filter(|function| function.allow_cross_slot_keys);
         self.crossing.extend(crossing.map(|function| function.name.clone().into_bytes()));
-        self.by_name.insert(library.name.clone(), library);
+        self.by_name.insert(library.name.clone(), (engine, library));
     }
 
     /// Forgets a library.
     pub(crate) fn remove(&mut self, name: &str) {
         self.broken.remove(name);
-        for function in self.by_name.remove(name).into_iter().flat_map(|old| old.functions) {
+        for function in self.by_name.remove(name).into_iter().flat_map(|(_, old)| old.functions) {
+            self.elsewhere.remove(function.name.as_bytes());
             self.writing.remove(function.name.as_bytes());
             self.crossing.remove(function.name.as_bytes());
         }
@@ -53,7 +72,24 @@ impl Libraries {
 
     /// Number of functions.
     pub(crate) fn functions(&self) -> usize {
-        self.by_name.values().map(|library| library.functions.len()).sum()
+        self.by_name.values().map(|(_, library)| library.functions.len()).sum()
+    }
+
+    /// Numbers of libraries and functions that an engine has.
+    pub(crate) fn of_engine(&self, engine: usize) -> (usize, usize) {
+        let here = self.by_name.values().filter(|(number, _)| *number == engine);
+        here.fold((0, 0), |sum, (_, library)| (sum.0 + 1, sum.1 + library.functions.len()))
+    }
+
+    /// The engine that has a function, or says that there is none.
+    #[inline]
+    pub(crate) fn engine(&self, function: &[u8]) -> usize {
+        self.elsewhere.get(function).copied().unwrap_or(0)
+    }
+
+    /// The engine that has a library.
+    pub(crate) fn engine_of_library(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).map(|(engine, _)| *engine)
     }
 
     /// Whether a function says that it doesn't write. One that isn't there writes nothing either.
@@ -73,13 +109,15 @@ impl Libraries {
 
     /// All of them and those that are broken, by name.
     pub(crate) fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
-        let running = self.by_name.values().map(|library| Listed {
+        let running = self.by_name.values().map(|(engine, library)| Listed {
             name: &library.name,
+            engine: *engine,
             functions: &library.functions,
             broken: None,
         });
-        let broken = self.broken.iter().map(|(name, reason)| Listed {
+        let broken = self.broken.iter().map(|(name, (engine, reason))| Listed {
             name,
+            engine: *engine,
             functions: &[],
             broken: Some(reason),
         });
@@ -90,7 +128,7 @@ impl Libraries {
 
     /// Whether there is a function of this name.
     pub(crate) fn has_function(&self, name: &[u8]) -> bool {
-        let mut functions = self.by_name.values().flat_map(|library| &library.functions);
+        let mut functions = self.by_name.values().flat_map(|(_, library)| &library.functions);
         functions.any(|function| function.name.as_bytes() == name)
     }
 

@@ -1,4 +1,4 @@
-//! What a shard's commands work on: store or view of it, function runtime, settings, statistics.
+//! What a shard's commands work on: its tenants, what runs functions, settings, statistics.
 //!
 //! Everything of the shard but its connections and its participation in the QSBR domain, so that a
 //! command can change it while it borrows arguments from a connection and records from the arena.
@@ -6,25 +6,27 @@
 //! Belongs to the shard's thread.
 
 pub(crate) mod checks;
-pub(crate) mod lend;
+pub(crate) mod dirty_set;
 pub(crate) mod libraries;
 pub(crate) mod place;
 pub(crate) mod shared;
 pub(crate) mod still;
 pub(crate) mod stopper;
+pub(crate) mod tenants;
 pub(crate) mod told;
 
 use crate::commands::{self, Row, Run};
 use crate::config::Config;
-use crate::error::ServeError;
+use crate::engine::{self, Engine};
 use crate::folder::starts;
 use crate::hop::mailbox::MailStats;
 use crate::observe::hotkeys::HotKeys;
 use crate::observe::stats::Stats;
 use crate::state::libraries::Libraries;
-use crate::state::place::{LIBRARIAN, Place};
+use crate::state::place::{LIBRARIES, Place};
 use crate::state::shared::{Shared, Versions};
-use nigh_js::{Fiber, Runtime, Tenant};
+use crate::state::tenants::Tenants;
+use crate::tenant::TenantId;
 use nigh_resp::limits::Limits;
 use nigh_store::{Keyspace, Policy, Turn};
 use std::sync::Arc;
@@ -72,10 +74,9 @@ impl Hot {
 
 /// A shard, but for its connections.
 pub(crate) struct State {
-    pub(crate) keyspace: Keyspace,
-    pub(crate) runtime: Runtime,
-    pub(crate) tenant: Tenant,
-    pub(crate) libraries: Libraries,
+    pub(crate) tenants: Tenants,
+    /// What runs functions: see [`engine`].
+    pub(crate) engines: Vec<Box<dyn Engine>>,
     /// This shard's copy.
     pub(crate) config: Config,
     pub(crate) hot: Hot,
@@ -94,16 +95,10 @@ pub(crate) struct State {
     pub(crate) notes: u64,
     /// What of the shared state has been taken over.
     pub(crate) seen: Versions,
-    /// Functions ran since the runtime last had time for itself.
+    /// Functions ran since the engines last had time for themselves.
     pub(crate) ran_functions: bool,
     /// Batches of functions that have run.
     pub(crate) batches: u64,
-    /// Partitions whose owners stand still for this shard now, a bit for each.
-    pub(crate) still: u64,
-    /// Those that a call of the transaction that runs couldn't be told of.
-    pub(crate) untold: u64,
-    /// The partition of the transaction that runs.
-    pub(crate) in_transaction: Option<usize>,
     /// Connections that CLIENT KILL ended, to be closed in this turn.
     pub(crate) killed: Vec<u64>,
     /// Changes when what clients may send does: connections have to be told.
@@ -111,29 +106,23 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of shard `number`, with its keyspace.
+    /// The state of shard `number`, with its part of all tenants' keyspaces.
     pub(crate) fn new(
-        mut keyspace: Keyspace,
+        mut keyspaces: Vec<Keyspace>,
         shared: Arc<Shared>,
         number: usize,
-        fiber: Fiber,
-    ) -> Result<Self, ServeError> {
+        mut engines: Vec<Box<dyn Engine>>,
+    ) -> Self {
         let config = shared.config();
-        let mut runtime = Runtime::on(fiber, function_limits(&config))
-            .map_err(|error| ServeError::Functions(error.to_string()))?;
-        shared.seats[number].show_functions(runtime.running());
-        runtime.tell_starts(Box::new(shared.skips.marker(number)));
-        set_eviction(&mut keyspace, &config);
-        let arenas = keyspace.parts().iter().map(|store| {
-            let arena = lend::mapping(store.data_region());
-            if store.is_owner() { arena } else { arena.foreign() }
-        });
-        let tenant = runtime.open_tenant(arenas.collect::<Vec<_>>());
-        Ok(Self {
-            keyspace,
-            runtime,
-            tenant,
-            libraries: Libraries::default(),
+        shared.seats[number].show_engines(engines.iter().map(|engine| engine.remote()).collect());
+        for engine in &mut engines {
+            engine.tell_starts(Box::new(shared.skips.marker(number)));
+            (0..).zip(&keyspaces).for_each(|(id, keyspace)| engine.open(TenantId(id), keyspace));
+        }
+        keyspaces.iter_mut().for_each(|keyspace| set_eviction(keyspace, &config));
+        Self {
+            tenants: Tenants::new(keyspaces),
+            engines,
             hot: Hot::new(&config),
             stats: Stats::new(),
             hot_keys: HotKeys::default(),
@@ -149,24 +138,9 @@ impl State {
             shared,
             ran_functions: true, // so that it gets ready for the first ones
             batches: 0,
-            still: 0,
-            untold: 0,
-            in_transaction: None,
             killed: Vec::new(),
             limits_version: 0,
-        })
-    }
-
-    /// The shard that owns a partition.
-    #[inline]
-    pub(crate) fn owner(&self, partition: usize) -> usize {
-        self.keyspace.owner(partition)
-    }
-
-    /// Whether this shard does.
-    #[inline]
-    pub(crate) fn owns(&self, partition: usize) -> bool {
-        self.owner(partition) == self.number
+        }
     }
 
     /// Where a row's command runs.
@@ -196,8 +170,11 @@ impl State {
     pub(crate) fn config_changed(&mut self) {
         self.config = self.shared.config();
         self.hot = Hot::new(&self.config);
-        self.runtime.set_limits(function_limits(&self.config));
-        set_eviction(&mut self.keyspace, &self.config);
+        for engine in &mut self.engines {
+            engine.set_limits(engine::limits(&self.config));
+        }
+        let tenants = self.tenants.all.iter_mut();
+        tenants.for_each(|tenant| set_eviction(&mut tenant.keyspace, &self.config));
         self.limits_version += 1;
     }
 
@@ -216,19 +193,17 @@ impl State {
         if now.resets != seen.resets {
             self.reset_stats();
         }
-        if now.libraries != seen.libraries && self.number != LIBRARIAN {
-            self.runtime.remove_all(self.tenant);
-            self.libraries = Libraries::default();
-            self.reload_libraries(turn);
-        }
+        let mut changed = self.shared.seats[self.number].changed_libraries();
+        changed.retain(|tenant| !self.tenants[*tenant].owns(LIBRARIES));
+        changed.into_iter().for_each(|tenant| self.renew_libraries(tenant, turn));
     }
 
     /// Sets the statistics to zero, as CONFIG RESETSTAT does.
     pub(crate) fn reset_stats(&mut self) {
         self.stats = Stats::new();
         self.mail_at_reset = self.mail;
-        self.keyspace.reset_stats();
-        self.runtime.reset_stats();
+        self.tenants.all.iter_mut().for_each(|tenant| tenant.keyspace.reset_stats());
+        self.engines.iter_mut().for_each(|engine| engine.reset_stats());
     }
 
     /// What the mailbox has done since the statistics were set to zero.
@@ -237,9 +212,14 @@ impl State {
         MailStats { full: mail.full - before.full, wakes: mail.wakes - before.wakes, ..mail }
     }
 
-    /// Loads the libraries that the system arena holds. One that no longer compiles is reported.
-    pub(crate) fn reload_libraries(&mut self, turn: &Turn<'_>) {
-        let found: Vec<(Vec<u8>, Vec<u8>)> = self
+    /// Forgets a tenant's libraries, and loads what its system arena holds. One that no longer
+    /// compiles is reported.
+    pub(crate) fn renew_libraries(&mut self, tenant: TenantId, turn: &Turn<'_>) {
+        self.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));
+        let of = &mut self.tenants[tenant];
+        let libraries = &mut of.libraries;
+        *libraries = Libraries::default();
+        let found: Vec<(Vec<u8>, Vec<u8>)> = of
             .keyspace
             .librarian()
             .libraries(turn)
@@ -247,23 +227,26 @@ impl State {
             .map(|(name, source)| (name.to_vec(), source.to_vec()))
             .collect();
         for (name, source) in found {
+            let number = engine::of_source(&self.engines, &source);
             let name = String::from_utf8_lossy(&name).into_owned();
             if self.shared.skips.has(&name, &source) {
-                self.libraries.broken.insert(name, starts::REASON.to_owned());
+                libraries.broken.insert(name, (number, starts::REASON.to_owned()));
                 continue;
             }
-            let loaded = self.runtime.load_kept(self.tenant, &source).and_then(|library| {
-                self.runtime.install(self.tenant, &library, &source)?;
+            let engine = &mut self.engines[number];
+            let loaded = engine.load(tenant, &source, true).and_then(|library| {
+                libraries.check_names(&library)?;
+                engine.install(tenant, &library, &source)?;
                 Ok(library)
             });
             match loaded {
                 Ok(library) => {
                     tracing::info!(library = %name, functions = library.functions.len(), "library loaded");
-                    self.libraries.insert(library);
+                    libraries.insert(number, library);
                 }
                 Err(error) => {
                     tracing::error!(library = %name, %error, "a library that was kept can't be loaded");
-                    self.libraries.broken.insert(name, error.to_string());
+                    libraries.broken.insert(name, (number, error.to_string()));
                 }
             }
         }
@@ -276,25 +259,4 @@ fn set_eviction(keyspace: &mut Keyspace, config: &Config) {
     let samples = u32::try_from(config.number("maxmemory-samples")).unwrap_or(1);
     keyspace
         .set_eviction(policy.expect("the table of settings lists the store's policies"), samples);
-}
-
-/// The limits of functions, from their settings.
-fn function_limits(config: &Config) -> nigh_js::FunctionLimits {
-    let count = |name| u32::try_from(config.number(name)).unwrap_or(u32::MAX);
-    nigh_js::FunctionLimits {
-        call_ms: config.unsigned("function-time-limit-ms"),
-        load_ms: config.unsigned("function-load-limit-ms"),
-        heap_bytes: config.size("function-heap-limit-bytes"),
-        array_buffer_bytes: config.size("function-array-buffer-limit-bytes"),
-        stack_bytes: config.size("function-stack-bytes"),
-        result_bytes: config.size("function-result-limit-bytes"),
-        result_depth: count("function-result-depth"),
-        arguments: count("function-arguments-limit"),
-        argument_bytes: config.size("function-arguments-limit-bytes"),
-        write_set_bytes: config.size("function-write-set-limit-bytes"),
-        write_set_keys: count("function-write-set-limit-keys"),
-        source_bytes: config.size("function-source-limit-bytes"),
-        contexts: config.size("function-contexts"),
-        grace_ms: config.unsigned("function-kill-grace-ms"),
-    }
 }

@@ -14,8 +14,8 @@
 use crate::commands::{Builtin, CommandSpec, Run};
 use nigh_store::Op;
 
-/// The shard that has the libraries, and the first partition.
-pub(crate) const LIBRARIAN: usize = 0;
+/// The partition with whose owner a tenant's libraries are.
+pub(crate) const LIBRARIES: usize = 0;
 
 /// Where a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

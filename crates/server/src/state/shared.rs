@@ -18,6 +18,7 @@
 //! Any thread.
 
 use crate::config::Config;
+use crate::engine::{FunctionLimits, Reason, Remote, Running};
 use crate::folder::faults::Arenas;
 use crate::folder::starts::Skips;
 use crate::net::client::client_row;
@@ -28,7 +29,7 @@ use crate::observe::snapshot::{ClientRow, Snapshot};
 use crate::state::checks::{Checks, Notice, Outcome};
 use crate::state::still::Still;
 use crate::sync::lock;
-use nigh_js::{FunctionLimits, Handle, Reason, Running};
+use crate::tenant::TenantId;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -49,13 +50,15 @@ pub(crate) struct Seat {
     notes: AtomicU64,
     arrivals: Mutex<Vec<Arrival>>,
     kills: Mutex<Vec<u64>>,
+    /// Tenants whose libraries have changed.
+    libraries: Mutex<BTreeSet<TenantId>>,
     snapshot: Mutex<Snapshot>,
     /// The newest ticket that the snapshot is as new as.
     refreshed: AtomicU64,
     /// Connections of this shard wait for other shards' snapshots.
     waits: AtomicBool,
-    /// Tells which function runs there, and ends it.
-    functions: OnceLock<Handle>,
+    /// They tell which function runs there, and end it.
+    engines: OnceLock<Vec<Remote>>,
 }
 
 impl Seat {
@@ -66,26 +69,27 @@ impl Seat {
             notes: AtomicU64::new(0),
             arrivals: Mutex::default(),
             kills: Mutex::default(),
+            libraries: Mutex::default(),
             snapshot: Mutex::default(),
             refreshed: AtomicU64::new(0),
             waits: AtomicBool::new(false),
-            functions: OnceLock::new(),
+            engines: OnceLock::new(),
         }
     }
 
-    /// Shows others what runs in the shard's function runtime.
-    pub(crate) fn show_functions(&self, handle: Handle) {
-        assert!(self.functions.set(handle).is_ok(), "a shard has one runtime");
+    /// Shows others what runs in the shard's engines.
+    pub(crate) fn show_engines(&self, engines: Vec<Remote>) {
+        assert!(self.engines.set(engines).is_ok(), "a shard makes its engines once");
     }
 
     /// The function that runs there.
     pub(crate) fn running(&self) -> Option<Running> {
-        self.functions.get()?.get()
+        self.engines.get()?.iter().find_map(|engine| engine(None))
     }
 
     /// Ends the function that runs there, if one does.
     pub(crate) fn terminate(&self, reason: Reason) -> Option<Running> {
-        self.functions.get()?.terminate(reason)
+        self.engines.get()?.iter().map(|engine| engine(Some(reason))).fold(None, Option::or)
     }
 
     /// Wakes the shard, if it sleeps.
@@ -130,6 +134,11 @@ impl Seat {
         std::mem::take(&mut lock(&self.kills))
     }
 
+    /// The tenants whose libraries have changed.
+    pub(crate) fn changed_libraries(&self) -> BTreeSet<TenantId> {
+        std::mem::take(&mut lock(&self.libraries))
+    }
+
     /// What the shard last told of itself.
     pub(crate) fn snapshot(&self) -> MutexGuard<'_, Snapshot> {
         lock(&self.snapshot)
@@ -164,7 +173,6 @@ pub(crate) struct Shared {
     config: Mutex<Config>,
     slowlog: Mutex<Slowlog>,
     settings_version: AtomicU64,
-    libraries_version: AtomicU64,
     resets: AtomicU64,
     tickets: AtomicU64,
     /// There when they have been opened.
@@ -186,7 +194,6 @@ const STOP_REMOVE: u8 = 2;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Versions {
     pub(crate) settings: u64,
-    pub(crate) libraries: u64,
     pub(crate) resets: u64,
     pub(crate) ticket: u64,
 }
@@ -216,7 +223,6 @@ impl Shared {
             config: Mutex::new(config),
             slowlog: Mutex::new(slowlog),
             settings_version: AtomicU64::new(0),
-            libraries_version: AtomicU64::new(0),
             resets: AtomicU64::new(0),
             tickets: AtomicU64::new(0),
             arenas: OnceLock::new(),
@@ -289,7 +295,6 @@ impl Shared {
     pub(crate) fn versions(&self) -> Versions {
         Versions {
             settings: self.settings_version.load(Ordering::Acquire),
-            libraries: self.libraries_version.load(Ordering::Acquire),
             resets: self.resets.load(Ordering::Acquire),
             ticket: self.tickets.load(Ordering::Acquire),
         }
@@ -325,10 +330,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Tells all shards that the libraries in the system arena have changed.
-    pub(crate) fn libraries_changed(&self) {
-        self.libraries_version.fetch_add(1, Ordering::Release);
-        self.note_all();
+    /// Tells all shards that the libraries in a tenant's system arena have changed.
+    pub(crate) fn libraries_changed(&self, tenant: TenantId) {
+        for seat in &self.seats {
+            lock(&seat.libraries).insert(tenant);
+            seat.note();
+        }
     }
 
     /// Asks all shards to set their counters to zero.
@@ -365,7 +372,7 @@ impl Shared {
 
     /// Shard `number` tells of itself, and wakes those who wait for that.
     pub(crate) fn publish(&self, number: usize, snapshot: Snapshot, ticket: u64) {
-        *self.seats[number].snapshot() = snapshot;
+        self.seats[number].snapshot().renew(snapshot);
         // SYNC(snapshot)
         self.seats[number].refreshed.store(ticket, Ordering::SeqCst);
         for (other, seat) in self.seats.iter().enumerate() {
@@ -379,7 +386,7 @@ impl Shared {
     pub(crate) fn tell(&self, number: usize, snapshot: Snapshot) {
         let mut place = self.seats[number].snapshot();
         let clients = std::mem::take(&mut place.clients);
-        *place = Snapshot { clients, ..snapshot };
+        place.renew(Snapshot { clients, ..snapshot });
     }
 
     /// Asks all shards to stop; the first call says how.

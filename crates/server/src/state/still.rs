@@ -11,11 +11,11 @@
 //! costs them as long as the call takes, and no more.
 //!
 //! 1. A shard stands between two of its turns: no commit of its partitions is under way, none
-//!    begins, and it has stored its time since it was asked. So whatever the asker reads there can
-//!    be told.
-//! 2. One shard asks at a time, and is not asked itself. A shard that is asked comes to the end of
-//!    its turn without anybody's help (a function's limits bound that). So no cycle of waiting can
-//!    form.
+//!    begins, and it has stored its time since it was asked, with the tenant that it was asked for.
+//!    So whatever the asker reads of that tenant there can be told.
+//! 2. One shard asks at a time, for one tenant, and is not asked itself. A shard that is asked
+//!    comes to the end of its turn without anybody's help (a function's limits bound that). So no
+//!    cycle of waiting can form.
 //! 3. The asker releases in the turn in which it is granted, or in which nothing of it asks any
 //!    more.
 //! 4. Those that find another one asking are the next, in their order: the asker can ask again
@@ -26,6 +26,7 @@
 //! Any thread.
 
 use crate::sync::lock;
+use crate::tenant::TenantId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -39,6 +40,7 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 struct Asked {
     asker: Option<usize>,
+    tenant: TenantId,
     shards: u64,
     standing: u64,
     /// Those that want to ask too, each once.
@@ -57,8 +59,15 @@ pub(crate) struct Still {
 }
 
 impl Still {
-    /// A shard asks others to stand, or those as well; true if all do. `wake` wakes a shard.
-    pub(crate) fn ask(&self, asker: usize, shards: u64, wake: impl Fn(usize)) -> bool {
+    /// A shard asks others to stand, or those as well; true if all do. Those that it has asked for
+    /// another tenant go on first. `wake` wakes a shard.
+    pub(crate) fn ask(
+        &self,
+        asker: usize,
+        tenant: TenantId,
+        shards: u64,
+        wake: impl Fn(usize),
+    ) -> bool {
         debug_assert!(shards != 0 && !has(shards, asker), "others are asked");
         let mut asked = lock(&self.asked);
         if asked.asker.is_some_and(|other| other != asker) {
@@ -66,6 +75,11 @@ impl Still {
                 asked.next.push_back(asker);
             }
             return false;
+        }
+        if asked.tenant != tenant {
+            (asked.tenant, asked.shards, asked.standing) = (tenant, 0, 0);
+            asked.round += 1;
+            self.released.notify_all();
         }
         let more = shards & !asked.shards;
         asked.asker = Some(asker);
@@ -100,12 +114,24 @@ impl Still {
         wanted != 0 && has(wanted, shard)
     }
 
-    /// A shard stands, until it is released or the server stops.
-    pub(crate) fn stand(&self, shard: usize, wake: impl Fn(usize), stops: impl Fn() -> bool) {
+    /// Whose partitions the shards are asked for.
+    pub(crate) fn tenant(&self) -> TenantId {
+        lock(&self.asked).tenant
+    }
+
+    /// A shard that has stored its time with a tenant stands, until it is released or the server
+    /// stops; unless it is asked for another tenant by now.
+    pub(crate) fn stand(
+        &self,
+        shard: usize,
+        tenant: TenantId,
+        wake: impl Fn(usize),
+        stops: impl Fn() -> bool,
+    ) {
         let mut asked = lock(&self.asked);
         let round = asked.round;
         let lasts = |asked: &Asked| asked.round == round && has(asked.shards, shard);
-        if !lasts(&asked) {
+        if !lasts(&asked) || asked.tenant != tenant {
             return;
         }
         asked.standing |= bit(shard);
@@ -140,20 +166,25 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32};
     use std::time::Instant;
 
+    const A: TenantId = TenantId(0);
+    const B: TenantId = TenantId(1);
+
     #[test]
     fn one_asks_at_a_time_and_the_others_are_next_in_their_order() {
         let still = Still::default();
         let woken = Mutex::new(Vec::new());
         let wake = |shard| lock(&woken).push(shard);
-        assert!(!still.ask(0, 0b110, wake), "nobody stands yet");
+        assert!(!still.ask(0, A, 0b110, wake), "nobody stands yet");
         assert_eq!(std::mem::take(&mut *lock(&woken)), [1, 2]);
         assert!(still.wants(1) && still.wants(2) && !still.wants(0));
-        assert!(!still.ask(100, 1, wake) && !still.ask(2, 1, wake) && !still.ask(100, 1, wake));
+        assert!(
+            !still.ask(100, A, 1, wake) && !still.ask(2, A, 1, wake) && !still.ask(100, A, 1, wake)
+        );
         assert!(lock(&woken).is_empty());
         still.release(0, wake);
         assert!(!still.wants(1) && !still.wants(2));
         assert_eq!(std::mem::take(&mut *lock(&woken)), [100], "it came first");
-        assert!(!still.ask(0, 0b10, wake), "it asks behind the others");
+        assert!(!still.ask(0, A, 0b10, wake), "it asks behind the others");
         still.release(2, wake); // its client has gone
         still.release(100, wake);
         assert_eq!(std::mem::take(&mut *lock(&woken)), [0]);
@@ -187,7 +218,7 @@ mod tests {
                         let others = 0b1111 & !bit(me);
                         let asked =
                             if turn.is_multiple_of(3) { others } else { bit((me + 1) % SHARDS) };
-                        if granted < GRANTS && still.ask(me, asked, |_| ()) {
+                        if granted < GRANTS && still.ask(me, A, asked, |_| ()) {
                             let read = || {
                                 let asked = (0..SHARDS).filter(|shard| has(asked, *shard));
                                 let pairs = asked.map(|shard| {
@@ -206,7 +237,7 @@ mod tests {
                             still.release(me, |_| ());
                         }
                         if still.wants(me) {
-                            still.stand(me, |_| (), || false);
+                            still.stand(me, A, |_| (), || false);
                         }
                     }
                     still.release(me, |_| ());
@@ -216,17 +247,36 @@ mod tests {
     }
 
     #[test]
+    fn shards_that_are_asked_for_another_tenant_are_asked_anew() {
+        // A shard stands for a client of one tenant, whose client is gone then. The next client in
+        // line is another tenant's, with which the shard has not stored its time.
+        let still = Still::default();
+        assert!(!still.ask(0, A, 0b10, |_| ()));
+        std::thread::scope(|scope| {
+            let stands = scope.spawn(|| still.stand(1, A, |_| (), || false));
+            while !still.ask(0, A, 0b10, |_| ()) {
+                std::thread::yield_now();
+            }
+            assert!(!still.ask(0, B, 0b10, |_| ()), "it has to come again");
+            stands.join().expect("it goes on");
+        });
+        assert_eq!(still.tenant(), B);
+        still.stand(1, A, |_| (), || panic!("it is asked for another tenant, and doesn't wait"));
+    }
+
+    #[test]
     fn nobody_stands_while_the_server_stops() {
         let (still, stops) = (Still::default(), AtomicBool::new(false));
-        assert!(!still.ask(0, 0b10, |_| ()));
+        assert!(!still.ask(0, A, 0b10, |_| ()));
         std::thread::scope(|scope| {
-            let stands = scope.spawn(|| still.stand(1, |_| (), || stops.load(Ordering::Relaxed)));
-            while !still.ask(0, 0b10, |_| ()) {
+            let stands =
+                scope.spawn(|| still.stand(1, A, |_| (), || stops.load(Ordering::Relaxed)));
+            while !still.ask(0, A, 0b10, |_| ()) {
                 std::thread::yield_now();
             }
             stops.store(true, Ordering::Relaxed);
             stands.join().expect("it goes on");
         });
-        assert!(!still.ask(0, 0b10, |_| ()));
+        assert!(!still.ask(0, A, 0b10, |_| ()));
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! Made by the shard's thread.
 
+use crate::engine::RuntimeStats;
 use crate::net::client::{Buffers, Client, client_row};
-use crate::observe::snapshot::{Part, Snapshot};
+use crate::observe::snapshot::{Part, Snapshot, add_runtime};
 use crate::state::State;
 use crate::state::shared::Shared;
+use nigh_store::StoreStats;
 use std::time::Instant;
 
-fn part(state: &State, connections: usize) -> Part {
+fn part(state: &State, connections: usize, function_calls: u64) -> Part {
     let (stats, mail) = (&state.stats, state.mail());
     Part {
         number: state.number,
@@ -23,17 +25,20 @@ fn part(state: &State, connections: usize) -> Part {
         utilisation_permille: stats.rates.worked_permille,
         longest_step_ns: stats.longest_step_ns,
         longest_turn_ns: stats.longest_turn_ns,
-        function_calls: state.runtime.stats().calls,
+        function_calls,
     }
 }
 
-/// What a shard with so many connections tells, but for what they are.
-pub(crate) fn snapshot(state: &State, connections: usize) -> Snapshot {
+/// What a shard with so many connections tells, but for what they are; of all tenants, or some.
+pub(crate) fn snapshot(state: &State, of_all: bool, connections: usize) -> Snapshot {
+    let mut runtime = RuntimeStats::default();
+    state.engines.iter().for_each(|engine| add_runtime(&mut runtime, &engine.stats()));
     Snapshot {
         stats: state.stats.clone(),
-        store: state.keyspace.stats(),
-        runtime: state.runtime.stats(),
-        parts: vec![part(state, connections)],
+        tenants: state.tenants.stats(of_all),
+        store: StoreStats::default(),
+        parts: vec![part(state, connections, runtime.calls)],
+        runtime,
         hot_keys: state.hot_keys.clone(),
         buffer_bytes: 0,
         clients: Vec::new(),
@@ -46,14 +51,19 @@ pub(crate) fn add_client(snapshot: &mut Snapshot, client: &Client, buffers: Buff
     snapshot.clients.push(client_row(client, buffers, now));
 }
 
-/// The sum of a shard's own snapshot and the others'.
+/// The sum of a shard's own snapshot, with what it has told of tenants before, and the others'.
 pub(crate) fn with_others(mut snapshot: Snapshot, shared: &Shared, own: usize) -> Snapshot {
     for (number, seat) in shared.seats.iter().enumerate() {
         // Before the snapshot: a client that arrives meanwhile is in one of the two.
         snapshot.clients.extend(seat.moving());
         if number != own {
             snapshot.add(&seat.snapshot());
+            continue;
+        }
+        for (tenant, store) in &seat.snapshot().tenants {
+            snapshot.tenants.entry(*tenant).or_insert(*store);
         }
     }
+    snapshot.tenants.values().for_each(|store| snapshot.store.add(store));
     snapshot
 }

@@ -1,14 +1,16 @@
-//! The FCALLs of a turn, run as one batch: V8 is entered once for all of them.
+//! The FCALLs of a turn, run as one batch: the engine is entered once for all of them.
 //!
 //! 1. Replies are given out in the order of the calls, an error that needs no function in its
 //!    place.
-//! 2. The time of a batch is shared by its calls: what one of them took, only V8 knows.
+//! 2. The time of a batch is shared by its calls: what one of them took, only the engine
+//!    knows.
 //! 3. A batch ends when its replies exceed `output-buffer-pause`, or a turn's time is over: calls
 //!    that haven't run are the next batch's, and those of a client for whom so much waits are as if
 //!    they had not come yet.
 //!
 //! Belongs to the shard's thread.
 
+use crate::engine::{Call, UNSTABLE};
 use crate::handlers::store_host::StoreHost;
 use crate::handlers::{functions, route};
 use crate::hop::later::Join;
@@ -20,7 +22,6 @@ use crate::net::queued::ReplyMode;
 use crate::state::{State, libraries};
 use crate::turn::dispatch;
 use crate::turn::work::{CALLS_AT_ONCE, WaitingCall, Work};
-use nigh_js::{Call, UNSTABLE};
 use nigh_resp::Protocol;
 use nigh_store::{BUSY, Keyspace, Turn};
 use std::ops::Range;
@@ -53,16 +54,20 @@ impl Answers {
 }
 
 impl Work {
-    /// Runs all FCALLs that wait, and gives each connection its replies. One batch does for all,
-    /// but for those that may write to several partitions: each of them is a batch of its own, to
-    /// tell whose writes they are.
+    /// Runs all FCALLs that wait, and gives each connection its replies. One batch does for all
+    /// that follow each other and are for one tenant and one engine, but for those that may write
+    /// to several partitions: each of them is a batch of its own, to tell whose writes they are.
     pub(crate) fn run_functions(&mut self, turn: &Turn<'_>) {
         let mut waiting = std::mem::take(&mut self.waiting);
         while !waiting.is_empty() {
             // One runs in any case, so that functions get on.
             let most = if self.budget.is_used() { 1 } else { 2 * CALLS_AT_ONCE };
             let most = self.calls_at_once.get(most);
-            let alike = waiting.iter().take(most).take_while(|call| !self.crosses(call));
+            let first = (waiting[0].tenant, self.engine(&waiting[0]));
+            let is_alike = |call: &&WaitingCall| {
+                (call.tenant, self.engine(call)) == first && !self.crosses(call)
+            };
+            let alike = waiting.iter().take(most).take_while(is_alike);
             let together = alike.count().max(1);
             let ran = self.run_batch(&waiting[..together], turn);
             waiting.drain(..ran);
@@ -91,13 +96,24 @@ impl Work {
         runs
     }
 
+    /// The name of a call's function.
+    fn function(&self, call: &WaitingCall) -> &[u8] {
+        let input = &self.active[call.party].input;
+        input.batch.args(call.index).get(input.bytes(), 1)
+    }
+
+    /// The engine that runs a call.
+    fn engine(&self, call: &WaitingCall) -> usize {
+        match self.state.engines.len() {
+            1 => 0,
+            _ => self.state.tenants[call.tenant].libraries.engine(self.function(call)),
+        }
+    }
+
     /// Whether a call may write to several partitions.
     pub(crate) fn crosses(&self, call: &WaitingCall) -> bool {
-        self.state.keyspace.partitions() > 1 && {
-            let input = &self.active[call.party].input;
-            let name = input.batch.args(call.index).get(input.bytes(), 1);
-            self.state.libraries.crosses(name)
-        }
+        let tenant = &self.state.tenants[call.tenant];
+        tenant.keyspace.partitions() > 1 && tenant.libraries.crosses(self.function(call))
     }
 
     /// Runs calls as one batch; how many of them have run: one at least.
@@ -153,8 +169,8 @@ impl Work {
     /// there is one partition; else here, while their owners stand still. It is the last of its
     /// batch. False in a server that stops.
     fn runs_again(&mut self, call: &WaitingCall, untold: u64) -> bool {
-        if self.state.keyspace.partitions() > 1 {
-            if !self.wait_for_still(call.party, untold) {
+        if self.state.tenants[call.tenant].keyspace.partitions() > 1 {
+            if !self.wait_for_still(call.party, call.tenant, untold) {
                 return false;
             }
         } else {
@@ -175,8 +191,10 @@ impl Work {
         self.send_parts(at, mail, Kind::Writes, silent, true);
     }
 
-    /// Enters the runtime once for all calls.
+    /// Enters the engine once for all calls, which are one tenant's and one engine's.
     fn call_all(&mut self, waiting: &[WaitingCall], turn: &Turn<'_>) -> Answers {
+        let (tenant, engine) = (waiting[0].tenant, self.engine(&waiting[0]));
+        let of = &self.state.tenants[tenant];
         let mut words: Vec<&[u8]> = Vec::new();
         let mut places = Vec::with_capacity(waiting.len());
         for call in waiting {
@@ -189,13 +207,13 @@ impl Work {
         let mut touches = Vec::with_capacity(waiting.len());
         for (call, place) in waiting.iter().zip(places) {
             let args = &words[place];
-            let key_end = libraries::key_end(&self.state.libraries, args);
+            let key_end = libraries::key_end(&of.libraries, args);
             errors.push(key_end.err());
             if let Ok(key_end) = key_end {
                 let party = &self.active[call.party];
                 let Manner { protocol, keeps_ages } = party.manner(call.index);
                 touches.push(!keeps_ages);
-                let partition = route::of_call(&self.state, args).unwrap_or(0);
+                let partition = route::of_call(of, args).unwrap_or(0);
                 calls.push(Call {
                     partition: u32::try_from(partition).unwrap_or(0),
                     function: args[1],
@@ -207,31 +225,31 @@ impl Work {
                 });
             }
         }
-        prefetch(&mut self.state.keyspace, &calls, &touches);
+        prefetch(&mut self.state.tenants[tenant].keyspace, &calls, &touches);
         let began = Instant::now();
         let mut bytes = Vec::new();
         let mut ranges = Vec::with_capacity(calls.len());
-        let run_turn = functions::run_turn(&mut self.state, turn);
-        let (keyspace, mail) = (&mut self.state.keyspace, Vec::new());
+        let run_turn = functions::run_turn(&mut self.state, tenant, turn);
+        let (keyspace, mail) = (&mut self.state.tenants[tenant].keyspace, Vec::new());
         // One call's writes are its client's. A shard that is asked asks no other.
         let is_clients = |call: &WaitingCall| self.active[call.party].peer().is_none();
         let sends = matches!(waiting, [call] if is_clients(call));
-        let mut host = StoreHost { keyspace, turn, mail, sends, stays: None };
-        let runtime = &mut self.state.runtime;
-        let ran = runtime.run(self.state.tenant, &calls, run_turn, &mut host, &mut |_, reply| {
+        let mut host = StoreHost { tenant, keyspace, turn, mail, sends, stays: None };
+        let engine = &mut self.state.engines[engine];
+        let ran = engine.run(tenant, &calls, run_turn, &mut host, &mut |_, reply| {
             ranges.push(bytes.len()..bytes.len() + reply.len());
             bytes.extend_from_slice(reply);
         });
-        let mail = host.mail;
-        let is_busy = self.state.keyspace.take_busy() && self.may_wait();
-        let untold = self.state.runtime.untold();
+        let StoreHost { keyspace, mail, .. } = host;
+        let is_busy = keyspace.take_busy();
         // A function deletes nothing that it finds expired on a view.
-        self.state.keyspace.take_lack();
+        keyspace.take_lack();
+        let is_busy = is_busy && self.may_wait();
         let ended = Instant::now();
         let time = ended.duration_since(began);
         self.budget.look(ended);
-        self.calls_at_once.took(ran, time, 2 * CALLS_AT_ONCE);
-        let each_ns = time.as_nanos() / ran.max(1) as u128;
+        self.calls_at_once.took(ran.calls, time, 2 * CALLS_AT_ONCE);
+        let each_ns = time.as_nanos() / ran.calls.max(1) as u128;
         let mut ranges = ranges.into_iter();
         let place = |error: Option<&'static str>| match error {
             Some(text) => Some(Err(text)),
@@ -241,7 +259,7 @@ impl Work {
             places: errors.into_iter().map_while(place).collect(),
             bytes,
             is_busy,
-            untold,
+            untold: ran.untold,
             mail,
             each_ns: u64::try_from(each_ns).unwrap_or(u64::MAX),
         }

@@ -22,9 +22,10 @@ use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::input::{Fill, Input};
 use crate::net::party::Party;
+use crate::tenant::TenantId;
 use crate::turn::budget::Budget;
 use crate::turn::prepared::Prepared;
-use crate::turn::work::{CALLS_AT_ONCE, MOST_ACTIVE, MOST_COMMANDS, WINDOW, Work};
+use crate::turn::work::{CALLS_AT_ONCE, Look, MOST_ACTIVE, MOST_COMMANDS, WINDOW, Work};
 use nigh_store::Turn;
 use std::time::Instant;
 
@@ -216,21 +217,25 @@ impl Work {
             let end = party.input.batch.len().min(next + WINDOW - self.prepared.len());
             for index in next..end {
                 let known = party.peer().map(|peer| peer.known(index));
+                let tenant = party.tenant(index);
+                self.state.tenants.touch(tenant, turn);
                 let prepared = match known {
-                    None => self.look_up(&party.input, at, index, None),
-                    Some(None) => Prepared::new(at, index, Resolved::Unknown), // a write set
+                    None => self.look_up(&party.input, at, index, None, tenant),
+                    // A write set.
+                    Some(None) => Prepared::new(at, index, Resolved::Unknown, tenant),
                     Some(Some(Known { row, key: Some((hash, partition)) })) => {
-                        let mut prepared = Prepared::new(at, index, Resolved::Row(row));
+                        let mut prepared = Prepared::new(at, index, Resolved::Row(row), tenant);
                         prepared.quick = self.quick[usize::from(row)];
                         (prepared.hash, prepared.partition) = (hash, usize::from(partition));
                         prepared
                     }
                     Some(Some(Known { row, .. })) => {
-                        self.look_up(&party.input, at, index, Some(row))
+                        self.look_up(&party.input, at, index, Some(row), tenant)
                     }
                 };
                 if prepared.quick.is_some() {
-                    self.looks.push((prepared.hash, prepared.partition));
+                    let Prepared { hash, partition, .. } = prepared;
+                    self.looks.push(Look { hash, tenant, partition });
                 }
                 self.prepared.push(prepared);
             }
@@ -244,26 +249,33 @@ impl Work {
 
     /// Finds the row of a command, unless it is known, and hashes its first key.
     #[inline]
-    fn look_up(&self, input: &Input, at: usize, index: usize, known: Option<Row>) -> Prepared {
+    fn look_up(
+        &self,
+        input: &Input,
+        at: usize,
+        index: usize,
+        known: Option<Row>,
+        tenant: TenantId,
+    ) -> Prepared {
         let args = input.batch.args(index);
         let name = args.get(input.bytes(), 0);
         let second = || (args.len() > 1).then(|| args.get(input.bytes(), 1));
         let resolved = known.map_or_else(|| commands::resolve(name, second), Resolved::Row);
-        let mut prepared = Prepared::new(at, index, resolved);
+        let mut prepared = Prepared::new(at, index, resolved, tenant);
         if let Resolved::Row(row) = resolved
             && commands::of(row).takes(args.len())
         {
             let run = commands::of(row).run;
             prepared.is_call = matches!(run, Run::Server(Builtin::Fcall | Builtin::FcallRo));
             prepared.quick = self.quick[usize::from(row)];
-            let keyspace = &self.state.keyspace;
+            let keyspace = &self.state.tenants[tenant].keyspace;
             if let Some(op) = prepared.quick {
                 let key = args.get(input.bytes(), 1);
                 prepared.hash = keyspace.hash(key);
                 prepared.partition = keyspace.partition(key, prepared.hash);
                 if keyspace.partitions() > 1 && op.takes_several_keys() && args.len() > 2 {
                     prepared.quick = None; // they may lie apart
-                } else if !op.only_reads() && !self.state.owns(prepared.partition) {
+                } else if !op.only_reads() && !self.state.tenants[tenant].owns(prepared.partition) {
                     // Its lines are the owner's to ask for.
                     (prepared.quick, prepared.is_away) = (None, true);
                 }

@@ -36,7 +36,9 @@ pub(crate) fn execute(context: &mut Context<'_, '_>, args: &[&[u8]], resolved: R
             Flow::Done => {
                 context.state.stats.moved_reads += 1;
                 return match target {
-                    Target::Part(partition) => Flow::Send(row, context.state.owner(partition)),
+                    Target::Part(partition) => {
+                        Flow::Send(row, context.tenant().keyspace.owner(partition))
+                    }
                     _ => Flow::Scatter(row, target),
                 };
             }
@@ -106,7 +108,7 @@ fn check(
     if context.client.transaction.is_some() && spec.has(NO_MULTI) {
         return Err(b"ERR Command not allowed inside a transaction".to_vec());
     }
-    let target = route::target(context.state, spec, args)?;
+    let target = route::target(context.tenant(), spec, args)?;
     if route::leaves_watches(context, args, row, target) {
         return Err(route::CROSS_SLOT.into());
     }

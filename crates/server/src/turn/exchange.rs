@@ -33,7 +33,7 @@ use crate::commands::{self, Row, Run};
 use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
 use crate::hop::message::commands::{self as codec, Known, Scratch};
 use crate::hop::message::replies::{Replies, reply_of};
-use crate::hop::message::{Kind, MOST_COMMANDS as MOST_TOGETHER};
+use crate::hop::message::{Kind, LEAD_BYTES, MOST_COMMANDS as MOST_TOGETHER, led_by};
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::connection::Unsent;
@@ -110,10 +110,11 @@ impl Work {
             (connection.pipe.input.batch.args(index), connection.pipe.input.bytes());
         let known = Known { row, key: prepared.key() };
         let mut scratch = Scratch::default();
-        let parts = codec::parts_of(&mut scratch, known, args, input);
+        let parts = codec::parts_of(&mut scratch, prepared.tenant, known, args, input);
+        let joined = [&parts[0][LEAD_BYTES..], parts[1]];
         let token = Return::to(connection, silent, is_brief).token();
         let kind = Kind::Commands(connection.pipe.client.run_manner()).code();
-        if !(is_brief && self.mailbox.join(shard, token, kind, MOST_TOGETHER, &parts))
+        if !(is_brief && self.mailbox.join(shard, token, kind, MOST_TOGETHER, &joined))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
             let bytes = parts.iter().map(|part| part.len()).sum();
@@ -129,7 +130,8 @@ impl Work {
         connection.pipe.client.last_row = Some(row);
         connection.pipe.input.next = index + 1;
         self.state.stats.hops_out += 1;
-        if !is_brief && self.state.keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
+        let keyspace = &self.state.tenants[prepared.tenant].keyspace;
+        if !is_brief && keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
             // What functions there are says where a call goes.
             connection.pipe.stopped = true;
             connection.pipe.pending = Pending::Answers;
@@ -305,8 +307,10 @@ impl Work {
                     let kind = Kind::of_code(request.kind);
                     let bytes = input.len() - start;
                     let is_large = bytes > LARGE_INPUT_BYTES;
-                    let mut add =
-                        |known| commands_of.push(Command { token, kind, is_large, known });
+                    let (tenant, _) = led_by(&input[start..]);
+                    let mut add = |known| {
+                        commands_of.push(Command { token, kind, tenant, is_large, known });
+                    };
                     match kind {
                         Kind::Commands(_) | Kind::Part(_) => {
                             codec::read(input, start, batch, |known| add(Some(known)));
@@ -333,8 +337,7 @@ impl Work {
 
     /// Sends a shard the replies of what ran.
     pub(crate) fn answer_peer(&mut self, mut peer: Box<Peer>, turn: &Turn<'_>) {
-        let keyspace = &self.state.keyspace;
-        peer.pipe.out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
+        peer.pipe.out.settle_all(&self.state.tenants.readers(), turn.pin);
         self.state.stats.copied_bytes += peer.pipe.out.take_copied() as u64;
         let number = peer.number();
         let replies = peer.pipe.out.bytes();

@@ -55,7 +55,7 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
                 return;
             }
             Err(Unfinished::Refused(error)) => {
-                context.state.keyspace.take_busy();
+                context.tenant_mut().keyspace.take_busy();
                 let text = together_error_text(&error, transaction.written_bytes == 0);
                 context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
             }
@@ -66,14 +66,14 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
 
 /// Whether a key that the client watches was written.
 fn is_touched(context: &mut Context<'_, '_>) -> bool {
-    let keyspace = &mut context.state.keyspace;
+    let keyspace = &mut context.state.tenants[context.client.tenant].keyspace;
     let mut watches = context.client.watches.iter();
     watches.any(|(partition, token)| keyspace.part_mut(*partition).watch_dirty(token, context.turn))
 }
 
 /// Makes room for what a transaction writes; false if it is to come again in the next turn.
 fn has_room(context: &mut Context<'_, '_>, transaction: &Transaction, partition: usize) -> bool {
-    let store = context.state.keyspace.part_mut(partition);
+    let store = context.state.tenants[context.client.tenant].keyspace.part_mut(partition);
     if store.prepare_writes(transaction.written_bytes, transaction.was_busy, context.turn) {
         return true;
     }
@@ -101,18 +101,19 @@ fn run_queued(
     let manner = context.client.manner();
     // Each time it begins it may leave a segment behind, which comes back and is left the next
     // time. If nothing else could be gained since, it has had all that there is.
-    let store = context.state.keyspace.part_mut(partition);
+    let store = context.state.tenants[context.client.tenant].keyspace.part_mut(partition);
     let is_last = transaction.was_busy && !store.is_gaining();
     store.begin();
-    context.state.in_transaction = Some(partition);
+    context.tenant_mut().in_transaction = Some(partition);
     context.tally = Some(Vec::with_capacity(transaction.len()));
     context.client.executes = Some(transaction.len());
     apply_queued(context, transaction, partition, mark);
     context.client.executes = None;
-    context.state.in_transaction = None;
+    context.tenant_mut().in_transaction = None;
     let tally = context.tally.take().unwrap_or_default();
-    let store = context.state.keyspace.part_mut(partition);
-    if context.state.untold != 0 {
+    let tenant = &mut context.state.tenants[context.client.tenant];
+    let store = tenant.keyspace.part_mut(partition);
+    if tenant.untold != 0 {
         store.rollback();
         context.out.cut(mark);
         context.client.set_manner(manner);
@@ -160,7 +161,8 @@ fn apply_queued(
         } else {
             apply_one(context, transaction, index, partition);
         }
-        if context.state.keyspace.part(partition).is_refused() || context.state.untold != 0 {
+        let tenant = context.tenant();
+        if tenant.keyspace.part(partition).is_refused() || tenant.untold != 0 {
             // The others must not be committed without it.
             return;
         }

@@ -29,8 +29,7 @@ impl Work {
         if connection.pipe.input.ended && rests && !connection.pipe.input.has_undecoded() {
             connection.pipe.client.end(Close::AfterReplies);
         }
-        let keyspace = &self.state.keyspace;
-        let gathers = connection.gathers(&|partition| keyspace.reader(partition), turn.pin);
+        let gathers = connection.gathers(&self.state.tenants.readers(), turn.pin);
         if connection.pipe.out.waiting() == 0 || connection.pipe.client.close == Close::Now {
             connection.pipe.client.drained = self.now;
         } else if !gathers {
@@ -70,8 +69,7 @@ impl Work {
             self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
             return;
         }
-        let keyspace = &self.state.keyspace;
-        let outcome = connection.flush(&|partition| keyspace.reader(partition), turn.pin);
+        let outcome = connection.flush(&self.state.tenants.readers(), turn.pin);
         let written = before - connection.pipe.out.waiting();
         let stats = &mut self.state.stats;
         stats.bytes_out += written as u64;
@@ -108,8 +106,10 @@ impl Work {
         }
         self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
         let mut connection = connection;
-        for (partition, token) in connection.pipe.client.watches.drain(..) {
-            self.state.keyspace.part_mut(partition).unwatch(token);
+        let client = &mut connection.pipe.client;
+        let keyspace = &mut self.state.tenants[client.tenant].keyspace;
+        for (partition, token) in client.watches.drain(..) {
+            keyspace.part_mut(partition).unwatch(token);
         }
         self.slab.release(connection.slot);
     }

@@ -17,3 +17,6 @@ pub(crate) mod trimmer;
 pub(crate) mod untold;
 pub(crate) mod window;
 pub(crate) mod work;
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Decoded commands on their way to execution: plain data of the shard's thread.
 
 use crate::commands::Resolved;
+use crate::tenant::TenantId;
 use nigh_store::Op;
 
 /// Input from which a command is measured by itself: copying it may take a millisecond.
@@ -14,6 +15,7 @@ pub(crate) struct Prepared {
     /// Position in the connection's batch.
     pub(crate) index: usize,
     pub(crate) resolved: Resolved,
+    pub(crate) tenant: TenantId,
     /// Hash of the first key, if the command is quick, or would be elsewhere.
     pub(crate) hash: u32,
     pub(crate) quick: Option<Op>,
@@ -28,8 +30,8 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// A command whose key isn't looked up.
     #[inline]
-    pub(crate) fn new(party: usize, index: usize, resolved: Resolved) -> Self {
-        Self { party, index, resolved, ..Self::default() }
+    pub(crate) fn new(party: usize, index: usize, resolved: Resolved, tenant: TenantId) -> Self {
+        Self { party, index, resolved, tenant, ..Self::default() }
     }
 
     /// Hash and partition of the first key, if it was looked up.

@@ -7,6 +7,7 @@
 
 use crate::commands::spec::SKIP_SLOWLOG;
 use crate::commands::{self, Builtin, Row, Run};
+use crate::engine::allocator;
 use crate::handlers::context::Context;
 use crate::handlers::route::Target;
 use crate::handlers::{admin, functions, latency, session, transaction, usage, views};
@@ -54,7 +55,12 @@ fn perform(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Targ
         (Run::Data(op), Target::Views) => views::apply_over_views(context, args, op),
         (Run::Data(op), _) => {
             let mut out = ReplyWriter::new(context.out, context.client.protocol);
-            context.state.keyspace.apply_to_owned(op, args, context.turn, &mut out);
+            context.state.tenants[context.client.tenant].keyspace.apply_to_owned(
+                op,
+                args,
+                context.turn,
+                &mut out,
+            );
             true
         }
         (Run::Server(builtin), _) => {
@@ -113,7 +119,7 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::MemoryDoctor => usage::doctor(context),
         B::MemoryMallocStats => context.reply().bulk(usage::NO_ALLOCATOR_STATS),
         B::MemoryPurge => {
-            nigh_js::allocator::trim();
+            allocator::trim();
             context.reply().ok();
         }
         B::MemoryStats => usage::stats(context),

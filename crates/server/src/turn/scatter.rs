@@ -25,10 +25,12 @@ use crate::hop::message::Kind;
 use crate::hop::message::commands::{self as codec, Known};
 use crate::net::output::{Output, ReplyWriter};
 use crate::state::State;
+use crate::state::tenants::LocalTenant;
+use crate::tenant::TenantId;
 use crate::turn::exchange::sender;
 use crate::turn::work::Work;
 use nigh_resp::Protocol;
-use nigh_store::{Op, Turn};
+use nigh_store::{Keyspace, Op, Turn};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -52,13 +54,15 @@ impl Work {
         let may_wait = self.may_wait();
         let connection = sender(&mut self.active, at);
         let keeps_ages = connection.pipe.client.no_touch;
+        let tenant = connection.pipe.client.tenant;
         let (input, out) = (&connection.pipe.input, &mut connection.pipe.out);
         let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
         let (mut came, parts) = match target {
             Target::Split { step } => {
-                let (own, others) = split(&self.state, row, &args, step);
+                let (own, others) = split(&self.state.tenants[tenant], tenant, row, &args, step);
                 let done = &mut connection.done_parts;
-                if !do_own(&mut self.state, out, op, &own, done, may_wait, turn) {
+                let keyspace = &mut self.state.tenants[tenant].keyspace;
+                if !do_own(keyspace, out, op, &own, done, may_wait, turn) {
                     self.wait_for_memory(at);
                     return false;
                 }
@@ -66,19 +70,19 @@ impl Work {
             }
             Target::Views => {
                 let protocol = connection.pipe.client.protocol;
-                self.state.keyspace.keep_ages(keeps_ages);
-                let parts = read_by_owners(&mut self.state, protocol, row, op, &args, turn);
-                self.state.keyspace.keep_ages(false);
+                self.state.tenants[tenant].keyspace.keep_ages(keeps_ages);
+                let parts = read_by_owners(&mut self.state, tenant, protocol, row, op, &args, turn);
+                self.state.tenants[tenant].keyspace.keep_ages(false);
                 parts
             }
-            _ => to_owners(&mut self.state, out, row, op, &args, turn),
+            _ => to_owners(&mut self.state, tenant, out, row, op, &args, turn),
         };
         if silent {
             came.iter_mut().for_each(Vec::clear);
         }
         let join = match op {
             Op::DbSize | Op::Del | Op::Unlink | Op::Exists | Op::Touch => Join::Sum,
-            Op::MGet => Join::Values(givers(&self.state, &args)),
+            Op::MGet => Join::Values(givers(&self.state.tenants[tenant], &args)),
             _ => Join::Ok,
         };
         let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -103,36 +107,34 @@ type PartWords<'a> = BTreeMap<usize, Vec<&'a [u8]>>;
 
 /// Cuts a command of several keys by partition: the own parts, and the others as messages.
 fn split<'a>(
-    state: &State,
+    of: &LocalTenant,
+    tenant: TenantId,
     row: Row,
     args: &[&'a [u8]],
     step: usize,
 ) -> (PartWords<'a>, Vec<(usize, Vec<u8>)>) {
     let mut by_partition = PartWords::new();
     for belongs in args[1..].chunks(step) {
-        let partition = state.keyspace.partition_of(belongs[0]);
+        let partition = of.keyspace.partition_of(belongs[0]);
         by_partition.entry(partition).or_insert_with(|| vec![args[0]]).extend(belongs);
     }
     let (own, others): (PartWords<'_>, PartWords<'_>) =
-        by_partition.into_iter().partition(|(partition, _)| state.owns(*partition));
+        by_partition.into_iter().partition(|(partition, _)| of.owns(*partition));
     let others = others
         .into_iter()
-        .map(|(partition, args)| (state.owner(partition), whole_message(row, &args)));
+        .map(|(partition, args)| (of.keyspace.owner(partition), whole_message(tenant, row, &args)));
     (own, others.collect())
 }
 
 /// A command with other words than the client's.
-fn whole_message(row: Row, args: &[&[u8]]) -> Vec<u8> {
-    let mut message = Vec::new();
-    let known = Known { row, key: None };
-    codec::write(&mut message, known, args.iter().copied());
-    message
+fn whole_message(tenant: TenantId, row: Row, args: &[&[u8]]) -> Vec<u8> {
+    codec::message(tenant, Known { row, key: None }, args.iter().copied())
 }
 
 /// Does the own parts that aren't done yet, in order. False if memory is still to come for one:
 /// that one has changed nothing, and those after it haven't begun.
 fn do_own(
-    state: &mut State,
+    keyspace: &mut Keyspace,
     out: &mut Output,
     op: Op,
     own: &PartWords<'_>,
@@ -144,7 +146,7 @@ fn do_own(
         if done.contains_key(partition) {
             continue;
         }
-        let store = state.keyspace.part_mut(*partition);
+        let store = keyspace.part_mut(*partition);
         let reply = reply_of(out, |out| store.apply(op, args, turn, out));
         if store.take_busy() && may_wait {
             return false;
@@ -157,33 +159,36 @@ fn do_own(
 /// Reads the own keys, and asks the owners of the others for theirs.
 fn read_by_owners(
     state: &mut State,
+    tenant: TenantId,
     protocol: Protocol,
     row: Row,
     op: Op,
     args: &[&[u8]],
     turn: &Turn<'_>,
 ) -> Parts {
+    let keyspace = &mut state.tenants[tenant].keyspace;
     let mut by_owner = PartWords::new();
     for key in &args[1..] {
-        let owner = state.owner(state.keyspace.partition_of(key));
+        let owner = keyspace.owner(keyspace.partition_of(key));
         by_owner.entry(owner).or_insert_with(|| vec![args[0]]).push(key);
     }
     let mut came = Vec::new();
     if let Some(own) = by_owner.remove(&state.number) {
-        let (keyspace, mut out) = (&mut state.keyspace, Output::default());
+        let mut out = Output::default();
+        out.tenant = tenant;
         keyspace.apply_over_views(op, &own, turn, &mut ReplyWriter::new(&mut out, protocol));
-        out.settle_all(&|partition| keyspace.reader(partition), turn.pin);
+        out.settle_all(&state.tenants.readers(), turn.pin);
         came.push(std::mem::take(out.bytes()));
     }
-    let message = |(owner, args): (usize, Vec<&[u8]>)| (owner, whole_message(row, &args));
+    let message = |(owner, args): (usize, Vec<&[u8]>)| (owner, whole_message(tenant, row, &args));
     (came, by_owner.into_iter().map(message).collect())
 }
 
 /// For each key the shard that gives its value.
-fn givers(state: &State, args: &[&[u8]]) -> Box<[u8]> {
-    let giver = |key: &&[u8]| match state.owner(state.keyspace.partition_of(key)) {
-        owner if owner == state.number => later::HERE,
-        owner => u8::try_from(owner).expect("mailboxes are made for few shards"),
+fn givers(of: &LocalTenant, args: &[&[u8]]) -> Box<[u8]> {
+    let giver = |key: &&[u8]| match of.keyspace.partition_of(key) {
+        own if of.owns(own) => later::HERE,
+        other => u8::try_from(of.keyspace.owner(other)).expect("mailboxes are made for few shards"),
     };
     args[1..].iter().map(giver).collect()
 }
@@ -191,23 +196,24 @@ fn givers(state: &State, args: &[&[u8]]) -> Box<[u8]> {
 /// Does a command about all keys to the own partitions.
 fn to_owners(
     state: &mut State,
+    tenant: TenantId,
     out: &mut Output,
     row: Row,
     op: Op,
     args: &[&[u8]],
     turn: &Turn<'_>,
 ) -> Parts {
+    let keyspace = &mut state.tenants[tenant].keyspace;
     let mut owners: Vec<usize> =
-        (0..state.keyspace.partitions()).map(|partition| state.owner(partition)).collect();
+        (0..keyspace.partitions()).map(|partition| keyspace.owner(partition)).collect();
     owners.sort_unstable();
     owners.dedup();
     let mut came = Vec::new();
-    if state.keyspace.owns_some() {
-        let keyspace = &mut state.keyspace;
+    if keyspace.owns_some() {
         came.push(reply_of(out, |out| keyspace.apply_to_owned(op, args, turn, out)));
     }
     owners.retain(|owner| *owner != state.number);
-    let message = whole_message(row, args);
+    let message = whole_message(tenant, row, args);
     (came, owners.into_iter().map(|owner| (owner, message.clone())).collect())
 }
 

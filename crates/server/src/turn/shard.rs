@@ -22,6 +22,7 @@
 
 mod seat;
 
+use crate::engine::allocator;
 use crate::error::ServeError;
 use crate::folder::faults::FaultWatch;
 use crate::hop::mailbox::Mailbox;
@@ -32,10 +33,10 @@ use crate::observe::metrics::{self, Gauges};
 use crate::state::State;
 use crate::state::shared::{Arrival, Shared, Stop};
 use crate::state::told;
+use crate::tenant::TenantId;
 use crate::turn::trimmer::Trimmer;
 use crate::turn::work::Work;
 use mio::{Events, Poll, Token};
-use nigh_js::allocator;
 use nigh_shm::{Domain, Participant};
 use nigh_store::Turn;
 use std::io;
@@ -118,7 +119,12 @@ impl Shard {
         // Without the kernel's randomness functions' Math.random starts from the same number.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let shared = Arc::clone(&state.shared);
-        let latest_ms = millis(unix_time()).max(state.keyspace.clock_ms());
+        let latest_ms = state
+            .tenants
+            .all
+            .iter()
+            .map(|it| it.keyspace.clock_ms())
+            .fold(millis(unix_time()), u64::max);
         let mut shard = Self {
             participant: domain.join(),
             poll,
@@ -144,7 +150,9 @@ impl Shard {
         {
             let pin = shard.participant.pin();
             let turn = Turn { now_ms: latest_ms, pin: &pin, random: shard.random };
-            shard.work.state.reload_libraries(&turn);
+            let tenants = shard.work.state.tenants.all.len();
+            let ids = (0..).map(TenantId).take(tenants);
+            ids.for_each(|id| shard.work.state.renew_libraries(id, &turn));
         }
         shard.participant.quiescent();
         Ok(shard)
@@ -194,15 +202,16 @@ impl Shard {
     /// Lets another shard read what this one owns, as it is now.
     fn stand_still(&mut self) {
         let now_ms = self.now_ms(Instant::now());
+        let tenant = self.shared.still.tenant();
         {
             let pin = self.participant.pin();
             let turn = Turn { now_ms, pin: &pin, random: self.random };
-            self.work.state.keyspace.begin_turn(&turn);
+            self.work.state.tenants[tenant].keyspace.begin_turn(&turn);
         }
         self.participant.offline();
         let shared = &self.shared;
         let wake = |shard: usize| shared.seats[shard].wake();
-        shared.still.stand(self.work.state.number, wake, || shared.stopping().is_some());
+        shared.still.stand(self.work.state.number, tenant, wake, || shared.stopping().is_some());
         self.participant.online();
     }
 
@@ -219,9 +228,9 @@ impl Shard {
         drop(listeners);
         let Work { state, slab, .. } = work;
         drop(slab);
-        let State { keyspace, runtime, .. } = state;
-        drop(runtime); // it maps the arenas: first
-        keyspace.close(stop == Stop::Remove);
+        let State { tenants, engines, .. } = state;
+        drop(engines); // they map the arenas: first
+        tenants.close(stop == Stop::Remove);
     }
 
     fn sleep_time(&self, now: Instant) -> Duration {
@@ -235,7 +244,7 @@ impl Shard {
         let timeout = if sleeps { timeout } else { Duration::ZERO };
         if sleeps {
             if std::mem::take(&mut self.work.state.ran_functions) {
-                self.work.state.runtime.idle();
+                self.work.state.engines.iter_mut().for_each(|engine| engine.catch_up(true));
             }
             self.participant.offline();
         }
@@ -269,12 +278,11 @@ impl Shard {
         {
             let pin = self.participant.pin();
             let turn = Turn { now_ms, pin: &pin, random: self.random };
-            self.work.state.keyspace.begin_turn(&turn);
             self.work.turn(&turn, now);
             self.work.mailbox.flush();
             self.work.state.mail = self.work.mailbox.stats();
-            let began = self.work.state.keyspace.owns_some().then(Instant::now);
-            let maintenance = self.work.state.keyspace.maintain(&turn);
+            let began = self.work.state.tenants.owns_some.then(Instant::now);
+            let maintenance = self.work.state.tenants.maintain(&turn, is_tick);
             self.more = maintenance.more;
             self.soon = maintenance.waiting || self.work.peers_wait;
             ended = Instant::now();
@@ -390,12 +398,12 @@ impl Shard {
             self.accepting.fill(true);
         }
         let state = &mut self.work.state;
-        state.runtime.catch_up();
+        state.engines.iter_mut().for_each(|engine| engine.catch_up(false));
         if state.number == 0 && self.trimmer.tick(allocator::free_bytes) {
             allocator::trim();
         }
         // A view's arena is counted by its owner.
-        let used = state.keyspace.stats().data.used_bytes;
+        let used = state.tenants.used_bytes();
         state.stats.peak_used_bytes = state.stats.peak_used_bytes.max(used);
         state.stats.tick(now);
         self.ticks_to_age -= 1;
@@ -405,24 +413,25 @@ impl Shard {
         }
         self.quiet_ticks += 1;
         if self.quiet_ticks <= TELLING_TICKS {
-            let own = told::snapshot(&self.work.state, self.work.slab.len());
+            let own = told::snapshot(&self.work.state, false, self.work.slab.len());
             self.shared.tell(self.work.state.number, own);
         }
         if let Some(gauges) = &self.gauges {
-            let own = told::snapshot(&self.work.state, self.work.slab.len());
+            let own = told::snapshot(&self.work.state, false, self.work.slab.len());
             let all = told::with_others(own, &self.shared, self.work.state.number);
             let state = &self.work.state;
             let server = metrics::ServerFigures {
                 connections: state.shared.open_connections.load(Ordering::Relaxed),
                 shards: state.shared.shards(),
-                partitions: state.keyspace.partitions(),
-                libraries: state.libraries.len(),
+                partitions: state.tenants.all.iter().map(|it| it.keyspace.partitions()).sum(),
+                libraries: state.tenants.all.iter().map(|it| it.libraries.len()).sum(),
             };
             gauges.update(server, &all);
         }
         // The first one sees the arenas of all.
         if let Some(arenas) = self.shared.arenas().filter(|_| self.work.state.number == 0) {
-            self.faults.look(&self.work.state.keyspace, arenas, now);
+            let keyspaces = self.work.state.tenants.share().map(|it| &it.keyspace);
+            self.faults.look(keyspaces, arenas, now);
         }
         self.end_idle_clients(now);
         self.resume_askers(now);

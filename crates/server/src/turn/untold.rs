@@ -3,42 +3,42 @@
 //! partitions stand still (`still`).
 //!
 //! 1. Nothing of such a command has happened, and nothing behind it of its connection: see
-//!    [`nigh_js::UNSTABLE`].
+//!    [`crate::engine::UNSTABLE`].
 //! 2. Each time that it can't be told of further partitions, their owners are asked too. So it is
 //!    told after it has run as many times as there are owners, at most; a run that the turn has no
 //!    time for is put off, and asks again.
-//! 3. A connection that waits for that is in `untold` once; one that is gone asks nobody.
+//! 3. A connection that waits for that is in `untold` once; one that is gone asks nobody. Those of
+//!    one tenant are told together; the others' wait behind them.
 //!
 //! Belongs to the shard's thread.
 
 use crate::net::pipeline::{Pending, Pipeline};
-use crate::state::State;
+use crate::tenant::TenantId;
 use crate::turn::budget::Budget;
 use crate::turn::work::{Asker, MOST_ACTIVE, Work};
-use nigh_store::Turn;
+use nigh_store::{Keyspace, Turn};
 use std::time::Instant;
 
 /// The shards that own these partitions, a bit for each.
-fn owners(state: &State, partitions: u64) -> u64 {
-    let owned =
-        (0..state.keyspace.partitions()).filter(|partition| partitions >> partition & 1 == 1);
-    owned.fold(0, |shards, partition| shards | 1 << state.owner(partition))
+fn owners(keyspace: &Keyspace, partitions: u64) -> u64 {
+    let owned = (0..keyspace.partitions()).filter(|partition| partitions >> partition & 1 == 1);
+    owned.fold(0, |shards, partition| shards | 1 << keyspace.owner(partition))
 }
 
 /// The partitions that these shards own.
-fn owned_by(state: &State, shards: u64) -> u64 {
-    let is_owned = |partition: &usize| shards >> state.owner(*partition) & 1 == 1;
-    (0..state.keyspace.partitions()).filter(is_owned).fold(0, |all, partition| all | 1 << partition)
+fn owned_by(keyspace: &Keyspace, shards: u64) -> u64 {
+    let is_owned = |partition: &usize| shards >> keyspace.owner(*partition) & 1 == 1;
+    (0..keyspace.partitions()).filter(is_owned).fold(0, |all, partition| all | 1 << partition)
 }
 
 impl Work {
     /// Lets the next command of an active connection wait, since it couldn't be told of these
-    /// partitions. False if their owners stand still already: that is so only in a server that
-    /// stops.
-    pub(crate) fn wait_for_still(&mut self, at: usize, partitions: u64) -> bool {
+    /// partitions of a tenant. False if their owners stand still already: that is so only in a
+    /// server that stops.
+    pub(crate) fn wait_for_still(&mut self, at: usize, tenant: TenantId, partitions: u64) -> bool {
         let party = &mut self.active[at];
         party.stopped = true;
-        if partitions & !self.state.still == 0 {
+        if partitions & !self.state.tenants[tenant].still == 0 {
             return false;
         }
         let before = match party.pending {
@@ -46,7 +46,7 @@ impl Work {
             _ => 0,
         };
         party.pending = Pending::Still(before | partitions);
-        self.untold.push(Asker::of(party));
+        self.untold.push((tenant, Asker::of(party)));
         self.state.stats.stills += 1;
         // The next turn asks them: it is to come at once.
         self.state.shared.seats[self.state.number].wake();
@@ -71,20 +71,25 @@ impl Work {
             return;
         }
         let mut untold = std::mem::take(&mut self.untold);
-        untold.retain(|asker| self.asks(*asker).is_some());
+        untold.retain(|(_, asker)| self.asks(*asker).is_some());
+        let tenant = untold.first().map_or(TenantId::DEFAULT, |(tenant, _)| *tenant);
+        let (mut untold, others): (Vec<_>, Vec<_>) =
+            untold.into_iter().partition(|(of, _)| *of == tenant);
         self.untold = untold.split_off(untold.len().min(MOST_ACTIVE));
-        let mut wanted = |asker: &Asker| self.asks(*asker).map_or(0, |(_, wanted)| wanted);
-        let partitions = untold.iter().fold(0, |all, asker| all | wanted(asker));
+        self.untold.extend(others);
+        let mut wanted = |asker: Asker| self.asks(asker).map_or(0, |(_, wanted)| wanted);
+        let partitions = untold.iter().fold(0, |all, (_, asker)| all | wanted(*asker));
         let (shared, number) = (self.state.shared.clone(), self.state.number);
         let wake = |shard: usize| shared.seats[shard].wake();
-        let shards = owners(&self.state, partitions);
-        if shards != 0 && !shared.still.ask(number, shards, wake) {
+        let shards = owners(&self.state.tenants[tenant].keyspace, partitions);
+        if shards != 0 && !shared.still.ask(number, tenant, shards, wake) {
             self.untold.splice(..0, untold);
             return;
         }
-        self.state.still = owned_by(&self.state, shards);
+        let of = &mut self.state.tenants[tenant];
+        of.still = owned_by(&of.keyspace, shards);
         let mut slots = Vec::new();
-        for asker in untold {
+        for (_, asker) in untold {
             let Some((pipe, wanted)) = self.asks(asker) else { continue };
             pipe.pending = Pending::Unstable(wanted);
             match asker {
@@ -94,7 +99,7 @@ impl Work {
         }
         self.run_some(&slots, |_| false, turn);
         self.complete(turn);
-        self.state.still = 0;
+        self.state.tenants[tenant].still = 0;
         shared.still.release(number, wake);
         if !self.untold.is_empty() {
             wake(number);

@@ -29,7 +29,7 @@ use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
 use crate::state::place::Place;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
-use crate::turn::work::{CALLS_AT_ONCE, WaitingCall, Work};
+use crate::turn::work::{CALLS_AT_ONCE, Look, WaitingCall, Work};
 use crate::turn::{budget, dispatch};
 use nigh_store::{Lack, Turn};
 use std::time::Instant;
@@ -45,9 +45,9 @@ impl Work {
         }
         // Loops of their own, as short as can be: the core then works on several misses of the TLB
         // at once, which take longer than those of the cache (design 11).
-        let store = |partition: usize| self.state.keyspace.part(partition);
-        self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_line(*hash));
-        self.looks.iter().for_each(|(hash, partition)| store(*partition).prefetch_record(*hash));
+        let store = |look: &Look| self.state.tenants[look.tenant].keyspace.part(look.partition);
+        self.looks.iter().for_each(|look| store(look).prefetch_line(look.hash));
+        self.looks.iter().for_each(|look| store(look).prefetch_record(look.hash));
         self.looks.clear();
         self.windows += 1;
         if let Some(at) = self.sampler.pick(self.prepared.len()) {
@@ -58,6 +58,7 @@ impl Work {
         let mut quick = 0;
         let mut window = std::mem::take(&mut self.prepared);
         for prepared in &window {
+            debug_assert!(self.state.tenants.is_touched(prepared.tenant), "see `dirty_set`, 1");
             if self.active[prepared.party].stopped {
                 continue; // each that follows too: see 2
             }
@@ -101,8 +102,8 @@ impl Work {
         // Of many, each has its chance.
         let turns = usize::try_from(self.windows).unwrap_or(usize::MAX);
         if let Some((at, _)) = turns.checked_rem(keys.len()).and_then(|at| keys.get(at)) {
-            let hash = self.state.keyspace.hash(args[*at]);
-            self.state.hot_keys.sample(args[*at], hash);
+            let hash = self.state.tenants[prepared.tenant].keyspace.hash(args[*at]);
+            self.state.hot_keys.sample(prepared.tenant, args[*at], hash);
         }
     }
 
@@ -113,8 +114,9 @@ impl Work {
             return false;
         };
         let party = &mut self.active[prepared.party];
-        let owner = self.state.owner(prepared.partition);
-        let store = self.state.keyspace.part_mut(prepared.partition);
+        let keyspace = &mut self.state.tenants[prepared.tenant].keyspace;
+        let owner = keyspace.owner(prepared.partition);
+        let store = keyspace.part_mut(prepared.partition);
         let looks = !party.client.plain
             || party.calls > 0
             || self.state.hot.time_each
@@ -131,6 +133,7 @@ impl Work {
         let Pipeline { input, out, .. } = &mut **party;
         let args = input.batch.args(prepared.index);
         let mark = out.mark();
+        out.tenant = prepared.tenant;
         let mut out = ReplyWriter::new(out, protocol);
         let mut few: [&[u8]; FEW_ARGS] = [&[]; FEW_ARGS];
         let many: Vec<&[u8]>;
@@ -189,10 +192,9 @@ impl Work {
     /// Puts what was answered since `mark` behind what other shards have still to answer.
     #[inline]
     pub(crate) fn defer(&mut self, at: usize, mark: Mark, turn: &Turn<'_>) {
-        let keyspace = &self.state.keyspace;
         let waits = |connection: &&mut Connection| !connection.later.is_empty();
         let Some(connection) = self.active[at].connection_mut().filter(waits) else { return };
-        connection.defer(mark, &|partition| keyspace.reader(partition), turn.pin);
+        connection.defer(mark, &self.state.tenants.readers(), turn.pin);
         if connection.later.is_full(self.state.hot.output_pause) {
             connection.pipe.stopped = true;
             connection.pipe.pending = Pending::Allowance;
@@ -202,7 +204,7 @@ impl Work {
     /// Sends a command that needs no further look to its owner; false if it does, or runs here.
     #[inline]
     fn send_away(&mut self, prepared: &Prepared) -> bool {
-        let owner = self.state.owner(prepared.partition);
+        let owner = self.state.tenants[prepared.tenant].keyspace.owner(prepared.partition);
         let is_known = prepared.is_away || prepared.is_call || prepared.quick.is_some();
         if owner == self.state.number || !is_known {
             return false;
@@ -217,7 +219,7 @@ impl Work {
             || match self.state.place(row) {
                 Place::View(_) => waits(),
                 Place::Owner => true,
-                Place::Call => self.is_undivided() && (waits() || self.writes(prepared)),
+                Place::Call => self.is_undivided(prepared) && (waits() || self.writes(prepared)),
                 Place::Here | Place::Move | Place::Refresh => false,
             };
         is_sent && {
@@ -226,15 +228,15 @@ impl Work {
         }
     }
 
-    /// Whether there is one partition: the first shard's, as all that functions read and write.
-    fn is_undivided(&self) -> bool {
-        self.state.keyspace.partitions() == 1
+    /// Whether there is one partition, which has all that functions read and write.
+    fn is_undivided(&self, prepared: &Prepared) -> bool {
+        self.state.tenants[prepared.tenant].keyspace.partitions() == 1
     }
 
     fn writes(&self, prepared: &Prepared) -> bool {
         let input = &self.active[prepared.party].input;
         let name = input.batch.args(prepared.index).get(input.bytes(), 1);
-        !self.state.libraries.only_reads(name)
+        !self.state.tenants[prepared.tenant].libraries.only_reads(name)
     }
 
     /// Whether a function call may run here.
@@ -245,8 +247,9 @@ impl Work {
         let Resolved::Row(row) = prepared.resolved else { return false };
         let input = &self.active[prepared.party].input;
         let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
-        let target = route::target(&self.state, commands::of(row), &args);
-        matches!(target, Ok(Target::Part(partition)) if self.state.owns(partition))
+        let tenant = &self.state.tenants[prepared.tenant];
+        let target = route::target(tenant, commands::of(row), &args);
+        matches!(target, Ok(Target::Part(partition)) if tenant.owns(partition))
     }
 
     /// Puts a call that needs no further look aside for the batch; false if it does.
@@ -255,20 +258,20 @@ impl Work {
         let Resolved::Row(row) = prepared.resolved else { return false };
         let plain = prepared.is_call && self.active[prepared.party].client.plain;
         if !plain
-            || !self.is_undivided()
-            || self.state.keyspace.wants_turn()
+            || !self.is_undivided(prepared)
+            || self.state.tenants[prepared.tenant].keyspace.wants_turn()
             || self.waiting.len() >= 2 * CALLS_AT_ONCE
         {
             return false;
         }
-        if !self.state.owns(0) && self.writes(prepared) {
+        if !self.state.tenants[prepared.tenant].owns(0) && self.writes(prepared) {
             return false; // behind calls that only read: it is sent when they have run
         }
         let asker = &mut self.active[prepared.party];
         let waits = asker.connection().is_some_and(|connection| !connection.later.is_empty());
         debug_assert!(!waits, "a call after what was sent is sent too");
         let (party, index) = (prepared.party, prepared.index);
-        self.waiting.push(WaitingCall { party, index, row });
+        self.waiting.push(WaitingCall { party, index, row, tenant: prepared.tenant });
         asker.calls += 1;
         asker.input.next = index + 1;
         true
@@ -295,7 +298,7 @@ impl Work {
         if pipe.client.close != Close::No {
             return true;
         }
-        if takes_memory && self.state.keyspace.wants_turn() {
+        if takes_memory && self.state.tenants[prepared.tenant].keyspace.wants_turn() {
             // Segments wait for the end of this turn, and few are left. What takes none goes on:
             // one may be what ends the function that holds them.
             pipe.stopped = true;
@@ -325,6 +328,7 @@ impl Work {
             Party::Client(connection) => (&mut connection.pipe, &connection.later, None),
             Party::Peer(peer) => {
                 peer.pipe.client.protocol = protocol;
+                peer.pipe.client.tenant = prepared.tenant;
                 peer.pipe.client.origin = Some(peer.origin(prepared.index));
                 let kind = peer.kind(prepared.index);
                 none = Later::default();
@@ -333,8 +337,10 @@ impl Work {
         };
         let Pipeline { input, out, client, pending, .. } = pipe;
         let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
+        let tenant = prepared.tenant;
+        out.tenant = tenant;
         if keeps_ages {
-            self.state.keyspace.keep_ages(true);
+            self.state.tenants[tenant].keyspace.keep_ages(true);
         }
         let reply_mode = client.reply_mode;
         let silent = reply_mode != ReplyMode::On;
@@ -364,11 +370,12 @@ impl Work {
                 Flow::Done
             }
         };
+        let of = &mut self.state.tenants[tenant];
         if keeps_ages || client.no_touch {
-            self.state.keyspace.keep_ages(false);
+            of.keyspace.keep_ages(false);
         }
-        let is_busy = self.state.keyspace.take_busy() && may_wait;
-        let untold = std::mem::take(&mut self.state.untold);
+        let is_busy = of.keyspace.take_busy() && may_wait;
+        let untold = std::mem::take(&mut of.untold);
         if is_busy || untold != 0 {
             out.cut(mark);
             client.reply_mode = reply_mode;
@@ -377,7 +384,7 @@ impl Work {
             if untold == 0 {
                 return self.wait_for_memory(prepared.party);
             }
-            self.wait_for_still(prepared.party, untold);
+            self.wait_for_still(prepared.party, tenant, untold);
             return;
         }
         self.follow(flow, prepared, silent, mark, turn);
@@ -412,7 +419,7 @@ impl Work {
                 return self.active[at].answered();
             }
             Flow::Function(row) => {
-                let call = WaitingCall { party: at, index, row };
+                let call = WaitingCall { party: at, index, row, tenant: prepared.tenant };
                 self.waiting.push(call);
                 self.active[at].calls += 1;
                 if self.crosses(&call) {

@@ -13,6 +13,7 @@ use crate::net::peer::Peer;
 use crate::net::slab::{Occupant, Slab};
 use crate::observe::hotkeys::Sampler;
 use crate::state::State;
+use crate::tenant::TenantId;
 use crate::turn::budget::{Budget, CallsAtOnce};
 use crate::turn::prepared::Prepared;
 use crate::turn::ready::Ready;
@@ -41,6 +42,15 @@ pub(crate) struct WaitingCall {
     pub(crate) index: usize,
     /// FCALL or FCALL_RO.
     pub(crate) row: Row,
+    pub(crate) tenant: TenantId,
+}
+
+/// A key that a command of the window looks up here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) hash: u32,
+    pub(crate) tenant: TenantId,
+    pub(crate) partition: usize,
 }
 
 /// The connection of a command that couldn't be told what it read (see [`crate::turn::untold`]).
@@ -74,8 +84,7 @@ pub(crate) struct Work {
     pub(crate) calls_at_once: CallsAtOnce,
     pub(crate) active: Vec<Party>,
     pub(crate) prepared: Vec<Prepared>,
-    /// Hash and partition of the keys that the window's commands look up here.
-    pub(crate) looks: Vec<(u32, usize)>,
+    pub(crate) looks: Vec<Look>,
     /// What ran quickly in the window: how many calls of which command, in their order.
     pub(crate) quick_calls: Vec<(Row, u64)>,
     pub(crate) waiting: Vec<WaitingCall>,
@@ -95,8 +104,8 @@ pub(crate) struct Work {
     pub(crate) held: Held,
     /// Connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(Occupant, Instant)>,
-    /// Connections that wait for others to stand still.
-    pub(crate) untold: Vec<Asker>,
+    /// Connections that wait for others to stand still, and whose partitions they ask for.
+    pub(crate) untold: Vec<(TenantId, Asker)>,
     /// Connections that wait for the check of a source.
     pub(crate) checking: Vec<Occupant>,
     /// Connections that go to another shard.
@@ -190,9 +199,10 @@ impl Work {
     pub(crate) fn is_put_off(&self, prepared: &Prepared, turn: &Turn<'_>) -> bool {
         let pipe = &*self.active[prepared.party];
         let Some(row) = prepared.resolved.row() else { return self.budget.puts_off(|| 0) };
+        let keyspace = &self.state.tenants[prepared.tenant].keyspace;
         let reply_bytes = || match (commands::of(row).run, &pipe.client.transaction) {
             (Run::Server(Builtin::Exec), Some(transaction)) => {
-                transaction.reply_bytes(&self.state.keyspace, turn)
+                transaction.reply_bytes(keyspace, turn)
             }
             (Run::Data(op), None) => {
                 let input = &pipe.input;
@@ -201,7 +211,7 @@ impl Work {
                 if !commands::of(row).takes(args.len()) {
                     return 0; // an error
                 }
-                self.state.keyspace.reply_bytes(op, &args, turn)
+                keyspace.reply_bytes(op, &args, turn)
             }
             _ => 0, // queued, or about something else than data
         };

@@ -2,8 +2,9 @@
 //! JavaScript. Both look at the same records with the same clock, from one table each.
 
 use super::StoreHost;
+use crate::engine::lend;
 use crate::net::output::{Output, ReplyWriter};
-use crate::state::lend;
+use crate::tenant::TenantId;
 use nigh_js::{Call, FunctionLimits, RunTurn, Runtime, Tenant};
 use nigh_resp::Protocol;
 use nigh_shm::{Domain, Participant, Pin};
@@ -66,7 +67,7 @@ impl Layers {
         let store = self.keyspace.part_mut(partition);
         store.apply(op, args, &turn, &mut ReplyWriter::new(&mut self.out, Protocol::Resp2));
         self.keyspace.take_lack();
-        let reader = |partition| self.keyspace.reader(partition);
+        let reader = |_, partition| self.keyspace.reader(partition);
         self.out.settle_all(&reader, &pin);
         String::from_utf8_lossy(&self.out.cut_bytes(mark)).into_owned()
     }
@@ -80,6 +81,7 @@ impl Layers {
         let partition = u32::try_from(partition).expect("few");
         let call = Call { function: name.as_bytes(), args, partition, ..Call::default() };
         let mut host = StoreHost {
+            tenant: TenantId::DEFAULT,
             keyspace: &mut self.keyspace,
             turn: &turn,
             mail: Vec::new(),

@@ -1,7 +1,7 @@
 //! Client commands in a message, found and hashed already.
 //!
 //! ```text
-//! message   command, command ...          each at a whole word of the message
+//! message   tenant u32 | 0 u32 | command, command ...          each at a whole word of the message
 //! command   arguments u32 | hash u32 | row u16 | partition u16 | text bytes u32
 //!           for each argument: start in the text u32 | length u32
 //!           text
@@ -12,16 +12,17 @@
 //!
 //! Little-endian. Any thread.
 
-use super::OUR_FORMAT;
+use super::{LEAD_BYTES, OUR_FORMAT, lead};
 use crate::commands::Row;
+use crate::tenant::TenantId;
 use nigh_resp::decode::{Args, Batch};
 
 /// Words of a command before the places of its arguments.
 const HEAD_WORDS: usize = 2;
 /// The partition that isn't known.
 const NO_PARTITION: u16 = u16::MAX;
-/// Words of a head that are made without an allocation: those of `SET k v NX EX 9`.
-const FEW_WORDS: usize = HEAD_WORDS + 6;
+/// Words in front of a text that are made without an allocation: those of `SET k v NX EX 9`.
+const FEW_WORDS: usize = 1 + HEAD_WORDS + 6;
 
 /// What the sender knows of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,41 +40,45 @@ pub(crate) struct Scratch {
     whole: Vec<u8>,
 }
 
-/// A client's command in two parts: what belongs in front of its text, and the text, which isn't
-/// copied if it lies in the input.
+/// A message of one command, in two parts: what belongs in front of its text, and the text, which
+/// isn't copied if it lies in the input. Behind another command of the message it stands without
+/// the first [`LEAD_BYTES`].
 #[inline]
 pub(crate) fn parts_of<'a>(
     scratch: &'a mut Scratch,
+    tenant: TenantId,
     known: Known,
     args: Args<'a>,
     input: &'a [u8],
 ) -> [&'a [u8]; 2] {
     let Scratch { few, many, whole } = scratch;
     if let Some(text) = args.text(input) {
-        let words = HEAD_WORDS + args.len();
+        let words = 1 + HEAD_WORDS + args.len();
         let head = few.get_mut(..words).unwrap_or_else(|| {
             many.resize(words, [0; 8]);
             many
         });
-        fill(head, known, args.places(), text.len());
+        head[0] = lead(tenant, 0);
+        fill(&mut head[1..], known, args.places(), text.len());
         return [head.as_flattened(), text];
     }
-    write(whole, known, args.iter(input));
+    *whole = message(tenant, known, args.iter(input));
     [whole, &[]]
 }
 
-/// Writes a whole command.
-pub(crate) fn write<'a>(
-    out: &mut Vec<u8>,
+/// A message of one command.
+pub(crate) fn message<'a>(
+    tenant: TenantId,
     known: Known,
     args: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
-) {
-    let before = out.len();
-    out.resize(before + 8 * (HEAD_WORDS + args.len()), 0);
+) -> Vec<u8> {
+    let mut out = lead(tenant, 0).to_vec();
+    out.resize(LEAD_BYTES + 8 * (HEAD_WORDS + args.len()), 0);
     let bytes = args.clone().map(<[u8]>::len).sum();
-    let head = out[before..].as_chunks_mut().0;
+    let head = out[LEAD_BYTES..].as_chunks_mut().0;
     fill(head, known, successive(args.clone()), bytes);
     args.for_each(|arg| out.extend_from_slice(arg));
+    out
 }
 
 /// Places of arguments that follow each other.
@@ -125,7 +130,7 @@ fn narrow(bytes: usize) -> u32 {
 /// Adds the commands of a message to a batch whose input begins at the start of `input` and in
 /// which the message begins at `start`; `each` is told what is known of it.
 pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl FnMut(Known)) {
-    let mut at = start;
+    let mut at = start + LEAD_BYTES;
     while at < input.len() {
         let (words, _) = input[at..].as_chunks::<8>();
         let [first, second, rest @ ..] = words else { panic!("{OUR_FORMAT}") };
@@ -145,6 +150,7 @@ pub(crate) fn read(input: &[u8], start: usize, batch: &mut Batch, mut each: impl
 
 #[cfg(test)]
 mod tests {
+    use super::super::led_by;
     use super::*;
     use nigh_resp::decode::Requests;
     use nigh_resp::encode;
@@ -165,15 +171,18 @@ mod tests {
         ];
         let start = b"in front".len();
         let mut request = b"in front".to_vec();
+        let tenant = TenantId(70_000);
         for (index, known) in known.iter().take(2).enumerate() {
             request.resize(request.len().next_multiple_of(8), 0);
             let mut scratch = Scratch::default();
-            let parts = parts_of(&mut scratch, *known, batch.args(index + 1), &client);
-            parts.iter().for_each(|part| request.extend_from_slice(part));
+            let parts = parts_of(&mut scratch, tenant, *known, batch.args(index + 1), &client);
+            let lead = if index == 0 { 0 } else { LEAD_BYTES };
+            request.extend_from_slice(&parts.concat()[lead..]);
         }
         request.resize(request.len().next_multiple_of(8), 0);
         let args: [&[u8]; 3] = [b"MGET", b"", b"x"];
-        write(&mut request, known[2], args.into_iter());
+        request.extend_from_slice(&message(tenant, known[2], args.into_iter())[LEAD_BYTES..]);
+        assert_eq!(led_by(&request[start..]), (tenant, 0));
         let (mut came, mut told) = (Batch::new(), Vec::new());
         read(&request, start, &mut came, |known| told.push(known));
         assert_eq!(told, known);

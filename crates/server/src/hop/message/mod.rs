@@ -8,12 +8,16 @@
 //!
 //! ```text
 //! kind of a ring's entry, u16:   number u8 | how it is run u8: 1 RESP3, 2 reads leave keys as old as they are
+//! request, after its token:      tenant u32 | u32 of the kind's own | body
 //! ```
 //!
 //! A message without an answer (`Mailbox::tell`, a notice) would have a kind of its own here too;
 //! there is none yet.
 //!
 //! 1. Both ends are this process: a malformed message is a bug, and panics.
+//! 2. A request is for one tenant. So commands join a request only if they are of one client:
+//!    `hop::mailbox` compares the token. A client's tenant changes only when nothing of it is under
+//!    way (`Client::tenant`).
 //!
 //! To add a kind: a row above, a variant here with its number, a codec beside the others. The
 //! compiler then asks for arms in `turn::exchange`, which receives it, and in `turn::window`, which
@@ -25,12 +29,34 @@ pub(crate) mod commands;
 pub(crate) mod replies;
 pub(crate) mod writes;
 
+use crate::tenant::TenantId;
 use nigh_resp::Protocol;
 
 /// Commands in a message, at most: the replies of writes are short enough to fit a ring's reply
 /// together.
 pub(crate) const MOST_COMMANDS: usize = 16;
 const OUR_FORMAT: &str = "a message between shards has the format that shards write";
+
+/// Bytes in front of a request's body.
+pub(crate) const LEAD_BYTES: usize = 8;
+
+/// What stands in front of a request's body.
+#[inline]
+fn lead(tenant: TenantId, own: u32) -> [u8; LEAD_BYTES] {
+    (u64::from(tenant.0) | u64::from(own) << 32).to_le_bytes()
+}
+
+/// Whose a request is, and the number of its kind's own.
+///
+/// # Panics
+/// If it is shorter than any.
+#[inline]
+pub(crate) fn led_by(request: &[u8]) -> (TenantId, u32) {
+    let Some(&[a, b, c, d, ref own @ ..]) = request.first_chunk::<LEAD_BYTES>() else {
+        panic!("{OUR_FORMAT}")
+    };
+    (TenantId(u32::from_le_bytes([a, b, c, d])), u32::from_le_bytes(*own))
+}
 
 /// How the receiver runs a client's commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,23 +1,24 @@
 //! A function's write set for one partition, in a message.
 //!
 //! ```text
-//! message   partition u32 | write, write ...
+//! message   tenant u32 | partition u32 | write, write ...
 //! write     what u8: 1 put, 2 delete, 3 expire | key bytes u32 | value bytes u32 | expiry, Unix ms u64 | key | value
 //! ```
 //!
 //! What a write doesn't have is 0. Little-endian. Any thread.
 
-use super::OUR_FORMAT;
+use super::{LEAD_BYTES, OUR_FORMAT, lead, led_by};
+use crate::tenant::TenantId;
 use nigh_store::Write;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const EXPIRE: u8 = 3;
 
-/// The message for the owner of a partition.
-pub(crate) fn write(partition: usize, writes: &[Write<'_>]) -> Vec<u8> {
-    let narrow = |bytes: usize| u32::try_from(bytes).expect("a write set is bounded").to_le_bytes();
-    let mut out = narrow(partition).to_vec();
+/// The message for the owner of a tenant's partition.
+pub(crate) fn write(tenant: TenantId, partition: usize, writes: &[Write<'_>]) -> Vec<u8> {
+    let narrow = |bytes: usize| u32::try_from(bytes).expect("a write set is bounded");
+    let mut out = lead(tenant, narrow(partition)).to_vec();
     for write in writes {
         let (what, key, value, expiry_ms): (u8, &[u8], &[u8], u64) = match *write {
             Write::Put { key, value, expiry_ms } => (PUT, key, value, expiry_ms),
@@ -25,8 +26,8 @@ pub(crate) fn write(partition: usize, writes: &[Write<'_>]) -> Vec<u8> {
             Write::Expire { key, expiry_ms } => (EXPIRE, key, &[], expiry_ms),
         };
         out.push(what);
-        out.extend(narrow(key.len()));
-        out.extend(narrow(value.len()));
+        out.extend(narrow(key.len()).to_le_bytes());
+        out.extend(narrow(value.len()).to_le_bytes());
         out.extend(expiry_ms.to_le_bytes());
         out.extend_from_slice(key);
         out.extend_from_slice(value);
@@ -39,8 +40,8 @@ pub(crate) fn write(partition: usize, writes: &[Write<'_>]) -> Vec<u8> {
 /// # Panics
 /// If it isn't of this format.
 pub(crate) fn read(message: &[u8]) -> (usize, Vec<Write<'_>>) {
-    let mut rest = message;
-    let partition = u32::from_le_bytes(*take(&mut rest)) as usize;
+    let partition = led_by(message).1 as usize;
+    let mut rest = &message[LEAD_BYTES..];
     let mut writes = Vec::new();
     while !rest.is_empty() {
         let [what] = *take(&mut rest);
@@ -78,8 +79,9 @@ mod tests {
             Write::Put { key: b"long", value: &[7; 100_000], expiry_ms: 0 },
             Write::Expire { key: b"k\0", expiry_ms: 5 },
         ];
-        let message = write(63, &writes);
+        let message = write(TenantId(70_000), 63, &writes);
+        assert_eq!(led_by(&message).0, TenantId(70_000));
         assert_eq!(format!("{:?}", read(&message)), format!("{:?}", (63, writes.to_vec())));
-        assert_eq!(read(&write(0, &[])).1.len(), 0);
+        assert_eq!(read(&write(TenantId::DEFAULT, 0, &[])).1.len(), 0);
     }
 }

@@ -112,9 +112,9 @@ impl Shard {
         self.work.asking = asking;
     }
 
-    /// What this shard tells of itself and its clients.
+    /// What this shard tells of itself and its clients, and of all tenants.
     fn snapshot(&mut self, now: Instant) -> Snapshot {
-        let mut snapshot = told::snapshot(&self.work.state, self.work.slab.len());
+        let mut snapshot = told::snapshot(&self.work.state, true, self.work.slab.len());
         self.work.slab.each(|connection| {
             let client = &connection.pipe.client;
             if client.close == Close::No {

@@ -1,0 +1,134 @@
+//! A second engine, for tests: what [`Engine`] says is enough for one.
+//!
+//! A source names some of the functions that are written here, in Rust.
+
+use super::{
+    BatchEnd, Call, Engine, Function, FunctionLimits, Host, KeyWrite, Library, LoadError, Loaded,
+    Remote, RunTurn, RuntimeStats, Starts,
+};
+use crate::tenant::TenantId;
+use nigh_store::Keyspace;
+use std::collections::BTreeMap;
+
+/// What a function of [`RustWords`] does: its reply without the mark in front, or an error.
+type Word = fn(&Call<'_>, &mut dyn Host) -> Result<String, String>;
+
+/// The functions there are: a library's source names some of them.
+const WORDS: [(&str, Word); 3] = [
+    ("echo", |call, _| Ok(call.args.concat().escape_ascii().to_string())),
+    ("put", |call, host| {
+        let writes = [KeyWrite::Put { key: call.keys[0], value: call.args[0], expiry_ms: 0 }];
+        host.commit(&writes).map(|()| "put".to_owned())
+    }),
+    ("count", |call, host| {
+        let mut count = 0;
+        host.scan(call.args[0], 0, 100, &mut |_| count += 1);
+        Ok(count.to_string())
+    }),
+];
+
+/// An engine whose functions are written in Rust.
+#[derive(Default)]
+pub(crate) struct RustWords {
+    /// By tenant: the words of each library.
+    tenants: Vec<BTreeMap<String, Vec<String>>>,
+    stats: RuntimeStats,
+}
+
+impl RustWords {
+    fn find(&self, tenant: TenantId, call: &Call<'_>) -> Option<Word> {
+        let mut loaded = self.tenants[tenant.index()].values().flatten();
+        loaded.find(|word| word.as_bytes() == call.function)?;
+        let word = WORDS.iter().find(|(word, _)| word.as_bytes() == call.function)?;
+        Some(word.1)
+    }
+}
+
+impl Engine for RustWords {
+    fn name(&self) -> &'static str {
+        "WORDS"
+    }
+
+    fn open(&mut self, tenant: TenantId, _keyspace: &Keyspace) {
+        assert_eq!(tenant.index(), self.tenants.len());
+        self.tenants.push(BTreeMap::new());
+    }
+
+    fn tries(&self) -> Option<&FunctionLimits> {
+        None
+    }
+
+    fn check(&mut self, _source: &[u8]) -> Loaded<()> {
+        Ok(())
+    }
+
+    fn load(&mut self, _: TenantId, source: &[u8], _is_kept: bool) -> Loaded<Library> {
+        let source = String::from_utf8_lossy(source);
+        let (first, words) = source.split_once('\n').ok_or(LoadError::InvalidLine)?;
+        let name = first.split_once("name=").ok_or(LoadError::MissingName)?.1.to_owned();
+        let function = |word: &str| Function {
+            name: word.to_owned(),
+            no_writes: word != "put",
+            allow_cross_slot_keys: false,
+            description: None,
+        };
+        Ok(Library { name, functions: words.split_whitespace().map(function).collect() })
+    }
+
+    fn install(&mut self, tenant: TenantId, library: &Library, _source: &[u8]) -> Loaded<()> {
+        let names = library.functions.iter().map(|function| function.name.clone()).collect();
+        self.tenants[tenant.index()].insert(library.name.clone(), names);
+        Ok(())
+    }
+
+    fn unload(&mut self, tenant: TenantId, library: Option<&str>) {
+        let libraries = &mut self.tenants[tenant.index()];
+        match library {
+            Some(library) => _ = libraries.remove(library),
+            None => libraries.clear(),
+        }
+    }
+
+    fn admits(&self, tenant: TenantId, call: &Call<'_>) -> Option<bool> {
+        self.find(tenant, call).map(|_| false)
+    }
+
+    fn run(
+        &mut self,
+        tenant: TenantId,
+        calls: &[Call<'_>],
+        _turn: RunTurn,
+        host: &mut dyn Host,
+        reply: &mut dyn FnMut(usize, &[u8]),
+    ) -> BatchEnd {
+        for (index, call) in calls.iter().enumerate() {
+            self.stats.calls += 1;
+            let text = match self.find(tenant, call).map(|word| word(call, host)) {
+                Some(Ok(text)) => format!("+{text}\r\n"),
+                Some(Err(text)) => format!("-{text}\r\n"),
+                None => "-ERR Function not found\r\n".to_owned(),
+            };
+            reply(index, text.as_bytes());
+        }
+        self.stats.batches += 1;
+        BatchEnd { calls: calls.len(), untold: 0 }
+    }
+
+    fn set_limits(&mut self, _limits: FunctionLimits) {}
+
+    fn tell_starts(&mut self, _starts: Box<dyn Starts>) {}
+
+    fn remote(&self) -> Remote {
+        Box::new(|_| None) // nobody has to wait for these functions
+    }
+
+    fn catch_up(&mut self, _sleeps: bool) {}
+
+    fn stats(&self) -> RuntimeStats {
+        self.stats.clone()
+    }
+
+    fn reset_stats(&mut self) {
+        self.stats = RuntimeStats::default();
+    }
+}

@@ -1,0 +1,128 @@
+//! Another engine beside V8, driven by the same commands.
+
+use super::*;
+use crate::engine::rust_words::RustWords;
+use nigh_resp::encode;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+
+/// V8 and the other one.
+fn both(fiber: Fiber, limits: FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError> {
+    let mut engines = v8(fiber, limits)?;
+    engines.push(Box::new(RustWords::default()));
+    Ok(engines)
+}
+
+fn start(dir: &tempfile::TempDir) -> Server {
+    let mut config = Config::default();
+    let dir = dir.path().join("arenas");
+    let dir = dir.to_str().expect("a path of text");
+    for (name, text) in [("port", "0"), ("shm-dir", dir), ("maxmemory", "64mb"), ("shards", "2")] {
+        config.set(name, text).expect("a right setting");
+    }
+    Server::start_watched(config, both, |_| Ok(())).expect("it starts")
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    fn of(server: &Server) -> Client {
+        let stream = TcpStream::connect(server.local_addr().expect("TCP")).expect("it listens");
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("a timeout");
+        Client(stream)
+    }
+
+    /// Sends commands together, whose replies are these bytes together.
+    fn says(&mut self, commands: &[&[&str]], expected: &str) {
+        let mut bytes = Vec::new();
+        commands.iter().for_each(|words| encode::request(&mut bytes, *words));
+        self.0.write_all(&bytes).expect("the server reads");
+        let mut reply = vec![0; expected.len()];
+        self.0.read_exact(&mut reply).expect("a reply as long as that");
+        assert_eq!(String::from_utf8_lossy(&reply), expected);
+    }
+
+    fn load(&mut self, source: &str, expected: &str) {
+        self.says(&[&["FUNCTION", "LOAD", "REPLACE", source]], expected);
+    }
+}
+
+const JS: &str = "#!js name=j\nexport function get(db, args, [key]) { return db.get(key)?.text(); }\n\
+    get.flags = ['no-writes'];\n";
+const W: &str = "#!Words name=w\necho put\n";
+
+#[test]
+fn a_library_says_which_engine_runs_its_functions() {
+    // Calls of both engines in one pipeline, and in a transaction: each sees what came before it.
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let server = start(&dir);
+    let mut client = Client::of(&server);
+    client.load(W, "$1\r\nw\r\n");
+    client.load(JS, "$1\r\nj\r\n");
+    client.load("#!lua name=x\n", "-ERR Engine 'lua' not found\r\n");
+    let (get, put) = (["FCALL", "get", "1", "k"], ["FCALL", "put", "1", "k", "v"]);
+    let pipeline: [&[&str]; 6] = [
+        &["FCALL_RO", "echo", "0", "hi ", "there"],
+        &put,
+        &get,
+        &["FCALL", "put", "1", "k", "2"],
+        &["GET", "k"],
+        &["FCALL", "count", "0", "k"],
+    ];
+    let replies = "+hi there\r\n+put\r\n$1\r\nv\r\n+put\r\n$1\r\n2\r\n-ERR Function not found\r\n";
+    client.says(&pipeline, replies);
+    client.says(
+        &[&["MULTI"], &put, &get, &["EXEC"]],
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+put\r\n$1\r\nv\r\n",
+    );
+    client.says(
+        &[&["FUNCTION", "STATS"]],
+        "*4\r\n$14\r\nrunning_script\r\n$-1\r\n$7\r\nengines\r\n*4\r\n\
+         $2\r\nJS\r\n*4\r\n$15\r\nlibraries_count\r\n:1\r\n$15\r\nfunctions_count\r\n:1\r\n\
+         $5\r\nWORDS\r\n*4\r\n$15\r\nlibraries_count\r\n:1\r\n$15\r\nfunctions_count\r\n:2\r\n",
+    );
+    server.stop();
+}
+
+#[test]
+fn engines_share_the_names_of_libraries_and_functions() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let server = start(&dir);
+    let mut client = Client::of(&server);
+    client.load(W, "$1\r\nw\r\n");
+    let taken = "#!js name=j\nexport function put() {}\n";
+    client.load(taken, "-ERR Function put already exists\r\n");
+    // A library of the same name takes the place of the other engine's.
+    client.load("#!js name=w\nexport function put() { return 7; }\n", "$1\r\nw\r\n");
+    client.says(
+        &[&["FCALL", "put", "1", "k", "v"], &["FCALL", "echo", "0"]],
+        ":7\r\n-ERR Function not found\r\n",
+    );
+    client.load("#!words name=w\nput count\n", "$1\r\nw\r\n");
+    client
+        .says(&[&["FCALL", "put", "1", "k", "v"], &["FCALL", "count", "0", ""]], "+put\r\n+1\r\n");
+    client.says(
+        &[&["FUNCTION", "DELETE", "w"], &["FCALL", "count", "0", ""]],
+        "+OK\r\n-ERR Function not found\r\n",
+    );
+    server.stop();
+}
+
+#[test]
+fn the_next_server_gives_each_library_to_its_engine() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let server = start(&dir);
+    let mut client = Client::of(&server);
+    client.load(JS, "$1\r\nj\r\n");
+    client.load(W, "$1\r\nw\r\n");
+    client.says(&[&["FCALL", "put", "1", "k", "v"]], "+put\r\n");
+    server.stop();
+    let server = start(&dir);
+    // At both shards.
+    for _ in 0..8 {
+        let mut client = Client::of(&server);
+        let calls: [&[&str]; 2] = [&["FCALL", "echo", "0", "x"], &["FCALL", "get", "1", "k"]];
+        client.says(&calls, "+x\r\n$1\r\nv\r\n");
+    }
+    server.stop();
+}

@@ -1,0 +1,243 @@
+//! Several tenants at the shards of one server, which this thread turns one after the other.
+
+use crate::config::Config;
+use crate::engine::rust_words::RustWords;
+use crate::folder::starts::Skips;
+use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, mailboxes};
+use crate::net::client::Client;
+use crate::net::connection::{Connection, Stream};
+use crate::state::State;
+use crate::state::shared::{Seat, Shared};
+use crate::tenant::TenantId;
+use crate::turn::work::Work;
+use mio::{Poll, Token, Waker};
+use nigh_resp::encode;
+use nigh_shm::{Domain, Participant};
+use nigh_store::{Keyspace, StoreOptions, Turn};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+const SHARDS: usize = 2;
+
+struct Shard {
+    work: Work,
+    participant: Participant,
+}
+
+/// A server without threads.
+struct Shards {
+    shards: Vec<Shard>,
+    now_ms: u64,
+    _polls: Vec<Poll>,
+    _dir: tempfile::TempDir,
+}
+
+/// A client, and where its connection is.
+struct Peer {
+    stream: UnixStream,
+    shard: usize,
+    slot: usize,
+    came: Vec<u8>,
+}
+
+impl Shards {
+    /// Shards of tenants with so many partitions each.
+    fn of(partitions: &[usize]) -> Shards {
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let domain = Domain::new(SHARDS);
+        let mut divided: Vec<Vec<Keyspace>> = (0..SHARDS).map(|_| Vec::new()).collect();
+        for (number, partitions) in partitions.iter().enumerate() {
+            let mut options = StoreOptions::new(dir.path().join(number.to_string()), 64 << 20);
+            options.tenant = format!("t{number}");
+            options.partitions = *partitions;
+            let (keyspace, _) = Keyspace::open(&options, &domain).expect("a keyspace");
+            let parts = divided.iter_mut().zip(keyspace.divide(SHARDS));
+            parts.for_each(|(shard, part)| shard.push(part));
+        }
+        let polls: Vec<Poll> = (0..SHARDS).map(|_| Poll::new().expect("a poll")).collect();
+        let waker = |poll: &Poll| Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
+        let wakers: Vec<_> = polls.iter().map(waker).collect();
+        let seats = wakers.iter().map(|waker| Seat::new(Arc::clone(waker))).collect();
+        let skips = Skips::open(dir.path()).expect("a folder");
+        let shared = Shared::new(seats, Config::default(), 0, 100, String::new(), skips);
+        let shared = Arc::new(shared);
+        let settings = MailSettings::for_shards(SHARDS, DEFAULT_REQUEST_BYTES);
+        let parts = mailboxes(&settings, wakers).into_iter().zip(divided).enumerate();
+        let shards = parts.map(|(number, (mailbox, keyspaces))| {
+            let engine = Box::new(RustWords::default());
+            let state = State::new(keyspaces, Arc::clone(&shared), number, vec![engine]);
+            Shard { work: Work::new(state, mailbox), participant: domain.join() }
+        });
+        Shards { shards: shards.collect(), now_ms: 1_000, _polls: polls, _dir: dir }
+    }
+
+    fn connect(&mut self, shard: usize, tenant: TenantId) -> Peer {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("a socket takes it");
+        theirs.set_nonblocking(true).expect("a socket takes it");
+        let work = &mut self.shards[shard].work;
+        let (id, now) = (work.state.shared.client_id(), Instant::now());
+        let mut client = Client::new(id, String::new(), String::new(), now);
+        client.tenant = tenant;
+        let slot = work.slab.reserve();
+        let stream = Stream::Unix(mio::net::UnixStream::from_std(theirs));
+        work.slab.put(Box::new(Connection::new(slot, stream, client)));
+        Peer { stream: ours, shard, slot, came: Vec::new() }
+    }
+
+    fn send(&mut self, peer: &mut Peer, commands: &[Vec<&[u8]>]) {
+        let mut bytes = Vec::new();
+        commands.iter().for_each(|words| encode::request(&mut bytes, words));
+        peer.stream.write_all(&bytes).expect("a socket with room");
+        let work = &mut self.shards[peer.shard].work;
+        work.slab.get_mut(peer.slot).expect("it is there").pipe.input.readable = true;
+        work.ready.queue(peer.slot);
+    }
+
+    /// A turn of each shard.
+    fn turn(&mut self, is_tick: bool) {
+        for Shard { work, participant } in &mut self.shards {
+            work.take_answers();
+            {
+                let pin = participant.pin();
+                let turn = Turn { now_ms: self.now_ms, pin: &pin, random: 1 };
+                let seat = &work.state.shared.seats[work.state.number];
+                work.state.notes = seat.notes();
+                work.state.catch_up(&turn);
+                work.turn(&turn, Instant::now());
+                work.mailbox.flush();
+                work.state.tenants.maintain(&turn, is_tick);
+            }
+            participant.quiescent();
+        }
+    }
+
+    /// Turns until a client has these replies.
+    fn expect(&mut self, peer: &mut Peer, expected: &[u8], story: &str) {
+        for _ in 0..1_000 {
+            if peer.came.len() >= expected.len() {
+                break;
+            }
+            self.turn(false);
+            let _ = peer.stream.read_to_end(&mut peer.came); // it would block at the end
+            // What a full socket didn't take is written when it has room.
+            self.shards[peer.shard].work.ready.queue(peer.slot);
+        }
+        let text = |bytes: &[u8]| bytes[..bytes.len().min(2_000)].escape_ascii().to_string();
+        assert_eq!(text(&peer.came), text(expected), "{story}");
+        assert!(peer.came == *expected, "{story}");
+        peer.came.clear();
+    }
+}
+
+fn bulk(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::bulk(&mut out, bytes);
+    out
+}
+
+#[test]
+fn tenants_share_shards_but_no_key_and_no_function() {
+    // Three tenants, of one partition and of several, have clients at both shards, which send all
+    // at once: so a shard's messages, batches and windows hold commands of all of them. All use the
+    // same names.
+    let mut shards = Shards::of(&[1, 3, 2]);
+    let source = b"#!words name=w\nput echo\n".as_slice();
+    let mut loader = shards.connect(1, TenantId(2));
+    shards.send(&mut loader, &[vec![b"FUNCTION", b"LOAD", source]]);
+    shards.expect(&mut loader, b"$1\r\nw\r\n", "only the last tenant has functions");
+    shards.turn(false);
+    let mut clients: Vec<(TenantId, Peer)> = Vec::new();
+    for tenant in [0, 1, 2].map(TenantId) {
+        for shard in 0..SHARDS {
+            clients.push((tenant, shards.connect(shard, tenant)));
+        }
+    }
+    // Long values are written, or sent to the other shard, from where they lie.
+    let value = |tenant: TenantId| vec![b'a' + u8::try_from(tenant.0).expect("few"); 20_000];
+    for round in 0..20 {
+        for (at, (tenant, client)) in clients.iter_mut().enumerate() {
+            let (value, own) = (value(*tenant), format!("own {at}"));
+            let (own, none) = (own.as_bytes(), format!("none {round}"));
+            let commands: Vec<Vec<&[u8]>> = vec![
+                vec![b"SET", b"long", &value],
+                vec![b"GET", b"long"],
+                vec![b"SET", own, &value[..5]],
+                vec![b"INCR", b"n"],
+                vec![b"MGET", own, none.as_bytes(), b"long"],
+                vec![b"DEL", own, b"nothing", b"nothing else"],
+                vec![b"FCALL", b"put", b"1", b"f", &value[..1]],
+            ];
+            shards.send(client, &commands);
+        }
+        for (at, (tenant, client)) in clients.iter_mut().enumerate() {
+            let value = value(*tenant);
+            let mut expected = b"+OK\r\n".to_vec();
+            expected.extend(bulk(&value));
+            expected.extend_from_slice(b"+OK\r\n:");
+            // Both clients of the tenant count; which comes first is not said.
+            let counted = |client: &Peer| {
+                let after = expected.len();
+                client.came.get(after..after + 2).map(|digits| digits.to_vec())
+            };
+            while counted(client).is_none() {
+                shards.turn(false);
+                let _ = client.stream.read_to_end(&mut client.came);
+            }
+            let after = expected.len();
+            let digits = client.came[after..].iter().take_while(|byte| byte.is_ascii_digit());
+            let number: Vec<u8> = digits.copied().collect();
+            let count: usize = String::from_utf8_lossy(&number).parse().expect("a number");
+            assert!((2 * round + 1..=2 * round + 2).contains(&count), "{count} in round {round}");
+            expected.extend(number);
+            expected.extend_from_slice(b"\r\n*3\r\n");
+            expected.extend([bulk(&value[..5]), b"$-1\r\n".to_vec(), bulk(&value)].concat());
+            expected.extend_from_slice(b":1\r\n");
+            expected.extend_from_slice(match tenant {
+                TenantId(2) => b"+put\r\n",
+                _ => b"-ERR Function not found\r\n",
+            });
+            shards.expect(client, &expected, &format!("client {at} of {tenant:?}, round {round}"));
+        }
+    }
+    // Each tenant has what its own clients have left.
+    let keys = |shards: &Shards, tenant: u32| -> u64 {
+        let part = |shard: &Shard| shard.work.state.tenants[TenantId(tenant)].keyspace.stats().keys;
+        shards.shards.iter().map(part).sum()
+    };
+    assert_eq!([0, 1, 2].map(|tenant| keys(&shards, tenant)), [2, 2, 3]);
+}
+
+#[test]
+fn keys_of_a_tenant_that_rests_expire() {
+    // A tenant's only client has gone. Another one's goes on; the shards tick.
+    let mut shards = Shards::of(&[2, 2]);
+    let mut client = shards.connect(0, TenantId(1));
+    let names: Vec<String> = (0..50).map(|number| format!("k{number}")).collect();
+    let sets: Vec<Vec<&[u8]>> = names
+        .iter()
+        .map(|name| vec![b"SET" as &[u8], name.as_bytes(), b"v", b"PX", b"50"])
+        .collect();
+    shards.send(&mut client, &sets);
+    shards.expect(&mut client, &b"+OK\r\n".repeat(50), "they are set");
+    let mut other = shards.connect(1, TenantId(0));
+    let keys = |shards: &Shards| -> u64 {
+        let part = |shard: &Shard| shard.work.state.tenants[TenantId(1)].keyspace.stats().keys;
+        shards.shards.iter().map(part).sum()
+    };
+    shards.turn(true);
+    shards.now_ms += 100;
+    for _ in 0..10 {
+        shards.send(&mut other, &[vec![b"PING"]]);
+        shards.expect(&mut other, b"+PONG\r\n", "it answers");
+    }
+    assert_eq!(keys(&shards), 50, "nobody has looked at them");
+    let ticks = (1..100).find(|_| {
+        shards.now_ms += 100;
+        shards.turn(true);
+        keys(&shards) == 0
+    });
+    assert!(ticks.is_some_and(|ticks| ticks < 10), "{ticks:?}");
+}
