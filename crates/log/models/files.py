@@ -1,0 +1,514 @@
+"""Log files: write, sync, change of file, compaction and recycling, with kills and power cuts.
+
+One partition; a change is journaled, published and committed at once (journal.py has those steps).
+Files have room for a BEGIN frame and ROOM frames. Each frame is one sector: a power cut keeps or
+loses each unsynced one by itself; a lost one shows what lay there before. Renames of recycled files
+are kept or lost by themselves too. Checksums are ideal: a frame is valid where its number, salt and
+position are right, and the chain is compared by the frame before.
+
+Keys a and b. Changes: ("put", key), ("ext", key): stands on the key's version; ("ren", from, to);
+("del", key); ("clear",). The value of a change is its LSN and how often power was cut before, so
+that no two changes of different histories look alike; an "ext" adds that to the value.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+from explore import explore, need
+
+ROOM = 2
+FILES_MAX = 4       # files ever begun
+MISTAKES = {
+    "salt": "checksums cover neither file number nor salt: leftovers of a recycled file are valid",
+    "same-file": "a start goes on in the last file, behind the cut",
+    "pred-unsynced": "a file begins before the one before it is synced",
+    "begin-unsynced": "frames follow a BEGIN frame that isn't synced",
+    "no-chain": "a reader doesn't compare where and by which frame the file before ends",
+    "watermark-early": "a frame's watermark counts what is written but not synced",
+    "oldest-early": "a file no longer counts before what was appended again is synced",
+    "recycle-early": "a file is recycled before the frame that says so is synced",
+    "tombstone-early": "compaction takes the second oldest file and drops its tombstones too",
+    "stale-liveness": "liveness is judged, then other changes enter the queue before it",
+    "newer-unsynced": "a file goes while the newer versions of its dead records aren't synced",
+    "no-again": "compaction drops live records",
+    "standing": "compaction doesn't see to keys that stand on changes of the file",
+    "standing-other": "it sees to keys whose own changes it meets, but not to renamed ones",
+    "rename-unsynced": "a recycled file is used before its new name is durable",
+    "tail-only": "a reader takes every bad frame for the torn tail",
+    "no-counter": "BEGIN doesn't say the last LSN, so a number of a removed file is given again",
+    "scan-less": "a reader doesn't look behind the bad frame for a later watermark",
+}
+
+
+class Frame(NamedTuple):
+    number: int
+    salt: int
+    pos: int
+    before: object    # identity of the frame before
+    mark: tuple       # watermark: file number, position
+    oldest: int
+    kind: str         # "begin" or "changes"
+    lsn: int          # last LSN that the log has with this frame
+    pred: tuple       # BEGIN: file number and end of the file before
+    changes: tuple
+
+
+IDS = {}
+
+
+def identity(frame):
+    return IDS.setdefault(frame, len(IDS) + 1)
+
+
+class File(NamedTuple):
+    name: int         # number in its durable name
+    renamed: int      # number in the name that is not durable yet, or 0
+    head: int         # number in its head
+    salt: int
+    disk: tuple       # durable frame at each position, or None
+    cache: tuple      # unsynced (position, frame)
+
+
+class S(NamedTuple):
+    op: int
+    kills: int
+    cuts: int
+    flips: int
+    epoch: int
+    hist: tuple        # changes of this history: (lsn, change, value)
+    ring: tuple        # journaled and not written: (lsn, change, value, again)
+    files: tuple
+    file: int          # number being written
+    pos: int
+    before: object
+    written: int       # last LSN written
+    durable: int
+    mark: tuple
+    oldest: int
+    told_oldest: int   # the oldest that a durable frame tells
+    begun: bool        # BEGIN written, not synced
+    compact: tuple     # () or (stage, ...)
+
+
+def key_of(change):
+    return change[-1]
+
+
+def apply(keys, lsn, change, value):
+    """Keys after a change in memory: key -> (lsn, value, the file or LSNs that it stands on)."""
+    kind = change[0]
+    if kind == "put":
+        keys[change[1]] = (lsn, (value,), frozenset([lsn]))
+    elif kind == "ext" and change[1] in keys:
+        old = keys[change[1]]
+        keys[change[1]] = (lsn, old[1] + (value,), old[2] | {lsn})
+    elif kind == "ren" and change[1] in keys:
+        old = keys.pop(change[1])
+        keys[change[2]] = (lsn, old[1], old[2] | {lsn})
+    elif kind == "del":
+        keys.pop(change[1], None)
+    elif kind == "clear":
+        keys.clear()
+    return keys
+
+
+def memory(hist):
+    keys = {}
+    for lsn, change, value in hist:
+        apply(keys, lsn, change, value)
+    return keys
+
+
+def plain(keys):
+    return tuple(sorted((key, lsn, value) for key, (lsn, value, _) in keys.items()))
+
+
+def content(file):
+    cells = list(file.disk)
+    for pos, frame in file.cache:
+        cells[pos] = frame
+    return cells
+
+
+class Damage(Exception):
+    """The reader refuses the log."""
+
+
+class Reader:
+    """The algorithm of log.md over files as they are found."""
+
+    def __init__(self, files, wrong):
+        self.wrong = wrong
+        self.files = {}
+        for file in files:
+            self.files.setdefault(file.name, file)
+        self.read()
+
+    def at(self, number, pos):
+        file = self.files[number]
+        if pos > ROOM:
+            return None
+        frame = file.disk[pos]
+        if frame is None or frame.pos != pos:
+            return None
+        if self.wrong("salt"):
+            return frame
+        return frame if (frame.number, frame.salt) == (number, file.salt) else None
+
+    def begin(self, number):
+        frame = self.at(number, 0)
+        return frame if frame is not None and frame.kind == "begin" else None
+
+    def read(self):
+        named = [n for n, file in sorted(self.files.items()) if file.head == n]
+        newest = next((n for n in reversed(named) if self.begin(n)), None)
+        for n in named:
+            if (newest is None or n > newest) and self.at(n, 1) is not None:
+                raise Damage(f"BEGIN of file {n}")
+        self.newest, self.end, self.last, self.lsn, self.oldest = newest or 0, 1, None, 0, 1
+        self.changes, self.durable_to = [], (0, 0)
+        if newest is None:
+            return
+        chain, number, end = [], newest, None
+        frames, self.end = self.frames(newest, None)
+        self.oldest = frames[-1].oldest
+        self.last, self.lsn = identity(frames[-1]), frames[-1].lsn
+        chain.append(frames)
+        while True:
+            begin = chain[-1][0]
+            number, end = begin.pred
+            if number < self.oldest or number == 0:
+                break
+            if number not in named:
+                lower = [n for n in named if n < number and self.begin(n)]
+                if not self.wrong("tombstone-early") or not lower:
+                    raise Damage(f"file {number} is missing")
+                number = lower[-1]
+                chain.append(self.frames(number, None)[0])
+                continue
+            if not self.begin(number):
+                raise Damage(f"BEGIN of file {number}")
+            frames, _ = self.frames(number, None if self.wrong("no-chain") else end)
+            if identity(frames[-1]) != begin.before and not self.wrong("no-chain"):
+                raise Damage(f"end of file {number}")
+            chain.append(frames)
+        for frames in reversed(chain):
+            for frame in frames:
+                self.changes.extend((frame.number, c) for c in frame.changes)
+        if self.wrong("no-counter"):
+            self.lsn = max([c[0] for _, c in self.changes], default=0)
+
+    def frames(self, number, end):
+        frames = [self.begin(number)]
+        while end is None or len(frames) < end:
+            pos = len(frames)
+            frame = self.at(number, pos)
+            if frame is None or (frame.before != identity(frames[-1])):
+                if end is not None:
+                    raise Damage(f"file {number}, frame {pos}")
+                self.judge(number, pos, frames)
+                break
+            frames.append(frame)
+        return frames, len(frames)
+
+    def judge(self, number, pos, frames):
+        """Torn tail, or damage below a watermark that some valid frame tells."""
+        if self.wrong("tail-only"):
+            return
+        marks = [frame.mark for frame in frames]
+        if not self.wrong("scan-less"):
+            later = [self.at(number, p) for p in range(pos, ROOM + 1)]
+            marks += [frame.mark for frame in later if frame is not None]
+        if max(marks) > (number, pos):
+            raise Damage(f"file {number}, frame {pos} is below the watermark {max(marks)}")
+
+    def replay(self):
+        """Keys after a plain replay; a dangling key is damage unless a later change heals it."""
+        keys, dangling = {}, set()
+        for _, (lsn, change, value, again) in self.changes:
+            kind = change[0]
+            if again:
+                key = key_of(change)
+                if key not in keys or keys[key][0] <= lsn or key in dangling:
+                    keys[key] = (lsn, value, frozenset())
+                    dangling.discard(key)
+                continue
+            if kind == "clear":
+                dangling.clear()
+            elif kind in ("ext", "ren"):
+                base = value[0]
+                source, target = change[1], key_of(change)
+                if source in dangling or source not in keys or keys[source][0] != base:
+                    if kind == "ren":
+                        keys.pop(source, None)
+                        dangling.discard(source)
+                    dangling.add(target)
+                    keys.pop(target, None)
+                    continue
+                dangling.discard(target)
+            else:
+                dangling.discard(key_of(change))
+            apply(keys, lsn, change, value[1])
+        if dangling:
+            raise Damage(f"changes of {sorted(dangling)} stand on nothing")
+        return keys
+
+
+def reading(files, wrong, cache):
+    """What a reader makes of files, or the damage that it refuses."""
+    if files not in cache:
+        try:
+            reader = Reader(files, wrong)
+            cache[files] = (reader, reader.replay())
+        except Damage as damage:
+            cache[files] = (None, str(damage))
+    return cache[files]
+
+
+def synced(s):
+    """The file being written is synced: what it says counts."""
+    files = tuple(
+        file._replace(disk=tuple(content(file)), cache=()) if file.head == s.file else file
+        for file in s.files)
+    return s._replace(files=files, durable=s.written, mark=(s.file, s.pos),
+                      told_oldest=s.oldest, begun=False)
+
+
+def put_frame(s, frame):
+    files = tuple(
+        file._replace(cache=file.cache + ((frame.pos, frame),)) if file.head == s.file else file
+        for file in s.files)
+    return s._replace(files=files, pos=frame.pos + 1, before=identity(frame))
+
+
+def current(s):
+    return next(file for file in s.files if file.head == s.file)
+
+
+def begin_file(s, pred, wrong, oldest=None):
+    """Takes a recycled or new file and writes its BEGIN."""
+    number = max(max(file.head, file.name, file.renamed) for file in s.files) + 1 if s.files else 1
+    if number > FILES_MAX:
+        return None
+    oldest = s.oldest if oldest is None else oldest
+    bound = s.oldest if wrong("recycle-early") else s.told_oldest
+    files = list(s.files)
+    for i, file in enumerate(files):
+        if file.head < bound and file.head and not file.cache and not file.renamed:
+            if wrong("rename-unsynced"):
+                files[i] = file._replace(head=number, salt=number, renamed=number)
+            else:
+                files[i] = file._replace(head=number, salt=number, name=number)
+            break
+    else:
+        if len(files) == 4:
+            return None
+        files.append(File(number, 0, number, number, (None,) * (ROOM + 1), ()))
+    s = s._replace(files=tuple(files), file=number, pos=0)
+    lsn = s.written
+    frame = Frame(number, number, 0, s.before, pred, oldest, "begin", lsn, pred, ())
+    return put_frame(s, frame)._replace(begun=True, oldest=oldest)
+
+
+def model(script, mistakes):
+    wrong = mistakes.__contains__
+    cache, judged = {}, set()
+
+    def change(s):
+        if s.op == len(script) or len([r for r in s.ring if not r[3]]) > 1:
+            return
+        what = script[s.op]
+        keys = memory(s.hist)
+        if what[0] in ("ext", "ren", "del") and what[1] not in keys:
+            yield "skip", s._replace(op=s.op + 1)
+            return
+        lsn = (s.hist[-1][0] if s.hist else 0) + 1
+        value = (lsn, s.epoch)
+        base = keys[what[1]][0] if what[0] in ("ext", "ren") else 0
+        yield what[0], s._replace(op=s.op + 1, hist=s.hist + ((lsn, what, value),),
+                                  ring=s.ring + ((lsn, what, (base, value), False),))
+
+    def write(s):
+        can = s.ring and s.pos <= ROOM and (not s.begun or wrong("begin-unsynced"))
+        tells = s.oldest != s.told_oldest and not s.ring and not current(s).cache
+        idle = not s.ring and s.mark == (s.file, s.pos) and not tells and s.pos == ROOM and s.flips
+        if not can and not ((tells or idle) and s.pos <= ROOM and not s.begun):
+            return
+        fresh = [r[0] for r in s.ring if not r[3]]
+        lsn = max([s.written] + fresh)
+        mark = (s.file, s.pos) if wrong("watermark-early") else s.mark
+        frame = Frame(s.file, s.file, s.pos, s.before, mark, s.oldest, "changes", lsn, (), s.ring)
+        yield "write", put_frame(s, frame)._replace(ring=(), written=lsn)
+
+    def sync(s):
+        if current(s).cache:
+            yield "sync", synced(s)
+
+    def next_file(s):
+        if s.pos > ROOM and (not current(s).cache or wrong("pred-unsynced")):
+            after = begin_file(s, (s.file, s.pos), wrong)
+            if after:
+                yield "next-file", after
+
+    def compact(s):
+        heads = sorted(file.head for file in s.files if s.oldest <= file.head < s.file)
+        heads = [n for n in heads if any(f.head == n and f.disk[0] for f in s.files)]
+        if not s.compact and heads and not s.begun and len(heads) >= 1:
+            victim = heads[0]
+            if wrong("tombstone-early"):
+                if len(heads) < 2:
+                    return
+                victim = heads[1]
+            items = again(s, victim)
+            if wrong("stale-liveness"):
+                yield "judge", s._replace(compact=("push", victim, items))
+            else:
+                upto = s.hist[-1][0] if s.hist else 0
+                waiting = s._replace(compact=("wait", victim, upto), ring=s.ring + items)
+                yield "compact", waiting
+        elif s.compact and s.compact[0] == "push":
+            ring = s.ring + s.compact[2]
+            upto = s.hist[-1][0] if s.hist else 0
+            yield "push", s._replace(compact=("wait", s.compact[1], upto), ring=ring)
+        elif s.compact and s.compact[0] == "wait":
+            pending = any(r[3] for r in s.ring) or current(s).cache
+            newer = s.durable < s.compact[2] and not wrong("newer-unsynced")
+            if not (pending or newer) or wrong("oldest-early"):
+                victim = s.compact[1]
+                if wrong("tombstone-early"):
+                    files = tuple(f for f in s.files if f.head != victim)
+                    links = s._replace(files=files)
+                    yield "gone", links._replace(compact=())
+                else:
+                    yield "oldest", s._replace(compact=(), oldest=victim + 1)
+
+    def again(s, victim):
+        keys, standing = memory(s.hist), set()
+        file = next(f for f in s.files if f.head == victim)
+        met = [c for f in content(file) if f for c in f.changes if f.number == victim]
+        lsns = {c[0] for c in met}
+        own = {key_of(c[1]) for c in met}
+        for key, (lsn, value, on) in keys.items():
+            stands = len(on) > 1 and bool(on & lsns or min(on) < min(lsns, default=0))
+            if wrong("standing"):
+                stands = False
+            if wrong("standing-other"):
+                stands = stands and key in own
+            if stands or lsn in lsns:
+                standing.add((lsn, ("put", key), value, True))
+        return () if wrong("no-again") else tuple(sorted(standing))
+
+    def recovered(s, files):
+        reader, keys = reading(files, wrong, cache)
+        need(reader is not None, f"a reader refuses a sound log: {keys}")
+        n = reader.lsn
+        need(n >= s.durable, "a power cut lost what was durable")
+        need(n <= (s.hist[-1][0] if s.hist else 0), "a number out of nowhere")
+        hist = tuple(c for c in s.hist if c[0] <= n)
+        need(plain(keys) == plain(memory(hist)), "what is left is no prefix")
+        return reader, hist
+
+    def start(s, reader, hist, files):
+        """The next server syncs what is there and begins a file."""
+        files = tuple(f._replace(disk=tuple(content(f)), cache=()) for f in files)
+        after = s._replace(files=files, written=reader.lsn, durable=reader.lsn, compact=(),
+                           before=reader.last, oldest=reader.oldest, told_oldest=reader.oldest,
+                           hist=hist)
+        if wrong("same-file") and reader.newest:
+            return after._replace(file=reader.newest, pos=reader.end, begun=False,
+                                  mark=(reader.newest, reader.end))
+        if not reader.newest:
+            return begin_file(after, (0, 0), wrong)
+        return begin_file(after, (reader.newest, reader.end), wrong)
+
+    def kill(s):
+        if not s.kills:
+            return
+        files = tuple(f._replace(disk=tuple(content(f)), cache=(), name=f.renamed or f.name,
+                                 renamed=0) for f in s.files)
+        reader, keys = reading(files, wrong, cache)
+        need(reader is not None, f"a reader refuses a sound log: {keys}")
+        need(reader.lsn == s.written, "a kill lost what was written")
+        ring = tuple(r for r in s.ring if not r[3])
+        after = start(s._replace(kills=s.kills - 1, ring=ring), reader, s.hist, files)
+        if after:
+            yield "KILL", after
+
+    def images(s):
+        """What may lie on the disk after a power cut."""
+        choices = []
+        for file in s.files:
+            options = []
+            for kept in product((0, 1), repeat=len(file.cache)):
+                disk = list(file.disk)
+                for keep, (pos, frame) in zip(kept, file.cache):
+                    if keep:
+                        disk[pos] = frame
+                names = (file.name, file.renamed) if file.renamed else (file.name,)
+                for name in names:
+                    options.append(file._replace(disk=tuple(disk), cache=(), name=name, renamed=0))
+            choices.append(options)
+        return product(*choices)
+
+    def power(s):
+        what = (s.files, s.durable, s.hist)
+        if not s.cuts and what in judged or s.flips:
+            return
+        judged.add(what)
+        for files in images(s):
+            reader, hist = recovered(s, files)
+            if s.cuts:
+                cut = s._replace(cuts=s.cuts - 1, epoch=s.epoch + 1, ring=())
+                after = start(cut, reader, hist, files)
+                if after:
+                    yield "CUT", after
+
+    def flip(s):
+        """One bit of a durable frame: refused, or nothing durable is missing."""
+        file = current(s)
+        if not s.flips or any(f.cache for f in s.files) or file.disk[s.pos - 1].changes:
+            return
+        for i, file in enumerate(s.files):
+            for pos in range(ROOM + 1):
+                if file.disk[pos] is None:
+                    continue
+                disk = file.disk[:pos] + (None,) + file.disk[pos + 1:]
+                files = s.files[:i] + (file._replace(disk=disk),) + s.files[i + 1:]
+                reader, keys = reading(files, wrong, cache)
+                if reader is None:
+                    continue
+                kept = memory(c for c in s.hist if c[0] <= s.durable)
+                lost = reader.lsn < s.durable or plain(keys) != plain(kept)
+                need(not lost, "a flipped bit loses something silently")
+
+    def successors(s):
+        flip(s)
+        for part in (power, change, write, sync, next_file, compact, kill):
+            yield from part(s)
+
+    return successors
+
+
+SCRIPTS = [
+    (("put", "a"), ("put", "b"), ("put", "a")),
+    (("put", "a"), ("del", "a"), ("put", "b")),
+    (("put", "a"), ("ext", "a"), ("ext", "a")),
+    (("put", "a"), ("ren", "a", "b"), ("put", "a")),
+    (("put", "a"), ("clear",), ("put", "a")),
+]
+
+
+def cases():
+    for script in SCRIPTS:
+        for kills, cuts, flips in ((0, 1, 0), (1, 0, 0), (0, 0, 1)):
+            if flips and script not in SCRIPTS[:2]:
+                continue
+            title = f"{script} kills={kills} cuts={cuts} flips={flips}"
+            yield title, (script, kills, cuts, flips)
+
+
+def run(case, mistakes):
+    script, kills, cuts, flips = case
+    empty = S(0, kills, cuts, flips, 0, (), (), (), 0, 0, None, 0, 0, (0, 0), 1, 1, False, ())
+    start = begin_file(empty, (0, 0), mistakes.__contains__)
+    return explore(start, model(script, mistakes))
