@@ -4,7 +4,8 @@ State of the shard: the arena's keys (each with the LSN of its version), begun a
 and the place in the change under way. Of the journal: its entries, and whether it says BROKEN. Of
 the log: its changes in order, how many of them are on disk (`synced`), and up to which LSN the
 server believes so (`durable`). A failed sync makes the changes that it was for `gone`: the next
-sync succeeds and doesn't bring them back, as with Linux.
+sync succeeds and doesn't bring them back, as with Linux. A start behind one writes a base before
+anything else; it may be killed, or power cut, meanwhile.
 
 Keys: a, b, and v, whose value lies in a run and is journaled by name: its entry is readable as long
 as the run is held. A change is a tuple of (key, value or None).
@@ -25,6 +26,7 @@ MISTAKES = {
     "run-not-held": "a run that the journal names is reused when its key is overwritten",
     "retry-sync": "a failed sync is tried again",
     "broken-unsaid": "a failed sync isn't noted in the journal, so a successor trusts the log",
+    "broken-goes-on": "a start begins a file in a broken chain, so BEGIN claims what is gone",
     "start-unsynced": "a start counts its predecessor's frames as durable without a sync",
     "redo-lsn": "adoption gives numbers on from committed, not from the journal's last",
     "no-redo": "adoption doesn't redo the journal in the arena",
@@ -41,6 +43,8 @@ class S(NamedTuple):
     committed: int = 0
     ring: tuple = ()
     broken: bool = False
+    basing: bool = False
+    claim: int = 0      # changes of the log that a BEGIN on disk says lie before it
     log: tuple = ()
     synced: int = 0
     durable: int = 0
@@ -84,7 +88,7 @@ def model(script, mode, mistakes):
     journaled, published = (2, 1) if wrong("publish-first") else (1, 2)
 
     def shard(s):
-        if s.op == len(script) or s.stopped:
+        if s.op == len(script) or s.stopped or s.basing:
             return
         change = script[s.op]
         if s.pc == 0:
@@ -110,7 +114,11 @@ def model(script, mode, mistakes):
                 yield "reply", s._replace(pc=0, op=s.op + 1, acked=s.lsn)
 
     def log_thread(s):
-        if s.stopped:
+        if s.basing:
+            log = (((s.lsn, s.arena), "base"),)
+            yield "base", s._replace(log=log, synced=1, durable=s.lsn, ring=(), gone=frozenset(),
+                                     broken=False, basing=False, claim=0)
+        if s.stopped or s.basing:
             return
         unwritten = [entry for entry in s.ring if entry[0] > last(s.log)]
         if unwritten:
@@ -161,23 +169,26 @@ def model(script, mode, mistakes):
         if not wrong("redo-lsn"):
             newest = max([newest, top] + [lsn for lsn, _ in s.ring])
         need(newest >= s.acked, "a kill lost an acknowledged change")
+        after = S(op=s.op + (s.pc > 0), arena=arena, lsn=newest, begun=newest, committed=newest,
+                  acked=s.acked, removed=max([s.removed] + removals),
+                  read=s.read if s.read[0] == "told" else ("no",), kills=s.kills - 1,
+                  fails=s.fails)
+        if s.broken:
+            claim = len(s.log) if wrong("broken-goes-on") else 0
+            yield "KILL", after._replace(ring=s.ring, broken=True, basing=True, log=s.log,
+                                         synced=s.synced, gone=s.gone, claim=claim)
+            return
         log = s.log if wrong("log-not-completed") else s.log + tuple(
             e for e in s.ring if e[0] > top)
         need(all(lsn not in s.freed for lsn, c in s.ring if lsn > top), "a run was reused")
-        if s.broken:
-            log = (((newest, arena), "base"),)
         need(replayed(log) == arena, "memory and log differ after a kill")
         synced = s.synced if wrong("start-unsynced") else len(log)
-        gone = frozenset() if s.broken else s.gone
-        pending = s.pc > 0
-        yield "KILL", S(op=s.op + pending, arena=arena, lsn=newest, begun=newest,
-                        committed=newest, log=log, synced=synced, durable=last(log), gone=gone,
-                        acked=s.acked, removed=max([s.removed] + removals), read=s.read if s.read[0] == "told" else ("no",),
-                        kills=s.kills - 1, fails=s.fails)
+        yield "KILL", after._replace(log=log, synced=synced, durable=last(log), gone=s.gone)
 
     def power(s):
         """Any prefix from what is on disk on; what a failed sync was for may be missing."""
         good = min([s.synced] + [i for i in s.gone])
+        need(good >= s.claim, "after a power cut a log is refused that has all that was durable")
         for end in range(good, len(s.log) + 1):
             if any(i < end for i in s.gone):
                 break

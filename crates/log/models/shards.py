@@ -2,7 +2,7 @@
 
 Each change of the script belongs to shard 0 or 1 and may have read the other shard: then it depends
 on that one's newest change. Each shard's log is written and synced by itself; a power cut leaves any
-prefix from what is synced on. A backup puts a mark into each log.
+prefix from what is synced on. A backup notes the tail of each journal.
 """
 
 from itertools import product
@@ -16,7 +16,7 @@ MISTAKES = {
     "sync-blocked": "a log that waits for another doesn't sync meanwhile",
     "shared-frame": "a dependent change shares a frame with changes before it",
     "journal-forgets": "after a kill, the dependencies of journaled changes are forgotten",
-    "marks-running": "shards write on while the marks are put",
+    "tails-running": "shards write on while the tails are noted for a backup",
 }
 
 
@@ -29,7 +29,7 @@ class S(NamedTuple):
     written: tuple
     synced: tuple
     needs: tuple        # of each shard: dependency of each written change, 0 for none
-    marks: tuple        # of each shard: LSN of its mark, or -1
+    tails: tuple        # of each shard: last LSN before its backup's end, or -1
 
 
 def model(script, mistakes):
@@ -39,8 +39,8 @@ def model(script, mistakes):
         return (value, pair[1]) if shard == 0 else (pair[0], value)
 
     def change(s):
-        half = -1 in s.marks and s.marks != (-1, -1)
-        if s.op == len(script) or half and not wrong("marks-running"):
+        half = -1 in s.tails and s.tails != (-1, -1)
+        if s.op == len(script) or half and not wrong("tails-running"):
             return
         shard, depends = script[s.op]
         lsn = s.lsn[shard] + 1
@@ -76,9 +76,9 @@ def model(script, mistakes):
         if s.synced[shard] < s.written[shard] and not blocked:
             yield f"sync-{shard}", s._replace(synced=at(s.synced, shard, s.written[shard]))
 
-    def mark(s, shard):
-        if s.marks[shard] < 0:
-            yield f"mark-{shard}", s._replace(marks=at(s.marks, shard, s.lsn[shard]))
+    def tail(s, shard):
+        if s.tails[shard] < 0:
+            yield f"tail-{shard}", s._replace(tails=at(s.tails, shard, s.lsn[shard]))
 
     def kill(s):
         if s.kills:
@@ -97,8 +97,8 @@ def model(script, mistakes):
 
     def successors(s):
         power(s)
-        if -1 not in s.marks:
-            before = [s.order[i][lsn] for i in (0, 1) for lsn in range(s.marks[i])]
+        if -1 not in s.tails:
+            before = [s.order[i][lsn] for i in (0, 1) for lsn in range(s.tails[i])]
             need(sorted(before) == list(range(len(before))), "a backup is of no moment")
         moves = [move for shard in (0, 1) for move in log(s, shard)]
         idle = not any(s.queue) and s.synced == s.written
@@ -107,7 +107,7 @@ def model(script, mistakes):
         yield from change(s)
         yield from kill(s)
         for shard in (0, 1):
-            yield from mark(s, shard)
+            yield from tail(s, shard)
 
     return successors
 
