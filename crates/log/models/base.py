@@ -1,14 +1,14 @@
 """A base: a new chain of files from memory, while changes wait or go on, with kills and power cuts.
 
-Four reasons. `shards`: a start with another number of them; the old chain is whole, but its tail may
-be in memory only. `broken`: a sync failed, the old chain's tail may be gone for ever. `on`: there
-was no log; changes go on, and nothing is promised until the base counts. In the first two, changes
-wait until then. `off` is the way back: the log is retired.
+Four reasons. `shards`: a start with another number of them; the old chain is whole, but its tail
+may be in memory only. `broken`: a sync failed, the old chain's tail may be gone for ever. `on`:
+there was no log; changes go on, and nothing is promised until the base counts. In the first two,
+changes wait until then. `off` is the way back: the log is retired.
 
 The meta file names the chains that count; its renaming is kept or lost until the folder is synced.
-The walk meets key a, then key b, and appends the version that it finds; then come standing keys with
-number 0, one at a time. A chain is a list of entries (lsn, change, again); a power cut leaves any
-prefix from what is synced on.
+The walk meets key a, then key b, and appends the version that it finds; then come standing keys
+with number 0, one at a time. A chain is a list of entries (lsn, change, again); a power cut leaves
+any prefix from what is synced on.
 """
 
 from typing import NamedTuple

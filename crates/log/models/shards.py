@@ -1,8 +1,8 @@
 """Changes of two shards that depend on each other, their logs, and one moment for a backup.
 
-Each change of the script belongs to shard 0 or 1 and may have read the other shard: then it depends
-on that one's newest change. Each shard's log is written and synced by itself; a power cut leaves any
-prefix from what is synced on. A backup notes the tail of each journal.
+Each change of the script belongs to shard 0 or 1 and may have read the other shard: then it
+depends on that one's newest change. Each shard's log is written and synced by itself; a power cut
+leaves any prefix from what is synced on. A backup notes the tail of each journal.
 """
 
 from itertools import product
