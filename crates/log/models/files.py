@@ -570,7 +570,8 @@ SCRIPTS = [
 ]
 TRY_FIRST = {            # the case in which a mistake shows soonest
     "no-chain": 2, "tombstone-early": 2, "newer-unsynced": 2, "tail-only": 2, "scan-less": 2,
-    "standing": 6, "numbers-new": 6, "pass-once": 6, "standing-other": 6, "stale-liveness": 3,
+    "no-counter": 3, "standing": 6, "numbers-new": 6, "pass-once": 6,
+    "standing-other": 6, "stale-liveness": 3,
 }
 
 
