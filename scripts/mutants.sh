@@ -64,10 +64,10 @@ crates/shm/src/write/cleaner.rs                --lib -- $NOT_SHM | shm
 crates/shm/src/write/writer.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/read/reader.rs                  --lib -- $NOT_SHM | shm
 crates/shm/src/recover/adopt.rs                --lib -- $NOT_SHM | shm
-crates/store/src/apply.rs        --test store -- | store
-crates/store/src/transaction.rs  --test store -- | store
-crates/store/src/eviction.rs     --test store -- | store
-crates/store/src/eviction/candidates.rs --test store -- | store
+crates/store/src/apply/dispatch.rs             --test store -- | store
+crates/store/src/commit/transactions.rs        --test store -- | store
+crates/store/src/making_room.rs                --test store -- | store
+crates/store/src/eviction/candidates.rs        --test store -- | store
 crates/server/src/hop/later.rs     --lib --tests
 crates/server/src/hop/mailbox.rs   --lib
 crates/server/src/turn/exchange.rs --lib --tests

@@ -38,50 +38,43 @@
 #![forbid(unsafe_code)]
 
 mod apply;
-mod args;
-mod command;
+mod commit;
 mod convert;
-mod edition1;
 mod error;
 mod eviction;
-mod extended;
 mod folder;
-pub mod glob;
-mod half;
-mod hits;
 mod keyspace;
+mod library;
+mod making_room;
+mod op;
 mod open;
-mod options;
-mod random;
-mod recency;
-mod reply;
-mod stats;
-mod store;
-mod sweep;
-mod system;
-mod transaction;
-mod view;
-mod watch;
-mod writes;
+mod partition;
+mod reply_sink;
+mod split_mix;
+mod text;
+mod types;
 
-pub use command::{Op, Span};
-pub use convert::{Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in};
-pub use edition1::{Edition, OldKeyspace};
+pub use commit::transactions::StagedKeys;
+pub use commit::write_set::Write;
+pub use convert::copying::{
+    Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in,
+};
 pub use error::{
     BUSY, KEY_TOO_LONG, ONE_HASH, OOM, OOM_DELETING, StoreError, VALUE_TOO_LONG,
     together_error_text, write_error_text,
 };
-pub use eviction::Policy;
-pub use folder::{MANIFEST, NEW_MANIFEST, arena_of_name, faults_of, list_others};
+pub use folder::edition::{Edition, OldKeyspace};
+pub use folder::look::{MANIFEST, NEW_MANIFEST, arena_of_name, faults_of, list_others};
 pub use keyspace::{Keyspace, MOST_PARTITIONS, partition_of_hash, tag};
-pub use options::{DEFAULT_TENANT, Opened, SYSTEM_CAPACITY_BYTES, StoreOptions};
-pub use reply::Reply;
-pub use stats::{Maintenance, StoreStats};
-pub use store::{Lack, Store, Turn};
-pub use transaction::StagedKeys;
-pub use view::Views;
-pub use watch::WatchToken;
-pub use writes::Write;
+pub use making_room::Policy;
+pub use op::{Op, Span};
+pub use open::store_options::{DEFAULT_TENANT, Opened, SYSTEM_CAPACITY_BYTES, StoreOptions};
+pub use partition::store::{Lack, Store, Turn};
+pub use partition::store_stats::{Maintenance, StoreStats};
+pub use partition::view::Views;
+pub use partition::watches::WatchToken;
+pub use reply_sink::Reply;
+pub use text::glob;
 
 /// Longest value, bytes (Redis: `proto-max-bulk-len`).
 pub const MAX_VALUE_BYTES: u64 = 512 << 20;

@@ -2,18 +2,18 @@
 //!
 //! Thread: the shard that owns the store.
 
-use super::{Call, Outcome, Refusal};
-use crate::args::{echo, integer, is_option};
-use crate::command::Op;
+use crate::apply::dispatch::{Call, Outcome, Refusal};
 use crate::error::NOT_AN_INTEGER;
-use crate::reply::Reply;
-use crate::store::Store;
+use crate::op::Op;
+use crate::partition::store::Store;
+use crate::reply_sink::Reply;
+use crate::text::arguments::{echo, integer, is_option};
 
 const NX_AND_OTHERS: &str = "ERR NX and XX, GT or LT options at the same time are not compatible";
 const GT_AND_LT: &str = "ERR GT and LT options at the same time are not compatible";
 
 /// Answer for an expiry that isn't positive or overflows.
-pub(super) fn invalid_expire_time(op: Op) -> Refusal {
+pub(crate) fn invalid_expire_time(op: Op) -> Refusal {
     Refusal::Owned(format!("ERR invalid expire time in '{}' command", op.name()))
 }
 
@@ -72,7 +72,7 @@ fn trimmed(mut arg: &[u8]) -> &[u8] {
 }
 
 impl Store {
-    pub(super) fn expire<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn expire<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let condition = Condition::parse(&call.args[3..])?;
         let amount = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
         let seconds = matches!(call.op, Op::Expire | Op::ExpireAt);
@@ -98,7 +98,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn ttl<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn ttl<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let Some(record) = self.peek(call.hash, call.key(), call.turn) else {
             out.int(-2);
             return Ok(());
@@ -120,7 +120,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn persist<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn persist<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         match self.find(call.hash, call.key(), call.turn) {
             Some(record) if record.expiry_ms() != 0 => {
                 self.set_expiry(record, 0, call.turn)?;

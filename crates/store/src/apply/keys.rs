@@ -4,20 +4,20 @@
 
 use smallvec::SmallVec;
 
-use super::{AHEAD, Call, Outcome, Refusal, length};
-use crate::args::{integer, is_option};
-use crate::command::Op;
+use crate::apply::dispatch::{AHEAD, Call, Outcome, Refusal, length};
+use crate::commit::write_set::{Change, Changes};
 use crate::error::{NO_SUCH_KEY, NOT_AN_INTEGER, SYNTAX};
-use crate::reply::Reply;
-use crate::store::{Store, Turn};
-use crate::writes::{Change, Changes};
+use crate::op::Op;
+use crate::partition::store::{Store, Turn};
+use crate::reply_sink::Reply;
+use crate::text::arguments::{integer, is_option};
 
 const SAME_OBJECT: &str = "ERR source and destination objects are the same";
 const DB_INDEX: &str = "ERR DB index is out of range";
 const NO_INT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
 
 impl Store {
-    pub(super) fn del<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn del<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let keys = &call.args[1..];
         let mut found: SmallVec<[(u32, &[u8]); AHEAD]> = SmallVec::new();
         for chunk in keys.chunks(AHEAD) {
@@ -44,7 +44,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn exists<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn exists<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let mut count = 0;
         for chunk in call.args[1..].chunks(AHEAD) {
             let hashes = self.hashes(call, chunk.iter().copied());
@@ -69,13 +69,13 @@ impl Store {
         }
     }
 
-    pub(super) fn type_of<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn type_of<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let record = self.peek(call.hash, call.key(), call.turn);
         out.simple(if record.is_some() { "string" } else { "none" });
         Ok(())
     }
 
-    pub(super) fn rename<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn rename<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let (from, to, turn) = (call.key(), call.arg(2), call.turn);
         let only_new = call.op == Op::RenameNx;
         let record = self.find(call.hash, from, turn).ok_or(NO_SUCH_KEY)?;
@@ -102,7 +102,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn copy<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn copy<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let (from, to, turn) = (call.key(), call.arg(2), call.turn);
         let replace = parse_copy_options(&call.args[3..])?;
         if from == to {
@@ -122,7 +122,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn flush_all<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn flush_all<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         check_flush_mode(call.args)?;
         self.flush(call.turn);
         out.ok();

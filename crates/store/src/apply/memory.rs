@@ -2,16 +2,16 @@
 //!
 //! Thread: the shard that owns the store, or the view.
 
-use super::{Call, Outcome};
-use crate::args::{integer, is_option};
+use crate::apply::dispatch::{Call, Outcome};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
-use crate::reply::Reply;
-use crate::store::Store;
+use crate::partition::store::Store;
+use crate::reply_sink::Reply;
+use crate::text::arguments::{integer, is_option};
 
 impl Store {
     /// Bytes of the record, of the run that holds its value, and its share of the index. SAMPLES
     /// says nothing of strings.
-    pub(super) fn memory_usage<R: Reply>(
+    pub(crate) fn memory_usage<R: Reply>(
         &mut self,
         call: Call<'_, '_, '_>,
         out: &mut R,

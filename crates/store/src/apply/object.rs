@@ -12,10 +12,10 @@
 //!
 //! Thread: the shard that owns the store.
 
-use super::{Call, Outcome, Refusal};
-use crate::args::{echo, integer, is_option};
-use crate::reply::Reply;
-use crate::store::Store;
+use crate::apply::dispatch::{Call, Outcome, Refusal};
+use crate::partition::store::Store;
+use crate::reply_sink::Reply;
+use crate::text::arguments::{echo, integer, is_option};
 
 /// Longest value that Redis embeds in its object.
 const EMBEDDED_BYTES: usize = 44;
@@ -47,7 +47,7 @@ const HELP: [&str; 15] = [
 ];
 
 impl Store {
-    pub(super) fn object<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn object<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let subcommand = call.arg(1);
         let names = [("HELP", 2), ("ENCODING", 3), ("REFCOUNT", 3), ("IDLETIME", 3), ("FREQ", 3)];
         let Some((name, arity)) = names.into_iter().find(|(name, _)| is_option(subcommand, name))

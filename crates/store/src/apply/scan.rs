@@ -8,13 +8,13 @@
 
 use nigh_shm::Record;
 
-use super::{Call, Outcome, Refusal};
-use crate::args::{cursor, integer, is_option};
+use crate::apply::dispatch::{Call, Outcome, Refusal};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
-use crate::glob;
-use crate::random::Random;
-use crate::reply::Reply;
-use crate::store::{Store, Turn, is_over};
+use crate::partition::store::{Store, Turn, is_over};
+use crate::reply_sink::Reply;
+use crate::split_mix::Random;
+use crate::text::arguments::{cursor, integer, is_option};
+use crate::text::glob;
 
 const INVALID_CURSOR: &str = "ERR invalid cursor";
 /// Keys that SCAN aims at unless told.
@@ -56,7 +56,7 @@ impl<'a> Options<'a> {
 }
 
 impl Store {
-    pub(super) fn scan<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn scan<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let cursor = cursor(call.arg(1)).ok_or(INVALID_CURSOR)?;
         let mut cursor = self.place.inward(cursor);
         let options = Options::parse(&call.args[2..])?;
@@ -90,7 +90,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn keys_matching<R: Reply>(
+    pub(crate) fn keys_matching<R: Reply>(
         &mut self,
         call: Call<'_, '_, '_>,
         out: &mut R,
@@ -127,7 +127,7 @@ impl Store {
         }
     }
 
-    pub(super) fn random_key<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn random_key<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         match self.pick(call.turn) {
             Some(record) => out.bulk(record.key()),
             None => out.null(),

@@ -11,13 +11,13 @@
 use nigh_shm::{Reader, Record};
 use smallvec::SmallVec;
 
-use super::Policy;
-use crate::random::Random;
-use crate::recency::{Recency, UNKNOWN};
-use crate::store::{Turn, is_over};
+use crate::eviction::recency::{Recency, UNKNOWN};
+use crate::making_room::Policy;
+use crate::partition::store::{Turn, is_over};
+use crate::split_mix::Random;
 
 /// Keys that are sampled for together, at most: as many cache misses as a core has under way.
-pub(super) const BATCH_KEYS: u32 = 16;
+pub(crate) const BATCH_KEYS: u32 = 16;
 /// Keys in the pool: those of a batch, and three times as many that stay for the next. Redis, which
 /// evicts one key at a time, has 16 (`EVPOOL_SIZE`).
 const POOL_KEYS: usize = 64;
@@ -34,7 +34,7 @@ const ROUNDS: u32 = 4;
 /// A key that may go. Its hash is enough to find it again: which of two keys with one hash goes
 /// makes no difference, as both are of one age, and that it may go is looked at again.
 #[derive(Clone, Copy)]
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     /// The higher, the sooner it goes.
     score: u64,
     hash: u32,
@@ -42,7 +42,7 @@ pub(super) struct Candidate {
 
 /// What an owner with a policy knows.
 pub(crate) struct Eviction {
-    pub(super) policy: Policy,
+    pub(crate) policy: Policy,
     samples: u32,
     /// In the order of their scores, the best last.
     pool: Vec<Candidate>,
@@ -50,14 +50,14 @@ pub(crate) struct Eviction {
     /// Where the walk over the index goes on.
     walked: u64,
     /// Bytes that may be written before it is looked again whether there is room.
-    pub(super) slack: u64,
+    pub(crate) slack: u64,
     /// A write of this turn was refused, and keys went for it: the others wait too.
-    pub(super) has_gone: bool,
-    pub(super) recency: Option<Recency>,
+    pub(crate) has_gone: bool,
+    pub(crate) recency: Option<Recency>,
 }
 
 impl Eviction {
-    pub(super) fn new(policy: Policy, samples: u32) -> Eviction {
+    pub(crate) fn new(policy: Policy, samples: u32) -> Eviction {
         Eviction {
             policy,
             samples,
@@ -70,7 +70,7 @@ impl Eviction {
         }
     }
 
-    pub(super) fn set(&mut self, policy: Policy, samples: u32) {
+    pub(crate) fn set(&mut self, policy: Policy, samples: u32) {
         self.samples = samples;
         if policy == self.policy {
             return;
@@ -85,7 +85,7 @@ impl Eviction {
     }
 
     /// How much a record deserves to go; `None` if it may not.
-    pub(super) fn score(&self, record: &Record<'_>, now_ms: u64) -> Option<u64> {
+    pub(crate) fn score(&self, record: &Record<'_>, now_ms: u64) -> Option<u64> {
         let expiry_ms = record.expiry_ms();
         if is_over(expiry_ms, now_ms) {
             return Some(u64::MAX);
@@ -127,7 +127,7 @@ impl Eviction {
     }
 
     /// Looks at some keys at random, so that so many of them may go.
-    pub(super) fn sample(&mut self, keys: u32, reader: &Reader, turn: &Turn<'_>) {
+    pub(crate) fn sample(&mut self, keys: u32, reader: &Reader, turn: &Turn<'_>) {
         let mut random = Random(self.random ^ turn.random);
         if self.policy == Policy::AllKeysLru {
             self.sample_lines(keys, reader, &mut random, turn);
@@ -175,7 +175,7 @@ impl Eviction {
     }
 
     /// Looks at the keys among which one of this hash would stand, and at nothing else.
-    pub(super) fn sample_probe(&mut self, hash: u32, reader: &Reader, turn: &Turn<'_>) {
+    pub(crate) fn sample_probe(&mut self, hash: u32, reader: &Reader, turn: &Turn<'_>) {
         self.pool.clear();
         let mut near: SmallVec<[u32; 128]> = SmallVec::new();
         reader.visit_probe(turn.pin, hash, &mut |hash| near.push(hash));
@@ -189,7 +189,7 @@ impl Eviction {
     }
 
     /// Asks for what deleting the best of the pool will need.
-    pub(super) fn prefetch_best(&self, keys: u32, reader: &Reader) {
+    pub(crate) fn prefetch_best(&self, keys: u32, reader: &Reader) {
         let best = || self.pool.iter().rev().take(keys as usize);
         best().for_each(|candidate| reader.prefetch_line(candidate.hash));
         best().for_each(|candidate| reader.prefetch_record(candidate.hash));
@@ -210,7 +210,7 @@ impl Eviction {
     }
 
     /// Looks at the keys of the next lines of the index.
-    pub(super) fn walk(&mut self, lines: u32, reader: &Reader, turn: &Turn<'_>) {
+    pub(crate) fn walk(&mut self, lines: u32, reader: &Reader, turn: &Turn<'_>) {
         let mut met = Vec::new();
         self.walked = reader.scan(turn.pin, self.walked, lines, &mut |record| met.push(record));
         met.iter().for_each(|record| {
@@ -219,7 +219,7 @@ impl Eviction {
     }
 
     /// The next key to go: the best of the pool that is still there, and as good as it was.
-    pub(super) fn take_best<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
+    pub(crate) fn take_best<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
         while let Some(best) = self.pool.pop() {
             let record = reader.any_of_hash(turn.pin, best.hash);
             if let Some(record) = record
@@ -232,7 +232,7 @@ impl Eviction {
     }
 
     /// The same, sampling again if none is left.
-    pub(super) fn choose<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
+    pub(crate) fn choose<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
         for _ in 0..ROUNDS {
             if let Some(record) = self.take_best(reader, turn) {
                 return Some(record);

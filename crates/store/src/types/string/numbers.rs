@@ -2,20 +2,20 @@
 //!
 //! Thread: the shard that owns the store.
 
-use super::{Call, Outcome};
-use crate::args::integer;
-use crate::command::Op;
+use crate::apply::dispatch::{Call, Outcome};
 use crate::error::{NOT_A_FLOAT, NOT_AN_INTEGER};
-use crate::extended::Extended;
-use crate::reply::Reply;
-use crate::store::Store;
+use crate::op::Op;
+use crate::partition::store::Store;
+use crate::reply_sink::Reply;
+use crate::text::arguments::integer;
+use crate::text::extended::Extended;
 
 const OVERFLOW: &str = "ERR increment or decrement would overflow";
 const DECREMENT_OVERFLOW: &str = "ERR decrement would overflow";
 const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
 
 impl Store {
-    pub(super) fn increment<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn increment<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let increment = match call.op {
             Op::Incr => 1,
             Op::Decr => -1,
@@ -37,7 +37,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn increment_float<R: Reply>(
+    pub(crate) fn increment_float<R: Reply>(
         &mut self,
         call: Call<'_, '_, '_>,
         out: &mut R,

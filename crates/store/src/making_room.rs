@@ -20,19 +20,16 @@
 //!
 //! Thread: the shard that owns the store; a view only knows whether hits are wanted.
 
-mod candidates;
-
 use std::ops::Range;
 
 use nigh_shm::{Record, WriteError};
 
-use self::candidates::BATCH_KEYS;
-pub(crate) use self::candidates::Eviction;
-use crate::half::WriterHalf;
-use crate::hits::HitLog;
-use crate::recency::{Recency, UNKNOWN};
-use crate::store::{Counters, Store, Turn, is_over};
-use crate::watch::Watches;
+use crate::eviction::candidates::{BATCH_KEYS, Eviction};
+use crate::eviction::hits::HitLog;
+use crate::eviction::recency::{Recency, UNKNOWN};
+use crate::partition::halves::WriterHalf;
+use crate::partition::store::{Counters, Store, Turn, is_over};
+use crate::partition::watches::Watches;
 
 /// Share of the room for records that may be alive, per cent. The rest is the cleaner's play: at 90
 /// % it copies 1.1 bytes for each that is appended (new keys of 100 bytes, 64 MiB). By design 6

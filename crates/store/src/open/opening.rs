@@ -16,19 +16,19 @@ use std::sync::Arc;
 
 use nigh_shm::{Adoption, ArenaSpec, Domain, Writer};
 
-use crate::edition1::Edition;
 use crate::error::StoreError;
-use crate::folder::{
+use crate::eviction::hits::Inbox;
+use crate::folder::edition::Edition;
+use crate::folder::look::{
     Found, MANIFEST, Manifest, SYSTEM_TENANT, check_tenant, look, partitions_there, path_of,
     system_path,
 };
-use crate::half::{Libraries, WriterHalf};
-use crate::hits::Inbox;
 use crate::keyspace::{MOST_PARTITIONS, PartitionNumber};
-use crate::options::{Opened, StoreOptions};
-use crate::store::{Counters, Store};
-use crate::sweep::Sweep;
-use crate::watch::Watches;
+use crate::open::store_options::{Opened, StoreOptions};
+use crate::partition::halves::{Libraries, WriterHalf};
+use crate::partition::store::{Counters, Store};
+use crate::partition::sweep::Sweep;
+use crate::partition::watches::Watches;
 
 /// The files of a store, which go with it if it is removed.
 pub(crate) struct Files {

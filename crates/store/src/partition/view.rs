@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use nigh_shm::{Reader, Record};
 
-use crate::half::{Libraries, WriterHalf};
-use crate::hits::{Inbox, NewRings};
+use crate::eviction::hits::{Inbox, NewRings};
 use crate::keyspace::PartitionNumber;
-use crate::store::{Counters, Lack, Store, Turn, is_over};
-use crate::sweep::Sweep;
-use crate::watch::Watches;
+use crate::partition::halves::{Libraries, WriterHalf};
+use crate::partition::store::{Counters, Lack, Store, Turn, is_over};
+use crate::partition::sweep::Sweep;
+use crate::partition::watches::Watches;
 
 /// What a view of a store is made from, on whatever thread.
 #[derive(Clone)]

@@ -17,16 +17,16 @@ use std::sync::Arc;
 
 use nigh_shm::{Domain, Reader, Region};
 
-use crate::apply::length;
-use crate::args::cursor;
-use crate::command::Op;
+use crate::apply::dispatch::length;
 use crate::error::StoreError;
-use crate::eviction::Policy;
-use crate::options::{Opened, StoreOptions};
-use crate::random::Random;
-use crate::reply::Reply;
-use crate::stats::{Maintenance, StoreStats};
-use crate::store::{Lack, Store, Turn};
+use crate::making_room::Policy;
+use crate::op::Op;
+use crate::open::store_options::{Opened, StoreOptions};
+use crate::partition::store::{Lack, Store, Turn};
+use crate::partition::store_stats::{Maintenance, StoreStats};
+use crate::reply_sink::Reply;
+use crate::split_mix::Random;
+use crate::text::arguments::cursor;
 
 /// Partitions of a keyspace, at most.
 pub const MOST_PARTITIONS: usize = 64;
@@ -93,7 +93,7 @@ impl Keyspace {
         options: &StoreOptions,
         domain: &Arc<Domain>,
     ) -> Result<(Keyspace, Opened), StoreError> {
-        let (parts, opened) = crate::open::open_all(options, domain)?;
+        let (parts, opened) = crate::open::opening::open_all(options, domain)?;
         let owners = vec![0; parts.len()];
         Ok((Keyspace { parts, owners }, opened))
     }
@@ -403,7 +403,7 @@ impl Keyspace {
                 let keys: u64 = self.owned().map(|store| store.keys()).sum();
                 out.int(length(usize::try_from(keys).unwrap_or(usize::MAX)));
             }
-            Op::FlushAll | Op::FlushDb => match crate::apply::check_flush_mode(args) {
+            Op::FlushAll | Op::FlushDb => match crate::apply::keys::check_flush_mode(args) {
                 Ok(()) => {
                     self.owned().for_each(|store| store.flush(turn));
                     out.ok();

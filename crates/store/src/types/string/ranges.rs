@@ -7,12 +7,12 @@
 
 use smallvec::SmallVec;
 
-use super::{Call, Outcome, Refusal, length};
 use crate::MAX_VALUE_BYTES;
-use crate::args::integer;
+use crate::apply::dispatch::{Call, Outcome, Refusal, length};
 use crate::error::{NOT_AN_INTEGER, VALUE_TOO_LONG};
-use crate::reply::Reply;
-use crate::store::Store;
+use crate::partition::store::Store;
+use crate::reply_sink::Reply;
+use crate::text::arguments::integer;
 
 const OFFSET: &str = "ERR offset is out of range";
 
@@ -28,7 +28,7 @@ fn checked_length(before: u64, added: usize) -> Result<u64, Refusal> {
 }
 
 impl Store {
-    pub(super) fn append<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn append<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let added = call.arg(2);
         let Some(record) = self.find(call.hash, call.key(), call.turn) else {
             self.put(call.hash, call.key(), &[added], 0, call.turn)?;
@@ -41,13 +41,13 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn strlen<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn strlen<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let record = self.read(call.hash, call.key(), call.turn);
         out.int(record.map_or(0, |record| length(record.value().len())));
         Ok(())
     }
 
-    pub(super) fn get_range<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn get_range<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let start = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
         let end = integer(call.arg(3)).ok_or(NOT_AN_INTEGER)?;
         let Some(record) = self.read(call.hash, call.key(), call.turn) else {
@@ -63,7 +63,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn set_range<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn set_range<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let offset = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
         let offset = u64::try_from(offset).map_err(|_| OFFSET)?;
         let new = call.arg(3);

@@ -17,7 +17,7 @@ use nigh_shm::edition1::{Edition1, version_of};
 use nigh_shm::layout::VERSION;
 
 use crate::error::StoreError;
-use crate::folder::{look, partitions_there, path_of, system_path};
+use crate::folder::look::{look, partitions_there, path_of, system_path};
 
 /// Which edition of their format arenas are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 use nigh_shm::{Reader, Writer};
 
-use crate::stats::StoreStats;
+use crate::partition::store_stats::StoreStats;
 
 const ELSEWHERE: &str = "a view of a store doesn't write: writes are sent to the owner";
 

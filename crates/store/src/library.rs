@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use nigh_shm::{Record, RecordRef, WriteError};
 
-use crate::half::Libraries;
-use crate::store::{Store, Turn};
+use crate::partition::halves::Libraries;
+use crate::partition::store::{Store, Turn};
 
 /// Keys of libraries begin with this, so that others can live beside them.
 const LIBRARY_PREFIX: &[u8] = b"library:";

@@ -23,10 +23,10 @@ use std::path::{Path, PathBuf};
 
 use nigh_shm::{ArenaError, HeaderInfo, edition1, header_of};
 
-use crate::edition1::Edition;
 use crate::error::StoreError;
+use crate::folder::edition::Edition;
 use crate::keyspace::MOST_PARTITIONS;
-use crate::options::DEFAULT_TENANT;
+use crate::open::store_options::DEFAULT_TENANT;
 
 /// Tenant of the system arena; no tenant of users begins with `_`.
 pub(crate) const SYSTEM_TENANT: &str = "_system";

@@ -21,11 +21,11 @@ use nigh_shm::edition1::{Edition1, Entry1};
 use nigh_shm::layout::Geometry;
 use nigh_shm::{ArenaError, Pin, WriteError};
 
-use crate::edition1::{Edition, OldKeyspace};
 use crate::error::StoreError;
-use crate::folder::look;
+use crate::folder::edition::{Edition, OldKeyspace};
+use crate::folder::look::look;
 use crate::keyspace::Keyspace;
-use crate::store::{Store, Turn, is_over};
+use crate::partition::store::{Store, Turn, is_over};
 
 /// Home lines in one step, each some 6 records: some 100 µs, if values are small.
 const LINES_PER_STEP: u32 = 64;

@@ -5,12 +5,12 @@
 //!
 //! Thread: the shard that owns the store.
 
-use super::{Call, Outcome, Refusal};
-use crate::args::{integer, is_option};
-use crate::command::Op;
+use crate::apply::dispatch::{Call, Outcome, Refusal};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
-use crate::reply::Reply;
-use crate::store::Store;
+use crate::op::Op;
+use crate::partition::store::Store;
+use crate::reply_sink::Reply;
+use crate::text::arguments::{integer, is_option};
 
 /// How an expiry is meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,11 +77,11 @@ fn expiry_ms(clock: Clock, text: &[u8], call: Call<'_, '_, '_>) -> Result<u64, R
         .filter(|milliseconds| *milliseconds > 0)
         .map(|milliseconds| milliseconds + base)
         .filter(|at| i64::try_from(*at).is_ok())
-        .ok_or_else(|| super::expiry::invalid_expire_time(call.op))
+        .ok_or_else(|| crate::apply::expiry::invalid_expire_time(call.op))
 }
 
 impl Store {
-    pub(super) fn set<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn set<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let options = Options::parse(&call.args[3..], true)?;
         let expiry = match options.expiry {
             Some((clock, text)) => expiry_ms(clock, text, call)?,
@@ -108,7 +108,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn set_nx<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn set_nx<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         if self.find(call.hash, call.key(), call.turn).is_some() {
             out.int(0);
             return Ok(());
@@ -118,7 +118,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn set_ex<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn set_ex<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let clock = if call.op == Op::SetEx { EX } else { PX };
         let expiry = expiry_ms(clock, call.arg(2), call)?;
         self.put(call.hash, call.key(), &[call.arg(3)], expiry, call.turn)?;
@@ -126,7 +126,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn get_ex<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn get_ex<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let options = Options::parse(&call.args[2..], false)?;
         let Some(record) = self.read(call.hash, call.key(), call.turn) else {
             out.null();

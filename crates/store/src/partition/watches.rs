@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::store::{Store, Turn, is_over};
+use crate::partition::store::{Store, Turn, is_over};
 
 /// A key that a connection watches, and how it was then. Give it back with [`Store::unwatch`].
 #[derive(Debug)]

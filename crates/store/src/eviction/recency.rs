@@ -308,7 +308,7 @@ fn oldest(bucket: &mut Bucket, now: u16) -> &mut u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::split_mix::Random;
 
     fn hashes(seed: u64, count: usize) -> Vec<u32> {
         let mut random = Random(seed);

@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 use nigh_shm::{Journal, Moment, Pin, Reader, Record, Region, UpkeepBudget, WriteError};
 
-use crate::eviction::Eviction;
-use crate::half::{Libraries, WriterHalf};
-use crate::hits::{HitLog, Inbox, NewRings};
+use crate::commit::transactions::Transaction;
+use crate::eviction::candidates::Eviction;
+use crate::eviction::hits::{HitLog, Inbox, NewRings};
 use crate::keyspace::PartitionNumber;
-use crate::open::Files;
-use crate::stats::{Maintenance, StoreStats};
-use crate::sweep::Sweep;
-use crate::transaction::Transaction;
-use crate::watch::Watches;
+use crate::open::opening::Files;
+use crate::partition::halves::{Libraries, WriterHalf};
+use crate::partition::store_stats::{Maintenance, StoreStats};
+use crate::partition::sweep::Sweep;
+use crate::partition::watches::Watches;
 
 pub(crate) use nigh_shm::layout::is_over;
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nigh_shm::ring::{self, Consumer, Producer};
 
-use crate::recency::Recency;
+use crate::eviction::recency::Recency;
 
 /// Hits of which one is told: what is used often is told soon. With one of four the hit ratio was
 /// 1.4 points lower than with all.
@@ -139,7 +139,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recency::UNKNOWN;
+    use crate::eviction::recency::UNKNOWN;
 
     /// A view's hits reach the owner's clocks; more of them than fit are dropped, and nobody waits.
     #[test]

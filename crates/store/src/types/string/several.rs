@@ -2,14 +2,14 @@
 //!
 //! Thread: the shard that owns the store.
 
-use super::{AHEAD, Call, Outcome, Refusal};
-use crate::command::Op;
-use crate::reply::Reply;
-use crate::store::Store;
-use crate::writes::{Change, Changes};
+use crate::apply::dispatch::{AHEAD, Call, Outcome, Refusal};
+use crate::commit::write_set::{Change, Changes};
+use crate::op::Op;
+use crate::partition::store::Store;
+use crate::reply_sink::Reply;
 
 impl Store {
-    pub(super) fn get_set<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn get_set<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let old = self.read(call.hash, call.key(), call.turn);
         self.put(call.hash, call.key(), &[call.arg(2)], 0, call.turn)?;
         match old {
@@ -19,7 +19,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn get_del<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn get_del<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         match self.read(call.hash, call.key(), call.turn) {
             Some(record) => {
                 self.remove(call.hash, call.key(), call.turn);
@@ -30,7 +30,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn mget<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn mget<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let keys = &call.args[1..];
         out.array(keys.len());
         for chunk in keys.chunks(AHEAD) {
@@ -45,7 +45,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn mset<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    pub(crate) fn mset<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         let name = call.op.name();
         let (pairs, rest) = call.args[1..].as_chunks::<2>();
         if !rest.is_empty() {

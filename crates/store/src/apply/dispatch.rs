@@ -5,29 +5,17 @@
 //!
 //! Thread: the shard that owns the store.
 
-mod expiry;
-mod keys;
-mod memory;
-mod numbers;
-mod object;
-mod ranges;
-mod scan;
-mod set;
-mod strings;
-
-pub(crate) use keys::check_flush_mode;
-
 use nigh_shm::WriteError;
 
-use crate::command::Op;
 use crate::error::write_error_text;
-use crate::eviction::Refused;
-use crate::reply::Reply;
-use crate::store::{Store, Turn, is_over};
+use crate::making_room::Refused;
+use crate::op::Op;
+use crate::partition::store::{Store, Turn, is_over};
+use crate::reply_sink::Reply;
 
 /// Keys whose index lines and records a command of many keys asks for ahead of using them: enough
 /// to overlap cache misses, few enough to be still cached when their turn comes.
-const AHEAD: usize = 16;
+pub(crate) const AHEAD: usize = 16;
 
 /// Why a command gives an error reply. It has changed nothing then, and answered nothing yet.
 pub(crate) enum Refusal {
@@ -69,25 +57,25 @@ impl Refused for Refusal {
 }
 
 /// What a command's function returns: its reply is written, or there is a reason why not.
-type Outcome = Result<(), Refusal>;
+pub(crate) type Outcome = Result<(), Refusal>;
 
 /// What a command is applied to: its arguments, with the hash of its first key.
 #[derive(Clone, Copy)]
-struct Call<'a, 't, 'p> {
-    op: Op,
-    args: &'a [&'a [u8]],
-    hash: u32,
-    turn: &'t Turn<'p>,
+pub(crate) struct Call<'a, 't, 'p> {
+    pub(crate) op: Op,
+    pub(crate) args: &'a [&'a [u8]],
+    pub(crate) hash: u32,
+    pub(crate) turn: &'t Turn<'p>,
 }
 
 impl<'a> Call<'a, '_, '_> {
     /// The argument at `at`; the command table has checked that there are as many.
-    fn arg(&self, at: usize) -> &'a [u8] {
+    pub(crate) fn arg(&self, at: usize) -> &'a [u8] {
         self.args[at]
     }
 
     /// The first key.
-    fn key(&self) -> &'a [u8] {
+    pub(crate) fn key(&self) -> &'a [u8] {
         self.args[1]
     }
 }
@@ -247,7 +235,7 @@ impl Store {
 
     /// Hashes of up to [`AHEAD`] of the call's keys, with their lines and records on the way into
     /// the cache. The hash of a lone key is known.
-    fn hashes<'a>(
+    pub(crate) fn hashes<'a>(
         &self,
         call: Call<'_, '_, '_>,
         keys: impl ExactSizeIterator<Item = &'a [u8]>,

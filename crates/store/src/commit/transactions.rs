@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 
 use nigh_shm::{RecordRef, WriteError, Writer};
 
-use crate::eviction::Refused;
-use crate::store::{Store, Turn};
+use crate::making_room::Refused;
+use crate::partition::store::{Store, Turn};
 
 /// The overlay of one transaction.
 #[derive(Default)]

@@ -1,0 +1,4 @@
+//! Several writes as one: transactions, and the write sets of functions.
+
+pub(crate) mod transactions;
+pub(crate) mod write_set;

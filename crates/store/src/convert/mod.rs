@@ -1,0 +1,3 @@
+//! Copying a tenant's data into other arenas.
+
+pub(crate) mod copying;

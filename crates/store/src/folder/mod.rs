@@ -1,0 +1,4 @@
+//! A folder of arenas.
+
+pub(crate) mod edition;
+pub(crate) mod look;

@@ -1,0 +1,3 @@
+//! The data types, a folder or file each.
+
+mod string;

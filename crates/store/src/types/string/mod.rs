@@ -1,0 +1,6 @@
+//! Strings.
+
+mod numbers;
+mod ranges;
+mod several;
+mod whole;
