@@ -72,6 +72,35 @@ const fn denial_text(denial: Denial) -> &'static str {
     }
 }
 
+/// The error of a write.
+pub(crate) trait Refused {
+    /// Whether memory is full.
+    fn is_oom(&self) -> bool;
+    /// Whether it is, or a write waits for memory.
+    fn lacks_room(&self) -> bool;
+    /// What to say instead of that when something was evicted for it.
+    fn try_again(self) -> Self;
+}
+
+impl Refused for WriteError {
+    fn is_oom(&self) -> bool {
+        match self {
+            WriteError::Oom => true,
+            // For other faults of the system no key has to go.
+            WriteError::Denied(denial) => denial.is_full(),
+            _ => false,
+        }
+    }
+
+    fn lacks_room(&self) -> bool {
+        self.is_oom() || *self == WriteError::Busy
+    }
+
+    fn try_again(self) -> WriteError {
+        if self.is_oom() { WriteError::Busy } else { self }
+    }
+}
+
 /// How to go on without an arena.
 fn without(drops_line: bool, tenant: &str) -> String {
     match drops_line {

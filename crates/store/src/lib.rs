@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod call;
 mod commit;
 mod convert;
 mod error;
@@ -49,32 +50,39 @@ mod making_room;
 mod op;
 mod open;
 mod partition;
+mod partitioning;
 mod reply_sink;
 mod split_mix;
 mod text;
+mod turn;
 mod types;
+mod upkeep;
 
-pub use commit::transactions::StagedKeys;
 pub use commit::write_set::Write;
 pub use convert::copying::{
     Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in,
 };
+pub use convert::old_keyspace::OldKeyspace;
 pub use error::{
     BUSY, KEY_TOO_LONG, ONE_HASH, OOM, OOM_DELETING, StoreError, VALUE_TOO_LONG,
     together_error_text, write_error_text,
 };
-pub use folder::edition::{Edition, OldKeyspace};
-pub use folder::look::{MANIFEST, NEW_MANIFEST, arena_of_name, faults_of, list_others};
-pub use keyspace::{Keyspace, MOST_PARTITIONS, partition_of_hash, tag};
-pub use making_room::Policy;
+pub use eviction::policy::Policy;
+pub use folder::edition::Edition;
+pub use folder::look::faults_of;
+pub use folder::manifest::{MANIFEST, NEW_MANIFEST, list_others};
+pub use folder::names::{DEFAULT_TENANT, arena_of_name};
+pub use keyspace::Keyspace;
 pub use op::{Op, Span};
-pub use open::store_options::{DEFAULT_TENANT, Opened, SYSTEM_CAPACITY_BYTES, StoreOptions};
-pub use partition::store::{Lack, Store, Turn};
-pub use partition::store_stats::{Maintenance, StoreStats};
-pub use partition::view::Views;
+pub use open::store_options::{Opened, SYSTEM_CAPACITY_BYTES, StoreOptions};
+pub use partition::counters::Lack;
+pub use partition::overlay::StagedKeys;
+pub use partition::store::{Store, Views};
+pub use partition::store_stats::StoreStats;
 pub use partition::watches::WatchToken;
+pub use partitioning::{MOST_PARTITIONS, partition_of_hash, tag};
 pub use reply_sink::Reply;
 pub use text::glob;
-
-/// Longest value, bytes (Redis: `proto-max-bulk-len`).
-pub const MAX_VALUE_BYTES: u64 = 512 << 20;
+pub use turn::Turn;
+pub use types::string::MAX_VALUE_BYTES;
+pub use upkeep::Maintenance;

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use nigh_shm::{Record, RecordRef, WriteError};
 
 use crate::partition::halves::Libraries;
-use crate::partition::store::{Store, Turn};
+use crate::partition::store::Store;
+use crate::turn::Turn;
 
 /// Keys of libraries begin with this, so that others can live beside them.
 const LIBRARY_PREFIX: &[u8] = b"library:";

@@ -24,12 +24,17 @@ use std::ops::Range;
 
 use nigh_shm::{Record, WriteError};
 
+use crate::error::Refused;
 use crate::eviction::candidates::{BATCH_KEYS, Eviction};
 use crate::eviction::hits::HitLog;
+use crate::eviction::policy::Policy;
 use crate::eviction::recency::{Recency, UNKNOWN};
+use crate::partition::counters::Counters;
 use crate::partition::halves::WriterHalf;
-use crate::partition::store::{Counters, Store, Turn, is_over};
+use crate::partition::store::Store;
 use crate::partition::watches::Watches;
+use crate::turn::Turn;
+use nigh_shm::layout::is_over;
 
 /// Share of the room for records that may be alive, per cent. The rest is the cleaner's play: at 90
 /// % it copies 1.1 bytes for each that is appended (new keys of 100 bytes, 64 MiB). By design 6
@@ -58,49 +63,6 @@ const CATCH_UP: u64 = 4;
 const EVICTIONS_PER_TURN: u32 = 64;
 /// Bytes of a record beside key and value, about.
 const RECORD_OVERHEAD_BYTES: u64 = 64;
-
-/// What happens when memory is full. Names and meanings are Redis's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
-    /// Writes are refused.
-    #[default]
-    NoEviction,
-    /// The key that was used longest ago goes.
-    AllKeysLru,
-    /// Of the keys with an expiry, the one that was used longest ago goes.
-    VolatileLru,
-    /// Of the keys with an expiry, the one whose time is over soonest goes.
-    VolatileTtl,
-}
-
-impl Policy {
-    /// All of them.
-    pub const ALL: [Policy; 4] =
-        [Policy::NoEviction, Policy::AllKeysLru, Policy::VolatileLru, Policy::VolatileTtl];
-
-    /// Its name in settings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Policy::NoEviction => "noeviction",
-            Policy::AllKeysLru => "allkeys-lru",
-            Policy::VolatileLru => "volatile-lru",
-            Policy::VolatileTtl => "volatile-ttl",
-        }
-    }
-
-    /// The policy of this name.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|policy| policy.name() == name)
-    }
-
-    /// Whether it asks when keys were used.
-    #[must_use]
-    pub const fn is_lru(self) -> bool {
-        matches!(self, Policy::AllKeysLru | Policy::VolatileLru)
-    }
-}
 
 impl Store {
     /// Sets what happens when memory is full, and how many keys are looked at for each that goes.
@@ -406,35 +368,6 @@ impl Store {
 struct Evicted {
     keys: u32,
     bytes: u64,
-}
-
-/// The error of a write.
-pub(crate) trait Refused {
-    /// Whether memory is full.
-    fn is_oom(&self) -> bool;
-    /// Whether it is, or a write waits for memory.
-    fn lacks_room(&self) -> bool;
-    /// What to say instead of that when something was evicted for it.
-    fn try_again(self) -> Self;
-}
-
-impl Refused for WriteError {
-    fn is_oom(&self) -> bool {
-        match self {
-            WriteError::Oom => true,
-            // For other faults of the system no key has to go.
-            WriteError::Denied(denial) => denial.is_full(),
-            _ => false,
-        }
-    }
-
-    fn lacks_room(&self) -> bool {
-        self.is_oom() || *self == WriteError::Busy
-    }
-
-    fn try_again(self) -> WriteError {
-        if self.is_oom() { WriteError::Busy } else { self }
-    }
 }
 
 /// Deletes a key that was chosen. One whose time is over counts as expired.

@@ -2,7 +2,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::apply::dispatch::{Call, Outcome, Refusal};
+use crate::call::{Call, Outcome, Refusal, invalid_expire_time};
 use crate::error::NOT_AN_INTEGER;
 use crate::op::Op;
 use crate::partition::store::Store;
@@ -11,11 +11,6 @@ use crate::text::arguments::{echo, integer, is_option};
 
 const NX_AND_OTHERS: &str = "ERR NX and XX, GT or LT options at the same time are not compatible";
 const GT_AND_LT: &str = "ERR GT and LT options at the same time are not compatible";
-
-/// Answer for an expiry that isn't positive or overflows.
-pub(crate) fn invalid_expire_time(op: Op) -> Refusal {
-    Refusal::Owned(format!("ERR invalid expire time in '{}' command", op.name()))
-}
 
 /// When a new expiry is taken.
 #[derive(Default)]

@@ -4,13 +4,14 @@
 
 use smallvec::SmallVec;
 
-use crate::apply::dispatch::{AHEAD, Call, Outcome, Refusal, length};
+use crate::call::{AHEAD, Call, Outcome, Refusal, length};
 use crate::commit::write_set::{Change, Changes};
 use crate::error::{NO_SUCH_KEY, NOT_AN_INTEGER, SYNTAX};
 use crate::op::Op;
-use crate::partition::store::{Store, Turn};
+use crate::partition::store::Store;
 use crate::reply_sink::Reply;
 use crate::text::arguments::{integer, is_option};
+use crate::turn::Turn;
 
 const SAME_OBJECT: &str = "ERR source and destination objects are the same";
 const DB_INDEX: &str = "ERR DB index is out of range";

@@ -2,7 +2,7 @@
 //!
 //! Thread: the shard that owns the store, or the view.
 
-use crate::apply::dispatch::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
 use crate::partition::store::Store;
 use crate::reply_sink::Reply;

@@ -12,7 +12,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::apply::dispatch::{Call, Outcome, Refusal};
+use crate::call::{Call, Outcome, Refusal};
 use crate::partition::store::Store;
 use crate::reply_sink::Reply;
 use crate::text::arguments::{echo, integer, is_option};

@@ -8,13 +8,15 @@
 
 use nigh_shm::Record;
 
-use crate::apply::dispatch::{Call, Outcome, Refusal};
+use crate::call::{Call, Outcome, Refusal};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
-use crate::partition::store::{Store, Turn, is_over};
+use crate::partition::store::Store;
 use crate::reply_sink::Reply;
 use crate::split_mix::Random;
 use crate::text::arguments::{cursor, integer, is_option};
 use crate::text::glob;
+use crate::turn::Turn;
+use nigh_shm::layout::is_over;
 
 const INVALID_CURSOR: &str = "ERR invalid cursor";
 /// Keys that SCAN aims at unless told.

@@ -1,4 +1,5 @@
 //! Several writes as one: transactions, and the write sets of functions.
 
 pub(crate) mod transactions;
+mod watching;
 pub(crate) mod write_set;

@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use nigh_shm::{RecordRef, WriteError};
 use smallvec::SmallVec;
 
-use crate::partition::store::{Store, Turn};
+use crate::partition::store::Store;
+use crate::turn::Turn;
 
 /// One write of a function's write set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,11 +21,14 @@ use nigh_shm::edition1::{Edition1, Entry1};
 use nigh_shm::layout::Geometry;
 use nigh_shm::{ArenaError, Pin, WriteError};
 
+use crate::convert::old_keyspace::OldKeyspace;
 use crate::error::StoreError;
-use crate::folder::edition::{Edition, OldKeyspace};
+use crate::folder::edition::Edition;
 use crate::folder::look::look;
 use crate::keyspace::Keyspace;
-use crate::partition::store::{Store, Turn, is_over};
+use crate::partition::store::Store;
+use crate::turn::Turn;
+use nigh_shm::layout::is_over;
 
 /// Home lines in one step, each some 6 records: some 100 µs, if values are small.
 const LINES_PER_STEP: u32 = 64;

@@ -11,10 +11,11 @@
 use nigh_shm::{Reader, Record};
 use smallvec::SmallVec;
 
+use crate::eviction::policy::Policy;
 use crate::eviction::recency::{Recency, UNKNOWN};
-use crate::making_room::Policy;
-use crate::partition::store::{Turn, is_over};
 use crate::split_mix::Random;
+use crate::turn::Turn;
+use nigh_shm::layout::is_over;
 
 /// Keys that are sampled for together, at most: as many cache misses as a core has under way.
 pub(crate) const BATCH_KEYS: u32 = 16;

@@ -2,4 +2,5 @@
 
 pub(crate) mod candidates;
 pub(crate) mod hits;
+pub(crate) mod policy;
 pub(crate) mod recency;

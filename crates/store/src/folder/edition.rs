@@ -13,11 +13,11 @@
 
 use std::path::Path;
 
-use nigh_shm::edition1::{Edition1, version_of};
+use nigh_shm::edition1::version_of;
 use nigh_shm::layout::VERSION;
 
 use crate::error::StoreError;
-use crate::folder::look::{look, partitions_there, path_of, system_path};
+use crate::folder::names::{partitions_there, path_of};
 
 /// Which edition of their format arenas are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,34 +50,6 @@ impl Edition {
             Some(1) if living != 1 => Edition::One,
             _ => Edition::Living,
         }
-    }
-}
-
-/// A tenant's arenas of edition 1, and that of the libraries.
-pub struct OldKeyspace {
-    pub(crate) parts: Vec<Edition1>,
-    /// `None` if a first start was cut off before it was made.
-    pub(crate) libraries: Option<Edition1>,
-}
-
-impl OldKeyspace {
-    /// Opens them, without changing anything.
-    ///
-    /// # Errors
-    ///
-    /// They can't be read, are damaged, or don't belong together.
-    pub fn open(dir: &Path, tenant: &str) -> Result<OldKeyspace, StoreError> {
-        let found = look(dir, tenant, Edition::One)?;
-        let open = |&partition| Edition1::open(&path_of(dir, tenant, partition));
-        let parts = found.there.keys().map(open).collect::<Result<_, _>>()?;
-        let libraries = found.has_system.then(|| Edition1::open(&system_path(dir))).transpose()?;
-        Ok(OldKeyspace { parts, libraries })
-    }
-
-    /// Keys of the tenant, those whose time is over included.
-    #[must_use]
-    pub fn keys(&self) -> u64 {
-        self.parts.iter().map(Edition1::keys).sum()
     }
 }
 

@@ -16,192 +16,18 @@
 //! Thread: any; who opens or converts holds the folder's lock.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nigh_shm::{ArenaError, HeaderInfo, edition1, header_of};
+use nigh_shm::ArenaError;
 
 use crate::error::StoreError;
+use crate::folder::arena_header::Header;
 use crate::folder::edition::Edition;
-use crate::keyspace::MOST_PARTITIONS;
-use crate::open::store_options::DEFAULT_TENANT;
-
-/// Tenant of the system arena; no tenant of users begins with `_`.
-pub(crate) const SYSTEM_TENANT: &str = "_system";
-/// Name of the manifest.
-pub const MANIFEST: &str = "manifest";
-/// Its name while it is written.
-pub const NEW_MANIFEST: &str = "manifest.new";
-/// First line of a manifest.
-const MANIFEST_HEAD: &str = "nigh-manifest 1";
-/// Longest name of a tenant, bytes: what the arena's header holds.
-const MAX_TENANT_BYTES: usize = 128;
-
-/// The file of a partition.
-pub(crate) fn path_of(dir: &Path, tenant: &str, partition: usize) -> PathBuf {
-    dir.join(format!("{tenant}.{partition}.arena"))
-}
-
-/// The file of the libraries.
-pub(crate) fn system_path(dir: &Path) -> PathBuf {
-    path_of(dir, SYSTEM_TENANT, 0)
-}
-
-pub(crate) fn check_tenant(name: &str) -> Result<(), StoreError> {
-    let usable = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let begins_well = !name.starts_with(['.', '_']);
-    if !name.is_empty() && name.len() <= MAX_TENANT_BYTES && begins_well && name.bytes().all(usable)
-    {
-        return Ok(());
-    }
-    Err(StoreError::TenantName { name: name.to_owned() })
-}
-
-/// Tenant and partition that a file's name tells; `None` for names that no server gives: 03 or +3
-/// isn't partition 3.
-#[must_use]
-pub fn arena_of_name(name: &str) -> Option<(&str, usize)> {
-    let (tenant, number) = name.strip_suffix(".arena")?.rsplit_once('.')?;
-    let partition = (0..MOST_PARTITIONS).find(|it| number == it.to_string())?;
-    let is_system = tenant == SYSTEM_TENANT && partition == 0;
-    (is_system || check_tenant(tenant).is_ok()).then_some((tenant, partition))
-}
-
-/// How many partitions of each tenant were made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Manifest(pub(crate) BTreeMap<String, usize>);
-
-impl Manifest {
-    /// The manifest of a folder; `None` if it has none.
-    pub(crate) fn load(dir: &Path) -> Result<Option<Manifest>, StoreError> {
-        let path = dir.join(MANIFEST);
-        match fs::read_to_string(&path) {
-            Ok(text) => match Manifest::parse(&text) {
-                Some(manifest) => Ok(Some(manifest)),
-                None => Err(StoreError::Manifest { path }),
-            },
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) if error.kind() == ErrorKind::InvalidData => {
-                Err(StoreError::Manifest { path })
-            }
-            Err(source) => Err(StoreError::Directory { path, source }),
-        }
-    }
-
-    fn parse(text: &str) -> Option<Manifest> {
-        let mut lines = text.lines();
-        if lines.next()? != MANIFEST_HEAD || !text.ends_with('\n') {
-            return None;
-        }
-        let mut tenants = BTreeMap::new();
-        for line in lines {
-            let (tenant, partitions) = line.split_once(' ')?;
-            let partitions = partitions.parse().ok()?;
-            let known = tenant == SYSTEM_TENANT && partitions == 1 || check_tenant(tenant).is_ok();
-            if !known || !(1..=MOST_PARTITIONS).contains(&partitions) {
-                return None;
-            }
-            tenants.insert(tenant.to_owned(), partitions);
-        }
-        Some(Manifest(tenants))
-    }
-
-    /// Puts it in the place of the folder's.
-    pub(crate) fn store(&self, dir: &Path) -> io::Result<()> {
-        let mut text = format!("{MANIFEST_HEAD}\n");
-        self.0.iter().for_each(|(tenant, partitions)| text += &format!("{tenant} {partitions}\n"));
-        let new = dir.join(NEW_MANIFEST);
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let written = options.open(&new).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        let placed = written.and_then(|()| fs::rename(&new, dir.join(MANIFEST)));
-        placed.inspect_err(|_| _ = fs::remove_file(&new))
-    }
-
-    /// Removes the folder's, if there is one (invariant 3).
-    pub(crate) fn remove(dir: &Path) -> io::Result<()> {
-        match fs::remove_file(dir.join(MANIFEST)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Lists in the manifest of `to` what that of `from` lists beyond: tenants whose arenas were taken
-/// along.
-///
-/// # Errors
-/// A manifest makes no sense, or can't be read or written.
-pub fn list_others(from: &Path, to: &Path) -> Result<(), StoreError> {
-    let mut listed = Manifest::load(from)?.unwrap_or_default();
-    let of_copy = Manifest::load(to)?.unwrap_or_default();
-    listed.0.extend(of_copy.0.clone());
-    if listed == of_copy {
-        return Ok(());
-    }
-    listed.store(to).map_err(|source| StoreError::Directory { path: to.join(MANIFEST), source })
-}
-
-/// What an arena's header says of its place in a folder.
-pub(crate) struct Header {
-    tenant: String,
-    partition: u32,
-    partitions: u32,
-    seed: u32,
-    committed_lsn: u64,
-    pub(crate) capacity_bytes: u64,
-}
-
-impl Header {
-    /// Reads that of an arena, which is of this edition.
-    fn of(path: &Path, edition: Edition) -> Result<Header, ArenaError> {
-        if edition == Edition::One {
-            let edition1::Header1 {
-                tenant,
-                partition,
-                partitions,
-                seed,
-                capacity_bytes,
-                committed_lsn,
-                ..
-            } = edition1::Header1::of(path)?;
-            return Ok(Header {
-                tenant,
-                partition,
-                partitions,
-                seed,
-                committed_lsn,
-                capacity_bytes,
-            });
-        }
-        let header = header_of(path)?;
-        let capacity_bytes = header.capacity_bytes();
-        let HeaderInfo { tenant, partition, partitions, seed, committed_lsn, .. } = header;
-        Ok(Header { tenant, partition, partitions, seed, committed_lsn, capacity_bytes })
-    }
-
-    /// Refuses an arena of another tenant, or another partition.
-    fn check_owner(
-        &self,
-        path: &Path,
-        tenant: &str,
-        partition: u32,
-        partitions: u32,
-    ) -> Result<(), ArenaError> {
-        if (&*self.tenant, self.partition, self.partitions) == (tenant, partition, partitions) {
-            return Ok(());
-        }
-        let found =
-            format!("{} {}/{}", self.tenant.escape_debug(), self.partition, self.partitions);
-        let (path, expected) = (path.to_owned(), format!("{tenant} {partition}/{partitions}"));
-        Err(ArenaError::WrongTenant { path, expected, found })
-    }
-}
+use crate::folder::manifest::{MANIFEST, Manifest};
+use crate::folder::names::{
+    DEFAULT_TENANT, SYSTEM_TENANT, arena_of_name, check_tenant, names, partitions_there, path_of,
+    system_path,
+};
 
 /// What a folder holds of a tenant.
 pub(crate) struct Found {
@@ -220,22 +46,6 @@ impl Found {
     pub(crate) fn seed(&self) -> Option<u32> {
         self.there.values().next().map(|header| header.seed)
     }
-}
-
-/// The partitions of a tenant whose files are in the folder, in order.
-pub(crate) fn partitions_there(dir: &Path, tenant: &str) -> Result<BTreeSet<usize>, StoreError> {
-    let names = names(dir)?;
-    let of_names = names.iter().filter_map(|name| arena_of_name(name));
-    Ok(of_names.filter(|found| found.0 == tenant).map(|found| found.1).collect())
-}
-
-fn names(dir: &Path) -> Result<Vec<String>, StoreError> {
-    let failed = |source| StoreError::Directory { path: dir.to_owned(), source };
-    let entries = fs::read_dir(dir).map_err(failed)?;
-    let name = |entry: io::Result<fs::DirEntry>| {
-        entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
-    };
-    entries.map(name).collect::<io::Result<_>>().map_err(failed)
 }
 
 /// Whose data lies, or should lie, in a folder: the default tenant's if only the libraries do.

@@ -19,22 +19,17 @@ use nigh_shm::{Adoption, ArenaSpec, Domain, Writer};
 use crate::error::StoreError;
 use crate::eviction::hits::Inbox;
 use crate::folder::edition::Edition;
-use crate::folder::look::{
-    Found, MANIFEST, Manifest, SYSTEM_TENANT, check_tenant, look, partitions_there, path_of,
-    system_path,
-};
-use crate::keyspace::{MOST_PARTITIONS, PartitionNumber};
+use crate::folder::look::{Found, look};
+use crate::folder::manifest::{MANIFEST, Manifest};
+use crate::folder::names::{SYSTEM_TENANT, check_tenant, partitions_there, path_of, system_path};
 use crate::open::store_options::{Opened, StoreOptions};
+use crate::partition::arena_files::Files;
+use crate::partition::counters::Counters;
 use crate::partition::halves::{Libraries, WriterHalf};
-use crate::partition::store::{Counters, Store};
+use crate::partition::store::Store;
 use crate::partition::sweep::Sweep;
 use crate::partition::watches::Watches;
-
-/// The files of a store, which go with it if it is removed.
-pub(crate) struct Files {
-    dir: PathBuf,
-    arenas: Vec<PathBuf>,
-}
+use crate::partitioning::{MOST_PARTITIONS, PartitionNumber};
 
 /// Opens all partitions of a tenant, and with the first the libraries.
 pub(crate) fn open_all(

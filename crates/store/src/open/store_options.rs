@@ -2,15 +2,13 @@
 //!
 //! Thread: any; it is plain data.
 
+use crate::folder::names::DEFAULT_TENANT;
 use std::path::PathBuf;
 
 use nigh_shm::Adoption;
 
 /// Capacity of the system arena unless set: room for hundreds of libraries, small beside any data.
 pub const SYSTEM_CAPACITY_BYTES: u64 = 64 << 20;
-
-/// Name of the tenant that clients have unless they say another.
-pub const DEFAULT_TENANT: &str = "default";
 
 /// How to open a store.
 #[derive(Clone, Debug)]

@@ -19,30 +19,19 @@
 
 use std::sync::Arc;
 
-use nigh_shm::{Journal, Moment, Pin, Reader, Record, Region, UpkeepBudget, WriteError};
+use nigh_shm::{Journal, Moment, Reader, Region};
 
-use crate::commit::transactions::Transaction;
 use crate::eviction::candidates::Eviction;
 use crate::eviction::hits::{HitLog, Inbox, NewRings};
-use crate::keyspace::PartitionNumber;
-use crate::open::opening::Files;
+use crate::partition::arena_files::Files;
+use crate::partition::counters::Counters;
 use crate::partition::halves::{Libraries, WriterHalf};
-use crate::partition::store_stats::{Maintenance, StoreStats};
+use crate::partition::overlay::Transaction;
+use crate::partition::store_stats::StoreStats;
 use crate::partition::sweep::Sweep;
 use crate::partition::watches::Watches;
-
-pub(crate) use nigh_shm::layout::is_over;
-
-/// One turn of the shard's loop: what time it is, and what keeps records alive.
-#[derive(Clone, Copy)]
-pub struct Turn<'a> {
-    /// Unix time, ms; the same for all that happens in the turn.
-    pub now_ms: u64,
-    /// Records that the store hands out live as long as this.
-    pub pin: &'a Pin<'a>,
-    /// Seed of the turn's random choices.
-    pub random: u64,
-}
+use crate::partitioning::PartitionNumber;
+use crate::turn::Turn;
 
 /// One shard's state: the arena of a tenant's data and the arena of its libraries.
 ///
@@ -76,37 +65,20 @@ pub struct Store {
     pub(crate) place: PartitionNumber,
 }
 
+/// What a view of a store is made from, on whatever thread.
+#[derive(Clone)]
+pub struct Views {
+    pub(crate) data: Reader,
+    pub(crate) system: Reader,
+    pub(crate) new_rings: Arc<NewRings>,
+    pub(crate) place: PartitionNumber,
+}
+
 // A shard is made on one thread and runs on another.
 const _: () = {
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Store>();
 };
-
-/// What INFO counts.
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
-    pub(crate) expired: u64,
-    pub(crate) evicted: u64,
-    /// A command was refused for want of memory that comes back after this turn.
-    pub(crate) busy: bool,
-    /// A view has met something that it can't tell.
-    pub(crate) lacks: Lack,
-}
-
-/// What a view, which reads what another thread writes, can't tell of the keys that it has met.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lack {
-    /// Nothing: its answer is right.
-    #[default]
-    Nothing,
-    /// What a key was at the moment at which the others were read: the same again, at another
-    /// moment, may tell.
-    Moment,
-    /// Whether a key is there, as its time seems to be over: the owner tells, and deletes it.
-    Clock,
-}
 
 impl Store {
     /// The arena's readable half.
@@ -141,25 +113,6 @@ impl Store {
         }
     }
 
-    /// The key's record, if it has one whose time isn't over.
-    #[inline]
-    pub(crate) fn find<'p>(
-        &mut self,
-        hash: u32,
-        key: &[u8],
-        turn: &Turn<'p>,
-    ) -> Option<Record<'p>> {
-        if !self.data.is_here() {
-            return self.find_in_view(hash, key, turn);
-        }
-        let record = self.look(hash, key, turn)?;
-        if is_over(record.expiry_ms(), turn.now_ms) {
-            self.drop_expired(hash, key, turn);
-            return None;
-        }
-        Some(record)
-    }
-
     /// At the beginning of a turn: the owner judges expiry by this time, and says so to those who
     /// read elsewhere.
     #[inline]
@@ -173,246 +126,6 @@ impl Store {
     #[must_use]
     pub fn clock_ms(&self) -> u64 {
         self.reader.clock_ms()
-    }
-
-    /// [`Store::peek`] for commands that use the value, which makes the key young.
-    #[inline]
-    pub(crate) fn read<'p>(
-        &mut self,
-        hash: u32,
-        key: &[u8],
-        turn: &Turn<'p>,
-    ) -> Option<Record<'p>> {
-        let record = self.peek(hash, key, turn);
-        if record.is_some() {
-            self.touch_read(hash);
-        }
-        record
-    }
-
-    /// [`Store::find`] for commands that read: counts hits and misses.
-    #[inline]
-    pub(crate) fn peek<'p>(
-        &mut self,
-        hash: u32,
-        key: &[u8],
-        turn: &Turn<'p>,
-    ) -> Option<Record<'p>> {
-        let record = self.find(hash, key, turn);
-        if record.is_some() {
-            self.counters.hits += 1;
-        } else if self.counters.lacks == Lack::Nothing {
-            self.counters.misses += 1;
-        }
-        record
-    }
-
-    /// The key's record, dead or alive; what the transaction has staged comes first.
-    #[inline]
-    pub(crate) fn look<'p>(&self, hash: u32, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
-        if let Some(transaction) = &self.transaction {
-            if let Some(reference) = transaction.get(key) {
-                return self.reader.record(turn.pin, reference?);
-            }
-            if transaction.is_cleared() {
-                return None;
-            }
-        }
-        self.reader.get(turn.pin, hash, key)
-    }
-
-    /// Length of the key's value, 0 if it has none. Nobody has used it then.
-    pub(crate) fn value_bytes(&self, hash: u32, key: &[u8], turn: &Turn<'_>) -> usize {
-        self.look(hash, key, turn).map_or(0, |record| record.value_len() as usize)
-    }
-
-    #[cold]
-    fn drop_expired(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
-        // A staged record stays until the transaction ends; it is as missing anyway.
-        let staged = self.transaction.as_ref().is_some_and(|staged| staged.get(key).is_some());
-        if !staged && self.data.expire(turn.pin, hash, key) {
-            self.counters.expired += 1;
-            self.watches.touch(key);
-        }
-    }
-
-    /// Stores `parts`, one after the other, as the key's value.
-    #[inline]
-    pub(crate) fn put(
-        &mut self,
-        hash: u32,
-        key: &[u8],
-        parts: &[&[u8]],
-        expiry_ms: u64,
-        turn: &Turn<'_>,
-    ) -> Result<(), WriteError> {
-        if self.transaction.is_none() {
-            self.data.put(turn.pin, hash, key, parts, expiry_ms)?;
-        } else {
-            let reference = self.data.stage(hash, key, parts, expiry_ms)?;
-            self.install(hash, key, Some(reference), turn);
-        }
-        self.touch(hash);
-        self.touch_watchers(key);
-        Ok(())
-    }
-
-    /// Writes `parts` behind the value of the key, which has `record`.
-    pub(crate) fn extend(
-        &mut self,
-        hash: u32,
-        record: Record<'_>,
-        parts: &[&[u8]],
-        turn: &Turn<'_>,
-    ) -> Result<(), WriteError> {
-        let (pin, from) = (turn.pin, record.reference());
-        let (key, expiry_ms) = (record.key(), record.expiry_ms());
-        if self.transaction.is_none() {
-            self.data.extend(pin, from, (hash, key), parts, expiry_ms)?;
-        } else {
-            let staged = self.data.stage_extended(pin, from, (hash, key), parts, expiry_ms)?;
-            self.install(hash, key, Some(staged), turn);
-        }
-        self.touch(hash);
-        self.touch_watchers(key);
-        Ok(())
-    }
-
-    /// A key was written, or will be when the transaction is committed.
-    #[inline]
-    pub(crate) fn touch_watchers(&mut self, key: &[u8]) {
-        if self.transaction.is_none() {
-            self.watches.touch(key);
-        }
-    }
-
-    /// Gives the key, which has `record`, another expiry; 0 is none.
-    pub(crate) fn set_expiry(
-        &mut self,
-        record: Record<'_>,
-        expiry_ms: u64,
-        turn: &Turn<'_>,
-    ) -> Result<(), WriteError> {
-        let (hash, key) = (record.hash(), record.key());
-        if self.transaction.is_none() {
-            self.data.set_expiry(turn.pin, hash, key, expiry_ms)?;
-        } else {
-            let from = record.reference();
-            let reference = self.data.stage_expiry(turn.pin, from, hash, key, expiry_ms)?;
-            self.install(hash, key, Some(reference), turn);
-        }
-        self.touch(hash);
-        self.touch_watchers(key);
-        Ok(())
-    }
-
-    /// Deletes a key that is there. Needs no memory.
-    pub(crate) fn remove(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
-        if self.transaction.is_none() {
-            self.data.delete(turn.pin, hash, key);
-        } else {
-            self.install(hash, key, None, turn);
-        }
-        self.touch_watchers(key);
-    }
-
-    /// Empties the keyspace. Needs no memory.
-    pub(crate) fn flush(&mut self, turn: &Turn<'_>) {
-        if let Some(transaction) = &mut self.transaction {
-            return transaction.clear(&mut self.data);
-        }
-        let existing = self.watched_and_there(turn);
-        existing.iter().for_each(|key| self.watches.touch(key));
-        self.data.clear();
-    }
-
-    /// The watched keys that the arena has.
-    pub(crate) fn watched_and_there(&self, turn: &Turn<'_>) -> Vec<Arc<[u8]>> {
-        let is_there =
-            |key: &&Arc<[u8]>| self.reader.get(turn.pin, self.reader.hash(key), key).is_some();
-        self.watches.keys().filter(is_there).cloned().collect()
-    }
-
-    /// Keys, including those whose time is over but which nobody met since.
-    pub(crate) fn keys(&self) -> u64 {
-        match &self.transaction {
-            Some(transaction) => transaction.keys(self.data.keys()),
-            None => self.data.keys(),
-        }
-    }
-
-    /// Once per turn, outside of transactions: the arenas' upkeep and a step of active expiry,
-    /// both bounded.
-    ///
-    /// # Panics
-    ///
-    /// In a transaction.
-    pub fn maintain(&mut self, turn: &Turn<'_>) -> Maintenance {
-        assert!(self.transaction.is_none(), "upkeep inside a transaction");
-        let behind_keys = self.maintain_recency(turn);
-        if !self.data.is_here() {
-            return Maintenance::default();
-        }
-        let data =
-            self.data.maintain(UpkeepBudget { now_ms: turn.now_ms, ..UpkeepBudget::default() });
-        self.counters.expired += u64::from(data.expired);
-        let system = match self.libraries.writer.is_here() {
-            true => self.libraries.writer.maintain(UpkeepBudget::default()),
-            false => nigh_shm::Upkeep::default(),
-        };
-        let mut expired = 0;
-        if self.data.expires() != 0 {
-            let lines = self.sweep.step(turn.now_ms, self.data.stats().index_lines);
-            if lines > 0 {
-                expired = self.data.expire_step(turn.pin, turn.now_ms, lines);
-                self.counters.expired += u64::from(expired);
-            }
-        }
-        let behind = self.data.expires() != 0 && self.sweep.is_behind();
-        Maintenance {
-            more: data.more || system.more || behind || behind_keys,
-            waiting: data.waiting || system.waiting,
-            expired,
-        }
-    }
-
-    /// Whether writes are about to find no memory before this turn's end gives some back: then the
-    /// other commands are better left for the next turn.
-    #[inline]
-    #[must_use]
-    pub fn wants_turn(&self) -> bool {
-        self.data.is_here() && self.data.wants_turn()
-    }
-
-    /// Remembers that a write was refused for want of memory: whether it is only that some is still
-    /// to come back, and that the transaction which it was a part of has failed.
-    #[cold]
-    pub(crate) fn note_refused(&mut self, error: &WriteError) {
-        self.counters.busy |= *error == WriteError::Busy;
-        if let Some(transaction) = &mut self.transaction {
-            transaction.note_refused(*error);
-        }
-    }
-
-    /// Whether memory comes back, or could by cleaning: if not, what is refused now is refused for
-    /// good.
-    #[must_use]
-    pub fn is_gaining(&self) -> bool {
-        self.data.is_here() && self.data.is_gaining()
-    }
-
-    /// What [`Store::take_busy`] would say.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.counters.busy
-    }
-
-    /// Whether a command since the last call was refused only because memory comes back after this
-    /// turn: it has changed nothing, and is to be applied again in the next turn. Its reply says
-    /// [`crate::BUSY`].
-    #[inline]
-    pub fn take_busy(&mut self) -> bool {
-        std::mem::take(&mut self.counters.busy)
     }
 
     /// Counters and sizes. Of a view only what it has counted itself.
@@ -465,5 +178,39 @@ impl Store {
     #[must_use]
     pub fn is_owner(&self) -> bool {
         self.data.is_here()
+    }
+
+    /// What views of this store are made from.
+    #[must_use]
+    pub fn views(&self) -> Views {
+        Views {
+            data: self.reader.clone(),
+            system: self.libraries.reader.clone(),
+            new_rings: Arc::clone(&self.new_rings),
+            place: self.place,
+        }
+    }
+
+    /// A store that reads what another shard owns.
+    #[must_use]
+    pub fn view(views: Views) -> Store {
+        Store {
+            data: WriterHalf::elsewhere(),
+            reader: views.data,
+            transaction: None,
+            watches: Watches::default(),
+            counters: Counters::default(),
+            sweep: Sweep::default(),
+            tracks: false,
+            tracks_reads: false,
+            moment: None,
+            eviction: None,
+            hit_log: None,
+            inbox: Inbox::new(Arc::clone(&views.new_rings)),
+            new_rings: views.new_rings,
+            libraries: Libraries { writer: WriterHalf::elsewhere(), reader: views.system },
+            files: None,
+            place: views.place,
+        }
     }
 }

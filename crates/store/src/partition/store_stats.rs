@@ -48,14 +48,3 @@ impl StoreStats {
         self.system.add(&other.system);
     }
 }
-
-/// What [`crate::Store::maintain`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Maintenance {
-    /// More work can be done right away: call again without sleeping.
-    pub more: bool,
-    /// Something waits for other shards to announce, or for memory: call again soon.
-    pub waiting: bool,
-    /// Keys that were removed because their time was over.
-    pub expired: u32,
-}

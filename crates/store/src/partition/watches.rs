@@ -12,15 +12,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::partition::store::{Store, Turn, is_over};
-
 /// A key that a connection watches, and how it was then. Give it back with [`Store::unwatch`].
 #[derive(Debug)]
 #[must_use = "a token that isn't given back keeps its key watched"]
 pub struct WatchToken {
     key: Arc<[u8]>,
     version: u64,
-    existed: bool,
+    pub(crate) existed: bool,
 }
 
 impl WatchToken {
@@ -61,31 +59,17 @@ impl Watches {
         }
     }
 
-    /// The watched keys.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<[u8]>> {
-        self.keys.keys()
-    }
-
-    /// How many keys are watched.
-    pub(crate) fn len(&self) -> u64 {
-        self.keys.len() as u64
-    }
-}
-
-impl Store {
-    /// Watches a key from now on. A key whose time is over counts as missing.
-    pub fn watch(&mut self, key: &[u8], turn: &Turn<'_>) -> WatchToken {
-        let existed = self.find(self.reader.hash(key), key, turn).is_some();
-        let watches = &mut self.watches;
-        if let Some((known, watched)) = watches.keys.get_key_value(key) {
+    /// Watches a key from now on; whether it `existed` is for the token to know.
+    pub(crate) fn watch(&mut self, key: &[u8], existed: bool) -> WatchToken {
+        if let Some((known, watched)) = self.keys.get_key_value(key) {
             let (known, version) = (Arc::clone(known), watched.version);
-            watches.keys.entry(Arc::clone(&known)).and_modify(|watched| watched.tokens += 1);
+            self.keys.entry(Arc::clone(&known)).and_modify(|watched| watched.tokens += 1);
             return WatchToken { key: known, version, existed };
         }
         let key: Arc<[u8]> = key.into();
-        watches.clock += 1;
-        let version = watches.clock;
-        watches.keys.insert(Arc::clone(&key), Watched { tokens: 1, version });
+        self.clock += 1;
+        let version = self.clock;
+        self.keys.insert(Arc::clone(&key), Watched { tokens: 1, version });
         WatchToken { key, version, existed }
     }
 
@@ -94,23 +78,26 @@ impl Store {
     /// # Panics
     ///
     /// If the token is of another store.
-    pub fn unwatch(&mut self, token: WatchToken) {
-        let watched = self.watches.keys.get_mut(&token.key).expect("a token of this store");
+    pub(crate) fn unwatch(&mut self, token: &WatchToken) {
+        let watched = self.keys.get_mut(&token.key).expect("a token of this store");
         watched.tokens -= 1;
         if watched.tokens == 0 {
-            self.watches.keys.remove(&token.key);
+            self.keys.remove(&token.key);
         }
     }
 
-    /// True if the key was written, or its time came, since it was watched.
-    #[must_use]
-    pub fn watch_dirty(&self, token: &WatchToken, turn: &Turn<'_>) -> bool {
-        if self.watches.keys.get(&token.key).is_none_or(|now| now.version != token.version) {
-            return true;
-        }
-        token.existed
-            && self
-                .look(self.reader.hash(&token.key), &token.key, turn)
-                .is_none_or(|record| is_over(record.expiry_ms(), turn.now_ms))
+    /// True if the token's key was written since.
+    pub(crate) fn is_touched(&self, token: &WatchToken) -> bool {
+        self.keys.get(&token.key).is_none_or(|now| now.version != token.version)
+    }
+
+    /// The watched keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+        self.keys.keys()
+    }
+
+    /// How many keys are watched.
+    pub(crate) fn len(&self) -> u64 {
+        self.keys.len() as u64
     }
 }

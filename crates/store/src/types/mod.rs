@@ -1,3 +1,3 @@
 //! The data types, a folder or file each.
 
-mod string;
+pub(crate) mod string;

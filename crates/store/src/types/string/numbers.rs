@@ -2,7 +2,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::apply::dispatch::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::error::{NOT_A_FLOAT, NOT_AN_INTEGER};
 use crate::op::Op;
 use crate::partition::store::Store;

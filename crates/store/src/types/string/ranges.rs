@@ -7,12 +7,12 @@
 
 use smallvec::SmallVec;
 
-use crate::MAX_VALUE_BYTES;
-use crate::apply::dispatch::{Call, Outcome, Refusal, length};
+use crate::call::{Call, Outcome, Refusal, length};
 use crate::error::{NOT_AN_INTEGER, VALUE_TOO_LONG};
 use crate::partition::store::Store;
 use crate::reply_sink::Reply;
 use crate::text::arguments::integer;
+use crate::types::string::MAX_VALUE_BYTES;
 
 const OFFSET: &str = "ERR offset is out of range";
 

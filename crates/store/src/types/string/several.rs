@@ -2,7 +2,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::apply::dispatch::{AHEAD, Call, Outcome, Refusal};
+use crate::call::{AHEAD, Call, Outcome, Refusal};
 use crate::commit::write_set::{Change, Changes};
 use crate::op::Op;
 use crate::partition::store::Store;

@@ -5,7 +5,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::apply::dispatch::{Call, Outcome, Refusal};
+use crate::call::{Call, Outcome, Refusal, invalid_expire_time};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
 use crate::op::Op;
 use crate::partition::store::Store;
@@ -77,7 +77,7 @@ fn expiry_ms(clock: Clock, text: &[u8], call: Call<'_, '_, '_>) -> Result<u64, R
         .filter(|milliseconds| *milliseconds > 0)
         .map(|milliseconds| milliseconds + base)
         .filter(|at| i64::try_from(*at).is_ok())
-        .ok_or_else(|| crate::apply::expiry::invalid_expire_time(call.op))
+        .ok_or_else(|| invalid_expire_time(call.op))
 }
 
 impl Store {

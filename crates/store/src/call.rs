@@ -1,0 +1,111 @@
+//! A command that is applied.
+//!
+//! Thread: the shard that owns the store.
+
+use nigh_shm::WriteError;
+
+use crate::error::Refused;
+use crate::op::Op;
+use crate::partition::store::Store;
+use crate::turn::Turn;
+
+/// Keys whose index lines and records a command of many keys asks for ahead of using them: enough
+/// to overlap cache misses, few enough to be still cached when their turn comes.
+pub(crate) const AHEAD: usize = 16;
+
+/// Why a command gives an error reply. It has changed nothing then, and answered nothing yet.
+pub(crate) enum Refusal {
+    /// A fixed text.
+    Text(&'static str),
+    /// A text with a part of the command in it.
+    Owned(String),
+    /// The arena refused.
+    Write(WriteError),
+}
+
+impl From<&'static str> for Refusal {
+    fn from(text: &'static str) -> Refusal {
+        Refusal::Text(text)
+    }
+}
+
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Refusal {
+        Refusal::Write(error)
+    }
+}
+
+impl Refused for Refusal {
+    fn is_oom(&self) -> bool {
+        matches!(self, Refusal::Write(error) if error.is_oom())
+    }
+
+    fn lacks_room(&self) -> bool {
+        matches!(self, Refusal::Write(error) if error.lacks_room())
+    }
+
+    fn try_again(self) -> Refusal {
+        match self {
+            Refusal::Write(error) => Refusal::Write(error.try_again()),
+            other => other,
+        }
+    }
+}
+
+/// What a command's function returns: its reply is written, or there is a reason why not.
+pub(crate) type Outcome = Result<(), Refusal>;
+
+/// What a command is applied to: its arguments, with the hash of its first key.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a, 't, 'p> {
+    pub(crate) op: Op,
+    pub(crate) args: &'a [&'a [u8]],
+    pub(crate) hash: u32,
+    pub(crate) turn: &'t Turn<'p>,
+}
+
+impl<'a> Call<'a, '_, '_> {
+    /// The argument at `at`; the command table has checked that there are as many.
+    pub(crate) fn arg(&self, at: usize) -> &'a [u8] {
+        self.args[at]
+    }
+
+    /// The first key.
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.args[1]
+    }
+}
+
+impl Store {
+    /// Hashes of up to [`AHEAD`] of the call's keys, with their lines and records on the way into
+    /// the cache. The hash of a lone key is known.
+    pub(crate) fn hashes<'a>(
+        &self,
+        call: Call<'_, '_, '_>,
+        keys: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> [u32; AHEAD] {
+        if call.args.len() == 2 {
+            return [call.hash; AHEAD];
+        }
+        let mut hashes = [0; AHEAD];
+        let count = keys.len();
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.reader.hash(key);
+            self.reader.prefetch_line(*hash);
+        }
+        for hash in &hashes[..count] {
+            self.reader.prefetch_record(*hash);
+        }
+        hashes
+    }
+}
+
+/// Answer for an expiry that isn't positive or overflows.
+pub(crate) fn invalid_expire_time(op: Op) -> Refusal {
+    Refusal::Owned(format!("ERR invalid expire time in '{}' command", op.name()))
+}
+
+/// A length as the integer of a reply.
+pub(crate) fn length(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("lengths in memory fit")
+}

@@ -1,0 +1,65 @@
+//! What an arena's header says of its place in a folder.
+//!
+//! Thread: any.
+
+use std::path::Path;
+
+use nigh_shm::{ArenaError, HeaderInfo, edition1, header_of};
+
+use crate::folder::edition::Edition;
+
+/// What an arena's header says of its place in a folder.
+pub(crate) struct Header {
+    pub(crate) tenant: String,
+    pub(crate) partition: u32,
+    pub(crate) partitions: u32,
+    pub(crate) seed: u32,
+    pub(crate) committed_lsn: u64,
+    pub(crate) capacity_bytes: u64,
+}
+
+impl Header {
+    /// Reads that of an arena, which is of this edition.
+    pub(crate) fn of(path: &Path, edition: Edition) -> Result<Header, ArenaError> {
+        if edition == Edition::One {
+            let edition1::Header1 {
+                tenant,
+                partition,
+                partitions,
+                seed,
+                capacity_bytes,
+                committed_lsn,
+                ..
+            } = edition1::Header1::of(path)?;
+            return Ok(Header {
+                tenant,
+                partition,
+                partitions,
+                seed,
+                committed_lsn,
+                capacity_bytes,
+            });
+        }
+        let header = header_of(path)?;
+        let capacity_bytes = header.capacity_bytes();
+        let HeaderInfo { tenant, partition, partitions, seed, committed_lsn, .. } = header;
+        Ok(Header { tenant, partition, partitions, seed, committed_lsn, capacity_bytes })
+    }
+
+    /// Refuses an arena of another tenant, or another partition.
+    pub(crate) fn check_owner(
+        &self,
+        path: &Path,
+        tenant: &str,
+        partition: u32,
+        partitions: u32,
+    ) -> Result<(), ArenaError> {
+        if (&*self.tenant, self.partition, self.partitions) == (tenant, partition, partitions) {
+            return Ok(());
+        }
+        let found =
+            format!("{} {}/{}", self.tenant.escape_debug(), self.partition, self.partitions);
+        let (path, expected) = (path.to_owned(), format!("{tenant} {partition}/{partitions}"));
+        Err(ArenaError::WrongTenant { path, expected, found })
+    }
+}

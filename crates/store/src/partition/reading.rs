@@ -1,0 +1,151 @@
+//! Finding records.
+//!
+//! Thread: the shard that owns the store, or the view.
+
+use std::sync::Arc;
+
+use nigh_shm::Record;
+use nigh_shm::layout::is_over;
+
+use crate::partition::counters::Lack;
+use crate::partition::store::Store;
+use crate::turn::Turn;
+
+impl Store {
+    /// The key's record, if it has one whose time isn't over.
+    #[inline]
+    pub(crate) fn find<'p>(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        turn: &Turn<'p>,
+    ) -> Option<Record<'p>> {
+        if !self.data.is_here() {
+            return self.find_in_view(hash, key, turn);
+        }
+        let record = self.look(hash, key, turn)?;
+        if is_over(record.expiry_ms(), turn.now_ms) {
+            self.drop_expired(hash, key, turn);
+            return None;
+        }
+        Some(record)
+    }
+
+    /// [`Store::find`] where another thread writes: at the moment that the command reads at, if it
+    /// has one. Notes what can't be told.
+    pub(crate) fn find_in_view<'p>(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        turn: &Turn<'p>,
+    ) -> Option<Record<'p>> {
+        let found = match &self.moment {
+            Some(moment) => self
+                .reader
+                .get_at(turn.pin, moment, hash, key)
+                .map(|found| (found, moment.clock_ms())),
+            None => self.reader.get_alone(turn.pin, hash, key),
+        };
+        let Ok((found, clock_ms)) = found else {
+            self.counters.lacks = self.counters.lacks.max(Lack::Moment);
+            return None;
+        };
+        let record = found?;
+        // The owner deletes it, if it is over by its clock too.
+        if is_over(record.expiry_ms(), turn.now_ms.max(clock_ms)) {
+            self.counters.lacks = Lack::Clock;
+            return None;
+        }
+        Some(record)
+    }
+
+    /// What a view's next command reads belongs to one moment; false if there is none now.
+    pub fn take_moment(&mut self, turn: &Turn<'_>) -> bool {
+        self.moment = self.reader.moment(turn.pin);
+        self.moment.is_some()
+    }
+
+    /// What a view's commands read each by itself again; and what they couldn't tell since the last
+    /// call.
+    #[inline]
+    pub fn take_lack(&mut self) -> Lack {
+        self.moment = None;
+        std::mem::take(&mut self.counters.lacks)
+    }
+
+    /// [`Store::peek`] for commands that use the value, which makes the key young.
+    #[inline]
+    pub(crate) fn read<'p>(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        turn: &Turn<'p>,
+    ) -> Option<Record<'p>> {
+        let record = self.peek(hash, key, turn);
+        if record.is_some() {
+            self.touch_read(hash);
+        }
+        record
+    }
+
+    /// [`Store::find`] for commands that read: counts hits and misses.
+    #[inline]
+    pub(crate) fn peek<'p>(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        turn: &Turn<'p>,
+    ) -> Option<Record<'p>> {
+        let record = self.find(hash, key, turn);
+        if record.is_some() {
+            self.counters.hits += 1;
+        } else if self.counters.lacks == Lack::Nothing {
+            self.counters.misses += 1;
+        }
+        record
+    }
+
+    /// The key's record, dead or alive; what the transaction has staged comes first.
+    #[inline]
+    pub(crate) fn look<'p>(&self, hash: u32, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
+        if let Some(transaction) = &self.transaction {
+            if let Some(reference) = transaction.get(key) {
+                return self.reader.record(turn.pin, reference?);
+            }
+            if transaction.is_cleared() {
+                return None;
+            }
+        }
+        self.reader.get(turn.pin, hash, key)
+    }
+
+    /// Length of the key's value, 0 if it has none. Nobody has used it then.
+    pub(crate) fn value_bytes(&self, hash: u32, key: &[u8], turn: &Turn<'_>) -> usize {
+        self.look(hash, key, turn).map_or(0, |record| record.value_len() as usize)
+    }
+
+    #[cold]
+    fn drop_expired(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
+        // A staged record stays until the transaction ends; it is as missing anyway.
+        let staged = self.transaction.as_ref().is_some_and(|staged| staged.get(key).is_some());
+        if !staged && self.data.expire(turn.pin, hash, key) {
+            self.counters.expired += 1;
+            self.watches.touch(key);
+        }
+    }
+
+    /// The watched keys that the arena has.
+    pub(crate) fn watched_and_there(&self, turn: &Turn<'_>) -> Vec<Arc<[u8]>> {
+        let is_there =
+            |key: &&Arc<[u8]>| self.reader.get(turn.pin, self.reader.hash(key), key).is_some();
+        self.watches.keys().filter(is_there).cloned().collect()
+    }
+
+    /// Keys, including those whose time is over but which nobody met since.
+    pub(crate) fn keys(&self) -> u64 {
+        match &self.transaction {
+            Some(transaction) => transaction.keys(self.data.keys()),
+            None => self.data.keys(),
+        }
+    }
+}
