@@ -60,7 +60,7 @@ mod tenant;
 
 pub use caller::fcall::{Call, Overlay, RunTurn, Tenant, UNSTABLE};
 pub use caller::function_limits::FunctionLimits;
-pub use caller::host_trait::{Host, KeyWrite, Level, Starts};
+pub use caller::host_trait::{CallWrite, Host, Level, Starts};
 pub use caller::runtime_stats::{Running, RuntimeStats};
 pub use caller::tenant_arenas::{Mapping, TenantArenas};
 pub use fiber::{Fiber, FiberJoin};

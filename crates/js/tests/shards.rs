@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nigh_js::{
-    Call, FunctionLimits, Host, KeyWrite, Level, Mapping, RunTurn, Runtime, Tenant, UNSTABLE,
+    Call, CallWrite, FunctionLimits, Host, Level, Mapping, RunTurn, Runtime, Tenant, UNSTABLE,
 };
 use nigh_shm::{ArenaSpec, Domain, Participant, Region, WriteError, Writer};
 
 struct Nobody;
 impl Host for Nobody {
-    fn commit(&mut self, _: &[KeyWrite<'_>]) -> Result<(), String> {
+    fn commit(&mut self, _: &[CallWrite<'_>]) -> Result<(), String> {
         Err("ERR nothing can be written here".to_owned())
     }
     fn scan(&mut self, _: &[u8], _: u64, _: u32, _: &mut dyn FnMut(&[u8])) -> u64 {

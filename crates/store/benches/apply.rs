@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nigh_shm::{Domain, Reader, Record};
-use nigh_store::{Op, Reply, Store, StoreOptions, Turn};
+use nigh_store::{Op, ReplySink, Store, StoreOptions, Turn};
 
 const KEYS: u64 = 1_000_000;
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -16,7 +16,7 @@ const NOW_MS: u64 = 1_700_000_000_000;
 #[derive(Default)]
 struct Glance(u64);
 
-impl Reply for Glance {
+impl ReplySink for Glance {
     fn ok(&mut self) {
         self.0 += 1;
     }

@@ -13,7 +13,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
 use nigh_shm::{Domain, Participant, Reader, Record};
-use nigh_store::{Op, Reply, Store, StoreOptions, Turn, Views};
+use nigh_store::{Op, ReplySink, Store, StoreOptions, Turn, Views};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -34,7 +34,7 @@ const PAIRS: usize = 15;
 #[derive(Default)]
 struct Sink(Vec<u8>);
 
-impl Reply for Sink {
+impl ReplySink for Sink {
     fn ok(&mut self) {
         self.0.clear();
     }

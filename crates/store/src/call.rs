@@ -1,23 +1,25 @@
-//! A command that is applied.
+//! A command under way: its arguments, and how it ends.
 //!
-//! Thread: the shard that owns the store.
+//! 1. A command that is refused has changed nothing and written no reply.
+//!
+//! Thread: the shard that owns the store, or the view.
 
 use nigh_shm::WriteError;
 
-use crate::error::Refused;
+use crate::error::WriteFault;
 use crate::op::Op;
 use crate::partition::store::Store;
 use crate::turn::Turn;
 
-/// Keys whose index lines and records a command of many keys asks for ahead of using them: enough
-/// to overlap cache misses, few enough to be still cached when their turn comes.
+/// A command of many keys prefetches index lines and records of so many keys. That is enough to
+/// overlap cache misses, and few enough to stay cached until they are used.
 pub(crate) const AHEAD: usize = 16;
 
-/// Why a command gives an error reply. It has changed nothing then, and answered nothing yet.
+/// The reason for an error reply (invariant 1).
 pub(crate) enum Refusal {
     /// A fixed text.
     Text(&'static str),
-    /// A text with a part of the command in it.
+    /// A text that repeats a part of the command.
     Owned(String),
     /// The arena refused.
     Write(WriteError),
@@ -35,7 +37,7 @@ impl From<WriteError> for Refusal {
     }
 }
 
-impl Refused for Refusal {
+impl WriteFault for Refusal {
     fn is_oom(&self) -> bool {
         matches!(self, Refusal::Write(error) if error.is_oom())
     }
@@ -52,10 +54,10 @@ impl Refused for Refusal {
     }
 }
 
-/// What a command's function returns: its reply is written, or there is a reason why not.
+/// The end of a command: its reply is written, or it is refused.
 pub(crate) type Outcome = Result<(), Refusal>;
 
-/// What a command is applied to: its arguments, with the hash of its first key.
+/// A command's arguments, with the hash of its first key.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a, 't, 'p> {
     pub(crate) op: Op,
@@ -65,7 +67,7 @@ pub(crate) struct Call<'a, 't, 'p> {
 }
 
 impl<'a> Call<'a, '_, '_> {
-    /// The argument at `at`; the command table has checked that there are as many.
+    /// The argument at `at`. The server's command table has checked the arity.
     pub(crate) fn arg(&self, at: usize) -> &'a [u8] {
         self.args[at]
     }
@@ -77,8 +79,8 @@ impl<'a> Call<'a, '_, '_> {
 }
 
 impl Store {
-    /// Hashes of up to [`AHEAD`] of the call's keys, with their lines and records on the way into
-    /// the cache. The hash of a lone key is known.
+    /// Hashes of up to [`AHEAD`] of the call's keys. Prefetches their lines and records, unless the
+    /// call has one key, whose hash is known.
     pub(crate) fn hashes<'a>(
         &self,
         call: Call<'_, '_, '_>,
@@ -100,7 +102,7 @@ impl Store {
     }
 }
 
-/// Answer for an expiry that isn't positive or overflows.
+/// The refusal of an expiry that isn't positive or overflows.
 pub(crate) fn invalid_expire_time(op: Op) -> Refusal {
     Refusal::Owned(format!("ERR invalid expire time in '{}' command", op.name()))
 }

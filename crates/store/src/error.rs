@@ -73,7 +73,7 @@ const fn denial_text(denial: Denial) -> &'static str {
 }
 
 /// The error of a write.
-pub(crate) trait Refused {
+pub(crate) trait WriteFault {
     /// Whether memory is full.
     fn is_oom(&self) -> bool;
     /// Whether it is, or a write waits for memory.
@@ -82,7 +82,7 @@ pub(crate) trait Refused {
     fn try_again(self) -> Self;
 }
 
-impl Refused for WriteError {
+impl WriteFault for WriteError {
     fn is_oom(&self) -> bool {
         match self {
             WriteError::Oom => true,

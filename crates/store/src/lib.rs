@@ -1,7 +1,7 @@
 //! One shard's state: applies the Redis data commands to the arena, deterministically.
 //!
 //! ```text
-//! Op + arguments + Turn ──> Store::apply ──> Reply
+//! Op + arguments + Turn ──> Store::apply ──> ReplySink
 //!                              │
 //!                 overlay of the transaction, if there is one
 //!                              │
@@ -58,7 +58,7 @@ mod turn;
 mod types;
 mod upkeep;
 
-pub use commit::write_set::Write;
+pub use commit::write_set::KeyWrite;
 pub use convert::copying::{
     Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in,
 };
@@ -81,7 +81,7 @@ pub use partition::store::{Store, Views};
 pub use partition::store_stats::StoreStats;
 pub use partition::watches::WatchToken;
 pub use partitioning::{MOST_PARTITIONS, partition_of_hash, tag};
-pub use reply_sink::Reply;
+pub use reply_sink::ReplySink;
 pub use text::glob;
 pub use turn::Turn;
 pub use types::string::MAX_VALUE_BYTES;

@@ -22,19 +22,14 @@
 
 use std::ops::Range;
 
+use nigh_shm::layout::is_over;
 use nigh_shm::{Record, WriteError};
 
-use crate::error::Refused;
-use crate::eviction::candidates::{BATCH_KEYS, Eviction};
-use crate::eviction::hits::HitLog;
+use crate::error::WriteFault;
+use crate::eviction::candidates::BATCH_KEYS;
 use crate::eviction::policy::Policy;
-use crate::eviction::recency::{Recency, UNKNOWN};
-use crate::partition::counters::Counters;
-use crate::partition::halves::WriterHalf;
 use crate::partition::store::Store;
-use crate::partition::watches::Watches;
 use crate::turn::Turn;
-use nigh_shm::layout::is_over;
 
 /// Share of the room for records that may be alive, per cent. The rest is the cleaner's play: at 90
 /// % it copies 1.1 bytes for each that is appended (new keys of 100 bytes, 64 MiB). By design 6
@@ -65,88 +60,24 @@ const EVICTIONS_PER_TURN: u32 = 64;
 const RECORD_OVERHEAD_BYTES: u64 = 64;
 
 impl Store {
-    /// Sets what happens when memory is full, and how many keys are looked at for each that goes.
-    /// On a view: whether hits are told to the owner.
+    /// Sets what happens when memory is full, and how many keys are sampled for each that goes. At
+    /// a view: whether it logs hits for the owner.
     pub fn set_eviction(&mut self, policy: Policy, samples: u32) {
-        self.tracks = policy.is_lru();
-        self.tracks_reads = self.tracks;
-        if !self.is_owner() {
-            if self.tracks && self.hit_log.is_none() {
-                self.hit_log = Some(Box::new(HitLog::new(&self.new_rings)));
-            }
-            return;
-        }
-        let samples = samples.max(1);
-        match &mut self.eviction {
-            _ if policy == Policy::NoEviction => self.eviction = None,
-            Some(eviction) => eviction.set(policy, samples),
-            None => self.eviction = Some(Box::new(Eviction::new(policy, samples))),
+        match self.is_owner() {
+            true => self.usage.set_policy(policy, samples),
+            false => self.usage.set_view_policy(policy),
         }
     }
 
     /// What happens when memory is full.
     #[must_use]
     pub fn policy(&self) -> Policy {
-        self.eviction.as_ref().map_or(Policy::NoEviction, |eviction| eviction.policy)
+        self.usage.policy()
     }
 
-    /// Whether keys may go.
-    #[inline]
-    pub(crate) fn evicts(&self) -> bool {
-        self.eviction.is_some()
-    }
-
-    /// A key is used: for whoever reads it past the store, such as a function that names it.
-    #[inline]
-    pub fn touch(&mut self, hash: u32) {
-        if self.tracks {
-            self.touch_tracked(hash);
-        }
-    }
-
-    /// A key is read.
-    #[inline]
-    pub(crate) fn touch_read(&mut self, hash: u32) {
-        if self.tracks_reads {
-            self.touch_tracked(hash);
-        }
-    }
-
-    /// From now on reads leave keys as old as they are, or make them young again. Writes, and
-    /// TOUCH, always do.
+    /// Whether reads leave keys as old as they are from now on. Writes and TOUCH never do.
     pub fn keep_ages(&mut self, keep: bool) {
-        self.tracks_reads = self.tracks && !keep;
-    }
-
-    #[inline]
-    fn touch_tracked(&mut self, hash: u32) {
-        if let Some(eviction) = &mut self.eviction {
-            if let Some(recency) = &mut eviction.recency {
-                recency.touch(hash);
-            }
-        } else if let Some(log) = &mut self.hit_log {
-            log.note(hash);
-        }
-    }
-
-    /// Asks for what [`Store::touch`] needs.
-    #[inline]
-    pub(crate) fn prefetch_recency(&self, hash: u32) {
-        if let Some(Eviction { recency: Some(recency), .. }) = self.eviction.as_deref() {
-            recency.prefetch(hash);
-        }
-    }
-
-    /// How long ago a key was used, ms, if that is known here.
-    pub(crate) fn idle_ms(&self, hash: u32, turn: &Turn<'_>) -> Option<u64> {
-        let recency = self.eviction.as_ref()?.recency.as_ref()?;
-        Some(recency.idle_ms(hash, turn.now_ms))
-    }
-
-    /// Memory of the clocks of keys, bytes.
-    pub(crate) fn recency_bytes(&self) -> u64 {
-        let recency = self.eviction.as_ref().and_then(|eviction| eviction.recency.as_ref());
-        recency.map_or(0, Recency::bytes)
+        self.usage.keep_ages(keep);
     }
 
     /// Whether so many bytes more would be too many.
@@ -162,7 +93,7 @@ impl Store {
     /// Before a write of about so many bytes: evicts what is too much.
     #[inline]
     pub(crate) fn make_room(&mut self, bytes: usize, turn: &Turn<'_>) {
-        let Some(eviction) = &mut self.eviction else { return };
+        let Some(eviction) = &mut self.usage.eviction else { return };
         let takes = bytes as u64 + RECORD_OVERHEAD_BYTES;
         match eviction.slack.checked_sub(takes) {
             Some(left) => eviction.slack = left,
@@ -174,7 +105,7 @@ impl Store {
     fn look_for_room(&mut self, takes: u64, turn: &Turn<'_>) {
         let ahead = (takes * WRITES_AHEAD).min(self.data.fill().room_bytes / AHEAD_SHARE);
         let mut gone = 0;
-        if self.transaction.is_none() && self.is_short(takes) && self.may_fit(takes) {
+        if self.overlay.is_none() && self.is_short(takes) && self.may_fit(takes) {
             let most_bytes = CATCH_UP * (takes + ahead);
             gone = self.evict(takes + ahead, 0..most_bytes, EVICTIONS_PER_WRITE, turn).bytes;
         }
@@ -188,7 +119,7 @@ impl Store {
         let is_short = self.is_short(0);
         let fill = self.data.fill();
         let mark = fill.room_bytes / 100 * HIGH_WATER_PERCENT;
-        if let Some(eviction) = &mut self.eviction {
+        if let Some(eviction) = &mut self.usage.eviction {
             let free = mark.saturating_sub(fill.record_bytes);
             let unseen = if is_short { gone / CATCH_UP } else { (free / 2).max(free.min(gone)) };
             let entries = (fill.entries / 100).saturating_mul(INDEX_HIGH_WATER_PERCENT);
@@ -208,7 +139,7 @@ impl Store {
         }
         self.make_room(bytes, turn);
         let bytes_wanted = bytes as u64;
-        let is_large = self.evicts() && bytes_wanted > self.data.fill().segment_bytes;
+        let is_large = self.usage.evicts() && bytes_wanted > self.data.fill().segment_bytes;
         let waits = is_large
             && self.is_short(bytes_wanted)
             && self.make_room_after(bytes, &WriteError::Oom, turn);
@@ -234,19 +165,19 @@ impl Store {
     /// A write of about so many bytes, `attempt`, with room made before it, and again if it was
     /// refused. If that wasn't enough, but something went, its memory comes back: the write is to
     /// be tried again in the next turn.
-    pub(crate) fn with_room<E: Refused>(
+    pub(crate) fn with_room<E: WriteFault>(
         &mut self,
         bytes: usize,
         turn: &Turn<'_>,
         mut attempt: impl FnMut(&mut Store) -> Result<(), E>,
     ) -> Result<(), E> {
         self.make_room(bytes, turn);
-        if self.evicts() {
+        if self.usage.evicts() {
             self.data.forget_crowded();
         }
         match attempt(self) {
             Err(error) if error.lacks_room() && self.make_room_after(bytes, &error, turn) => {
-                attempt(self).map_err(Refused::try_again)
+                attempt(self).map_err(WriteFault::try_again)
             }
             outcome => outcome,
         }
@@ -255,18 +186,18 @@ impl Store {
     /// After a write was refused: true if something went, so that another attempt may find room, if
     /// not now.
     #[cold]
-    fn make_room_after(&mut self, bytes: usize, error: &impl Refused, turn: &Turn<'_>) -> bool {
-        let crowded = if self.evicts() { self.data.take_crowded() } else { None };
-        if let Some(transaction) = &mut self.transaction {
-            transaction.note_wanted(bytes);
+    fn make_room_after(&mut self, bytes: usize, error: &impl WriteFault, turn: &Turn<'_>) -> bool {
+        let crowded = if self.usage.evicts() { self.data.take_crowded() } else { None };
+        if let Some(overlay) = &mut self.overlay {
+            overlay.note_wanted(bytes);
             return false;
         }
         let may_go = self.may_fit(bytes as u64);
-        let Some(eviction) = self.eviction.as_mut().filter(|_| may_go) else { return false };
+        let Some(eviction) = self.usage.eviction.as_mut().filter(|_| may_go) else { return false };
         if let Some(hash) = crowded {
             eviction.sample_probe(hash, &self.reader, turn);
             let found = eviction.take_best(&self.reader, turn);
-            found.iter().for_each(|record| self.evict_one(record, turn));
+            found.iter().for_each(|record| self.delete_evicted(record, turn));
             return found.is_some();
         }
         if !error.is_oom() || eviction.has_gone {
@@ -277,15 +208,15 @@ impl Store {
         let least = self.data.fill().segment_bytes.max(bytes as u64);
         let keys = self.evict(bytes as u64, least..u64::MAX, EVICTIONS_WHEN_FULL, turn).keys;
         let goes = keys > 0 || self.evict_rare(bytes as u64, least, turn);
-        self.eviction.iter_mut().for_each(|eviction| eviction.has_gone = goes);
+        self.usage.eviction.iter_mut().for_each(|eviction| eviction.has_gone = goes);
         goes
     }
 
     /// If chance has found none of the keys that may go: looks for them in a part of the index,
     /// another in each turn. False if there are none.
     fn evict_rare(&mut self, room_bytes: u64, least_bytes: u64, turn: &Turn<'_>) -> bool {
-        let Some(eviction) = &mut self.eviction else { return false };
-        if eviction.policy == Policy::AllKeysLru || self.data.expires() == 0 {
+        let Some(eviction) = &mut self.usage.eviction else { return false };
+        if eviction.policy() == Policy::AllKeysLru || self.data.expires() == 0 {
             return false;
         }
         eviction.walk(LINES_WHEN_FULL, &self.reader, turn);
@@ -297,18 +228,20 @@ impl Store {
     /// gone, or the most, or `most` keys.
     #[cold]
     fn evict(&mut self, room_bytes: u64, bytes: Range<u64>, most: u32, turn: &Turn<'_>) -> Evicted {
-        let Some(mut eviction) = self.eviction.take() else { return Evicted::default() };
         let mut gone = Evicted::default();
         let mut batch = 0;
         while gone.keys < most
             && gone.bytes < bytes.end
             && (gone.bytes < bytes.start || self.is_short(room_bytes))
         {
-            if eviction.policy != Policy::AllKeysLru && self.data.expires() == 0 {
+            let least_bytes = bytes.start - gone.bytes.min(bytes.start);
+            let wanted = if batch == 0 { self.batch_for(room_bytes, least_bytes) } else { 0 };
+            let Some(eviction) = &mut self.usage.eviction else { break };
+            if eviction.policy() != Policy::AllKeysLru && self.data.expires() == 0 {
                 break;
             }
             if batch == 0 {
-                batch = self.batch_for(room_bytes, bytes.start - gone.bytes.min(bytes.start));
+                batch = wanted;
                 eviction.sample(batch, &self.reader, turn);
                 eviction.prefetch_best(batch, &self.reader);
             }
@@ -316,10 +249,8 @@ impl Store {
             let Some(record) = eviction.choose(&self.reader, turn) else { break };
             gone.keys += 1;
             gone.bytes += self.reader.footprint(&record).0;
-            eviction.recency.iter_mut().for_each(|recency| recency.forget(record.hash()));
             self.delete_evicted(&record, turn);
         }
-        self.eviction = Some(eviction);
         gone
     }
 
@@ -334,27 +265,27 @@ impl Store {
         u32::try_from(keys).unwrap_or(BATCH_KEYS)
     }
 
-    fn evict_one(&mut self, record: &Record<'_>, turn: &Turn<'_>) {
-        let recency = self.eviction.as_mut().and_then(|eviction| eviction.recency.as_mut());
-        recency.into_iter().for_each(|recency| recency.forget(record.hash()));
-        self.delete_evicted(record, turn);
-    }
-
+    /// Deletes a key that was chosen. One whose time is over counts as expired.
     fn delete_evicted(&mut self, record: &Record<'_>, turn: &Turn<'_>) {
-        let (data, watches, counters) = (&mut self.data, &mut self.watches, &mut self.counters);
-        remove(record, data, watches, counters, turn);
+        self.usage.forget(record.hash());
+        self.data.delete(turn.pin, record.hash(), record.key());
+        if is_over(record.expiry_ms(), turn.now_ms) {
+            self.counters.expired += 1;
+        } else {
+            self.counters.evicted += 1;
+        }
+        self.watches.touch(record.key());
     }
 
-    /// Once per turn: clocks, hits of views, and what writes have left to evict.
-    pub(crate) fn maintain_recency(&mut self, turn: &Turn<'_>) -> bool {
-        if let Some(log) = &mut self.hit_log {
-            log.flush();
+    /// Once per turn: the clocks of keys, the hits of views, and the keys that writes have left to
+    /// evict. Returns whether the clocks have more to do.
+    pub(crate) fn maintain_usage(&mut self, turn: &Turn<'_>) -> bool {
+        self.usage.send_hits();
+        if !self.usage.evicts() {
+            return false;
         }
-        let Some(eviction) = &mut self.eviction else { return false };
-        self.inbox.drain(eviction.recency.as_mut());
-        let keys = self.data.keys();
-        let more = eviction.recency.as_mut().is_some_and(|r| r.maintain(turn.now_ms, keys));
-        eviction.has_gone = false;
+        let more = self.usage.maintain(turn.now_ms, self.data.keys());
+        self.usage.eviction.iter_mut().for_each(|eviction| eviction.has_gone = false);
         if self.is_short(0) {
             self.evict(0, 0..u64::MAX, EVICTIONS_PER_TURN, turn);
         }
@@ -369,22 +300,3 @@ struct Evicted {
     keys: u32,
     bytes: u64,
 }
-
-/// Deletes a key that was chosen. One whose time is over counts as expired.
-fn remove(
-    record: &Record<'_>,
-    data: &mut WriterHalf,
-    watches: &mut Watches,
-    counters: &mut Counters,
-    turn: &Turn<'_>,
-) {
-    data.delete(turn.pin, record.hash(), record.key());
-    if is_over(record.expiry_ms(), turn.now_ms) {
-        counters.expired += 1;
-    } else {
-        counters.evicted += 1;
-    }
-    watches.touch(record.key());
-}
-
-const _: () = assert!(UNKNOWN as u64 > u16::MAX as u64, "what is unknown goes first");

@@ -12,7 +12,7 @@
 use nigh_shm::{Reader, Record};
 
 /// Takes one reply after the other; implemented by the server over its RESP encoder.
-pub trait Reply {
+pub trait ReplySink {
     /// `+OK`.
     fn ok(&mut self);
     /// A simple string.

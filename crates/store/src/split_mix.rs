@@ -3,9 +3,9 @@
 //! Thread: any; it is plain data.
 
 /// A stream of numbers from a seed (SplitMix64, Steele, Lea and Flood 2014).
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct SplitMix(pub(crate) u64);
 
-impl Random {
+impl SplitMix {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

@@ -2,12 +2,12 @@
 //!
 //! Thread: the shard that owns the store.
 
-use nigh_shm::UpkeepBudget;
+use nigh_shm::{Upkeep, UpkeepBudget};
 
 use crate::partition::store::Store;
 use crate::turn::Turn;
 
-/// What [`crate::Store::maintain`] did.
+/// What [`crate::Store::maintain`] has left to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintenance {
     /// More work can be done right away: call again without sleeping.
@@ -26,8 +26,8 @@ impl Store {
     ///
     /// In a transaction.
     pub fn maintain(&mut self, turn: &Turn<'_>) -> Maintenance {
-        assert!(self.transaction.is_none(), "upkeep inside a transaction");
-        let behind_keys = self.maintain_recency(turn);
+        assert!(self.overlay.is_none(), "upkeep inside a transaction");
+        let clocks_left = self.maintain_usage(turn);
         if !self.data.is_here() {
             return Maintenance::default();
         }
@@ -36,7 +36,7 @@ impl Store {
         self.counters.expired += u64::from(data.expired);
         let system = match self.libraries.writer.is_here() {
             true => self.libraries.writer.maintain(UpkeepBudget::default()),
-            false => nigh_shm::Upkeep::default(),
+            false => Upkeep::default(),
         };
         let mut expired = 0;
         if self.data.expires() != 0 {
@@ -46,40 +46,25 @@ impl Store {
                 self.counters.expired += u64::from(expired);
             }
         }
-        let behind = self.data.expires() != 0 && self.sweep.is_behind();
+        let sweep_left = self.data.expires() != 0 && self.sweep.is_behind();
         Maintenance {
-            more: data.more || system.more || behind || behind_keys,
+            more: data.more || system.more || sweep_left || clocks_left,
             waiting: data.waiting || system.waiting,
             expired,
         }
     }
 
-    /// Whether writes are about to find no memory before this turn's end gives some back: then the
-    /// other commands are better left for the next turn.
+    /// Whether writes are about to find no memory until this turn ends. The server then leaves
+    /// further commands for the next turn.
     #[inline]
     #[must_use]
     pub fn wants_turn(&self) -> bool {
         self.data.is_here() && self.data.wants_turn()
     }
 
-    /// Whether memory comes back, or could by cleaning: if not, what is refused now is refused for
-    /// good.
+    /// Whether memory comes back, or could by cleaning. If not, a refusal now is for good.
     #[must_use]
     pub fn is_gaining(&self) -> bool {
         self.data.is_here() && self.data.is_gaining()
-    }
-
-    /// What [`Store::take_busy`] would say.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.counters.busy
-    }
-
-    /// Whether a command since the last call was refused only because memory comes back after this
-    /// turn: it has changed nothing, and is to be applied again in the next turn. Its reply says
-    /// [`crate::BUSY`].
-    #[inline]
-    pub fn take_busy(&mut self) -> bool {
-        std::mem::take(&mut self.counters.busy)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_js::{
-    Call, FunctionLimits, Host, KeyWrite, Level, Library, Mapping, RunTurn, Runtime, Tenant,
+    Call, CallWrite, FunctionLimits, Host, Level, Library, Mapping, RunTurn, Runtime, Tenant,
 };
 use nigh_shm::{ArenaSpec, Domain, Participant, Reader, Writer};
 
@@ -14,7 +14,7 @@ pub(crate) mod cpu_time;
 
 struct Nobody;
 impl Host for Nobody {
-    fn commit(&mut self, _: &[KeyWrite<'_>]) -> Result<(), String> {
+    fn commit(&mut self, _: &[CallWrite<'_>]) -> Result<(), String> {
         Ok(())
     }
     fn scan(&mut self, _: &[u8], _: u64, _: u32, _: &mut dyn FnMut(&[u8])) -> u64 {

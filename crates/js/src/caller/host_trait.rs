@@ -3,7 +3,7 @@
 
 /// One entry of a write set, in the order in which the function wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyWrite<'a> {
+pub enum CallWrite<'a> {
     /// Set `key` to `value`.
     Put {
         /// The key.
@@ -48,7 +48,7 @@ pub trait Host {
     /// # Errors
     /// The whole error reply with its code, for example `OOM command not allowed …`; nothing was
     /// written.
-    fn commit(&mut self, writes: &[KeyWrite<'_>]) -> Result<(), String>;
+    fn commit(&mut self, writes: &[CallWrite<'_>]) -> Result<(), String>;
 
     /// Visits about `count` keys that begin with `prefix`, from `cursor` on (0: the start); returns
     /// the next cursor, 0 at the end. Expired keys are left out.

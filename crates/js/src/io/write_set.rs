@@ -2,7 +2,7 @@
 
 use super::{Io, OUT_WRITES, WRITES_AT, WRITES_ENTRY, size_of};
 use crate::caller::function_limits::WRITE_KEYS_MAX;
-use crate::caller::host_trait::KeyWrite;
+use crate::caller::host_trait::CallWrite;
 
 // Words of an entry, as in 04_db.js.
 pub(super) const W_OP: usize = 0;
@@ -15,20 +15,20 @@ pub(super) const OP_PUT: i32 = 1;
 pub(super) const OP_DELETE: i32 = 2;
 
 /// The writes of the call that has ended.
-pub(crate) fn writes(io: &Io) -> Vec<KeyWrite<'_>> {
+pub(crate) fn writes(io: &Io) -> Vec<CallWrite<'_>> {
     let count = size_of(io.word(OUT_WRITES)).min(WRITE_KEYS_MAX as usize);
     (0..count).map(|index| entry(io, index)).collect()
 }
 
-fn entry(io: &Io, index: usize) -> KeyWrite<'_> {
+fn entry(io: &Io, index: usize) -> CallWrite<'_> {
     let words = (WRITES_AT + index * WRITES_ENTRY) / 4;
     let word = |number: usize| io.word(words + number);
     let bytes = |at: usize, length: usize| io.bytes(size_of(word(at)), size_of(word(length)));
     let key = bytes(W_KEY, W_KEY_LENGTH);
     let expiry_ms = io.wide(words + W_EXPIRY);
     match word(W_OP) {
-        OP_PUT => KeyWrite::Put { key, value: bytes(W_VALUE, W_VALUE_LENGTH), expiry_ms },
-        OP_DELETE => KeyWrite::Delete { key },
-        _ => KeyWrite::Expire { key, expiry_ms },
+        OP_PUT => CallWrite::Put { key, value: bytes(W_VALUE, W_VALUE_LENGTH), expiry_ms },
+        OP_DELETE => CallWrite::Delete { key },
+        _ => CallWrite::Expire { key, expiry_ms },
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::Runtime;
 use crate::caller::fcall::Tenant;
-use crate::caller::host_trait::{Host, KeyWrite, Level};
+use crate::caller::host_trait::{CallWrite, Host, Level};
 use crate::fiber::Entered;
 use crate::fiber::user_code::{Install, UserCode, UserOutcome};
 use crate::io::results::installed_functions;
@@ -33,7 +33,7 @@ const REST_SHARE: u32 = 20;
 struct NoHost;
 
 impl Host for NoHost {
-    fn commit(&mut self, _: &[KeyWrite<'_>]) -> Result<(), String> {
+    fn commit(&mut self, _: &[CallWrite<'_>]) -> Result<(), String> {
         Err("ERR nothing can be written now".to_owned())
     }
     fn scan(&mut self, _: &[u8], _: u64, _: u32, _: &mut dyn FnMut(&[u8])) -> u64 {

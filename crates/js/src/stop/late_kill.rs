@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::agreement::{Word, Words};
 use crate::io::Io;
-use crate::{Call, FunctionLimits, Host, KeyWrite, Level, Mapping, RunTurn, Runtime, ffi};
+use crate::{Call, CallWrite, FunctionLimits, Host, Level, Mapping, RunTurn, Runtime, ffi};
 
 /// Words of an arena with nothing in it.
 const NO_ARENA_WORDS: usize = 512;
@@ -27,7 +27,7 @@ struct Late {
 }
 
 impl Host for Late {
-    fn commit(&mut self, _: &[KeyWrite<'_>]) -> Result<(), String> {
+    fn commit(&mut self, _: &[CallWrite<'_>]) -> Result<(), String> {
         assert_eq!(self.io.load(Word::Kill), 0, "the call hasn't waited for the decision");
         self.commits += 1;
         Ok(())

@@ -7,7 +7,7 @@ mod arena;
 
 pub(crate) use arena::{Arena, SEED};
 use nigh_js::{
-    Call, FunctionLimits, Host, KeyWrite, Level, Library, LoadError, RunTurn, Runtime, Tenant,
+    Call, CallWrite, FunctionLimits, Host, Level, Library, LoadError, RunTurn, Runtime, Tenant,
 };
 use std::time::Duration;
 use xxhash_rust::xxh32::xxh32;
@@ -64,24 +64,24 @@ impl World {
 }
 
 impl Host for World {
-    fn commit(&mut self, writes: &[KeyWrite<'_>]) -> Result<(), String> {
+    fn commit(&mut self, writes: &[CallWrite<'_>]) -> Result<(), String> {
         assert!(!writes.is_empty(), "an empty write set is not committed");
         if let Some(reply) = &self.refuse {
             return Err(reply.clone());
         }
         self.commits += 1;
         for write in writes {
-            let (KeyWrite::Put { key, .. }
-            | KeyWrite::Delete { key }
-            | KeyWrite::Expire { key, .. }) = *write;
+            let (CallWrite::Put { key, .. }
+            | CallWrite::Delete { key }
+            | CallWrite::Expire { key, .. }) = *write;
             self.written.push(String::from_utf8_lossy(key).into_owned());
             let arena = self.of(key);
             match *write {
-                KeyWrite::Put { key, value, expiry_ms } => arena.put(key, value, expiry_ms),
-                KeyWrite::Delete { key } => {
+                CallWrite::Put { key, value, expiry_ms } => arena.put(key, value, expiry_ms),
+                CallWrite::Delete { key } => {
                     arena.delete(key);
                 }
-                KeyWrite::Expire { key, expiry_ms } => {
+                CallWrite::Expire { key, expiry_ms } => {
                     let (value, _) = arena.get(key).expect("expires what is there");
                     arena.put(key, &value, expiry_ms);
                 }

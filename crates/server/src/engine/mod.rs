@@ -20,7 +20,7 @@ pub(crate) mod v8;
 use crate::config::Config;
 use crate::tenant::TenantId;
 pub(crate) use nigh_js::{
-    Call, Function, FunctionLimits, Host, KeyWrite, Level, Library, LoadError, Overlay, Reason,
+    Call, CallWrite, Function, FunctionLimits, Host, Level, Library, LoadError, Overlay, Reason,
     RunTurn, Running, RuntimeStats, Starts, UNSTABLE, allocator,
 };
 use nigh_store::Keyspace;

@@ -3,7 +3,7 @@
 //! A source names some of the functions that are written here, in Rust.
 
 use super::{
-    BatchEnd, Call, Engine, Function, FunctionLimits, Host, KeyWrite, Library, LoadError, Loaded,
+    BatchEnd, Call, CallWrite, Engine, Function, FunctionLimits, Host, Library, LoadError, Loaded,
     Remote, RunTurn, RuntimeStats, Starts,
 };
 use crate::tenant::TenantId;
@@ -17,7 +17,7 @@ type Word = fn(&Call<'_>, &mut dyn Host) -> Result<String, String>;
 const WORDS: [(&str, Word); 3] = [
     ("echo", |call, _| Ok(call.args.concat().escape_ascii().to_string())),
     ("put", |call, host| {
-        let writes = [KeyWrite::Put { key: call.keys[0], value: call.args[0], expiry_ms: 0 }];
+        let writes = [CallWrite::Put { key: call.keys[0], value: call.args[0], expiry_ms: 0 }];
         host.commit(&writes).map(|()| "put".to_owned())
     }),
     ("count", |call, host| {

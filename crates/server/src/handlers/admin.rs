@@ -10,7 +10,7 @@ use crate::handlers::context::{Context, about, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
 use crate::state::shared::Stop;
-use nigh_store::{Reply, glob};
+use nigh_store::{ReplySink, glob};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SYNTAX: &str = "ERR syntax error";

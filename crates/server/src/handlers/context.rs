@@ -12,7 +12,7 @@ use crate::net::slab::Slab;
 use crate::observe::stats::Ran;
 use crate::state::State;
 use crate::state::tenants::LocalTenant;
-use nigh_store::{Reply, Turn};
+use nigh_store::{ReplySink, Turn};
 
 /// Bytes of arguments that an unknown command's error quotes, as in Redis.
 pub(crate) const QUOTED_BYTES: usize = 128;

@@ -26,7 +26,7 @@ use crate::state::tenants::LocalTenant;
 use crate::tenant::TenantId;
 use nigh_resp::Protocol;
 use nigh_shm::RecordRef;
-use nigh_store::{Reply, Turn, glob, write_error_text};
+use nigh_store::{ReplySink, Turn, glob, write_error_text};
 
 /// Loads and installs a library, and says which engine has it; the error is the whole reply.
 fn install(

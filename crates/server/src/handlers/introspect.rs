@@ -3,7 +3,7 @@
 use crate::commands::spec::{CATEGORIES, CommandSpec, Find, KeySpec};
 use crate::commands::{Argument, Row, subcommands, table};
 use crate::net::output::ReplyWriter;
-use nigh_store::Reply;
+use nigh_store::ReplySink;
 
 /// One element of the answer to COMMAND and COMMAND INFO.
 pub(crate) fn info(row: Row, out: &mut ReplyWriter<'_>) {

@@ -6,7 +6,7 @@
 use crate::commands::{self, Builtin, Row};
 use crate::handlers::context::Context;
 use crate::handlers::session;
-use nigh_store::Reply;
+use nigh_store::ReplySink;
 
 const NO_EVENTS: &str = "No latency events are recorded. See LATENCY HISTOGRAM and SLOWLOG.\n";
 

@@ -12,7 +12,7 @@ use crate::net::queued::ReplyMode;
 use crate::observe::snapshot::{ClientRow, Snapshot};
 use crate::state::told;
 use nigh_resp::Protocol;
-use nigh_store::Reply;
+use nigh_store::ReplySink;
 use std::collections::BTreeSet;
 use std::time::Instant;
 

@@ -17,13 +17,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::engine::{Host, KeyWrite, Level};
+use crate::engine::{CallWrite, Host, Level};
 use crate::handlers::context::Context;
 use crate::handlers::route::CROSS_SLOT;
 use crate::hop::message::writes;
 use crate::tenant::TenantId;
 use nigh_shm::WriteError;
-use nigh_store::{BUSY, Keyspace, Reply, Turn, together_error_text};
+use nigh_store::{BUSY, KeyWrite, Keyspace, ReplySink, Turn, together_error_text};
 use std::collections::BTreeMap;
 
 /// The answer to a call whose function was another one when it was sent here.
@@ -44,11 +44,7 @@ pub(crate) struct StoreHost<'a, 't> {
 
 impl StoreHost<'_, '_> {
     /// Commits what lies in one partition, or makes a message of it for the owner.
-    fn commit_part(
-        &mut self,
-        partition: usize,
-        writes: &[nigh_store::Write<'_>],
-    ) -> Result<(), String> {
+    fn commit_part(&mut self, partition: usize, writes: &[KeyWrite<'_>]) -> Result<(), String> {
         let store = self.keyspace.part_mut(partition);
         if store.is_owner() {
             let done = store.commit_writes(writes, self.turn);
@@ -61,12 +57,12 @@ impl StoreHost<'_, '_> {
 }
 
 impl Host for StoreHost<'_, '_> {
-    fn commit(&mut self, writes: &[KeyWrite<'_>]) -> Result<(), String> {
+    fn commit(&mut self, writes: &[CallWrite<'_>]) -> Result<(), String> {
         if self.keyspace.is_busy() {
             // What comes after a call that will run again must not be there before it.
             return Err(BUSY.to_owned());
         }
-        let mut parts: BTreeMap<usize, Vec<nigh_store::Write<'_>>> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, Vec<KeyWrite<'_>>> = BTreeMap::new();
         for write in writes.iter().map(store_write) {
             let partition = self.keyspace.partition_of(write.key());
             parts.entry(partition).or_default().push(write);
@@ -112,17 +108,16 @@ impl Host for StoreHost<'_, '_> {
 }
 
 /// What a client is told of a write set that isn't committed.
-fn error_text(error: &WriteError, writes: &[nigh_store::Write<'_>]) -> &'static str {
-    let is_delete =
-        |write: &nigh_store::Write<'_>| matches!(write, nigh_store::Write::Delete { .. });
+fn error_text(error: &WriteError, writes: &[KeyWrite<'_>]) -> &'static str {
+    let is_delete = |write: &KeyWrite<'_>| matches!(write, KeyWrite::Delete { .. });
     together_error_text(error, writes.iter().all(is_delete))
 }
 
-fn store_write<'a>(write: &KeyWrite<'a>) -> nigh_store::Write<'a> {
+fn store_write<'a>(write: &CallWrite<'a>) -> KeyWrite<'a> {
     match *write {
-        KeyWrite::Put { key, value, expiry_ms } => nigh_store::Write::Put { key, value, expiry_ms },
-        KeyWrite::Delete { key } => nigh_store::Write::Delete { key },
-        KeyWrite::Expire { key, expiry_ms } => nigh_store::Write::Expire { key, expiry_ms },
+        CallWrite::Put { key, value, expiry_ms } => KeyWrite::Put { key, value, expiry_ms },
+        CallWrite::Delete { key } => KeyWrite::Delete { key },
+        CallWrite::Expire { key, expiry_ms } => KeyWrite::Expire { key, expiry_ms },
     }
 }
 

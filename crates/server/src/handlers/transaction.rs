@@ -12,7 +12,7 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::handlers::context::Context;
 use crate::handlers::route::{self, CROSS_SLOT, Target};
 use crate::state::place::Place;
-use nigh_store::Reply;
+use nigh_store::ReplySink;
 
 /// Commands queued by one transaction, at most: a second of work, far beyond real ones.
 const MOST_QUEUED: usize = 1 << 20;

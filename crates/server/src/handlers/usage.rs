@@ -11,7 +11,7 @@ use crate::handlers::context::Context;
 use crate::handlers::session;
 use crate::net::output::ReplyWriter;
 use crate::observe::snapshot::Snapshot;
-use nigh_store::{Policy, Reply};
+use nigh_store::{Policy, ReplySink};
 
 /// What Redis answers without jemalloc.
 pub(crate) const NO_ALLOCATOR_STATS: &[u8] = b"Stats not supported for the current allocator";

@@ -15,7 +15,7 @@ use crate::hop::later::Own;
 use crate::tenant::TenantId;
 use nigh_resp::{Protocol, encode};
 use nigh_shm::{Pin, Reader, Record, ValueRef};
-use nigh_store::Reply;
+use nigh_store::ReplySink;
 use std::io::{self, IoSlice};
 
 /// Values from this length on are written from where they lie. Below, a copy of 16 KiB (about 2 µs)
@@ -392,7 +392,7 @@ impl<'a> ReplyWriter<'a> {
     }
 }
 
-impl Reply for ReplyWriter<'_> {
+impl ReplySink for ReplyWriter<'_> {
     #[inline]
     fn ok(&mut self) {
         encode::ok(&mut self.out.bytes);

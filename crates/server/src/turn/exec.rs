@@ -20,7 +20,7 @@ use crate::net::output::Mark;
 use crate::net::queued::{Done, Transaction};
 use crate::turn::run::{call, count};
 use nigh_shm::WriteError;
-use nigh_store::{Reply, together_error_text};
+use nigh_store::{ReplySink, together_error_text};
 
 pub(crate) fn exec(context: &mut Context<'_, '_>) {
     let Some(mut transaction) = context.client.transaction.take() else {

@@ -13,7 +13,7 @@ use crate::handlers::route::Target;
 use crate::handlers::{admin, functions, latency, session, transaction, usage, views};
 use crate::net::output::ReplyWriter;
 use crate::observe::stats::Ran;
-use nigh_store::Reply;
+use nigh_store::ReplySink;
 use std::time::Instant;
 
 /// Runs a command and counts it. False if only the owner can answer it, or the owners each a

@@ -1,19 +1,23 @@
 //! From an [`Op`] to the code that does it.
 //!
-//! GET and plain SET are decided first and inlined into the caller: one hash, one probe, no
-//! allocation. Everything else is one jump away.
+//! ```text
+//! GET, plain SET  ──> here, inlined into the caller: one hash, one probe, no allocation
+//! any other       ──> room for it, if a policy evicts ──> types, keys, expiry, scan, ...
+//! ```
 //!
 //! Thread: the shard that owns the store.
 
 use nigh_shm::WriteError;
+use nigh_shm::layout::is_over;
 
+use crate::apply::{expiry, keys, memory, object, scan};
 use crate::call::{Call, Outcome, Refusal};
 use crate::error::write_error_text;
 use crate::op::Op;
 use crate::partition::store::Store;
-use crate::reply_sink::Reply;
+use crate::reply_sink::ReplySink;
 use crate::turn::Turn;
-use nigh_shm::layout::is_over;
+use crate::types::string;
 
 impl Store {
     /// Applies a command and answers it. `args[0]` is the command's name.
@@ -22,7 +26,7 @@ impl Store {
     ///
     /// If there are fewer arguments than the command's arity; the command table checks that.
     #[inline]
-    pub fn apply<R: Reply>(&mut self, op: Op, args: &[&[u8]], turn: &Turn<'_>, out: &mut R) {
+    pub fn apply<R: ReplySink>(&mut self, op: Op, args: &[&[u8]], turn: &Turn<'_>, out: &mut R) {
         let hash = match op.first_key() {
             0 => 0,
             at => args.get(at).map_or(0, |key| self.reader.hash(key)),
@@ -37,7 +41,7 @@ impl Store {
     ///
     /// As [`Store::apply`].
     #[inline]
-    pub fn apply_hashed<R: Reply>(
+    pub fn apply_hashed<R: ReplySink>(
         &mut self,
         op: Op,
         args: &[&[u8]],
@@ -46,13 +50,13 @@ impl Store {
         out: &mut R,
     ) {
         match (op, args) {
-            (Op::Get, [_, key, ..]) if self.transaction.is_none() && self.data.is_here() => {
-                // Straight from the reader: a record that several paths bring goes through memory,
-                // which costs a GET some 5 %.
+            (Op::Get, [_, key, ..]) if self.overlay.is_none() && self.data.is_here() => {
+                // Straight from the reader. If several paths joined here, the record would go through
+                // memory, which costs a GET some 5 %.
                 match self.reader.get(turn.pin, hash, key) {
                     Some(record) if !is_over(record.expiry_ms(), turn.now_ms) => {
                         self.counters.hits += 1;
-                        self.touch_read(hash);
+                        self.usage.touch_read(hash);
                         out.value(&self.reader, record);
                     }
                     Some(_) => self.apply_other(Call { op, args, hash, turn }, out),
@@ -81,7 +85,7 @@ impl Store {
         value: &[u8],
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
-        if !self.evicts() {
+        if !self.usage.evicts() {
             return self.put(hash, key, &[value], 0, turn);
         }
         self.with_room(key.len() + value.len(), turn, |store| {
@@ -90,9 +94,9 @@ impl Store {
     }
 
     #[inline(never)]
-    fn apply_other<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) {
-        let outcome = if self.evicts() && call.op.takes_memory() {
-            // One that fails has changed and answered nothing, so it can be done again.
+    fn apply_other<R: ReplySink>(&mut self, call: Call<'_, '_, '_>, out: &mut R) {
+        let outcome = if self.usage.evicts() && call.op.takes_memory() {
+            // A command that fails has changed and answered nothing, so it can run again.
             self.with_room(self.bytes_of(call), call.turn, |store| store.apply_op(call, out))
         } else {
             self.apply_op(call, out)
@@ -108,8 +112,8 @@ impl Store {
         }
     }
 
-    /// About how many bytes a write takes: those of its arguments, and of the value that it may
-    /// copy.
+    /// About how many bytes a write takes: those of its arguments, and those of the value that it
+    /// may copy.
     fn bytes_of(&self, call: Call<'_, '_, '_>) -> usize {
         let copies = matches!(call.op, Op::Append | Op::SetRange | Op::Copy);
         let record = copies.then(|| self.look(call.hash, call.key(), call.turn)).flatten();
@@ -124,47 +128,42 @@ impl Store {
         call.args.iter().map(|arg| arg.len()).sum::<usize>() + copied
     }
 
-    fn apply_op<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    fn apply_op<R: ReplySink>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
         match call.op {
-            Op::Get => {
-                match self.read(call.hash, call.key(), call.turn) {
-                    Some(record) => out.value(&self.reader, record),
-                    None => out.null(),
-                }
-                Ok(())
+            Op::Get => string::whole::get(self, call, out),
+            Op::Set => string::whole::set(self, call, out),
+            Op::SetNx => string::whole::set_nx(self, call, out),
+            Op::SetEx | Op::PSetEx => string::whole::set_ex(self, call, out),
+            Op::GetSet => string::whole::get_set(self, call, out),
+            Op::GetDel => string::whole::get_del(self, call, out),
+            Op::GetEx => string::whole::get_ex(self, call, out),
+            Op::MGet => string::several::mget(self, call, out),
+            Op::MSet | Op::MSetNx => string::several::mset(self, call, out),
+            Op::Append => string::ranges::append(self, call, out),
+            Op::StrLen => string::ranges::strlen(self, call, out),
+            Op::GetRange | Op::SubStr => string::ranges::get_range(self, call, out),
+            Op::SetRange => string::ranges::set_range(self, call, out),
+            Op::Incr | Op::Decr | Op::IncrBy | Op::DecrBy => {
+                string::numbers::increment(self, call, out)
             }
-            Op::Set => self.set(call, out),
-            Op::SetNx => self.set_nx(call, out),
-            Op::SetEx | Op::PSetEx => self.set_ex(call, out),
-            Op::GetSet => self.get_set(call, out),
-            Op::GetDel => self.get_del(call, out),
-            Op::GetEx => self.get_ex(call, out),
-            Op::MGet => self.mget(call, out),
-            Op::MSet | Op::MSetNx => self.mset(call, out),
-            Op::Append => self.append(call, out),
-            Op::StrLen => self.strlen(call, out),
-            Op::GetRange | Op::SubStr => self.get_range(call, out),
-            Op::SetRange => self.set_range(call, out),
-            Op::Incr | Op::Decr | Op::IncrBy | Op::DecrBy => self.increment(call, out),
-            Op::IncrByFloat => self.increment_float(call, out),
-            Op::Del | Op::Unlink => self.del(call, out),
-            Op::Exists | Op::Touch => self.exists(call, out),
-            Op::Type => self.type_of(call, out),
-            Op::Rename | Op::RenameNx => self.rename(call, out),
-            Op::Copy => self.copy(call, out),
-            Op::RandomKey => self.random_key(call, out),
-            Op::Keys => self.keys_matching(call, out),
-            Op::Scan => self.scan(call, out),
-            Op::Expire | Op::PExpire | Op::ExpireAt | Op::PExpireAt => self.expire(call, out),
-            Op::Ttl | Op::PTtl | Op::ExpireTime | Op::PExpireTime => self.ttl(call, out),
-            Op::Persist => self.persist(call, out),
-            Op::Object => self.object(call, out),
-            Op::MemoryUsage => self.memory_usage(call, out),
-            Op::DbSize => {
-                out.int(i64::try_from(self.keys()).unwrap_or(i64::MAX));
-                Ok(())
+            Op::IncrByFloat => string::numbers::increment_float(self, call, out),
+            Op::Del | Op::Unlink => keys::del(self, call, out),
+            Op::Exists | Op::Touch => keys::exists(self, call, out),
+            Op::Type => keys::type_of(self, call, out),
+            Op::Rename | Op::RenameNx => keys::rename(self, call, out),
+            Op::Copy => keys::copy(self, call, out),
+            Op::RandomKey => scan::random_key(self, call, out),
+            Op::Keys => scan::keys_matching(self, call, out),
+            Op::Scan => scan::scan(self, call, out),
+            Op::Expire | Op::PExpire | Op::ExpireAt | Op::PExpireAt => {
+                expiry::expire(self, call, out)
             }
-            Op::FlushDb | Op::FlushAll => self.flush_all(call, out),
+            Op::Ttl | Op::PTtl | Op::ExpireTime | Op::PExpireTime => expiry::ttl(self, call, out),
+            Op::Persist => expiry::persist(self, call, out),
+            Op::Object => object::object(self, call, out),
+            Op::MemoryUsage => memory::memory_usage(self, call, out),
+            Op::DbSize => keys::db_size(self, out),
+            Op::FlushDb | Op::FlushAll => keys::flush_all(self, call, out),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::call::{Call, Outcome, Refusal, invalid_expire_time};
 use crate::error::NOT_AN_INTEGER;
 use crate::op::Op;
 use crate::partition::store::Store;
-use crate::reply_sink::Reply;
+use crate::reply_sink::ReplySink;
 use crate::text::arguments::{echo, integer, is_option};
 
 const NX_AND_OTHERS: &str = "ERR NX and XX, GT or LT options at the same time are not compatible";
@@ -66,63 +66,69 @@ fn trimmed(mut arg: &[u8]) -> &[u8] {
     arg
 }
 
-impl Store {
-    pub(crate) fn expire<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let condition = Condition::parse(&call.args[3..])?;
-        let amount = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
-        let seconds = matches!(call.op, Op::Expire | Op::ExpireAt);
-        let relative = matches!(call.op, Op::Expire | Op::PExpire);
-        let now = i64::try_from(call.turn.now_ms).unwrap_or(i64::MAX);
-        let when = if seconds { amount.checked_mul(1000) } else { Some(amount) }
-            .and_then(|when| if relative { when.checked_add(now) } else { Some(when) })
-            .ok_or_else(|| invalid_expire_time(call.op))?;
-        let Some(record) = self.find(call.hash, call.key(), call.turn) else {
-            out.int(0);
-            return Ok(());
-        };
-        let current = i64::try_from(record.expiry_ms()).unwrap_or(i64::MAX);
-        if !condition.holds((current != 0).then_some(current), when) {
-            out.int(0);
-            return Ok(());
-        }
-        match u64::try_from(when) {
-            Ok(when) if when > call.turn.now_ms => self.set_expiry(record, when, call.turn)?,
-            _ => self.remove(call.hash, call.key(), call.turn),
-        }
-        out.int(1);
-        Ok(())
+pub(crate) fn expire<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let condition = Condition::parse(&call.args[3..])?;
+    let amount = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
+    let seconds = matches!(call.op, Op::Expire | Op::ExpireAt);
+    let relative = matches!(call.op, Op::Expire | Op::PExpire);
+    let now = i64::try_from(call.turn.now_ms).unwrap_or(i64::MAX);
+    let when = if seconds { amount.checked_mul(1000) } else { Some(amount) }
+        .and_then(|when| if relative { when.checked_add(now) } else { Some(when) })
+        .ok_or_else(|| invalid_expire_time(call.op))?;
+    let Some(record) = store.find(call.hash, call.key(), call.turn) else {
+        out.int(0);
+        return Ok(());
+    };
+    let current = i64::try_from(record.expiry_ms()).unwrap_or(i64::MAX);
+    if !condition.holds((current != 0).then_some(current), when) {
+        out.int(0);
+        return Ok(());
     }
+    match u64::try_from(when) {
+        Ok(when) if when > call.turn.now_ms => store.set_expiry(record, when, call.turn)?,
+        _ => store.remove(call.hash, call.key(), call.turn),
+    }
+    out.int(1);
+    Ok(())
+}
 
-    pub(crate) fn ttl<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let Some(record) = self.peek(call.hash, call.key(), call.turn) else {
-            out.int(-2);
-            return Ok(());
-        };
-        if record.expiry_ms() == 0 {
-            out.int(-1);
-            return Ok(());
-        }
-        let base = match call.op {
-            Op::Ttl | Op::PTtl => call.turn.now_ms,
-            _ => 0,
-        };
-        let milliseconds = record.expiry_ms().saturating_sub(base);
-        let shown = match call.op {
-            Op::Ttl | Op::ExpireTime => milliseconds.saturating_add(500) / 1000,
-            _ => milliseconds,
-        };
-        out.int(i64::try_from(shown).unwrap_or(i64::MAX));
-        Ok(())
+pub(crate) fn ttl<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    let Some(record) = store.peek(call.hash, call.key(), call.turn) else {
+        out.int(-2);
+        return Ok(());
+    };
+    if record.expiry_ms() == 0 {
+        out.int(-1);
+        return Ok(());
     }
+    let base = match call.op {
+        Op::Ttl | Op::PTtl => call.turn.now_ms,
+        _ => 0,
+    };
+    let milliseconds = record.expiry_ms().saturating_sub(base);
+    let shown = match call.op {
+        Op::Ttl | Op::ExpireTime => milliseconds.saturating_add(500) / 1000,
+        _ => milliseconds,
+    };
+    out.int(i64::try_from(shown).unwrap_or(i64::MAX));
+    Ok(())
+}
 
-    pub(crate) fn persist<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        match self.find(call.hash, call.key(), call.turn) {
-            Some(record) if record.expiry_ms() != 0 => {
-                self.set_expiry(record, 0, call.turn)?;
-                out.int(1);
-            }
-            _ => out.int(0),
+pub(crate) fn persist<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    match store.find(call.hash, call.key(), call.turn) {
+        Some(record) if record.expiry_ms() != 0 => {
+            store.set_expiry(record, 0, call.turn)?;
+            out.int(1);
         }
-        Ok(())
+        _ => out.int(0),
     }
+    Ok(())
 }

@@ -1,4 +1,5 @@
-//! DEL, UNLINK, EXISTS, TOUCH, TYPE, RENAME, RENAMENX, COPY, FLUSHDB, FLUSHALL.
+//! Commands for keys of any type: DEL, UNLINK, EXISTS, TOUCH, TYPE, RENAME, RENAMENX, COPY; and for
+//! all keys: DBSIZE, FLUSHDB, FLUSHALL.
 //!
 //! Thread: the shard that owns the store.
 
@@ -9,7 +10,7 @@ use crate::commit::write_set::{Change, Changes};
 use crate::error::{NO_SUCH_KEY, NOT_AN_INTEGER, SYNTAX};
 use crate::op::Op;
 use crate::partition::store::Store;
-use crate::reply_sink::Reply;
+use crate::reply_sink::ReplySink;
 use crate::text::arguments::{integer, is_option};
 use crate::turn::Turn;
 
@@ -17,121 +18,144 @@ const SAME_OBJECT: &str = "ERR source and destination objects are the same";
 const DB_INDEX: &str = "ERR DB index is out of range";
 const NO_INT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
 
-impl Store {
-    pub(crate) fn del<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let keys = &call.args[1..];
-        let mut found: SmallVec<[(u32, &[u8]); AHEAD]> = SmallVec::new();
-        for chunk in keys.chunks(AHEAD) {
-            let hashes = self.hashes(call, chunk.iter().copied());
-            for (key, hash) in chunk.iter().zip(hashes) {
-                if self.find(hash, key, call.turn).is_some() {
-                    found.push((hash, key));
-                }
+pub(crate) fn del<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    let keys = &call.args[1..];
+    let mut found: SmallVec<[(u32, &[u8]); AHEAD]> = SmallVec::new();
+    for chunk in keys.chunks(AHEAD) {
+        let hashes = store.hashes(call, chunk.iter().copied());
+        for (key, hash) in chunk.iter().zip(hashes) {
+            if store.find(hash, key, call.turn).is_some() {
+                found.push((hash, key));
             }
         }
-        found.sort_unstable();
-        found.dedup();
-        if self.in_transaction() {
-            for &(hash, key) in &found {
-                self.remove(hash, key, call.turn);
-            }
-        } else {
-            self.delete_all(&found, call.turn);
-            for (_, key) in &found {
-                self.watches.touch(key);
-            }
+    }
+    found.sort_unstable();
+    found.dedup();
+    if store.in_transaction() {
+        for &(hash, key) in &found {
+            store.remove(hash, key, call.turn);
         }
-        out.int(length(found.len()));
-        Ok(())
-    }
-
-    pub(crate) fn exists<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let mut count = 0;
-        for chunk in call.args[1..].chunks(AHEAD) {
-            let hashes = self.hashes(call, chunk.iter().copied());
-            for (key, hash) in chunk.iter().zip(hashes) {
-                count += i64::from(self.is_there(call.op, hash, key, call.turn));
-            }
-        }
-        out.int(count);
-        Ok(())
-    }
-
-    /// Whether EXISTS or TOUCH counts a key.
-    pub(crate) fn counts(&mut self, op: Op, key: &[u8], turn: &Turn<'_>) -> bool {
-        self.is_there(op, self.hash(key), key, turn)
-    }
-
-    fn is_there(&mut self, op: Op, hash: u32, key: &[u8], turn: &Turn<'_>) -> bool {
-        match op {
-            // This is what makes keys young, whatever the client wants of its reads.
-            Op::Touch => self.peek(hash, key, turn).inspect(|_| self.touch(hash)).is_some(),
-            _ => self.peek(hash, key, turn).is_some(),
+    } else {
+        store.delete_all(&found, call.turn);
+        for (_, key) in &found {
+            store.watches.touch(key);
         }
     }
+    out.int(length(found.len()));
+    Ok(())
+}
 
-    pub(crate) fn type_of<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let record = self.peek(call.hash, call.key(), call.turn);
-        out.simple(if record.is_some() { "string" } else { "none" });
-        Ok(())
+pub(crate) fn exists<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let mut count = 0;
+    for chunk in call.args[1..].chunks(AHEAD) {
+        let hashes = store.hashes(call, chunk.iter().copied());
+        for (key, hash) in chunk.iter().zip(hashes) {
+            count += i64::from(is_there(store, call.op, hash, key, call.turn));
+        }
     }
+    out.int(count);
+    Ok(())
+}
 
-    pub(crate) fn rename<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let (from, to, turn) = (call.key(), call.arg(2), call.turn);
-        let only_new = call.op == Op::RenameNx;
-        let record = self.find(call.hash, from, turn).ok_or(NO_SUCH_KEY)?;
-        let hash = self.reader.hash(to);
-        if from == to || (only_new && self.find(hash, to, turn).is_some()) {
-            if only_new {
-                out.int(0);
-            } else {
-                out.ok();
-            }
-            return Ok(());
-        }
-        let reference = record.reference();
-        let moved = self.data.stage_moved_run(turn.pin, reference, hash, to, record.expiry_ms())?;
-        let mut changes = Changes::new();
-        changes.push(Change { hash, key: to, record: Some(moved) });
-        changes.push(Change { hash: call.hash, key: from, record: None });
-        self.finish(Ok(()), &changes, turn)?;
-        if only_new {
-            out.int(1);
-        } else {
-            out.ok();
-        }
-        Ok(())
-    }
+/// Whether EXISTS or TOUCH counts a key.
+pub(crate) fn counts(store: &mut Store, op: Op, key: &[u8], turn: &Turn<'_>) -> bool {
+    is_there(store, op, store.hash(key), key, turn)
+}
 
-    pub(crate) fn copy<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let (from, to, turn) = (call.key(), call.arg(2), call.turn);
-        let replace = parse_copy_options(&call.args[3..])?;
-        if from == to {
-            return Err(SAME_OBJECT.into());
-        }
-        let Some(record) = self.read(call.hash, from, turn) else {
-            out.int(0);
-            return Ok(());
-        };
-        let hash = self.reader.hash(to);
-        if self.find(hash, to, turn).is_some() && !replace {
-            out.int(0);
-            return Ok(());
-        }
-        self.put(hash, to, &[record.value()], record.expiry_ms(), turn)?;
-        out.int(1);
-        Ok(())
-    }
-
-    pub(crate) fn flush_all<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        check_flush_mode(call.args)?;
-        self.flush(call.turn);
-        out.ok();
-        Ok(())
+fn is_there(store: &mut Store, op: Op, hash: u32, key: &[u8], turn: &Turn<'_>) -> bool {
+    match op {
+        // Makes the key young even if the client's reads don't.
+        Op::Touch => store.peek(hash, key, turn).inspect(|_| store.touch(hash)).is_some(),
+        _ => store.peek(hash, key, turn).is_some(),
     }
 }
 
-/// Refuses what isn't an option of FLUSHALL or FLUSHDB. Both ways are one here.
+pub(crate) fn type_of<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let record = store.peek(call.hash, call.key(), call.turn);
+    out.simple(if record.is_some() { "string" } else { "none" });
+    Ok(())
+}
+
+pub(crate) fn rename<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let (from, to, turn) = (call.key(), call.arg(2), call.turn);
+    let only_new = call.op == Op::RenameNx;
+    let record = store.find(call.hash, from, turn).ok_or(NO_SUCH_KEY)?;
+    let hash = store.reader.hash(to);
+    if from == to || (only_new && store.find(hash, to, turn).is_some()) {
+        if only_new {
+            out.int(0);
+        } else {
+            out.ok();
+        }
+        return Ok(());
+    }
+    let reference = record.reference();
+    let moved = store.data.stage_moved_run(turn.pin, reference, hash, to, record.expiry_ms())?;
+    let mut changes = Changes::new();
+    changes.push(Change { hash, key: to, record: Some(moved) });
+    changes.push(Change { hash: call.hash, key: from, record: None });
+    store.finish(Ok(()), &changes, turn)?;
+    if only_new {
+        out.int(1);
+    } else {
+        out.ok();
+    }
+    Ok(())
+}
+
+pub(crate) fn copy<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let (from, to, turn) = (call.key(), call.arg(2), call.turn);
+    let replace = parse_copy_options(&call.args[3..])?;
+    if from == to {
+        return Err(SAME_OBJECT.into());
+    }
+    let Some(record) = store.read(call.hash, from, turn) else {
+        out.int(0);
+        return Ok(());
+    };
+    let hash = store.reader.hash(to);
+    if store.find(hash, to, turn).is_some() && !replace {
+        out.int(0);
+        return Ok(());
+    }
+    store.put(hash, to, &[record.value()], record.expiry_ms(), turn)?;
+    out.int(1);
+    Ok(())
+}
+
+pub(crate) fn db_size<R: ReplySink>(store: &Store, out: &mut R) -> Outcome {
+    out.int(i64::try_from(store.keys()).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+pub(crate) fn flush_all<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    check_flush_mode(call.args)?;
+    store.flush(call.turn);
+    out.ok();
+    Ok(())
+}
+
+/// Refuses an unknown option of FLUSHALL or FLUSHDB. SYNC and ASYNC do the same here.
 pub(crate) fn check_flush_mode(args: &[&[u8]]) -> Result<(), &'static str> {
     match args {
         [_] => Ok(()),
@@ -140,7 +164,7 @@ pub(crate) fn check_flush_mode(args: &[&[u8]]) -> Result<(), &'static str> {
     }
 }
 
-/// COPY's REPLACE. There is one database, so `DB 0` says nothing new.
+/// Whether COPY has the option REPLACE. There is one database, so `DB 0` changes nothing.
 fn parse_copy_options(args: &[&[u8]]) -> Result<bool, Refusal> {
     let mut replace = false;
     let mut rest = args.iter();

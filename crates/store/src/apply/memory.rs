@@ -5,37 +5,35 @@
 use crate::call::{Call, Outcome};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
 use crate::partition::store::Store;
-use crate::reply_sink::Reply;
+use crate::reply_sink::ReplySink;
 use crate::text::arguments::{integer, is_option};
 
-impl Store {
-    /// Bytes of the record, of the run that holds its value, and its share of the index. SAMPLES
-    /// says nothing of strings.
-    pub(crate) fn memory_usage<R: Reply>(
-        &mut self,
-        call: Call<'_, '_, '_>,
-        out: &mut R,
-    ) -> Outcome {
-        let (options, rest) = call.args[3..].as_chunks::<2>();
-        for [name, count] in options {
-            if !is_option(name, "SAMPLES") {
-                return Err(SYNTAX.into());
-            }
-            if integer(count).ok_or(NOT_AN_INTEGER)? < 0 {
-                return Err(SYNTAX.into());
-            }
-        }
-        if !rest.is_empty() {
+/// Bytes of the record, of the run that holds its value, and its share of the index. SAMPLES
+/// says nothing of strings.
+pub(crate) fn memory_usage<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let (options, rest) = call.args[3..].as_chunks::<2>();
+    for [name, count] in options {
+        if !is_option(name, "SAMPLES") {
             return Err(SYNTAX.into());
         }
-        let Some(record) = self.find(call.hash, call.arg(2), call.turn) else {
-            out.null();
-            return Ok(());
-        };
-        let (own, index) = self.reader.footprint(&record);
-        // The writer tells the number of keys once per turn; this one is there in any case.
-        let bytes = own + index / self.reader.keys().max(1);
-        out.int(i64::try_from(bytes).unwrap_or(i64::MAX));
-        Ok(())
+        if integer(count).ok_or(NOT_AN_INTEGER)? < 0 {
+            return Err(SYNTAX.into());
+        }
     }
+    if !rest.is_empty() {
+        return Err(SYNTAX.into());
+    }
+    let Some(record) = store.find(call.hash, call.arg(2), call.turn) else {
+        out.null();
+        return Ok(());
+    };
+    let (own, index) = store.reader.footprint(&record);
+    // The writer tells the number of keys once per turn; this one is there in any case.
+    let bytes = own + index / store.reader.keys().max(1);
+    out.int(i64::try_from(bytes).unwrap_or(i64::MAX));
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Several writes as one: transactions, and the write sets of functions.
+//! Several writes as one: transactions, WATCH, and the write sets of functions.
 
 pub(crate) mod transactions;
 mod watching;

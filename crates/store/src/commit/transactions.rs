@@ -1,31 +1,26 @@
-//! MULTI/EXEC: writes that wait beside the arena until all of them are published at once.
+//! MULTI/EXEC: writes that wait beside the arena until one commit publishes all of them.
 //!
-//! A staged record lies in the arena, complete but not in the index; the overlay says which key it
-//! is for. Commands read the overlay before the arena, so a transaction sees its own writes.
+//! ```text
+//! begin ──> commands: write to the overlay, read it before the arena ──> commit: publish all
+//!                                                                  └───> rollback: drop all
+//! ```
 //!
-//! 1. Nothing of a transaction is in the index before [`Store::commit`], which publishes all of it
-//!    or nothing, also across a SIGKILL (the arena's intent).
-//! 2. Deletes are noted, and get their tombstones at the commit: noting needs no memory of the
-//!    arena. One that has no memory for them all is refused: it would be whole no more after a
-//!    SIGKILL.
-//! 3. A function that is called inside is told of all that is staged, and the next one of what is
-//!    new since.
-//! 4. Who watches a key is told at the commit: a transaction that fails, or is to run again, has
-//!    written nothing.
-//! 5. A staged record that is replaced is kept until the end: the record that replaces it may
-//!    share its run.
-//! 6. A transaction in which a write found no memory can't be committed: the others don't stand
-//!    without it.
-//! 7. One that fails has counted no hits and misses. Keys that it found expired are gone, as they
-//!    are for everybody.
+//! 1. Nothing of a transaction is in the index before [`Store::commit`]. The commit publishes all
+//!    of it or nothing, also across a SIGKILL (by the arena's intent).
+//! 2. The commit makes the tombstones of the deletions. A transaction without memory for all its
+//!    tombstones is refused, because a SIGKILL in the middle would leave a part of it.
+//! 3. Watchers of a key are told at the commit. A transaction that fails, or that is to run again,
+//!    has written nothing.
+//! 4. A transaction in which a write found no memory can't be committed: the other writes don't
+//!    stand without it.
+//! 5. A transaction that fails has counted no hits and misses. The keys that it found expired are
+//!    gone all the same.
 //!
 //! Thread: the shard that owns the store.
 
-use std::collections::BTreeMap;
-
 use nigh_shm::{RecordRef, WriteError};
 
-use crate::partition::overlay::{StagedKeys, Transaction};
+use crate::partition::overlay::{Overlay, StagedKeys};
 use crate::partition::store::Store;
 use crate::turn::Turn;
 
@@ -36,38 +31,35 @@ impl Store {
     ///
     /// In a transaction.
     pub fn begin(&mut self) {
-        assert!(self.transaction.is_none(), "a transaction inside a transaction");
+        assert!(self.overlay.is_none(), "a transaction inside a transaction");
         let counted = (self.counters.hits, self.counters.misses);
-        self.transaction = Some(Box::new(Transaction { counted, ..Transaction::default() }));
+        self.overlay = Some(Box::new(Overlay::new(counted)));
     }
 
     /// True between [`Store::begin`] and [`Store::commit`] or [`Store::rollback`].
     #[inline]
     #[must_use]
     pub fn in_transaction(&self) -> bool {
-        self.transaction.is_some()
+        self.overlay.is_some()
     }
 
     /// Whether a write of the running transaction found no memory, so that it can't be committed.
     #[inline]
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.transaction.as_ref().is_some_and(|transaction| transaction.refused.is_some())
+        self.overlay.as_ref().is_some_and(|overlay| overlay.refused().is_some())
     }
 
-    /// About how many bytes the running transaction would have to find, as far as it came: those of
-    /// what is staged, and what the write wanted that found none, if there was one and a policy
-    /// evicts. No room can be made for `usize::MAX`.
+    /// About how many bytes the running transaction needs, as far as it came: those of its staged
+    /// records, and those of the write that found no memory. The latter are known under a policy
+    /// that evicts only. `usize::MAX`: eviction can make no room for it.
     #[must_use]
     pub fn bytes_wanted(&self, turn: &Turn<'_>) -> usize {
-        let Some(transaction) = &self.transaction else { return 0 };
-        let bytes_of = |reference: RecordRef| {
+        let Some(overlay) = &self.overlay else { return 0 };
+        overlay.bytes_wanted(|reference| {
             let record = self.reader.record(turn.pin, reference);
             record.map_or(0, |record| self.reader.footprint(&record).0)
-        };
-        let staged: u64 = transaction.all_records().map(bytes_of).sum();
-        let staged = usize::try_from(staged).unwrap_or(usize::MAX);
-        staged.saturating_add(transaction.refused_bytes)
+        })
     }
 
     /// Publishes all that is staged, or nothing, and ends the transaction.
@@ -81,51 +73,16 @@ impl Store {
     ///
     /// Outside of a transaction.
     pub fn commit(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
-        let transaction = self.transaction.as_ref().expect("a transaction to commit");
-        if let Some(error) = transaction.refused {
-            self.rollback();
-            self.note_refused(&error);
-            return Err(error);
-        }
-        let transaction = *self.transaction.take().expect("looked at above");
-        let counted = transaction.counted;
-        let mut publish = Vec::with_capacity(transaction.keys.len());
-        let mut deleted = Vec::new();
-        for (key, staged) in &transaction.keys {
-            match staged.record {
-                Some(record) => {
-                    self.touch(staged.hash);
-                    publish.push(record);
-                }
-                None if staged.in_arena && !transaction.cleared => {
-                    deleted.push((staged.hash, &**key));
-                }
-                None => {}
-            }
-        }
-        let cleared = if transaction.cleared { self.watched_and_there(turn) } else { Vec::new() };
-        let outcome = match (&publish[..], &deleted[..]) {
-            ([], []) => {
-                if transaction.cleared {
-                    self.data.clear();
-                }
-                Ok(())
-            }
-            // One deletion needs no memory.
-            ([], &[(hash, key)]) => {
-                self.data.delete(turn.pin, hash, key);
-                Ok(())
-            }
-            _ => self.publish(transaction.cleared, publish, &deleted, turn),
+        let overlay = *self.overlay.take().expect("a transaction to commit");
+        let counted = overlay.counted();
+        let outcome = match overlay.refused() {
+            Some(error) => Err(error),
+            None => self.publish_overlay(&overlay, turn),
         };
-        if outcome.is_ok() {
-            cleared.iter().for_each(|key| self.watches.touch(key));
-            transaction.keys.keys().for_each(|key| self.watches.touch(key));
-        }
         // After the commit, so that a run which they share with published records has its owner.
         let unused: Vec<RecordRef> = match outcome {
-            Ok(()) => transaction.replaced,
-            Err(_) => transaction.into_records().collect(),
+            Ok(()) => overlay.into_replaced(),
+            Err(_) => overlay.into_records().collect(),
         };
         self.data.abandon(&unused);
         outcome.inspect_err(|error| {
@@ -134,42 +91,68 @@ impl Store {
         })
     }
 
+    fn publish_overlay(&mut self, overlay: &Overlay, turn: &Turn<'_>) -> Result<(), WriteError> {
+        let mut publish = Vec::with_capacity(overlay.staged().len());
+        let mut deleted = Vec::new();
+        for (key, staged) in overlay.staged() {
+            match staged.record {
+                Some(record) => {
+                    self.usage.touch(staged.hash);
+                    publish.push(record);
+                }
+                None if staged.in_arena && !overlay.is_cleared() => {
+                    deleted.push((staged.hash, key));
+                }
+                None => {}
+            }
+        }
+        let cleared = if overlay.is_cleared() { self.watched_and_there(turn) } else { Vec::new() };
+        match (&publish[..], &deleted[..]) {
+            ([], []) => {
+                if overlay.is_cleared() {
+                    self.data.clear();
+                }
+            }
+            // One deletion needs no memory.
+            ([], &[(hash, key)]) => {
+                self.data.delete(turn.pin, hash, key);
+            }
+            _ => self.publish(overlay.is_cleared(), publish, &deleted, turn)?,
+        }
+        cleared.iter().for_each(|key| self.watches.touch(key));
+        overlay.staged().for_each(|(key, _)| self.watches.touch(key));
+        Ok(())
+    }
+
     /// Drops all that is staged and ends the transaction, if there is one.
     pub fn rollback(&mut self) {
-        if let Some(transaction) = self.transaction.take() {
-            (self.counters.hits, self.counters.misses) = transaction.counted;
-            let staged: Vec<RecordRef> = transaction.into_records().collect();
+        if let Some(overlay) = self.overlay.take() {
+            (self.counters.hits, self.counters.misses) = overlay.counted();
+            let staged: Vec<RecordRef> = overlay.into_records().collect();
             self.data.abandon(&staged);
         }
     }
 
-    /// Inside a transaction: what is staged, for a function that is called there and must see it
-    /// before the arena (see also [`Store::overlay_cleared`]). After the first time only what is
-    /// new since, unless `whole`. Nothing, outside of transactions.
+    /// What a function that is called inside a transaction has to see before the arena (see also
+    /// [`Store::overlay_cleared`]). After the first call only what is new since, unless `whole`.
+    /// Nothing, outside of transactions.
     pub fn take_overlay(&mut self, whole: bool) -> StagedKeys {
-        let Some(transaction) = &mut self.transaction else {
-            return StagedKeys { is_whole: true, entries: Vec::new() };
-        };
-        match transaction.untold.replace(BTreeMap::new()) {
-            Some(untold) if !whole => {
-                StagedKeys { is_whole: false, entries: untold.into_iter().collect() }
-            }
-            _ => {
-                let all = transaction.keys.iter().map(|(key, it)| (key.clone(), it.record));
-                StagedKeys { is_whole: true, entries: all.collect() }
-            }
+        match &mut self.overlay {
+            Some(overlay) => overlay.take_untold(whole),
+            None => StagedKeys { is_whole: true, entries: Vec::new() },
         }
     }
 
-    /// Inside a transaction: was the keyspace emptied in it, so that nothing of the arena is seen?
+    /// Whether the running transaction has emptied the keyspace, so that it sees nothing of the
+    /// arena.
     #[must_use]
     pub fn overlay_cleared(&self) -> bool {
-        self.transaction.as_ref().is_some_and(|transaction| transaction.cleared)
+        self.overlay.as_ref().is_some_and(|overlay| overlay.is_cleared())
     }
 
-    /// One commit of staged records and of deletions; on failure the tombstones are dropped, the
-    /// records are the caller's to abandon.
-    pub(crate) fn publish(
+    /// One commit of staged records and of deletions. On failure the tombstones are dropped; the
+    /// caller abandons the records.
+    fn publish(
         &mut self,
         clear_first: bool,
         mut records: Vec<RecordRef>,
@@ -190,9 +173,8 @@ impl Store {
         outcome
     }
 
-    /// Deletes keys that are there, at one moment; also when the arena is so full that it has no
-    /// memory for their tombstones: only a kill of the process in the middle may leave some of them
-    /// then.
+    /// Deletes keys that are there, at one moment. If the arena has no memory for their tombstones,
+    /// they are deleted without: then a kill of the process in the middle may leave some of them.
     pub(crate) fn delete_all(&mut self, keys: &[(u32, &[u8])], turn: &Turn<'_>) {
         match *keys {
             [(hash, key)] => {

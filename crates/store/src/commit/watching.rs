@@ -1,4 +1,4 @@
-//! WATCH.
+//! WATCH: whether a key was written, or its time came, since a connection watched it.
 //!
 //! Thread: the shard that owns the store.
 
@@ -19,22 +19,19 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// If the token is of another store.
-    #[expect(clippy::needless_pass_by_value, reason = "a token is given back once")]
+    /// If the token is another store's.
     pub fn unwatch(&mut self, token: WatchToken) {
-        self.watches.unwatch(&token);
+        self.watches.unwatch(token);
     }
 
     /// True if the key was written, or its time came, since it was watched.
     #[must_use]
     pub fn watch_dirty(&self, token: &WatchToken, turn: &Turn<'_>) -> bool {
-        if self.watches.is_touched(token) {
-            return true;
-        }
         let key = token.key();
-        token.existed
-            && self
-                .look(self.reader.hash(key), key, turn)
-                .is_none_or(|record| is_over(record.expiry_ms(), turn.now_ms))
+        self.watches.is_touched(token)
+            || token.existed()
+                && self
+                    .look(self.reader.hash(key), key, turn)
+                    .is_none_or(|record| is_over(record.expiry_ms(), turn.now_ms))
     }
 }

@@ -16,7 +16,7 @@ use crate::turn::Turn;
 
 /// One write of a function's write set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write<'a> {
+pub enum KeyWrite<'a> {
     /// Store a value.
     Put {
         /// The key.
@@ -40,12 +40,14 @@ pub enum Write<'a> {
     },
 }
 
-impl<'a> Write<'a> {
+impl<'a> KeyWrite<'a> {
     /// The key that is written.
     #[must_use]
     pub fn key(&self) -> &'a [u8] {
         match *self {
-            Write::Put { key, .. } | Write::Delete { key } | Write::Expire { key, .. } => key,
+            KeyWrite::Put { key, .. } | KeyWrite::Delete { key } | KeyWrite::Expire { key, .. } => {
+                key
+            }
         }
     }
 }
@@ -69,14 +71,14 @@ impl Store {
     /// A key or value too long, or no memory: nothing has changed.
     pub fn commit_writes(
         &mut self,
-        writes: &[Write<'_>],
+        writes: &[KeyWrite<'_>],
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
         if writes.is_empty() {
             return Ok(());
         }
-        let put_bytes = |write: &Write<'_>| match write {
-            Write::Put { key, value, .. } => key.len() + value.len(),
+        let put_bytes = |write: &KeyWrite<'_>| match write {
+            KeyWrite::Put { key, value, .. } => key.len() + value.len(),
             _ => 0,
         };
         let bytes = writes.iter().map(put_bytes).sum();
@@ -84,13 +86,17 @@ impl Store {
         outcome.inspect_err(|error| self.note_refused(error))
     }
 
-    fn commit_in_room(&mut self, writes: &[Write<'_>], turn: &Turn<'_>) -> Result<(), WriteError> {
+    fn commit_in_room(
+        &mut self,
+        writes: &[KeyWrite<'_>],
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
         match *writes {
             [] => Ok(()),
-            [Write::Put { key, value, expiry_ms }] => {
+            [KeyWrite::Put { key, value, expiry_ms }] => {
                 self.put(self.reader.hash(key), key, &[value], expiry_ms, turn)
             }
-            [Write::Delete { key }] => {
+            [KeyWrite::Delete { key }] => {
                 let hash = self.reader.hash(key);
                 if self.find(hash, key, turn).is_some() {
                     self.remove(hash, key, turn);
@@ -107,20 +113,20 @@ impl Store {
 
     fn stage_writes<'k>(
         &mut self,
-        writes: &[Write<'k>],
+        writes: &[KeyWrite<'k>],
         changes: &mut Changes<'k>,
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
         // What earlier writes of the same set have staged, for those that depend on it.
         let mut latest: HashMap<&[u8], Option<RecordRef>> = HashMap::new();
-        let dependent = writes.iter().any(|write| !matches!(write, Write::Put { .. }));
+        let dependent = writes.iter().any(|write| !matches!(write, KeyWrite::Put { .. }));
         for &write in writes {
             let (hash, key, record) = match write {
-                Write::Put { key, value, expiry_ms } => {
+                KeyWrite::Put { key, value, expiry_ms } => {
                     let hash = self.reader.hash(key);
                     (hash, key, Some(self.data.stage(hash, key, &[value], expiry_ms)?))
                 }
-                Write::Delete { key } | Write::Expire { key, .. } => {
+                KeyWrite::Delete { key } | KeyWrite::Expire { key, .. } => {
                     let hash = self.reader.hash(key);
                     let from = match latest.get(key) {
                         Some(staged) => *staged,
@@ -128,7 +134,7 @@ impl Store {
                     };
                     let Some(from) = from else { continue };
                     let record = match write {
-                        Write::Expire { expiry_ms, .. }
+                        KeyWrite::Expire { expiry_ms, .. }
                             if expiry_ms == 0 || expiry_ms > turn.now_ms =>
                         {
                             let data = &mut self.data;
@@ -178,7 +184,7 @@ impl Store {
         changes: &Changes<'_>,
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
-        if self.transaction.is_some() {
+        if self.overlay.is_some() {
             for change in changes {
                 self.install(change.hash, change.key, change.record, turn);
             }

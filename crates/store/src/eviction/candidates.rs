@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::eviction::policy::Policy;
 use crate::eviction::recency::{Recency, UNKNOWN};
-use crate::split_mix::Random;
+use crate::split_mix::SplitMix;
 use crate::turn::Turn;
 use nigh_shm::layout::is_over;
 
@@ -43,7 +43,7 @@ pub(crate) struct Candidate {
 
 /// What an owner with a policy knows.
 pub(crate) struct Eviction {
-    pub(crate) policy: Policy,
+    policy: Policy,
     samples: u32,
     /// In the order of their scores, the best last.
     pool: Vec<Candidate>,
@@ -83,6 +83,10 @@ impl Eviction {
         } else if self.recency.is_none() {
             self.recency = Some(Recency::new());
         }
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// How much a record deserves to go; `None` if it may not.
@@ -129,7 +133,7 @@ impl Eviction {
 
     /// Looks at some keys at random, so that so many of them may go.
     pub(crate) fn sample(&mut self, keys: u32, reader: &Reader, turn: &Turn<'_>) {
-        let mut random = Random(self.random ^ turn.random);
+        let mut random = SplitMix(self.random ^ turn.random);
         if self.policy == Policy::AllKeysLru {
             self.sample_lines(keys, reader, &mut random, turn);
         } else {
@@ -141,7 +145,7 @@ impl Eviction {
     /// All keys of some lines of the index. Keys of a line have nothing in common but bits of their
     /// hash, which also lead to the same bucket of clocks: so they are compared without a look at
     /// their records.
-    fn sample_lines(&mut self, keys: u32, reader: &Reader, random: &mut Random, turn: &Turn<'_>) {
+    fn sample_lines(&mut self, keys: u32, reader: &Reader, random: &mut SplitMix, turn: &Turn<'_>) {
         let wanted = (self.samples * keys) as usize;
         let lines: SmallVec<[u64; BATCH_KEYS as usize]> =
             (0..keys.min(BATCH_KEYS)).map(|_| random.next()).collect();
@@ -196,7 +200,7 @@ impl Eviction {
         best().for_each(|candidate| reader.prefetch_record(candidate.hash));
     }
 
-    fn sample_volatile(&mut self, reader: &Reader, random: &mut Random, turn: &Turn<'_>) {
+    fn sample_volatile(&mut self, reader: &Reader, random: &mut SplitMix, turn: &Turn<'_>) {
         let mut wanted = self.samples;
         for _ in 0..self.samples * VOLATILE_TRIES {
             let Some(record) = reader.random(turn.pin, &mut || random.next()) else { break };

@@ -1,4 +1,4 @@
-//! What happens when memory is full.
+//! The policies of eviction, by their names in the settings.
 //!
 //! Thread: any; it is plain data.
 
@@ -17,11 +17,11 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Policy; 4] =
         [Policy::NoEviction, Policy::AllKeysLru, Policy::VolatileLru, Policy::VolatileTtl];
 
-    /// Its name in settings.
+    /// Its name in the settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Policy {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// Whether it asks when keys were used.
+    /// Whether it needs to know when keys were used.
     #[must_use]
     pub const fn is_lru(self) -> bool {
         matches!(self, Policy::AllKeysLru | Policy::VolatileLru)

@@ -66,6 +66,7 @@ pub(crate) type Age = u32;
 
 /// The age of a key of which nothing is known: above all others.
 pub(crate) const UNKNOWN: Age = 65_536;
+const _: () = assert!(UNKNOWN > u16::MAX as Age, "what is unknown goes first");
 
 /// The clocks of an arena's keys.
 pub(crate) struct Recency {
@@ -308,10 +309,10 @@ fn oldest(bucket: &mut Bucket, now: u16) -> &mut u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::split_mix::Random;
+    use crate::split_mix::SplitMix;
 
     fn hashes(seed: u64, count: usize) -> Vec<u32> {
-        let mut random = Random(seed);
+        let mut random = SplitMix(seed);
         #[expect(clippy::cast_possible_truncation, reason = "any 32 bits")]
         (0..count).map(|_| random.next() as u32).collect()
     }

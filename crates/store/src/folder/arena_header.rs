@@ -9,7 +9,7 @@ use nigh_shm::{ArenaError, HeaderInfo, edition1, header_of};
 use crate::folder::edition::Edition;
 
 /// What an arena's header says of its place in a folder.
-pub(crate) struct Header {
+pub(crate) struct ArenaHeader {
     pub(crate) tenant: String,
     pub(crate) partition: u32,
     pub(crate) partitions: u32,
@@ -18,9 +18,9 @@ pub(crate) struct Header {
     pub(crate) capacity_bytes: u64,
 }
 
-impl Header {
+impl ArenaHeader {
     /// Reads that of an arena, which is of this edition.
-    pub(crate) fn of(path: &Path, edition: Edition) -> Result<Header, ArenaError> {
+    pub(crate) fn of(path: &Path, edition: Edition) -> Result<ArenaHeader, ArenaError> {
         if edition == Edition::One {
             let edition1::Header1 {
                 tenant,
@@ -31,7 +31,7 @@ impl Header {
                 committed_lsn,
                 ..
             } = edition1::Header1::of(path)?;
-            return Ok(Header {
+            return Ok(ArenaHeader {
                 tenant,
                 partition,
                 partitions,
@@ -43,7 +43,7 @@ impl Header {
         let header = header_of(path)?;
         let capacity_bytes = header.capacity_bytes();
         let HeaderInfo { tenant, partition, partitions, seed, committed_lsn, .. } = header;
-        Ok(Header { tenant, partition, partitions, seed, committed_lsn, capacity_bytes })
+        Ok(ArenaHeader { tenant, partition, partitions, seed, committed_lsn, capacity_bytes })
     }
 
     /// Refuses an arena of another tenant, or another partition.

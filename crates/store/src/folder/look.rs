@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use nigh_shm::ArenaError;
 
 use crate::error::StoreError;
-use crate::folder::arena_header::Header;
+use crate::folder::arena_header::ArenaHeader;
 use crate::folder::edition::Edition;
 use crate::folder::manifest::{MANIFEST, Manifest};
 use crate::folder::names::{
@@ -34,7 +34,7 @@ pub(crate) struct Found {
     /// Partitions of the tenant's data; `None` if there is none yet.
     pub(crate) partitions: Option<usize>,
     /// The arenas that are there, with what their headers say.
-    pub(crate) there: BTreeMap<usize, Header>,
+    pub(crate) there: BTreeMap<usize, ArenaHeader>,
     /// Whether the libraries' arena is there.
     pub(crate) has_system: bool,
     /// The folder's manifest.
@@ -85,7 +85,7 @@ pub(crate) fn look(dir: &Path, tenant: &str, edition: Edition) -> Result<Found, 
         (Some(partitions), _) => Some(partitions),
         // The first one says so.
         (None, Some(&first)) => {
-            let header = Header::of(&path_of(dir, tenant, first), edition)?;
+            let header = ArenaHeader::of(&path_of(dir, tenant, first), edition)?;
             let partitions = usize::try_from(header.partitions).unwrap_or(usize::MAX);
             headers.insert(first, header);
             Some(partitions)
@@ -102,7 +102,7 @@ pub(crate) fn look(dir: &Path, tenant: &str, edition: Edition) -> Result<Found, 
     of.refuse_missing(&found)?;
     if has_system {
         let path = system_path(dir);
-        Header::of(&path, edition)?.check_owner(&path, SYSTEM_TENANT, 0, 1)?;
+        ArenaHeader::of(&path, edition)?.check_owner(&path, SYSTEM_TENANT, 0, 1)?;
     }
     Ok(found)
 }
@@ -130,7 +130,7 @@ impl Whole<'_> {
             return Ok(());
         };
         let path = self.path(stray);
-        let says = match Header::of(&path, self.edition) {
+        let says = match ArenaHeader::of(&path, self.edition) {
             Ok(other) => format!("it says that it is one of {} partition(s)", other.partitions),
             Err(error) => error.to_string(),
         };
@@ -141,13 +141,13 @@ impl Whole<'_> {
     /// Reads a header, which has to be of this tenant and of one keyspace with the others'.
     fn add(
         &self,
-        headers: &mut BTreeMap<usize, Header>,
+        headers: &mut BTreeMap<usize, ArenaHeader>,
         partition: usize,
     ) -> Result<(), StoreError> {
         let path = self.path(partition);
         let header = match headers.remove(&partition) {
             Some(header) => header,
-            None => Header::of(&path, self.edition)?,
+            None => ArenaHeader::of(&path, self.edition)?,
         };
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         header.check_owner(&path, self.tenant, number(partition), number(self.partitions))?;
@@ -181,7 +181,10 @@ impl Whole<'_> {
         }
         // Libraries that nobody lists, and no data of anybody: it was there when they were written.
         let is_alone = found.manifest.is_none() && self.partitions == 0 && found.has_system;
-        if is_alone && Header::of(&path, self.edition)?.committed_lsn > 0 && !self.has_others()? {
+        if is_alone
+            && ArenaHeader::of(&path, self.edition)?.committed_lsn > 0
+            && !self.has_others()?
+        {
             return missing(self.path(0), self.tenant, false);
         }
         Ok(())

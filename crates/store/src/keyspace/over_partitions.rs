@@ -2,13 +2,13 @@
 //!
 //! Thread: the shard's.
 
-use super::Keyspace;
-use crate::apply::keys::check_flush_mode;
+use crate::apply::keys::{check_flush_mode, counts};
 use crate::call::length;
+use crate::keyspace::Keyspace;
 use crate::op::Op;
 use crate::partition::store::Store;
-use crate::reply_sink::Reply;
-use crate::split_mix::Random;
+use crate::reply_sink::ReplySink;
+use crate::split_mix::SplitMix;
 use crate::text::arguments::cursor;
 use crate::turn::Turn;
 
@@ -19,7 +19,7 @@ impl Keyspace {
     /// # Panics
     ///
     /// If [`Op::span`] doesn't say that it can, or there are fewer arguments than its arity.
-    pub fn apply_over_views<R: Reply>(
+    pub fn apply_over_views<R: ReplySink>(
         &mut self,
         op: Op,
         args: &[&[u8]],
@@ -37,7 +37,7 @@ impl Keyspace {
             Op::Exists | Op::Touch => {
                 let counts = args[1..].iter().map(|key| {
                     let partition = self.partition_of(key);
-                    i64::from(self.parts[partition].counts(op, key, turn))
+                    i64::from(counts(&mut self.parts[partition], op, key, turn))
                 });
                 let count = counts.sum();
                 out.int(count);
@@ -56,7 +56,7 @@ impl Keyspace {
                 self.parts[at].apply(op, args, turn, out);
             }
             Op::RandomKey => {
-                let mut random = Random(turn.random);
+                let mut random = SplitMix(turn.random);
                 let partition = self.pick(&mut random);
                 // Numbers of its own: by those that chose the partition, only some of its keys
                 // could be met.
@@ -68,7 +68,7 @@ impl Keyspace {
     }
 
     /// A partition, each as likely as it has keys.
-    fn pick(&self, random: &mut Random) -> usize {
+    fn pick(&self, random: &mut SplitMix) -> usize {
         let keys = |store: &Store| store.reader().keys();
         let all: u64 = self.parts.iter().map(keys).sum();
         let mut left = random.below(all.max(1));
@@ -100,7 +100,7 @@ impl Keyspace {
 
     /// Applies a command about the whole keyspace to the partitions that are owned here: DBSIZE,
     /// FLUSHALL, FLUSHDB.
-    pub fn apply_to_owned<R: Reply>(
+    pub fn apply_to_owned<R: ReplySink>(
         &mut self,
         op: Op,
         args: &[&[u8]],

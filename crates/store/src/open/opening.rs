@@ -17,18 +17,15 @@ use std::sync::Arc;
 use nigh_shm::{Adoption, ArenaSpec, Domain, Writer};
 
 use crate::error::StoreError;
-use crate::eviction::hits::Inbox;
 use crate::folder::edition::Edition;
 use crate::folder::look::{Found, look};
 use crate::folder::manifest::{MANIFEST, Manifest};
 use crate::folder::names::{SYSTEM_TENANT, check_tenant, partitions_there, path_of, system_path};
 use crate::open::store_options::{Opened, StoreOptions};
-use crate::partition::arena_files::Files;
-use crate::partition::counters::Counters;
-use crate::partition::halves::{Libraries, WriterHalf};
+use crate::partition::arena_files::ArenaFiles;
 use crate::partition::store::Store;
-use crate::partition::sweep::Sweep;
-use crate::partition::watches::Watches;
+use crate::partition::system_arena::SystemArena;
+use crate::partition::writer_half::WriterHalf;
 use crate::partitioning::{MOST_PARTITIONS, PartitionNumber};
 
 /// Opens all partitions of a tenant, and with the first the libraries.
@@ -47,7 +44,7 @@ pub(crate) fn open_all(
     let found = look(&options.dir, &options.tenant, Edition::Living)?;
     check_partitions(options, found.partitions)?;
     let system_path = system_path(&options.dir);
-    let mut arenas = open_partitions(options, &found, domain)?;
+    let arenas = open_partitions(options, &found, domain)?;
     let system_spec = ArenaSpec {
         path: system_path.clone(),
         tenant: SYSTEM_TENANT.to_owned(),
@@ -64,35 +61,19 @@ pub(crate) fn open_all(
     let mut system = Some(system);
     let partitions = arenas.len() as u64;
     let mut stores = Vec::with_capacity(arenas.len());
-    for (partition, (path, writer, adoption)) in (0..).zip(arenas.drain(..)) {
+    for (partition, (path, writer, adoption)) in (0..).zip(arenas) {
         opened.count(adoption);
-        let mut files = Files { dir: options.dir.clone(), arenas: vec![path] };
+        let mut files = ArenaFiles { dir: options.dir.clone(), arenas: vec![path] };
         let librarian = system.take();
         if librarian.is_some() {
             files.arenas.push(system_path.clone());
         }
-        let rings = Arc::default();
-        stores.push(Store {
-            reader: writer.reader(),
-            data: WriterHalf::here(writer),
-            transaction: None,
-            watches: Watches::default(),
-            counters: Counters::default(),
-            sweep: Sweep::default(),
-            tracks: false,
-            tracks_reads: false,
-            moment: None,
-            eviction: None,
-            hit_log: None,
-            inbox: Inbox::new(Arc::clone(&rings)),
-            new_rings: rings,
-            libraries: Libraries {
-                reader: system_reader.clone(),
-                writer: librarian.map_or_else(WriterHalf::elsewhere, WriterHalf::here),
-            },
-            files: Some(files),
-            place: PartitionNumber { partition, partitions },
-        });
+        let libraries = SystemArena {
+            reader: system_reader.clone(),
+            writer: librarian.map_or_else(WriterHalf::elsewhere, WriterHalf::here),
+        };
+        let number = PartitionNumber { partition, partitions };
+        stores.push(Store::owner(writer, libraries, files, number));
     }
     Ok((stores, opened))
 }

@@ -1,11 +1,11 @@
-//! The files of a store.
+//! The files of a store, which are removed with it.
 //!
 //! Thread: any; it is plain data.
 
 use std::path::PathBuf;
 
-/// The files of a store, which go with it if it is removed.
-pub(crate) struct Files {
+/// A store's arenas and their folder.
+pub(crate) struct ArenaFiles {
     pub(crate) dir: PathBuf,
     pub(crate) arenas: Vec<PathBuf>,
 }

@@ -1,29 +1,29 @@
-//! What a store counts and notes while commands run.
+//! The counts and notes that commands leave at their store.
 //!
-//! Thread: that of the store.
+//! Thread: the store's.
 
-/// What INFO counts.
+/// The counts that INFO shows, and two notes for the server.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) expired: u64,
     pub(crate) evicted: u64,
-    /// A command was refused for want of memory that comes back after this turn.
+    /// A command found no memory, and memory comes back after this turn.
     pub(crate) busy: bool,
-    /// A view has met something that it can't tell.
+    /// A view has met something that it can't answer.
     pub(crate) lacks: Lack,
 }
 
-/// What a view, which reads what another thread writes, can't tell of the keys that it has met.
+/// The reason why a view can't answer a command. A view reads memory that another thread writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
-    /// Nothing: its answer is right.
+    /// There is none: the view's answer is right.
     #[default]
     Nothing,
-    /// What a key was at the moment at which the others were read: the same again, at another
-    /// moment, may tell.
+    /// The view doesn't know a key's value at the moment at which it read the others. Another
+    /// moment may do.
     Moment,
-    /// Whether a key is there, as its time seems to be over: the owner tells, and deletes it.
+    /// A key's time seems to be over. The owner judges that, and deletes the key.
     Clock,
 }

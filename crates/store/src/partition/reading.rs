@@ -1,4 +1,8 @@
-//! Finding records.
+//! Finding records: in the overlay first, then in the arena.
+//!
+//! 1. A view never decides that a key's time is over. It notes the [`Lack`], and the owner is
+//!    asked.
+//! 2. A command that reads several keys at a view reads all of them at one moment.
 //!
 //! Thread: the shard that owns the store, or the view.
 
@@ -31,14 +35,8 @@ impl Store {
         Some(record)
     }
 
-    /// [`Store::find`] where another thread writes: at the moment that the command reads at, if it
-    /// has one. Notes what can't be told.
-    pub(crate) fn find_in_view<'p>(
-        &mut self,
-        hash: u32,
-        key: &[u8],
-        turn: &Turn<'p>,
-    ) -> Option<Record<'p>> {
+    /// [`Store::find`] where another thread writes: at the command's moment, if it has one.
+    fn find_in_view<'p>(&mut self, hash: u32, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
         let found = match &self.moment {
             Some(moment) => self
                 .reader
@@ -51,7 +49,7 @@ impl Store {
             return None;
         };
         let record = found?;
-        // The owner deletes it, if it is over by its clock too.
+        // The owner deletes it, if it is over by the owner's clock too.
         if is_over(record.expiry_ms(), turn.now_ms.max(clock_ms)) {
             self.counters.lacks = Lack::Clock;
             return None;
@@ -59,14 +57,13 @@ impl Store {
         Some(record)
     }
 
-    /// What a view's next command reads belongs to one moment; false if there is none now.
+    /// Takes the moment at which the view's next command reads; false if there is none now.
     pub fn take_moment(&mut self, turn: &Turn<'_>) -> bool {
         self.moment = self.reader.moment(turn.pin);
         self.moment.is_some()
     }
 
-    /// What a view's commands read each by itself again; and what they couldn't tell since the last
-    /// call.
+    /// Ends the view's moment, and returns what commands have lacked since the last call.
     #[inline]
     pub fn take_lack(&mut self) -> Lack {
         self.moment = None;
@@ -83,7 +80,7 @@ impl Store {
     ) -> Option<Record<'p>> {
         let record = self.peek(hash, key, turn);
         if record.is_some() {
-            self.touch_read(hash);
+            self.usage.touch_read(hash);
         }
         record
     }
@@ -108,26 +105,26 @@ impl Store {
     /// The key's record, dead or alive; what the transaction has staged comes first.
     #[inline]
     pub(crate) fn look<'p>(&self, hash: u32, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
-        if let Some(transaction) = &self.transaction {
-            if let Some(reference) = transaction.get(key) {
+        if let Some(overlay) = &self.overlay {
+            if let Some(reference) = overlay.get(key) {
                 return self.reader.record(turn.pin, reference?);
             }
-            if transaction.is_cleared() {
+            if overlay.is_cleared() {
                 return None;
             }
         }
         self.reader.get(turn.pin, hash, key)
     }
 
-    /// Length of the key's value, 0 if it has none. Nobody has used it then.
+    /// Length of the key's value, 0 if it has none. Doesn't count as a use of the key.
     pub(crate) fn value_bytes(&self, hash: u32, key: &[u8], turn: &Turn<'_>) -> usize {
         self.look(hash, key, turn).map_or(0, |record| record.value_len() as usize)
     }
 
     #[cold]
     fn drop_expired(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
-        // A staged record stays until the transaction ends; it is as missing anyway.
-        let staged = self.transaction.as_ref().is_some_and(|staged| staged.get(key).is_some());
+        // A staged record stays until the transaction ends. It counts as missing anyway.
+        let staged = self.overlay.as_ref().is_some_and(|overlay| overlay.get(key).is_some());
         if !staged && self.data.expire(turn.pin, hash, key) {
             self.counters.expired += 1;
             self.watches.touch(key);
@@ -141,10 +138,10 @@ impl Store {
         self.watches.keys().filter(is_there).cloned().collect()
     }
 
-    /// Keys, including those whose time is over but which nobody met since.
+    /// Number of keys. Counts keys whose time is over until a command or the upkeep meets them.
     pub(crate) fn keys(&self) -> u64 {
-        match &self.transaction {
-            Some(transaction) => transaction.keys(self.data.keys()),
+        match &self.overlay {
+            Some(overlay) => overlay.keys(self.data.keys()),
             None => self.data.keys(),
         }
     }

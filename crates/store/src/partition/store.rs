@@ -1,93 +1,137 @@
-//! The state of one shard, and the few primitives that all commands are made of.
+//! The state of one partition at one shard.
 //!
-//! ```text
-//!   apply ──> find ──> transaction? ──> arena      put / remove / set_expiry ──> arena
-//!                      (staged first)                        └─> staged, if in a transaction
-//! ```
-//!
-//! 1. A key whose time is over is as missing for everybody; who meets it deletes it.
-//! 2. A command writes its reply after its writes; a command that fails has changed nothing.
-//! 3. Every write touches the key's watchers, also one that stores what was there; one of a
-//!    transaction when it is committed.
+//! 1. A key whose time is over is missing for every command. The command that meets it deletes it.
+//! 2. A command writes its reply after its writes. A command that fails has changed nothing.
+//! 3. Every write touches the key's watchers, even if it stores the same value again. The writes of
+//!    a transaction touch them at the commit.
 //! 4. Time and randomness come with the turn: the same turns give the same state and replies.
-//! 5. A store is the owner's, or a *view*: another shard's eyes on the same arenas, which runs only
-//!    what [`Op::only_reads`] says. What it finds expired only the owner can delete: it says so,
-//!    and the command is applied again there, lest a key be missing for GET and counted by the
-//!    DBSIZE after it.
+//! 5. A store is the owner's, or a *view* of another shard on the same arenas. A view runs only
+//!    commands of [`crate::Op::only_reads`]. If it can't answer, it notes a [`crate::Lack`], and
+//!    the owner runs the command. So GET never misses a key that the next DBSIZE still counts.
 //!
 //! Thread: the shard that owns the store, or the view.
 
 use std::sync::Arc;
 
-use nigh_shm::{Journal, Moment, Reader, Region};
+use nigh_shm::{Journal, Moment, Reader, Region, Writer};
 
-use crate::eviction::candidates::Eviction;
-use crate::eviction::hits::{HitLog, Inbox, NewRings};
-use crate::partition::arena_files::Files;
+use crate::eviction::hits::NewRings;
+use crate::eviction::usage::Usage;
+use crate::partition::arena_files::ArenaFiles;
 use crate::partition::counters::Counters;
-use crate::partition::halves::{Libraries, WriterHalf};
-use crate::partition::overlay::Transaction;
+use crate::partition::overlay::Overlay;
 use crate::partition::store_stats::StoreStats;
 use crate::partition::sweep::Sweep;
+use crate::partition::system_arena::SystemArena;
 use crate::partition::watches::Watches;
+use crate::partition::writer_half::WriterHalf;
 use crate::partitioning::PartitionNumber;
 use crate::turn::Turn;
 
-/// One shard's state: the arena of a tenant's data and the arena of its libraries.
+/// One partition at one shard: the arena of its data, and the arena of the tenant's libraries.
 ///
-/// One thread makes all of them, and gets memory for them in a row. Aligned so that two shards'
-/// share no line, nor the pair of lines that cores fetch.
+/// One thread makes the stores of all shards in a row. The alignment keeps the stores of two shards
+/// from sharing a cache line, or the pair of lines that cores fetch together.
 #[repr(align(128))]
 pub struct Store {
     pub(crate) data: WriterHalf,
     pub(crate) reader: Reader,
-    pub(crate) transaction: Option<Box<Transaction>>,
+    /// The running transaction's, if one runs.
+    pub(crate) overlay: Option<Box<Overlay>>,
     pub(crate) watches: Watches,
     pub(crate) counters: Counters,
     pub(crate) sweep: Sweep,
-    /// Somebody wants to know when keys are used.
-    pub(crate) tracks: bool,
-    /// And that they are read: not while a client's commands run that doesn't want to make them
-    /// young.
-    pub(crate) tracks_reads: bool,
+    pub(crate) usage: Usage,
     /// A view's, while a command runs that reads several keys.
     pub(crate) moment: Option<Moment>,
-    /// The owner's, if a policy evicts.
-    pub(crate) eviction: Option<Box<Eviction>>,
-    /// A view's, once the owner has wanted to know.
-    pub(crate) hit_log: Option<Box<HitLog>>,
-    /// The owner's ends of the views' logs, which outlast a policy as those do.
-    pub(crate) inbox: Inbox,
-    pub(crate) new_rings: Arc<NewRings>,
-    pub(crate) libraries: Libraries,
-    pub(crate) files: Option<Files>,
-    /// Where it stands in its keyspace.
-    pub(crate) place: PartitionNumber,
+    pub(crate) libraries: SystemArena,
+    pub(crate) files: Option<ArenaFiles>,
+    pub(crate) number: PartitionNumber,
 }
 
-/// What a view of a store is made from, on whatever thread.
+/// The parts from which any thread makes a view of a store.
 #[derive(Clone)]
 pub struct Views {
-    pub(crate) data: Reader,
-    pub(crate) system: Reader,
-    pub(crate) new_rings: Arc<NewRings>,
-    pub(crate) place: PartitionNumber,
+    data: Reader,
+    system: Reader,
+    new_rings: Arc<NewRings>,
+    number: PartitionNumber,
 }
 
-// A shard is made on one thread and runs on another.
+// A store is made on one thread and used on another.
 const _: () = {
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Store>();
 };
 
 impl Store {
+    /// The owner's store.
+    pub(crate) fn owner(
+        data: Writer,
+        libraries: SystemArena,
+        files: ArenaFiles,
+        number: PartitionNumber,
+    ) -> Store {
+        let reader = data.reader();
+        let (data, usage) = (WriterHalf::here(data), Usage::new(Arc::default()));
+        Store { files: Some(files), ..Store::new(data, reader, libraries, usage, number) }
+    }
+
+    /// A store that reads a partition that another shard owns.
+    #[must_use]
+    pub fn view(views: Views) -> Store {
+        let Views { data, system, new_rings, number } = views;
+        let libraries = SystemArena { writer: WriterHalf::elsewhere(), reader: system };
+        Store::new(WriterHalf::elsewhere(), data, libraries, Usage::new(new_rings), number)
+    }
+
+    fn new(
+        data: WriterHalf,
+        reader: Reader,
+        libraries: SystemArena,
+        usage: Usage,
+        number: PartitionNumber,
+    ) -> Store {
+        Store {
+            data,
+            reader,
+            overlay: None,
+            watches: Watches::default(),
+            counters: Counters::default(),
+            sweep: Sweep::default(),
+            usage,
+            moment: None,
+            libraries,
+            files: None,
+            number,
+        }
+    }
+
+    /// The parts from which views of this store are made.
+    #[must_use]
+    pub fn views(&self) -> Views {
+        Views {
+            data: self.reader.clone(),
+            system: self.libraries.reader.clone(),
+            new_rings: self.usage.new_rings(),
+            number: self.number,
+        }
+    }
+
+    /// Whether this shard is the owner. The owner alone writes.
+    #[inline]
+    #[must_use]
+    pub fn is_owner(&self) -> bool {
+        self.data.is_here()
+    }
+
     /// The arena's readable half.
     #[must_use]
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// Hash of a key, as [`Store::apply_hashed`] and the prefetches take it.
+    /// Hash of a key, for [`Store::apply_hashed`] and the prefetches.
     #[inline]
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> u32 {
@@ -108,13 +152,18 @@ impl Store {
     )]
     pub fn prefetch_record(&self, hash: u32) {
         self.reader.prefetch_record(hash);
-        if self.tracks {
-            self.prefetch_recency(hash);
-        }
+        self.usage.prefetch(hash);
     }
 
-    /// At the beginning of a turn: the owner judges expiry by this time, and says so to those who
-    /// read elsewhere.
+    /// Counts a key as used now. The server calls it for reads that go past the store, such as a
+    /// function's.
+    #[inline]
+    pub fn touch(&mut self, hash: u32) {
+        self.usage.touch(hash);
+    }
+
+    /// Begins a turn. The owner judges expiry by the turn's time from now on, and publishes it for
+    /// the views.
     #[inline]
     pub fn begin_turn(&mut self, turn: &Turn<'_>) {
         if self.data.is_here() {
@@ -128,7 +177,21 @@ impl Store {
         self.reader.clock_ms()
     }
 
-    /// Counters and sizes. Of a view only what it has counted itself.
+    /// Whether a command was refused, since the last [`Store::take_busy`], only because memory
+    /// comes back after this turn.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.counters.busy
+    }
+
+    /// [`Store::is_busy`], and forgets it. The refused command has changed nothing, and its reply
+    /// is [`crate::BUSY`]. The server applies it again in the next turn.
+    #[inline]
+    pub fn take_busy(&mut self) -> bool {
+        std::mem::take(&mut self.counters.busy)
+    }
+
+    /// Counters and sizes; of a view only its own counters.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         let counted = StoreStats {
@@ -145,7 +208,7 @@ impl Store {
             keys: self.data.keys(),
             expires: self.data.expires(),
             watched_keys: self.watches.len(),
-            recency_bytes: self.recency_bytes(),
+            recency_bytes: self.usage.recency_bytes(),
             data: self.data.stats(),
             ..self.libraries.count(counted)
         }
@@ -168,49 +231,8 @@ impl Store {
         self.reader.region()
     }
 
-    /// Has every commit of the owner told to a journal, from now on.
+    /// Passes every later commit of the owner to `journal`.
     pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
         self.data.set_journal(journal);
-    }
-
-    /// Whether this shard is the owner: it alone writes.
-    #[inline]
-    #[must_use]
-    pub fn is_owner(&self) -> bool {
-        self.data.is_here()
-    }
-
-    /// What views of this store are made from.
-    #[must_use]
-    pub fn views(&self) -> Views {
-        Views {
-            data: self.reader.clone(),
-            system: self.libraries.reader.clone(),
-            new_rings: Arc::clone(&self.new_rings),
-            place: self.place,
-        }
-    }
-
-    /// A store that reads what another shard owns.
-    #[must_use]
-    pub fn view(views: Views) -> Store {
-        Store {
-            data: WriterHalf::elsewhere(),
-            reader: views.data,
-            transaction: None,
-            watches: Watches::default(),
-            counters: Counters::default(),
-            sweep: Sweep::default(),
-            tracks: false,
-            tracks_reads: false,
-            moment: None,
-            eviction: None,
-            hit_log: None,
-            inbox: Inbox::new(Arc::clone(&views.new_rings)),
-            new_rings: views.new_rings,
-            libraries: Libraries { writer: WriterHalf::elsewhere(), reader: views.system },
-            files: None,
-            place: views.place,
-        }
     }
 }

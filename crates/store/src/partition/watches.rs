@@ -1,24 +1,25 @@
-//! WATCH: which keys somebody waits for, and whether they were touched.
+//! The watched keys of a store.
 //!
-//! Each watched key has a number that every write of the key replaces; a token remembers the
-//! number it saw. A key that existed when it was watched and whose time is over since is dirty
-//! too, whether or not anybody has met and deleted it (Redis: `isWatchedKeyExpired`).
+//! Each watched key has a number that every write of the key replaces. A token remembers the number
+//! that it saw. It also remembers whether the key existed: such a key is dirty once its time is
+//! over, whether or not a command has met and deleted it (Redis: `isWatchedKeyExpired`).
 //!
-//! 1. Nothing is looked up for a write while nobody watches.
-//! 2. A key is here as long as somebody holds a token of it: as many keys as connections watch.
+//! 1. A write looks nothing up while no key is watched.
+//! 2. A key is here as long as a token of it is held: as many keys as connections watch.
 //!
 //! Thread: the shard that owns the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A key that a connection watches, and how it was then. Give it back with [`Store::unwatch`].
+/// A key that a connection watches, and its state then. Give it back with
+/// [`crate::Store::unwatch`].
 #[derive(Debug)]
 #[must_use = "a token that isn't given back keeps its key watched"]
 pub struct WatchToken {
     key: Arc<[u8]>,
     version: u64,
-    pub(crate) existed: bool,
+    existed: bool,
 }
 
 impl WatchToken {
@@ -26,6 +27,11 @@ impl WatchToken {
     #[must_use]
     pub fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// Whether the key existed when it was watched.
+    pub(crate) fn existed(&self) -> bool {
+        self.existed
     }
 }
 
@@ -43,7 +49,7 @@ struct Watched {
 }
 
 impl Watches {
-    /// Tells everybody who watches `key` that it was written.
+    /// Makes all tokens of `key` dirty, as it was written.
     #[inline]
     pub(crate) fn touch(&mut self, key: &[u8]) {
         if !self.keys.is_empty() {
@@ -59,7 +65,7 @@ impl Watches {
         }
     }
 
-    /// Watches a key from now on; whether it `existed` is for the token to know.
+    /// A token of `key`, which `existed` or not.
     pub(crate) fn watch(&mut self, key: &[u8], existed: bool) -> WatchToken {
         if let Some((known, watched)) = self.keys.get_key_value(key) {
             let (known, version) = (Arc::clone(known), watched.version);
@@ -73,12 +79,13 @@ impl Watches {
         WatchToken { key, version, existed }
     }
 
-    /// Stops watching.
+    /// Takes a token back.
     ///
     /// # Panics
     ///
-    /// If the token is of another store.
-    pub(crate) fn unwatch(&mut self, token: &WatchToken) {
+    /// If it is another store's.
+    #[expect(clippy::needless_pass_by_value, reason = "a token is given back once")]
+    pub(crate) fn unwatch(&mut self, token: WatchToken) {
         let watched = self.keys.get_mut(&token.key).expect("a token of this store");
         watched.tokens -= 1;
         if watched.tokens == 0 {
@@ -86,7 +93,7 @@ impl Watches {
         }
     }
 
-    /// True if the token's key was written since.
+    /// Whether the token's key was written since.
     pub(crate) fn is_touched(&self, token: &WatchToken) -> bool {
         self.keys.get(&token.key).is_none_or(|now| now.version != token.version)
     }
@@ -96,7 +103,7 @@ impl Watches {
         self.keys.keys()
     }
 
-    /// How many keys are watched.
+    /// Number of watched keys.
     pub(crate) fn len(&self) -> u64 {
         self.keys.len() as u64
     }

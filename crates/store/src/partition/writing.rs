@@ -1,4 +1,4 @@
-//! Writing, into the arena or the overlay.
+//! Writing: into the overlay while a transaction runs, else into the arena.
 //!
 //! Thread: the shard that owns the store.
 
@@ -8,7 +8,7 @@ use crate::partition::store::Store;
 use crate::turn::Turn;
 
 impl Store {
-    /// Stores `parts`, one after the other, as the key's value.
+    /// Stores `parts`, joined, as the key's value.
     #[inline]
     pub(crate) fn put(
         &mut self,
@@ -18,18 +18,18 @@ impl Store {
         expiry_ms: u64,
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
-        if self.transaction.is_none() {
+        if self.overlay.is_none() {
             self.data.put(turn.pin, hash, key, parts, expiry_ms)?;
         } else {
             let reference = self.data.stage(hash, key, parts, expiry_ms)?;
             self.install(hash, key, Some(reference), turn);
         }
-        self.touch(hash);
+        self.usage.touch(hash);
         self.touch_watchers(key);
         Ok(())
     }
 
-    /// Writes `parts` behind the value of the key, which has `record`.
+    /// Appends `parts` to the value of the key that has `record`.
     pub(crate) fn extend(
         &mut self,
         hash: u32,
@@ -39,26 +39,26 @@ impl Store {
     ) -> Result<(), WriteError> {
         let (pin, from) = (turn.pin, record.reference());
         let (key, expiry_ms) = (record.key(), record.expiry_ms());
-        if self.transaction.is_none() {
+        if self.overlay.is_none() {
             self.data.extend(pin, from, (hash, key), parts, expiry_ms)?;
         } else {
             let staged = self.data.stage_extended(pin, from, (hash, key), parts, expiry_ms)?;
             self.install(hash, key, Some(staged), turn);
         }
-        self.touch(hash);
+        self.usage.touch(hash);
         self.touch_watchers(key);
         Ok(())
     }
 
-    /// A key was written, or will be when the transaction is committed.
+    /// Touches the watchers of a written key. In a transaction the commit does that.
     #[inline]
     pub(crate) fn touch_watchers(&mut self, key: &[u8]) {
-        if self.transaction.is_none() {
+        if self.overlay.is_none() {
             self.watches.touch(key);
         }
     }
 
-    /// Gives the key, which has `record`, another expiry; 0 is none.
+    /// Gives the key that has `record` another expiry; 0 is none.
     pub(crate) fn set_expiry(
         &mut self,
         record: Record<'_>,
@@ -66,21 +66,21 @@ impl Store {
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
         let (hash, key) = (record.hash(), record.key());
-        if self.transaction.is_none() {
+        if self.overlay.is_none() {
             self.data.set_expiry(turn.pin, hash, key, expiry_ms)?;
         } else {
             let from = record.reference();
             let reference = self.data.stage_expiry(turn.pin, from, hash, key, expiry_ms)?;
             self.install(hash, key, Some(reference), turn);
         }
-        self.touch(hash);
+        self.usage.touch(hash);
         self.touch_watchers(key);
         Ok(())
     }
 
     /// Deletes a key that is there. Needs no memory.
     pub(crate) fn remove(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
-        if self.transaction.is_none() {
+        if self.overlay.is_none() {
             self.data.delete(turn.pin, hash, key);
         } else {
             self.install(hash, key, None, turn);
@@ -90,8 +90,8 @@ impl Store {
 
     /// Empties the keyspace. Needs no memory.
     pub(crate) fn flush(&mut self, turn: &Turn<'_>) {
-        if let Some(transaction) = &mut self.transaction {
-            return transaction.clear(&mut self.data);
+        if let Some(overlay) = &mut self.overlay {
+            return overlay.clear(&mut self.data);
         }
         let existing = self.watched_and_there(turn);
         existing.iter().for_each(|key| self.watches.touch(key));
@@ -106,20 +106,20 @@ impl Store {
         record: Option<RecordRef>,
         turn: &Turn<'_>,
     ) {
-        let transaction = self.transaction.as_mut().expect("called inside of transactions");
-        let in_arena = !transaction.cleared
-            && !transaction.keys.contains_key(key)
+        let overlay = self.overlay.as_mut().expect("called inside of transactions");
+        let in_arena = !overlay.is_cleared()
+            && overlay.get(key).is_none()
             && self.reader.get(turn.pin, hash, key).is_some();
-        transaction.insert(hash, key, record, in_arena);
+        overlay.insert(hash, key, record, in_arena);
     }
 
-    /// Remembers that a write was refused for want of memory: whether it is only that some is still
-    /// to come back, and that the transaction which it was a part of has failed.
+    /// Notes a write that found no memory: whether memory comes back, and that the transaction of
+    /// the write has failed.
     #[cold]
     pub(crate) fn note_refused(&mut self, error: &WriteError) {
         self.counters.busy |= *error == WriteError::Busy;
-        if let Some(transaction) = &mut self.transaction {
-            transaction.note_refused(*error);
+        if let Some(overlay) = &mut self.overlay {
+            overlay.note_refused(*error);
         }
     }
 }

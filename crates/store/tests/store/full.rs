@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nigh_shm::WriteError;
-use nigh_store::{Policy, Write};
+use nigh_store::{KeyWrite, Policy};
 
 use crate::eviction::set;
 use crate::support::Fixture;
@@ -126,8 +126,8 @@ fn a_full_store_refuses_more_deletions_in_a_transaction_than_it_can_note() {
     let (mut fixture, stored) = full(1000);
     let names: Vec<&str> = stored.keys().map(String::as_str).collect();
     let all = format!("DEL {}", names.join(" "));
-    let writes: Vec<Write<'_>> =
-        names.iter().map(|name| Write::Delete { key: name.as_bytes() }).collect();
+    let writes: Vec<KeyWrite<'_>> =
+        names.iter().map(|name| KeyWrite::Delete { key: name.as_bytes() }).collect();
     let mut outcomes = BTreeSet::new();
     for round in 0..MOST_ATTEMPTS {
         let outcome = if round % 2 == 0 {
@@ -297,8 +297,8 @@ fn transact(fixture: &mut Fixture, model: &mut BTreeMap<String, usize>, random: 
                 model.insert(key.clone(), bytes);
                 model.remove(&other);
                 let writes = [
-                    Write::Put { key: key.as_bytes(), value: &value, expiry_ms: 0 },
-                    Write::Delete { key: other.as_bytes() },
+                    KeyWrite::Put { key: key.as_bytes(), value: &value, expiry_ms: 0 },
+                    KeyWrite::Delete { key: other.as_bytes() },
                 ];
                 // A transaction knows what became of it.
                 let _ = fixture.turn(|store, turn| store.commit_writes(&writes, turn));

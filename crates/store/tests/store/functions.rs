@@ -1,15 +1,15 @@
 //! What functions need of the store: write sets, and libraries that survive.
 
 use nigh_shm::WriteError;
-use nigh_store::Write;
+use nigh_store::KeyWrite;
 
 use crate::support::{Fixture, START_MS};
 
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Write<'a> {
-    Write::Put { key, value, expiry_ms: 0 }
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> KeyWrite<'a> {
+    KeyWrite::Put { key, value, expiry_ms: 0 }
 }
 
-fn commit(fixture: &mut Fixture, writes: &[Write<'_>]) -> Result<(), WriteError> {
+fn commit(fixture: &mut Fixture, writes: &[KeyWrite<'_>]) -> Result<(), WriteError> {
     let outcome = fixture.turn(|store, turn| store.commit_writes(writes, turn));
     fixture.end_turn();
     outcome
@@ -24,18 +24,18 @@ fn a_write_set_is_applied_in_order() {
     let writes = [
         put(b"a", b"1"),
         put(b"a", b"2"),
-        Write::Expire { key: b"a", expiry_ms: later },
+        KeyWrite::Expire { key: b"a", expiry_ms: later },
         put(b"b", b"1"),
-        Write::Delete { key: b"b" },
-        Write::Expire { key: b"b", expiry_ms: later },
-        Write::Delete { key: b"gone" },
+        KeyWrite::Delete { key: b"b" },
+        KeyWrite::Expire { key: b"b", expiry_ms: later },
+        KeyWrite::Delete { key: b"gone" },
         put(b"gone", b"back"),
-        Write::Expire { key: b"old", expiry_ms: later },
-        Write::Expire { key: b"dies", expiry_ms: START_MS },
-        Write::Expire { key: b"nothing", expiry_ms: later },
-        Write::Delete { key: b"nothing" },
-        Write::Put { key: b"c", value: b"3", expiry_ms: later },
-        Write::Expire { key: b"c", expiry_ms: 0 },
+        KeyWrite::Expire { key: b"old", expiry_ms: later },
+        KeyWrite::Expire { key: b"dies", expiry_ms: START_MS },
+        KeyWrite::Expire { key: b"nothing", expiry_ms: later },
+        KeyWrite::Delete { key: b"nothing" },
+        KeyWrite::Put { key: b"c", value: b"3", expiry_ms: later },
+        KeyWrite::Expire { key: b"c", expiry_ms: 0 },
     ];
     commit(&mut fixture, &writes).expect("room");
     fixture.script(&[
@@ -53,10 +53,11 @@ fn single_writes_do_the_same() {
     let mut fixture = Fixture::new();
     commit(&mut fixture, &[]).expect("nothing to do");
     commit(&mut fixture, &[put(b"a", b"1")]).expect("room");
-    commit(&mut fixture, &[Write::Expire { key: b"a", expiry_ms: START_MS + 10 }]).expect("room");
+    commit(&mut fixture, &[KeyWrite::Expire { key: b"a", expiry_ms: START_MS + 10 }])
+        .expect("room");
     assert_eq!(fixture.run("PTTL a"), ":10");
-    commit(&mut fixture, &[Write::Delete { key: b"a" }]).expect("no memory needed");
-    commit(&mut fixture, &[Write::Delete { key: b"a" }]).expect("nothing to do");
+    commit(&mut fixture, &[KeyWrite::Delete { key: b"a" }]).expect("no memory needed");
+    commit(&mut fixture, &[KeyWrite::Delete { key: b"a" }]).expect("nothing to do");
     assert_eq!(fixture.run("DBSIZE"), ":0");
 }
 
@@ -71,7 +72,7 @@ fn a_write_set_is_all_or_nothing() {
             fixture.turn(|store, _| store.begin());
             fixture.run("SET kept 1");
         }
-        let writes = [put(b"a", b"2"), Write::Delete { key: b"b" }, put(&long, b"x")];
+        let writes = [put(b"a", b"2"), KeyWrite::Delete { key: b"b" }, put(&long, b"x")];
         let refused = commit(&mut fixture, &writes);
         assert_eq!(refused, Err(WriteError::KeyTooLong { len: 70_000 }));
         assert_eq!(fixture.run("MGET a b"), "*2 $1 1 $1 1");
@@ -90,7 +91,7 @@ fn write_sets_touch_watched_keys() {
     let mut fixture = Fixture::new();
     fixture.run("SET a 1");
     let tokens = fixture.turn(|store, turn| [b"a", b"b", b"c"].map(|key| store.watch(key, turn)));
-    let writes = [put(b"a", b"1"), Write::Delete { key: b"b" }, put(b"d", b"1")];
+    let writes = [put(b"a", b"1"), KeyWrite::Delete { key: b"b" }, put(b"d", b"1")];
     commit(&mut fixture, &writes).expect("room");
     let dirty = fixture.turn(|store, turn| {
         let dirty: Vec<bool> = tokens.iter().map(|token| store.watch_dirty(token, turn)).collect();

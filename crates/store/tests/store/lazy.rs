@@ -6,7 +6,7 @@
 //! since the first that meets the key deletes it. The same with a key at the very millisecond of
 //! its expiry, which is there: beside one that has a millisecond left.
 
-use nigh_store::{Lack, Op, Store, Write};
+use nigh_store::{KeyWrite, Lack, Op, Store};
 
 use crate::support::{Fixture, Resp2, op};
 
@@ -215,8 +215,8 @@ fn to_functions_and_watchers_a_key_ends_at_the_same_millisecond() {
         });
         let token = fixture.turn(|store, turn| store.watch(b"k", turn));
         let now_ms = fixture.now_ms;
-        let expire = Write::Expire { key: b"k", expiry_ms: now_ms + 10 };
-        let put = Write::Put { key: b"m", value: b"1", expiry_ms: now_ms };
+        let expire = KeyWrite::Expire { key: b"k", expiry_ms: now_ms + 10 };
+        let put = KeyWrite::Put { key: b"m", value: b"1", expiry_ms: now_ms };
         fixture.turn(|store, turn| {
             store.commit_writes(&[expire, put], turn).expect("room");
             assert_eq!(store.watch_dirty(&token, turn), there, "a write, {left_ms} ms left");
@@ -227,7 +227,7 @@ fn to_functions_and_watchers_a_key_ends_at_the_same_millisecond() {
         // An expiry of now, or before, deletes; a millisecond more doesn't.
         for (expiry_ms, left) in [(now_ms + 1, ":1"), (now_ms, ":0")] {
             fixture.run("SET n 1");
-            let writes = [Write::Expire { key: b"n", expiry_ms }, put];
+            let writes = [KeyWrite::Expire { key: b"n", expiry_ms }, put];
             fixture.turn(|store, turn| store.commit_writes(&writes, turn)).expect("room");
             assert_eq!(fixture.run("EXISTS n"), left);
             fixture.run("SET n 1");

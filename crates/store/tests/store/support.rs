@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nigh_shm::{Domain, Participant};
-use nigh_store::{Op, Opened, Reply, Store, StoreOptions, Turn};
+use nigh_store::{Op, Opened, ReplySink, Store, StoreOptions, Turn};
 use tempfile::TempDir;
 
 /// Unix ms at which every test starts.
@@ -24,7 +24,7 @@ impl Resp2 {
     }
 }
 
-impl Reply for Resp2 {
+impl ReplySink for Resp2 {
     fn ok(&mut self) {
         self.line('+', "OK");
     }

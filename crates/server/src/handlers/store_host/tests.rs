@@ -8,7 +8,7 @@ use crate::tenant::TenantId;
 use nigh_js::{Call, FunctionLimits, RunTurn, Runtime, Tenant};
 use nigh_resp::Protocol;
 use nigh_shm::{Domain, Participant, Pin};
-use nigh_store::{Keyspace, Op, StoreOptions, Turn, Write};
+use nigh_store::{KeyWrite, Keyspace, Op, StoreOptions, Turn};
 use std::time::Duration;
 
 /// What functions of the tests do; each answers as the command does that is named like it.
@@ -108,7 +108,7 @@ impl Layers {
         // Before all expiries: nothing is over yet.
         let turn = Turn { now_ms: 1, pin: &pin, random: 1 };
         let partition = self.keyspace.partition_of(key.as_bytes());
-        let write = Write::Put { key: key.as_bytes(), value: b"v", expiry_ms };
+        let write = KeyWrite::Put { key: key.as_bytes(), value: b"v", expiry_ms };
         self.keyspace.part_mut(partition).commit_writes(&[write], &turn).expect("room");
     }
 }

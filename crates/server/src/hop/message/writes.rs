@@ -9,21 +9,21 @@
 
 use super::{LEAD_BYTES, OUR_FORMAT, lead, led_by};
 use crate::tenant::TenantId;
-use nigh_store::Write;
+use nigh_store::KeyWrite;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const EXPIRE: u8 = 3;
 
 /// The message for the owner of a tenant's partition.
-pub(crate) fn write(tenant: TenantId, partition: usize, writes: &[Write<'_>]) -> Vec<u8> {
+pub(crate) fn write(tenant: TenantId, partition: usize, writes: &[KeyWrite<'_>]) -> Vec<u8> {
     let narrow = |bytes: usize| u32::try_from(bytes).expect("a write set is bounded");
     let mut out = lead(tenant, narrow(partition)).to_vec();
     for write in writes {
         let (what, key, value, expiry_ms): (u8, &[u8], &[u8], u64) = match *write {
-            Write::Put { key, value, expiry_ms } => (PUT, key, value, expiry_ms),
-            Write::Delete { key } => (DELETE, key, &[], 0),
-            Write::Expire { key, expiry_ms } => (EXPIRE, key, &[], expiry_ms),
+            KeyWrite::Put { key, value, expiry_ms } => (PUT, key, value, expiry_ms),
+            KeyWrite::Delete { key } => (DELETE, key, &[], 0),
+            KeyWrite::Expire { key, expiry_ms } => (EXPIRE, key, &[], expiry_ms),
         };
         out.push(what);
         out.extend(narrow(key.len()).to_le_bytes());
@@ -39,7 +39,7 @@ pub(crate) fn write(tenant: TenantId, partition: usize, writes: &[Write<'_>]) ->
 ///
 /// # Panics
 /// If it isn't of this format.
-pub(crate) fn read(message: &[u8]) -> (usize, Vec<Write<'_>>) {
+pub(crate) fn read(message: &[u8]) -> (usize, Vec<KeyWrite<'_>>) {
     let partition = led_by(message).1 as usize;
     let mut rest = &message[LEAD_BYTES..];
     let mut writes = Vec::new();
@@ -52,9 +52,9 @@ pub(crate) fn read(message: &[u8]) -> (usize, Vec<Write<'_>>) {
         (key, rest) = rest.split_at_checked(key_bytes).expect(OUR_FORMAT);
         (value, rest) = rest.split_at_checked(value_bytes).expect(OUR_FORMAT);
         writes.push(match what {
-            PUT => Write::Put { key, value, expiry_ms },
-            DELETE => Write::Delete { key },
-            EXPIRE => Write::Expire { key, expiry_ms },
+            PUT => KeyWrite::Put { key, value, expiry_ms },
+            DELETE => KeyWrite::Delete { key },
+            EXPIRE => KeyWrite::Expire { key, expiry_ms },
             _ => panic!("{OUR_FORMAT}: write {what}"),
         });
     }
@@ -74,10 +74,10 @@ mod tests {
     #[test]
     fn a_write_set_arrives_as_it_was_sent() {
         let writes = [
-            Write::Put { key: b"k", value: b"", expiry_ms: u64::MAX },
-            Write::Delete { key: b"" },
-            Write::Put { key: b"long", value: &[7; 100_000], expiry_ms: 0 },
-            Write::Expire { key: b"k\0", expiry_ms: 5 },
+            KeyWrite::Put { key: b"k", value: b"", expiry_ms: u64::MAX },
+            KeyWrite::Delete { key: b"" },
+            KeyWrite::Put { key: b"long", value: &[7; 100_000], expiry_ms: 0 },
+            KeyWrite::Expire { key: b"k\0", expiry_ms: 5 },
         ];
         let message = write(TenantId(70_000), 63, &writes);
         assert_eq!(led_by(&message).0, TenantId(70_000));

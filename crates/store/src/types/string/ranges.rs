@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::call::{Call, Outcome, Refusal, length};
 use crate::error::{NOT_AN_INTEGER, VALUE_TOO_LONG};
 use crate::partition::store::Store;
-use crate::reply_sink::Reply;
+use crate::reply_sink::ReplySink;
 use crate::text::arguments::integer;
 use crate::types::string::MAX_VALUE_BYTES;
 
@@ -27,78 +27,92 @@ fn checked_length(before: u64, added: usize) -> Result<u64, Refusal> {
         .ok_or(Refusal::Text(VALUE_TOO_LONG))
 }
 
-impl Store {
-    pub(crate) fn append<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let added = call.arg(2);
-        let Some(record) = self.find(call.hash, call.key(), call.turn) else {
-            self.put(call.hash, call.key(), &[added], 0, call.turn)?;
-            out.int(length(added.len()));
-            return Ok(());
-        };
-        let total = checked_length(record.value_len().into(), added.len())?;
-        self.extend(call.hash, record, &[added], call.turn)?;
-        out.int(i64::try_from(total).expect("bounded by the longest value"));
-        Ok(())
-    }
+pub(crate) fn append<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let added = call.arg(2);
+    let Some(record) = store.find(call.hash, call.key(), call.turn) else {
+        store.put(call.hash, call.key(), &[added], 0, call.turn)?;
+        out.int(length(added.len()));
+        return Ok(());
+    };
+    let total = checked_length(record.value_len().into(), added.len())?;
+    store.extend(call.hash, record, &[added], call.turn)?;
+    out.int(i64::try_from(total).expect("bounded by the longest value"));
+    Ok(())
+}
 
-    pub(crate) fn strlen<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let record = self.read(call.hash, call.key(), call.turn);
-        out.int(record.map_or(0, |record| length(record.value().len())));
-        Ok(())
-    }
+pub(crate) fn strlen<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let record = store.read(call.hash, call.key(), call.turn);
+    out.int(record.map_or(0, |record| length(record.value().len())));
+    Ok(())
+}
 
-    pub(crate) fn get_range<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let start = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
-        let end = integer(call.arg(3)).ok_or(NOT_AN_INTEGER)?;
-        let Some(record) = self.read(call.hash, call.key(), call.turn) else {
-            out.bulk(b"");
-            return Ok(());
-        };
-        let value = record.value();
-        match part(start, end, value.len()) {
-            Some(range) if range == (0..value.len()) => out.value(&self.reader, record),
-            Some(range) => out.bulk(&value[range]),
-            None => out.bulk(b""),
-        }
-        Ok(())
+pub(crate) fn get_range<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let start = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
+    let end = integer(call.arg(3)).ok_or(NOT_AN_INTEGER)?;
+    let Some(record) = store.read(call.hash, call.key(), call.turn) else {
+        out.bulk(b"");
+        return Ok(());
+    };
+    let value = record.value();
+    match part(start, end, value.len()) {
+        Some(range) if range == (0..value.len()) => out.value(&store.reader, record),
+        Some(range) => out.bulk(&value[range]),
+        None => out.bulk(b""),
     }
+    Ok(())
+}
 
-    pub(crate) fn set_range<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let offset = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
-        let offset = u64::try_from(offset).map_err(|_| OFFSET)?;
-        let new = call.arg(3);
-        let record = self.find(call.hash, call.key(), call.turn);
-        let old = record.map_or(&b""[..], |record| record.value());
-        if new.is_empty() {
-            out.int(length(old.len()));
-            return Ok(());
-        }
-        checked_length(offset, new.len())?;
-        let offset = usize::try_from(offset).expect("bounded by the longest value");
-        let end = offset + new.len();
-        let mut parts: SmallVec<[&[u8]; 8]> = SmallVec::new();
-        let extended = record.filter(|_| offset >= old.len());
-        if extended.is_none() {
-            parts.push(&old[..offset.min(old.len())]);
-        }
-        let mut gap = offset.saturating_sub(old.len());
-        while gap > 0 {
-            let zeros = &ZEROS[..gap.min(ZEROS.len())];
-            parts.push(zeros);
-            gap -= zeros.len();
-        }
-        parts.push(new);
-        match extended {
-            Some(record) => self.extend(call.hash, record, &parts, call.turn)?,
-            None => {
-                parts.push(&old[end.min(old.len())..]);
-                let expiry_ms = record.map_or(0, |record| record.expiry_ms());
-                self.put(call.hash, call.key(), &parts, expiry_ms, call.turn)?;
-            }
-        }
-        out.int(length(end.max(old.len())));
-        Ok(())
+pub(crate) fn set_range<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let offset = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
+    let offset = u64::try_from(offset).map_err(|_| OFFSET)?;
+    let new = call.arg(3);
+    let record = store.find(call.hash, call.key(), call.turn);
+    let old = record.map_or(&b""[..], |record| record.value());
+    if new.is_empty() {
+        out.int(length(old.len()));
+        return Ok(());
     }
+    checked_length(offset, new.len())?;
+    let offset = usize::try_from(offset).expect("bounded by the longest value");
+    let end = offset + new.len();
+    let mut parts: SmallVec<[&[u8]; 8]> = SmallVec::new();
+    let extended = record.filter(|_| offset >= old.len());
+    if extended.is_none() {
+        parts.push(&old[..offset.min(old.len())]);
+    }
+    let mut gap = offset.saturating_sub(old.len());
+    while gap > 0 {
+        let zeros = &ZEROS[..gap.min(ZEROS.len())];
+        parts.push(zeros);
+        gap -= zeros.len();
+    }
+    parts.push(new);
+    match extended {
+        Some(record) => store.extend(call.hash, record, &parts, call.turn)?,
+        None => {
+            parts.push(&old[end.min(old.len())..]);
+            let expiry_ms = record.map_or(0, |record| record.expiry_ms());
+            store.put(call.hash, call.key(), &parts, expiry_ms, call.turn)?;
+        }
+    }
+    out.int(length(end.max(old.len())));
+    Ok(())
 }
 
 /// The part of a value from `start` to `end`, both included, counted from the end if negative.

@@ -1,7 +1,7 @@
-//! SET with options, SETNX, SETEX, PSETEX, GETEX: the options and expiries that they share.
+//! Whole values of one key: GET, SET, SETNX, SETEX, PSETEX, GETSET, GETDEL, GETEX.
 //!
-//! Options are read from left to right; one that contradicts an earlier one is a syntax error,
-//! repeating one of the expiries is not (the last counts), as in Redis.
+//! Options are read from left to right, as in Redis. An option that contradicts an earlier one is a
+//! syntax error. An expiry may be repeated, and the last one counts.
 //!
 //! Thread: the shard that owns the store.
 
@@ -9,10 +9,10 @@ use crate::call::{Call, Outcome, Refusal, invalid_expire_time};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
 use crate::op::Op;
 use crate::partition::store::Store;
-use crate::reply_sink::Reply;
+use crate::reply_sink::ReplySink;
 use crate::text::arguments::{integer, is_option};
 
-/// How an expiry is meant.
+/// The unit and the base of an expiry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Clock {
     seconds: bool,
@@ -26,7 +26,7 @@ const PXAT: Clock = Clock { seconds: false, absolute: true };
 
 /// The options of SET or GETEX.
 #[derive(Default)]
-struct Options<'a> {
+struct SetOptions<'a> {
     nx: bool,
     xx: bool,
     get: bool,
@@ -35,9 +35,9 @@ struct Options<'a> {
     expiry: Option<(Clock, &'a [u8])>,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: &[&'a [u8]], of_set: bool) -> Result<Options<'a>, Refusal> {
-        let mut options = Options::default();
+impl<'a> SetOptions<'a> {
+    fn parse(args: &[&'a [u8]], of_set: bool) -> Result<SetOptions<'a>, Refusal> {
+        let mut options = SetOptions::default();
         let mut rest = args.iter();
         while let Some(&arg) = rest.next() {
             let is = |name| is_option(arg, name);
@@ -67,7 +67,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Unix ms that an expiry of SET and its kin names.
+/// Unix ms of an expiry that SET, SETEX, PSETEX or GETEX gives.
 fn expiry_ms(clock: Clock, text: &[u8], call: Call<'_, '_, '_>) -> Result<u64, Refusal> {
     let amount = integer(text).ok_or(NOT_AN_INTEGER)?;
     let milliseconds = if clock.seconds { amount.checked_mul(1000) } else { Some(amount) };
@@ -80,69 +80,116 @@ fn expiry_ms(clock: Clock, text: &[u8], call: Call<'_, '_, '_>) -> Result<u64, R
         .ok_or_else(|| invalid_expire_time(call.op))
 }
 
-impl Store {
-    pub(crate) fn set<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let options = Options::parse(&call.args[3..], true)?;
-        let expiry = match options.expiry {
-            Some((clock, text)) => expiry_ms(clock, text, call)?,
-            None => 0,
-        };
-        let (key, turn) = (call.key(), call.turn);
-        let old = if options.get {
-            self.read(call.hash, key, turn)
-        } else if options.nx || options.xx || options.keep_ttl {
-            self.find(call.hash, key, turn)
+pub(crate) fn get<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    match store.read(call.hash, call.key(), call.turn) {
+        Some(record) => out.value(&store.reader, record),
+        None => out.null(),
+    }
+    Ok(())
+}
+
+pub(crate) fn set<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    let options = SetOptions::parse(&call.args[3..], true)?;
+    let expiry = match options.expiry {
+        Some((clock, text)) => expiry_ms(clock, text, call)?,
+        None => 0,
+    };
+    let (key, turn) = (call.key(), call.turn);
+    let old = if options.get {
+        store.read(call.hash, key, turn)
+    } else if options.nx || options.xx || options.keep_ttl {
+        store.find(call.hash, key, turn)
+    } else {
+        None
+    };
+    let refused = (options.nx && old.is_some()) || (options.xx && old.is_none());
+    if !refused {
+        let kept = old.filter(|_| options.keep_ttl).map_or(expiry, |old| old.expiry_ms());
+        store.put(call.hash, key, &[call.arg(2)], kept, turn)?;
+    }
+    match old {
+        Some(old) if options.get => out.value(&store.reader, old),
+        _ if options.get || refused => out.null(),
+        _ => out.ok(),
+    }
+    Ok(())
+}
+
+pub(crate) fn set_nx<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    if store.find(call.hash, call.key(), call.turn).is_some() {
+        out.int(0);
+        return Ok(());
+    }
+    store.put(call.hash, call.key(), &[call.arg(2)], 0, call.turn)?;
+    out.int(1);
+    Ok(())
+}
+
+pub(crate) fn set_ex<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let clock = if call.op == Op::SetEx { EX } else { PX };
+    let expiry = expiry_ms(clock, call.arg(2), call)?;
+    store.put(call.hash, call.key(), &[call.arg(3)], expiry, call.turn)?;
+    out.ok();
+    Ok(())
+}
+
+pub(crate) fn get_ex<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let options = SetOptions::parse(&call.args[2..], false)?;
+    let Some(record) = store.read(call.hash, call.key(), call.turn) else {
+        out.null();
+        return Ok(());
+    };
+    if let Some((clock, text)) = options.expiry {
+        let expiry = expiry_ms(clock, text, call)?;
+        if expiry <= call.turn.now_ms {
+            store.remove(call.hash, call.key(), call.turn);
         } else {
-            None
-        };
-        let refused = (options.nx && old.is_some()) || (options.xx && old.is_none());
-        if !refused {
-            let kept = old.filter(|_| options.keep_ttl).map_or(expiry, |old| old.expiry_ms());
-            self.put(call.hash, key, &[call.arg(2)], kept, turn)?;
+            store.set_expiry(record, expiry, call.turn)?;
         }
-        match old {
-            Some(old) if options.get => out.value(&self.reader, old),
-            _ if options.get || refused => out.null(),
-            _ => out.ok(),
-        }
-        Ok(())
+    } else if options.persist && record.expiry_ms() != 0 {
+        store.set_expiry(record, 0, call.turn)?;
     }
+    out.value(&store.reader, record);
+    Ok(())
+}
 
-    pub(crate) fn set_nx<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        if self.find(call.hash, call.key(), call.turn).is_some() {
-            out.int(0);
-            return Ok(());
-        }
-        self.put(call.hash, call.key(), &[call.arg(2)], 0, call.turn)?;
-        out.int(1);
-        Ok(())
+pub(crate) fn get_set<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    let old = store.read(call.hash, call.key(), call.turn);
+    store.put(call.hash, call.key(), &[call.arg(2)], 0, call.turn)?;
+    match old {
+        Some(old) => out.value(&store.reader, old),
+        None => out.null(),
     }
+    Ok(())
+}
 
-    pub(crate) fn set_ex<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let clock = if call.op == Op::SetEx { EX } else { PX };
-        let expiry = expiry_ms(clock, call.arg(2), call)?;
-        self.put(call.hash, call.key(), &[call.arg(3)], expiry, call.turn)?;
-        out.ok();
-        Ok(())
-    }
-
-    pub(crate) fn get_ex<R: Reply>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
-        let options = Options::parse(&call.args[2..], false)?;
-        let Some(record) = self.read(call.hash, call.key(), call.turn) else {
-            out.null();
-            return Ok(());
-        };
-        if let Some((clock, text)) = options.expiry {
-            let expiry = expiry_ms(clock, text, call)?;
-            if expiry <= call.turn.now_ms {
-                self.remove(call.hash, call.key(), call.turn);
-            } else {
-                self.set_expiry(record, expiry, call.turn)?;
-            }
-        } else if options.persist && record.expiry_ms() != 0 {
-            self.set_expiry(record, 0, call.turn)?;
+pub(crate) fn get_del<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> Outcome {
+    match store.read(call.hash, call.key(), call.turn) {
+        Some(record) => {
+            store.remove(call.hash, call.key(), call.turn);
+            out.value(&store.reader, record);
         }
-        out.value(&self.reader, record);
-        Ok(())
+        None => out.null(),
     }
+    Ok(())
 }
