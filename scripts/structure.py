@@ -28,7 +28,7 @@ import sys
 from imports import Source
 
 HOUSES = pathlib.Path("crates")
-LATER = {"store"}  # has circles, so not checked yet
+LATER = set()  # crates with circles: not checked yet
 COLUMNS = 100
 ROOTS = (("lib",), ("main",))
 

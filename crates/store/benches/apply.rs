@@ -1,7 +1,7 @@
-//! What a command costs in the store alone: no sockets, no RESP.
+//! The cost of a command in the store alone: no sockets, no RESP.
 //!
-//! A million keys with values of 64 bytes, picked at random, so that most records are not cached;
-//! the pipelines of 16 and 64 take the two prefetch passes that the server takes.
+//! A million keys with values of 64 bytes are picked at random, so most records aren't cached. The
+//! pipelines of 16 and 64 take the same two prefetch passes as the server.
 
 use std::hint::black_box;
 

@@ -1,14 +1,14 @@
-//! Two shards against one, on work that no load generator shares: pipelines of GETs on one store
-//! and a view of it, and of SETs on two stores, beside two copies of a plain loop that shares
-//! nothing.
+//! Two shards against one, without a load generator on the same cores: pipelines of GETs on one
+//! store and a view of it, and of SETs on two stores. Two copies of a plain loop, which share
+//! nothing, run beside them.
 //!
 //! ```text
 //! A  one thread on the first core        ── rounds of ROUND, A B A B ... ──> work per second, B / A
 //! B  the same on both cores at once
 //! ```
 //!
-//! The plain loop says what two cores of this machine are worth; the ratio of the ratios is what
-//! sharing costs. Run: `cargo bench -p nigh-store --bench scaling`.
+//! The plain loop shows what two cores of this machine are worth. The ratio of the ratios is the
+//! cost of sharing. Run: `cargo bench -p nigh-store --bench scaling`.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -30,7 +30,7 @@ const ROUND: Duration = Duration::from_millis(400);
 /// Pairs of rounds of each kind of work.
 const PAIRS: usize = 15;
 
-/// Counts what it is told, and keeps the last bytes, so that nothing is optimized away.
+/// Keeps the last bytes of replies, so that nothing is optimized away.
 #[derive(Default)]
 struct Sink(Vec<u8>);
 
@@ -61,7 +61,7 @@ impl ReplySink for Sink {
     fn boolean(&mut self, _: bool) {}
 }
 
-/// Keys as the server's bench names them: 16 bytes.
+/// Keys as nigh-bench names them: 16 bytes.
 fn key(number: u64) -> [u8; 16] {
     let mut key = *b"key:000000000000";
     let (mut rest, mut at) = (number, 15);
@@ -83,10 +83,10 @@ fn next(random: &mut u64) -> u64 {
 
 /// One thread's work, in windows.
 trait Work: Send {
-    /// Before and after a round: nobody waits for who doesn't work.
+    /// Before and after a round. Other threads don't wait for one that has ended its round.
     fn begin(&mut self) {}
     fn end(&mut self) {}
-    /// Works for a window; returns the commands that were done.
+    /// Works for a window; returns the number of commands.
     fn window(&mut self, random: &mut u64) -> u64;
 }
 
@@ -129,7 +129,7 @@ impl Work for Shard {
     }
 }
 
-/// Reads of an array as large as the store's data: what the cores and their memory give.
+/// Reads of an array as large as the store's data: the speed of the cores and their memory.
 struct Plain(Vec<u64>);
 
 impl Work for Plain {
@@ -191,13 +191,13 @@ fn filled(dir: &std::path::Path, domain: &Arc<Domain>) -> Store {
             store.maintain(&turn);
         }
         participant.quiescent();
-        // Memory is backed by a thread of its own, which a machine with two cores may hold up.
+        // A thread of its own backs memory, and a machine with two cores may hold it up.
         number += u64::from(!store.take_busy());
     }
     store
 }
 
-/// The stores leave nothing behind.
+/// Folders of the stores, removed at the end.
 struct Folders(Vec<tempfile::TempDir>);
 
 impl Folders {

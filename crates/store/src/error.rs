@@ -1,7 +1,7 @@
-//! What can go wrong, and the words that a client reads.
+//! The errors of the store, and the texts that a client reads.
 //!
-//! Every text that a client can see is a constant here or in the command's module; texts that
-//! Redis has are byte-equal to Redis's.
+//! 1. Every text that a client can see is a constant here or in its command's file. A text that
+//!    Redis has too is byte-equal to Redis's.
 //!
 //! Thread: any; it is plain data.
 
@@ -10,19 +10,19 @@ use std::path::PathBuf;
 use nigh_shm::{ArenaError, Denial, WriteError};
 
 /// The arena is full.
-pub const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-/// So full that there isn't even room to note the deletions of a transaction or a write set, which
-/// has nothing else.
-pub const OOM_DELETING: &str = "OOM memory is too full to delete so many keys as one: delete them in smaller parts, or by DEL outside of MULTI";
-/// Memory is being reclaimed: the same command will find room in a later turn.
+pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// The arena has no memory even for the tombstones of a transaction or write set that only deletes.
+pub(crate) const OOM_DELETING: &str = "OOM memory is too full to delete so many keys as one: delete them in smaller parts, or by DEL outside of MULTI";
+/// Memory is being reclaimed: the same command finds room in a later turn.
 pub const BUSY: &str = "TRYAGAIN memory is being reclaimed, try again";
-/// A key does not fit the record's 16-bit length.
-pub const KEY_TOO_LONG: &str = "ERR key is longer than 65535 bytes";
-/// A value would be longer than [`crate::MAX_VALUE_BYTES`].
-pub const VALUE_TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+/// A key doesn't fit the record's 16-bit length.
+pub(crate) const KEY_TOO_LONG: &str = "ERR key is longer than 65535 bytes";
+/// A value would be longer than `MAX_VALUE_BYTES`.
+pub(crate) const VALUE_TOO_LONG: &str =
+    "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 /// More keys have one hash than a search may pass.
-pub const ONE_HASH: &str = "ERR too many keys with one hash";
-/// The key's record has a wrong checksum, so its value isn't carried on.
+pub(crate) const ONE_HASH: &str = "ERR too many keys with one hash";
+/// The key's record has a wrong checksum, so the store doesn't build on its value.
 pub(crate) const BAD_RECORD: &str = "IOERR the value's bytes have changed in memory: write the key anew or delete it; the server's log and `nigh check` name it";
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -46,7 +46,7 @@ pub fn write_error_text(error: &WriteError) -> &'static str {
     }
 }
 
-/// The same for writes that happen as one, and may be deletions only.
+/// The same for writes that happen as one; they may be deletions only.
 #[must_use]
 pub fn together_error_text(error: &WriteError, only_deletes: bool) -> &'static str {
     match error {
@@ -55,7 +55,7 @@ pub fn together_error_text(error: &WriteError, only_deletes: bool) -> &'static s
     }
 }
 
-/// What the reply says when the system gives the arenas no memory.
+/// The reply when the system gives the arenas no memory.
 const fn denial_text(denial: Denial) -> &'static str {
     match denial {
         Denial::Full => "OOM the tmpfs of the arenas is full: free some space in it, or enlarge it",
@@ -72,13 +72,13 @@ const fn denial_text(denial: Denial) -> &'static str {
     }
 }
 
-/// The error of a write.
+/// An error that may mean that a write lacks memory.
 pub(crate) trait WriteFault {
     /// Whether memory is full.
     fn is_oom(&self) -> bool;
-    /// Whether it is, or a write waits for memory.
+    /// Whether memory is full, or on its way back.
     fn lacks_room(&self) -> bool;
-    /// What to say instead of that when something was evicted for it.
+    /// The error to return instead after keys were evicted for the write.
     fn try_again(self) -> Self;
 }
 
@@ -86,7 +86,7 @@ impl WriteFault for WriteError {
     fn is_oom(&self) -> bool {
         match self {
             WriteError::Oom => true,
-            // For other faults of the system no key has to go.
+            // Evicting keys doesn't help against other faults of the system.
             WriteError::Denied(denial) => denial.is_full(),
             _ => false,
         }
@@ -101,7 +101,7 @@ impl WriteFault for WriteError {
     }
 }
 
-/// How to go on without an arena.
+/// The advice of [`StoreError::Missing`] on going on without the arena.
 fn without(drops_line: bool, tenant: &str) -> String {
     match drops_line {
         true => format!(", or go on without it by deleting the line of {tenant} there"),
@@ -109,25 +109,28 @@ fn without(drops_line: bool, tenant: &str) -> String {
     }
 }
 
-/// Why a store could not be opened.
+/// The reason why a store can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The directory of the arenas can't be made or used.
     #[error("cannot use the directory {path}: {source}")]
     Directory {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// An arena can't be created or adopted.
     #[error(transparent)]
     Arena(#[from] ArenaError),
-    /// There can't be so many partitions.
-    #[error("{wanted} partitions are not possible: 1 to {} are", crate::MOST_PARTITIONS)]
+    /// The number of partitions isn't possible.
+    #[error(
+        "{wanted} partitions are not possible: 1 to {} are",
+        crate::partitioning::MOST_PARTITIONS
+    )]
     PartitionCount {
-        /// How many were asked for.
+        /// The number that was asked for.
         wanted: usize,
     },
     /// The directory holds arenas of an earlier format.
@@ -149,12 +152,12 @@ pub enum StoreError {
     Partitions {
         /// The directory.
         dir: PathBuf,
-        /// How many it holds.
+        /// The number that it holds.
         found: usize,
-        /// How many were asked for.
+        /// The number that was asked for.
         wanted: usize,
     },
-    /// An arena has a number that the others, by their header, don't go up to.
+    /// An arena's number is beyond the number of partitions that another arena's header tells.
     #[error(
         "the arena {} is none of the {partitions} partition(s), 0 to {}, that {} says there are ({says}): move \
          it to another directory, or start anew with --fresh",
@@ -163,14 +166,14 @@ pub enum StoreError {
     Stray {
         /// The arena's file.
         path: PathBuf,
-        /// What its header tells, or why it can't.
+        /// What its header says, or why it can't be read.
         says: String,
-        /// The arena with the lowest number, which the others are measured by.
+        /// The arena with the lowest number, whose header counts.
         first: PathBuf,
-        /// How many partitions that one says there are.
+        /// The number of partitions that this header says.
         partitions: usize,
     },
-    /// An arena is gone that the manifest lists.
+    /// An arena that the manifest lists is missing.
     #[error(
         "the arena {} is missing, which {} lists: put it back, or start anew with --fresh{}",
         path.display(), manifest.display(), without(*drops_line, tenant)
@@ -182,10 +185,10 @@ pub enum StoreError {
         manifest: PathBuf,
         /// The tenant that it belongs to.
         tenant: String,
-        /// Whether the others make sense without it.
+        /// Whether the other arenas can be used without it.
         drops_line: bool,
     },
-    /// An arena is gone, and others have been written to.
+    /// An arena is missing, and others have been written to.
     #[error(
         "the arena {} is missing, while others beside it have been written to: put it back, or start anew \
          with --fresh",
@@ -195,7 +198,7 @@ pub enum StoreError {
         /// The arena's file.
         path: PathBuf,
     },
-    /// The manifest makes no sense.
+    /// The manifest isn't one that the store writes.
     #[error(
         "{} is no manifest that nigh writes: put the right one back, or remove it if all arenas of its folder \
          are there",
@@ -205,7 +208,7 @@ pub enum StoreError {
         /// Its file.
         path: PathBuf,
     },
-    /// An arena isn't of the same keyspace as the others.
+    /// An arena belongs to another keyspace than those beside it.
     #[error(
         "the arena {} is of another keyspace than those beside it (its hash has another seed): put the right \
          one back, or start anew with --fresh",

@@ -1,4 +1,5 @@
-//! One shard's state: applies the Redis data commands to the arena, deterministically.
+//! One partition's state at one shard: applies the Redis data commands to the arena,
+//! deterministically.
 //!
 //! ```text
 //! Op + arguments + Turn ──> Store::apply ──> ReplySink
@@ -10,9 +11,33 @@
 //!
 //! 1. Replies are byte-equal to Redis's, down to the order in which a command checks its
 //!    arguments.
-//! 2. Clock and randomness are passed in with each [`Turn`]; nothing here reads them.
+//! 2. Clock and randomness are passed in with each [`Turn`]. No code here reads them.
 //! 3. A command, a transaction and a function's write set are each all or nothing, also when the
 //!    process is killed half-way.
+//!
+//! Thread: a store belongs to one shard's thread; other shards have views of it.
+//!
+//! Rooms, lowest first: partitioning error text op reply_sink turn split_mix folder eviction
+//! partition making_room commit library upkeep call types apply open keyspace convert
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | partitioning | the partition of a key |
+//! | error | errors, and the texts that a client reads |
+//! | text | reading arguments: integers, options, patterns, floats |
+//! | op, reply_sink, turn, split_mix | a command, its reply, its time, its random numbers |
+//! | folder | the files of arenas, and whether they belong together |
+//! | eviction | which keys may go, and when they were used |
+//! | partition | the state of one partition, and the steps that commands are made of |
+//! | making_room | when keys go, and how many |
+//! | commit | several writes as one: transactions, WATCH, write sets |
+//! | library, upkeep | function libraries; the work of each turn |
+//! | call | a command's arguments, and how it ends |
+//! | types | the data types: a file or folder for each |
+//! | apply | commands for keys of any type, and the dispatcher |
+//! | open | opening and closing |
+//! | keyspace | all partitions of a tenant, and commands over several |
+//! | convert | copying into other arenas |
 //!
 //! # Where versions of Redis differ
 //!
@@ -29,11 +54,9 @@
 //! | key over 65,535 bytes | taken | `ERR key is longer than 65535 bytes` |
 //! | DB other than 0 in COPY | 16 databases | `ERR DB index is out of range` |
 //! | arguments repeated in errors | whole, as bytes | 1,024 bytes at most, and as UTF-8 |
-//! | OBJECT ENCODING, REFCOUNT | remembered | derived, see `apply/object.rs` |
+//! | OBJECT ENCODING, REFCOUNT | remembered | derived, see `types/string/encoding.rs` |
 //! | OBJECT IDLETIME | remembered | 0 unless a policy is LRU: then known at the owner, to about a second |
 //! | EXPIRE, PERSIST, RENAME in a full arena | never refused | refused when the reserve is used up |
-//!
-//! Thread: a store belongs to one shard's thread; other shards have views of it.
 
 #![forbid(unsafe_code)]
 
@@ -63,10 +86,7 @@ pub use convert::copying::{
     Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in,
 };
 pub use convert::old_keyspace::OldKeyspace;
-pub use error::{
-    BUSY, KEY_TOO_LONG, ONE_HASH, OOM, OOM_DELETING, StoreError, VALUE_TOO_LONG,
-    together_error_text, write_error_text,
-};
+pub use error::{BUSY, StoreError, together_error_text, write_error_text};
 pub use eviction::policy::Policy;
 pub use folder::edition::Edition;
 pub use folder::look::faults_of;
@@ -74,15 +94,14 @@ pub use folder::manifest::{MANIFEST, NEW_MANIFEST, list_others};
 pub use folder::names::{DEFAULT_TENANT, arena_of_name};
 pub use keyspace::Keyspace;
 pub use op::{Op, Span};
-pub use open::store_options::{Opened, SYSTEM_CAPACITY_BYTES, StoreOptions};
+pub use open::store_options::{Opened, StoreOptions};
 pub use partition::counters::Lack;
 pub use partition::overlay::StagedKeys;
 pub use partition::store::{Store, Views};
 pub use partition::store_stats::StoreStats;
 pub use partition::watches::WatchToken;
-pub use partitioning::{MOST_PARTITIONS, partition_of_hash, tag};
+pub use partitioning::{MOST_PARTITIONS, tag};
 pub use reply_sink::ReplySink;
 pub use text::glob;
 pub use turn::Turn;
-pub use types::string::MAX_VALUE_BYTES;
 pub use upkeep::Maintenance;

@@ -1,25 +1,24 @@
 //! The data commands that a store applies, one [`Op`] each.
 //!
-//! The server's command table maps names to these and checks the number of arguments before it
-//! calls the store (invariant: `args.len()` is at least the command's arity). Everything else,
-//! from the order of checks to the texts, is the store's.
+//! 1. The server's command table maps names to these. It checks the number of arguments before it
+//!    calls the store: `args.len()` is at least the command's arity. All else, from the order of
+//!    checks to the texts, is the store's.
 //!
 //! Thread: any; it is plain data.
 
-/// How a command goes over several partitions.
+/// How a command runs over several partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// Not at all: it is within one, or refused.
+    /// Not at all: its keys lie in one partition, or it is refused.
     Never,
-    /// A shard reads them all: see [`crate::Keyspace::apply_over_views`].
+    /// One shard reads all of them: see [`crate::Keyspace::apply_over_views`].
     Views,
-    /// Each partition gets the part with its keys, which with what belongs to each is `step`
-    /// arguments.
+    /// Each partition gets the part with its keys. A key with its value is `step` arguments.
     Split {
         /// 1, or 2 if a value follows each key.
         step: usize,
     },
-    /// Each owner does it to its own: see [`crate::Keyspace::apply_to_owned`].
+    /// Each owner runs it on its partitions: see [`crate::Keyspace::apply_to_owned`].
     Owners,
 }
 
@@ -31,7 +30,7 @@ macro_rules! ops {
         pub enum Op { $($(#[doc = $doc])+ $op,)+ }
 
         impl Op {
-            /// All of them, in the order of their declaration.
+            /// All commands, in the order of their declaration.
             pub const ALL: &'static [Op] = &[$(Op::$op,)+];
 
             /// The command's name in lower case, as error texts have it.
@@ -40,8 +39,8 @@ macro_rules! ops {
                 match self { $(Op::$op => $name,)+ }
             }
 
-            /// Whether a view can run it: it changes nothing, and needs no more than the index and
-            /// the records. (DBSIZE counts what only the owner knows to the last key.)
+            /// Whether a view can run it: it changes nothing, and the index and the records are all
+            /// that it needs. (Only the owner knows DBSIZE's number exactly.)
             #[must_use]
             #[inline]
             pub const fn only_reads(self) -> bool {
@@ -67,7 +66,7 @@ macro_rules! ops {
                 )
             }
 
-            /// Whether it may store a record: memory is made room in before, if a policy evicts.
+            /// Whether it may store a record. Under a policy that evicts, room is made before.
             #[must_use]
             pub const fn takes_memory(self) -> bool {
                 !self.only_reads()
@@ -84,8 +83,7 @@ macro_rules! ops {
                 matches!(self, Op::MGet | Op::Exists | Op::Touch)
             }
 
-            /// Whether its reply is a status or a number, whatever it is about; SET's with GET
-            /// isn't.
+            /// Whether its reply is always a status or a number; but for SET with GET.
             #[must_use]
             pub const fn answers_briefly(self) -> bool {
                 !matches!(
@@ -122,8 +120,7 @@ macro_rules! ops {
                 )
             }
 
-            /// How it goes over several partitions, if its keys lie in more than one or it has
-            /// none.
+            /// How it runs if its keys lie in several partitions, or if it has no keys.
             #[must_use]
             pub const fn span(self) -> Span {
                 match self {

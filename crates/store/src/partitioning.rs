@@ -1,12 +1,18 @@
-//! Which partition a key lies in.
+//! The partition of a key, and the cursor of a walk over all partitions.
+//!
+//! ```text
+//! key ──tag──> hash ──> partition = hash × partitions / 2^32
+//! ```
+//!
+//! 1. All partitions of a tenant have one seed, so the hash of a tag is the same in each.
 //!
 //! Thread: any; it is pure.
 
-/// Partitions of a keyspace, at most.
+/// Most partitions of a keyspace.
 pub const MOST_PARTITIONS: usize = 64;
 
-/// The part of a key that says in which partition it lies: what stands between its first `{` and
-/// the next `}`, if that is anything, else all of it. (Redis Cluster's hash tags.)
+/// The part of a key that chooses its partition: the text between its first `{` and the next `}`,
+/// if that isn't empty, else the whole key. (Redis Cluster's hash tags.)
 #[inline]
 #[must_use]
 pub fn tag(key: &[u8]) -> &[u8] {
@@ -21,11 +27,11 @@ pub fn tag(key: &[u8]) -> &[u8] {
 /// The partition of a key whose tag has this hash.
 #[inline]
 #[must_use]
-pub fn partition_of_hash(hash: u32, partitions: usize) -> usize {
+pub(crate) fn partition_of_hash(hash: u32, partitions: usize) -> usize {
     ((u64::from(hash) * partitions as u64) >> 32) as usize
 }
 
-/// Where a store stands in its keyspace.
+/// The number of a store's partition, of so many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartitionNumber {
     pub(crate) partition: u64,
@@ -33,8 +39,8 @@ pub(crate) struct PartitionNumber {
 }
 
 impl PartitionNumber {
-    /// A store's cursor as the keyspace's. 0, where the store ends, is the next partition's
-    /// beginning, and after the last one the end.
+    /// The keyspace's cursor for a store's cursor. The store's 0 is its end: it becomes the start
+    /// of the next partition, or 0 after the last one.
     pub(crate) fn outward(self, cursor: u64) -> u64 {
         match cursor {
             0 if self.partition + 1 == self.partitions => 0,
@@ -43,7 +49,7 @@ impl PartitionNumber {
         }
     }
 
-    /// The keyspace's cursor as the store's.
+    /// The store's cursor for the keyspace's.
     pub(crate) fn inward(self, cursor: u64) -> u64 {
         cursor / self.partitions
     }

@@ -1,17 +1,16 @@
-//! Where a command's answer goes.
+//! The sink that takes a command's reply.
 //!
-//! The store says *what* it answers; the implementor says how that looks in RESP2 or RESP3 and
-//! where the bytes end up. Invariants:
+//! The store calls it with values. The implementor encodes them as RESP2 or RESP3.
 //!
-//! 1. A command writes exactly one reply: one scalar, or one aggregate header followed by as many
-//!    replies as it announced.
-//! 2. A value is handed over as a record, so that a large one can leave without a copy.
+//! 1. A command writes exactly one reply: a scalar, or the head of an aggregate with as many
+//!    replies behind it as the head says.
+//! 2. A value is passed as a record, so that a large one can be sent without a copy.
 //!
 //! Thread: the shard that owns the store.
 
 use nigh_shm::{Reader, Record};
 
-/// Takes one reply after the other; implemented by the server over its RESP encoder.
+/// Takes one reply after the other. The server implements it over its RESP encoder.
 pub trait ReplySink {
     /// `+OK`.
     fn ok(&mut self);
@@ -23,8 +22,8 @@ pub trait ReplySink {
     fn int(&mut self, value: i64);
     /// A bulk string.
     fn bulk(&mut self, bytes: &[u8]);
-    /// The value of a record as a bulk string. The record stays valid until the shard announces,
-    /// so an implementor may keep [`Record::value_ref`] and send the value from where it lies.
+    /// The value of a record as a bulk string. The record stays valid until the shard announces.
+    /// So an implementor may keep [`Record::value_ref`] and send the value from the arena.
     fn value(&mut self, reader: &Reader, record: Record<'_>) {
         let _ = reader;
         self.bulk(record.value());

@@ -4,12 +4,12 @@
 
 use nigh_shm::Pin;
 
-/// One turn of the shard's loop: what time it is, and what keeps records alive.
+/// One turn of the shard's loop: its time, its pin and its seed.
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
-    /// Unix time, ms; the same for all that happens in the turn.
+    /// Unix time, ms; the same during the whole turn.
     pub now_ms: u64,
-    /// Records that the store hands out live as long as this.
+    /// The records that the store returns live as long as this.
     pub pin: &'a Pin<'a>,
     /// Seed of the turn's random choices.
     pub random: u64,

@@ -7,7 +7,7 @@ use nigh_shm::{Upkeep, UpkeepBudget};
 use crate::partition::store::Store;
 use crate::turn::Turn;
 
-/// What [`crate::Store::maintain`] has left to do.
+/// The outcome of [`crate::Store::maintain`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintenance {
     /// More work can be done right away: call again without sleeping.

@@ -149,9 +149,8 @@ pub const TABLE_LINES_MIN: u64 = 8;
 /// log2 of the most lines of a table: 4 GiB, since no run crosses a line of 4 GiB.
 pub const TABLE_SHIFT_MAX: u32 = 26;
 
-/// Reference of an entry that was never used since its line was last not full.
-pub const REF_EMPTY: u32 = 0;
-/// Reference of a deleted entry.
+/// Reference of a deleted entry. 0 is that of an EMPTY one, which was never used since its line was
+/// last not full.
 pub const REF_DELETED: u32 = 1;
 /// Reference of an entry that now stands in the current table.
 pub const REF_MOVED: u32 = 2;

@@ -51,8 +51,8 @@ impl Store {
     ) {
         match (op, args) {
             (Op::Get, [_, key, ..]) if self.overlay.is_none() && self.data.is_here() => {
-                // Straight from the reader. If several paths joined here, the record would go through
-                // memory, which costs a GET some 5 %.
+                // Straight from the reader. If several paths joined here, the record would go
+                // through memory, which costs a GET some 5 %.
                 match self.reader.get(turn.pin, hash, key) {
                     Some(record) if !is_over(record.expiry_ms(), turn.now_ms) => {
                         self.counters.hits += 1;

@@ -1,4 +1,4 @@
-//! EXPIRE and its kin, TTL and its kin, PERSIST.
+//! Expiries: EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT, TTL, PTTL, EXPIRETIME, PEXPIRETIME, PERSIST.
 //!
 //! Thread: the shard that owns the store.
 
@@ -12,7 +12,7 @@ use crate::text::arguments::{echo, integer, is_option};
 const NX_AND_OTHERS: &str = "ERR NX and XX, GT or LT options at the same time are not compatible";
 const GT_AND_LT: &str = "ERR GT and LT options at the same time are not compatible";
 
-/// When a new expiry is taken.
+/// The condition under which EXPIRE takes a new expiry.
 #[derive(Default)]
 struct Condition {
     nx: bool,
@@ -49,7 +49,7 @@ impl Condition {
         Ok(condition)
     }
 
-    /// `current` is `None` for a key that lives forever, `new` may lie before the epoch.
+    /// `current` is `None` for a key without expiry; `new` may lie before the epoch.
     fn holds(&self, current: Option<i64>, new: i64) -> bool {
         !(self.nx && current.is_some()
             || self.xx && current.is_none()
@@ -58,7 +58,7 @@ impl Condition {
     }
 }
 
-/// Without the line breaks at its end, which Redis cuts off an error.
+/// The argument without the line breaks at its end, which Redis cuts off an error.
 fn trimmed(mut arg: &[u8]) -> &[u8] {
     while let [rest @ .., b'\r' | b'\n'] = arg {
         arg = rest;

@@ -1,4 +1,4 @@
-//! MEMORY USAGE: what a key takes.
+//! MEMORY USAGE: the memory of a key.
 //!
 //! Thread: the shard that owns the store, or the view.
 
@@ -8,8 +8,8 @@ use crate::partition::store::Store;
 use crate::reply_sink::ReplySink;
 use crate::text::arguments::{integer, is_option};
 
-/// Bytes of the record, of the run that holds its value, and its share of the index. SAMPLES
-/// says nothing of strings.
+/// Bytes of the record, of the run that holds its value, and its share of the index. SAMPLES has no
+/// effect on strings.
 pub(crate) fn memory_usage<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
@@ -32,7 +32,7 @@ pub(crate) fn memory_usage<R: ReplySink>(
         return Ok(());
     };
     let (own, index) = store.reader.footprint(&record);
-    // The writer tells the number of keys once per turn; this one is there in any case.
+    // The writer publishes the number of keys once per turn. This key is there in any case.
     let bytes = own + index / store.reader.keys().max(1);
     out.int(i64::try_from(bytes).unwrap_or(i64::MAX));
     Ok(())

@@ -1,8 +1,13 @@
-//! Commands, from their [`crate::Op`] to their reply.
+//! Commands for keys of any type, and the dispatcher of all commands.
+//!
+//! ```text
+//! Store::apply ──> dispatch ──> types: commands of one type
+//!                           └─> keys, expiry, scan, object, memory
+//! ```
 
 pub(crate) mod dispatch;
 pub(crate) mod expiry;
 pub(crate) mod keys;
-mod memory;
-mod object;
-mod scan;
+pub(crate) mod memory;
+pub(crate) mod object;
+pub(crate) mod scan;

@@ -133,7 +133,7 @@ impl Store {
         }
     }
 
-    /// What a function that is called inside a transaction has to see before the arena (see also
+    /// The keys that a function inside a transaction has to see before the arena (see also
     /// [`Store::overlay_cleared`]). After the first call only what is new since, unless `whole`.
     /// Nothing, outside of transactions.
     pub fn take_overlay(&mut self, whole: bool) -> StagedKeys {

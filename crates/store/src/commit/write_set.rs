@@ -1,8 +1,12 @@
 //! Several writes as one: MSET, RENAME and the write sets of functions.
 //!
-//! All new versions are staged before the first is installed, so that a failure half-way leaves
-//! nothing. Outside of a transaction they are then committed as one, inside they go into its
-//! overlay.
+//! ```text
+//! stage all new versions ──> outside of a transaction: one commit
+//!                        └─> inside: into the overlay
+//! ```
+//!
+//! 1. All new versions are staged before the first is installed, so a failure half-way leaves
+//!    nothing.
 //!
 //! Thread: the shard that owns the store.
 
@@ -14,7 +18,7 @@ use smallvec::SmallVec;
 use crate::partition::store::Store;
 use crate::turn::Turn;
 
-/// One write of a function's write set.
+/// One write of a write set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyWrite<'a> {
     /// Store a value.
@@ -31,7 +35,7 @@ pub enum KeyWrite<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Give the key another expiry, if it is there. One that is over deletes it.
+    /// Give the key another expiry, if it is there. An expiry that is over deletes it.
     Expire {
         /// The key.
         key: &'a [u8],
@@ -52,14 +56,14 @@ impl<'a> KeyWrite<'a> {
     }
 }
 
-/// A write whose new version is staged; `None` deletes a key that may be there.
+/// A staged write; without a record it deletes the key, if that is there.
 pub(crate) struct Change<'k> {
     pub(crate) hash: u32,
     pub(crate) key: &'k [u8],
     pub(crate) record: Option<RecordRef>,
 }
 
-/// Changes of one command; as many as fit a stack buffer of about 1 KiB.
+/// Changes of one command; a stack buffer of about 1 KiB holds most.
 pub(crate) type Changes<'k> = SmallVec<[Change<'k>; 24]>;
 
 impl Store {
@@ -117,7 +121,7 @@ impl Store {
         changes: &mut Changes<'k>,
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
-        // What earlier writes of the same set have staged, for those that depend on it.
+        // Records that earlier writes of the set have staged, for later writes to the same keys.
         let mut latest: HashMap<&[u8], Option<RecordRef>> = HashMap::new();
         let dependent = writes.iter().any(|write| !matches!(write, KeyWrite::Put { .. }));
         for &write in writes {

@@ -6,11 +6,11 @@
 //!       libraries         ───────────────────> libraries
 //! ```
 //!
-//! 1. Both sides are held whole, by one thread, and nobody else writes: `from` doesn't change.
-//! 2. A step that is refused has changed `to` only by keys that it counts; the next goes on behind
-//!    them.
-//! 3. A copy that is done has every key but those whose time was over when it began, with value and
-//!    expiry, and every library.
+//! 1. One thread holds both sides whole, and no other thread writes: `from` doesn't change.
+//! 2. A step that is refused has changed `to` only by keys that it counts. The next step goes on
+//!    behind them.
+//! 3. A copy that is done has every key with its value and expiry, and every library. It leaves out
+//!    keys whose time was over when the copy began.
 //!
 //! Thread: the one that opened the keyspaces.
 
@@ -30,33 +30,33 @@ use crate::partition::store::Store;
 use crate::turn::Turn;
 use nigh_shm::layout::is_over;
 
-/// Home lines in one step, each some 6 records: some 100 µs, if values are small.
+/// Home lines in one step, of some 6 records each: some 100 µs, if values are small.
 const LINES_PER_STEP: u32 = 64;
-/// The same in places, of which an index of edition 1 has 8 in a line.
+/// The same in places of edition 1's index, which has 8 in a line.
 const PLACES_PER_STEP: u64 = 512;
-/// Index memory that a key takes at most, bytes: entries of 8 in a table two fifths full, and while
-/// the index grows, the half as large one before it. (Tables double, at four fifths.)
+/// Most index memory of a key, bytes: an entry of 8 in a table that is two fifths full; while the
+/// index grows, also its entry in the table before, which is half as large. (Tables double at four
+/// fifths.)
 const INDEX_BYTES_PER_KEY: u64 = 30;
-/// Memory of an arena with next to nothing in it, bytes.
+/// Memory of an arena with hardly any data, bytes.
 const EMPTY_ARENA_BYTES: u64 = 160 << 10;
-/// Segments that an arena keeps free or half filled, at most, if it has more than a few.
+/// Most segments that an arena keeps free or half filled, if it has more than a few.
 const SPARE_SEGMENTS: u64 = 6;
-/// What segments lose at their ends and keep ready ahead, at most: one part in so many of the
+/// Segments lose memory at their ends, and are made ready ahead: at most one part in so many of the
 /// records.
-const SLACK_SHARE: u64 = 16;
+const SPARE_SHARE: u64 = 16;
 
-/// What lies in a directory.
+/// The data of a tenant that a server has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Left {
     /// Partitions of the tenant's data.
     pub partitions: usize,
-    /// Bytes of memory that they may use, all together.
+    /// Bytes of memory that all partitions together may use.
     pub capacity_bytes: u64,
 }
 
-/// Looks what a server of this edition left of a tenant's data, without opening it. `None` if there
-/// is none.
+/// Looks for a tenant's data of this edition, without opening it; `None` if there is none.
 ///
 /// # Errors
 ///
@@ -67,12 +67,12 @@ pub fn left_in(dir: &Path, tenant: &str, edition: Edition) -> Result<Option<Left
         return Ok(None);
     };
     let capacity_bytes: u64 = found.there.values().map(|header| header.capacity_bytes).sum();
-    // Those that a first start didn't come to make would have been like the others.
+    // A first start that was cut off would have made the missing arenas like the others.
     let capacity_bytes = capacity_bytes / found.there.len() as u64 * partitions as u64;
     Ok(Some(Left { partitions, capacity_bytes }))
 }
 
-/// What is copied.
+/// The arenas that are copied.
 #[derive(Clone, Copy)]
 pub enum Source<'k> {
     /// Arenas as servers write them, opened whole.
@@ -101,7 +101,7 @@ impl Source<'_> {
         }
     }
 
-    /// Keys, those whose time is over included.
+    /// Number of keys, those whose time is over included.
     #[must_use]
     pub fn keys(&self) -> u64 {
         match self {
@@ -139,8 +139,8 @@ fn libraries(keyspace: &Keyspace) -> u64 {
     keyspace.librarian().libraries.writer.keys()
 }
 
-/// About how much memory a copy takes, bytes: into so many partitions, which may use so much
-/// together.
+/// About how much memory a copy takes, bytes, into so many partitions that together may use
+/// `capacity_bytes`.
 #[must_use]
 pub fn copy_bytes<'k>(from: impl Into<Source<'k>>, partitions: usize, capacity_bytes: u64) -> u64 {
     let (from, partitions) = (from.into(), partitions as u64);
@@ -148,16 +148,16 @@ pub fn copy_bytes<'k>(from: impl Into<Source<'k>>, partitions: usize, capacity_b
     let index = from.keys() * INDEX_BYTES_PER_KEY;
     let segment = Geometry::new(capacity_bytes / partitions).map_or(0, |g| g.slot_bytes());
     let spare = (SPARE_SEGMENTS * segment * partitions).min(2 * records);
-    records + records / SLACK_SHARE + index + spare + EMPTY_ARENA_BYTES * (partitions + 1)
+    records + records / SPARE_SHARE + index + spare + EMPTY_ARENA_BYTES * (partitions + 1)
 }
 
-/// What has been copied so far.
+/// The counts of a copy so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
     /// Keys.
     pub keys: u64,
-    /// Keys left out, as their time was over.
+    /// Keys left out because their time was over.
     pub expired: u64,
     /// Libraries.
     pub libraries: u64,
@@ -167,18 +167,18 @@ pub struct Copied {
 /// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The partition that took it not; `None` for a library.
+    /// The partition that refused the key; `None` for a library.
     pub partition: Option<usize>,
-    /// Why.
+    /// The reason.
     pub error: WriteError,
 }
 
-/// Why a copy doesn't go on.
+/// The reason why a copy doesn't go on.
 #[derive(Debug)]
 pub enum CopyError {
     /// A key or a library can't be written.
     Refused(Refused),
-    /// What is copied can't be read.
+    /// The source can't be read.
     Unreadable(ArenaError),
 }
 
@@ -201,15 +201,16 @@ pub struct Copying<'k> {
     now_ms: u64,
     /// The partition that is being copied; behind the last one, the libraries.
     at: usize,
-    /// Where in it.
+    /// The cursor in it.
     cursor: u64,
-    /// Records from there on that are copied already.
+    /// Number of records behind the cursor that are copied already.
     ahead: usize,
     copied: Copied,
 }
 
 impl<'k> Copying<'k> {
-    /// Begins to copy `from`, into `to` that is empty. `now_ms`, Unix ms, says whose time is over.
+    /// Begins to copy `from` into `to`, which is empty. Keys whose time is over at `now_ms`, Unix
+    /// ms, are left out.
     ///
     /// # Panics
     ///
@@ -227,24 +228,24 @@ impl<'k> Copying<'k> {
         Copying { from, to, now_ms, at: 0, cursor: 0, ahead: 0, copied: Copied::default() }
     }
 
-    /// What has been copied so far.
+    /// The counts so far.
     #[must_use]
     pub fn copied(&self) -> Copied {
         self.copied
     }
 
-    /// Copies some more; true when all is copied. A quiescent state is to be announced between two
+    /// Takes a step; true when all is copied. The caller announces a quiescent state between two
     /// steps.
     ///
     /// # Errors
     ///
-    /// A key or library can't be written, or not be read any more: [`CopyError`] says why.
+    /// A key or library can't be written or read: [`CopyError`] says why.
     ///
     /// # Panics
     ///
     /// If the copy turns out to lack something in the end.
     pub fn step(&mut self, pin: &Pin<'_>) -> Result<bool, CopyError> {
-        // The clock stands still: what is copied doesn't expire before all is counted.
+        // The clock stands still, so that no copied key expires before all are counted.
         let turn = Turn { now_ms: self.now_ms, pin, random: 0 };
         self.to.maintain(&turn);
         let next = match self.from {
@@ -260,7 +261,7 @@ impl<'k> Copying<'k> {
         Ok(done)
     }
 
-    /// A step; where the next one begins in this partition, if there is more in it.
+    /// Takes a step; returns the cursor of the next one, if this partition has more.
     fn step_of(&mut self, from: &'k Keyspace, turn: &Turn<'_>) -> Result<Option<u64>, Refused> {
         let reader = match from.parts().get(self.at) {
             Some(store) => store.reader(),
@@ -293,7 +294,7 @@ impl<'k> Copying<'k> {
             if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let Some(refused) = refused else { return Ok(next) };
-        // At the key that was refused.
+        // The next step begins at the key that was refused.
         self.cursor = next.unwrap_or(self.cursor);
         Err(refused.into())
     }
@@ -322,7 +323,7 @@ impl<'k> Copying<'k> {
         Ok(())
     }
 
-    /// Nothing is missing and nothing came twice.
+    /// Asserts that no key is missing and none was copied twice.
     fn check(&self) {
         let Copied { keys: copied, expired, libraries: of_libraries } = self.copied;
         assert_eq!(self.from.keys(), copied + expired, "keys that the copy has met");

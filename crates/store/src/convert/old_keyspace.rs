@@ -1,15 +1,10 @@
-//! What a server of edition 1 left in a folder, to be copied.
+//! A tenant's arenas of edition 1, to be copied.
 //!
-//! ```text
-//! <dir>/<tenant>.0.arena, .1 …    of edition 1 ──┐
-//! <dir>/_system.0.arena           of edition 1 ──┴──> copied into arenas that servers serve
-//! ```
+//! 1. The arenas are only read. `folder` judges which belong together and which are missing, as for
+//!    any folder.
+//! 2. All of them are checked before any is copied.
 //!
-//! 1. The arenas are only read. What belongs together, and what is missing, is judged as of any
-//!    folder (see `folder`).
-//! 2. All of it is checked before any of it is copied.
-//!
-//! Thread: any; who copies holds the folder's lock.
+//! Thread: any. A thread that copies holds the folder's lock.
 
 use std::path::Path;
 
@@ -20,19 +15,19 @@ use crate::folder::edition::Edition;
 use crate::folder::look::look;
 use crate::folder::names::{path_of, system_path};
 
-/// A tenant's arenas of edition 1, and that of the libraries.
+/// A tenant's arenas of edition 1, and the libraries' arena.
 pub struct OldKeyspace {
     pub(crate) parts: Vec<Edition1>,
-    /// `None` if a first start was cut off before it was made.
+    /// `None` if a first start was cut off before it made the arena.
     pub(crate) libraries: Option<Edition1>,
 }
 
 impl OldKeyspace {
-    /// Opens them, without changing anything.
+    /// Opens the arenas, without changing anything.
     ///
     /// # Errors
     ///
-    /// They can't be read, are damaged, or don't belong together.
+    /// The arenas can't be read, are damaged, or don't belong together.
     pub fn open(dir: &Path, tenant: &str) -> Result<OldKeyspace, StoreError> {
         let found = look(dir, tenant, Edition::One)?;
         let open = |&partition| Edition1::open(&path_of(dir, tenant, partition));
@@ -41,7 +36,7 @@ impl OldKeyspace {
         Ok(OldKeyspace { parts, libraries })
     }
 
-    /// Keys of the tenant, those whose time is over included.
+    /// Number of the tenant's keys, those whose time is over included.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.parts.iter().map(Edition1::keys).sum()

@@ -1,10 +1,11 @@
-//! Which keys may go: random samples, and a pool of the best of them that outlives the write.
+//! The candidates of eviction: random samples, and a pool of the best of them that outlives the
+//! write.
 //!
-//! 1. Samples of a batch are asked for before the first is looked at, and so are the records of
-//!    those that will go: a batch waits for memory a few times, not a few times for each key.
-//! 2. Each search is bounded; it may find nothing.
+//! 1. A batch prefetches all its samples before it looks at the first, and then all records that
+//!    will go. So a batch waits for memory a few times, not a few times for each key.
+//! 2. Each search is bounded. It may find nothing.
 //!
-//! The sampling, and the pool, are those of Redis (`evictionPoolPopulate`).
+//! The sampling and the pool are Redis's (`evictionPoolPopulate`).
 //!
 //! Thread: the shard that owns the store.
 
@@ -17,23 +18,24 @@ use crate::split_mix::SplitMix;
 use crate::turn::Turn;
 use nigh_shm::layout::is_over;
 
-/// Keys that are sampled for together, at most: as many cache misses as a core has under way.
+/// Most keys for which one batch samples: as many cache misses as a core has under way.
 pub(crate) const BATCH_KEYS: u32 = 16;
-/// Keys in the pool: those of a batch, and three times as many that stay for the next. Redis, which
-/// evicts one key at a time, has 16 (`EVPOOL_SIZE`).
+/// Keys in the pool: those of a batch, and three times as many that stay for the next. Redis evicts
+/// one key at a time and has 16 (`EVPOOL_SIZE`).
 const POOL_KEYS: usize = 64;
-/// Random keys that are looked at for each that is wanted, if only those with an expiry count.
+/// Random keys that are looked at for each wanted one, if only keys with an expiry count.
 const VOLATILE_TRIES: u32 = 8;
-/// Random lines that are looked at for the samples of a key, at most: a line of a table that was
-/// just doubled has some three keys.
+/// Most random lines that are looked at for the samples of a key. A line of a table that was just
+/// doubled has some three keys.
 const LINE_TRIES: u32 = 16;
-/// Lines of the index that are looked at in turn if chance finds no key with an expiry: some 20 µs.
+/// Lines of the index that are looked at in order if chance finds no key with an expiry: some 20
+/// µs.
 const WALK_LINES: u32 = 16;
-/// Rounds of sampling without a result after which there is no candidate.
+/// Rounds of sampling without a result after which a search gives up.
 const ROUNDS: u32 = 4;
 
-/// A key that may go. Its hash is enough to find it again: which of two keys with one hash goes
-/// makes no difference, as both are of one age, and that it may go is looked at again.
+/// A key that may go. Its hash is enough to find it again. Two keys with one hash have one age, so
+/// either may go; whether it still may is checked again.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     /// The higher, the sooner it goes.
@@ -41,14 +43,14 @@ pub(crate) struct Candidate {
     hash: u32,
 }
 
-/// What an owner with a policy knows.
+/// The state of an owner under a policy that evicts.
 pub(crate) struct Eviction {
     policy: Policy,
     samples: u32,
     /// In the order of their scores, the best last.
     pool: Vec<Candidate>,
     random: u64,
-    /// Where the walk over the index goes on.
+    /// The cursor of the walk over the index.
     walked: u64,
     /// Bytes that may be written before it is looked again whether there is room.
     pub(crate) slack: u64,
@@ -89,7 +91,7 @@ impl Eviction {
         self.policy
     }
 
-    /// How much a record deserves to go; `None` if it may not.
+    /// A record's score: the higher, the sooner it goes; `None` if it may not go.
     pub(crate) fn score(&self, record: &Record<'_>, now_ms: u64) -> Option<u64> {
         let expiry_ms = record.expiry_ms();
         if is_over(expiry_ms, now_ms) {
@@ -100,7 +102,7 @@ impl Eviction {
         }
         Some(match &self.recency {
             Some(recency) => u64::from(recency.age(record.hash())),
-            // Sooner is better, and nothing is better than what is over.
+            // The sooner its time is over, the higher; the highest if it is over.
             None => u64::MAX - 1 - expiry_ms,
         })
     }
@@ -131,7 +133,7 @@ impl Eviction {
         self.pool.insert(at, Candidate { score, hash });
     }
 
-    /// Looks at some keys at random, so that so many of them may go.
+    /// Samples random keys for so many that are to go.
     pub(crate) fn sample(&mut self, keys: u32, reader: &Reader, turn: &Turn<'_>) {
         let mut random = SplitMix(self.random ^ turn.random);
         if self.policy == Policy::AllKeysLru {
@@ -142,9 +144,9 @@ impl Eviction {
         self.random = random.0 ^ turn.random;
     }
 
-    /// All keys of some lines of the index. Keys of a line have nothing in common but bits of their
-    /// hash, which also lead to the same bucket of clocks: so they are compared without a look at
-    /// their records.
+    /// Samples all keys of some lines of the index. Keys of a line share only bits of their hash,
+    /// so they are a random sample. The same bits lead to one bucket of clocks, so their ages are
+    /// compared without a look at their records.
     fn sample_lines(&mut self, keys: u32, reader: &Reader, random: &mut SplitMix, turn: &Turn<'_>) {
         let wanted = (self.samples * keys) as usize;
         let lines: SmallVec<[u64; BATCH_KEYS as usize]> =
@@ -179,7 +181,7 @@ impl Eviction {
         self.offer(u64::from(age), hash);
     }
 
-    /// Looks at the keys among which one of this hash would stand, and at nothing else.
+    /// Samples only the keys of the lines in which a key with this hash would stand.
     pub(crate) fn sample_probe(&mut self, hash: u32, reader: &Reader, turn: &Turn<'_>) {
         self.pool.clear();
         let mut near: SmallVec<[u32; 128]> = SmallVec::new();
@@ -193,7 +195,7 @@ impl Eviction {
         }
     }
 
-    /// Asks for what deleting the best of the pool will need.
+    /// Prefetches the lines and records of the best of the pool, for their deletion.
     pub(crate) fn prefetch_best(&self, keys: u32, reader: &Reader) {
         let best = || self.pool.iter().rev().take(keys as usize);
         best().for_each(|candidate| reader.prefetch_line(candidate.hash));
@@ -214,7 +216,7 @@ impl Eviction {
         }
     }
 
-    /// Looks at the keys of the next lines of the index.
+    /// Samples the keys of the next lines of the index.
     pub(crate) fn walk(&mut self, lines: u32, reader: &Reader, turn: &Turn<'_>) {
         let mut met = Vec::new();
         self.walked = reader.scan(turn.pin, self.walked, lines, &mut |record| met.push(record));
@@ -223,7 +225,7 @@ impl Eviction {
         });
     }
 
-    /// The next key to go: the best of the pool that is still there, and as good as it was.
+    /// The next key to go: the best of the pool that is still there, with a score as high as then.
     pub(crate) fn take_best<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
         while let Some(best) = self.pool.pop() {
             let record = reader.any_of_hash(turn.pin, best.hash);
@@ -236,7 +238,7 @@ impl Eviction {
         None
     }
 
-    /// The same, sampling again if none is left.
+    /// The same; samples again if the pool has none left.
     pub(crate) fn choose<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
         for _ in 0..ROUNDS {
             if let Some(record) = self.take_best(reader, turn) {

@@ -1,14 +1,15 @@
-//! What views tell the owner about hits: a sample of hashes, in a bounded ring for each view.
+//! The hits of views, on their way to the owner: a sample of hashes, in a bounded ring for each
+//! view.
 //!
 //! ```text
 //! view: one of 2 hits ── up to 64 hashes ── ring ──> owner: so many messages a turn ──> recency
 //! ```
 //!
-//! 1. Nobody waits: what finds no room is dropped, and what the owner doesn't take in this turn
-//!    stays.
-//! 2. A hash is told at the end of the turn in which it was seen, at the latest.
+//! 1. No thread waits. A view drops a message that finds no room. A message that the owner doesn't
+//!    take in this turn stays in the ring.
+//! 2. A view sends a hash at the end of the turn in which it was read, at the latest.
 //!
-//! Thread: a log belongs to its view's, an inbox to the owner's; the list of new rings is for both.
+//! Thread: a log is its view's, an inbox its owner's; any of them locks the list of new rings.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,17 +18,17 @@ use nigh_shm::ring::{self, Consumer, Producer};
 
 use crate::eviction::recency::Recency;
 
-/// Hits of which one is told: what is used often is told soon. With one of four the hit ratio was
-/// 1.4 points lower than with all.
+/// A view logs one of so many hits. A key that is used often is logged soon all the same. With one
+/// of four the hit ratio was 1.4 points lower than with all.
 const TELL_ONE_OF: u32 = 2;
 /// Bytes of a message: 64 hashes.
 const MESSAGE_BYTES: usize = 256;
 /// Bytes of a view's ring: some 3,900 hashes.
 const RING_BYTES: u32 = 16 << 10;
-/// Messages that the owner takes in a turn, of all views: 2,048 hashes, some 100 µs.
+/// Messages that the owner takes in a turn, from all views: 2,048 hashes, some 100 µs.
 const MESSAGES_PER_TURN: usize = 32;
 
-/// Where views leave the owner's ends of their rings.
+/// The list where views leave the owner's ends of their rings.
 #[derive(Default)]
 pub(crate) struct NewRings {
     count: AtomicUsize,
@@ -65,8 +66,8 @@ impl HitLog {
     /// A key was found.
     #[inline]
     pub(crate) fn note(&mut self, hash: u32) {
-        // Chance, since reads come in patterns: a linear congruential generator (Knuth and Lewis),
-        // whose upper bits are its best.
+        // By chance, since reads come in patterns. A linear congruential generator (Knuth and
+        // Lewis), whose upper bits are its best.
         self.chance = self.chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         if self.chance >= u32::MAX / TELL_ONE_OF {
             return;
@@ -77,12 +78,12 @@ impl HitLog {
         }
     }
 
-    /// Tells what was noted.
+    /// Sends the logged hashes.
     pub(crate) fn flush(&mut self) {
         if self.message.is_empty() {
             return;
         }
-        // A full ring drops it: the owner has more hits than it can use.
+        // A full ring drops the message: the owner has more hits than it can use.
         let _ = self.ring.try_push(0, 0, &[&self.message]);
         self.message.clear();
         self.ring.publish();
@@ -112,7 +113,8 @@ impl Inbox {
         }
     }
 
-    /// Takes what views have told, as much as a turn may take; without `recency` it is thrown away.
+    /// Takes messages of the views, as many as a turn may take. Without `recency` they are thrown
+    /// away.
     pub(crate) fn drain(&mut self, mut recency: Option<&mut Recency>) {
         self.look_for_new();
         let mut left = MESSAGES_PER_TURN;
@@ -141,7 +143,8 @@ mod tests {
     use super::*;
     use crate::eviction::recency::UNKNOWN;
 
-    /// A view's hits reach the owner's clocks; more of them than fit are dropped, and nobody waits.
+    /// A view's hits reach the owner's clocks. A view with more hits than fit drops them and
+    /// doesn't wait.
     #[test]
     fn hits_of_a_view_make_keys_young() {
         let rings = Arc::new(NewRings::default());
@@ -153,7 +156,7 @@ mod tests {
             two.note(9 << 20);
         }
         inbox.drain(Some(&mut recency));
-        assert_eq!(recency.age(7 << 20), UNKNOWN, "told at the end of the turn only");
+        assert_eq!(recency.age(7 << 20), UNKNOWN, "sent at the end of the turn only");
         one.flush();
         two.flush();
         inbox.drain(Some(&mut recency));

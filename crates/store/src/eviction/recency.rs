@@ -1,5 +1,4 @@
-//! When keys were last used: a coarse clock for each, in the owner's private memory, beside the
-//! index.
+//! When keys were last used: a coarse clock for each, in the owner's private memory.
 //!
 //! ```text
 //! hash: | upper 16 bits: tag | ...... low bits: bucket |
@@ -7,16 +6,16 @@
 //! chunk: 1,024 buckets; as many chunks as keys need (linear hashing)
 //! ```
 //!
-//! 1. A key that has no entry was used before all those of its full bucket: a new key takes a free
-//!    entry, else that of the key which was used longest ago. So a table with an entry for a key
-//!    and a third more, which takes 5.3 bytes a key, knows all but those that are evicted first
-//!    anyway.
+//! 1. A new key takes a free entry of its bucket, else the entry that was used longest ago. So a
+//!    key without an entry was used before all keys of its full bucket. The table has an entry for
+//!    each key and a third more (5.3 bytes a key), so the keys without one are those that are
+//!    evicted first anyway.
 //! 2. Two keys share an entry only if bucket and tag are equal. (Without tags, a cold key that
-//!    shares its entry with a hot one would stay for ever, and more of them would with each
-//!    eviction.)
-//! 3. The clock moves with use, so that it is as fine at any speed: 128 times while each entry is
-//!    used once on average, and at least once a second. It goes round after 65,536 moves; each
-//!    entry is looked at more often, and its age is held below that.
+//!    shares its entry with a hot one would stay for ever. With each eviction there would be more
+//!    of them.)
+//! 3. The clock moves with use, so that it is as fine at any speed. It moves 128 times while each
+//!    entry is used once on average, and at least once a second. It goes round after 65,536 moves.
+//!    A sweep visits each entry more often than that, and cuts its age.
 //! 4. Growing and shrinking take a chunk at a time, so that no step is long.
 //!
 //! Thread: the shard that owns the store.
@@ -39,15 +38,15 @@ const SHRINK_FACTOR: u64 = 4;
 const CHUNKS_PER_TURN: u64 = 8;
 /// Moves of the clock while each entry is used once on average.
 const TICKS_PER_ROUND: u64 = 128;
-/// The clock moves once in this time at least, ms: what OBJECT IDLETIME can tell.
+/// The clock moves at least once in this time, ms. OBJECT IDLETIME is no finer.
 const LONGEST_TICK_MS: u64 = 1000;
-/// Moves of the clock in which the ages of all entries are looked at.
+/// Moves of the clock in which the sweep visits all entries.
 const SWEEP_TICKS: usize = 8192;
 /// Greatest age that an entry keeps, in moves of the clock.
 const MOST_AGE: u16 = 40_000;
-/// Moves of the clock of which one time is remembered.
+/// Moves of the clock for each time that is remembered.
 const TICKS_PER_STAMP: u16 = 64;
-/// Times that are remembered: of all values of the clock.
+/// Times that are remembered: they cover all values of the clock.
 const STAMPS: usize = 1024;
 
 const TAG: u32 = 0xFFFF_0000;
@@ -64,21 +63,21 @@ type Bucket = [u32; BUCKET_ENTRIES];
 /// How long ago, in moves of the clock.
 pub(crate) type Age = u32;
 
-/// The age of a key of which nothing is known: above all others.
+/// The age of a key without an entry: above all others.
 pub(crate) const UNKNOWN: Age = 65_536;
-const _: () = assert!(UNKNOWN > u16::MAX as Age, "what is unknown goes first");
+const _: () = assert!(UNKNOWN > u16::MAX as Age, "an unknown key goes first");
 
 /// The clocks of an arena's keys.
 pub(crate) struct Recency {
     chunks: Vec<Box<[Bucket]>>,
     /// Buckets.
     count: usize,
-    /// The least power of two that isn't below `count`, less one.
+    /// The least power of two that isn't below `count`, minus one.
     mask: usize,
     now: u16,
     /// Uses until the clock moves.
     left: u64,
-    /// The next bucket whose ages are looked at.
+    /// The bucket at which the sweep goes on.
     swept: usize,
     /// Unix ms when the clock came to each 64th of its values.
     stamps: Box<[u64]>,
@@ -100,7 +99,7 @@ fn clock(entry: u32) -> u16 {
 }
 
 impl Recency {
-    /// A table that knows nothing, not even the time.
+    /// An empty table, which doesn't know the time yet.
     pub(crate) fn new() -> Recency {
         let mut recency = Recency {
             chunks: Vec::new(),
@@ -144,7 +143,8 @@ impl Recency {
         &self.chunks[chunk][at]
     }
 
-    /// Asks for what [`Recency::touch`] will need: a load that nobody waits for.
+    /// Asks for the bucket that [`Recency::touch`] needs. No result depends on the load, so the
+    /// core doesn't wait for it.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         std::hint::black_box(self.bucket(hash)[0]);
@@ -185,8 +185,7 @@ impl Recency {
         self.find(hash).map_or(UNKNOWN, |clock| u32::from(self.now.wrapping_sub(clock)))
     }
 
-    /// How long ago a key was used, ms; one of which nothing is known, at least as long as this
-    /// table exists.
+    /// How long ago a key was used, ms; the age of this table for a key without an entry.
     pub(crate) fn idle_ms(&self, hash: u32, now_ms: u64) -> u64 {
         let Some(clock) = self.find(hash) else { return now_ms.saturating_sub(self.began_ms) };
         let stamp = clock / TICKS_PER_STAMP;
@@ -196,7 +195,7 @@ impl Recency {
         } else {
             (self.stamps[(usize::from(stamp) + 1) % STAMPS], TICKS_PER_STAMP)
         };
-        // The clock is taken to have moved evenly between two remembered times; a use lies between
+        // Between two remembered times the clock is taken to have moved evenly. A use lies between
         // its value and the next.
         let passed = u64::from(clock % TICKS_PER_STAMP + 1);
         let part = to.saturating_sub(from) * passed / u64::from(ticks);
@@ -224,8 +223,8 @@ impl Recency {
         }
     }
 
-    /// Once per turn: the time, and a step of growing or shrinking to what so many keys need.
-    /// Returns whether there is more to do.
+    /// Once per turn: notes the time, and takes a step of growing or shrinking to the size for so
+    /// many keys. Returns whether there is more to do.
     pub(crate) fn maintain(&mut self, now_ms: u64, keys: u64) -> bool {
         if self.began_ms == 0 {
             self.stamps.fill(now_ms);
@@ -248,15 +247,16 @@ impl Recency {
         false
     }
 
-    /// Adds a chunk: a copy of the one that its keys have used. Of an entry and its copy, the one
-    /// that is in the wrong bucket is never used again, and replaced as the oldest.
+    /// Adds a chunk: a copy of the chunk that its keys have used. Of an entry and its copy, one is
+    /// in the wrong bucket. It is never used again, and so it is replaced as the oldest.
     fn grow(&mut self) {
         let copy = self.chunks[parent(self.chunks.len())].clone();
         self.chunks.push(copy);
         self.resized();
     }
 
-    /// Takes the last chunk away; the youngest of its entries go back to where they came from.
+    /// Takes the last chunk away. The youngest of its entries go back to the chunk it was copied
+    /// from.
     fn shrink(&mut self) {
         let Some(gone) = self.chunks.pop() else { return };
         let now = self.now;
@@ -277,13 +277,13 @@ impl Recency {
         self.resized();
     }
 
-    /// Memory that it takes, bytes.
+    /// Memory of the table, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.count * size_of::<Bucket>() + STAMPS * size_of::<u64>()) as u64
     }
 }
 
-/// The chunk whose keys went on to this one, by linear hashing.
+/// The chunk from which keys moved on to this one, by linear hashing.
 fn parent(chunk: usize) -> usize {
     chunk - (1 << chunk.ilog2())
 }
@@ -323,7 +323,7 @@ mod tests {
         recency
     }
 
-    /// Of keys that were used one after the other, the order is kept, and hardly any is forgotten.
+    /// Of keys that were used one after the other, the order is kept, and few are forgotten.
     #[test]
     fn the_order_of_uses_is_kept() {
         let keys = hashes(1, 30_000);
@@ -352,7 +352,7 @@ mod tests {
         assert!(hot.iter().all(|key| recency.age(*key) <= 128));
     }
 
-    /// The clock goes round many times; what was used before the last rounds stays old.
+    /// The clock goes round many times. Keys that were used before the last rounds stay old.
     #[test]
     fn old_ages_stay_old_when_the_clock_goes_round() {
         let (busy, idle) = (hashes(4, 100), hashes(5, 1000));
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// The table follows the number of keys up and down, and what it knows survives both.
+    /// The table follows the number of keys up and down, and its entries survive both.
     #[test]
     fn growing_and_shrinking_keep_what_is_known() {
         let keys = hashes(6, 5000);
@@ -391,7 +391,7 @@ mod tests {
         assert!(u32::from(recency.now.wrapping_sub(old)) >= 100);
     }
 
-    /// Idle time is told in milliseconds, whether keys are used often or the clock moves by time
+    /// Idle time is known in milliseconds, whether keys are used often or the clock moves by time
     /// alone.
     #[test]
     fn idle_time_is_known_to_about_a_second() {
@@ -406,10 +406,10 @@ mod tests {
         }
         recency.touch(77 << 16);
         assert!(recency.idle_ms(77 << 16, 1_300_000) <= 1500);
-        assert_eq!(recency.idle_ms(1, 1_300_000), 300_000, "unknown: as long as the table exists");
+        assert_eq!(recency.idle_ms(1, 1_300_000), 300_000, "unknown: the age of the table");
     }
 
-    /// A key that is deleted leaves its entry to others.
+    /// A key that is deleted leaves its entry to other keys.
     #[test]
     fn a_forgotten_key_is_unknown() {
         let mut recency = Recency::new();

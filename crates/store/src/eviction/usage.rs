@@ -1,4 +1,4 @@
-//! What a store knows of the use of its keys, and the policy that wants it.
+//! The use of a store's keys, as far as its policy needs to know it.
 //!
 //! 1. Without an LRU policy, a use costs one comparison.
 //! 2. An owner keeps clocks ([`Recency`]). A view logs a sample of its hits for the owner.

@@ -1,4 +1,4 @@
-//! What an arena's header says of its place in a folder.
+//! The part of an arena's header that tells its place in a folder.
 //!
 //! Thread: any.
 
@@ -8,7 +8,7 @@ use nigh_shm::{ArenaError, HeaderInfo, edition1, header_of};
 
 use crate::folder::edition::Edition;
 
-/// What an arena's header says of its place in a folder.
+/// The fields of a header that tell the arena's place in a folder.
 pub(crate) struct ArenaHeader {
     pub(crate) tenant: String,
     pub(crate) partition: u32,
@@ -19,7 +19,7 @@ pub(crate) struct ArenaHeader {
 }
 
 impl ArenaHeader {
-    /// Reads that of an arena, which is of this edition.
+    /// Reads the header of an arena of this edition.
     pub(crate) fn of(path: &Path, edition: Edition) -> Result<ArenaHeader, ArenaError> {
         if edition == Edition::One {
             let edition1::Header1 {
@@ -46,7 +46,7 @@ impl ArenaHeader {
         Ok(ArenaHeader { tenant, partition, partitions, seed, committed_lsn, capacity_bytes })
     }
 
-    /// Refuses an arena of another tenant, or another partition.
+    /// Refuses an arena of another tenant or another partition.
     pub(crate) fn check_owner(
         &self,
         path: &Path,

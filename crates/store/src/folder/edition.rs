@@ -1,15 +1,6 @@
-//! What a server of edition 1 left in a folder, to be copied.
+//! The edition of the format in which a folder's arenas are written.
 //!
-//! ```text
-//! <dir>/<tenant>.0.arena, .1 …    of edition 1 ──┐
-//! <dir>/_system.0.arena           of edition 1 ──┴──> copied into arenas that servers serve
-//! ```
-//!
-//! 1. The arenas are only read. What belongs together, and what is missing, is judged as of any
-//!    folder (see `folder`).
-//! 2. All of it is checked before any of it is copied.
-//!
-//! Thread: any; who copies holds the folder's lock.
+//! Thread: any.
 
 use std::path::Path;
 
@@ -19,17 +10,17 @@ use nigh_shm::layout::VERSION;
 use crate::error::StoreError;
 use crate::folder::names::{partitions_there, path_of};
 
-/// Which edition of their format arenas are of.
+/// An edition of the arenas' format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edition {
-    /// The first one, where servers write another.
+    /// The first one, which servers don't write any more.
     One,
     /// The one that servers write.
     Living,
 }
 
 impl Edition {
-    /// The edition of a tenant's arenas in a folder, by what the first of them says.
+    /// The edition of a tenant's arenas in a folder, by the header of the first.
     ///
     /// # Errors
     ///
@@ -43,8 +34,8 @@ impl Edition {
         Ok(Edition::of_version(version, VERSION))
     }
 
-    /// The edition of an arena of this version, where servers write `living`. What is neither is
-    /// for opening to judge.
+    /// The edition of an arena of this version, where servers write `living`. Any other version is
+    /// refused when the arena is opened.
     fn of_version(version: Option<u32>, living: u32) -> Edition {
         match version {
             Some(1) if living != 1 => Edition::One,
@@ -59,8 +50,8 @@ mod tests {
 
     #[test]
     fn edition_1_is_what_servers_write_until_they_write_another() {
-        // An arena of today is adopted, and only when that has another version it is read as an old
-        // one. What is newer, or no arena at all, is refused by who opens it.
+        // While servers write version 1, an arena of version 1 is adopted, not converted. Opening
+        // refuses a newer version, or a file that is no arena.
         assert_eq!(Edition::of_version(Some(1), 1), Edition::Living);
         assert_eq!(Edition::of_version(Some(1), 2), Edition::One);
         assert_eq!(Edition::of_version(Some(2), 2), Edition::Living);

@@ -1,19 +1,11 @@
-//! A folder of arenas: which there are, which there are to be, and whether they belong together.
+//! Looking at a folder as a whole: which arenas are there, which are missing, and whether they
+//! belong together.
 //!
-//! ```text
-//! <dir>/<tenant>.0.arena    the tenant's data, partition 0; .1 and so on if there are more
-//! <dir>/_system.0.arena     libraries
-//! <dir>/manifest            which of them were made: tenants and partitions
-//! ```
+//! 1. Opening and `nigh check` both use [`look`]: `nigh check` names every fault for which a server
+//!    refuses the folder.
+//! 2. Looking changes nothing.
 //!
-//! 1. Opening and `nigh check` go by [`look`]: what the one refuses, the other names.
-//! 2. The manifest is written when all arenas of a tenant have been made. A listed arena that is
-//!    not there is missing. Arenas that no manifest lists were left by a first start that was cut
-//!    off, and nothing was ever written to them; or by a server that knew no manifest, and then all
-//!    of them are there.
-//! 3. The manifest goes before any arena goes.
-//!
-//! Thread: any; who opens or converts holds the folder's lock.
+//! Thread: any.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,9 +23,9 @@ use crate::folder::names::{
 
 /// What a folder holds of a tenant.
 pub(crate) struct Found {
-    /// Partitions of the tenant's data; `None` if there is none yet.
+    /// Number of partitions of the tenant's data; `None` if it has no data yet.
     pub(crate) partitions: Option<usize>,
-    /// The arenas that are there, with what their headers say.
+    /// The arenas that are there, with their headers.
     pub(crate) there: BTreeMap<usize, ArenaHeader>,
     /// Whether the libraries' arena is there.
     pub(crate) has_system: bool,
@@ -48,7 +40,8 @@ impl Found {
     }
 }
 
-/// Whose data lies, or should lie, in a folder: the default tenant's if only the libraries do.
+/// The tenants whose data lies, or should lie, in a folder: the default tenant if only libraries
+/// do.
 fn tenants_in(dir: &Path) -> Result<BTreeSet<String>, StoreError> {
     let mut tenants: BTreeSet<String> =
         Manifest::load(dir)?.unwrap_or_default().0.into_keys().collect();
@@ -60,8 +53,8 @@ fn tenants_in(dir: &Path) -> Result<BTreeSet<String>, StoreError> {
     Ok(tenants)
 }
 
-/// What keeps a server from opening the arenas of a folder, but for what is damaged within one
-/// ([`nigh_shm::verify`] tells that).
+/// The faults for which a server refuses the arenas of a folder, but for damage within an arena
+/// ([`nigh_shm::verify`] finds that).
 #[must_use]
 pub fn faults_of(dir: &Path) -> Vec<StoreError> {
     let tenants = match tenants_in(dir) {
@@ -73,8 +66,8 @@ pub fn faults_of(dir: &Path) -> Vec<StoreError> {
     faults.filter(|it| !matches!(it, StoreError::Arena(ArenaError::Damaged { .. }))).collect()
 }
 
-/// Looks at the headers of a tenant's arenas and of the libraries', and refuses what doesn't belong
-/// together. Nothing is changed.
+/// Looks at the headers of a tenant's arenas and of the libraries'. Refuses arenas that don't
+/// belong together, and missing ones.
 pub(crate) fn look(dir: &Path, tenant: &str, edition: Edition) -> Result<Found, StoreError> {
     check_tenant(tenant)?;
     let manifest = Manifest::load(dir)?;
@@ -83,7 +76,7 @@ pub(crate) fn look(dir: &Path, tenant: &str, edition: Edition) -> Result<Found, 
     let mut headers = BTreeMap::new();
     let partitions = match (listed(tenant), numbers.first()) {
         (Some(partitions), _) => Some(partitions),
-        // The first one says so.
+        // The header of the first arena tells the number.
         (None, Some(&first)) => {
             let header = ArenaHeader::of(&path_of(dir, tenant, first), edition)?;
             let partitions = usize::try_from(header.partitions).unwrap_or(usize::MAX);
@@ -111,7 +104,7 @@ fn exists(path: &Path) -> Result<bool, StoreError> {
     path.try_exists().map_err(|source| StoreError::Directory { path: path.to_owned(), source })
 }
 
-/// The arenas of a tenant, as they are to be.
+/// The arenas that a tenant should have.
 struct Whole<'a> {
     dir: &'a Path,
     tenant: &'a str,
@@ -124,7 +117,7 @@ impl Whole<'_> {
         path_of(self.dir, self.tenant, partition)
     }
 
-    /// One whose number is none of theirs is nobody's.
+    /// Refuses an arena whose number is too high.
     fn refuse_stray(&self, numbers: &BTreeSet<usize>) -> Result<(), StoreError> {
         let Some(&stray) = numbers.iter().find(|&&it| it >= self.partitions) else {
             return Ok(());
@@ -138,7 +131,7 @@ impl Whole<'_> {
         Err(StoreError::Stray { path, says, first, partitions: self.partitions })
     }
 
-    /// Reads a header, which has to be of this tenant and of one keyspace with the others'.
+    /// Reads a header, which must be of this tenant and of the same keyspace as the others.
     fn add(
         &self,
         headers: &mut BTreeMap<usize, ArenaHeader>,
@@ -157,7 +150,8 @@ impl Whole<'_> {
         if is_like_others { Ok(()) } else { Err(StoreError::Foreign { path }) }
     }
 
-    /// Arenas that were made once have to be there (invariant 2).
+    /// Refuses a folder in which an arena is missing that was once made (`folder`, invariants 1 and
+    /// 2).
     fn refuse_missing(&self, found: &Found) -> Result<(), StoreError> {
         let listed = |tenant| found.manifest.as_ref().is_some_and(|it| it.0.contains_key(tenant));
         let written = found.there.values().any(|header| header.committed_lsn > 0);
@@ -174,12 +168,12 @@ impl Whole<'_> {
             return missing(self.path(gone), self.tenant, listed(self.tenant));
         }
         let path = system_path(self.dir);
-        // Who knows of the tenant, but not of the libraries, was told to go on without them.
+        // A manifest that lists the tenant without the libraries says to go on without them.
         let is_wanted = listed(SYSTEM_TENANT) || written && !listed(self.tenant);
         if is_wanted && !found.has_system {
             return missing(path, SYSTEM_TENANT, listed(SYSTEM_TENANT));
         }
-        // Libraries that nobody lists, and no data of anybody: it was there when they were written.
+        // Libraries without a manifest and without data. The data was there when they were written.
         let is_alone = found.manifest.is_none() && self.partitions == 0 && found.has_system;
         if is_alone
             && ArenaHeader::of(&path, self.edition)?.committed_lsn > 0

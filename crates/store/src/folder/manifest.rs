@@ -1,4 +1,13 @@
-//! The manifest of a folder.
+//! The manifest: the tenants of a folder, and how many partitions each has. See `folder` for what
+//! it means.
+//!
+//! ```text
+//! nigh-manifest 1
+//! <tenant> <partitions>
+//! ...
+//! ```
+//!
+//! 1. A new manifest takes the place of the old one by one rename.
 //!
 //! Thread: any.
 
@@ -18,7 +27,7 @@ pub const MANIFEST: &str = "manifest";
 pub const NEW_MANIFEST: &str = "manifest.new";
 /// First line of a manifest.
 const MANIFEST_HEAD: &str = "nigh-manifest 1";
-/// How many partitions of each tenant were made.
+/// The number of partitions of each tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest(pub(crate) BTreeMap<String, usize>);
 
@@ -57,7 +66,7 @@ impl Manifest {
         Some(Manifest(tenants))
     }
 
-    /// Puts it in the place of the folder's.
+    /// Puts it in the place of the folder's manifest.
     pub(crate) fn store(&self, dir: &Path) -> io::Result<()> {
         let mut text = format!("{MANIFEST_HEAD}\n");
         self.0.iter().for_each(|(tenant, partitions)| text += &format!("{tenant} {partitions}\n"));
@@ -72,7 +81,7 @@ impl Manifest {
         placed.inspect_err(|_| _ = fs::remove_file(&new))
     }
 
-    /// Removes the folder's, if there is one (invariant 3).
+    /// Removes the folder's manifest, if there is one.
     pub(crate) fn remove(dir: &Path) -> io::Result<()> {
         match fs::remove_file(dir.join(MANIFEST)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -81,11 +90,11 @@ impl Manifest {
     }
 }
 
-/// Lists in the manifest of `to` what that of `from` lists beyond: tenants whose arenas were taken
+/// Adds to the manifest of `to` the tenants of `from`'s that it lacks: their arenas were taken
 /// along.
 ///
 /// # Errors
-/// A manifest makes no sense, or can't be read or written.
+/// A manifest isn't one that the store writes, or can't be read or written.
 pub fn list_others(from: &Path, to: &Path) -> Result<(), StoreError> {
     let mut listed = Manifest::load(from)?.unwrap_or_default();
     let of_copy = Manifest::load(to)?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The names of a folder's arenas.
+//! The names of a folder's arenas, and of tenants.
 //!
 //! Thread: any.
 
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use crate::error::StoreError;
 use crate::partitioning::MOST_PARTITIONS;
 
-/// Name of the tenant that clients have unless they say another.
+/// Name of the tenant of a client that chooses none.
 pub const DEFAULT_TENANT: &str = "default";
-/// Tenant of the system arena; no tenant of users begins with `_`.
+/// Tenant of the system arena. No tenant of a user begins with `_`.
 pub(crate) const SYSTEM_TENANT: &str = "_system";
-/// Longest name of a tenant, bytes: what the arena's header holds.
+/// Longest name of a tenant that an arena's header holds, bytes.
 const MAX_TENANT_BYTES: usize = 128;
 
 /// The file of a partition.
@@ -37,8 +37,8 @@ pub(crate) fn check_tenant(name: &str) -> Result<(), StoreError> {
     Err(StoreError::TenantName { name: name.to_owned() })
 }
 
-/// Tenant and partition that a file's name tells; `None` for names that no server gives: 03 or +3
-/// isn't partition 3.
+/// Tenant and partition of a file by its name; `None` for a name that no server gives, such as that
+/// of partition 03 or +3.
 #[must_use]
 pub fn arena_of_name(name: &str) -> Option<(&str, usize)> {
     let (tenant, number) = name.strip_suffix(".arena")?.rsplit_once('.')?;

@@ -1,15 +1,14 @@
-//! A tenant's keyspace as one shard has it: its partitions, of which it owns some and views the
-//! others.
+//! A tenant's keyspace at one shard: the partitions that the shard owns, and views of the others.
 //!
 //! ```text
-//! key ──tag──> hash ──> partition p ──> Store p     the owner's at shard p mod shards, a view at the others
+//! key ──tag──> hash ──> partition p ──> Store p    the owner's at shard p mod shards, views elsewhere
 //! ```
 //!
-//! 1. A key lies in the partition that [`partition_of_hash`] names, of the hash of its tag: all
+//! 1. A key lies in the partition that [`partition_of_hash`] gives for the hash of its tag. All
 //!    partitions have one seed, and their number is in every arena's header.
-//! 2. What one partition can answer is its store's. Here is what goes over several: each of them is
-//!    atomic by itself, all of them together aren't.
-//! 3. With one partition nothing here costs more than a comparison or a look at a table.
+//! 2. A command on one partition is that store's. A command over several is atomic in each of them,
+//!    but not over all.
+//! 3. With one partition, nothing here costs more than a comparison or a look at a table.
 //!
 //! Thread: the shard's.
 
@@ -29,15 +28,15 @@ use crate::partitioning::{partition_of_hash, tag};
 use crate::turn::Turn;
 use crate::upkeep::Maintenance;
 
-/// The partitions of a tenant, at one shard.
+/// The partitions of a tenant at one shard.
 pub struct Keyspace {
     parts: Vec<Store>,
-    /// By partition: the shard that owns it. (A table, since a division takes longer.)
+    /// For each partition, the shard that owns it. (A table, since a division takes longer.)
     owners: Vec<usize>,
 }
 
 impl Keyspace {
-    /// Adopts the arenas in the directory, creating what is missing, and owns all of them.
+    /// Adopts the arenas in the directory, creates those that are missing, and owns all of them.
     ///
     /// # Errors
     ///
@@ -52,8 +51,8 @@ impl Keyspace {
         Ok((Keyspace { parts, owners }, opened))
     }
 
-    /// Divides the partitions among `shards` shards, in turn: each gets its own, and views of the
-    /// others.
+    /// Divides the partitions among `shards` shards in turn. Each shard gets its own partitions,
+    /// and views of the others.
     ///
     /// # Panics
     ///
@@ -129,12 +128,12 @@ impl Keyspace {
         &mut self.parts[partition]
     }
 
-    /// All of them, in order.
+    /// All partitions, in order.
     pub fn parts(&self) -> &[Store] {
         &self.parts
     }
 
-    /// The memory of all arenas: the partitions', in order, then the libraries'.
+    /// The memory of all arenas: the partitions' in order, then the libraries'.
     #[must_use]
     pub fn regions(&self) -> Vec<&Region> {
         let data = self.parts.iter().map(|store| &**store.data_region());
@@ -152,7 +151,7 @@ impl Keyspace {
         &mut self.parts[0]
     }
 
-    /// The reader of the arena in which a record was found.
+    /// The reader of a partition's arena.
     #[must_use]
     pub fn reader(&self, partition: usize) -> &Reader {
         self.parts[partition].reader()
@@ -180,7 +179,7 @@ impl Keyspace {
         sum
     }
 
-    /// What the stores count; of partitions that are owned elsewhere only what this shard counted.
+    /// The counts of all stores; of views only this shard's counts.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         let mut sum = self.parts[0].stats();
@@ -193,7 +192,7 @@ impl Keyspace {
         self.parts.iter_mut().for_each(Store::reset_stats);
     }
 
-    /// Tells all partitions what happens when memory is full.
+    /// [`Store::set_eviction`] of all partitions.
     pub fn set_eviction(&mut self, policy: Policy, samples: u32) {
         self.parts.iter_mut().for_each(|store| store.set_eviction(policy, samples));
     }
@@ -220,13 +219,12 @@ impl Keyspace {
         self.parts.iter_mut().fold(false, |busy, store| store.take_busy() | busy)
     }
 
-    /// [`Store::take_lack`] of all partitions: the most.
+    /// [`Store::take_lack`] of all partitions: the greatest.
     pub fn take_lack(&mut self) -> Lack {
         self.parts.iter_mut().map(Store::take_lack).max().unwrap_or_default()
     }
 
-    /// [`Store::take_moment`] of all partitions that these keys lie in and others own, each its
-    /// own.
+    /// [`Store::take_moment`] of each view in which one of these keys lies; false if one has none.
     pub fn take_moments(&mut self, keys: &[&[u8]], turn: &Turn<'_>) -> bool {
         keys.iter().all(|key| {
             let partition = self.partition_of(key);
@@ -240,14 +238,14 @@ impl Keyspace {
         self.parts.iter_mut().for_each(|store| store.begin_turn(turn));
     }
 
-    /// [`Store::clock_ms`], the latest of those that this thread owns; 0 without one.
+    /// The latest [`Store::clock_ms`] of the partitions that this shard owns; 0 if it owns none.
     #[must_use]
     pub fn clock_ms(&self) -> u64 {
         let owned = self.parts.iter().filter(|store| store.is_owner());
         owned.map(Store::clock_ms).max().unwrap_or(0)
     }
 
-    /// Bytes of memory that all data may use.
+    /// Bytes of memory that the data of all partitions may use.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.parts.iter().map(Store::capacity_bytes).sum()

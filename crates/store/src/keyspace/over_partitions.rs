@@ -1,5 +1,10 @@
 //! Commands over several partitions.
 //!
+//! ```text
+//! Span::Views   MGET, EXISTS, TOUCH, KEYS, SCAN, RANDOMKEY    read here, over owned stores and views
+//! Span::Owners  DBSIZE, FLUSHALL, FLUSHDB                     each owner on its own; the server joins
+//! ```
+//!
 //! Thread: the shard's.
 
 use crate::apply::keys::{check_flush_mode, counts};
@@ -13,12 +18,12 @@ use crate::text::arguments::cursor;
 use crate::turn::Turn;
 
 impl Keyspace {
-    /// Applies a command that reads the whole keyspace, or keys of several partitions, here: views
-    /// will do.
+    /// Applies a command of [`crate::Span::Views`] here. It reads the whole keyspace, or keys of
+    /// several partitions.
     ///
     /// # Panics
     ///
-    /// If [`Op::span`] doesn't say that it can, or there are fewer arguments than its arity.
+    /// If the command has another [`Op::span`], or fewer arguments than its arity.
     pub fn apply_over_views<R: ReplySink>(
         &mut self,
         op: Op,
@@ -50,7 +55,7 @@ impl Keyspace {
                 keys.into_iter().for_each(|key| out.bulk(key));
             }
             Op::Scan => {
-                // A cursor that is none is refused by whatever store.
+                // Every store refuses an invalid cursor.
                 let at = cursor(args[1]).unwrap_or(0) % self.parts.len() as u64;
                 let at = usize::try_from(at).unwrap_or(0);
                 self.parts[at].apply(op, args, turn, out);
@@ -58,8 +63,8 @@ impl Keyspace {
             Op::RandomKey => {
                 let mut random = SplitMix(turn.random);
                 let partition = self.pick(&mut random);
-                // Numbers of its own: by those that chose the partition, only some of its keys
-                // could be met.
+                // New random numbers: those that chose the partition would meet only some of its
+                // keys.
                 let turn = Turn { random: random.next(), ..*turn };
                 self.parts[partition].apply(op, args, &turn, out);
             }
@@ -67,7 +72,7 @@ impl Keyspace {
         }
     }
 
-    /// A partition, each as likely as it has keys.
+    /// A random partition, each as likely as its share of the keys.
     fn pick(&self, random: &mut SplitMix) -> usize {
         let keys = |store: &Store| store.reader().keys();
         let all: u64 = self.parts.iter().map(keys).sum();
@@ -80,8 +85,8 @@ impl Keyspace {
         found.unwrap_or(0)
     }
 
-    /// About how many bytes of values the reply to a command will have, which is told before it
-    /// runs: what is longest and cheap to know. `args` are as many as its arity wants.
+    /// About how many bytes of values the reply to a command will have, before it runs. Counts what
+    /// may be long and is cheap to know. There are at least as many `args` as the command's arity.
     #[must_use]
     pub fn reply_bytes(&self, op: Op, args: &[&[u8]], turn: &Turn<'_>) -> usize {
         let of_key = |key: &[u8]| {
@@ -98,7 +103,7 @@ impl Keyspace {
         }
     }
 
-    /// Applies a command about the whole keyspace to the partitions that are owned here: DBSIZE,
+    /// Applies a command of [`crate::Span::Owners`] to the partitions that this shard owns: DBSIZE,
     /// FLUSHALL, FLUSHDB.
     pub fn apply_to_owned<R: ReplySink>(
         &mut self,
@@ -123,8 +128,7 @@ impl Keyspace {
         }
     }
 
-    /// Keys with a prefix, about `count` per step, for the `db.scan` of functions: see
-    /// [`Store::scan_keys`].
+    /// A step of a walk by prefix over all partitions: see [`Store::scan_keys`].
     pub fn scan_keys(
         &self,
         prefix: &[u8],

@@ -1,4 +1,4 @@
-//! Opening and closing a store.
+//! Opening and closing a store: the options, and what was found.
 
 pub(crate) mod opening;
 pub(crate) mod store_options;

@@ -1,10 +1,13 @@
-//! Opening a store: creates its arenas or adopts those that an earlier server left.
+//! Opening a store: creates its arenas, or adopts those that an earlier server left.
 //!
-//! 1. What is there has been looked at as a whole (see `folder`) before any of it is opened or
-//!    made.
-//! 2. All partitions of a tenant are opened by one number of partitions, and have one seed.
+//! ```text
+//! look at the folder ──> adopt or create each partition ──> the libraries ──> the manifest
+//! ```
+//!
+//! 1. The folder is looked at as a whole (see `folder`) before any arena is opened or made.
+//! 2. All partitions of a tenant agree on their number, and have one seed.
 //! 3. The manifest is written when all arenas are there.
-//! 4. That no second server uses the directory is the server's to ensure.
+//! 4. The server ensures that no second server uses the directory.
 //!
 //! Thread: the one that starts the shard.
 
@@ -80,7 +83,8 @@ pub(crate) fn open_all(
 
 type OpenArena = (PathBuf, Writer, Option<Adoption>);
 
-/// Refuses another number of partitions than there are: keys would lie where nobody looks for them.
+/// Refuses a number of partitions other than the folder's: commands would look for keys in the
+/// wrong partition.
 fn check_partitions(options: &StoreOptions, found: Option<usize>) -> Result<(), StoreError> {
     let wanted = options.partitions;
     if !(1..=MOST_PARTITIONS).contains(&wanted) {
@@ -120,9 +124,9 @@ fn open_partitions(
     Ok(arenas)
 }
 
-/// Lists the tenant's arenas and the libraries' in the manifest. All of them are there now. If none
-/// was made, a manifest that can't be written is only told of: what is there is served from a full
-/// file system too.
+/// Lists the tenant's arenas and the libraries' in the manifest, now that all of them are there. If
+/// none of them is new, an error is only returned as a text: arenas are served from a full file
+/// system too.
 fn list(options: &StoreOptions, found: Found) -> Result<Option<String>, StoreError> {
     let was_whole = found.has_system && found.there.len() == options.partitions;
     let before = found.manifest.unwrap_or_default();
@@ -144,7 +148,7 @@ fn number(count: usize) -> u32 {
 }
 
 impl Opened {
-    /// Adds what adopting one of the data arenas found.
+    /// Adds the adoption of one of the data arenas.
     fn count(&mut self, adoption: Option<Adoption>) {
         let Some(one) = adoption else { return };
         let Some(sum) = &mut self.data else {
@@ -169,7 +173,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// If more partitions are asked for: those are a [`crate::Keyspace`]'s.
+    /// If the options have more partitions: that is a [`crate::Keyspace`].
     pub fn open(
         options: &StoreOptions,
         domain: &Arc<Domain>,
@@ -179,15 +183,15 @@ impl Store {
         Ok((stores.remove(0), opened))
     }
 
-    /// Closes the store. Its arenas stay for the next one, or with `remove` go, and with them the
-    /// directory if nothing else is in it. What can't be removed stays.
+    /// Closes the store. Its arenas stay for the next one. With `remove` they are removed if that
+    /// is possible, and so is the directory if it is empty then.
     pub fn close(mut self, remove: bool) {
         self.rollback();
         let Store { files, data, reader, libraries, .. } = self;
         drop((data, reader, libraries));
         if remove && let Some(files) = files {
             let _ = Manifest::remove(&files.dir);
-            // The server ends anyway, and what stays is adopted or replaced by the next one.
+            // The server ends anyway. The next one adopts or replaces arenas that stay.
             for arena in &files.arenas {
                 let _ = fs::remove_file(arena);
             }
@@ -204,7 +208,7 @@ fn make_dir(dir: &Path) -> Result<(), StoreError> {
         .map_err(|source| StoreError::Directory { path: dir.to_owned(), source })
 }
 
-/// Throws away what an earlier server left.
+/// Removes the arenas that an earlier server left.
 fn remove_arenas(options: &StoreOptions) -> Result<(), StoreError> {
     let failed = |path: &Path, source| StoreError::Directory { path: path.to_owned(), source };
     Manifest::remove(&options.dir).map_err(|source| failed(&options.dir.join(MANIFEST), source))?;

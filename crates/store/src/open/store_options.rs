@@ -1,4 +1,4 @@
-//! How a store is opened, and what was found.
+//! The options for opening a store, and what was found.
 //!
 //! Thread: any; it is plain data.
 
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use nigh_shm::Adoption;
 
 /// Capacity of the system arena unless set: room for hundreds of libraries, small beside any data.
-pub const SYSTEM_CAPACITY_BYTES: u64 = 64 << 20;
+pub(crate) const SYSTEM_CAPACITY_BYTES: u64 = 64 << 20;
 
-/// How to open a store.
+/// The options for opening a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Directory of the arenas, in a tmpfs. Created with mode 0700 if it is missing.
@@ -24,12 +24,12 @@ pub struct StoreOptions {
     /// Partitions of the tenant's keyspace, which share the capacity; 1 to
     /// [`crate::MOST_PARTITIONS`].
     pub partitions: usize,
-    /// Throw away what an earlier server left, instead of adopting it.
+    /// Remove the arenas that an earlier server left, instead of adopting them.
     pub fresh: bool,
 }
 
 impl StoreOptions {
-    /// The default tenant's store in `dir`, adopting what is there.
+    /// The default tenant's store in `dir`; arenas that are there are adopted.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, capacity_bytes: u64) -> StoreOptions {
         StoreOptions {
@@ -43,16 +43,16 @@ impl StoreOptions {
     }
 }
 
-/// What opening a store found.
+/// The arenas that opening a store found.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Opened {
-    /// How the data arenas were adopted, summed up; `None` if they were created.
+    /// The adoptions of the data arenas, summed up; `None` if they were created.
     pub data: Option<Adoption>,
-    /// How the system arena was adopted; `None` if it was created.
+    /// The adoption of the system arena; `None` if it was created.
     pub system: Option<Adoption>,
-    /// Function libraries found.
+    /// Number of function libraries.
     pub libraries: u64,
-    /// Why arenas that were all there aren't listed in a manifest.
+    /// Why the manifest doesn't list the arenas, which all were there.
     pub manifest_error: Option<String>,
 }

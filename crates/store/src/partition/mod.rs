@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   commands ── find, read ──> overlay, if a transaction runs ── else ──> arena
-//!            ── put, remove, set_expiry ──> staged in the overlay, or published in the arena
+//!            ── put, remove, set_expiry ──> the overlay, or else the arena
 //! ```
 //!
-//! [`store::Store`] is the state. `reading`, `writing` and `walking` are the steps. The other files are the
-//! state's parts.
+//! [`store::Store`] is the state. `reading`, `writing` and `walking` are the steps. The other files
+//! are the state's parts.
 
 pub(crate) mod arena_files;
 pub(crate) mod counters;

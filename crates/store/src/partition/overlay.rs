@@ -26,7 +26,7 @@ pub(crate) struct Overlay {
     /// The transaction has emptied the keyspace: it sees nothing of the arena.
     cleared: bool,
     replaced: Vec<RecordRef>,
-    /// What was staged since the last function was told; `None` before the first one.
+    /// Keys that were staged since the last function was told; `None` before the first one.
     untold: Option<BTreeMap<Box<[u8]>, Option<RecordRef>>>,
     /// By how many keys the transaction sees more (or fewer) than the arena has, or than none if
     /// cleared.
@@ -39,7 +39,7 @@ pub(crate) struct Overlay {
     counted: (u64, u64),
 }
 
-/// What a function that is called inside a transaction is told of it.
+/// The staged keys that a function inside a transaction is told.
 #[derive(Debug)]
 pub struct StagedKeys {
     /// Whether this is all that is staged; else it adds to what was told before.
@@ -157,7 +157,7 @@ impl Overlay {
         }
     }
 
-    /// What a function is to be told now (invariant 3): all of it, if `whole`.
+    /// The keys that a function is to be told now (invariant 3): all, if `whole`.
     pub(crate) fn take_untold(&mut self, whole: bool) -> StagedKeys {
         match self.untold.replace(BTreeMap::new()) {
             Some(untold) if !whole => {

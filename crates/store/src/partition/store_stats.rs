@@ -1,4 +1,4 @@
-//! What the store counts.
+//! The counts of a store, as INFO shows them.
 //!
 //! Thread: any; it is plain data.
 
@@ -16,13 +16,13 @@ pub struct StoreStats {
     pub expired_keys: u64,
     /// Keys removed to make room.
     pub evicted_keys: u64,
-    /// Keys in the data arena, including those whose time is over but which nobody met since.
+    /// Keys in the data arena. Keys whose time is over count until they are met.
     pub keys: u64,
     /// Keys with an expiry.
     pub expires: u64,
     /// Keys that connections watch.
     pub watched_keys: u64,
-    /// Memory of the clocks that tell when keys were used, bytes; 0 without an LRU policy.
+    /// Memory of the clocks of keys, bytes; 0 without an LRU policy.
     pub recency_bytes: u64,
     /// Function libraries.
     pub libraries: u64,
@@ -33,7 +33,7 @@ pub struct StoreStats {
 }
 
 impl StoreStats {
-    /// Adds what another partition counts, or another shard of the same one.
+    /// Adds the counts of another partition, or of another shard's view.
     pub fn add(&mut self, other: &StoreStats) {
         self.keyspace_hits += other.keyspace_hits;
         self.keyspace_misses += other.keyspace_misses;

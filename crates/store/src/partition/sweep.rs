@@ -1,9 +1,12 @@
-//! How fast active expiry goes over the index.
+//! The pace of active expiry.
 //!
-//! Keys whose time is over and that nobody meets are found by going round the whole index. The
-//! pace is a whole round in [`ROUND_MS`] of the clock, whatever the index's size and however often
-//! the shard turns, in steps short enough not to be felt; but no less than [`LEAST_LINES`], so that
-//! DBSIZE of a small store counts no key whose time was over 100 ms ago, as in Redis.
+//! Active expiry goes round the index and deletes the keys whose time is over and that no command
+//! meets.
+//!
+//! 1. A round takes [`ROUND_MS`] of the clock, for any size of the index, however often the
+//!    shard turns. A step is short enough not to be felt.
+//! 2. A round over a small index is faster, by [`LEAST_LINES`]. So DBSIZE counts no key whose time
+//!    was over 100 ms ago, as in Redis.
 //!
 //! Thread: the shard that owns the store.
 
@@ -12,14 +15,14 @@ const ROUND_MS: u64 = 10_000;
 /// Home lines in one step, each up to 8 records: some 100 µs.
 const LINES_PER_STEP: u64 = 128;
 
-/// Lines swept in [`ROUND_MS`] at least, if there are as many: a step every 100 ms.
+/// Least lines swept in [`ROUND_MS`]: a step every 100 ms.
 const LEAST_LINES: u64 = ROUND_MS / 100 * LINES_PER_STEP;
 
-/// Where active expiry stands against the clock.
+/// The state of active expiry against the clock.
 #[derive(Default)]
 pub(crate) struct Sweep {
     last_ms: u64,
-    /// Lines that should have been swept by now, in 1/[`ROUND_MS`] of a line.
+    /// Lines that are due by now and not swept, in 1/[`ROUND_MS`] of a line.
     due: u64,
 }
 
@@ -47,7 +50,8 @@ impl Sweep {
 mod tests {
     use super::*;
 
-    /// Whether the shard turns a thousand times a second or once in five, a round takes as long.
+    /// A round takes as long, whether the shard turns a thousand times a second or once in five
+    /// seconds.
     #[test]
     fn a_round_takes_its_time_at_any_rate_of_turns() {
         for turn_ms in [1, 7, 100, 5000] {
@@ -64,7 +68,7 @@ mod tests {
         }
     }
 
-    /// Keys of a small store that nobody met were counted for up to ten seconds after their time.
+    /// A small index is swept at each tick. Its dead keys were once counted for up to ten seconds.
     #[test]
     fn a_small_index_is_swept_at_each_tick() {
         for lines in [1, 64, 128] {

@@ -1,7 +1,7 @@
 //! The system arena, which holds the function libraries.
 //!
 //! A library is a record with the key `library:` + name and the source as its value. So it survives
-//! whatever the data survives, and FLUSHALL doesn't touch it.
+//! a crash as the data does, and FLUSHALL doesn't touch it.
 //!
 //! Thread: the shard that owns the store; a view's shard only reads.
 

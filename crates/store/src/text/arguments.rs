@@ -1,15 +1,16 @@
-//! Reads what clients wrote as arguments: integers, options, cursors.
+//! Reads arguments of clients: integers, options, cursors.
 //!
-//! As strict as Redis: an integer has no sign `+`, no leading zero and no space, so that each
-//! number has one spelling. Options end at a zero byte, since Redis compares them as C strings.
+//! 1. As strict as Redis: an integer has no sign `+`, no leading zero and no space, so each number
+//!    has one spelling.
+//! 2. An option ends at a zero byte, since Redis compares options as C strings.
 //!
 //! Thread: any; it is pure.
 
 /// Longest spelling of an `i64`: sign and 19 digits.
 const MAX_INTEGER_BYTES: usize = 20;
 
-/// Longest part of a client's argument that an error repeats. Redis has no bound here; a reply of
-/// the argument's size would let one command fill a reply buffer.
+/// Longest part of a client's argument that an error repeats. Redis has no bound here. Without one,
+/// a single command could fill a reply buffer.
 const MAX_ECHO_BYTES: usize = 1024;
 
 /// The integer that `text` spells (Redis's `string2ll`).
@@ -44,8 +45,8 @@ pub(crate) fn is_option(argument: &[u8], name: &str) -> bool {
     argument[..end].eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// A SCAN cursor as C's `strtoul` reads it: an optional sign, digits, and nothing behind; the
-/// empty string is 0, and a minus wraps around.
+/// A SCAN cursor as C's `strtoul` reads it: an optional sign, digits, and nothing behind them. The
+/// empty string is 0. A minus wraps around.
 pub(crate) fn cursor(argument: &[u8]) -> Option<u64> {
     let end = argument.iter().position(|&byte| byte == 0).unwrap_or(argument.len());
     let (negative, digits) = match &argument[..end] {
@@ -68,7 +69,7 @@ pub(crate) fn cursor(argument: &[u8]) -> Option<u64> {
     Some(if negative { value.wrapping_neg() } else { value })
 }
 
-/// What an error says of a client's argument: on one line, up to a zero byte, bounded.
+/// A client's argument as an error repeats it: on one line, up to a zero byte, bounded.
 pub(crate) fn echo(argument: &[u8], limit_bytes: usize) -> String {
     let end = argument.iter().position(|&byte| byte == 0).unwrap_or(argument.len());
     let shown = &argument[..end.min(limit_bytes).min(MAX_ECHO_BYTES)];
@@ -79,7 +80,7 @@ pub(crate) fn echo(argument: &[u8], limit_bytes: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Each integer has one spelling; whatever else a human might write is refused.
+    /// Each integer has one spelling. Other ways to write it are refused.
     #[test]
     fn integers_have_one_spelling() {
         for (text, value) in [
@@ -129,7 +130,7 @@ mod tests {
         }
     }
 
-    /// A cursor is what strtoul takes whole.
+    /// A cursor is any text that strtoul reads to its end.
     #[test]
     fn cursors_are_what_strtoul_takes() {
         for (text, value) in [
@@ -157,7 +158,7 @@ mod tests {
         assert!(!is_option(b"", "NX"));
     }
 
-    /// A client can't break the protocol or fill a reply by what an error repeats.
+    /// An argument that an error repeats can neither break the protocol nor fill a reply.
     #[test]
     fn echoes_stay_on_one_line_and_short() {
         assert_eq!(echo(b"a\r\nb\0c", 128), "a  b");

@@ -1,14 +1,14 @@
-//! The x87's 80-bit float (C's `long double` on x86-64), as much of it as INCRBYFLOAT needs:
-//! read a decimal, add, print with 17 decimals.
+//! The x87's 80-bit float (C's `long double` on x86-64), as far as INCRBYFLOAT needs it: read a
+//! decimal, add, print with 17 decimals.
 //!
-//! Redis computes in `long double`, so `0.1 + 0.2` is `0.3` and not `0.30000000000000004`. To give
-//! the same digits on every machine, this computes with integers, rounded once per operation to a
-//! significand of 64 bits, ties to even, with the x87's range.
+//! Redis computes in `long double`, so `0.1 + 0.2` is `0.3` and not `0.30000000000000004`. This
+//! file computes with integers, so that every machine gives the same digits. Each operation rounds
+//! once, to a significand of 64 bits, ties to even, with the x87's range.
 //!
-//! Invariant: a finite, non-zero value is `significand * 2^exponent` with bit 63 of the
-//! significand set, or `exponent == MIN_EXPONENT` (subnormal).
-//!
-//! Bounds: text of at most [`MAX_TEXT_BYTES`], so numbers of at most some 35,000 bits on the way.
+//! 1. A finite, non-zero value is `significand * 2^exponent`. Bit 63 of the significand is set, or
+//!    `exponent == MIN_EXPONENT` (subnormal).
+//! 2. A text has at most [`MAX_TEXT_BYTES`], so no number on the way has more than some 35,000
+//!    bits.
 //!
 //! Thread: any; it is pure.
 
@@ -24,7 +24,7 @@ const BITS: i64 = 64;
 const MIN_EXPONENT: i64 = -16445;
 /// Exponent of the lowest bit of the largest values.
 const MAX_EXPONENT: i64 = 16383 - 63;
-/// Decimal exponents (of the first digit) beyond which a value is surely infinite or zero.
+/// Decimal exponents of the first digit. A value beyond them is infinite or zero.
 const DECIMAL_RANGE: std::ops::RangeInclusive<i64> = -4960..=4940;
 /// Digits behind the point that Redis prints.
 const DECIMALS: u32 = 17;
@@ -41,16 +41,16 @@ pub(crate) enum Extended {
     Finite {
         /// Below zero?
         negative: bool,
-        /// See the invariant of the module.
+        /// See invariant 1.
         significand: u64,
-        /// See the invariant of the module.
+        /// See invariant 1.
         exponent: i64,
     },
 }
 
 impl Extended {
-    /// Reads what Redis's `string2ld` reads: C's `strtold` over the whole text, without leading
-    /// space; neither NaN, nor what overflows or underflows to zero. `inf` is taken.
+    /// Reads a text as Redis's `string2ld` does: C's `strtold` over the whole text, without leading
+    /// space. `inf` is a value; NaN is refused, and so is overflow, and underflow to zero.
     pub(crate) fn parse(text: &[u8]) -> Option<Extended> {
         if text.is_empty() || text.len() > MAX_TEXT_BYTES {
             return None;
@@ -88,7 +88,7 @@ impl Extended {
         }
         let ((n1, s1, e1), (n2, s2, e2)) =
             if e1 >= e2 { ((n1, s1, e1), (n2, s2, e2)) } else { ((n2, s2, e2), (n1, s1, e1)) };
-        // 62 bits below the larger one's lowest; what lies deeper only says "not exactly".
+        // 62 bits below the larger one's lowest. Deeper bits only set the sticky bit.
         const GUARD: i64 = 62;
         let wide1 = u128::from(s1) << GUARD;
         let wide2 = shift_right_sticky(u128::from(s2) << GUARD, e1 - e2);
@@ -154,8 +154,8 @@ fn shift_right_rounded(value: u128, shift: i64) -> u128 {
     kept + u128::from(lost > half || (lost == half && kept & 1 == 1))
 }
 
-/// The nearest value of `wide * 2^exponent`; the lowest bit of `wide` may be sticky if more than
-/// 66 bits are in use.
+/// The nearest value of `wide * 2^exponent`. The lowest bit of `wide` may be sticky if more than 66
+/// bits are in use.
 fn round(negative: bool, wide: u128, exponent: i64) -> Extended {
     if wide == 0 {
         return Extended::Finite { negative: false, significand: 0, exponent: MIN_EXPONENT };
@@ -201,7 +201,7 @@ fn parse_decimal(negative: bool, text: &[u8]) -> Option<Extended> {
     finite_and_not_lost(quotient(negative, numerator, denominator))
 }
 
-/// What `strtold` answers with ERANGE and Redis refuses: infinity, and zero from non-zero digits.
+/// Refuses infinity, and zero from non-zero digits: `strtold` gives ERANGE, and Redis refuses it.
 fn finite_and_not_lost(value: Extended) -> Option<Extended> {
     match value {
         Extended::Finite { significand: 1.., .. } => Some(value),
@@ -224,7 +224,7 @@ fn quotient(negative: bool, mut numerator: Big, mut denominator: Big) -> Extende
     round(negative, quotient | u128::from(!exact), -shift)
 }
 
-/// `digits[.digits][p[+-]digits]`, digits hexadecimal but the power's.
+/// `digits[.digits][p[+-]digits]`, where the digits are hexadecimal, but not the power's.
 fn parse_hexadecimal(negative: bool, text: &[u8]) -> Option<Extended> {
     let (digits, behind_point, rest) = digits_and_point(text, |byte| byte.is_ascii_hexdigit())?;
     let power = match rest {
@@ -248,8 +248,8 @@ fn parse_hexadecimal(negative: bool, text: &[u8]) -> Option<Extended> {
     finite_and_not_lost(round(negative, wide, exponent))
 }
 
-/// The digits without the point, how many stood behind it, and what follows them. At least one
-/// digit.
+/// The digits without the point, the number of them behind it, and the rest of the text; `None`
+/// without a digit.
 fn digits_and_point(text: &[u8], is_digit: fn(u8) -> bool) -> Option<(Vec<u8>, i64, &[u8])> {
     let count = |text: &[u8]| text.iter().take_while(|&&byte| is_digit(byte)).count();
     let (whole, rest) = text.split_at(count(text));
@@ -262,7 +262,7 @@ fn digits_and_point(text: &[u8], is_digit: fn(u8) -> bool) -> Option<(Vec<u8>, i
         .then(|| (digits, i64::try_from(fraction.len()).expect("bounded text"), rest))
 }
 
-/// The power behind `e` or `p`; one beyond any use is cut, which doesn't change the outcome.
+/// The power behind `e` or `p`. A huge one is cut, which doesn't change the outcome.
 fn exponent_text(text: &[u8]) -> Option<i64> {
     const BEYOND_ANY_USE: i64 = 1_000_000;
     let (negative, digits) = match text {

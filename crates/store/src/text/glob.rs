@@ -1,12 +1,15 @@
 //! Patterns of keys and names: Redis's `stringmatchlen`, byte for byte.
 //!
-//! `*` any bytes, `?` one byte, `[a-z]`, `[^a]`, `\x` the byte x. The oddities are kept: a class
-//! without its `]` ends with the pattern, ranges compare *signed* bytes (as Redis does where C's
-//! `char` is signed) in either order, and an empty string matches the empty pattern only.
+//! `*` is any bytes, `?` one byte, `[a-z]` and `[^a]` a class, `\x` the byte x. Redis's oddities
+//! are kept:
 //!
-//! Only the last `*` is ever tried again: if what follows it is found nowhere in the rest of the
-//! string, a longer match of an earlier `*` would only leave less to search. So a match takes at
-//! most `pattern × string` steps and no recursion.
+//! - a class without its `]` ends with the pattern
+//! - ranges compare *signed* bytes, in either order, as Redis does where C's `char` is signed
+//! - an empty string matches the empty pattern only
+//!
+//! 1. A match takes at most `pattern × string` steps and no recursion, because only the last `*` is
+//!    tried again. If the text behind it is nowhere in the rest of the string, a longer match of an
+//!    earlier `*` only leaves less to search.
 //!
 //! Thread: any; it is pure.
 
@@ -48,12 +51,12 @@ pub fn matches(pattern: &[u8], string: &[u8]) -> bool {
     p == pattern.len() && s == string.len()
 }
 
-/// True if the string is at its end and the pattern from `p` on is nothing but stars.
+/// True if the string is at its end and the pattern from `p` on is only stars.
 fn ends(pattern: &[u8], p: usize, string_is_at_its_end: bool) -> bool {
     string_is_at_its_end && pattern[p.min(pattern.len())..].iter().all(|&byte| byte == b'*')
 }
 
-/// Where the pattern goes on if its element at `p` (not a star) matches `byte`.
+/// The position behind the pattern's element at `p` (not a star), if that matches `byte`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -63,7 +66,7 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// A class whose first byte behind the `[` is at `p`.
+/// The same for a class whose first byte behind the `[` is at `p`.
 fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     let negated = pattern.get(p) == Some(&b'^');
     p += usize::from(negated);
@@ -102,7 +105,7 @@ mod tests {
         assert_eq!(matches(pattern.as_bytes(), string.as_bytes()), wanted, "{pattern} on {string}");
     }
 
-    /// What the documentation of KEYS promises.
+    /// The patterns that the documentation of KEYS promises.
     #[test]
     fn documented_patterns_match() {
         for (pattern, string, wanted) in [
@@ -133,7 +136,7 @@ mod tests {
         }
     }
 
-    /// The corners where C code has its own mind.
+    /// The oddities of Redis's C code.
     #[test]
     fn odd_patterns_match_as_in_redis() {
         for (pattern, string, wanted) in [
@@ -161,7 +164,7 @@ mod tests {
         assert!(!matches(b"[a-\xff]", b"\x80"));
     }
 
-    /// A pattern made to backtrack exponentially ends in no time.
+    /// A pattern that makes other matchers backtrack exponentially ends soon.
     #[test]
     fn hostile_patterns_end() {
         let string = vec![b'a'; 20_000];
@@ -172,7 +175,7 @@ mod tests {
         assert!(matches(&pattern, &string));
     }
 
-    /// The recursive definition, with no thought of time.
+    /// The recursive definition, which may take long.
     fn slowly(pattern: &[u8], string: &[u8]) -> bool {
         let (Some(&first), false) = (pattern.first(), string.is_empty()) else {
             return pattern.is_empty() && string.is_empty();
@@ -191,7 +194,7 @@ mod tests {
     }
 
     proptest! {
-        /// Trying only the last star again finds what trying all of them finds.
+        /// Trying only the last star again gives the same result as trying all of them.
         #[test]
         fn one_retry_is_enough(pattern in "[ab*?\\[\\]^\\\\-]{0,9}", string in "[ab]{0,9}") {
             let (pattern, string) = (pattern.as_bytes(), string.as_bytes());

@@ -1,4 +1,4 @@
-//! What clients write as arguments: integers, options, patterns and decimal fractions.
+//! The text of arguments and values: integers, options, patterns and decimal fractions.
 
 pub(crate) mod arguments;
 pub(crate) mod extended;

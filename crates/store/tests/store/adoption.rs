@@ -1,10 +1,10 @@
-//! What a store finds when it is opened, and what it leaves when it is closed.
+//! What opening a store finds, and what closing it leaves.
 
 use nigh_store::{Store, StoreError, StoreOptions};
 
 use crate::support::{CAPACITY_BYTES, Fixture};
 
-/// Dropped without closing, as by a crash, a store is found again whole: keys, values, expiries.
+/// A store that is dropped without closing, as by a crash, is found whole: keys, values, expiries.
 #[test]
 fn a_crashed_store_is_adopted_whole() {
     let mut fixture = Fixture::new();
@@ -30,7 +30,7 @@ fn a_crashed_store_is_adopted_whole() {
     fixture.script(&[("SET k0 new", "+OK"), ("GET k0", "$3 new"), ("DBSIZE", ":5001")]);
 }
 
-/// `fresh` begins anew; closing keeps the arenas, or removes all that the store made.
+/// `fresh` begins anew. Closing keeps the arenas, or removes all that the store made.
 #[test]
 fn stores_begin_anew_and_clean_up() {
     let mut fixture = Fixture::new();
@@ -57,7 +57,7 @@ fn the_directory_is_private() {
     assert_eq!(metadata.permissions().mode() & 0o777, 0o700);
 }
 
-/// What can't be opened says which file and why, and is left as it was.
+/// A store that can't be opened names file and reason, and changes nothing.
 #[test]
 fn what_cannot_be_opened_is_refused_with_a_reason() {
     let mut fixture = Fixture::new();

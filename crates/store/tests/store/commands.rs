@@ -101,7 +101,7 @@ fn impossible_expiries_of_set_are_refused() {
     ]);
 }
 
-/// The old commands do what SET's options do, with their own replies.
+/// The old commands do the same as SET's options, with their own replies.
 #[test]
 fn old_commands_of_set_answer_their_way() {
     Fixture::new().script(&[
@@ -182,7 +182,7 @@ fn several_keys_at_once() {
     assert_eq!(fixture.run("DBSIZE"), ":0");
 }
 
-/// Counters stay within 64 bits, keep the expiry, and refuse what isn't a number.
+/// Counters stay within 64 bits, keep the expiry, and refuse values that aren't numbers.
 #[test]
 fn counters_count() {
     Fixture::new().script(&[
@@ -279,12 +279,12 @@ fn parts_of_values() {
     assert!(fixture.bytes(&[b"GET", b"n"]) == wanted, "the gap is zeros");
 }
 
-/// Nothing gets beyond 512 MiB, and what is refused leaves the value as it was.
+/// No value gets longer than 512 MiB, and a refused write leaves the value as it was.
 #[test]
 fn values_end_at_512_mib() {
     let mut fixture = Fixture::with_capacity(64 << 20);
     fixture.run("SET a x");
-    // Zeros that nobody reads cost no memory.
+    // Zeros that no command reads cost no memory.
     let longer = vec![0; (512 << 20) + 1];
     let wanted = format!("{TOO_LONG}\r\n");
     assert_eq!(fixture.bytes(&[b"APPEND", b"a", &longer[1..]]), wanted.as_bytes());
@@ -293,7 +293,7 @@ fn values_end_at_512_mib() {
     assert_eq!(fixture.run("GET a"), "$1 x");
 }
 
-/// Values of all sizes come back as they went in, in pages of their own too.
+/// Values of all sizes are read as they were written, also those in runs of their own.
 #[test]
 fn values_of_all_sizes_come_back() {
     let mut fixture = Fixture::new();

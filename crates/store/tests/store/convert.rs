@@ -13,10 +13,10 @@ use nigh_store::{
 use crate::support::{Resp2, START_MS, op};
 
 const MIB: u64 = 1 << 20;
-/// Steps of a copy, at most.
+/// Most steps of a copy.
 const STEPS_MAX: u32 = 100_000;
 
-/// What a key has: value and expiry.
+/// A key's value and expiry.
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 struct Fixture {
@@ -94,7 +94,7 @@ impl Fixture {
         panic!("the copy never ends");
     }
 
-    /// Everything in the keyspace, each key in its partition.
+    /// All keys, each in its partition.
     fn content(&self, keyspace: &Keyspace) -> Model {
         let pin = self.participant.pin();
         let mut model = Model::new();
@@ -135,9 +135,9 @@ fn model(keys: u32) -> Model {
     (0..keys).map(|n| (key(n), (value(n), expiry(n)))).collect()
 }
 
-/// From one partition to many, to fewer, and back to one: all is there each time, in the partition
-/// where it is looked for, but for what was over meanwhile. Libraries go along. What is adopted
-/// afterwards is the same.
+/// From one partition to many, to fewer, and back to one. Each time all keys are there, each in its
+/// partition, but for those whose time was over meanwhile. Libraries go along. Adopting the copy
+/// changes nothing.
 #[test]
 fn a_copy_has_everything_at_its_place() {
     let mut fixture = Fixture::new();
@@ -169,8 +169,8 @@ fn a_copy_has_everything_at_its_place() {
     assert!(model.len() < 5000 - 400, "some keys ended on the way");
 }
 
-/// Memory taken by the copy is within what was said before, also where it is nearly all index or
-/// all slack.
+/// The copy takes no more memory than was estimated, also where it is nearly all index or all
+/// spare.
 #[test]
 fn a_copy_takes_no_more_memory_than_said() {
     let mut fixture = Fixture::new();
@@ -190,8 +190,8 @@ fn a_copy_takes_no_more_memory_than_said() {
     }
 }
 
-/// Keys with one tag all go to one partition, whose share of the memory they don't fit in: it is
-/// named.
+/// Keys with one tag all go to one partition, and don't fit into its share of the memory. The error
+/// names the partition.
 #[test]
 fn a_partition_without_room_is_named() {
     let mut fixture = Fixture::new();
@@ -208,7 +208,7 @@ fn a_partition_without_room_is_named() {
     assert!(fixture.content(&from) == model, "the other one is as it was");
 }
 
-/// What lies in a directory is known without opening it: partitions and memory of that tenant
+/// Partitions and memory of a tenant are known without opening the directory, and of that tenant
 /// alone.
 #[test]
 fn what_was_left_is_known_without_opening_it() {

@@ -1,4 +1,4 @@
-//! Eviction: what goes when memory is full, what stays, and that writes go on.
+//! Eviction: which keys go when memory is full, which stay, and that writes go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +7,9 @@ use nigh_store::{Policy, Store};
 use crate::support::{Fixture, Resp2, op};
 
 pub(crate) const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
-/// The least arena: segments of 64 KiB.
+/// The smallest arena: segments of 64 KiB.
 pub(crate) const SMALL_BYTES: u64 = 8 << 20;
-/// Keys that are sampled unless a test wants another number: the default of the setting.
+/// Keys that are sampled unless a test chooses: the setting's default.
 pub(crate) const SAMPLES: u32 = 5;
 
 pub(crate) fn fixture(policy: Policy) -> Fixture {
@@ -46,7 +46,7 @@ impl Numbers {
     }
 }
 
-/// Twenty times the capacity is written, in values of many sizes; every write is taken.
+/// Twenty times the capacity is written, in values of many sizes. Every write is taken.
 #[test]
 fn a_full_arena_takes_writes_for_ever() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -69,9 +69,9 @@ fn a_full_arena_takes_writes_for_ever() {
 }
 
 /// New small keys come into a full arena for ever, many in a turn, and there is no room for a
-/// larger index. No write evicts more than a few keys, a turn hardly more than it writes, hardly
-/// any write waits for the next turn, and the cleaner copies hardly more than is written. (Once, it
-/// copied fifteen times as much, to make room for a larger index.)
+/// larger index. No write evicts more than a few keys. A turn evicts hardly more than it writes.
+/// Hardly any write waits for the next turn. The cleaner copies hardly more than is written. (It
+/// once copied fifteen times as much, to make room for a larger index.)
 #[test]
 fn no_write_into_a_full_arena_costs_more_than_a_few_keys() {
     const TURN_WRITES: u64 = 64;
@@ -131,7 +131,7 @@ fn values_of_all_sizes_make_room_for_each_other() {
     assert_eq!(refused, 0, "of {n} writes: {:?}", stats(&mut fixture));
 }
 
-/// What isn't evicted is right, what was evicted is gone, and nothing else is: against a map.
+/// Against a map: a key that wasn't evicted has its value, an evicted key is gone, and no other is.
 #[test]
 fn what_stays_is_right_and_what_goes_is_counted() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -154,7 +154,7 @@ fn what_stays_is_right_and_what_goes_is_counted() {
                 let there = known.remove(&key).is_some();
                 assert!(there || deleted == ":0", "{key} was never there");
                 if there && deleted == ":0" {
-                    // Evicted before: it stays counted as that.
+                    // Evicted before: it stays counted as evicted.
                     gone.insert(u64::MAX - step);
                 }
             }
@@ -181,7 +181,7 @@ fn what_stays_is_right_and_what_goes_is_counted() {
     assert!(evicted >= gone.len() as u64 && evicted > 1000, "{evicted} of {}", gone.len());
 }
 
-/// A key that somebody watches may go; then EXEC is refused. What happens to others touches nobody.
+/// A watched key may go, and then EXEC is refused. Changes of other keys touch no watcher.
 #[test]
 fn an_eviction_touches_those_who_watch_the_key() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -202,7 +202,7 @@ fn an_eviction_touches_those_who_watch_the_key() {
     });
 }
 
-/// In a transaction nothing goes, so it sees one keyspace; its writes are all or nothing as ever.
+/// In a transaction no key goes, so it sees one keyspace. Its writes are all or nothing as ever.
 #[test]
 fn a_transaction_loses_no_key() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -226,9 +226,9 @@ fn a_transaction_loses_no_key() {
     }
 }
 
-/// Memory is fuller than the policy wants it when a transaction begins, and no room was made
-/// before: still nothing goes while it runs, neither before a write nor for one that is refused.
-/// What it wanted goes behind it.
+/// A transaction begins when memory is fuller than the policy allows, and no room was made before.
+/// While it runs no key goes, neither before a write nor for a refused one. The room that it lacked
+/// is made after it.
 #[test]
 fn nothing_is_evicted_while_a_transaction_runs() {
     for value_bytes in [10, 1000, 60_000] {
@@ -261,8 +261,8 @@ fn nothing_is_evicted_while_a_transaction_runs() {
     }
 }
 
-/// Keys that only a view reads stay; those that nobody reads go. So it is after the policy was off
-/// for a while: what views told was lost from then on.
+/// Keys that only a view reads stay; keys that no shard reads go. The same holds after the policy
+/// was off for a while, when the views' hits were thrown away.
 #[test]
 fn what_views_read_stays() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -298,8 +298,8 @@ fn what_views_read_stays() {
 
 #[test]
 fn an_append_makes_room_for_what_it_adds() {
-    // Each made room for the whole value, though only the new bytes are written: a long log emptied
-    // the keyspace.
+    // APPEND once made room for the whole value, though it writes only the new bytes. A long log
+    // emptied the keyspace.
     let mut fixture = Fixture::with_capacity(32 << 20);
     fixture.turn(|store, _| store.set_eviction(Policy::AllKeysLru, 5));
     let long = vec![b'l'; 8 << 20];

@@ -1,4 +1,4 @@
-//! A folder of arenas as opening and `nigh check` judge it: alike, whatever is wrong with it.
+//! A folder of arenas: opening and `nigh check` judge every fault alike.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use nigh_store::{Keyspace, Op, StoreOptions, Turn, faults_of};
 use crate::support::Resp2;
 
 const CAPACITY_BYTES: u64 = 8 << 20;
-/// Bytes of a header, of which the first say something, and the rest are zeros.
+/// Bytes of a header. Only the first ones have a meaning; the rest are zeros.
 const HEADER_BYTES: usize = 4096;
 const SAYING_BYTES: usize = 392;
 
@@ -18,7 +18,7 @@ fn options(dir: &Path, partitions: usize) -> StoreOptions {
     options
 }
 
-/// What `nigh check` goes by.
+/// The checks that `nigh check` makes.
 fn is_passed(dir: &Path) -> bool {
     let arenas = std::fs::read_dir(dir).expect("it is there");
     let paths = arenas.map(|entry| entry.expect("readable").path());
@@ -27,9 +27,9 @@ fn is_passed(dir: &Path) -> bool {
     arenas.all(|path| is_whole(&path)) && faults_of(dir).is_empty()
 }
 
-/// A flipped bit in the tenant's name, the partition or the seed of an arena without keys passed
-/// the check, and no server took the folder. Each bit of what the header says, one of each other
-/// byte of it, and what the tables say of the first slots.
+/// A flipped bit in the tenant's name, the partition or the seed of an arena without keys once
+/// passed the check, and no server took the folder. Flips each bit of the header's fields, one of
+/// each other byte of it, and the tables' entries of the first slots.
 #[test]
 fn whatever_bit_of_a_header_flips_opening_and_the_check_judge_alike() {
     let folder = tempfile::Builder::new().tempdir_in("/dev/shm").expect("a folder");
@@ -37,7 +37,7 @@ fn whatever_bit_of_a_header_flips_opening_and_the_check_judge_alike() {
     let domain = Domain::new(2);
     let (mut keyspace, _) = Keyspace::open(&options(dir, 2), &domain).expect("it opens");
     let me = domain.join();
-    // One partition has keys, the other none.
+    // One partition has keys, the other one none.
     let mut keys = (0..).map(|n: u32| n.to_string().into_bytes());
     for _ in 0..50 {
         let key = keys.by_ref().find(|key| keyspace.partition_of(key) == 0).expect("half of them");

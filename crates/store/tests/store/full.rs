@@ -1,4 +1,4 @@
-//! A full arena: what is refused, what works, and that nothing is lost.
+//! A full arena: which commands are refused, which work, and that no key is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,10 @@ use crate::support::Fixture;
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 const SMALL_BYTES: u64 = 16 << 20;
-/// A transaction that finds memory only on its way so often in a row is given up, as a server does
-/// after a second.
+/// So often in a row a transaction may meet memory on its way back. Then the test gives it up, as a
+/// server does after a second.
 const MOST_ATTEMPTS: u32 = 50;
-/// Turns in which memory comes back that nothing live holds, however late the thread is that gives
-/// it back.
+/// Turns in which all memory without live data comes back, however late the memory thread is.
 const MOST_TURNS: u32 = 10_000;
 
 /// Numbers from a seed, as in the tests of eviction.
@@ -33,7 +32,7 @@ impl Random {
     }
 }
 
-/// Fills a small store until it refuses; returns what was acknowledged.
+/// Fills a small store until it refuses; returns the acknowledged writes.
 fn full(value_bytes: usize) -> (Fixture, BTreeMap<String, usize>) {
     let mut fixture = Fixture::with_capacity(SMALL_BYTES);
     let stored = fill(&mut fixture, value_bytes);
@@ -63,7 +62,7 @@ fn check(fixture: &mut Fixture, stored: &BTreeMap<String, usize>) {
     }
 }
 
-/// Writes are refused with Redis's text, and all that was acknowledged is there.
+/// Writes are refused with Redis's text, and all acknowledged keys are there.
 #[test]
 fn a_full_store_refuses_and_loses_nothing() {
     let (mut fixture, stored) = full(1000);
@@ -78,7 +77,7 @@ fn a_full_store_refuses_and_loses_nothing() {
     check(&mut fixture, &stored);
 }
 
-/// DEL, EXPIRE and FLUSHALL work when full; what they free can be written again.
+/// DEL, EXPIRE and FLUSHALL work in a full arena. The memory that they free can be written again.
 #[test]
 fn a_full_store_can_be_emptied() {
     let (mut fixture, mut stored) = full(1000);
@@ -102,8 +101,8 @@ fn a_full_store_can_be_emptied() {
     assert!(count * 2 > stored.len(), "{count} fit after {} had fit", stored.len());
 }
 
-/// A DEL of more keys than the reserve has room for tombstones does without them, and leaves
-/// nothing of its attempt.
+/// A DEL of more keys than the reserve has tombstones for does without them. Its attempt leaves
+/// nothing.
 #[test]
 fn a_full_store_deletes_thousands_of_keys_at_once() {
     let (mut fixture, first) = full(1000);
@@ -118,9 +117,9 @@ fn a_full_store_deletes_thousands_of_keys_at_once() {
     assert!(stored.len() * 100 >= first.len() * 98, "{} after {}", stored.len(), first.len());
 }
 
-/// A transaction, or a function, that deletes more keys than there is room to note deletes none of
-/// them: it was done key by key, and others, and whoever started after a kill, could find half of
-/// it. DEL deletes them all.
+/// A transaction or function that deletes more keys than there are tombstones for deletes none of
+/// them. It once deleted key by key, so other clients, and a server after a kill, could see half of
+/// it. DEL deletes all of them.
 #[test]
 fn a_full_store_refuses_more_deletions_in_a_transaction_than_it_can_note() {
     let (mut fixture, stored) = full(1000);
@@ -146,7 +145,7 @@ fn a_full_store_refuses_more_deletions_in_a_transaction_than_it_can_note() {
     }
     assert!(outcomes.iter().all(|error| error == "Oom" || error == "Busy"), "{outcomes:?}");
     check(&mut fixture, &stored);
-    // A part of them has room.
+    // There is room for a part of them.
     fixture.turn(|store, _| store.begin());
     assert_eq!(fixture.run(&format!("DEL {}", names[..100].join(" "))), ":100");
     fixture.turn(|store, turn| store.commit(turn)).expect("room for 100 tombstones");
@@ -154,9 +153,8 @@ fn a_full_store_refuses_more_deletions_in_a_transaction_than_it_can_note() {
     assert_eq!(fixture.run("DBSIZE"), ":0");
 }
 
-/// A transaction that writes `c` twice and ends in one of three ways. False if it met memory that
-/// is only on its way back, as when the thread that gives it back is late: then it has done
-/// nothing, and is to begin again.
+/// A transaction that writes `c` twice and ends in one of three ways. False if it met memory on its
+/// way back, as when the memory thread is late. It has done nothing then, and is to begin again.
 fn stages(fixture: &mut Fixture, value: &[u8], end: u32) -> bool {
     fixture.turn(|store, _| store.begin());
     for _ in 0..2 {
@@ -180,8 +178,8 @@ fn stages(fixture: &mut Fixture, value: &[u8], end: u32) -> bool {
     outcome.is_ok()
 }
 
-/// What was staged and isn't committed, or is replaced before, gives its memory back: many times
-/// the capacity passes through.
+/// Staged records that aren't committed, or are replaced, give their memory back: many times the
+/// capacity passes through.
 #[test]
 fn staged_records_that_come_to_nothing_give_their_memory_back() {
     let mut fixture = Fixture::with_capacity(SMALL_BYTES);
@@ -200,8 +198,8 @@ fn staged_records_that_come_to_nothing_give_their_memory_back() {
     }
 }
 
-/// One command of a transaction finds no room: none of the others is there after it, and nobody is
-/// told of them.
+/// One command of a transaction finds no room. None of its other writes is there after it, and no
+/// watcher is told.
 #[test]
 fn a_full_store_fails_a_transaction_as_a_whole() {
     let (mut fixture, stored) = full(1000);
@@ -229,7 +227,7 @@ fn a_full_store_fails_a_transaction_as_a_whole() {
     fixture.turn(|store, _| store.unwatch(token));
 }
 
-/// A transaction that takes no memory, or only a deadline's, is committed by a full store.
+/// A full store commits a transaction that takes no memory, or only that of a new expiry.
 #[test]
 fn a_full_store_deletes_in_a_transaction() {
     let (mut fixture, stored) = full(1000);
@@ -248,8 +246,8 @@ fn a_full_store_deletes_in_a_transaction() {
     assert_eq!(fixture.run("DBSIZE"), format!(":{}", stored.len() - 3));
 }
 
-/// A library that finds no room fails its transaction too; no key goes for it, since that would be
-/// no room for libraries.
+/// A library that finds no room fails its transaction too. No key is evicted for it, since that
+/// makes no room for libraries.
 #[test]
 fn a_full_system_arena_fails_a_transaction() {
     let mut fixture = Fixture::new();
@@ -271,7 +269,7 @@ fn a_full_system_arena_fails_a_transaction() {
     assert_eq!(fixture.run("EXISTS a kept"), ":1");
 }
 
-/// What a random transaction does: to the store, and to a map of lengths.
+/// A random transaction, on the store and on a map of lengths.
 fn transact(fixture: &mut Fixture, model: &mut BTreeMap<String, usize>, random: &mut Random) {
     for _ in 0..1 + random.below(8) {
         let (key, other) = (random.key(), random.key());
@@ -300,7 +298,7 @@ fn transact(fixture: &mut Fixture, model: &mut BTreeMap<String, usize>, random: 
                     KeyWrite::Put { key: key.as_bytes(), value: &value, expiry_ms: 0 },
                     KeyWrite::Delete { key: other.as_bytes() },
                 ];
-                // A transaction knows what became of it.
+                // A transaction sees the result of each command.
                 let _ = fixture.turn(|store, turn| store.commit_writes(&writes, turn));
             }
             4 => {
@@ -314,15 +312,15 @@ fn transact(fixture: &mut Fixture, model: &mut BTreeMap<String, usize>, random: 
     }
 }
 
-/// Whatever is in them, transactions on a store that is often full happen as a whole or not at all.
+/// Random transactions on a store that is often full happen as a whole or not at all.
 #[test]
 fn a_full_store_has_whole_transactions_only() {
     let mut fixture = Fixture::with_capacity(SMALL_BYTES);
     let mut stored = BTreeMap::new();
     let (mut committed, mut refused, mut random) = (0, 0, Random(3));
     for _ in 0..600 {
-        // It begins again as long as memory comes back; what it leaves behind itself comes back
-        // each time, so that ends.
+        // It begins again as long as memory comes back. Its own leavings come back each time, so
+        // that ends.
         let mut attempts = 0;
         let (outcome, after) = loop {
             let (mut after, mut again) = (stored.clone(), Random(random.0));
@@ -357,7 +355,7 @@ fn a_full_store_has_whole_transactions_only() {
     check(&mut fixture, &stored);
 }
 
-/// Large values fill the store too, are refused, and give their memory back.
+/// Large values fill the store, are refused, and give their memory back.
 #[test]
 fn large_values_give_their_memory_back() {
     let mut counts = Vec::new();

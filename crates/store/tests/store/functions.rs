@@ -1,4 +1,4 @@
-//! What functions need of the store: write sets, and libraries that survive.
+//! The store as functions use it: write sets, and libraries that survive.
 
 use nigh_shm::WriteError;
 use nigh_store::KeyWrite;
@@ -15,7 +15,7 @@ fn commit(fixture: &mut Fixture, writes: &[KeyWrite<'_>]) -> Result<(), WriteErr
     outcome
 }
 
-/// A write set is applied in order, later writes seeing earlier ones.
+/// A write set is applied in order, and later writes see earlier ones.
 #[test]
 fn a_write_set_is_applied_in_order() {
     let mut fixture = Fixture::new();
@@ -47,7 +47,7 @@ fn a_write_set_is_applied_in_order() {
     ]);
 }
 
-/// Single writes take the short way to the same end.
+/// A write set of one write gives the same result.
 #[test]
 fn single_writes_do_the_same() {
     let mut fixture = Fixture::new();
@@ -61,7 +61,7 @@ fn single_writes_do_the_same() {
     assert_eq!(fixture.run("DBSIZE"), ":0");
 }
 
-/// One bad write, and nothing of the set is done; inside a transaction the rest of it goes on.
+/// A bad write fails its whole set. Inside a transaction the other commands go on.
 #[test]
 fn a_write_set_is_all_or_nothing() {
     let long = vec![b'k'; 70_000];
@@ -85,7 +85,7 @@ fn a_write_set_is_all_or_nothing() {
     }
 }
 
-/// A write set touches what it writes.
+/// A write set touches the watchers of its keys.
 #[test]
 fn write_sets_touch_watched_keys() {
     let mut fixture = Fixture::new();
@@ -109,7 +109,7 @@ fn libraries(fixture: &mut Fixture) -> Vec<(String, String)> {
     })
 }
 
-/// Libraries are apart from the data: FLUSHALL leaves them, and a crash too.
+/// Libraries are apart from the data: they survive FLUSHALL, and a crash too.
 #[test]
 fn libraries_survive() {
     let mut fixture = Fixture::new();
@@ -134,7 +134,7 @@ fn libraries_survive() {
     assert_eq!(fixture.run("DBSIZE"), ":0");
 }
 
-/// Restoring several libraries is all or nothing, beside the others or instead of them.
+/// Restoring several libraries is all or nothing, whether they join the others or replace them.
 #[test]
 fn several_libraries_at_once() {
     let mut fixture = Fixture::new();

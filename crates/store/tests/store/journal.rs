@@ -1,5 +1,4 @@
-//! What a journal is told is enough to make the same store again: all keys, with their expiries and
-//! numbers.
+//! A journal has enough to make the same store again: all keys, with their expiries and numbers.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::{Fixture, START_MS};
 
 const MIB: usize = 1 << 20;
-/// Turns that a commit waits for memory, at most.
+/// Most turns that a commit waits for memory.
 const TURNS_MAX: u32 = 200_000;
 
 /// A change that outlives its commit.
@@ -61,7 +60,7 @@ impl Told {
         NumberedChange { lsn: self.lsn, what }
     }
 
-    /// Bytes that it holds, with 32 for its numbers.
+    /// Bytes of its keys and values, with 32 for its numbers.
     fn size(&self) -> usize {
         let from = if let Kind::Extend { from, .. } = &self.what { from.len() } else { 0 };
         32 + self.key.len() + self.bytes.len() + from
@@ -80,17 +79,17 @@ impl Journal for Recorder {
 }
 
 impl Recorder {
-    /// Has a store's commits told to this one, too, from now on.
+    /// Has a store's commits passed to this journal, too, from now on.
     pub(crate) fn listen(&self, fixture: &mut Fixture) {
         fixture.turn(|store, _| store.set_journal(Box::new(self.clone())));
     }
 
-    /// Commits so far.
+    /// Number of commits so far.
     pub(crate) fn commits(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 
-    /// Bytes that all changes hold.
+    /// Bytes of all changes.
     fn size(&self) -> usize {
         self.0.lock().unwrap().iter().flatten().map(Told::size).sum()
     }
@@ -100,10 +99,10 @@ impl Recorder {
     }
 }
 
-/// Of some keys: number, expiry and value of each.
+/// Number, expiry and value of each of some keys.
 pub(crate) type State = Vec<Option<(u64, u64, u32, usize)>>;
 
-/// What the arena of a reader says of these keys.
+/// These keys as a reader finds them.
 pub(crate) fn state(reader: &Reader, participant: &Participant, keys: &[Vec<u8>]) -> State {
     let pin = participant.pin();
     let of = |key: &Vec<u8>| {
@@ -115,7 +114,7 @@ pub(crate) fn state(reader: &Reader, participant: &Participant, keys: &[Vec<u8>]
     keys.iter().map(of).collect()
 }
 
-/// An arena that is made from what a journal was told.
+/// An arena that is made from a journal.
 pub(crate) struct Replica {
     writer: Writer,
     participant: Participant,
@@ -140,7 +139,7 @@ impl Replica {
         Replica { writer, participant: domain.join(), done: 0, _dir: dir }
     }
 
-    /// Replays up to so many commits, and says what these keys are then.
+    /// Replays up to so many commits; returns these keys then.
     pub(crate) fn replay(&mut self, told: &Recorder, commits: usize, keys: &[Vec<u8>]) -> State {
         let told = told.0.lock().unwrap();
         for commit in &told[self.done..commits] {
@@ -183,8 +182,8 @@ fn stored(fixture: &mut Fixture, keys: &[Vec<u8>]) -> State {
 
 #[test]
 fn a_kilobyte_appended_is_a_kilobyte_told() {
-    // Each APPEND copied the whole value: 16,777 of them took minutes, and a log of whole values
-    // would have 140 GB.
+    // Each APPEND once copied the whole value: 16,777 of them took minutes, and a log of whole
+    // values would have 140 GB.
     let (mut fixture, told) = recorded(256 << 20);
     let piece = vec![b'x'; 1024];
     for n in 1..=16_777usize {
@@ -220,7 +219,7 @@ fn what_a_transaction_makes_stands_on_what_was_published_before() {
     let long = "l".repeat(700_000);
     fixture.run(&format!("SET a {long}"));
     let base = told.last()[0].lsn;
-    // Twice extended and renamed: told once, from the version that others have seen.
+    // Twice extended and renamed: one change, from the version that others have seen.
     fixture.turn(|store, _| store.begin());
     fixture.script(&[("APPEND a one", ":700003"), ("APPEND a two", ":700006")]);
     fixture.script(&[("RENAME a b", "+OK"), ("SET new v", "+OK"), ("APPEND new w", ":2")]);
@@ -233,7 +232,7 @@ fn what_a_transaction_makes_stands_on_what_was_published_before() {
         Kind::Extend { from, base_lsn, .. } if from == b"a" && *base_lsn == base));
     assert_eq!(of(b"b").bytes, b"onetwo");
     assert!(matches!(of(b"a").what, Kind::Delete) && of(b"new").bytes == b"vw");
-    // What it stands on was never seen, so it is told whole.
+    // Its base was never seen, so the change has the whole value.
     assert!(matches!(of(b"c").what, Kind::Put { .. }) && of(b"c").bytes.len() == 700_001);
     let keys = ["a", "b", "c", "new"].map(|key| key.as_bytes().to_vec());
     let mut replica = Replica::new(64 << 20);
@@ -255,7 +254,7 @@ fn expiries_evictions_and_clearing_are_told_like_all_else() {
     }
     let stats = fixture.turn(|store, _| store.stats());
     assert!(stats.evicted_keys > 100 && stats.expired_keys > 100, "{stats:?}");
-    // Roomier: what was told makes room by itself, whatever the replica would do on its own.
+    // The replica has more room. Replayed evictions make room, not the replica's own.
     let mut replica = Replica::new(16 << 20);
     assert_eq!(replica.replay(&told, told.commits(), &keys), stored(&mut fixture, &keys));
     assert_eq!(replica.lsn(), fixture.turn(|store, _| store.stats().data.lsn));

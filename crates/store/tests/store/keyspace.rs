@@ -7,7 +7,7 @@ use crate::support::{Fixture, START_MS};
 const SYNTAX: &str = "-ERR syntax error";
 const NOT_AN_INTEGER: &str = "-ERR value is not an integer or out of range";
 
-/// A key of 65,535 bytes is a key; one byte more is refused by what writes, and missing elsewhere.
+/// A key of 65,535 bytes is a key. With one byte more, writes refuse it and reads miss it.
 #[test]
 fn keys_end_at_65535_bytes() {
     let mut fixture = Fixture::new();
@@ -125,7 +125,7 @@ fn expiries_are_set_under_conditions() {
     ]);
 }
 
-/// A key lives through the millisecond of its expiry and is gone with the next, for everybody.
+/// A key lives through the millisecond of its expiry, and is gone with the next, for every command.
 #[test]
 fn keys_whose_time_is_over_are_gone() {
     let mut fixture = Fixture::new();
@@ -152,7 +152,7 @@ fn keys_whose_time_is_over_are_gone() {
     assert_eq!(stats.expired_keys, 6);
 }
 
-/// Keys that nobody meets any more go by themselves.
+/// Keys that no command meets any more go by themselves.
 #[test]
 fn active_expiry_removes_what_nobody_meets() {
     let mut fixture = Fixture::new();
@@ -169,7 +169,7 @@ fn active_expiry_removes_what_nobody_meets() {
     assert_eq!(fixture.run("DBSIZE"), ":500");
 }
 
-/// OBJECT derives what Redis remembers; where they differ is documented in its module.
+/// OBJECT derives what Redis remembers; the file of the type says where they differ.
 #[test]
 fn object_tells_of_values() {
     let mut fixture = Fixture::new();
@@ -200,7 +200,7 @@ fn object_tells_of_values() {
     assert!(fixture.run("OBJECT HELP").starts_with("*15 +OBJECT <subcommand> ["));
 }
 
-/// Everything goes at once; a wrong option lets it stay.
+/// FLUSHALL empties all at once; with a wrong option it changes nothing.
 #[test]
 fn flushing_empties_the_keyspace() {
     let mut fixture = Fixture::new();
@@ -220,7 +220,7 @@ fn flushing_empties_the_keyspace() {
     }
 }
 
-/// What reads counts hits and misses; what writes doesn't.
+/// Commands that read count hits and misses; commands that write don't.
 #[test]
 fn hits_and_misses_are_counted_as_redis_does() {
     let mut fixture = Fixture::new();
@@ -259,7 +259,7 @@ fn hits_and_misses_are_counted_as_redis_does() {
     }
 }
 
-/// Whatever a client sends that has passed the command table gets a reply, and no panic.
+/// Every command that passes the command table gets a reply, and no panic.
 #[test]
 fn hostile_arguments_get_replies() {
     let mut fixture = Fixture::new();

@@ -1,19 +1,19 @@
-//! Every command on a key whose time is over and that nobody has swept: it is as missing as if it
-//! never was.
+//! Every command on a key whose time is over and that was not swept: the key is missing.
 //!
-//! Two stores get the same commands, but that the key is over in one and was never there in the
-//! other: replies and what is left must be equal, byte by byte. Each command has fresh stores,
-//! since the first that meets the key deletes it. The same with a key at the very millisecond of
-//! its expiry, which is there: beside one that has a millisecond left.
+//! Two stores get the same commands. The key's time is over in one, and it was never there in the
+//! other. Replies and remaining keys must be equal, byte by byte. Each command has fresh stores,
+//! since the first command that meets the key deletes it. The same with a key at the very
+//! millisecond of its expiry, which is there: it is compared with a key that has a millisecond
+//! left.
 
 use nigh_store::{KeyWrite, Lack, Op, Store};
 
 use crate::support::{Fixture, Resp2, op};
 
-/// How long the key `k` lives.
+/// The life of the key `k`.
 const LIFE_MS: u64 = 5000;
 
-/// What is tried of each command; `k` is the key. A new command has no tests before it stands here.
+/// The cases of each command; `k` is the key. A new command has to have a row here.
 fn commands(op: Op) -> &'static [&'static str] {
     match op {
         Op::Get => &["GET k"],
@@ -77,7 +77,7 @@ fn commands(op: Op) -> &'static [&'static str] {
     }
 }
 
-/// A reply whose order means something, or all keys of one whose order doesn't.
+/// A reply as it is, or sorted if its order has no meaning.
 fn sorted(op: Op, reply: String) -> String {
     let mut words: Vec<&str> = reply.split(' ').collect();
     if matches!(op, Op::Keys | Op::Scan) {
@@ -86,19 +86,19 @@ fn sorted(op: Op, reply: String) -> String {
     words.join(" ")
 }
 
-/// How a command is run.
+/// The ways to run a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// By itself.
     Alone,
     /// In a transaction, which is committed.
     InTransaction,
-    /// On a view, and at the owner if the view has said so.
+    /// On a view, and at the owner if the view lacks something.
     OnView,
 }
 
-/// A store with the live key `l`, and with `k` if it shall have so much of a life left (or none)
-/// when the command comes.
+/// A store with the live key `l`, and with `k`, if it shall have so much of its life left when the
+/// command comes.
 fn store(left_ms: Option<i64>) -> Fixture {
     let mut fixture = Fixture::new();
     assert_eq!(fixture.run("SET l 1"), "+OK");
@@ -106,7 +106,7 @@ fn store(left_ms: Option<i64>) -> Fixture {
         let life_ms = LIFE_MS.checked_add_signed(left_ms).expect("a time");
         assert_eq!(fixture.run(&format!("SET k 5 PX {life_ms}")), "+OK");
     }
-    // Nobody sweeps before the command.
+    // No sweep runs before the command.
     fixture.now_ms += LIFE_MS;
     fixture
 }
@@ -160,21 +160,21 @@ fn each(mut story: impl FnMut(Op, Way, &'static str)) {
     }
 }
 
-/// A key whose time is over, and that nobody has swept yet, was met by SETNX as if it were there.
+/// SETNX once took a key whose time was over, and that was not swept, as if it were there.
 #[test]
 fn to_every_command_a_key_that_is_over_is_as_missing() {
     each(|op, way, command| {
         let (mut over, mut never) = (store(Some(-1)), store(None));
         let found = sorted(op, run(&mut over, way, command));
         let wanted = sorted(op, run(&mut never, way, command));
-        // The one that counts without looking.
+        // DBSIZE counts without looking.
         let expected = if op == Op::DbSize { ":2" } else { &wanted };
         assert_eq!(found, expected, "{command}, {way:?}");
         assert_eq!(state(&mut over), state(&mut never), "after {command}, {way:?}");
     });
 }
 
-/// A key is there up to the millisecond of its expiry, to every command alike.
+/// A key is there up to the millisecond of its expiry, for every command alike.
 #[test]
 fn to_every_command_a_key_is_there_at_the_millisecond_of_its_expiry() {
     each(|op, way, command| {
@@ -184,7 +184,7 @@ fn to_every_command_a_key_is_there_at_the_millisecond_of_its_expiry() {
         let wanted = match op {
             Op::PTtl => ":0".to_owned(),
             Op::PExpireTime => format!(":{}", last.now_ms),
-            // Either of the two that are there.
+            // One of the two keys that are there.
             Op::RandomKey => found.clone(),
             _ => later,
         };
@@ -194,8 +194,7 @@ fn to_every_command_a_key_is_there_at_the_millisecond_of_its_expiry() {
     });
 }
 
-/// What isn't a command looks at the clock too: functions' walks and writes, the sweep, and who
-/// watches.
+/// The rest looks at the clock too: functions' walks and writes, the sweep, and WATCH.
 #[test]
 fn to_functions_and_watchers_a_key_ends_at_the_same_millisecond() {
     for (left_ms, there) in [(-1, false), (0, true)] {
@@ -205,7 +204,7 @@ fn to_functions_and_watchers_a_key_ends_at_the_same_millisecond() {
             store.scan_keys(b"k", 0, 100, turn, &mut |key| met.push(key.to_vec()));
         });
         assert_eq!(met.len(), usize::from(there), "a function's walk, {left_ms} ms left");
-        // Watched a millisecond before its last; nobody writes.
+        // Watched a millisecond before its last; no command writes it.
         fixture.now_ms -= 1;
         let early = fixture.turn(|store, turn| store.watch(b"k", turn));
         fixture.now_ms += 1;
@@ -224,7 +223,7 @@ fn to_functions_and_watchers_a_key_ends_at_the_same_millisecond() {
         });
         assert_eq!(fixture.run("EXISTS k"), if there { ":1" } else { ":0" });
         assert_eq!(fixture.run("EXISTS m"), ":1", "what ends now is there now");
-        // An expiry of now, or before, deletes; a millisecond more doesn't.
+        // An expiry of now, or before, deletes; one of a millisecond later doesn't.
         for (expiry_ms, left) in [(now_ms + 1, ":1"), (now_ms, ":0")] {
             fixture.run("SET n 1");
             let writes = [KeyWrite::Expire { key: b"n", expiry_ms }, put];

@@ -11,7 +11,7 @@ use crate::support::{CAPACITY_BYTES, Fixture};
 /// A key's value and expiry.
 type Oracle = BTreeMap<u8, (Vec<u8>, u64)>;
 
-/// Few keys, so that commands meet.
+/// Few keys, so that commands meet the same ones.
 const KEYS: u8 = 24;
 
 #[derive(Clone, Debug)]
@@ -97,13 +97,13 @@ fn int(value: impl Into<i128>) -> Vec<u8> {
     format!(":{}\r\n", value.into()).into_bytes()
 }
 
-/// The store, the oracle, and the oracle as it was when the transaction began.
+/// The store, the oracle, and the oracle at the start of the transaction.
 struct Pair {
     fixture: Fixture,
     oracle: Oracle,
     before: Option<Oracle>,
     told: Recorder,
-    /// How many commits were told, and what the keys were then.
+    /// For some numbers of commits: the keys after so many.
     seen: Vec<(usize, State)>,
 }
 
@@ -114,7 +114,7 @@ impl Pair {
         Pair { fixture, oracle: Oracle::new(), before: None, told, seen: Vec::new() }
     }
 
-    /// Notes what the arena says now, for [`Self::replay`].
+    /// Notes the arena's keys now, for [`Self::replay`].
     fn note(&mut self) {
         let commits = self.told.commits();
         if self.seen.last().is_none_or(|(known, _)| *known != commits) {
@@ -123,7 +123,7 @@ impl Pair {
         }
     }
 
-    /// Makes the store again from what was told, and compares wherever it was noted.
+    /// Makes the store again from the journal, and compares it at each note.
     fn replay(&mut self) {
         let mut replica = Replica::new(CAPACITY_BYTES);
         for (commits, wanted) in &self.seen {
@@ -330,7 +330,7 @@ impl Pair {
             }
             Step::Keys => self.take_keys(),
             Step::DbSize => {
-                // DBSIZE counts the dead that nobody met; meet them all.
+                // DBSIZE counts keys whose time is over until they are met: meet all of them.
                 for key in 0..KEYS {
                     self.fixture.bytes(&[b"EXISTS", &name(key)]);
                 }
@@ -350,7 +350,7 @@ impl Pair {
         match step {
             Step::Wait(ms) => self.fixture.now_ms += u64::from(*ms) * 50,
             Step::Grow(seed) if self.before.is_none() => {
-                // Makes the index grow, and leaves it grown.
+                // Makes the index grow, and keeps it large.
                 for n in 0..2000 {
                     let other = format!("other{seed}-{n}");
                     self.expect(&[b"SET", other.as_bytes(), b"x"], OK);
@@ -392,9 +392,9 @@ proptest! {
         cases: 64, max_shrink_iters: 2000, ..ProptestConfig::default()
     })]
 
-    /// Whatever the commands, with keys that die, transactions that end either way, growth and
-    /// crashes in between, the store answers as a map would; and what its journal was told, cut
-    /// behind any commit, makes what the keys were then, numbers and all.
+    /// For any commands, with keys that die, transactions that end either way, growth and crashes,
+    /// the store answers as a map would. Its journal, cut behind any commit, makes the keys of that
+    /// time, numbers and all.
     #[test]
     fn the_store_answers_as_a_map_would(steps in vec(step(), 1..150)) {
         let mut pair = Pair::new();

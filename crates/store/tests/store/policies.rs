@@ -1,4 +1,4 @@
-//! Policies of eviction: which key goes first, and what is known of when keys were used.
+//! Policies of eviction: which key goes first, and how old a key is.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use nigh_store::Policy;
 use crate::eviction::{Numbers, OOM, fixture, put, set, stats};
 use crate::support::Fixture;
 
-/// Keys drawn as in a cache (zipf, 0.99), read and on a miss written: hits are within a point of an
-/// exact LRU that holds as many keys.
+/// Keys are drawn as in a cache (zipf, 0.99), read, and written on a miss. Hits are within a point
+/// of an exact LRU that holds as many keys.
 #[test]
 fn hits_are_close_to_those_of_an_exact_lru() {
     const KEYS: u64 = 30_000;
@@ -58,7 +58,7 @@ fn zipf(keys: u64) -> impl FnMut(&mut Numbers) -> u64 {
     }
 }
 
-/// Holds so many keys and lets the one go that was used longest ago.
+/// Holds so many keys, and drops the one that was used longest ago.
 struct ExactLru {
     capacity: usize,
     clock: u64,
@@ -71,7 +71,7 @@ impl ExactLru {
         ExactLru { capacity, clock: 0, used: BTreeMap::new(), order: BTreeMap::new() }
     }
 
-    /// Whether the key was there; now it is.
+    /// Uses a key; returns whether it was there. Now it is.
     fn uses(&mut self, key: u64) -> bool {
         self.clock += 1;
         let before = self.used.insert(key, self.clock);
@@ -88,8 +88,7 @@ impl ExactLru {
     }
 }
 
-/// Only keys with an expiry go, those that nobody uses first; when none is left, writes are
-/// refused.
+/// Only keys with an expiry go, unused ones first. When none is left, writes are refused.
 #[test]
 fn volatile_lru_takes_keys_with_an_expiry_only() {
     let mut fixture = fixture(Policy::VolatileLru);
@@ -171,7 +170,7 @@ fn the_policy_can_be_changed_at_any_time() {
     assert!(held * 100 > filled as u64 * 80, "{held} of {filled} keys");
 }
 
-/// OBJECT IDLETIME tells how long a key was not used, by reads and writes but not by looking at it.
+/// OBJECT IDLETIME tells how long ago a key was read or written. Looking at it doesn't count.
 #[test]
 fn idle_time_is_told() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -193,7 +192,7 @@ fn idle_time_is_told() {
     assert!(idle(&mut fixture, "b") <= 1);
     fixture.run("GET a");
     assert!(idle(&mut fixture, "a") <= 1);
-    // A new expiry is a write, though the value stays where it is.
+    // A new expiry is a write, though the value isn't copied.
     for _ in 0..100 {
         fixture.now_ms += 1000;
         fixture.end_turn();

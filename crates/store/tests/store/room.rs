@@ -1,12 +1,12 @@
-//! Room that is made for large writes and for whole transactions.
+//! Room for large writes and for whole transactions.
 
 use nigh_store::Policy;
 
 use crate::eviction::{OOM, SMALL_BYTES, fixture, put, set, stats};
 use crate::support::Fixture;
 
-/// A transaction that writes more than what is free was refused for ever, since nothing goes while
-/// it runs: what has to go for it goes before it begins, some in each turn.
+/// A transaction that writes more than is free was once refused for ever, because no key goes while
+/// it runs. Now keys go before it begins, some in each turn.
 #[test]
 fn room_is_made_for_all_of_a_transaction() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -14,7 +14,7 @@ fn room_is_made_for_all_of_a_transaction() {
         put(&mut fixture, &format!("key{n}"), 400);
     }
     let (mut turns, mut evicting) = (0, 0);
-    // As a shard does, which lets EXEC come again in the next turn.
+    // A shard lets EXEC come again in the next turn.
     loop {
         turns += 1;
         assert!(turns < 1000, "room never comes");
@@ -36,8 +36,8 @@ fn room_is_made_for_all_of_a_transaction() {
     assert_eq!(fixture.run("STRLEN large"), ":1600000");
 }
 
-/// Values so large that they lie beside the segments make room for each other: what they hold
-/// counts as room.
+/// Values so large that they lie beside the segments make room for each other: their memory counts
+/// as room.
 #[test]
 fn large_values_make_room_for_each_other() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -47,7 +47,7 @@ fn large_values_make_room_for_each_other() {
     assert!(stats(&mut fixture).keys >= 3);
 }
 
-/// One value that is larger than memory emptied the keyspace, and was refused in the end.
+/// One value larger than memory once emptied the keyspace, and was refused in the end.
 #[test]
 fn nothing_goes_for_what_can_never_fit() {
     let mut fixture = fixture(Policy::AllKeysLru);
@@ -64,7 +64,7 @@ fn nothing_goes_for_what_can_never_fit() {
     assert_eq!(stats(&mut fixture).evicted_keys, 0);
 }
 
-/// One of many keys may go: chance hardly finds it, and the write was refused although it was
+/// One of many keys may go. Chance hardly finds it. The write was once refused although the key was
 /// there.
 #[test]
 fn the_only_key_that_may_go_is_found() {
@@ -80,9 +80,9 @@ fn the_only_key_that_may_go_is_found() {
     assert_eq!(put(&mut fixture, "next", 1_000_000), OOM, "nothing is left that may go");
 }
 
-/// A new key was refused since its lines of the index were full, when nothing might go. Later, when
-/// some might, another write lacked memory: room was made in those lines only, where nothing might
-/// go, and it was refused for good.
+/// A new key is refused because its lines of the index are full and no key may go. Later some may
+/// go, and another write lacks memory. Room was once made only in those lines, where no key might
+/// go, and that write was refused for good.
 #[test]
 fn a_write_that_lacks_memory_makes_no_room_where_another_lacked_a_place() {
     let mut fixture = Fixture::new();
@@ -92,7 +92,7 @@ fn a_write_that_lacks_memory_makes_no_room_where_another_lacked_a_place() {
     );
     let is_taken = |n: &u32| put(&mut fixture, &format!("large{n}"), 1_000_000) == "+OK";
     assert!((0..100).take_while(is_taken).count() > 30);
-    // Holes in which no larger table of the index finds a place.
+    // Holes in which no larger table of the index fits.
     (0..28).step_by(2).for_each(|n| assert_eq!(fixture.run(&format!("DEL large{n}")), ":1"));
     let is_taken = |n: &u32| put(&mut fixture, &format!("key{n}"), 8) == "+OK";
     assert!((0..1_000_000).take_while(is_taken).count() < 1_000_000);
@@ -103,9 +103,8 @@ fn a_write_that_lacks_memory_makes_no_room_where_another_lacked_a_place() {
     assert_eq!(stats(&mut fixture).evicted_keys, 1);
 }
 
-/// A transaction for which no room was made, or that wants more than was made, finds the arena full
-/// in its middle: nothing goes for it while it runs, whatever the policy. It sees one keyspace; it
-/// fails as a whole.
+/// A transaction without enough room finds the arena full in its middle. No key goes while it runs,
+/// whatever the policy. It sees one keyspace, and fails as a whole.
 #[test]
 fn nothing_goes_while_a_transaction_runs() {
     for policy in [Policy::AllKeysLru, Policy::VolatileLru, Policy::VolatileTtl] {
@@ -118,7 +117,7 @@ fn nothing_goes_while_a_transaction_runs() {
         fixture.turn(|store, _| store.begin());
         let mut full = 0;
         for n in 0..300 {
-            // SET is decided by itself, before all others; one key is another way than several.
+            // SET has code of its own. MSET of one key and of several keys are two ways more.
             let reply = match n % 3 {
                 0 => put(&mut fixture, &format!("set{n}"), 1000),
                 1 => fixture.run(&format!("SETNX setnx{n} {value}")),

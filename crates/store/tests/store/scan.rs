@@ -36,8 +36,8 @@ fn scan_all(fixture: &mut Fixture, options: &str) -> Vec<String> {
     }
 }
 
-/// Every key that is there from beginning to end is shown, though the index grows tenfold and
-/// other keys come and go in between.
+/// A key that is there from beginning to end is shown, though the index grows tenfold and other
+/// keys come and go.
 #[test]
 fn scan_shows_every_lasting_key_while_the_index_grows() {
     let mut fixture = Fixture::new();
@@ -55,7 +55,7 @@ fn scan_shows_every_lasting_key_while_the_index_grows() {
             }
             n += 1;
         }
-        // Written again, a key is still the same key.
+        // A key that is written again is still the same key.
         fixture.run(&format!("APPEND lasting{} x", n % 500));
         cursor = next;
         if cursor == 0 {
@@ -68,7 +68,7 @@ fn scan_shows_every_lasting_key_while_the_index_grows() {
     }
 }
 
-/// Options filter; COUNT is how much is looked at, not how much is shown.
+/// Options filter. COUNT is the number of keys looked at, not shown.
 #[test]
 fn scan_filters_by_pattern_and_type() {
     let mut fixture = Fixture::new();
@@ -89,7 +89,7 @@ fn scan_filters_by_pattern_and_type() {
     assert!(cursor != 0 && keys.is_empty(), "COUNT bounds the work, not the result");
 }
 
-/// What isn't a cursor or an option is refused.
+/// An invalid cursor or option is refused.
 #[test]
 fn scan_refuses_nonsense() {
     Fixture::new().script(&[
@@ -124,7 +124,7 @@ fn keys_shows_each_match_once() {
     }
 }
 
-/// RANDOMKEY knows every live key, none that is dead, and says when there is none.
+/// RANDOMKEY finds every live key and no dead one, and says when there is none.
 #[test]
 fn random_keys_are_live_and_all_come() {
     let mut fixture = Fixture::new();
@@ -179,7 +179,7 @@ fn functions_walk_by_prefix() {
     fixture.turn(|store, _| store.rollback());
 }
 
-/// Ends the other thread's loop when this one ends, also by a failure: else it went on for ever.
+/// Ends the other thread's loop when this one ends or fails. Without it the loop would not end.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -188,14 +188,14 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// KEYS at the owner names each key once at any moment of a growth, in whose middle a turn may end:
-/// the owner, unlike a view, doesn't look for doubles.
+/// KEYS at the owner names each key once at any moment of a growth, in whose middle a turn may end.
+/// The owner, unlike a view, doesn't look for doubles.
 #[test]
 fn keys_at_the_owner_names_each_key_once_in_growth() {
     let mut fixture = Fixture::new();
     let mut asked_in_growth = 0;
     for n in 0..2500 {
-        // Without the upkeep of a turn's end, so that only writes move the index on.
+        // No upkeep at the end of a turn, so only writes move the index on.
         fixture.turn(|store, turn| {
             let mut out = Resp2::default();
             store.apply(op(b"SET"), &[b"SET", format!("k{n}").as_bytes(), b""], turn, &mut out);
@@ -215,8 +215,8 @@ fn keys_at_the_owner_names_each_key_once_in_growth() {
     assert!(asked_in_growth > 20, "KEYS in growth: {asked_in_growth}");
 }
 
-/// KEYS on a view names each key once, also while the owner moves keys from one table to the other:
-/// a key that was met in the old one was met again in the new one.
+/// KEYS on a view names each key once, also while the owner moves keys to another table. A key once
+/// was met in both.
 #[test]
 fn keys_on_a_view_names_each_key_once() {
     const KEYS: usize = 200_000;

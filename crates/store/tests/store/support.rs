@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 /// Unix ms at which every test starts.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
-/// Capacity unless a test wants another.
+/// Capacity unless a test chooses.
 pub(crate) const CAPACITY_BYTES: u64 = 64 << 20;
-/// Turns that a command waits for memory, at most: some 20 seconds, since the thread that moves it
-/// may be held up.
+/// Most turns that a command waits for memory: some 20 seconds, since the memory thread may be held
+/// up.
 const TURNS_MAX: u32 = 200_000;
 
 /// Writes RESP2, as a client would see it.
@@ -66,7 +66,7 @@ impl ReplySink for Resp2 {
     }
 }
 
-/// A store, its clock, and the participant that stands for its shard.
+/// A store, its clock, and a participant in place of its shard.
 pub(crate) struct Fixture {
     pub(crate) store: Option<Store>,
     pub(crate) participant: Participant,
@@ -111,7 +111,7 @@ impl Fixture {
         opened
     }
 
-    /// Drops the store as a crash does, without closing it, and adopts what it left.
+    /// Drops the store without closing it, as a crash does, and adopts its arenas.
     pub(crate) fn crash(&mut self) -> Opened {
         drop(self.store.take());
         self.participant.quiescent();
@@ -126,7 +126,7 @@ impl Fixture {
         f(self.store.as_mut().expect("an open store"), &turn)
     }
 
-    /// Ends a turn: upkeep outside of transactions, and the shard announces.
+    /// Ends a turn: upkeep outside of transactions, and the shard's announcement.
     pub(crate) fn end_turn(&mut self) {
         self.turn(|store, turn| {
             if !store.in_transaction() {
@@ -136,8 +136,8 @@ impl Fixture {
         self.participant.quiescent();
     }
 
-    /// Applies a command as a turn of its own and returns the reply's bytes. As a shard does,
-    /// applies it again in the next turn if memory is on its way.
+    /// Applies a command as a turn of its own and returns the reply's bytes. Applies it again in
+    /// the next turn if memory is on its way, as a shard does.
     pub(crate) fn bytes(&mut self, args: &[&[u8]]) -> Vec<u8> {
         let op = op(args[0]);
         for _ in 0..TURNS_MAX {
@@ -156,8 +156,8 @@ impl Fixture {
         panic!("memory never comes back");
     }
 
-    /// [`Fixture::bytes`] for a command of words, `''` being the empty one; line breaks of the
-    /// reply are shown as spaces.
+    /// [`Fixture::bytes`] for a command of words, where `''` is the empty word. Line breaks of the
+    /// reply become spaces.
     pub(crate) fn run(&mut self, command: &str) -> String {
         let args: Vec<&[u8]> = command
             .split(' ')
@@ -167,7 +167,7 @@ impl Fixture {
         reply.trim_end().replace("\r\n", " ")
     }
 
-    /// Runs commands and compares each reply, shown as by [`Fixture::run`].
+    /// Runs commands and compares each reply with [`Fixture::run`]'s form of it.
     pub(crate) fn script(&mut self, lines: &[(&str, &str)]) {
         for (command, wanted) in lines {
             assert_eq!(self.run(command), *wanted, "reply to {command:?} in {lines:?}");

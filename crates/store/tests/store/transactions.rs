@@ -1,4 +1,4 @@
-//! Transactions: what they see, and that they leave all or nothing.
+//! Transactions: they see their own writes, and leave all or nothing.
 
 use crate::support::Fixture;
 
@@ -16,7 +16,7 @@ fn rollback(fixture: &mut Fixture) {
     fixture.end_turn();
 }
 
-/// Every kind of command inside a transaction, with the replies that it would give outside.
+/// Every kind of command inside a transaction, with the replies that it gives outside.
 const SCRIPT: [(&str, &str); 40] = [
     ("GET a", "$1 1"),
     ("SET a 2", "+OK"),
@@ -59,7 +59,7 @@ const SCRIPT: [(&str, &str); 40] = [
     ("SETNX pi 3", ":0"),
     ("DBSIZE", ":7"),
 ];
-/// What is there after it.
+/// The keys after it.
 const AFTER: (&str, &str) =
     ("MGET a b c d f g i j k pi", "*10 $-1 $-1 $1 9 $-1 $2 3x $2 3x $1 2 $1 5 $4 3abc $4 3.14");
 
@@ -67,7 +67,7 @@ fn prepare(fixture: &mut Fixture) {
     fixture.script(&[("MSET a 1 b 2", "+OK"), ("SET c 3 EX 50", "+OK")]);
 }
 
-/// A transaction sees its own writes; when it is committed, so does everybody.
+/// A transaction sees its own writes. After the commit, every client does.
 #[test]
 fn a_transaction_sees_its_own_writes() {
     let mut fixture = Fixture::new();
@@ -91,7 +91,7 @@ fn replies_are_the_same_outside() {
     fixture.script(&[AFTER]);
 }
 
-/// Rolled back, or cut off by a crash, a transaction never was.
+/// A transaction that is rolled back, or cut off by a crash, has changed nothing.
 #[test]
 fn an_unfinished_transaction_leaves_nothing() {
     for crash in [false, true] {
@@ -142,7 +142,7 @@ fn flushing_inside_a_transaction() {
     fixture.script(&[("DBSIZE", ":0"), ("GET a", "$-1"), ("SET a 1", "+OK"), ("GET a", "$1 1")]);
 }
 
-/// Walks inside a transaction show its keys, changed ones once, deleted ones not at all.
+/// Walks inside a transaction show its keys: changed ones once, deleted ones never.
 #[test]
 fn walks_see_the_transaction() {
     let mut fixture = Fixture::new();
@@ -168,7 +168,7 @@ fn walks_see_the_transaction() {
     assert_eq!(count(&fixture.run("KEYS *")), 50);
 }
 
-/// A key that dies while the transaction runs is missing inside as it would be outside.
+/// A key whose time is over while the transaction runs is missing inside, as it would be outside.
 #[test]
 fn dead_keys_are_missing_inside() {
     let mut fixture = Fixture::new();
@@ -181,7 +181,7 @@ fn dead_keys_are_missing_inside() {
     fixture.script(&[("MGET a b", "*2 $1 2 $1 1"), ("TTL b", ":-1"), ("DBSIZE", ":2")]);
 }
 
-/// Values in runs of their own move through renames and expiries without being lost or mixed up.
+/// Values in runs of their own survive renames and expiries.
 #[test]
 fn large_values_survive_being_moved_around() {
     let mut fixture = Fixture::new();
@@ -226,8 +226,8 @@ fn large_values_survive_being_moved_around() {
     assert_eq!(used, 0, "nothing is left of the values");
 }
 
-/// What a function inside MULTI must see before the arena: all that is staged; the next one, what
-/// is new since.
+/// A function inside MULTI must see all staged keys before the arena; the next function, those new
+/// since.
 #[test]
 fn the_overlay_tells_what_is_staged() {
     let mut fixture = Fixture::new();

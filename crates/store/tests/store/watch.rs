@@ -1,8 +1,8 @@
-//! WATCH: what makes a watched key dirty, and what doesn't.
+//! WATCH: which changes make a watched key dirty, and which don't.
 
 use crate::support::Fixture;
 
-/// Watches a key, runs commands, and says whether it is dirty then.
+/// Watches a key, runs commands, and returns whether the key is dirty then.
 fn dirty_after(prepare: &[&str], key: &str, commands: &[&str]) -> bool {
     let mut fixture = Fixture::new();
     for command in prepare {
@@ -31,7 +31,7 @@ fn dirty_after(prepare: &[&str], key: &str, commands: &[&str]) -> bool {
     dirty
 }
 
-/// Every write of a key touches it, also one that changes nothing in the end.
+/// Every write of a key touches it, even if it changes nothing.
 #[test]
 fn writes_touch() {
     for command in [
@@ -69,7 +69,7 @@ fn writes_touch() {
     assert!(dirty_after(&[], "a", &["MSETNX b 1 a 1"]));
 }
 
-/// What leaves a key alone leaves its watchers alone.
+/// A command that leaves a key alone leaves its watchers alone.
 #[test]
 fn what_writes_nothing_touches_nothing() {
     for command in [
@@ -97,8 +97,8 @@ fn what_writes_nothing_touches_nothing() {
     }
 }
 
-/// A transaction that is taken back, as when it is to run again in the next turn, has touched
-/// nobody: not even who runs it.
+/// A transaction that is rolled back, as when it is to run again in the next turn, has touched no
+/// watcher, not even its own client's.
 #[test]
 fn what_is_taken_back_touches_nothing() {
     let mut fixture = Fixture::new();
@@ -115,7 +115,8 @@ fn what_is_taken_back_touches_nothing() {
     fixture.turn(|store, _| store.unwatch(token));
 }
 
-/// A key that dies while it is watched is dirty, met or not; one that was dead before is missing.
+/// A key whose time is over while it is watched is dirty, met or not. One that was dead before is
+/// missing.
 #[test]
 fn death_touches_the_living_only() {
     assert!(!dirty_after(&["SET a 1 PX 5000"], "a", &["wait"]));
@@ -134,7 +135,7 @@ fn death_touches_the_living_only() {
     fixture.turn(|store, _| store.unwatch(token));
 }
 
-/// Several connections watch one key; each sees what came after it began to.
+/// Several connections watch one key. Each sees the writes after it began to watch.
 #[test]
 fn tokens_are_independent() {
     let mut fixture = Fixture::new();

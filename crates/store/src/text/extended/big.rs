@@ -1,9 +1,9 @@
 //! Unsigned integers of any size, with the five operations that reading and printing a float need.
 //!
-//! Each operation takes as many digits at a time as a limb holds, since the longest texts make
-//! numbers of some hundred limbs: digit by digit they took milliseconds.
+//! Each operation works on as many digits at a time as a limb holds. The longest texts make numbers
+//! of some hundred limbs; digit by digit they took milliseconds.
 //!
-//! Invariant: limbs are little-endian, the last one isn't zero; zero has none.
+//! 1. Limbs are little-endian, and the last one isn't zero. Zero has no limbs.
 //!
 //! Thread: any; it is pure.
 
@@ -12,7 +12,7 @@ const FIVES: u64 = 5_u64.pow(FIVES_IN_LIMB);
 const FIVES_IN_LIMB: u32 = 27;
 /// Decimal digits that always fit into a limb.
 const DIGITS_IN_LIMB: usize = 19;
-/// What is printed at a time: small enough that a remainder and 32 bits fit into a limb.
+/// The part that is printed at a time: a remainder and 32 bits fit into a limb.
 const CHUNK: u64 = 1_000_000_000;
 /// Bits of a limb.
 const LIMB_BITS: u32 = 64;
@@ -35,7 +35,7 @@ fn low(value: u128) -> u64 {
 }
 
 impl Big {
-    /// The number that these decimal digits are.
+    /// The number of these decimal digits.
     pub(super) fn of_digits(digits: &[u8]) -> Big {
         let mut big = Big::default();
         for chunk in digits.chunks(DIGITS_IN_LIMB) {
@@ -130,11 +130,11 @@ impl Big {
     }
 }
 
-/// One digit of a quotient: takes that many divisors from `dividend`, which has one limb more.
+/// One digit of a quotient. Subtracts so many divisors from `dividend`, which has one limb more.
 fn divide_digit(dividend: &mut [u64], divisor: &[u64]) -> u64 {
     let (count, top) = (divisor.len(), u128::from(divisor[divisor.len() - 1]));
     let high = u128::from(dividend[count]) << LIMB_BITS | u128::from(dividend[count - 1]);
-    // At most two too large, and no digit has more than a limb.
+    // The estimate is at most two too large, and no digit has more than a limb.
     let mut digit = low((high / top).min(u128::from(u64::MAX)));
     let mut over = take(dividend, divisor, digit);
     while over {
@@ -144,7 +144,7 @@ fn divide_digit(dividend: &mut [u64], divisor: &[u64]) -> u64 {
     digit
 }
 
-/// `dividend - digit * divisor`, modulo its size; whether that is below zero.
+/// `dividend - digit * divisor`, modulo its size; true if that is below zero.
 fn take(dividend: &mut [u64], divisor: &[u64], digit: u64) -> bool {
     let (mut carry, mut borrow) = (0, false);
     let digits = divisor.iter().copied().chain([0]);
@@ -158,7 +158,7 @@ fn take(dividend: &mut [u64], divisor: &[u64], digit: u64) -> bool {
     borrow
 }
 
-/// `dividend + divisor`, modulo its size; whether it is above zero again.
+/// `dividend + divisor`, modulo its size; true if it is above zero again.
 fn give_back(dividend: &mut [u64], divisor: &[u64]) -> bool {
     let mut carry = false;
     let digits = divisor.iter().copied().chain([0]);
@@ -174,8 +174,8 @@ fn give_back(dividend: &mut [u64], divisor: &[u64]) -> bool {
 mod tests {
     use super::*;
 
-    /// A number of `limbs` limbs whose bits are many ones, many zeros, or mixed: where digits of a
-    /// quotient are estimated too large.
+    /// A number of `limbs` limbs whose bits are many ones, many zeros, or mixed. There the
+    /// estimates of a quotient's digits are too large.
     fn odd(seed: &mut u64, limbs: usize) -> Big {
         let mut big = Big::default();
         for _ in 0..limbs {
@@ -192,8 +192,8 @@ mod tests {
         big
     }
 
-    /// Quotients are those that multiplication gives back, with the estimate of a digit at its
-    /// worst: `(divisor * quotient + remainder) / divisor`.
+    /// Division inverts multiplication, `(divisor * quotient + remainder) / divisor`, also where
+    /// the estimate of a digit is worst.
     #[test]
     fn division_gives_back_what_was_multiplied() {
         let mut seed = 3;
@@ -211,7 +211,7 @@ mod tests {
             }
             let is_exact = step % 3 == 0;
             if !is_exact {
-                // One below the next multiple, the largest remainder there is.
+                // One below the next multiple: the largest remainder.
                 assert!(!give_back(&mut product.0, &padded(&divisor.0)));
                 assert!(!take(&mut product.0, &padded(&[1]), 1));
             }
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Digits come back as they were, at each length.
+    /// Digits are printed as they were read, at each length.
     #[test]
     fn digits_come_back() {
         for len in 1..400 {

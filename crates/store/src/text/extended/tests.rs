@@ -32,7 +32,7 @@ fn sums_are_printed_as_people_wrote_them() {
     }
 }
 
-/// Where 64 bits end, rounding shows, and it is the x87's.
+/// Beyond 64 bits values are rounded as the x87 rounds.
 #[test]
 fn rounding_is_to_64_bits_ties_to_even() {
     for (left, right, wanted) in [
@@ -50,7 +50,7 @@ fn rounding_is_to_64_bits_ties_to_even() {
     }
 }
 
-/// Text that `strtold` doesn't take whole is no float; nor is what has no finite value.
+/// Text that `strtold` doesn't read to its end is refused, and so is text without a finite value.
 #[test]
 fn what_is_no_float_is_refused() {
     for text in [
@@ -100,7 +100,7 @@ fn the_ends_of_the_range_are_read_and_printed() {
     assert!(Extended::parse(b"0e-99999999999").is_some(), "zero is zero at any scale");
 }
 
-/// Digits that a 64-bit integer holds come back as they were: reading and printing are inverse.
+/// Digits that a 64-bit integer holds are printed as they were read.
 #[test]
 fn integers_of_64_bits_come_back() {
     let mut seed = 1_u64;
@@ -115,8 +115,8 @@ fn integers_of_64_bits_come_back() {
     }
 }
 
-/// Doubles are a subset: what Rust prints of a double with 17 significant digits is read back as
-/// that double by both.
+/// Doubles are a subset: a double that Rust prints with 17 significant digits is read as that
+/// double by both.
 #[test]
 fn doubles_agree_with_rusts_parser() {
     let mut seed = 7_u64;
@@ -149,8 +149,8 @@ fn doubles_agree_with_rusts_parser() {
     }
 }
 
-/// Five thousand digits took milliseconds, since each was multiplied into a number of all before
-/// it. Texts of any length are read to the last digit.
+/// Texts of any length are read to the last digit. Five thousand digits once took milliseconds,
+/// since each digit was multiplied into a number of all before it.
 #[test]
 fn the_last_digit_of_the_longest_texts_counts() {
     let longest = |front: &str, middle: &str, last: &str| {
@@ -161,8 +161,8 @@ fn the_last_digit_of_the_longest_texts_counts() {
         (longest("0.", "3", ""), "0.33333333333333333"),
         (longest("1.", "9", ""), "2"),
         (longest("", "0", "17.5"), "17.5"),
-        // Halfway between two values of 64 bits is to even, unless a digit far behind says
-        // otherwise.
+        // Halfway between two values of 64 bits rounds to even, unless a digit far behind isn't
+        // zero.
         (longest("9223372036854775808.5", "0", ""), "9223372036854775808"),
         (longest("9223372036854775808.5", "0", "1"), "9223372036854775809"),
         (longest("18446744073709551617.", "0", ""), "18446744073709551616"),

@@ -1,4 +1,4 @@
-//! What OBJECT ENCODING and REFCOUNT say of a string, derived from its value.
+//! The answers of OBJECT ENCODING and REFCOUNT for a string, derived from its value.
 //!
 //! Redis remembers how a value was made instead. After APPEND and SETRANGE a value is `raw` there,
 //! and after INCRBYFLOAT `embstr` or `raw`, with one reference, even if it is an integer.

@@ -10,4 +10,4 @@ pub(crate) mod whole;
 pub(crate) const NAME: &str = "STRING";
 
 /// Longest value, bytes (Redis: `proto-max-bulk-len`).
-pub const MAX_VALUE_BYTES: u64 = 512 << 20;
+pub(crate) const MAX_VALUE_BYTES: u64 = 512 << 20;

@@ -1,4 +1,4 @@
-//! INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT: values that are numbers. The expiry stays.
+//! Values that are numbers: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT. The expiry stays.
 //!
 //! Thread: the shard that owns the store.
 

@@ -1,7 +1,7 @@
-//! APPEND, STRLEN, GETRANGE, SUBSTR, SETRANGE: parts of values. The expiry stays.
+//! Parts of values: APPEND, STRLEN, GETRANGE, SUBSTR, SETRANGE. The expiry stays.
 //!
-//! A record is immutable. What is added at the end of a long value goes behind it, into the same
-//! run; each other change writes the whole value anew, once, from its parts.
+//! A record is immutable. Bytes that are added at the end of a long value go behind it, into the
+//! same run. Any other change writes the whole value anew, once, from its parts.
 //!
 //! Thread: the shard that owns the store.
 
@@ -16,7 +16,7 @@ use crate::types::string::MAX_VALUE_BYTES;
 
 const OFFSET: &str = "ERR offset is out of range";
 
-/// What a gap before a SETRANGE is filled from: one part per 64 KiB, at most 8,192 parts.
+/// Fills a gap before a SETRANGE: one part per 64 KiB, at most 8,192 parts.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// `before + added`, if a value may be so long.

@@ -1,4 +1,4 @@
-//! GETSET, GETDEL, MGET, MSET, MSETNX. (GET and plain SET are in the parent.)
+//! Values of several keys: MGET, MSET, MSETNX.
 //!
 //! Thread: the shard that owns the store.
 
