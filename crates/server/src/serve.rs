@@ -300,7 +300,6 @@ fn open_keyspace(
     Ok(keyspace)
 }
 
-/// How many shards there are to be.
 fn shard_count(config: &Config) -> usize {
     match config.size("shards") {
         0 => std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SHARDS),

@@ -23,59 +23,53 @@ const OBJECT: CommandSpec = CommandSpec {
 const EXPIRE: CommandSpec = CommandSpec { arity: -3, flags: WRITE | FAST, keys: RW_UPDATE, ..ROW };
 const TTL: CommandSpec =
     CommandSpec { arity: 2, flags: READONLY | FAST, keys: RO_ACCESS, syntax: "key", ..ROW };
+const KEYS_COUNTED: CommandSpec = CommandSpec {
+    arity: -2,
+    tips: "request_policy:multi_shard response_policy:agg_sum",
+    syntax: "key ...",
+    ..ROW
+};
 
 pub(super) static GENERIC: &[CommandSpec] = &[
     CommandSpec {
         name: "del",
         run: Run::Data(Op::Del),
-        arity: -2,
         flags: WRITE,
         keys: RM_DELETE_ALL,
-        tips: "request_policy:multi_shard response_policy:agg_sum",
         since: "1.0.0",
         complexity: "O(N), N: the number of keys",
         summary: "Removes keys.",
-        syntax: "key ...",
-        ..ROW
+        ..KEYS_COUNTED
     },
     CommandSpec {
         name: "unlink",
         run: Run::Data(Op::Unlink),
-        arity: -2,
         flags: WRITE | FAST,
         keys: RM_DELETE_ALL,
-        tips: "request_policy:multi_shard response_policy:agg_sum",
         since: "4.0.0",
         complexity: "O(1) for each key",
         summary: "Removes keys; their memory is reclaimed later.",
-        syntax: "key ...",
-        ..ROW
+        ..KEYS_COUNTED
     },
     CommandSpec {
         name: "exists",
         run: Run::Data(Op::Exists),
-        arity: -2,
         flags: READONLY | FAST,
         keys: RO_ALL,
-        tips: "request_policy:multi_shard response_policy:agg_sum",
         since: "1.0.0",
         complexity: "O(N) where N is the number of keys to check",
         summary: "Counts how many of the keys exist.",
-        syntax: "key ...",
-        ..ROW
+        ..KEYS_COUNTED
     },
     CommandSpec {
         name: "touch",
         run: Run::Data(Op::Touch),
-        arity: -2,
         flags: READONLY | FAST,
         keys: RO_ALL,
-        tips: "request_policy:multi_shard response_policy:agg_sum",
         since: "3.2.1",
         complexity: "O(N) where N is the number of keys that will be touched",
         summary: "Counts how many of the keys exist, as a use of them.",
-        syntax: "key ...",
-        ..ROW
+        ..KEYS_COUNTED
     },
     CommandSpec {
         name: "type",

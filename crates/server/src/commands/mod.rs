@@ -48,7 +48,6 @@ pub fn table() -> &'static [CommandSpec] {
     &lookup().rows
 }
 
-/// A row.
 #[inline]
 pub(crate) fn of(row: Row) -> &'static CommandSpec {
     &table()[usize::from(row)]
@@ -109,14 +108,8 @@ fn lookup() -> &'static Lookup {
 /// names with a zero byte differ.
 #[inline]
 fn pack(name: &[u8]) -> Option<u128> {
-    if name.len() > NAME_BYTES {
-        return None;
-    }
-    let mut word = 0u128;
-    for &byte in name {
-        word = word << 8 | u128::from(byte.to_ascii_lowercase());
-    }
-    Some(word)
+    let push = |word, byte: &u8| word << 8 | u128::from(byte.to_ascii_lowercase());
+    (name.len() <= NAME_BYTES).then(|| name.iter().fold(0, push))
 }
 
 #[inline]

@@ -11,6 +11,16 @@ use nigh_store::Op;
 const ROW: CommandSpec = CommandSpec { group: "server", ..PLAIN };
 const CONFIG: CommandSpec =
     CommandSpec { flags: ADMIN | NOSCRIPT | LOADING | STALE, since: "2.0.0", ..ROW };
+const FLUSH: CommandSpec = CommandSpec {
+    arity: -1,
+    flags: WRITE,
+    acl: "keyspace dangerous",
+    tips: "request_policy:all_shards response_policy:all_succeeded",
+    since: "1.0.0",
+    complexity: "O(1), memory is reclaimed later",
+    syntax: "[ASYNC | SYNC]",
+    ..ROW
+};
 
 pub(super) static SERVER: &[CommandSpec] = &[
     CommandSpec {
@@ -85,28 +95,14 @@ pub(super) static SERVER: &[CommandSpec] = &[
     CommandSpec {
         name: "flushdb",
         run: Run::Data(Op::FlushDb),
-        arity: -1,
-        flags: WRITE,
-        acl: "keyspace dangerous",
-        tips: "request_policy:all_shards response_policy:all_succeeded",
-        since: "1.0.0",
-        complexity: "O(1), memory is reclaimed later",
         summary: "Removes all keys of this database.",
-        syntax: "[ASYNC | SYNC]",
-        ..ROW
+        ..FLUSH
     },
     CommandSpec {
         name: "flushall",
         run: Run::Data(Op::FlushAll),
-        arity: -1,
-        flags: WRITE,
-        acl: "keyspace dangerous",
-        tips: "request_policy:all_shards response_policy:all_succeeded",
-        since: "1.0.0",
-        complexity: "O(1), memory is reclaimed later",
         summary: "Removes all keys.",
-        syntax: "[ASYNC | SYNC]",
-        ..ROW
+        ..FLUSH
     },
     CommandSpec {
         name: "shutdown",

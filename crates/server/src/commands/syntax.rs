@@ -74,6 +74,17 @@ impl Argument {
         let (optional, multiple) = (false, false);
         Self { name, shape, token: None, optional, multiple, key_spec: None, arguments: Vec::new() }
     }
+
+    /// One that consists of these; a single one is itself.
+    fn of(shape: Shape, mut arguments: Vec<Argument>) -> Self {
+        if arguments.len() == 1 {
+            return arguments.remove(0);
+        }
+        let names: Vec<&str> = arguments.iter().map(|argument| argument.name.as_str()).collect();
+        let mut name = names.join("_");
+        name.truncate(NAME_BYTES);
+        Self { arguments, ..Self::new(name, shape) }
+    }
 }
 
 impl CommandSpec {
@@ -139,13 +150,7 @@ impl Parser {
         while self.take("|") {
             options.push(self.sequence());
         }
-        if options.len() == 1 {
-            return options.remove(0);
-        }
-        let name = join_names(&options);
-        let mut choice = Argument::new(name, Shape::OneOf);
-        choice.arguments = options;
-        choice
+        Argument::of(Shape::OneOf, options)
     }
 
     /// Items one after the other; a single one is itself.
@@ -157,12 +162,7 @@ impl Parser {
             }
             items.push(self.item());
         }
-        if items.len() == 1 {
-            return items.remove(0);
-        }
-        let mut block = Argument::new(join_names(&items), Shape::Block);
-        block.arguments = items;
-        block
+        Argument::of(Shape::Block, items)
     }
 
     fn item(&mut self) -> Argument {
@@ -198,14 +198,9 @@ impl Parser {
             }
             owned.push(self.item());
         }
-        let mut argument = match owned.len() {
-            0 => Argument::new(token.to_ascii_lowercase(), Shape::PureToken),
-            1 => owned.remove(0),
-            _ => {
-                let mut block = Argument::new(join_names(&owned), Shape::Block);
-                block.arguments = owned;
-                block
-            }
+        let mut argument = match owned.is_empty() {
+            true => Argument::new(token.to_ascii_lowercase(), Shape::PureToken),
+            false => Argument::of(Shape::Block, owned),
         };
         argument.token = Some(token);
         argument
@@ -240,13 +235,6 @@ fn shape_of(name: &str) -> Shape {
 
 /// Longest name of a composed argument, in bytes: enough to tell them apart.
 const NAME_BYTES: usize = 48;
-
-fn join_names(arguments: &[Argument]) -> String {
-    let names: Vec<&str> = arguments.iter().map(|argument| argument.name.as_str()).collect();
-    let mut name = names.join("_");
-    name.truncate(NAME_BYTES);
-    name
-}
 
 #[cfg(test)]
 mod tests {

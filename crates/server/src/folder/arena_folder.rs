@@ -174,6 +174,10 @@ mod tests {
         PathBuf::from(format!("/dev/shm/nigh-test-folder-{name}-{}", std::process::id()))
     }
 
+    fn folder(name: &str) -> Folder {
+        Folder::open(&path(name)).expect("the folder is free")
+    }
+
     /// Two servers on one folder would be two writers of one arena: the second is refused, until
     /// the first is gone.
     #[test]
@@ -189,8 +193,7 @@ mod tests {
     /// A limit that the file system can't hold is refused with both figures.
     #[test]
     fn too_little_memory_is_refused() {
-        let path = path("capacity");
-        let folder = Folder::open(&path).expect("the folder is free");
+        let folder = folder("capacity");
         let mut config = Config::default();
         config.set("maxmemory", "64gb").expect("a size");
         let error = folder.capacity_bytes(&config).expect_err("no machine of ours has it");
@@ -201,8 +204,7 @@ mod tests {
     /// A limit below what an arena needs is a wrong setting, whatever the tmpfs has.
     #[test]
     fn too_low_a_limit_is_refused_with_the_least() {
-        let path = path("least");
-        let folder = Folder::open(&path).expect("the folder is free");
+        let folder = folder("least");
         let mut config = Config::default();
         config.set("maxmemory", "1mb").expect("a size");
         let error = folder.capacity_bytes(&config).expect_err("too little").to_string();

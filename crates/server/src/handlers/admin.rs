@@ -6,7 +6,7 @@ use crate::commands::args::{integer, is};
 use crate::commands::spec::CATEGORIES;
 use crate::commands::{self, Builtin, CommandSpec, Resolved, resolve_args};
 use crate::config::{Config, settings};
-use crate::handlers::context::{Context, about, wrong_subcommand};
+use crate::handlers::context::{Context, about, int, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
 use crate::state::shared::Stop;
@@ -166,11 +166,10 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
     out.array(count);
     for entry in slowlog.entries().take(count) {
-        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         out.array(6);
-        out.int(number(entry.id));
-        out.int(number(entry.time_s));
-        out.int(number(entry.duration_us));
+        out.int(int(entry.id));
+        out.int(int(entry.time_s));
+        out.int(int(entry.duration_us));
         out.array(entry.args.len());
         entry.args.iter().for_each(|arg| out.bulk(arg));
         out.text(&entry.address);

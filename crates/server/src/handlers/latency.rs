@@ -4,7 +4,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::{self, Builtin, Row};
-use crate::handlers::context::Context;
+use crate::handlers::context::{Context, int};
 use crate::handlers::session;
 use nigh_store::ReplySink;
 
@@ -34,20 +34,19 @@ fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     };
     let times = |row: Row| &all.stats.times[usize::from(row)];
     let shown: Vec<Row> = rows.into_iter().filter(|row| times(*row).calls() > 0).collect();
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let mut out = context.reply();
     out.map(shown.len());
     for row in shown {
         out.text(commands::table()[usize::from(row)].name);
         out.map(2);
         out.text("calls");
-        out.int(number(times(row).calls()));
+        out.int(int(times(row).calls()));
         out.text("histogram_usec");
         let powers = times(row).powers();
         out.map(powers.len());
         for (end_us, calls) in powers {
-            out.int(number(end_us));
-            out.int(number(calls));
+            out.int(int(end_us));
+            out.int(int(calls));
         }
     }
 }

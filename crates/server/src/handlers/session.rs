@@ -4,7 +4,7 @@
 
 use crate::commands::Builtin;
 use crate::commands::args::{integer, is};
-use crate::handlers::context::{Context, about};
+use crate::handlers::context::{Context, about, int};
 use crate::handlers::transaction;
 use crate::net::client::{Buffers, Client, Close, describe};
 use crate::net::connection::Connection;
@@ -141,19 +141,15 @@ fn hello_reply(context: &mut Context<'_, '_>) {
     let version = if context.client.protocol == Protocol::Resp3 { 3 } else { 2 };
     let mut out = context.reply();
     out.map(7);
-    out.text("server");
-    out.text("redis");
-    out.text("version");
-    out.text(REDIS_VERSION);
-    out.text("proto");
+    for text in ["server", "redis", "version", REDIS_VERSION, "proto"] {
+        out.text(text);
+    }
     out.int(version);
     out.text("id");
-    out.int(i64::try_from(id).unwrap_or(i64::MAX));
-    out.text("mode");
-    out.text("standalone");
-    out.text("role");
-    out.text("master");
-    out.text("modules");
+    out.int(int(id));
+    for text in ["mode", "standalone", "role", "master", "modules"] {
+        out.text(text);
+    }
     out.array(0);
 }
 
@@ -166,7 +162,7 @@ fn is_printable(name: &[u8]) -> bool {
 pub(crate) fn client(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
     match builtin {
         Builtin::ClientId => {
-            let id = i64::try_from(context.client.id).unwrap_or(i64::MAX);
+            let id = int(context.client.id);
             context.reply().int(id);
         }
         Builtin::ClientGetname if context.client.name.is_empty() => context.reply().null(),

@@ -7,7 +7,7 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::handlers::context::Context;
+use crate::handlers::context::{Context, int};
 use crate::handlers::session;
 use crate::net::output::ReplyWriter;
 use crate::observe::snapshot::Snapshot;
@@ -73,7 +73,6 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
         Field::Int("arena.segments", arena.segments.into()),
         Field::Int("arena.runs", arena.runs.into()),
     ];
-    let int = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
     out.map(fields.len() + 1);
     out.text("db.0");

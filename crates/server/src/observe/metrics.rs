@@ -28,15 +28,10 @@ impl Text {
         let _ = writeln!(self.0, "# TYPE {name} {kind}");
     }
 
-    fn end(&mut self) {
-        self.0.push('\n');
-    }
-
     /// A metric of one number.
     fn one(&mut self, name: &str, value: u64) {
         self.begin(name);
-        let _ = writeln!(self.0, "{name} {value}");
-        self.end();
+        let _ = writeln!(self.0, "{name} {value}\n");
     }
 
     /// A metric of some numbers, each with the value of this label; nothing if there are none yet.
@@ -54,7 +49,7 @@ impl Text {
         for (of, value) in values {
             let _ = writeln!(self.0, "{name}{{{label}=\"{of}\"}} {value}");
         }
-        self.end();
+        self.0.push('\n');
     }
 
     /// What each shard tells of itself.

@@ -50,7 +50,6 @@ pub(crate) struct Slowlog {
 }
 
 impl Slowlog {
-    /// An empty log of so many entries.
     pub(crate) fn with_capacity(entries: usize) -> Self {
         Self { entries: VecDeque::new(), next_id: 0, capacity: entries }
     }

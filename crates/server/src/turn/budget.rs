@@ -43,7 +43,6 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A whole one, from now on.
     pub(crate) fn new(now: Instant) -> Self {
         Self { began: now, long_bytes: 0, is_over: false, is_full: false }
     }

@@ -83,13 +83,10 @@ impl Work {
     fn is_still_to_run(&mut self, call: &WaitingCall) -> bool {
         let has_enough = self.has_enough(call.party);
         let pipe = &mut *self.active[call.party];
-        if has_enough {
+        pipe.is_put_off |= self.budget.is_used();
+        if has_enough || self.budget.is_used() {
             pipe.input.next = pipe.input.next.min(call.index);
             pipe.stopped = true;
-        }
-        if self.budget.is_used() {
-            pipe.input.next = pipe.input.next.min(call.index);
-            (pipe.stopped, pipe.is_put_off) = (true, true);
         }
         let runs = pipe.input.next > call.index;
         pipe.calls -= usize::from(!runs);

@@ -348,7 +348,6 @@ impl Shard {
         }
     }
 
-    /// Takes a connection in, or refuses it.
     fn admit(&mut self, accepted: Accepted, now: Instant) {
         let state = &mut self.work.state;
         let is_open = state.hot.password.is_empty() && state.config.flag("protected-mode");

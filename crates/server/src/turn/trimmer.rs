@@ -26,7 +26,6 @@ pub(crate) struct Trimmer {
 }
 
 impl Trimmer {
-    /// One that begins now.
     pub(crate) fn new(free_bytes: usize) -> Self {
         Self { ticks: 0, least: free_bytes, last: free_bytes }
     }

@@ -170,7 +170,6 @@ impl Work {
         }
     }
 
-    /// Whether a turn has something to do.
     pub(crate) fn has_work(&self) -> bool {
         !self.ready.is_empty() || self.peers_have_work
     }
