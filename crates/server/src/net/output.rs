@@ -151,8 +151,15 @@ impl Output {
         let len = record.value_len() as usize;
         if len < REFERENCE_BYTES && (len < FEW_BYTES || self.bytes.len() < PLENTY_BYTES) {
             encode::bulk(&mut self.bytes, record.value());
-            return;
+        } else {
+            self.insert(reader, record, len);
         }
+    }
+
+    /// Appends a value that stays in its arena until it is written. Apart from short ones, of which
+    /// a GET then consists without a call.
+    #[inline(never)]
+    fn insert(&mut self, reader: &Reader, record: Record<'_>, len: usize) {
         encode::bulk_header(&mut self.bytes, len);
         let (tenant, partition) = (self.tenant, reader.partition() as usize);
         let (at, value) = (self.bytes.len(), record.value_ref());

@@ -108,8 +108,13 @@ impl Tenants {
     #[inline]
     pub(crate) fn touch(&mut self, tenant: TenantId, turn: &Turn<'_>) {
         if self.upkeep.touch(tenant) {
-            self[tenant].keyspace.begin_turn(turn);
+            self.begin(tenant, turn);
         }
+    }
+
+    #[cold]
+    fn begin(&mut self, tenant: TenantId, turn: &Turn<'_>) {
+        self[tenant].keyspace.begin_turn(turn);
     }
 
     /// Whether one may.

@@ -45,9 +45,12 @@ impl Work {
         }
         // Loops of their own, as short as can be: the core then works on several misses of the TLB
         // at once, which take longer than those of the cache (design 11).
-        let store = |look: &Look| self.state.tenants[look.tenant].keyspace.part(look.partition);
-        self.looks.iter().for_each(|look| store(look).prefetch_line(look.hash));
-        self.looks.iter().for_each(|look| store(look).prefetch_record(look.hash));
+        for looks in self.looks.chunk_by(|a, b| a.tenant == b.tenant) {
+            let keyspace = &self.state.tenants[looks[0].tenant].keyspace;
+            let store = |look: &Look| keyspace.part(look.partition);
+            looks.iter().for_each(|look| store(look).prefetch_line(look.hash));
+            looks.iter().for_each(|look| store(look).prefetch_record(look.hash));
+        }
         self.looks.clear();
         self.windows += 1;
         if let Some(at) = self.sampler.pick(self.prepared.len()) {

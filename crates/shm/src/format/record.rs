@@ -149,7 +149,8 @@ impl<'p> Record<'p> {
 
     /// The value.
     #[must_use]
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a GET of a short value is then without calls")]
     pub fn value(&self) -> &'p [u8] {
         let (at, len) = (self.value_offset(), self.value_len() as usize);
         // SAFETY: the value lies in the record or in the run that it names, unchanged as long as

@@ -126,7 +126,8 @@ impl Reader {
     /// # Panics
     /// If the pin is another domain's.
     #[must_use]
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as a call it returns the record through memory")]
     pub fn get<'p>(&self, pin: &'p Pin<'_>, hash: u32, key: &[u8]) -> Option<Record<'p>> {
         self.check_pin(pin);
         let reference = index::find(&self.words, self.slot_shift, hash, key)?;
