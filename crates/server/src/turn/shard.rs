@@ -140,7 +140,7 @@ impl Shard {
             more: false,
             soon: false,
             next_tick: Instant::now() + TICK,
-            wall: (Instant::now(), unix_time()),
+            wall: wall(),
             latest_ms,
             ticks_to_age: TICKS_PER_AGE,
             next_look: 0,
@@ -392,7 +392,7 @@ impl Shard {
     /// What is done now and then.
     fn tick(&mut self, now: Instant) {
         self.next_tick = now + TICK;
-        self.wall = (Instant::now(), unix_time());
+        self.wall = wall();
         if std::mem::take(&mut self.accept_again) {
             self.accepting.fill(true);
         }
@@ -463,6 +463,13 @@ impl Shard {
             }
         }
     }
+}
+
+/// The wall's clock at an instant. It is read first: a pause between the two lets keys be over a
+/// little late, never before their time.
+fn wall() -> (Instant, Duration) {
+    let unix = unix_time();
+    (Instant::now(), unix)
 }
 
 /// Time since 1970.
