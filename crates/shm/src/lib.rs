@@ -16,8 +16,8 @@
 //!    quiescent state.
 //! 3. The file belongs to one server process: nothing else may write to it while it is mapped here.
 //!
-//! Rooms, lowest first: error failpoints format ring index memory qsbr region check space read
-//! write recover
+//! Rooms, lowest first: error failpoints format ring index memory qsbr region journal check space
+//! read write recover
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -28,6 +28,7 @@
 //! | memory | mappings, huge pages, the thread that takes and gives memory |
 //! | qsbr | the participants that read, and what waits until none does |
 //! | region | an arena's file as it is mapped for writing |
+//! | journal | the file in which a shard's changes are until they are in its log |
 //! | check | reading an arena that isn't trusted |
 //! | space | the writer's memory: segments, runs, and what waits to be reused |
 //! | read | readers of this process and of others |
@@ -44,6 +45,7 @@ pub mod failpoints;
 mod failpoints;
 mod format;
 mod index;
+mod journal;
 mod memory;
 mod qsbr;
 mod read;
@@ -64,17 +66,28 @@ pub use format::record::{Record, RecordRef, ValueRef};
 pub use format::words::prefetch;
 pub use index::growth::Rebuilds;
 pub use index::moment::TooNew;
+pub use journal::contents::JournalContents;
+pub use journal::journal_entry::JournalEntry;
+pub use journal::journal_error::JournalError;
+pub use journal::journal_file::{JournalFile, JournalInfo, JournalSpec, journal_path};
+pub use journal::layout::{CommitSize, Effect, JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
+pub use journal::named_values::{ArenasByStream, AsideArena, NamedRun, NamedValues};
+pub use journal::payload::StreamChange;
+pub use journal::ring_reader::JournalReader;
+pub use journal::ring_writer::JournalWriter;
 pub use qsbr::{Domain, Participant, Pin};
 pub use read::foreign::{ForeignReader, ForeignValue, View};
 pub use read::reader::{Moment, Reader};
 pub use recover::adopt::Adoption;
 pub use recover::edition1;
+pub use recover::journal_left::StreamJournal;
+pub use recover::replay::{ReplayError, Replayed};
 pub use recover::verifier::{ArenaReport, BadRecord, verify};
+pub use region::durable::DurableWord;
 pub use region::kept::Kept;
 pub use region::{Denied, Region};
 pub use write::cleaner::CleanerStats;
 pub use write::create::ArenaSpec;
 pub use write::fill::ArenaFill;
-pub use write::journal::{Journal, NumberedChange, ReplayError, What};
 pub use write::maintain::{ArenaStats, Upkeep, UpkeepBudget};
 pub use write::writer::Writer;

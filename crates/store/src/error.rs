@@ -7,7 +7,8 @@
 
 use std::path::PathBuf;
 
-use nigh_shm::{ArenaError, Denial, WriteError};
+use nigh_log::LogError;
+use nigh_shm::{ArenaError, Denial, JournalError, ReplayError, WriteError};
 
 /// The arena is full.
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -218,6 +219,82 @@ pub enum StoreError {
         /// The arena's file.
         path: PathBuf,
     },
+    /// The log can't be read or written.
+    #[error("log: {0}")]
+    Log(#[from] LogError),
+    /// A journal can't be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A record in memory is bad, so the log can't begin with it.
+    #[error("a base can't be written: {0}: `nigh check` names the keys; delete them without a log first")]
+    BadMemory(#[from] ReplayError),
+    /// Memory is of another log than the folder's.
+    #[error(
+        "{} belongs to the log {found}, and the folder of `dir` has the log {log}: name the log's own \
+         folder, or move one of them away", path.display()
+    )]
+    OtherLog {
+        /// The journal, or the folder of the arena.
+        path: PathBuf,
+        /// The id in it.
+        found: String,
+        /// The log's id.
+        log: String,
+    },
+    /// Memory has a log, and the folder has none.
+    #[error(
+        "{} belongs to the log {id}, and the folder of `dir` has no log: name the log's folder, or move the \
+         arenas and journals away", path.display()
+    )]
+    LogMissing {
+        /// The journal, or the folder of the arena.
+        path: PathBuf,
+        /// The id in it.
+        id: String,
+    },
+    /// The log is an older copy than memory.
+    #[error(
+        "the log is an older copy than the memory in {} (shard {shard}): put the newer log back, or move the \
+         arenas and journals away to go on from the copy", dir.display()
+    )]
+    LogOlder {
+        /// The folder of the arenas.
+        dir: PathBuf,
+        /// The shard.
+        shard: u32,
+    },
+    /// What a log has can't be done again.
+    #[error("building the arena {} from the log failed at {place}: {what}", path.display())]
+    Replay {
+        /// The arena's file.
+        path: PathBuf,
+        /// Where in the log.
+        place: String,
+        /// Why.
+        what: String,
+    },
+    /// A change of the log stands on one that isn't there.
+    #[error(
+        "the log's change {lsn} of key {key:?} ({place}) stands on a version that isn't there: restore a backup, \
+         or see `nigh check --salvage`"
+    )]
+    NoBase {
+        /// The key.
+        key: String,
+        /// Where in the log.
+        place: String,
+        /// The change's LSN.
+        lsn: u64,
+    },
+    /// Entries of journals wait for each other.
+    #[error("entries of the journals wait for each other: this is a mistake of nigh's own, or a forged file")]
+    JournalCircle,
+    /// A fresh start beside a log.
+    #[error(
+        "--fresh removes arenas, and the log of `dir` would bring the keys back: remove that folder, name \
+         another, or start without --fresh"
+    )]
+    FreshLog,
     /// The tenant's name can't be the name of a file.
     #[error(
         "tenant name {name:?} is not usable: 1 to 128 of a-z, A-Z, 0-9, '.', '_' and '-', not starting with '.' or '_'"

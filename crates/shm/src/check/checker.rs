@@ -14,6 +14,7 @@ use crate::format::layout::{
 use crate::format::sum;
 use crate::format::words::SharedWords;
 use crate::index::Table;
+use crate::journal::named_values::NamedRun;
 use std::sync::atomic::Ordering::Acquire;
 
 /// A record that was found to be whole.
@@ -204,12 +205,19 @@ impl<'a, W: SharedWords> FormatChecker<'a, W> {
         if !head.has_run() {
             return Ok(None);
         }
-        let at = offset + head.value_at();
         let run = RunName::load(self.words, offset, head);
-        if let Some(what) = run.fault(self.g, head.value_len) {
+        let named = NamedRun { run, value_len: head.value_len, key_len: head.key_len };
+        self.named_run(&named, offset + head.value_at())?;
+        Ok(Some(run))
+    }
+
+    /// Whether a run is what its name, which stands at `at`, says.
+    pub(crate) fn named_run(&self, named: &NamedRun, at: u64) -> Result<(), FormatFault> {
+        let NamedRun { run, value_len, .. } = named;
+        if let Some(what) = run.fault(self.g, *value_len) {
             return Err(FormatFault::new(at, what, "what arena.md says", format!("{run:?}")));
         }
-        let end = self.g.slot_offset(run.slot) + u64::from(head.value_len.max(1));
+        let end = self.g.slot_offset(run.slot) + u64::from((*value_len).max(1));
         ensure(end <= self.end, || {
             FormatFault::new(at, "end of a run", format!("at most {}", self.end), end)
         })?;
@@ -217,8 +225,7 @@ impl<'a, W: SharedWords> FormatChecker<'a, W> {
         let generation = self.words.load32(self.g.generation_offset(run.slot), Acquire);
         ensure(generation == run.generation, || {
             FormatFault::new(at, "generation of a run", generation, run.generation)
-        })?;
-        Ok(Some(run))
+        })
     }
 
     /// The commit that the header's intent names, if it names one.

@@ -22,6 +22,7 @@ use crate::format::layout::{
 use crate::format::sum;
 use crate::format::words::SharedWords;
 use crate::index::{Table, split_state};
+use crate::journal::named_values::NamedRun;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -69,13 +70,15 @@ impl SlotUse {
 }
 
 /// A run that holds a value, and how many records name it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunUse {
     pub(crate) slots: u32,
     /// The longest length that a record names.
     pub(crate) end: u64,
     pub(crate) live: u32,
     pub(crate) held: u32,
+    /// An entry of the journal names it.
+    pub(crate) is_named: bool,
     /// The value of one of them can't lie in a segment.
     pub(crate) must: bool,
     /// The checksum of one of them is wrong, so that its length may be: pages may be missing.
@@ -106,7 +109,9 @@ pub(crate) struct Survey {
     pub(crate) record_bytes: u64,
     /// The same, and the bytes of their runs.
     pub(crate) live_bytes: u64,
-    /// Bytes of the records of an unfinished commit and of their runs.
+    /// Bytes of the records of an unfinished commit.
+    intent_bytes: u64,
+    /// The same, and the bytes of their runs.
     pub(crate) held_bytes: u64,
     pub(crate) intent: Option<Intent>,
     pub(crate) counts: Counts,
@@ -152,10 +157,7 @@ pub(crate) fn survey<W: SharedWords>(
         }
         survey.intent = Some(intent);
     }
-    for run in survey.runs.values() {
-        survey.live_bytes += if run.live > 0 { run.bytes() } else { 0 };
-        survey.held_bytes += if run.held > 0 { run.bytes() } else { 0 };
-    }
+    survey.count_runs();
     Ok(survey)
 }
 
@@ -191,6 +193,7 @@ impl Survey {
             load: 0,
             record_bytes: 0,
             live_bytes: 0,
+            intent_bytes: 0,
             held_bytes: 0,
             intent: None,
             counts: Counts::default(),
@@ -245,7 +248,6 @@ impl Survey {
         self.expires += u64::from(whole.head.expiry_ms != 0);
         self.newest_lsn = self.newest_lsn.max(whole.head.lsn);
         self.record_bytes += whole.head.bytes();
-        self.live_bytes += whole.head.bytes();
         Ok(())
     }
 
@@ -259,7 +261,7 @@ impl Survey {
         if let Some(run) = self.claim(words, g, whole, NamedBy::Intent)? {
             run.held += 1;
         }
-        self.held_bytes += whole.head.bytes();
+        self.intent_bytes += whole.head.bytes();
         Ok(())
     }
 
@@ -289,20 +291,58 @@ impl Survey {
         slot.records += u32::from(by != NamedBy::Intent);
         *used = u32::try_from(sum).expect("at most a slot");
         let Some(run) = run else { return Ok(None) };
-        if self.runs.get(&run.slot).is_none_or(|known| known.slots != run.slots) {
-            self.claim_run(run.slot, run.slots).map_err(|what| {
-                FormatFault::new(*offset, "slots of a run", "its own", format!("{what:?}"))
-            })?;
-            let known =
-                RunUse { slots: run.slots, end: 0, live: 0, held: 0, must: false, is_bad: false };
-            self.runs.insert(run.slot, known);
-        }
-        let known = self.runs.get_mut(&run.slot).expect("it is there, or was put there");
-        known.end = known.end.max(head.value_len.into());
-        let inline = inline_record_bytes(head.key_len.into(), head.value_len as usize);
-        known.must |= g.wants_run(inline, head.value_len.into());
+        let named = NamedRun { run: *run, value_len: head.value_len, key_len: head.key_len };
+        let known = self.name_run(g, &named, *offset)?;
         known.is_bad |= sum::expected(words, *offset, head) != head.checksum;
         Ok(Some(known))
+    }
+
+    /// Something at an offset names a run.
+    fn name_run(
+        &mut self,
+        g: &Geometry,
+        named: &NamedRun,
+        offset: u64,
+    ) -> Result<&mut RunUse, FormatFault> {
+        let NamedRun { run, value_len, key_len } = named;
+        if self.runs.get(&run.slot).is_none_or(|known| known.slots != run.slots) {
+            self.claim_run(run.slot, run.slots).map_err(|what| {
+                FormatFault::new(offset, "slots of a run", "its own", format!("{what:?}"))
+            })?;
+            self.runs.insert(run.slot, RunUse { slots: run.slots, ..RunUse::default() });
+        }
+        let known = self.runs.get_mut(&run.slot).expect("it is there, or was put there");
+        known.end = known.end.max((*value_len).into());
+        let inline = inline_record_bytes((*key_len).into(), *value_len as usize);
+        known.must |= g.wants_run(inline, (*value_len).into());
+        Ok(known)
+    }
+
+    /// Claims the runs that entries of the journal name.
+    pub(crate) fn claim_named<W: SharedWords>(
+        &mut self,
+        (words, end): (&W, u64),
+        g: &Geometry,
+        claims: &[NamedRun],
+    ) -> Result<(), FormatFault> {
+        let checker = FormatChecker::new(words, g, end, 0);
+        for named in claims {
+            let at = g.slot_offset(named.run.slot);
+            checker.named_run(named, at)?;
+            let known = self.name_run(g, named, at)?;
+            known.is_named = true;
+        }
+        self.count_runs();
+        Ok(())
+    }
+
+    /// Counts the bytes of runs.
+    fn count_runs(&mut self) {
+        (self.live_bytes, self.held_bytes) = (self.record_bytes, self.intent_bytes);
+        for run in self.runs.values() {
+            self.live_bytes += if run.live > 0 { run.bytes() } else { 0 };
+            self.held_bytes += if run.held > 0 { run.bytes() } else { 0 };
+        }
     }
 
     /// Claims slots for a run; says what one is used for already.

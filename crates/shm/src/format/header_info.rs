@@ -27,6 +27,10 @@ pub struct HeaderInfo {
     pub incarnation: u64,
     /// LSN of the newest published record; 0 if nothing was ever written.
     pub committed_lsn: u64,
+    /// Id of the log that has its changes; zeros without one.
+    pub log_id: [u8; 16],
+    /// Id of the boot in which its last writer began; zeros if that didn't tell.
+    pub boot_id: [u8; 16],
 }
 
 impl HeaderInfo {
@@ -85,6 +89,10 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault>
         u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
     };
     let eight = |at: u64| u64::from(four(at)) | u64::from(four(at + 4)) << 32;
+    let sixteen = |at: u64| {
+        let (low, high) = (u128::from(eight(at)), u128::from(eight(at + 8)));
+        (low | high << 64).to_le_bytes()
+    };
     let want = |at: u64, what, expected: u64, found: u64| {
         ensure(found == expected, || FormatFault::new(at, what, expected, found))
     };
@@ -139,6 +147,8 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault>
         partitions: four(header::PARTITIONS),
         incarnation: eight(header::INCARNATION),
         committed_lsn: eight(header::COMMITTED_LSN),
+        log_id: sixteen(header::LOG_ID),
+        boot_id: sixteen(header::BOOT_ID),
     })
 }
 

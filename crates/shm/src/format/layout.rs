@@ -47,6 +47,10 @@ pub mod header {
     pub const TENANT: u64 = 64;
     /// u64: +2 with each writer, odd while it adopts; [`super::INCARNATION_OVER`].
     pub const INCARNATION: u64 = 192;
+    /// 16 bytes: id of the log, or zeros without one.
+    pub const LOG_ID: u64 = 208;
+    /// 16 bytes: id of the machine's boot.
+    pub const BOOT_ID: u64 = 224;
     /// u64, stored at once: index epoch (low 4 bytes), current table (high 4 bytes).
     pub const INDEX_STATE: u64 = 256;
     /// u32: index epoch, odd while the index grows.

@@ -26,7 +26,7 @@ pub(crate) fn key_is<W: SharedWords>(words: &W, reference: u32, key: &[u8]) -> b
 
 /// Writes a record: header with its checksum, key, parts of its value, and zeros between and
 /// behind. One that has no number yet keeps the sum of what stands behind its header, until
-/// [`seal`].
+/// [`seal`]. Returns the checksum.
 #[inline]
 pub(crate) fn write<W: SharedWords>(
     words: &W,
@@ -34,9 +34,9 @@ pub(crate) fn write<W: SharedWords>(
     head: &Head,
     key: &[u8],
     parts: &[&[u8]],
-) {
+) -> u32 {
     debug_assert!(key.len() <= KEY_BYTES_MAX && key.len() == usize::from(head.key_len));
-    let mut body = RecordBody { words, at: offset + r::KEY, sum: 0 };
+    let mut body = RecordBody { words, at: offset + r::KEY, written: 0, sum: 0 };
     body.append(key);
     body.pad(8);
     parts.iter().for_each(|part| body.append(part));
@@ -44,6 +44,7 @@ pub(crate) fn write<W: SharedWords>(
     debug_assert_eq!(body.at - offset, head.bytes());
     let checksum = if head.lsn == 0 { body.sum } else { sum::of_record(body.sum, head) };
     words.copy_in(offset, &Head { checksum, ..*head }.to_bytes());
+    checksum
 }
 
 /// Gives a record that was written without a number its number.
@@ -57,6 +58,8 @@ pub(crate) fn seal<W: SharedWords>(words: &W, offset: u64, lsn: u64) {
 struct RecordBody<'a, W> {
     words: &'a W,
     at: u64,
+    /// Bytes of it that are written. A record in a journal lies at a multiple of 8 only.
+    written: u64,
     sum: u32,
 }
 
@@ -67,13 +70,14 @@ impl<W: SharedWords> RecordBody<'_, W> {
         // the cache.
         self.words.copy_in(self.at, bytes);
         self.at += bytes.len() as u64;
+        self.written += bytes.len() as u64;
         self.sum = sum::more(self.sum, bytes);
     }
 
     /// Zeros up to a multiple of `to` (8 or 16).
     #[inline]
     fn pad(&mut self, to: u64) {
-        let zeros = round_up(self.at, to) - self.at;
+        let zeros = round_up(self.written, to) - self.written;
         if zeros != 0 {
             self.append(&[0; 16][..usize::try_from(zeros).expect("below 16")]);
         }

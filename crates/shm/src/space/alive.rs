@@ -159,7 +159,7 @@ impl Space {
     pub(super) fn retire_run_if_dead(&mut self, offset: u64, head: &Head) {
         let name = RunName::load(&self.words, offset, head);
         if self.runs.get(&name.slot).is_some_and(|run| run.live == 0 && run.held == 0) {
-            self.retire_run(name.slot);
+            self.end_run(name.slot);
         }
     }
 
@@ -194,7 +194,7 @@ impl Space {
                 dead.push(slot);
             }
         }
-        dead.into_iter().for_each(|slot| self.retire_run(slot));
+        dead.into_iter().for_each(|slot| self.end_run(slot));
     }
 
     /// Puts a segment into the list in which it belongs, if it belongs in one.

@@ -9,7 +9,7 @@
 
 use super::Space;
 use super::reclaim::note_reuse;
-use super::slots::{FIRST_STEP_BYTES, HeadSegment, Slot, SlotState, ValueRun};
+use super::slots::{CLAIMED, FIRST_STEP_BYTES, HeadSegment, Slot, SlotState, ValueRun};
 use crate::check::survey::{RunUse, SlotUse, Survey, Use};
 use crate::error::Denial;
 use crate::format::layout::{PAGE_BYTES, record as r, round_up};
@@ -46,7 +46,11 @@ impl Space {
         space.backed += space.segment_bytes();
         for (&slot, run) in &found.runs {
             let RunUse { slots, end, live, held, must, .. } = *run;
-            space.add_run(slot, ValueRun { slots, bytes: run.bytes(), end, live, held, must });
+            let (bytes, named) = (run.bytes(), if run.is_named { CLAIMED } else { 0 });
+            space.add_run(slot, ValueRun { slots, bytes, end, live, held, named, must });
+            if live == 0 && held == 0 {
+                space.end_run(slot);
+            }
         }
         (space.live_bytes, space.record_bytes) = (found.live_bytes, found.record_bytes);
         space.held_bytes = found.held_bytes;

@@ -20,12 +20,14 @@ mod alive;
 mod cold;
 mod from_survey;
 mod lists;
+mod named;
 mod reclaim;
 mod runs;
 mod slots;
 mod warm;
 
 use self::lists::Lists;
+use self::named::NamedRuns;
 use self::slots::{
     CLEANER_SEGMENTS, FIRST_STEP_BYTES, HeadSegment, RECLAIM_STEP, RESERVE_BACKED_FROM, Retired,
     Shortage, Slot, SlotState, ValueRun, WAIT_STEP,
@@ -56,6 +58,7 @@ pub(crate) struct Space {
     victim: Option<Victim>,
     lists: Lists,
     runs: HashMap<u32, ValueRun>,
+    named: NamedRuns,
     /// Slots of runs beyond what their values need.
     spare_slots: u32,
     retired: VecDeque<(u64, Retired)>,
@@ -116,6 +119,7 @@ impl Space {
             victim: None,
             lists: Lists::new(&g),
             runs: HashMap::new(),
+            named: NamedRuns::default(),
             spare_slots: 0,
             retired: VecDeque::new(),
             demand: Demand::default(),

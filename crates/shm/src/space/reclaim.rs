@@ -236,7 +236,7 @@ impl Space {
 
     /// Whether maintenance has something to wait for or do.
     pub(crate) fn busy(&self) -> bool {
-        !self.retired.is_empty() || self.pending > 0
+        !self.retired.is_empty() || self.pending > 0 || self.named.any_wait()
     }
 
     /// The time, by which demand is forgotten.

@@ -209,7 +209,7 @@ impl Space {
         checksum: u32,
     ) -> RunName {
         let (end, bytes) = (u64::from(value_len), round_up(value_len.into(), PAGE_BYTES));
-        self.add_run(slot, ValueRun { slots, bytes, end, live: 0, held: 0, must });
+        self.add_run(slot, ValueRun { slots, bytes, end, live: 0, held: 0, named: 0, must });
         RunName { slot, slots, generation: self.generation(slot), checksum }
     }
 
@@ -253,8 +253,8 @@ impl Space {
         Ok(true)
     }
 
-    /// Retires a run that no record names (any more).
-    pub(crate) fn retire_run(&mut self, slot: u32) {
+    /// Retires a run that nothing names any more: see `named`.
+    pub(super) fn retire_run(&mut self, slot: u32) {
         let run = self.runs.remove(&slot).expect("a run that is a value's");
         self.spare_slots -= run.slots - self.needed_slots(run.end, run.must);
         self.retire(Retired::Run { slot, slots: run.slots, bytes: run.bytes });

@@ -30,6 +30,9 @@ pub(super) const WAIT_STEP: Duration = Duration::from_micros(50);
 /// Retired things that an append reclaims at most, in front of a request.
 pub(super) const RECLAIM_STEP: u32 = 8;
 
+/// Behind every position of a journal.
+pub(super) const CLAIMED: u64 = u64::MAX;
+
 /// The use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotState {
@@ -86,6 +89,9 @@ pub(super) struct ValueRun {
     pub(super) end: u64,
     pub(super) live: u32,
     pub(super) held: u32,
+    /// The position behind the last entry of the journal that names it; 0: none, and
+    /// [`CLAIMED`]: one that another process left.
+    pub(super) named: u64,
     /// Its value can't lie in a segment.
     pub(super) must: bool,
 }

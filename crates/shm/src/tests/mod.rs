@@ -13,6 +13,7 @@ mod edition1_kept;
 mod full;
 mod growing;
 mod kept;
+mod left;
 mod model;
 mod models;
 mod mounts;
@@ -27,6 +28,7 @@ mod stories;
 mod sums;
 mod tables;
 mod together;
+mod told;
 
 use crate::{ArenaSpec, Domain, Participant, Reader, Writer};
 use std::path::PathBuf;

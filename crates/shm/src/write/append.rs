@@ -25,6 +25,8 @@ pub(crate) struct Append<'a> {
     pub(crate) base: Option<u32>,
     /// The value will be extended again.
     pub(crate) grows: bool,
+    /// The value is to lie in a run, however short it is.
+    pub(crate) in_run: bool,
     pub(crate) urgent: bool,
 }
 
@@ -45,6 +47,7 @@ impl<'a> Append<'a> {
             prefix: None,
             base: None,
             grows: false,
+            in_run: false,
             urgent: false,
         }
     }

@@ -283,8 +283,8 @@ impl Writer {
         }
     }
 
-    /// Moves a record if it is alive, deletes it if its time is over, leaves it if its checksum is
-    /// wrong.
+    /// Moves a record if it is alive, deletes it if its time is over and the journal has room for
+    /// that, leaves it if its checksum is wrong.
     #[inline]
     fn meet(&mut self, offset: u64, hash: u32, head: &Head) -> Fate {
         let Some(place) = locate(&self.words, &self.index, hash, reference_of(offset)) else {
@@ -297,7 +297,7 @@ impl Writer {
             self.cleaner.bad.push((hash, reference_of(offset)));
             return Fate::Done;
         }
-        if is_over(head.expiry_ms, self.cleaner.now_ms) {
+        if is_over(head.expiry_ms, self.cleaner.now_ms) && self.may_remove(head.key_len.into()) {
             self.remove_at(&place, hash);
             self.cleaner.stats.expired_keys += 1;
             self.cleaner.expired += 1;

@@ -26,6 +26,12 @@ use crate::write::journal::Stored;
 use crate::write::writer::Writer;
 use std::collections::HashMap;
 
+/// What a commit that clears has replaced: the tables, and the entries that stand in the new one.
+pub(crate) struct Emptied {
+    tables: [Option<Table>; 2],
+    puts: Vec<u64>,
+}
+
 /// Tables that a commit tries, each twice as large, before it says that too many keys have one
 /// hash.
 const TABLE_TRIES: u32 = 4;
@@ -256,20 +262,32 @@ impl Writer {
     /// Everything that they need is there.
     pub(crate) fn publish_all(&mut self, intent: u32, clear: Option<Table>, entries: &[u64]) {
         let stored = Stored::Entries { clears: clear.is_some(), entries };
-        let emptied = self.change(intent, stored, |writer| match clear {
-            None => {
-                entries.iter().for_each(|&e| writer.publish(e));
-                None
-            }
-            Some(table) => {
-                let is_put = |e: &u64| !writer.head_of(*e).is_tombstone();
-                let puts: Vec<u64> = entries.iter().copied().filter(is_put).collect();
-                let lsn = writer.lsn - entries.len() as u64;
-                Some((writer.clear_into(table, lsn, &puts), puts))
-            }
-        });
-        if let Some((emptied, puts)) = emptied {
-            self.let_all_go(emptied, &puts);
+        let lsn = self.lsn - entries.len() as u64;
+        let clear = clear.map(|table| (table, lsn));
+        let emptied = self.change(intent, stored, |writer| writer.publish_within(clear, entries));
+        self.let_unpublished_go(emptied);
+    }
+
+    /// The stores of a commit's keys, within a change that has begun; behind those of a clearing
+    /// with this number, if it clears.
+    pub(crate) fn publish_within(
+        &mut self,
+        clear: Option<(Table, u64)>,
+        entries: &[u64],
+    ) -> Option<Emptied> {
+        let Some((table, lsn)) = clear else {
+            entries.iter().for_each(|&e| self.publish(e));
+            return None;
+        };
+        let is_put = |e: &u64| !self.head_of(*e).is_tombstone();
+        let puts: Vec<u64> = entries.iter().copied().filter(is_put).collect();
+        Some(Emptied { tables: self.clear_into(table, lsn, &puts), puts })
+    }
+
+    /// Counts out what [`Self::publish_within`] has unpublished.
+    pub(crate) fn let_unpublished_go(&mut self, emptied: Option<Emptied>) {
+        if let Some(Emptied { tables, puts }) = emptied {
+            self.let_all_go(tables, &puts);
         }
         let mut unpublished = std::mem::take(&mut self.unpublished);
         self.let_go(unpublished.drain(..));

@@ -41,24 +41,42 @@ impl Writer {
     /// If there is such a file already, the capacity or the name is out of bounds, or the system
     /// refuses.
     pub fn create(spec: &ArenaSpec, domain: &Arc<Domain>) -> Result<Writer, ArenaError> {
+        let writer = Writer::build(spec, domain)?;
+        let named = writer.give_name();
+        if named.is_err() {
+            let _ = std::fs::remove_file(temporary(&spec.path));
+        }
+        named.map(|()| writer)
+    }
+
+    /// Makes a new arena under the name of one that isn't whole yet, `….new`. It gets its own by
+    /// [`Writer::give_name`].
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn build(spec: &ArenaSpec, domain: &Arc<Domain>) -> Result<Writer, ArenaError> {
         let g = geometry(spec)?;
-        let mut temporary = spec.path.clone().into_os_string();
-        temporary.push(".new");
-        let temporary = PathBuf::from(temporary);
+        let temporary = temporary(&spec.path);
         let _ = std::fs::remove_file(&temporary);
         let made = Region::create(&temporary, &spec.path, g, domain)
-            .and_then(|region| Writer::format(spec, g, Arc::new(region)))
-            .and_then(|writer| {
-                use rustix::fs::{CWD, RenameFlags, renameat_with};
-                renameat_with(CWD, &temporary, CWD, &spec.path, RenameFlags::NOREPLACE)
-                    .map_err(|e| io(&spec.path, "naming the file", e))?;
-                writer.region.is_named();
-                Ok(writer)
-            });
+            .and_then(|region| Writer::format(spec, g, Arc::new(region)));
         if made.is_err() {
             let _ = std::fs::remove_file(&temporary);
         }
         made
+    }
+
+    /// An arena that was built is whole: its file gets its name.
+    ///
+    /// # Errors
+    /// If there is such a file already, or the system refuses.
+    pub fn give_name(&self) -> Result<(), ArenaError> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let path = self.region.path();
+        renameat_with(CWD, temporary(path), CWD, path, RenameFlags::NOREPLACE)
+            .map_err(|e| io(path, "naming the file", e))?;
+        self.region.is_named();
+        Ok(())
     }
 
     fn format(spec: &ArenaSpec, g: Geometry, region: Arc<Region>) -> Result<Writer, ArenaError> {
@@ -92,6 +110,13 @@ impl Writer {
         words.store64(header::MAGIC, MAGIC, Release);
         Ok(Writer::assemble(region, space, index, seed))
     }
+}
+
+/// The name of an arena's file until it is whole.
+fn temporary(path: &Path) -> PathBuf {
+    let mut temporary = path.to_path_buf().into_os_string();
+    temporary.push(".new");
+    PathBuf::from(temporary)
 }
 
 fn geometry(spec: &ArenaSpec) -> Result<Geometry, ArenaError> {

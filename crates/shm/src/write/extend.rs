@@ -108,7 +108,7 @@ impl Writer {
     }
 
     /// `append` with the value of a record before its own parts.
-    fn behind<T>(
+    pub(crate) fn behind<T>(
         &mut self,
         from: u32,
         append: Append<'_>,
@@ -164,6 +164,7 @@ impl Writer {
     #[inline]
     pub(crate) fn lies_in_run(&mut self, a: &Append<'_>, inline: u64, len: usize) -> bool {
         a.prefix.is_some()
+            || a.in_run
             || self.space.geometry().wants_run(inline, len as u64)
             || a.grows && len > COPIED_BYTES_MAX && self.space.has_room(len as u64, a.urgent)
     }
@@ -177,7 +178,7 @@ impl Writer {
     /// Whether a value that finds no memory for a run of its own can lie in a segment instead.
     #[cold]
     pub(crate) fn may_lie_inline(&self, a: &Append<'_>, len: usize) -> bool {
-        a.prefix.is_none() && !self.must_lie_in_run(a, len)
+        a.prefix.is_none() && !a.in_run && !self.must_lie_in_run(a, len)
     }
 
     /// A run with the whole value of `a`, `len` bytes.

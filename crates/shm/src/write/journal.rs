@@ -1,93 +1,9 @@
-//! The changes of a commit, as a journal gets them, and why one can't be done again.
+//! What a writer knows of its journal, and how a change is told to it.
+//!
+//! The arena's writer only.
 
-use crate::error::WriteError;
-
-/// One numbered change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NumberedChange<'a> {
-    /// Its log sequence number.
-    pub lsn: u64,
-    /// Its effect.
-    pub what: What<'a>,
-}
-
-/// The effect of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What<'a> {
-    /// A key gets this value.
-    Put {
-        /// The key.
-        key: &'a [u8],
-        /// Its whole value.
-        value: &'a [u8],
-        /// Unix ms, 0 for none.
-        expiry_ms: u64,
-    },
-    /// A key gets the value of an earlier change and these bytes behind it. Another expiry, and
-    /// another name, of the same value is one without bytes.
-    Extend {
-        /// The key.
-        key: &'a [u8],
-        /// The key that has the earlier value, until this commit at least.
-        from: &'a [u8],
-        /// The number of the change that made the earlier value.
-        base_lsn: u64,
-        /// Bytes of the earlier value: all of them.
-        base_len: u32,
-        /// The bytes behind it.
-        bytes: &'a [u8],
-        /// Unix ms, 0 for none.
-        expiry_ms: u64,
-    },
-    /// A key goes; it may not have been there.
-    Delete {
-        /// The key.
-        key: &'a [u8],
-    },
-    /// All keys go.
-    Clear,
-}
-
-/// Takes every commit before it is published.
-pub trait Journal: Send {
-    /// A commit: its changes, one at least, with numbers that rise by one.
-    fn commit(&mut self, changes: &[NumberedChange<'_>]);
-}
-
-/// Why a commit could not be done again.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReplayError {
-    /// The arena refused it, as it may refuse every write.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// Something between this commit and the arena's newest is missing, or it is there already.
-    #[error("the next change must have the number {expected}; this one has {found}")]
-    Gap {
-        /// The arena's next number.
-        expected: u64,
-        /// The change's.
-        found: u64,
-    },
-    /// A value stands on one that isn't there.
-    #[error(
-        "change {lsn} stands on {base_len} bytes of change {base_lsn}, and its key doesn't have them"
-    )]
-    NoBase {
-        /// The change's number.
-        lsn: u64,
-        /// The earlier change's.
-        base_lsn: u64,
-        /// Bytes of the earlier value.
-        base_len: u32,
-    },
-    /// A commit clears behind its first change.
-    #[error("change {lsn} clears all keys, and isn't its commit's first")]
-    ClearsLater {
-        /// The change's number.
-        lsn: u64,
-    },
-}
+use crate::format::head::Head;
+use crate::journal::ring_writer::JournalWriter;
 
 /// The published version that a staged value in a run stands on.
 #[derive(Debug, Clone)]
@@ -100,8 +16,20 @@ pub(crate) struct Base {
 /// The stores of a change, for the journal.
 #[derive(Clone, Copy)]
 pub(crate) enum Stored<'a> {
+    /// The entry of a record that was just written, of this key and these parts of its value, which
+    /// lies in it: copied from where they come from, since where they went the words still wait for
+    /// the cache.
+    Put { head: &'a Head, key: &'a [u8], parts: &'a [&'a [u8]] },
     /// Entries of staged records and tombstones, in order; behind a clearing, if `clears`.
     Entries { clears: bool, entries: &'a [u64] },
     /// The end of the entries of these keys, hash and key of each.
     Removals(&'a [(u32, &'a [u8])]),
+}
+
+/// A writer's part in the journal of its shard.
+pub(crate) struct JournalPart {
+    pub(super) ring: JournalWriter,
+    pub(super) stream: u32,
+    /// What the next commit depends on: stream and LSN of each.
+    pub(super) needs: Vec<(u32, u64)>,
 }

@@ -124,6 +124,9 @@ impl Writer {
         let mut done = Upkeep::default();
         self.cleaner.now_ms = budget.now_ms;
         self.space.tell_time(budget.now_ms);
+        if let Some(part) = &self.journal {
+            self.space.journal_left(part.ring.left());
+        }
         if !self.index.stuck() {
             done.migrated_lines = self.advance_growth(budget.lines);
         }
@@ -171,8 +174,8 @@ impl Writer {
         self.expire_lines(now_ms, lines)
     }
 
-    /// Deletes a key whose time is over, unless its record's checksum is wrong: its expiry may be.
-    /// Returns whether it did. The caller treats the key as gone either way.
+    /// Deletes a key whose time is over, unless its record's checksum is wrong: its expiry may be;
+    /// or the journal has no room for it. Returns whether it did. The caller treats the key as gone either way.
     ///
     /// # Panics
     /// If the pin is another domain's.
@@ -181,7 +184,7 @@ impl Writer {
         let Some(place) = self.index.locate(&self.words, hash, key).found else { return false };
         let at = u64::from(place.reference) * r::UNIT;
         let head = Head::load(&self.words, at);
-        let expires = self.is_whole(at, &head);
+        let expires = self.is_whole(at, &head) && self.may_remove(key.len());
         if expires {
             self.remove_at(&place, hash);
         }
@@ -204,7 +207,8 @@ impl Writer {
         deleted
     }
 
-    /// Deletes what is over of a line, but for what has a wrong checksum: its expiry may be.
+    /// Deletes what is over of a line, but for what has a wrong checksum: its expiry may be; and
+    /// for what the journal has no room for.
     /// Returns how many keys, and bytes of records that were looked at.
     fn expire_line_of(&mut self, table: Table, line: u64, now_ms: u64) -> (u32, u64) {
         let entries = self.words.line(table.line_offset(line));
@@ -220,7 +224,7 @@ impl Writer {
             }
             let head = Head::load(&self.words, at);
             summed += head.bytes();
-            if !self.is_whole(at, &head) {
+            if !self.is_whole(at, &head) || !self.may_remove(head.key_len.into()) {
                 continue;
             }
             // SAFETY: a published record of this arena; nothing is reclaimed before this call ends.

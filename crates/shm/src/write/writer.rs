@@ -27,7 +27,7 @@ use crate::region::Region;
 use crate::space::Space;
 use crate::write::append::Append;
 use crate::write::cleaner::Cleaner;
-use crate::write::journal::{Base, Journal, Stored};
+use crate::write::journal::{Base, JournalPart, Stored};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -37,7 +37,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 /// Lines that a write moves while the index grows. A table begins to grow at 80 % of its entries,
 /// into one that is at most half full then; so two lines a write end it long before the new one is
 /// due.
-const LINES_PER_WRITE: u32 = 2;
+pub(crate) const LINES_PER_WRITE: u32 = 2;
 
 /// The only writer of an arena.
 pub struct Writer {
@@ -58,7 +58,7 @@ pub struct Writer {
     pub(crate) unpublished: Vec<u64>,
     /// The bases of staged values in runs, by the references of their records.
     pub(crate) based: HashMap<u32, Base>,
-    pub(crate) journal: Option<Box<dyn Journal>>,
+    pub(crate) journal: Option<JournalPart>,
     pub(crate) cleaner: Cleaner,
     pub(crate) rebuilds: Rebuilds,
     /// The next table was wanted, but there was no memory for it.
@@ -161,7 +161,11 @@ impl Writer {
         let (offset, head) = self.append(a, self.lsn + 1)?;
         self.lsn = head.lsn;
         let e = entry(a.hash, record::reference_of(offset));
-        let stored = Stored::Entries { clears: false, entries: &[e] };
+        let entries = [e];
+        let stored = match head.has_run() {
+            true => Stored::Entries { clears: false, entries: &entries },
+            false => Stored::Put { head: &head, key: a.key, parts: a.parts },
+        };
         let old = self.change(0, stored, |writer| writer.enter(&at, e, &head));
         self.let_go(old);
         self.forget_base(&head, entry_reference(e));
@@ -299,13 +303,23 @@ impl Writer {
         }
     }
 
-    /// When not even a page can be had: as many deletions.
+    /// When not even a page can be had: one entry after the other is removed, by one change. A kill
+    /// in the middle leaves some keys.
     fn clear_one_by_one(&mut self) {
-        let (words, mut all) = (self.words, Vec::new());
+        self.lsn += 1;
+        let (words, lsn, mut all) = (self.words, self.lsn, Vec::new());
         self.index.each(&words, &mut |_, e| all.push(e));
-        for e in all {
-            self.remove(entry_tag(e), self.key_of(entry_reference(e)));
-        }
+        let stored = Stored::Entries { clears: true, entries: &[] };
+        let unpublished = self.change(0, stored, |writer| {
+            words.store64(header::CLEAR_STAMP, lsn, Release);
+            let remove = |e| {
+                let (hash, key) = (entry_tag(e), writer.key_of(entry_reference(e)));
+                let place = writer.index.locate(&words, hash, key).found;
+                writer.take_out(&place.expect("an entry of the index"), hash, lsn)
+            };
+            all.into_iter().map(remove).collect::<Vec<u64>>()
+        });
+        self.let_go(unpublished);
     }
 
     #[inline]
@@ -344,7 +358,7 @@ impl Writer {
             offset
         } else {
             let offset = self.space.reserve(inline, a.urgent)?;
-            record::write(&self.words, offset, &head, a.key, a.parts);
+            head.checksum = record::write(&self.words, offset, &head, a.key, a.parts);
             offset
         };
         self.space.store_tail();

@@ -16,10 +16,13 @@ mod over_partitions;
 
 use std::sync::Arc;
 
+use nigh_log::{Storage, World};
 use nigh_shm::{Domain, Reader, Region};
 
 use crate::error::StoreError;
 use crate::eviction::policy::Policy;
+use crate::open::durable::log_options::{LogOptions, OpenedLog};
+use crate::open::opening::open_all_with_log;
 use crate::open::store_options::{Opened, StoreOptions};
 use crate::partition::counters::Lack;
 use crate::partition::store::Store;
@@ -49,6 +52,22 @@ impl Keyspace {
         let (parts, opened) = crate::open::opening::open_all(options, domain)?;
         let owners = vec![0; parts.len()];
         Ok((Keyspace { parts, owners }, opened))
+    }
+
+    /// Opens the keyspace and its log, which has what arenas lack, and will have their changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::open`]; or the log can't be read, or isn't that of the arenas.
+    pub fn open_with_log<S: Storage>(
+        options: &StoreOptions,
+        log: &LogOptions,
+        world: &World<S>,
+        domain: &Arc<Domain>,
+    ) -> Result<(Keyspace, Opened, OpenedLog<S>), StoreError> {
+        let (parts, opened, log) = open_all_with_log(options, log, world, domain)?;
+        let owners = vec![0; parts.len()];
+        Ok((Keyspace { parts, owners }, opened, log))
     }
 
     /// Divides the partitions among `shards` shards in turn. Each shard gets its own partitions,

@@ -17,6 +17,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nigh_log::{Storage, World};
 use nigh_shm::{Adoption, ArenaSpec, Domain, Writer};
 
 use crate::error::StoreError;
@@ -24,6 +25,8 @@ use crate::folder::edition::Edition;
 use crate::folder::look::{Found, look};
 use crate::folder::manifest::{MANIFEST, Manifest};
 use crate::folder::names::{SYSTEM_TENANT, check_tenant, partitions_there, path_of, system_path};
+use crate::open::durable::log_options::{LogOptions, OpenedLog};
+use crate::open::durable::start::open_with_log;
 use crate::open::store_options::{Opened, StoreOptions};
 use crate::partition::arena_files::ArenaFiles;
 use crate::partition::store::Store;
@@ -58,8 +61,48 @@ pub(crate) fn open_all(
     };
     let (system, system_adoption) = open_arena(&system_spec, found.has_system, domain)?;
     let manifest_error = list(options, found)?;
-    let libraries = system.keys();
-    let mut opened = Opened { system: system_adoption, libraries, data: None, manifest_error };
+    let mut opened = Opened { system: system_adoption, manifest_error, ..Opened::default() };
+    let stores = stores_of(options, system, arenas, &mut opened);
+    Ok((stores, opened))
+}
+
+/// The same with a log: arenas that are missing are built from it.
+pub(crate) fn open_all_with_log<S: Storage>(
+    options: &StoreOptions,
+    log: &LogOptions,
+    world: &World<S>,
+    domain: &Arc<Domain>,
+) -> Result<(Vec<Store>, Opened, OpenedLog<S>), StoreError> {
+    check_tenant(&options.tenant)?;
+    make_dir(&options.dir)?;
+    if !(1..=MOST_PARTITIONS).contains(&options.partitions) {
+        return Err(StoreError::PartitionCount { wanted: options.partitions });
+    }
+    if options.fresh {
+        return Err(StoreError::FreshLog);
+    }
+    if Edition::of(&options.dir, &options.tenant)? == Edition::One {
+        return Err(StoreError::Edition { dir: options.dir.clone() });
+    }
+    let (arenas, log) = open_with_log(options, log, world, domain)?;
+    let mut arenas = arenas.into_iter();
+    let (system, system_adoption) = arenas.next().expect("the libraries' arena is the first");
+    let path = |partition| path_of(&options.dir, &options.tenant, partition);
+    let arenas = arenas.zip(0..).map(|((writer, adoption), it)| (path(it), writer, adoption));
+    let manifest_error = list_all(options)?;
+    let mut opened = Opened { system: system_adoption, manifest_error, ..Opened::default() };
+    let stores = stores_of(options, system, arenas.collect(), &mut opened);
+    Ok((stores, opened, log))
+}
+
+/// The owners' stores over arenas that were opened.
+fn stores_of(
+    options: &StoreOptions,
+    system: Writer,
+    arenas: Vec<OpenArena>,
+    opened: &mut Opened,
+) -> Vec<Store> {
+    opened.libraries = system.keys();
     let system_reader = system.reader();
     let mut system = Some(system);
     let partitions = arenas.len() as u64;
@@ -69,7 +112,7 @@ pub(crate) fn open_all(
         let mut files = ArenaFiles { dir: options.dir.clone(), arenas: vec![path] };
         let librarian = system.take();
         if librarian.is_some() {
-            files.arenas.push(system_path.clone());
+            files.arenas.push(system_path(&options.dir));
         }
         let libraries = SystemArena {
             reader: system_reader.clone(),
@@ -78,7 +121,7 @@ pub(crate) fn open_all(
         let number = PartitionNumber { partition, partitions };
         stores.push(Store::owner(writer, libraries, files, number));
     }
-    Ok((stores, opened))
+    stores
 }
 
 type OpenArena = (PathBuf, Writer, Option<Adoption>);
@@ -141,6 +184,19 @@ fn list(options: &StoreOptions, found: Found) -> Result<Option<String>, StoreErr
         Err(error) if was_whole => Ok(Some(error.to_string())),
         Err(source) => Err(StoreError::Directory { path: options.dir.join(MANIFEST), source }),
     }
+}
+
+/// Lists the tenant's arenas and the libraries', which are all there, in the manifest. The log says
+/// what there is too, so an error is only returned as a text.
+fn list_all(options: &StoreOptions) -> Result<Option<String>, StoreError> {
+    let mut manifest = Manifest::load(&options.dir)?.unwrap_or_default();
+    let before = manifest.clone();
+    manifest.0.insert(options.tenant.clone(), options.partitions);
+    manifest.0.insert(SYSTEM_TENANT.to_owned(), 1);
+    if manifest == before {
+        return Ok(None);
+    }
+    Ok(manifest.store(&options.dir).err().map(|error| error.to_string()))
 }
 
 fn number(count: usize) -> u32 {

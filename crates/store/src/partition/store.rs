@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use nigh_shm::{Journal, Moment, Reader, Region, Writer};
+use nigh_shm::{JournalWriter, Moment, Reader, Region, Writer};
 
 use crate::eviction::hits::NewRings;
 use crate::eviction::usage::Usage;
@@ -231,8 +231,9 @@ impl Store {
         self.reader.region()
     }
 
-    /// Passes every later commit of the owner to `journal`.
-    pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
-        self.data.set_journal(journal);
+    /// Has every later commit of the owner told to the journal of its shard, as changes of a
+    /// stream.
+    pub fn set_journal(&mut self, journal: &JournalWriter, stream: u32) {
+        self.data.set_journal(journal, stream);
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use nigh_shm::{
-    ArenaSpec, Domain, Journal, NumberedChange, Participant, Reader, ReplayError, UpkeepBudget,
-    What, WriteError, Writer,
+    ArenaSpec, Domain, Effect, JournalFile, JournalReader, JournalSpec, JournalWriter,
+    Participant, Reader, ReplayError, StreamChange, UpkeepBudget, WriteError, Writer,
 };
 use nigh_store::Policy;
 use tempfile::TempDir;
@@ -14,88 +14,109 @@ use crate::support::{Fixture, START_MS};
 const MIB: usize = 1 << 20;
 /// Most turns that a commit waits for memory.
 const TURNS_MAX: u32 = 200_000;
+/// The stream of all stores here.
+const STREAM: u32 = 1 << 8;
 
 /// A change that outlives its commit.
 #[derive(Clone)]
 struct Told {
     lsn: u64,
-    key: Vec<u8>,
-    bytes: Vec<u8>,
-    what: Kind,
-}
-
-#[derive(Clone)]
-enum Kind {
-    Put { expiry_ms: u64 },
-    Extend { from: Vec<u8>, base_lsn: u64, base_len: u32, expiry_ms: u64 },
-    Delete,
-    Clear,
+    effect: Effect,
+    /// The whole payload.
+    payload: Vec<u8>,
 }
 
 impl Told {
-    fn new(change: &NumberedChange<'_>) -> Told {
-        let (key, bytes, what) = match change.what {
-            What::Put { key, value, expiry_ms } => (key, value, Kind::Put { expiry_ms }),
-            What::Extend { key, from, base_lsn, base_len, bytes, expiry_ms } => {
-                let from = from.to_vec();
-                (key, bytes, Kind::Extend { from, base_lsn, base_len, expiry_ms })
-            }
-            What::Delete { key } => (key, &b""[..], Kind::Delete),
-            What::Clear => (&b""[..], &b""[..], Kind::Clear),
-        };
-        Told { lsn: change.lsn, key: key.to_vec(), bytes: bytes.to_vec(), what }
+    fn new(change: &StreamChange<'_>) -> Told {
+        let payload = [change.payload, change.rest].concat();
+        Told { lsn: change.lsn, effect: change.effect, payload }
     }
 
-    fn change(&self) -> NumberedChange<'_> {
-        let (key, bytes) = (&self.key[..], &self.bytes[..]);
-        let what = match &self.what {
-            Kind::Put { expiry_ms } => What::Put { key, value: bytes, expiry_ms: *expiry_ms },
-            Kind::Extend { from, base_lsn, base_len, expiry_ms } => {
-                let (base_lsn, base_len, expiry_ms) = (*base_lsn, *base_len, *expiry_ms);
-                What::Extend { key, from, base_lsn, base_len, bytes, expiry_ms }
-            }
-            Kind::Delete => What::Delete { key },
-            Kind::Clear => What::Clear,
-        };
-        NumberedChange { lsn: self.lsn, what }
+    fn change(&self) -> StreamChange<'_> {
+        StreamChange { lsn: self.lsn, effect: self.effect, payload: &self.payload, rest: &[] }
     }
 
-    /// Bytes of its keys and values, with 32 for its numbers.
-    fn size(&self) -> usize {
-        let from = if let Kind::Extend { from, .. } = &self.what { from.len() } else { 0 };
-        32 + self.key.len() + self.bytes.len() + from
+    fn key(&self) -> &[u8] {
+        self.change().key().expect("a whole payload").unwrap_or_default()
+    }
+
+    /// The number of the change that it stands on.
+    fn base_lsn(&self) -> Option<u64> {
+        let (lsn, _) = self.payload.split_first_chunk()?;
+        (self.effect == Effect::Based).then_some(u64::from_le_bytes(*lsn))
     }
 }
 
-/// A journal in memory: commits, in order.
-#[derive(Clone, Default)]
-pub(crate) struct Recorder(Arc<Mutex<Vec<Vec<Told>>>>);
+/// A journal, and what was read from it: commits, in order.
+#[derive(Clone)]
+pub(crate) struct Recorder(Arc<Mutex<Recorded>>);
 
-impl Journal for Recorder {
-    fn commit(&mut self, changes: &[NumberedChange<'_>]) {
-        assert!(!changes.is_empty(), "a commit changes something");
-        self.0.lock().unwrap().push(changes.iter().map(Told::new).collect());
+struct Recorded {
+    writer: JournalWriter,
+    reader: JournalReader,
+    commits: Vec<Vec<Told>>,
+    _dir: TempDir,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        let dir = tempfile::Builder::new().prefix("nigh-store-").tempdir_in("/dev/shm");
+        let dir = dir.expect("a directory in /dev/shm");
+        let spec =
+            JournalSpec { shard: 0, ring_bytes: 16 << 20, log_id: [1; 16], boot_id: [2; 16] };
+        let file = Arc::new(JournalFile::create(dir.path(), &spec).expect("a journal"));
+        let (writer, reader) = (JournalWriter::new(&file), JournalReader::new(&file));
+        Recorder(Arc::new(Mutex::new(Recorded { writer, reader, commits: vec![], _dir: dir })))
     }
 }
 
 impl Recorder {
-    /// Has a store's commits passed to this journal, too, from now on.
+    /// Has a store's commits told to this journal, too, from now on.
     pub(crate) fn listen(&self, fixture: &mut Fixture) {
-        fixture.turn(|store, _| store.set_journal(Box::new(self.clone())));
+        fixture.told = Some(self.clone());
+        let mut recorded = self.0.lock().unwrap();
+        fixture.turn(|store, _| {
+            recorded.reader.set_arena(STREAM, store.data_region().clone());
+            store.set_journal(&recorded.writer, STREAM);
+        });
+    }
+
+    /// Takes what the journal has, as a log's thread does.
+    pub(crate) fn record(&self) {
+        let recorded = &mut *self.0.lock().unwrap();
+        while let Some(entry) = recorded.reader.advance().expect("whole entries") {
+            let changes = entry.changes().map(|change| Told::new(&change.expect("its value")));
+            let commit: Vec<Told> = changes.collect();
+            assert!(!commit.is_empty(), "a commit changes something");
+            recorded.commits.push(commit);
+        }
+        let position = recorded.reader.position();
+        recorded.reader.written(position);
+        recorded.writer.leave();
+    }
+
+    /// Takes what the journal has, and forgets the arena.
+    pub(crate) fn let_go(&self) {
+        self.record();
+        self.0.lock().unwrap().reader.forget_arena(STREAM);
     }
 
     /// Number of commits so far.
     pub(crate) fn commits(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.record();
+        self.0.lock().unwrap().commits.len()
     }
 
-    /// Bytes of all changes.
+    /// Bytes of all changes, with 32 for the numbers of each.
     fn size(&self) -> usize {
-        self.0.lock().unwrap().iter().flatten().map(Told::size).sum()
+        self.record();
+        let recorded = self.0.lock().unwrap();
+        recorded.commits.iter().flatten().map(|told| 32 + told.payload.len()).sum()
     }
 
     fn last(&self) -> Vec<Told> {
-        self.0.lock().unwrap().last().expect("some commit").clone()
+        self.record();
+        self.0.lock().unwrap().commits.last().expect("some commit").clone()
     }
 }
 
@@ -141,22 +162,23 @@ impl Replica {
 
     /// Replays up to so many commits; returns these keys then.
     pub(crate) fn replay(&mut self, told: &Recorder, commits: usize, keys: &[Vec<u8>]) -> State {
-        let told = told.0.lock().unwrap();
-        for commit in &told[self.done..commits] {
-            let changes: Vec<NumberedChange<'_>> = commit.iter().map(Told::change).collect();
+        told.record();
+        let recorded = told.0.lock().unwrap();
+        for commit in &recorded.commits[self.done..commits] {
+            let changes: Vec<StreamChange<'_>> = commit.iter().map(Told::change).collect();
             self.replay_one(&changes).expect("what was told can be done again");
         }
         self.done = commits;
         state(&self.writer.reader(), &self.participant, keys)
     }
 
-    fn replay_one(&mut self, changes: &[NumberedChange<'_>]) -> Result<(), ReplayError> {
+    fn replay_one(&mut self, changes: &[StreamChange<'_>]) -> Result<(), ReplayError> {
         for _ in 0..TURNS_MAX {
             let outcome = self.writer.replay(&self.participant.pin(), changes);
             self.participant.quiescent();
             self.writer.maintain(UpkeepBudget::default());
             if outcome != Err(ReplayError::Write(WriteError::Busy)) {
-                return outcome;
+                return outcome.map(|replayed| assert!(replayed.dangling.is_empty()));
             }
         }
         panic!("memory never comes back");
@@ -227,13 +249,12 @@ fn what_a_transaction_makes_stands_on_what_was_published_before() {
     fixture.script(&[("APPEND c d", ":700001")]);
     fixture.turn(|store, turn| store.commit(turn)).expect("room");
     let last = told.last();
-    let of = |key: &[u8]| last.iter().find(|it| it.key == key).expect("a change of this key");
-    assert!(matches!(&of(b"b").what,
-        Kind::Extend { from, base_lsn, .. } if from == b"a" && *base_lsn == base));
-    assert_eq!(of(b"b").bytes, b"onetwo");
-    assert!(matches!(of(b"a").what, Kind::Delete) && of(b"new").bytes == b"vw");
+    let of = |key: &[u8]| last.iter().find(|it| it.key() == key).expect("a change of this key");
+    assert_eq!(of(b"b").base_lsn(), Some(base));
+    assert!(of(b"b").payload.ends_with(b"aonetwo"), "the source's key, and what is new");
+    assert_eq!((of(b"a").effect, of(b"new").effect), (Effect::Gone, Effect::Put));
     // Its base was never seen, so the change has the whole value.
-    assert!(matches!(of(b"c").what, Kind::Put { .. }) && of(b"c").bytes.len() == 700_001);
+    assert!(of(b"c").effect == Effect::Put && of(b"c").payload.len() > 700_001);
     let keys = ["a", "b", "c", "new"].map(|key| key.as_bytes().to_vec());
     let mut replica = Replica::new(64 << 20);
     assert_eq!(replica.replay(&told, told.commits(), &keys), stored(&mut fixture, &keys));
@@ -261,40 +282,4 @@ fn expiries_evictions_and_clearing_are_told_like_all_else() {
     fixture.script(&[("FLUSHALL", "+OK"), ("SET key1 v", "+OK")]);
     assert_eq!(replica.replay(&told, told.commits(), &keys), stored(&mut fixture, &keys));
     assert!(fixture.now_ms > START_MS);
-}
-
-#[test]
-fn a_commit_that_does_not_follow_is_refused_and_changes_nothing() {
-    let mut replica = Replica::new(16 << 20);
-    let put = |lsn, key| NumberedChange { lsn, what: What::Put { key, value: b"v", expiry_ms: 0 } };
-    let based = |lsn, base_lsn, base_len| {
-        let (key, from, bytes) = (&b"k"[..], &b"a"[..], &b"more"[..]);
-        NumberedChange {
-            lsn,
-            what: What::Extend { key, from, base_lsn, base_len, bytes, expiry_ms: 0 },
-        }
-    };
-    assert_eq!(replica.replay_one(&[put(1, b"a")]), Ok(()));
-    let cases = [
-        (vec![put(3, b"b")], ReplayError::Gap { expected: 2, found: 3 }),
-        (vec![put(1, b"b")], ReplayError::Gap { expected: 2, found: 1 }),
-        (vec![put(2, b"b"), put(4, b"c")], ReplayError::Gap { expected: 3, found: 4 }),
-        (
-            vec![put(2, b"b"), NumberedChange { lsn: 3, what: What::Clear }],
-            ReplayError::ClearsLater { lsn: 3 },
-        ),
-        (
-            vec![put(2, b"b"), based(3, 2, 1)],
-            ReplayError::NoBase { lsn: 3, base_lsn: 2, base_len: 1 },
-        ),
-        (vec![based(2, 1, 2)], ReplayError::NoBase { lsn: 2, base_lsn: 1, base_len: 2 }),
-    ];
-    for (changes, wanted) in cases {
-        assert_eq!(replica.replay_one(&changes), Err(wanted));
-    }
-    assert_eq!((replica.lsn(), replica.writer.keys()), (1, 1));
-    assert_eq!(replica.replay_one(&[based(2, 1, 1)]), Ok(()));
-    let (reader, pin) = (replica.writer.reader(), replica.participant.pin());
-    let record = reader.get(&pin, reader.hash(b"k"), b"k").expect("it was made");
-    assert_eq!((record.value(), record.lsn()), (&b"vmore"[..], 2));
 }

@@ -3,6 +3,7 @@
 mod adoption;
 mod commands;
 mod convert;
+mod durable;
 mod eviction;
 mod folder;
 mod full;

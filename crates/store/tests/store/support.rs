@@ -6,6 +6,8 @@ use nigh_shm::{Domain, Participant};
 use nigh_store::{Op, Opened, ReplySink, Store, StoreOptions, Turn};
 use tempfile::TempDir;
 
+use crate::journal::Recorder;
+
 /// Unix ms at which every test starts.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 /// Capacity unless a test chooses.
@@ -74,6 +76,8 @@ pub(crate) struct Fixture {
     pub(crate) dir: TempDir,
     pub(crate) capacity_bytes: u64,
     pub(crate) now_ms: u64,
+    /// Where its commits are recorded, if they are.
+    pub(crate) told: Option<Recorder>,
     turns: u64,
 }
 
@@ -94,6 +98,7 @@ impl Fixture {
             dir,
             capacity_bytes,
             now_ms: START_MS,
+            told: None,
             turns: 0,
         };
         let opened = fixture.open();
@@ -113,6 +118,7 @@ impl Fixture {
 
     /// Drops the store without closing it, as a crash does, and adopts its arenas.
     pub(crate) fn crash(&mut self) -> Opened {
+        self.told.iter().for_each(Recorder::let_go);
         drop(self.store.take());
         self.participant.quiescent();
         self.open()
@@ -133,6 +139,7 @@ impl Fixture {
                 store.maintain(turn);
             }
         });
+        self.told.iter().for_each(Recorder::record);
         self.participant.quiescent();
     }
 

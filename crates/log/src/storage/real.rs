@@ -1,0 +1,319 @@
+//! Real files, in a folder that one process has.
+//!
+//! 1. The folder is opened once; every file is opened below its descriptor. So a folder that is
+//!    renamed or mounted over while it is open stays the same one.
+//! 2. The file `lock` is held with `flock` as long as the [`RealFolder`] lives. Its text is only
+//!    for the message of [`LogError::InUse`]. A folder that is opened to read takes no lock, and
+//!    nothing in it can be changed.
+//! 3. Folders that are made have mode 0700, files 0600.
+//!
+//! Any thread.
+
+use crate::error::LogError;
+use crate::format::names::LOCK;
+use crate::storage::{Chance, Clock, Storage, StoredFile, write_all_at};
+use rustix::fs::{Access, AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{accessat, fallocate, fdatasync, flock, fstat, fstatfs, fsync, ftruncate};
+use rustix::fs::{openat, renameat, unlinkat};
+use rustix::io::{Errno, pread, pwrite};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The folder itself, in errors.
+const HERE: &str = ".";
+/// Mode of files that are made.
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// Most bytes of the lock's text that are read: a process id.
+const LOCK_BYTES_MOST: usize = 20;
+
+/// A folder of real files.
+#[derive(Debug)]
+pub struct RealFolder {
+    folder: OwnedFd,
+    /// `None`: opened to read.
+    lock: Option<RealFile>,
+}
+
+/// A real file.
+#[derive(Debug)]
+pub struct RealFile {
+    file: OwnedFd,
+}
+
+/// On what a folder lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystemKind {
+    /// A file system of this machine.
+    Local,
+    /// Memory: what is in it doesn't survive the machine.
+    Memory,
+    /// Another machine's, or one of a program: there `flock` is no promise.
+    Remote,
+}
+
+impl RealFolder {
+    /// Opens a folder and takes it for this process; makes it if `create` says so.
+    ///
+    /// # Errors
+    /// `InUse`; `Io` if it isn't there, or can't be written.
+    pub fn open(path: &Path, create: bool) -> Result<RealFolder, LogError> {
+        if create && !path.is_dir() {
+            make(path)?;
+        }
+        let folder = open_folder(path)?;
+        let rights = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+        accessat(&folder, HERE, rights, AtFlags::EACCESS)
+            .or_else(|error| if error == Errno::NOSYS { Ok(()) } else { Err(error) })
+            .map_err(|error| LogError::io(HERE, 0, "opening the folder to write", error.into()))?;
+        let lock = take_lock(&folder)?;
+        Ok(RealFolder { folder, lock: Some(lock) })
+    }
+
+    /// Opens a folder to read, in any process: it takes no lock, and changes nothing.
+    ///
+    /// # Errors
+    /// `Io` if it isn't there, or can't be read.
+    pub fn open_to_read(path: &Path) -> Result<RealFolder, LogError> {
+        Ok(RealFolder { folder: open_folder(path)?, lock: None })
+    }
+
+    /// On what it lies.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn file_system(&self) -> Result<FileSystemKind, LogError> {
+        let stated = fstatfs(&self.folder);
+        let stated = stated
+            .map_err(|error| LogError::io(HERE, 0, "asking for the file system", error.into()))?;
+        Ok(kind_of(stated.f_type & 0xFFFF_FFFF))
+    }
+
+    /// Which file system it lies on: two folders with one number are on the same.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn device(&self) -> Result<u64, LogError> {
+        let stated = fstat(&self.folder);
+        stated
+            .map(|s| s.st_dev)
+            .map_err(|error| LogError::io(HERE, 0, "asking for the file system", error.into()))
+    }
+
+    fn refuse_if_read_only(&self) -> io::Result<()> {
+        if self.lock.is_some() { Ok(()) } else { Err(Errno::ROFS.into()) }
+    }
+}
+
+/// The kind of a file system by its magic number (`statfs(2)`, `linux/magic.h`).
+fn kind_of(magic: i64) -> FileSystemKind {
+    match magic {
+        // tmpfs, ramfs.
+        0x0102_1994 | 0x8584_58F6 => FileSystemKind::Memory,
+        // NFS, SMB, CIFS, SMB2, Ceph, AFS and its kernel's, Coda, 9P, FUSE, OCFS2, GFS2, Lustre,
+        // GPFS, VirtualBox.
+        0x6969 | 0x517B | 0xFF53_4D42 | 0xFE53_4D42 | 0x00C3_6400 | 0x5346_414F | 0x6B41_4653
+        | 0x7375_7245 | 0x0102_1997 | 0x6573_5546 | 0x7461_636F | 0x0116_1970 | 0x0BD0_0BD0
+        | 0x4750_4653 | 0x786F_4256 => FileSystemKind::Remote,
+        _ => FileSystemKind::Local,
+    }
+}
+
+/// Makes a folder, and its name durable.
+fn make(path: &Path) -> Result<(), LogError> {
+    let made = std::fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
+    let synced = made.and_then(|()| {
+        let whole = path.canonicalize()?;
+        let above = openat(CWD, whole.parent().unwrap_or(&whole), folder_flags(), Mode::empty())?;
+        Ok(fsync(above)?)
+    });
+    synced.map_err(|error| LogError::io(HERE, 0, "making the folder", error))
+}
+
+const fn folder_flags() -> OFlags {
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC)
+}
+
+fn open_folder(path: &Path) -> Result<OwnedFd, LogError> {
+    openat(CWD, path, folder_flags(), Mode::empty())
+        .map_err(|error| LogError::io(HERE, 0, "opening the folder", error.into()))
+}
+
+/// Takes the lock, and writes this process's id into it.
+fn take_lock(folder: &OwnedFd) -> Result<RealFile, LogError> {
+    let io = |doing| move |error: io::Error| LogError::io(LOCK, 0, doing, error);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = openat(folder, LOCK, flags, FILE_MODE);
+    let lock = RealFile { file: opened.map_err(|e| io("opening the lock")(e.into()))? };
+    match flock(&lock.file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(LogError::InUse { pid: holder(&lock) }),
+        Err(error) => return Err(io("taking the lock")(error.into())),
+    }
+    ftruncate(&lock.file, 0).map_err(|e| io("writing the lock")(e.into()))?;
+    let pid = format!("{}\n", std::process::id());
+    write_all_at(&lock, 0, pid.as_bytes()).map_err(io("writing the lock"))?;
+    Ok(lock)
+}
+
+/// The process id in a lock's text: whatever else stands there isn't repeated.
+fn holder(lock: &RealFile) -> String {
+    let mut text = [0; LOCK_BYTES_MOST];
+    let read = lock.read_at(0, &mut text).unwrap_or(0);
+    let digits: String = text
+        .iter()
+        .take(read)
+        .take_while(|byte| byte.is_ascii_digit())
+        .map(|&byte| char::from(byte))
+        .collect();
+    if digits.is_empty() { "unknown".into() } else { digits }
+}
+
+impl Storage for RealFolder {
+    type File = RealFile;
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.folder)? {
+            let entry = entry?;
+            // A name that isn't UTF-8 is none of ours; shown as it can be.
+            let name = entry.file_name().to_string_lossy();
+            if name != HERE && name != ".." {
+                names.push(name.into_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Option<RealFile>> {
+        let rights = if self.lock.is_some() { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = rights | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(&self.folder, name, flags, Mode::empty()) {
+            Ok(file) => Ok(Some(RealFile { file })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Another name of the file that was there keeps its bytes.
+    fn create(&self, name: &str) -> io::Result<RealFile> {
+        self.remove(name)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        Ok(RealFile { file: openat(&self.folder, name, flags, FILE_MODE)? })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.refuse_if_read_only()?;
+        Ok(renameat(&self.folder, from, &self.folder, to)?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.refuse_if_read_only()?;
+        match unlinkat(&self.folder, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        Ok(fsync(&self.folder)?)
+    }
+}
+
+impl StoredFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        let bytes = fstat(&self.file)?.st_size;
+        u64::try_from(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    #[allow(clippy::useless_conversion, reason = "its width is the machine's")]
+    fn links(&self) -> io::Result<u64> {
+        Ok(u64::from(fstat(&self.file)?.st_nlink))
+    }
+
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        Ok(pread(&self.file, into, position)?)
+    }
+
+    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<usize> {
+        Ok(pwrite(&self.file, bytes, position)?)
+    }
+
+    /// A file that is longer stays so. Where the file system can't set space aside, only the
+    /// length is set.
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        loop {
+            match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP) if self.len()? < bytes => {
+                    return Ok(ftruncate(&self.file, bytes)?);
+                }
+                Err(Errno::OPNOTSUPP) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(fdatasync(&self.file)?)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(fsync(&self.file)?)
+    }
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct RealClock {
+    begun: Instant,
+}
+
+impl RealClock {
+    /// Its rising time begins now.
+    #[must_use]
+    pub fn new() -> RealClock {
+        RealClock { begun: Instant::now() }
+    }
+}
+
+impl Default for RealClock {
+    fn default() -> RealClock {
+        RealClock::new()
+    }
+}
+
+impl Clock for RealClock {
+    fn unix_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn rising_us(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The system's random bits.
+#[derive(Debug, Default)]
+pub struct RealChance;
+
+impl Chance for RealChance {
+    /// # Panics
+    /// If the system has no `getrandom`: then no secret can be chosen.
+    fn word(&self) -> u64 {
+        let mut bytes = [0; 8];
+        loop {
+            // The system gives up to 256 bytes whole, or is interrupted before the first.
+            match getrandom(&mut bytes, GetRandomFlags::empty()) {
+                Ok(8) => return u64::from_le_bytes(bytes),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => panic!("the system has no random bits: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Appending commits to a chain: frames, syncs, files, compaction.
+//!
+//! ```text
+//! add ──> FrameComposer ── a frame ──> BegunFile ── sync ──> durable LSNs, `oldest`
+//!              full                     full                      │
+//!         (or LongFrame)         next file <── FilePreparer <── files that no longer count
+//! ```
+//!
+//! One thread, the log's. Rules: docs/formats/log.md, Writing and Compaction.
+
+pub(crate) mod begin;
+mod begun_file;
+mod chain_files;
+mod compose;
+mod frame_facts;
+pub(crate) mod log_writer;
+mod long_frame;
+pub(crate) mod new_commit;
+mod prepare;
+pub(crate) mod settings;
+mod spare_files;
+mod streams;
+mod upkeep;
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that panics has failed")]
+#[allow(clippy::cast_possible_truncation, reason = "small numbers")]
+mod tests;

@@ -1,0 +1,12 @@
+//! Tests of the log as its users see it: on a simulated disk and on real files.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(clippy::print_stdout, reason = "a test says how much it has tried")]
+
+mod book;
+mod disk;
+mod folder;
+mod machine;
+mod model;
+mod power;
+mod shard;

@@ -1,0 +1,240 @@
+//! Reading the entries of a ring, none of which is believed.
+//!
+//! ```text
+//! position ── header ── kind ── SKIP: behind it          each step stays below the tail,
+//!                          └── COMMIT: needs, changes     and within one piece of the ring
+//! ```
+//!
+//! 1. Every length is compared with what was published before it is followed.
+//! 2. A walk ends: each entry has at least 32 bytes.
+//!
+//! The bytes below the tail aren't written while they are read: by the log's thread, since head
+//! waits for it; by a start, since nobody writes.
+
+use super::layout::{ENTRY_SHARE, Effect, change as c, entry as e, header};
+use super::payload::StreamChange;
+use crate::format::format_fault::{FormatFault, ensure};
+use crate::format::layout::{LSN_END, round_up};
+use crate::format::words::{MappedWords, SharedWords};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A ring that can be read up to a tail.
+#[derive(Clone, Copy)]
+pub(super) struct Published {
+    pub(super) words: MappedWords,
+    pub(super) ring_bytes: u64,
+    pub(super) tail: u64,
+}
+
+/// The fixed part of a commit's entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryHead {
+    pub(super) position: u64,
+    /// The position behind it.
+    pub(super) end: u64,
+    needs: u16,
+    changes: u32,
+    pub(super) clock_ms: u64,
+}
+
+/// The header of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChangeHead {
+    pub(crate) payload_bytes: u32,
+    pub(crate) stream: u32,
+    pub(crate) lsn: u64,
+    pub(crate) effect: Effect,
+    pub(crate) more: bool,
+}
+
+impl ChangeHead {
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 3] {
+        let more = if self.more { c::FLAG_MORE } else { 0 };
+        [
+            u64::from(self.payload_bytes) | u64::from(self.stream) << 32,
+            self.lsn,
+            u64::from(self.effect.byte()) | u64::from(more) << 8,
+        ]
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
+    fn from_words([lengths, lsn, kind]: [u64; 3]) -> Option<ChangeHead> {
+        let (flags, zeros) = ((kind >> 8) as u8, kind >> 16);
+        if flags & !c::FLAG_MORE != 0 || zeros != 0 {
+            return None;
+        }
+        Some(ChangeHead {
+            payload_bytes: lengths as u32,
+            stream: (lengths >> 32) as u32,
+            lsn,
+            effect: Effect::of_byte(kind as u8)?,
+            more: flags != 0,
+        })
+    }
+}
+
+impl Published {
+    /// Where a position lies in the file.
+    pub(super) fn offset(&self, position: u64) -> u64 {
+        header::BYTES + (position & (self.ring_bytes - 1))
+    }
+
+    fn fault<T>(
+        &self,
+        position: u64,
+        what: &'static str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Result<T, FormatFault> {
+        Err(FormatFault::new(self.offset(position), what, expected, found))
+    }
+
+    /// The commit at a position, or the first behind it that is no SKIP; `None` at the tail.
+    pub(super) fn commit_at(&self, position: u64) -> Result<Option<EntryHead>, FormatFault> {
+        let mut at = position;
+        // A SKIP ends where the ring does, so there are never two in a row.
+        for _ in 0..2 {
+            if at >= self.tail {
+                return Ok(None);
+            }
+            match self.entry_at(at)? {
+                (end, None) => at = end,
+                (_, Some(head)) => return Ok(Some(head)),
+            }
+        }
+        self.fault(at, "kind of an entry", "a commit behind a SKIP", "a SKIP")
+    }
+
+    /// The entry at a position below the tail: where it ends, and its head if it is a commit.
+    #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
+    fn entry_at(&self, position: u64) -> Result<(u64, Option<EntryHead>), FormatFault> {
+        let at = self.offset(position);
+        let word = |i| self.words.load64(at + i, Relaxed);
+        let found = word(e::POSITION);
+        ensure(found == position, || {
+            FormatFault::new(at, "position of an entry", position, found)
+        })?;
+        let (lengths, counts) = (word(e::BYTES), word(e::KIND));
+        let bytes = u64::from(lengths as u32);
+        let (kind, needs) = (counts as u16, (counts >> 16) as u16);
+        let to_end = header::BYTES + self.ring_bytes - at;
+        let (least, most) = match kind {
+            e::KIND_SKIP => (to_end, to_end),
+            e::KIND_COMMIT => (e::HEADER_BYTES, to_end.min(self.ring_bytes / ENTRY_SHARE)),
+            _ => return self.fault(position, "kind of an entry", "1 or 2", kind),
+        };
+        let most = most.min(self.tail - position);
+        if !(least..=most).contains(&bytes) || !bytes.is_multiple_of(e::ALIGN) || lengths >> 32 != 0 {
+            let expected = format!("a multiple of 32 from {least} to {most}");
+            return self.fault(position, "bytes of an entry", expected, lengths);
+        }
+        let end = position + bytes;
+        if kind == e::KIND_SKIP {
+            return Ok((end, None));
+        }
+        let changes = (counts >> 32) as u32;
+        let room = bytes - e::HEADER_BYTES;
+        if usize::from(needs) > e::NEEDS_MOST || u64::from(needs) * e::NEED_BYTES > room {
+            return self.fault(position, "dependencies of an entry", "what fits, at most 64", needs);
+        }
+        if changes == 0 || u64::from(changes) * c::HEADER_BYTES > room {
+            return self.fault(position, "changes of an entry", "what fits, at least 1", changes);
+        }
+        let clock_ms = word(e::CLOCK);
+        let head = EntryHead { position, end, needs, changes, clock_ms };
+        self.check_changes(&head)?;
+        Ok((end, Some(head)))
+    }
+
+    /// Whether the changes of a commit fill it, and follow on each other.
+    fn check_changes(&self, head: &EntryHead) -> Result<(), FormatFault> {
+        let mut at = head.first_change();
+        let mut before: Option<ChangeHead> = None;
+        for i in 0..head.changes {
+            let (change, end) = self.change_at(head, at)?;
+            let (stream, lsn) = match before {
+                None => (change.stream, change.lsn),
+                Some(before) => (before.stream, before.lsn + 1),
+            };
+            if change.stream != stream || change.lsn != lsn {
+                let expected = format!("{lsn} of stream {stream}");
+                let found = format!("{} of stream {}", change.lsn, change.stream);
+                return self.fault(at, "LSN of a change", expected, found);
+            }
+            if change.more != (i + 1 < head.changes) {
+                return self.fault(at, "flag MORE of a change", !change.more, change.more);
+            }
+            if change.effect == Effect::Clear && (i > 0 || change.payload_bytes != 0) {
+                return self.fault(at, "change that clears", "the first, without payload", i);
+            }
+            before = Some(change);
+            at = end;
+        }
+        let unused = head.end - at;
+        ensure(unused < e::ALIGN, || {
+            FormatFault::new(self.offset(at), "bytes behind the last change", "0 to 31", unused)
+        })
+    }
+
+    /// The change at a position within a commit, and where it ends.
+    fn change_at(&self, head: &EntryHead, at: u64) -> Result<(ChangeHead, u64), FormatFault> {
+        if at + c::HEADER_BYTES > head.end {
+            return self.fault(at, "end of an entry", "behind its changes", head.end);
+        }
+        let offset = self.offset(at);
+        let words = [0, 8, 16].map(|i| self.words.load64(offset + i, Relaxed));
+        let Some(change) = ChangeHead::from_words(words) else {
+            return self.fault(at, "header of a change", "kind, flags, zeros", format!("{words:x?}"));
+        };
+        if change.lsn == 0 || change.lsn >= LSN_END {
+            return self.fault(at, "LSN of a change", "1 to 2^53 - 1", change.lsn);
+        }
+        let end = at + c::HEADER_BYTES + round_up(change.payload_bytes.into(), c::ALIGN);
+        if end > head.end {
+            return self.fault(at, "payload of a change", "within its entry", change.payload_bytes);
+        }
+        Ok((change, end))
+    }
+
+    /// The dependencies of a commit: stream and LSN of each.
+    pub(super) fn needs(&self, head: &EntryHead) -> impl Iterator<Item = (u32, u64)> + use<> {
+        let (words, first) = (self.words, self.offset(head.position) + e::HEADER_BYTES);
+        (0..u64::from(head.needs)).map(move |i| {
+            let at = first + i * e::NEED_BYTES;
+            (words.load32(at, Relaxed), words.load64(at + 8, Relaxed))
+        })
+    }
+
+    /// The changes of a commit that was found whole.
+    ///
+    /// # Safety
+    /// The entry stays as it is as long as `'a` lasts, and mapped.
+    pub(super) unsafe fn changes<'a>(
+        self,
+        head: &EntryHead,
+    ) -> impl Iterator<Item = (ChangeHead, StreamChange<'a>)> + use<'a> {
+        let (head, mut at) = (*head, head.first_change());
+        (0..head.changes).map_while(move |_| {
+            let (change, end) = self.change_at(&head, at).ok()?;
+            let payload_at = self.offset(at) + c::HEADER_BYTES;
+            at = end;
+            let ChangeHead { lsn, effect, payload_bytes, .. } = change;
+            // SAFETY: the payload lies in the entry, which stays as it is as long as `'a` lasts, as
+            // the caller promises.
+            let payload = unsafe { self.words.bytes(payload_at, payload_bytes as usize) };
+            Some((change, StreamChange { lsn, effect, payload, rest: &[] }))
+        })
+    }
+}
+
+impl EntryHead {
+    fn first_change(&self) -> u64 {
+        self.position + e::HEADER_BYTES + u64::from(self.needs) * e::NEED_BYTES
+    }
+
+    /// Number of its changes.
+    pub(super) fn changes(&self) -> u32 {
+        self.changes
+    }
+}

@@ -1,0 +1,159 @@
+//! An entry as its reader gets it: a commit's changes, with the values that they name.
+//!
+//! 1. An entry was found whole before it is given out.
+//! 2. A change that names a value comes with its bytes from the arena: those that are new in it.
+//!
+//! The log's thread, and the start.
+
+use super::entry::{ChangeHead, EntryHead, Published};
+use super::journal_error::JournalError;
+use super::layout::Effect;
+use super::named_values::{ArenasByStream, NamedRun};
+use super::payload::{Payload, StreamChange};
+use crate::format::sum;
+use std::path::Path;
+
+/// What is compared of the values that entries name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// Those that were written as a whole: their bytes are about to be read anyhow.
+    Whole,
+    /// All: they may come from an arena that isn't trusted.
+    All,
+}
+
+/// A commit in a journal.
+pub struct JournalEntry<'a> {
+    published: Published,
+    head: EntryHead,
+    first: (u32, u64),
+    arenas: &'a ArenasByStream,
+    path: &'a Path,
+    compared: Compared,
+}
+
+impl<'a> JournalEntry<'a> {
+    /// # Safety
+    /// The entry stays as it is, and mapped, as long as `'a` lasts.
+    pub(super) unsafe fn new(
+        published: Published,
+        head: EntryHead,
+        (arenas, path): (&'a ArenasByStream, &'a Path),
+        compared: Compared,
+    ) -> JournalEntry<'a> {
+        // SAFETY: as the caller promises; nothing of it leaves this call.
+        let first = unsafe { published.changes(&head) }.next();
+        let first = first.map_or((0, 0), |(change, _)| (change.stream, change.lsn));
+        JournalEntry { published, head, first, arenas, path, compared }
+    }
+
+    /// Where it lies in the file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.published.offset(self.head.position)
+    }
+
+    /// The position where it begins.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.head.position
+    }
+
+    /// The position behind it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.head.end
+    }
+
+    /// The owner's clock word when the commit began.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        self.head.clock_ms
+    }
+
+    /// The stream of all its changes.
+    #[must_use]
+    pub fn stream(&self) -> u32 {
+        self.first.0
+    }
+
+    /// The number of its first change.
+    #[must_use]
+    pub fn first_lsn(&self) -> u64 {
+        self.first.1
+    }
+
+    /// The number of its last change.
+    #[must_use]
+    pub fn last_lsn(&self) -> u64 {
+        self.first.1 + u64::from(self.head.changes()) - 1
+    }
+
+    /// Number of its changes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.head.changes() as usize
+    }
+
+    /// Whether it has no change: never.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it depends on: stream and LSN of each.
+    pub fn needs(&self) -> impl Iterator<Item = (u32, u64)> + use<> {
+        self.published.needs(&self.head)
+    }
+
+    /// Its changes, as they lie in the entry: without the values that they name.
+    pub(crate) fn raw_changes(
+        &self,
+    ) -> impl Iterator<Item = (ChangeHead, StreamChange<'a>)> + use<'a> {
+        // SAFETY: as was promised to `new`.
+        unsafe { self.published.changes(&self.head) }
+    }
+
+    /// Its changes, each with the bytes of a value that it names as `rest`.
+    pub fn changes(
+        &self,
+    ) -> impl Iterator<Item = Result<StreamChange<'a>, JournalError>> + use<'a> {
+        let (arenas, path, compared) = (self.arenas, self.path, self.compared);
+        self.raw_changes().map(move |(head, change)| {
+            with_value(head.stream, change, arenas, compared).map_err(|what| JournalError::Value {
+                path: path.to_path_buf(),
+                stream: head.stream,
+                lsn: head.lsn,
+                what,
+            })
+        })
+    }
+}
+
+/// The run that a change names, if it names one; with the bytes of it that aren't new.
+pub(crate) fn named_run(
+    change: &StreamChange<'_>,
+) -> Result<Option<(NamedRun, u32)>, &'static str> {
+    if !matches!(change.effect, Effect::Put | Effect::Based) {
+        return Ok(None);
+    }
+    let payload = Payload::parse(change, true)?;
+    let of = |run| NamedRun { run, value_len: payload.head.value_len, key_len: payload.head.key_len };
+    Ok(payload.run.map(|run| (of(run), payload.base_len())))
+}
+
+fn with_value<'a>(
+    stream: u32,
+    change: StreamChange<'a>,
+    arenas: &'a ArenasByStream,
+    compared: Compared,
+) -> Result<StreamChange<'a>, &'static str> {
+    let Some((named, had)) = named_run(&change)? else { return Ok(change) };
+    let arena = arenas.get(&stream).ok_or("its arena isn't at hand")?;
+    let value = arena.value(&named)?;
+    let compares = compared == Compared::All || change.effect == Effect::Put;
+    if compares && sum::more(0, value) != named.run.checksum {
+        return Err("its bytes have another sum than was written");
+    }
+    let rest = value.get(had as usize..).ok_or("its base is longer")?;
+    Ok(StreamChange { rest, ..change })
+}

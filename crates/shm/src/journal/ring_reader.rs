@@ -1,0 +1,119 @@
+//! The log's side of a journal: one entry after the other, while the shard publishes more.
+//!
+//! ```text
+//! advance ── tail (Acquire) ── entry ── the log writes it ── written (Release) ── the shard: leave
+//! ```
+//!
+//! 1. An entry stays as it is until the reader has said that it was written: it is lent as long as
+//!    the reader isn't used otherwise.
+//! 2. So do the runs that it names. They are read from the arenas' mappings, which the reader keeps.
+//!
+//! The log's thread.
+
+use super::entry::Published;
+use super::journal_entry::{Compared, JournalEntry};
+use super::journal_error::JournalError;
+use super::journal_file::{JournalFile, damaged};
+use super::layout::header;
+use super::named_values::{ArenasByStream, NamedValues};
+use crate::format::words::SharedWords;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+/// The log's side of a journal.
+pub struct JournalReader {
+    file: Arc<JournalFile>,
+    arenas: ArenasByStream,
+    /// The next entry begins here, or behind a SKIP here.
+    position: u64,
+}
+
+impl JournalReader {
+    /// The one reader of a journal, at the first entry that hasn't left.
+    ///
+    /// # Panics
+    /// If it has one already, or is only looked at.
+    #[must_use]
+    pub fn new(file: &Arc<JournalFile>) -> JournalReader {
+        file.take_reader();
+        let position = file.written();
+        JournalReader { file: Arc::clone(file), arenas: ArenasByStream::new(), position }
+    }
+
+    /// The journal's file.
+    #[must_use]
+    pub fn file(&self) -> &Arc<JournalFile> {
+        &self.file
+    }
+
+    /// Values that a stream's changes name lie in this arena: a [`crate::Region`]. To be told
+    /// before its first change is read.
+    pub fn set_arena(&mut self, stream: u32, arena: Arc<dyn NamedValues>) {
+        self.arenas.insert(stream, arena);
+    }
+
+    /// A stream has no more changes.
+    pub fn forget_arena(&mut self, stream: u32) {
+        self.arenas.remove(&stream);
+    }
+
+    /// The position behind what was read.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The position behind all that was published by now.
+    #[must_use]
+    pub fn tail(&self) -> u64 {
+        // SYNC(journal-tail)
+        self.file.words().load64(header::TAIL, Acquire)
+    }
+
+    /// The next entry; `None` if there is none yet.
+    ///
+    /// # Errors
+    /// If the ring is damaged: our own mistake, or a bit that changed.
+    pub fn advance(&mut self) -> Result<Option<JournalEntry<'_>>, JournalError> {
+        let tail = self.tail();
+        self.advance_to(tail)
+    }
+
+    /// The next entry, if it ends at `end` at the latest: a tail that was seen before.
+    ///
+    /// # Errors
+    /// As [`Self::advance`].
+    ///
+    /// # Panics
+    /// If `end` is behind the tail.
+    pub fn advance_to(&mut self, end: u64) -> Result<Option<JournalEntry<'_>>, JournalError> {
+        if end <= self.position {
+            return Ok(None);
+        }
+        assert!(end <= self.tail(), "{end} is behind the tail of the journal");
+        let (words, ring_bytes) = (self.file.words(), self.file.ring_bytes());
+        let published = Published { words, ring_bytes, tail: end };
+        let found = published.commit_at(self.position);
+        let Some(head) = found.map_err(|fault| damaged(self.file.path(), fault))? else {
+            self.position = end;
+            return Ok(None);
+        };
+        self.position = head.end;
+        let of = (&self.arenas, self.file.path());
+        // SAFETY: the shard writes where the entry lies only when head is behind it, which waits
+        // for `written`; that takes the reader mutably. The file is mapped as long as the reader.
+        Ok(Some(unsafe { JournalEntry::new(published, head, of, Compared::Whole) }))
+    }
+
+    /// All entries before a position are in the log's file, by a `write` that has returned. The
+    /// shard gives them back at the end of its turn.
+    ///
+    /// # Panics
+    /// If they weren't read.
+    pub fn written(&mut self, position: u64) {
+        assert!(position <= self.position, "what wasn't read isn't written");
+        if position > self.file.written() {
+            self.file.set_written(position);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What goes through a ring comes out of it, round its end and back.
+
+use super::super::layout::{Effect, JOURNAL_BYTES_MIN, RESERVE_BYTES_MIN, entry as e};
+use super::{Kept, Ring, STREAM, said};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+#[test]
+fn an_entry_is_read_as_it_was_published() {
+    let mut ring = Ring::new();
+    // The first clears: its number comes before the others'.
+    ring.lsn = 1;
+    let mut changes = ring.changes(&[Some(100), None, Some(0), Some(5000)]);
+    changes.insert(0, Kept { lsn: 1, effect: Effect::Clear, payload: vec![] });
+    ring.publish(&changes, &[(5, 77), (900, 3)], 123_456);
+    let entry = ring.reader.advance().expect("whole").expect("one");
+    assert_eq!((entry.position(), entry.stream(), entry.clock_ms()), (0, STREAM, 123_456));
+    assert_eq!((entry.first_lsn(), entry.last_lsn(), entry.len()), (1, 5, 5));
+    assert_eq!(entry.needs().collect::<Vec<_>>(), [(5, 77), (900, 3)]);
+    let read: Vec<Kept> = entry.changes().map(|it| Kept::of(&it.expect("a change"))).collect();
+    assert_eq!(read, changes);
+    assert!(ring.reader.advance().expect("whole").is_none());
+}
+
+#[test]
+fn an_entry_takes_the_bytes_that_were_asked_for() {
+    let mut ring = Ring::new();
+    for values in [vec![Some(100)], vec![None], vec![Some(3), None, Some(70_000)]] {
+        let before = ring.writer.tail();
+        ring.put(&values);
+        assert_eq!(ring.writer.tail() - before, said(&values, 5), "{values:?}");
+    }
+}
+
+#[test]
+fn an_entry_that_would_go_round_the_end_is_behind_a_skip() {
+    let mut ring = Ring::new();
+    let (most, mut told) = (ring.writer.most_bytes(), Vec::new());
+    // Five of nearly a fourth: the fourth ends shortly before the end, the fifth begins anew.
+    for _ in 0..5 {
+        told.push(ring.put(&[Some(most as usize - 200)]));
+        assert_eq!(ring.next().as_ref(), told.last());
+        ring.leave();
+    }
+    assert!(ring.writer.tail() > JOURNAL_BYTES_MIN);
+    assert_eq!(ring.writer.used_bytes(), 0);
+    assert_eq!(ring.reader.position(), ring.writer.tail());
+}
+
+#[test]
+fn room_counts_the_reserve_and_a_skip() {
+    let mut ring = Ring::new();
+    let entry = said(&[Some(1000)], 5);
+    let mut n = 0;
+    while ring.writer.has_room(entry, false) {
+        ring.put(&[Some(1000)]);
+        n += 1;
+    }
+    // Twice an entry and the reserve are left.
+    let left = JOURNAL_BYTES_MIN - ring.writer.used_bytes();
+    assert!(left < RESERVE_BYTES_MIN + 2 * entry && left + entry >= RESERVE_BYTES_MIN + 2 * entry);
+    let removal = said(&[None], 5);
+    assert!(!ring.writer.has_room(removal, false) || 2 * removal + RESERVE_BYTES_MIN <= left);
+    let mut removed = 0;
+    while ring.writer.has_room(removal, true) {
+        ring.put(&[None]);
+        removed += 1;
+    }
+    assert!(removed > 500, "{removed} removals in the reserve");
+    // What the log's thread hasn't written stays.
+    assert!(!ring.writer.leave());
+    (0..10).for_each(|_| assert!(ring.next().is_some()));
+    assert!(!ring.writer.leave() && !ring.writer.has_room(entry, true), "it wasn't written");
+    ring.leave();
+    assert!(ring.writer.has_room(entry, true) && !ring.writer.has_room(entry, false));
+    (10..n + removed).for_each(|_| assert!(ring.next().is_some()));
+    ring.leave();
+    assert!(ring.writer.has_room(ring.writer.most_bytes(), false), "an empty ring takes any");
+}
+
+#[test]
+fn what_is_not_settled_does_not_leave() {
+    // The log's thread was so fast that it had written a commit before its stores were made.
+    let mut ring = Ring::new();
+    ring.put(&[Some(10)]);
+    let (first, changes) = (ring.writer.tail(), ring.changes(&[Some(20)]));
+    let entry = ring.writer.begin(Ring::bytes(&changes, 0), &[], 1, 0);
+    let mut entry = entry;
+    entry.change(super::ChangeHead {
+        payload_bytes: changes[0].payload.len() as u32,
+        stream: STREAM,
+        lsn: 2,
+        effect: Effect::Put,
+        more: false,
+    });
+    entry.bytes(&changes[0].payload);
+    entry.publish();
+    (0..2).for_each(|_| assert!(ring.next().is_some()));
+    ring.leave();
+    assert_eq!(ring.writer.left(), first);
+    ring.writer.settle();
+    assert!(ring.writer.leave());
+    assert_eq!(ring.writer.left(), ring.writer.tail());
+}
+
+#[test]
+#[should_panic(expected = "without room")]
+fn an_entry_without_room_is_a_mistake_of_ours() {
+    let mut ring = Ring::new();
+    for _ in 0..9 {
+        ring.put(&[Some(JOURNAL_BYTES_MIN as usize / 8)]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "too large")]
+fn a_commit_of_more_than_a_fourth_is_a_mistake_of_ours() {
+    Ring::new().put(&[Some(JOURNAL_BYTES_MIN as usize / 4)]);
+}
+
+#[test]
+fn entries_survive_the_process() {
+    let mut ring = Ring::new();
+    let told: Vec<_> = (0..100).map(|n| ring.put(&[Some(n), None])).collect();
+    (0..40).for_each(|_| assert!(ring.next().is_some()));
+    ring.leave();
+    let Ring { dir, writer, reader, .. } = ring;
+    drop((writer, reader));
+    let file = super::JournalFile::open(dir.path(), 2).expect("whole").expect("there");
+    let contents = file.contents().expect("whole entries");
+    assert_eq!((contents.commits, contents.changes), (60, 120));
+    assert_eq!(contents.lsns.into_iter().collect::<Vec<_>>(), [(STREAM, (81, 200))]);
+    assert_eq!(contents.clock_ms, 198);
+    let mut again = Ring::over(dir, file);
+    for wanted in &told[40..] {
+        assert_eq!(again.next().as_ref(), Some(wanted));
+    }
+    assert_eq!(again.next(), None);
+}
+
+#[derive(Debug, Clone)]
+enum RingStep {
+    Put(Vec<Option<usize>>),
+    Read(u8),
+    Leave,
+    Again,
+}
+
+fn step() -> impl Strategy<Value = RingStep> {
+    let value = prop_oneof![
+        6 => (0..400usize).prop_map(Some),
+        3 => (0..120_000usize).prop_map(Some),
+        2 => Just(None),
+    ];
+    prop_oneof![
+        10 => proptest::collection::vec(value, 1..4).prop_map(RingStep::Put),
+        6 => (1..4u8).prop_map(RingStep::Read),
+        4 => Just(RingStep::Leave),
+        1 => Just(RingStep::Again),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever is put in comes out in order, once; after a kill from where head was.
+    #[test]
+    fn a_ring_is_a_queue(steps in proptest::collection::vec(step(), 1..120)) {
+        let mut ring = Ring::new();
+        let (mut told, mut read) = (VecDeque::new(), 0);
+        for step in steps {
+            match step {
+                RingStep::Put(values) => {
+                    let (bytes, removes) = (said(&values, 8), values.iter().all(Option::is_none));
+                    if bytes <= ring.writer.most_bytes() && ring.writer.has_room(bytes, removes) {
+                        told.push_back(ring.put(&values));
+                    }
+                }
+                RingStep::Read(n) => for _ in 0..n {
+                    let next = ring.next();
+                    prop_assert_eq!(next.as_ref(), told.get(read));
+                    read += usize::from(next.is_some());
+                },
+                RingStep::Leave => {
+                    ring.leave();
+                    told.drain(..read);
+                    read = 0;
+                }
+                RingStep::Again => {
+                    let Ring { dir, writer, reader, lsn } = ring;
+                    drop((writer, reader));
+                    let file = super::JournalFile::open(dir.path(), 2).unwrap().unwrap();
+                    let contents = file.contents().unwrap();
+                    prop_assert_eq!(contents.commits, told.len() as u64);
+                    ring = Ring { lsn, ..Ring::over(dir, file) };
+                    read = 0;
+                }
+            }
+            prop_assert_eq!(ring.writer.tail() % e::ALIGN, 0);
+        }
+    }
+}

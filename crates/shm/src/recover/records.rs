@@ -1,0 +1,78 @@
+//! Records as a log takes them again: for a base, and for compaction.
+//!
+//! 1. A payload is the record's bytes with `prev` 0; with a run, then the whole value.
+//! 2. Its sums are compared first. A bad one is named, and isn't given.
+//!
+//! The arena's writer only.
+
+use crate::format::head::{Head, RunName};
+use crate::format::layout::{entry_reference, record as r};
+use crate::format::sum;
+use crate::format::words::SharedWords;
+use crate::recover::replay::ReplayError;
+use crate::write::writer::Writer;
+
+/// Bytes of a record behind `prev`.
+const BEHIND_PREV: u64 = r::PREV + 4;
+
+impl Writer {
+    /// Gives all records with their numbers and payloads, in no order.
+    ///
+    /// # Errors
+    /// [`ReplayError::Record`] for the first bad one; or what `f` says.
+    pub fn each_record<E: From<ReplayError>>(
+        &self,
+        f: &mut dyn FnMut(u64, &[&[u8]]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (words, mut all) = (self.words, Vec::new());
+        self.index.each(&words, &mut |_, e| all.push(entry_reference(e)));
+        all.into_iter().try_for_each(|reference| self.give_record(reference, f))
+    }
+
+    /// Gives the record of a key, if it is the one with this number. Whether it is.
+    ///
+    /// # Errors
+    /// As [`Writer::each_record`].
+    pub fn record_again<E: From<ReplayError>>(
+        &self,
+        key: &[u8],
+        lsn: u64,
+        f: &mut dyn FnMut(u64, &[&[u8]]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let found = self.index.locate(&self.words, self.hash(key), key).found;
+        let is_it = |reference: &u32| {
+            let at = u64::from(*reference) * r::UNIT + r::LSN;
+            self.words.load64(at, std::sync::atomic::Ordering::Relaxed) == lsn
+        };
+        match found.map(|place| place.reference).filter(is_it) {
+            Some(reference) => self.give_record(reference, f).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn give_record<E: From<ReplayError>>(
+        &self,
+        reference: u32,
+        f: &mut dyn FnMut(u64, &[&[u8]]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let offset = u64::from(reference) * r::UNIT;
+        let head = Head::load(&self.words, offset);
+        let wrong = |what| ReplayError::Record { lsn: head.lsn, what };
+        if sum::expected(&self.words, offset, &head) != head.checksum {
+            return Err(wrong("the checksum of its record in memory is wrong").into());
+        }
+        let len = |bytes: u64| usize::try_from(bytes).expect("within an arena");
+        // SAFETY: a published record, which stays as it is while this writer is in one of its calls;
+        // the slice doesn't leave that call.
+        let front = unsafe { self.words.bytes(offset, len(r::PREV)) };
+        let behind = len(head.bytes() - BEHIND_PREV);
+        // SAFETY: as above.
+        let rest = unsafe { self.words.bytes(offset + BEHIND_PREV, behind) };
+        let value = if head.has_run() { self.bytes_of(offset, &head) } else { &[] };
+        if head.has_run() && sum::more(0, value) != RunName::load(&self.words, offset, &head).checksum
+        {
+            return Err(wrong("the checksum of its value in memory is wrong").into());
+        }
+        f(head.lsn, &[front, &[0; 4], rest, value])
+    }
+}

@@ -1,0 +1,162 @@
+//! What the log's thread writes to, and whom it tells: the writer of a chain, and the durable words.
+//!
+//! 1. An entry is taken as a whole, or waits until it can be: for another log's sync, or for room.
+//! 2. Durable words are stored behind the sync, and then the shards are woken that wait for them.
+//!
+//! The log's thread.
+
+use crate::durability::log_status::{LogHealth, LogStatus};
+use crate::durability::orders::AgainRecord;
+use crate::durability::streams::SharedStreams;
+use crate::durability::sync_mode::SyncMode;
+use nigh_log::{Added, ChangeKind, LogError, LogWriter, NewChange, NewCommit, Storage, World};
+use nigh_shm::{DurableWord, Effect, JournalEntry, JournalError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between looks at what an entry waits for.
+const WAIT: Duration = Duration::from_micros(200);
+/// Between tries to prepare a file where there was no room.
+pub(crate) const RETRY_US: u64 = 1_000_000;
+
+/// What stops the log's thread.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogStop {
+    /// The journal's bytes contradict each other.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The log broke.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// What it needs is in a log that broke.
+    #[error("a commit needs what another shard's log has, and that broke")]
+    Needed,
+    /// The server ends while there is no room. What is left stays in the journal.
+    #[error("the server ends, and the log has no room")]
+    Left,
+}
+
+/// See the header of this file.
+pub(crate) struct LogSink<S: Storage> {
+    pub(crate) writer: LogWriter<S>,
+    pub(crate) world: World<S>,
+    pub(crate) status: Arc<LogStatus>,
+    /// The durable words of the shard's own streams.
+    pub(crate) words: Vec<(u32, DurableWord)>,
+    /// Those of all shards.
+    pub(crate) streams: Arc<SharedStreams>,
+    /// Wakes the shards that wait for a sync.
+    pub(crate) wake_shards: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl<S: Storage> LogSink<S> {
+    /// Adds a commit of the journal.
+    pub(crate) fn add_entry(&mut self, entry: &JournalEntry<'_>) -> Result<(), LogStop> {
+        let needs: Vec<(u32, u64)> = match self.status.mode() {
+            SyncMode::No => Vec::new(),
+            _ => entry.needs().collect(),
+        };
+        let (stream, first_lsn, clock_ms) = (entry.stream(), entry.first_lsn(), entry.clock_ms());
+        let commit = |changes: &[NewChange<'_>], sink: &mut LogSink<S>| {
+            let (again, needs) = (false, &needs);
+            sink.add(&NewCommit { stream, first_lsn, again, changes, needs, clock_ms })
+        };
+        if entry.len() == 1
+            && let Some(change) = entry.changes().next()
+        {
+            // The usual one, without an allocation.
+            let change = change?;
+            let payload = [change.payload, change.rest];
+            let change = NewChange { kind: kind_of(change.effect), payload: &payload };
+            return commit(&[change], self);
+        }
+        let changes = entry.changes().collect::<Result<Vec<_>, _>>()?;
+        let payloads: Vec<[&[u8]; 2]> = changes.iter().map(|it| [it.payload, it.rest]).collect();
+        let new = changes.iter().zip(&payloads);
+        let new = new.map(|(it, payload)| NewChange { kind: kind_of(it.effect), payload });
+        commit(&new.collect::<Vec<_>>(), self)
+    }
+
+    /// Adds a record again.
+    pub(crate) fn add_again(&mut self, record: &AgainRecord) -> Result<(), LogStop> {
+        let payload = [record.payload.as_slice()];
+        let changes = [NewChange { kind: ChangeKind::Put, payload: &payload }];
+        let (stream, first_lsn, needs) = (record.stream, record.lsn, &[][..]);
+        let (again, clock_ms) = (true, 0);
+        self.add(&NewCommit { stream, first_lsn, again, changes: &changes, needs, clock_ms })
+    }
+
+    fn add(&mut self, commit: &NewCommit<'_>) -> Result<(), LogStop> {
+        let mut retry_us = 0;
+        loop {
+            match self.writer.add(commit, &|stream| self.streams.durable(stream)) {
+                Ok(Added::Taken) => return Ok(()),
+                Ok(Added::Waits) => {
+                    self.sync_now()?;
+                    self.streams.want_sync(commit.needs).map_err(|()| LogStop::Needed)?;
+                }
+                Err(error @ LogError::Full { .. }) if self.writer.broken().is_none() => {
+                    self.status.tell_health(LogHealth::Full, error.to_string());
+                    // What is there is synced, so that those who wait for it go on.
+                    self.sync_now()?;
+                    let now = self.world.clock.rising_us();
+                    if now >= retry_us {
+                        retry_us = now + RETRY_US;
+                        self.prepare()?;
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if self.status.is_closing() {
+                return Err(LogStop::Left);
+            }
+            self.status.rest(WAIT, true, || false);
+        }
+    }
+
+    /// One step towards a prepared file; whether it is there. Without room: the log is full.
+    pub(crate) fn prepare(&mut self) -> Result<Option<bool>, LogStop> {
+        match self.writer.prepare() {
+            Ok(done) => {
+                if done && self.status.health() == LogHealth::Full {
+                    self.status.tell_health(LogHealth::Well, String::new());
+                }
+                Ok(Some(done))
+            }
+            Err(error) if self.writer.broken().is_some() => Err(error.into()),
+            Err(error) => {
+                self.status.tell_health(LogHealth::Full, error.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Writes and syncs all that was added, and tells it.
+    pub(crate) fn sync_now(&mut self) -> Result<(), LogStop> {
+        self.writer.write(true)?;
+        self.writer.sync()?;
+        self.tell_durable();
+        Ok(())
+    }
+
+    /// Stores the durable words; wakes the shards if one rose.
+    pub(crate) fn tell_durable(&self) -> bool {
+        let mut rose = false;
+        for (stream, word) in &self.words {
+            let durable = self.writer.durable(*stream);
+            if durable > word.load() {
+                word.store(durable);
+                rose = true;
+            }
+        }
+        if rose {
+            (self.wake_shards)();
+        }
+        rose
+    }
+}
+
+/// The log's kind of a change of the journal: they have the same bytes.
+pub(crate) fn kind_of(effect: Effect) -> ChangeKind {
+    ChangeKind::of_byte(effect.byte()).expect("journal and log have the same kinds")
+}

@@ -1,0 +1,233 @@
+//! What a shard and the thread of its log tell each other, and what anybody may look at.
+//!
+//! ```text
+//! shard ── mode, want_sync, wake ──> LogStatus <── health, age, figures ── the log's thread
+//! ```
+//!
+//! 1. A shard that waits for a sync says so first and looks at the durable LSN then; the log's
+//!    thread stores durable LSNs first and looks for waiters then. So no waiter is forgotten.
+//! 2. A broken log stays broken until a base counts.
+//!
+//! Any thread.
+
+use crate::durability::sync_mode::SyncMode;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// The log's thread works.
+const AWAKE: u8 = 0;
+/// It rests for a moment: only a wish for a sync wakes it.
+const NAPS: u8 = 1;
+/// It rests until there is something to do.
+const SLEEPS: u8 = 2;
+
+/// How a log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogHealth {
+    /// It takes changes.
+    Well,
+    /// There is no room for its next file; changes other than removals are refused until there is.
+    Full,
+    /// A write or sync failed: changes are refused until a base counts.
+    Broken,
+}
+
+/// The state of one shard's log.
+#[derive(Debug)]
+pub struct LogStatus {
+    mode: AtomicU8,
+    health: AtomicU8,
+    cause: Mutex<String>,
+    /// When the oldest change was written that isn't synced, µs of the log's clock; 0: none.
+    unsynced_since_us: AtomicU64,
+    /// Somebody waits for a sync.
+    wanted: AtomicBool,
+    /// What wakes the log's thread: nothing, a wish for a sync, or commits too.
+    rest: AtomicU8,
+    /// The log's thread is to write what is left, and end.
+    closing: AtomicBool,
+    thread: OnceLock<Thread>,
+    figures: Figures,
+}
+
+#[derive(Debug, Default)]
+struct Figures {
+    syncs: AtomicU64,
+    sync_us: AtomicU64,
+    longest_sync_us: AtomicU64,
+    bytes: AtomicU64,
+    files_bytes: AtomicU64,
+}
+
+/// What INFO shows of a log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogFigures {
+    /// Syncs so far.
+    pub syncs: u64,
+    /// Time that they took together, µs.
+    pub sync_us: u64,
+    /// The longest of them, µs.
+    pub longest_sync_us: u64,
+    /// Bytes written so far.
+    pub bytes: u64,
+    /// Bytes of the files that count, and of those that are prepared.
+    pub files_bytes: u64,
+}
+
+impl LogStatus {
+    /// The state of a log that is well.
+    #[must_use]
+    pub fn new(mode: SyncMode) -> LogStatus {
+        let status = LogStatus {
+            mode: AtomicU8::new(0),
+            health: AtomicU8::new(0),
+            cause: Mutex::default(),
+            unsynced_since_us: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+            rest: AtomicU8::new(AWAKE),
+            closing: AtomicBool::new(false),
+            thread: OnceLock::new(),
+            figures: Figures::default(),
+        };
+        status.set_mode(mode);
+        status
+    }
+
+    /// When it is synced.
+    #[inline]
+    #[must_use]
+    pub fn mode(&self) -> SyncMode {
+        SyncMode::ALL[usize::from(self.mode.load(Relaxed)).min(SyncMode::ALL.len() - 1)]
+    }
+
+    /// Has it synced by another mode from now on.
+    pub fn set_mode(&self, mode: SyncMode) {
+        let code = SyncMode::ALL.iter().position(|it| *it == mode).unwrap_or_default();
+        self.mode.store(u8::try_from(code).unwrap_or_default(), Relaxed);
+        self.wake();
+    }
+
+    /// How it is.
+    #[inline]
+    #[must_use]
+    pub fn health(&self) -> LogHealth {
+        match self.health.load(Acquire) {
+            0 => LogHealth::Well,
+            1 => LogHealth::Full,
+            _ => LogHealth::Broken,
+        }
+    }
+
+    /// Why it isn't well; empty if it is.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The log's thread tells how it is.
+    pub(crate) fn tell_health(&self, health: LogHealth, cause: String) {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+        let code = match health {
+            LogHealth::Well => 0,
+            LogHealth::Full => 1,
+            LogHealth::Broken => 2,
+        };
+        self.health.store(code, Release);
+    }
+
+    /// When the oldest change was written that isn't synced, µs of the log's clock.
+    #[must_use]
+    pub fn unsynced_since_us(&self) -> Option<u64> {
+        Some(self.unsynced_since_us.load(Relaxed)).filter(|&us| us > 0)
+    }
+
+    pub(crate) fn tell_unsynced_since(&self, us: Option<u64>) {
+        self.unsynced_since_us.store(us.map_or(0, |us| us.max(1)), Relaxed);
+    }
+
+    /// Asks for a sync at once. The caller looks at the durable LSN behind this, and waits only if
+    /// that is too low.
+    pub fn want_sync(&self) {
+        self.wanted.store(true, SeqCst);
+        self.wake_from(NAPS);
+    }
+
+    /// Whether somebody waits for a sync; forgets it. Before the sync.
+    pub(crate) fn take_wanted(&self) -> bool {
+        self.wanted.swap(false, SeqCst)
+    }
+
+    /// Whether somebody waits for a sync.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(SeqCst)
+    }
+
+    /// There are new commits, or orders: wakes the log's thread if it sleeps. A shard calls it
+    /// behind its turn's commits.
+    #[inline]
+    pub fn wake(&self) {
+        self.wake_from(SLEEPS);
+    }
+
+    #[inline]
+    fn wake_from(&self, least: u8) {
+        // With the fence in `rest`: either this sees that it rests, or it sees what is new.
+        fence(SeqCst);
+        if self.rest.load(Relaxed) >= least
+            && self.rest.swap(AWAKE, SeqCst) >= least
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// The log's thread rests for so long, or until it is woken: by commits too, unless it naps.
+    /// Not at all if there is something to do by `has_work`, which looks when every later wake-up
+    /// counts.
+    pub(crate) fn rest(&self, most: Duration, naps: bool, has_work: impl FnOnce() -> bool) {
+        self.thread.get_or_init(std::thread::current);
+        self.rest.store(if naps { NAPS } else { SLEEPS }, SeqCst);
+        fence(SeqCst);
+        if !has_work() {
+            std::thread::park_timeout(most);
+        }
+        self.rest.store(AWAKE, SeqCst);
+    }
+
+    /// Has the log's thread write and sync what is left, and end.
+    pub fn close(&self) {
+        self.closing.store(true, SeqCst);
+        self.wake_from(NAPS);
+    }
+
+    /// Whether it is to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(SeqCst)
+    }
+
+    pub(crate) fn count_sync(&self, us: u64) {
+        self.figures.syncs.fetch_add(1, Relaxed);
+        self.figures.sync_us.fetch_add(us, Relaxed);
+        self.figures.longest_sync_us.fetch_max(us, Relaxed);
+    }
+
+    pub(crate) fn count_bytes(&self, bytes: u64, files_bytes: u64) {
+        self.figures.bytes.store(bytes, Relaxed);
+        self.figures.files_bytes.store(files_bytes, Relaxed);
+    }
+
+    /// What INFO shows.
+    #[must_use]
+    pub fn figures(&self) -> LogFigures {
+        LogFigures {
+            syncs: self.figures.syncs.load(Relaxed),
+            sync_us: self.figures.sync_us.load(Relaxed),
+            longest_sync_us: self.figures.longest_sync_us.load(Relaxed),
+            bytes: self.figures.bytes.load(Relaxed),
+            files_bytes: self.figures.files_bytes.load(Relaxed),
+        }
+    }
+}

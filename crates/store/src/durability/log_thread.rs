@@ -1,0 +1,299 @@
+//! The thread of a shard's log: from the journal into frames, and to the disk.
+//!
+//! ```text
+//! entries, orders ──> add ── write ── the journal's `written` ── sync ── durable words ── shards
+//! ```
+//!
+//! 1. What was written is told to the journal only behind the `write` that has returned.
+//! 2. A log that breaks is noted in the journal before anybody is told. Its thread does nothing
+//!    more then: entries stay in the journal, and the next start writes a base.
+//! 3. Each pass is bounded by bytes; what it leaves is the next one's.
+//!
+//! One thread. Disk, clock and chance are the log's traits.
+
+use crate::durability::log_sink::{LogSink, LogStop, RETRY_US};
+use crate::durability::log_status::{LogHealth, LogStatus};
+use crate::durability::orders::{LogOrder, Ordered};
+use crate::durability::streams::SharedStreams;
+use crate::durability::sync_mode::SyncMode;
+use nigh_log::{LogWriter, Storage, World};
+use nigh_shm::{DurableWord, JournalReader};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
+
+/// Bytes of entries in a pass: a few milliseconds of writing.
+const PASS_BYTES: u64 = 8 << 20;
+/// A sync of `everysec` begins so long behind the oldest change: it has ended a second behind it.
+const EVERY_SECOND_US: u64 = 900_000;
+/// Nothing follows for so long: a frame tells what was synced.
+const IDLE_US: u64 = 10_000;
+/// Between looks at the journal while a shard is busy: a few hundred KB of changes.
+const NAP: Duration = Duration::from_millis(2);
+/// Looks without a find, behind which the thread sleeps until it is woken.
+const NAPS_MOST: u32 = 50;
+/// Longest sleep.
+const SLEEP: Duration = Duration::from_secs(1);
+
+/// What a pass has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// There may be more.
+    More,
+    /// Nothing, for now.
+    Rests,
+    /// The log is closed, or broken and nobody gives orders any more.
+    Ended,
+}
+
+/// The thread of one shard's log.
+pub struct LogThread<S: Storage> {
+    reader: JournalReader,
+    sink: LogSink<S>,
+    orders: Receiver<LogOrder>,
+    ahead: VecDeque<LogOrder>,
+    /// When the oldest change was taken that isn't synced.
+    unsynced_since_us: Option<u64>,
+    synced_at_us: u64,
+    prepared: bool,
+    prepare_again_us: u64,
+    /// The newest file that the journal knows.
+    newest_told: u64,
+    naps: u32,
+    is_over: bool,
+}
+
+/// What [`LogThread::new`] needs.
+pub struct LogThreadParts<S: Storage> {
+    /// The shard's journal.
+    pub reader: JournalReader,
+    /// The writer of the shard's chain.
+    pub writer: LogWriter<S>,
+    /// The log's world.
+    pub world: World<S>,
+    /// What the shard and others see of it.
+    pub status: Arc<LogStatus>,
+    /// The durable words of the shard's own streams.
+    pub words: Vec<(u32, DurableWord)>,
+    /// The streams of all shards.
+    pub streams: Arc<SharedStreams>,
+    /// What the shard asks for.
+    pub orders: Receiver<LogOrder>,
+    /// Wakes the shards that wait for a sync.
+    pub wake_shards: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl<S: Storage> LogThread<S> {
+    /// The thread's state. All that the writer has written is durable.
+    pub fn new(parts: LogThreadParts<S>) -> LogThread<S> {
+        let LogThreadParts { reader, writer, world, status, words, streams, orders, wake_shards } =
+            parts;
+        LogThread {
+            newest_told: writer.newest_file(),
+            synced_at_us: world.clock.rising_us(),
+            reader,
+            sink: LogSink { writer, world, status, words, streams, wake_shards },
+            orders,
+            ahead: VecDeque::new(),
+            unsynced_since_us: None,
+            prepared: false,
+            prepare_again_us: 0,
+            naps: 0,
+            is_over: false,
+        }
+    }
+
+    /// Runs until the log is closed.
+    pub fn run(mut self) {
+        loop {
+            match self.pass() {
+                Passed::More => {}
+                Passed::Rests => self.rest(),
+                Passed::Ended => return,
+            }
+        }
+    }
+
+    /// One pass: entries and orders, a write, a sync if one is due, and what else is to be done.
+    pub fn pass(&mut self) -> Passed {
+        if self.is_over || self.sink.status.health() == LogHealth::Broken {
+            return self.pass_broken();
+        }
+        let passed = match self.pass_well() {
+            Ok(passed) => passed,
+            Err(LogStop::Left) => {
+                self.is_over = true;
+                Passed::Ended
+            }
+            Err(stop) => self.fail(&stop.to_string()),
+        };
+        let writer = &self.sink.writer;
+        self.sink.status.count_bytes(writer.counted_bytes(), writer.bytes());
+        passed
+    }
+
+    fn pass_well(&mut self) -> Result<Passed, LogStop> {
+        self.take_orders();
+        let before = self.reader.position();
+        let ordered = self.take_all()?;
+        let took = self.reader.position() != before || ordered;
+        let now = self.sink.world.clock.rising_us();
+        if took {
+            self.unsynced_since_us.get_or_insert(now);
+            self.naps = 0;
+        }
+        let syncs = self.is_sync_due(now);
+        self.sink.writer.write(syncs)?;
+        let position = self.reader.position();
+        self.reader.written(position);
+        if syncs {
+            self.sync()?;
+        }
+        self.sink.status.tell_unsynced_since(self.unsynced_since_us);
+        let cares = self.look_after(now)?;
+        let is_empty = self.ahead.is_empty() && self.reader.position() == self.reader.tail();
+        if is_empty && self.sink.status.is_closing() {
+            self.sink.writer.close()?;
+            self.sink.tell_durable();
+            self.is_over = true;
+            return Ok(Passed::Ended);
+        }
+        Ok(if took || cares { Passed::More } else { Passed::Rests })
+    }
+
+    fn take_orders(&mut self) {
+        loop {
+            match self.orders.try_recv() {
+                Ok(order) => self.ahead.push_back(order),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => return self.sink.status.close(),
+            }
+        }
+    }
+
+    /// Takes entries and orders, each in its place, as many as a pass may have. Whether an order
+    /// was obeyed.
+    fn take_all(&mut self) -> Result<bool, LogStop> {
+        let most = self.reader.position() + PASS_BYTES;
+        let mut ordered = false;
+        loop {
+            let tail = self.reader.tail();
+            let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));
+            while self.reader.position() < end.min(most) {
+                if let Some(entry) = self.reader.advance_to(end)? {
+                    self.sink.add_entry(&entry)?;
+                }
+            }
+            if self.reader.position() < end {
+                return Ok(ordered);
+            }
+            let Some(order) = self.ahead.pop_front() else { return Ok(ordered) };
+            self.obey(order.what)?;
+            ordered = true;
+        }
+    }
+
+    fn obey(&mut self, what: Ordered) -> Result<(), LogStop> {
+        match what {
+            Ordered::Again(records) => {
+                records.iter().try_for_each(|record| self.sink.add_again(record))?;
+            }
+            Ordered::Judged(victim) => self.sink.writer.judged(victim),
+            Ordered::Release(victim) => self.sink.writer.release(victim),
+            Ordered::EndFrame(told) => {
+                let end = self.sink.writer.end_frame();
+                // If nobody waits for it any more, the frame does no harm.
+                let _ = told.send(end.as_ref().copied().map_err(ToString::to_string));
+                end?;
+                self.sink.tell_durable();
+            }
+        }
+        Ok(())
+    }
+
+    fn is_sync_due(&self, now: u64) -> bool {
+        if self.sink.status.is_wanted() {
+            return true;
+        }
+        let Some(since) = self.unsynced_since_us else { return !self.sink.writer.is_synced() };
+        match self.sink.status.mode() {
+            SyncMode::Always => true,
+            SyncMode::EverySecond => now.saturating_sub(since) >= EVERY_SECOND_US,
+            SyncMode::No => false,
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), LogStop> {
+        let wanted = self.sink.status.take_wanted();
+        let began = self.sink.world.clock.rising_us();
+        let was_synced = self.sink.writer.is_synced();
+        self.sink.writer.sync()?;
+        self.synced_at_us = self.sink.world.clock.rising_us();
+        if !was_synced {
+            self.sink.status.count_sync(self.synced_at_us.saturating_sub(began));
+        }
+        self.unsynced_since_us = None;
+        if !self.sink.tell_durable() && wanted {
+            (self.sink.wake_shards)();
+        }
+        Ok(())
+    }
+
+    /// What is done beside: the journal learns of a new file, the next file is prepared, a frame
+    /// tells what was synced. Whether there is more of it.
+    fn look_after(&mut self, now: u64) -> Result<bool, LogStop> {
+        let newest = self.sink.writer.newest_file();
+        if newest != self.newest_told {
+            self.reader.file().set_newest_file(newest);
+            (self.newest_told, self.prepared) = (newest, false);
+            self.sink.tell_durable();
+        }
+        if !self.prepared && now >= self.prepare_again_us {
+            match self.sink.prepare()? {
+                Some(done) => self.prepared = done,
+                None => self.prepare_again_us = now + RETRY_US,
+            }
+        }
+        let is_idle = self.unsynced_since_us.is_none() && now >= self.synced_at_us + IDLE_US;
+        if is_idle {
+            self.sink.writer.idle_frame()?;
+        }
+        Ok(!self.prepared && now >= self.prepare_again_us)
+    }
+
+    /// Notes that the log is broken, then tells it.
+    fn fail(&mut self, cause: &str) -> Passed {
+        self.reader.file().set_broken(self.sink.writer.chain().generation);
+        self.sink.status.tell_health(LogHealth::Broken, cause.to_owned());
+        (self.sink.wake_shards)();
+        Passed::Rests
+    }
+
+    fn pass_broken(&mut self) -> Passed {
+        self.take_orders();
+        for order in self.ahead.drain(..) {
+            if let Ordered::EndFrame(told) = order.what {
+                let _ = told.send(Err(self.sink.status.cause()));
+            }
+        }
+        if self.sink.status.is_closing() { Passed::Ended } else { Passed::Rests }
+    }
+
+    fn rest(&mut self) {
+        self.naps += 1;
+        let (status, clock) = (&self.sink.status, &self.sink.world.clock);
+        let is_well = status.health() != LogHealth::Broken;
+        let naps = is_well && status.mode() != SyncMode::Always && self.naps < NAPS_MOST;
+        let due = self.unsynced_since_us.map_or(self.synced_at_us + IDLE_US, |at| at + EVERY_SECOND_US);
+        let now = clock.rising_us();
+        let mut most = if naps { NAP } else { SLEEP };
+        if is_well && due > now {
+            most = most.min(Duration::from_micros(due - now));
+        }
+        status.rest(most, naps, || {
+            let has_entries = !naps && self.reader.tail() != self.reader.position();
+            status.is_closing() || is_well && (status.is_wanted() || has_entries)
+        });
+    }
+}

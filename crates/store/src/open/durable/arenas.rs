@@ -1,0 +1,139 @@
+//! The arenas of a start: adopted where they can be, else set aside for the log to build anew.
+//!
+//! ```text
+//! header ── boot, seed, partitions ── adopted beside the journals ── has all? ──> served
+//!       └───────────────────── no ────────────────────────────────────┴──> aside ──> built from the log
+//! ```
+//!
+//! 1. A file is set aside by a renaming, and removed only when what took its place is whole.
+//! 2. With no log that counts, an arena that can't be adopted refuses the start: nothing else has
+//!    its keys.
+//!
+//! The thread that starts the server.
+
+use crate::error::StoreError;
+use crate::open::durable::found::Findings;
+use crate::open::durable::log_options::LogOptions;
+use crate::open::durable::plan::{ArenaLsns, Origin, StreamFacts, StreamPlan};
+use crate::open::durable::streams_of::Stream;
+use nigh_log::Storage;
+use nigh_shm::{Adoption, Domain, JournalFile, StreamJournal, Writer};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A stream at a start.
+pub(super) struct StartStream {
+    pub(super) stream: Stream,
+    pub(super) plan: StreamPlan,
+    /// First and last LSN in the journals.
+    pub(super) journal: Option<(u64, u64)>,
+    /// The last LSN in the log.
+    pub(super) log_last: Option<u64>,
+    /// The arena, once there is one.
+    pub(super) writer: Option<Writer>,
+    pub(super) adoption: Option<Adoption>,
+    /// The file that was set aside.
+    pub(super) aside: Option<PathBuf>,
+}
+
+impl<S: Storage> Findings<S> {
+    /// Adopts the arena of a stream, or sets it aside, and says how it goes on.
+    pub(super) fn take(
+        &self,
+        stream: Stream,
+        log: &LogOptions,
+        domain: &Arc<Domain>,
+    ) -> Result<StartStream, StoreError> {
+        let number = stream.number;
+        let chain = self.chains.get(stream.shard(self.chains.len().max(1)));
+        let log_last = chain.map(|chain| chain.last.get(&number).copied().unwrap_or(0));
+        let journal = self.journaled(number);
+        let facts = StreamFacts { log_last, journal, arena: None };
+        let adopted = self.adopt(&stream, &facts, log, domain)?;
+        let committed = self.headers.get(&number).map_or(0, |header| header.committed_lsn);
+        let arena = adopted.as_ref().map(|(writer, _)| ArenaLsns { committed, last: writer.lsn() });
+        let facts = StreamFacts { arena, ..facts };
+        let older = || StoreError::LogOlder { dir: dir_of(&stream.spec.path), shard: 0 };
+        let plan = facts.plan().ok_or_else(older)?;
+        let (mut writer, mut adoption, mut aside) = (None, None, None);
+        if plan.origin == Origin::Arena {
+            let (adopted, found) = adopted.expect("an arena that is adopted is there");
+            (writer, adoption) = (Some(adopted), Some(found));
+        } else {
+            drop(adopted);
+            aside = set_aside(&stream.spec.path)?;
+        }
+        Ok(StartStream { stream, plan, journal, log_last, writer, adoption, aside })
+    }
+
+    /// First and last LSN of a stream in all journals of this boot.
+    fn journaled(&self, stream: u32) -> Option<(u64, u64)> {
+        let of = self.journals.iter().filter_map(|it| it.contents.lsns.get(&stream).copied());
+        of.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// The journals that a start goes by.
+    pub(super) fn ours(&self) -> Vec<&JournalFile> {
+        self.journals.iter().filter(|it| it.is_ours).map(|it| &it.file).collect()
+    }
+
+    /// `None` if there is no arena, or none that can be used beside a log.
+    fn adopt(
+        &self,
+        stream: &Stream,
+        facts: &StreamFacts,
+        log: &LogOptions,
+        domain: &Arc<Domain>,
+    ) -> Result<Option<(Writer, Adoption)>, StoreError> {
+        let spec = &stream.spec;
+        let counts = facts.log_last.is_some();
+        let is_there = spec.path.try_exists();
+        let is_there = is_there
+            .map_err(|source| StoreError::Directory { path: spec.path.clone(), source })?;
+        if !is_there {
+            return Ok(None);
+        }
+        let header = self.headers.get(&stream.number);
+        let is_of_boot = header.is_some_and(|it| it.boot_id == log.boot_id || it.boot_id == [0; 16]);
+        let is_same = header.is_some_and(|it| {
+            it.partitions == spec.partitions && spec.seed.is_none_or(|seed| seed == it.seed)
+        });
+        let has_gap = header.is_none_or(|it| {
+            facts.journal.is_some_and(|(first, _)| it.committed_lsn + 1 < first)
+        });
+        if counts && (!is_of_boot || !is_same || has_gap) {
+            return Ok(None);
+        }
+        let journals = self.ours();
+        let logged_lsn = facts.log_last.unwrap_or(0);
+        let beside = StreamJournal { journals: &journals, stream: stream.number, logged_lsn };
+        match Writer::adopt_beside(spec, domain, &beside) {
+            Ok(adopted) => Ok(Some(adopted)),
+            // The log has what it had.
+            Err(_) if counts => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn dir_of(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Renames a file that isn't used, if it is there; one that was set aside before is kept.
+fn set_aside(path: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let failed = |path: &Path, source| StoreError::Directory { path: path.to_owned(), source };
+    if !path.try_exists().map_err(|source| failed(path, source))? {
+        return Ok(None);
+    }
+    for number in 0..u32::MAX {
+        let mut name = path.to_path_buf().into_os_string();
+        name.push(if number == 0 { ".aside".to_owned() } else { format!(".aside.{number}") });
+        let aside = PathBuf::from(name);
+        if !aside.try_exists().map_err(|source| failed(&aside, source))? {
+            std::fs::rename(path, &aside).map_err(|source| failed(path, source))?;
+            return Ok(Some(aside));
+        }
+    }
+    unreachable!("a folder has fewer files")
+}

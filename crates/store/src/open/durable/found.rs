@@ -1,0 +1,145 @@
+//! What a start finds: the log's meta and chains, the journals, the headers of the arenas.
+//!
+//! 1. Nothing is changed here, but leftovers of what was being made are removed.
+//! 2. Ids that contradict each other refuse the start before anything else is looked at.
+//!
+//! The thread that starts the server.
+
+use crate::error::StoreError;
+use crate::open::durable::log_options::LogOptions;
+use crate::open::durable::streams_of::Stream;
+use crate::open::store_options::StoreOptions;
+use nigh_log::{LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
+use nigh_shm::{HeaderInfo, JournalContents, JournalFile, header_of};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Most shards that a journal may be of.
+pub(super) const SHARDS_MOST: u32 = 64;
+
+/// A journal that an earlier server left.
+pub(super) struct FoundJournal {
+    pub(super) shard: u32,
+    pub(super) file: JournalFile,
+    pub(super) contents: JournalContents,
+    /// It is of this boot.
+    pub(super) is_ours: bool,
+}
+
+/// What is there before a start changes anything.
+pub(super) struct Findings<S: Storage> {
+    /// `None`: there is no log yet.
+    pub(super) meta: Option<Meta>,
+    /// By shard of the chains that count.
+    pub(super) chains: Vec<LogRecovery<S>>,
+    pub(super) journals: Vec<FoundJournal>,
+    /// By stream: headers of arenas that can be read.
+    pub(super) headers: BTreeMap<u32, HeaderInfo>,
+}
+
+impl<S: Storage> Findings<S> {
+    /// Looks at everything.
+    pub(super) fn look(
+        options: &StoreOptions,
+        log: &LogOptions,
+        world: &World<S>,
+    ) -> Result<Findings<S>, StoreError> {
+        remove_unfinished(&options.dir)?;
+        let meta = read_meta(&*world.storage)?;
+        need_meta(&list(&*world.storage)?, meta.as_ref())?;
+        let journals = journals(&options.dir, log)?;
+        let mut findings =
+            Findings { meta, chains: Vec::new(), journals, headers: BTreeMap::new() };
+        for stream in findings.streams(options, [0; 2]) {
+            if let Ok(header) = header_of(&stream.spec.path) {
+                findings.headers.insert(stream.number, header);
+            }
+        }
+        findings.check_ids(options)?;
+        if let Some(meta) = &findings.meta {
+            let find = |chain| LogRecovery::find(world, meta, chain);
+            findings.chains = meta.chains.iter().map(find).collect::<Result<_, _>>()?;
+        }
+        findings.check_age(options)?;
+        Ok(findings)
+    }
+
+    /// All streams of the store, the libraries' first.
+    pub(super) fn streams(&self, options: &StoreOptions, seeds: [u32; 2]) -> Vec<Stream> {
+        let data = (0..options.partitions).map(|it| Stream::data(options, it, seeds[1]));
+        std::iter::once(Stream::system(options, seeds[0])).chain(data).collect()
+    }
+
+    /// All ids that stand somewhere are the log's.
+    fn check_ids(&self, options: &StoreOptions) -> Result<(), StoreError> {
+        let of_journals = self.journals.iter().map(|it| (it.file.path().to_owned(), it.file.info().log_id));
+        let of_arenas = self.headers.iter().map(|(_, it)| (options.dir.clone(), it.log_id));
+        let mut all = of_journals.chain(of_arenas).filter(|(_, id)| *id != [0; 16]);
+        match &self.meta {
+            None => match all.next() {
+                None => Ok(()),
+                Some((path, id)) => Err(StoreError::LogMissing { path, id: hex(&id) }),
+            },
+            Some(meta) => match all.find(|(_, id)| *id != meta.id) {
+                None => Ok(()),
+                Some((path, id)) => {
+                    Err(StoreError::OtherLog { path, found: hex(&id), log: hex(&meta.id) })
+                }
+            },
+        }
+    }
+
+    /// The log isn't an older copy than the journals know of.
+    fn check_age(&self, options: &StoreOptions) -> Result<(), StoreError> {
+        for chain in &self.chains {
+            let (shard, generation) = (chain.chain().shard, chain.chain().generation);
+            let journal = self.journals.iter().find(|it| it.shard == shard && it.is_ours);
+            let Some(info) = journal.map(|it| it.file.info()) else { continue };
+            let newer = (info.generation, info.newest_file) > (generation, chain.newest.number);
+            if newer {
+                return Err(StoreError::LogOlder { dir: options.dir.clone(), shard });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the journal of a shard says that its chain broke, or there is none beside memory
+    /// that can be used.
+    pub(super) fn is_broken(&self, shard: u32, has_arena: bool) -> bool {
+        let Some(chain) = self.chains.get(shard as usize) else { return false };
+        let ours = self.journals.iter().find(|it| it.shard == shard && it.is_ours);
+        match ours {
+            Some(journal) => journal.file.info().broken >= chain.chain().generation,
+            None => has_arena,
+        }
+    }
+}
+
+/// Removes what an earlier server was making when it ended.
+fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
+    for name in crate::folder::names::names(dir)? {
+        let is_journal = name.starts_with("journal.") && name.ends_with(".new");
+        if is_journal || name.ends_with(".arena.new") {
+            let path = dir.join(name);
+            std::fs::remove_file(&path)
+                .map_err(|source| StoreError::Directory { path, source })?;
+        }
+    }
+    Ok(())
+}
+
+fn journals(dir: &Path, log: &LogOptions) -> Result<Vec<FoundJournal>, StoreError> {
+    let mut found = Vec::new();
+    for shard in 0..SHARDS_MOST {
+        let Some(file) = JournalFile::open(dir, shard)? else { continue };
+        let boot = file.info().boot_id;
+        let is_ours = boot == log.boot_id || boot == [0; 16];
+        let contents = if is_ours { file.contents()? } else { JournalContents::default() };
+        found.push(FoundJournal { shard, file, contents, is_ours });
+    }
+    Ok(found)
+}
+
+fn hex(id: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*id))
+}

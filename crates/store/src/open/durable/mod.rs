@@ -1,0 +1,12 @@
+//! Opening a store with a log.
+
+mod arenas;
+mod base;
+mod found;
+mod journals;
+pub(crate) mod log_options;
+mod plan;
+mod rebuild;
+mod rest;
+pub(crate) mod start;
+pub(crate) mod streams_of;

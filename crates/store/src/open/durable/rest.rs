@@ -1,0 +1,118 @@
+//! The log's rest: what journals have and the log doesn't is written to it, in new files.
+//!
+//! 1. A chain of which a stream has a gap before its journal gets nothing; none does if one broke.
+//! 2. Chains are written together, each commit behind what it needs: a power cut may come here too.
+//!
+//! The thread that starts the server.
+
+use crate::durability::log_sink::kind_of;
+use crate::error::StoreError;
+use crate::open::durable::arenas::StartStream;
+use crate::open::durable::found::Findings;
+use nigh_log::{Added, LogWriter, NewChange, NewCommit, Storage};
+use nigh_shm::{ArenasByStream, AsideArena, JournalEntry};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The streams of a start, by number.
+pub(super) type StartStreams = BTreeMap<u32, StartStream>;
+
+/// Where values are that entries name: in adopted arenas, and in those that were set aside.
+pub(super) fn named_values(streams: &StartStreams) -> Result<ArenasByStream, StoreError> {
+    let mut arenas = ArenasByStream::new();
+    for (number, it) in streams {
+        if let Some(writer) = &it.writer {
+            arenas.insert(*number, Arc::clone(writer.region()) as _);
+        } else if let Some(aside) = it.aside.as_ref().filter(|_| it.journal.is_some())
+            && let Ok(arena) = AsideArena::open(aside)
+        {
+            arenas.insert(*number, Arc::new(arena));
+        }
+    }
+    Ok(arenas)
+}
+
+/// Writes to each chain what its journal has beyond it, and syncs all. Returns how many commits
+/// that were. `writers` are by shard of the chains.
+pub(super) fn write_rest<S: Storage>(
+    findings: &Findings<S>,
+    streams: &StartStreams,
+    writers: &mut [LogWriter<S>],
+) -> Result<u64, StoreError> {
+    let arenas = named_values(streams)?;
+    let chains = writers.len();
+    let shard_of = |number: u32| streams.get(&number).map(|it| it.stream.shard(chains));
+    // By stream: the last LSN that was added.
+    let mut added: BTreeMap<u32, u64> =
+        streams.iter().map(|(number, it)| (*number, it.log_last.unwrap_or(0))).collect();
+    let mut completed = 0;
+    loop {
+        let (mut waits, mut took) = (false, 0);
+        let durable: BTreeMap<u32, u64> = writers
+            .iter()
+            .flat_map(|writer| writer.streams().map(|(stream, _, durable)| (stream, durable)))
+            .collect();
+        for journal in findings.ours() {
+            // A shard's later commits wait behind one that waits.
+            let blocked = Cell::new(false);
+            journal.each_commit(&arenas, &mut |entry: &JournalEntry<'_>| {
+                let number = entry.stream();
+                let (Some(shard), Some(last)) = (shard_of(number), added.get_mut(&number)) else {
+                    return Ok(());
+                };
+                if entry.last_lsn() <= *last || blocked.get() {
+                    return Ok(());
+                }
+                let writer = writers.get_mut(shard).expect("a shard of the chains");
+                match add(writer, entry, &durable)? {
+                    Added::Taken => {
+                        *last = entry.last_lsn();
+                        took += 1;
+                    }
+                    Added::Waits => {
+                        blocked.set(true);
+                        waits = true;
+                    }
+                }
+                Ok::<(), StoreError>(())
+            })?;
+        }
+        for writer in writers.iter_mut() {
+            writer.write(true)?;
+            writer.sync()?;
+        }
+        completed += took;
+        if !waits {
+            return Ok(completed);
+        }
+        if took == 0 {
+            return Err(StoreError::JournalCircle);
+        }
+    }
+}
+
+fn add<S: Storage>(
+    writer: &mut LogWriter<S>,
+    entry: &JournalEntry<'_>,
+    durable: &BTreeMap<u32, u64>,
+) -> Result<Added, StoreError> {
+    let needs: Vec<(u32, u64)> = entry.needs().collect();
+    let changes = entry.changes().collect::<Result<Vec<_>, _>>()?;
+    let payloads: Vec<[&[u8]; 2]> = changes.iter().map(|it| [it.payload, it.rest]).collect();
+    let new: Vec<NewChange<'_>> = changes
+        .iter()
+        .zip(&payloads)
+        .map(|(it, payload)| NewChange { kind: kind_of(it.effect), payload })
+        .collect();
+    let commit = NewCommit {
+        stream: entry.stream(),
+        first_lsn: entry.first_lsn(),
+        again: false,
+        changes: &new,
+        needs: &needs,
+        clock_ms: entry.clock_ms(),
+    };
+    let of = |stream| durable.get(&stream).copied().unwrap_or(u64::MAX);
+    Ok(writer.add(&commit, &of)?)
+}

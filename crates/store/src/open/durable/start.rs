@@ -1,0 +1,274 @@
+//! Opening a store with a log: docs/formats/journal.md, "Adoption, in steps".
+//!
+//! ```text
+//! look ── adopt arenas or set them aside ── the log's rest ── build arenas ── base? ── journals
+//! ```
+//!
+//! 1. All steps can be cut off anywhere and begun again.
+//! 2. Nothing is told durable that wasn't synced by this start.
+//!
+//! The thread that starts the server.
+
+use crate::durability::log_status::LogStatus;
+use crate::durability::streams::SharedStreams;
+use crate::error::StoreError;
+use crate::open::durable::arenas::StartStream;
+use crate::open::durable::base::{save, write_base};
+use crate::open::durable::found::Findings;
+use crate::open::durable::journals::renew;
+use crate::open::durable::log_options::{
+    BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,
+};
+use crate::open::durable::plan::Origin;
+use crate::open::durable::rebuild::{Building, by_chain, replay_chain};
+use crate::open::durable::rest::{StartStreams, named_values, write_rest};
+use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER, Stream};
+use crate::folder::names::SYSTEM_TENANT;
+use crate::open::store_options::StoreOptions;
+use nigh_log::{LogRecovery, LogWriter, Meta, Secret, Storage, TenantLine, World};
+use nigh_shm::{
+    Adoption, Domain, DurableWord, JournalEntry, JournalReader, JournalWriter, StreamChange, Writer,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// An arena that was opened: its writer, and its adoption if it was there.
+pub(crate) type OpenedArena = (Writer, Option<Adoption>);
+
+/// Opens all arenas of a store, the libraries' first, and its log.
+pub(crate) fn open_with_log<S: Storage>(
+    options: &StoreOptions,
+    log: &LogOptions,
+    world: &World<S>,
+    domain: &Arc<Domain>,
+) -> Result<(Vec<OpenedArena>, OpenedLog<S>), StoreError> {
+    let findings = Findings::look(options, log, world)?;
+    let mut meta = meta_of(&findings, options, world)?;
+    let seeds = [SYSTEM_NUMBER, DEFAULT_NUMBER].map(|it| meta.tenants.get(&it).map_or(0, |t| t.seed));
+    let mut streams = StartStreams::new();
+    for stream in findings.streams(options, seeds) {
+        streams.insert(stream.number, findings.take(stream, log, domain)?);
+    }
+    let mut report = StartReport { torn: findings.torn(), ..StartReport::default() };
+    let clock_ms = findings.clock_ms(&streams, world);
+    let is_broken = findings.some_is_broken(&streams);
+    let continues = streams.values().all(|it| it.plan.continues);
+    let counts = !findings.chains.is_empty();
+    let mut writers = Vec::new();
+    if counts && continues && !is_broken {
+        for chain in &meta.chains {
+            let recovery = LogRecovery::find(world, &meta, chain)?;
+            writers.push(LogWriter::begin(world, &meta, recovery, log.settings, clock_ms)?);
+        }
+        report.completed = write_rest(&findings, &streams, &mut writers)?;
+    }
+    build_missing(&findings, &mut streams, (world, &meta, log, domain), &mut report)?;
+    report.base = if !counts {
+        Some(BaseCause::First)
+    } else if is_broken {
+        Some(BaseCause::Broken)
+    } else if findings.chains.len() != log.shards {
+        Some(BaseCause::Shards)
+    } else if streams.values().any(|it| it.plan.needs_base) {
+        Some(BaseCause::Behind)
+    } else {
+        None
+    };
+    if report.base.is_some() {
+        drop(writers);
+        writers = write_base(world, &mut meta, &mut streams, log, clock_ms)?;
+    }
+    for it in streams.values_mut() {
+        let arena = it.writer.as_mut().expect("each stream has its arena by now");
+        arena.set_log_id(&meta.id);
+        arena.set_boot_id(&log.boot_id);
+    }
+    let journals = renew(&options.dir, findings.journals, &writers, &meta, log)?;
+    for it in streams.values_mut() {
+        report.set_aside.extend(it.aside.take());
+    }
+    for aside in &report.set_aside {
+        // Whoever looks at the folder may remove it too.
+        let _ = std::fs::remove_file(aside);
+    }
+    let shared = Arc::new(SharedStreams::default());
+    let mut shards = Vec::new();
+    for (writer, journal) in writers.into_iter().zip(journals) {
+        let number = writer.chain().shard as usize;
+        let status = Arc::new(LogStatus::new(log.mode));
+        let (ring, mut reader) = (JournalWriter::new(&journal), JournalReader::new(&journal));
+        let mut words = Vec::new();
+        for it in streams.values_mut().filter(|it| it.stream.shard(log.shards) == number) {
+            let stream = it.stream.number;
+            let arena = it.writer.as_mut().expect("each stream has its arena by now");
+            let word = DurableWord::of(arena.region());
+            word.store(writer.durable(stream));
+            reader.set_arena(stream, Arc::clone(arena.region()) as _);
+            arena.set_journal(&ring, stream);
+            shared.add(stream, word.clone(), Arc::clone(&status));
+            words.push((stream, word));
+        }
+        ring.hand_over();
+        shards.push(ShardLog { journal: ring, reader, writer, status, words });
+    }
+    let arenas = streams.into_values().map(|it| {
+        (it.writer.expect("each stream has its arena by now"), it.adoption)
+    });
+    let opened =
+        OpenedLog { world: world.clone(), meta, shards, streams: shared, report };
+    Ok((arenas.collect(), opened))
+}
+
+/// The log's meta, checked against the options; a new one if there is none.
+fn meta_of<S: Storage>(
+    findings: &Findings<S>,
+    options: &StoreOptions,
+    world: &World<S>,
+) -> Result<Meta, StoreError> {
+    let partitions = u32::try_from(options.partitions).expect("at most MOST_PARTITIONS");
+    if let Some(meta) = &findings.meta {
+        let tenant = meta.tenants.get(&DEFAULT_NUMBER);
+        if let Some(tenant) = tenant.filter(|it| it.partitions != partitions) {
+            return Err(StoreError::Partitions {
+                dir: options.dir.clone(),
+                found: tenant.partitions as usize,
+                wanted: options.partitions,
+            });
+        }
+        if tenant.is_some_and(|it| it.name == options.tenant) {
+            return Ok(meta.clone());
+        }
+    }
+    let random = || {
+        let (a, b) = (world.chance.word(), world.chance.word());
+        (u128::from(a) | u128::from(b) << 64).to_le_bytes()
+    };
+    let mut meta =
+        findings.meta.clone().unwrap_or_else(|| Meta::new(random(), Secret(random())));
+    let tenants = [(SYSTEM_NUMBER, SYSTEM_TENANT, 1), (DEFAULT_NUMBER, &options.tenant, partitions)];
+    for (number, name, partitions) in tenants {
+        let known = findings.headers.range(number << 8..(number + 1) << 8).next();
+        #[expect(clippy::cast_possible_truncation, reason = "32 random bits")]
+        let seed = known.map_or_else(|| world.chance.word() as u32, |(_, header)| header.seed);
+        let line = TenantLine { name: name.to_owned(), partitions, seed };
+        meta.tenants.entry(number).or_insert(line);
+        meta.next_tenant = meta.next_tenant.max(number + 1);
+    }
+    save(world, &meta)?;
+    Ok(meta)
+}
+
+/// Builds the arenas that weren't adopted, and makes those that are new.
+fn build_missing<S: Storage>(
+    findings: &Findings<S>,
+    streams: &mut StartStreams,
+    (world, meta, log, domain): (&World<S>, &Meta, &LogOptions, &Arc<Domain>),
+    report: &mut StartReport,
+) -> Result<(), StoreError> {
+    let of = |streams: &StartStreams, origin| -> Vec<Stream> {
+        let of = streams.values().filter(|it| it.plan.origin == origin);
+        of.map(|it| it.stream.clone()).collect()
+    };
+    report.adopted = of(streams, Origin::Arena).len();
+    for stream in of(streams, Origin::New) {
+        let arena = Writer::create(&stream.spec, domain)?;
+        if let Some(it) = streams.get_mut(&stream.number) {
+            it.writer = Some(arena);
+        }
+    }
+    let missing = of(streams, Origin::Log);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    report.rebuilt = missing.len();
+    // As they are now, with their rest.
+    let chains = meta.chains.iter().map(|chain| LogRecovery::find(world, meta, chain));
+    let chains = chains.collect::<Result<Vec<_>, _>>()?;
+    let all_bytes: u64 = chains.iter().map(LogRecovery::bytes).sum();
+    let read = AtomicU64::new(0);
+    let progress = &*log.progress;
+    progress(ReplayProgress { read_bytes: 0, all_bytes });
+    let parts = by_chain(missing, chains.len());
+    let built = std::thread::scope(|scope| {
+        let parts = chains.iter().zip(parts).filter(|(_, streams)| !streams.is_empty());
+        let threads: Vec<_> = parts
+            .map(|(chain, streams)| {
+                let read = &read;
+                scope.spawn(move || replay_chain(chain, streams, progress, (read, all_bytes)))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<Vec<_>, _>>()
+    })?;
+    report.replayed_bytes = read.into_inner();
+    let lasts: BTreeMap<u32, u64> = chains.iter().flat_map(|chain| chain.last.clone()).collect();
+    for (number, mut arena) in built.into_iter().flatten() {
+        let last = lasts.get(&number).copied().unwrap_or(0);
+        let last = behind(findings, streams, (number, last), &mut arena)?;
+        arena.finish(last)?;
+        let Some(it) = streams.get_mut(&number) else { continue };
+        let (writer, _) = Writer::adopt(&it.stream.spec, domain)?;
+        it.writer = Some(writer);
+    }
+    Ok(())
+}
+
+/// Does again what the journals have behind the log, if it couldn't be written to that. Returns the
+/// last LSN.
+fn behind<S: Storage>(
+    findings: &Findings<S>,
+    streams: &StartStreams,
+    (number, mut last): (u32, u64),
+    arena: &mut Building,
+) -> Result<u64, StoreError> {
+    let values = named_values(streams)?;
+    for journal in findings.ours() {
+        journal.each_commit(&values, &mut |entry: &JournalEntry<'_>| {
+            if entry.stream() != number || entry.last_lsn() <= last {
+                return Ok(());
+            }
+            let changes = entry.changes().collect::<Result<Vec<StreamChange<'_>>, _>>()?;
+            arena.apply(&changes, &|| format!("the journal, position {}", entry.position()))?;
+            last = entry.last_lsn();
+            Ok::<(), StoreError>(())
+        })?;
+    }
+    Ok(last)
+}
+
+impl<S: Storage> Findings<S> {
+    fn torn(&self) -> Vec<(u32, nigh_log::TornTail)> {
+        let of = self.chains.iter();
+        of.filter_map(|chain| chain.torn.map(|torn| (chain.chain().shard, torn))).collect()
+    }
+
+    /// The latest time that anybody has judged expiry by.
+    fn clock_ms(&self, streams: &StartStreams, world: &World<S>) -> u64 {
+        let chains = self.chains.iter().map(|chain| chain.clock_ms);
+        let journals = self.journals.iter().map(|it| it.contents.clock_ms);
+        let arenas = streams.values().filter_map(|it| it.writer.as_ref());
+        let arenas = arenas.map(|writer| writer.reader().clock_ms());
+        chains.chain(journals).chain(arenas).fold(world.clock.unix_ms(), u64::max)
+    }
+
+    /// Whether the chain of some shard broke.
+    fn some_is_broken(&self, streams: &StartStreams) -> bool {
+        let chains = self.chains.len();
+        self.chains.iter().any(|chain| {
+            let shard = chain.chain().shard;
+            let of = |it: &&StartStream| it.stream.shard(chains) == shard as usize;
+            let has_arena = streams.values().filter(of).any(|it| it.writer.is_some());
+            self.is_broken(shard, has_arena)
+        })
+    }
+}
+
+impl StartStream {
+    /// The number of the last change that memory has.
+    pub(super) fn last_lsn(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::lsn)
+    }
+}

@@ -1,0 +1,393 @@
+//! A store with journal and log: what was told is there after a kill, and after a power cut what
+//! was durable.
+//!
+//! The shards' turns and the logs' threads are driven by hand, over a simulated disk; arenas and
+//! journals lie in /dev/shm. A kill drops everything without a word. A power cut also takes the
+//! arenas and journals, and tears the disk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use nigh_log::simulated::{SimChance, SimClock, SimDisk, below, once_in};
+use nigh_log::{Chance, LogSettings, World};
+use nigh_shm::{Domain, JournalWriter, Participant};
+use nigh_store::{
+    BaseCause, Keyspace, LogHealth, LogOptions, LogOrder, LogStatus, LogThread, LogThreadParts,
+    StartReport, StoreError, StoreOptions, SyncMode, Turn,
+};
+use tempfile::TempDir;
+
+use crate::support::{Resp2, START_MS, op};
+
+/// Passes that a log's thread gets to come to rest.
+const PASSES_MOST: u32 = 10_000;
+
+/// One shard's log: its thread's state, and what the shard has of it.
+struct Log {
+    thread: LogThread<SimDisk>,
+    journal: JournalWriter,
+    status: Arc<LogStatus>,
+    _orders: SyncSender<LogOrder>,
+}
+
+/// A store that runs.
+struct Running {
+    keyspace: Keyspace,
+    logs: Vec<Log>,
+    participant: Participant,
+    turns: u64,
+}
+
+/// The machine, and the store on it.
+struct Machine {
+    dir: TempDir,
+    disk: SimDisk,
+    clock: Arc<SimClock>,
+    chance: Arc<SimChance>,
+    boot: u8,
+    shards: usize,
+    partitions: usize,
+    mode: SyncMode,
+    running: Option<Running>,
+}
+
+impl Machine {
+    fn new(seed: u64, partitions: usize) -> Machine {
+        let dir = tempfile::Builder::new().prefix("nigh-store-").tempdir_in("/dev/shm");
+        Machine {
+            dir: dir.expect("a directory in /dev/shm"),
+            disk: SimDisk::new(seed),
+            clock: Arc::new(SimClock::new(START_MS)),
+            chance: Arc::new(SimChance::new(seed)),
+            boot: 1,
+            shards: 1,
+            partitions,
+            mode: SyncMode::Always,
+            running: None,
+        }
+    }
+
+    fn started(seed: u64, partitions: usize) -> Machine {
+        let mut machine = Machine::new(seed, partitions);
+        let report = machine.start().expect("the first start");
+        assert_eq!(report.base, Some(BaseCause::First));
+        machine
+    }
+
+    fn start(&mut self) -> Result<StartReport, StoreError> {
+        assert!(self.running.is_none());
+        let mut options = StoreOptions::new(self.dir.path().join("arenas"), 32 << 20);
+        options.system_capacity_bytes = 4 << 20;
+        options.partitions = self.partitions;
+        let log = LogOptions {
+            shards: self.shards,
+            settings: LogSettings { file_bytes: 64 << 10 },
+            journal_bytes: 1 << 20,
+            mode: self.mode,
+            boot_id: [self.boot; 16],
+            progress: Arc::new(|_| {}),
+        };
+        let world = World {
+            storage: Arc::new(self.disk.clone()),
+            clock: Arc::clone(&self.clock) as _,
+            chance: Arc::clone(&self.chance) as _,
+        };
+        let domain = Domain::new(2);
+        let (keyspace, _, opened) = Keyspace::open_with_log(&options, &log, &world, &domain)?;
+        let logs = opened.shards.into_iter().map(|shard| {
+            let (sender, orders) = sync_channel(16);
+            let thread = LogThread::new(LogThreadParts {
+                reader: shard.reader,
+                writer: shard.writer,
+                world: world.clone(),
+                status: Arc::clone(&shard.status),
+                words: shard.words,
+                streams: Arc::clone(&opened.streams),
+                orders,
+                wake_shards: Arc::new(|| {}),
+            });
+            Log { thread, journal: shard.journal, status: shard.status, _orders: sender }
+        });
+        let logs = logs.collect();
+        let participant = domain.join();
+        self.running = Some(Running { keyspace, logs, participant, turns: 0 });
+        Ok(opened.report)
+    }
+
+    fn running(&mut self) -> &mut Running {
+        self.running.as_mut().expect("a store that runs")
+    }
+
+    /// The process ends at once.
+    fn kill(&mut self) {
+        self.running = None;
+        self.disk = self.disk.kill();
+    }
+
+    /// The machine loses power: what is in memory goes, and what isn't synced may.
+    fn cut_power(&mut self) {
+        self.running = None;
+        self.lose_memory();
+        self.disk = self.disk.power_cut(&*self.chance);
+        self.boot += 1;
+    }
+
+    fn lose_memory(&mut self) {
+        let dir = self.dir.path().join("arenas");
+        std::fs::remove_dir_all(dir).expect("the arenas' folder");
+    }
+
+    /// Passes of all logs, until they rest.
+    fn settle(&mut self) {
+        for _ in 0..PASSES_MOST {
+            let running = self.running();
+            let mut rests = true;
+            for log in &mut running.logs {
+                rests &= log.thread.pass() != nigh_store::Passed::More;
+                log.journal.leave();
+            }
+            if rests {
+                return;
+            }
+        }
+        panic!("the logs never come to rest");
+    }
+
+    fn run(&mut self, command: &str) -> String {
+        let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        self.bytes(&args)
+    }
+
+    /// Applies a command at the partition of its first key.
+    fn bytes(&mut self, args: &[&[u8]]) -> String {
+        let now_ms = self.clock_ms();
+        let op = op(args[0]);
+        for _ in 0..PASSES_MOST {
+            let running = self.running();
+            running.turns += 1;
+            let partition = match op.first_key() {
+                0 => 0,
+                at => running.keyspace.partition_of(args[at]),
+            };
+            let (reply, busy) = {
+                let pin = running.participant.pin();
+                let turn = Turn { now_ms, pin: &pin, random: running.turns };
+                running.keyspace.begin_turn(&turn);
+                let store = running.keyspace.part_mut(partition);
+                let mut out = Resp2::default();
+                store.apply(op, args, &turn, &mut out);
+                let busy = store.take_busy();
+                running.keyspace.maintain(&turn);
+                (out.0, busy)
+            };
+            running.participant.quiescent();
+            if !busy {
+                return String::from_utf8_lossy(&reply).trim_end().replace("\r\n", " ");
+            }
+            self.settle();
+        }
+        panic!("memory never comes back");
+    }
+
+    fn clock_ms(&self) -> u64 {
+        use nigh_log::Clock;
+        self.clock.unix_ms()
+    }
+
+    /// All keys with their values and expiries.
+    fn state(&mut self, keys: &[String]) -> BTreeMap<String, String> {
+        let mut state = BTreeMap::new();
+        for key in keys {
+            let value = self.run(&format!("GET {key}"));
+            if value != "$-1" {
+                let expiry = self.run(&format!("PEXPIRETIME {key}"));
+                state.insert(key.clone(), format!("{value} {expiry}"));
+            }
+        }
+        state
+    }
+}
+
+/// A killed server's successor has all that was told, whether its log has it or not.
+#[test]
+fn a_kill_loses_nothing() {
+    let mut machine = Machine::started(1, 1);
+    machine.run("SET a 1");
+    machine.settle();
+    machine.run("SET b 2");
+    machine.run("DEL a");
+    machine.kill();
+    let report = machine.start().expect("the successor");
+    assert_eq!((report.adopted, report.rebuilt, report.base), (2, 0, None), "{report:?}");
+    assert_eq!(report.completed, 2, "its log gets what it lacks");
+    assert_eq!((machine.run("GET a"), machine.run("GET b")), ("$-1".into(), "$1 2".into()));
+    machine.cut_power();
+    let report = machine.start().expect("after the power cut");
+    assert_eq!(report.rebuilt, 2, "{report:?}");
+    assert_eq!((machine.run("GET a"), machine.run("GET b")), ("$-1".into(), "$1 2".into()));
+}
+
+/// What was synced is there after a power cut, tombstones and expiries included.
+#[test]
+fn a_power_cut_leaves_what_was_durable() {
+    let mut machine = Machine::started(2, 1);
+    for command in ["SET a 1", "SET b 2 PX 100000", "SET c 3", "APPEND a x", "DEL c", "RENAME a d"] {
+        machine.run(command);
+    }
+    machine.settle();
+    let keys: Vec<String> = ["a", "b", "c", "d"].map(String::from).into();
+    let before = machine.state(&keys);
+    assert_eq!(before.len(), 2);
+    machine.cut_power();
+    machine.start().expect("after the power cut");
+    assert_eq!(machine.state(&keys), before);
+}
+
+/// A value in a run is named in the journal and whole in the log, however it came about.
+#[test]
+fn long_values_survive_both() {
+    let mut machine = Machine::started(3, 1);
+    let long = "v".repeat(300_000);
+    machine.bytes(&[b"SET", b"long", long.as_bytes()]);
+    machine.settle();
+    machine.bytes(&[b"APPEND", b"long", b"tail"]);
+    machine.run("EXPIRE long 1000");
+    machine.run("RENAME long other");
+    machine.kill();
+    machine.start().expect("the successor");
+    let value = machine.run("GET other");
+    assert_eq!(value.len(), "$300004 ".len() + 300_004);
+    assert!(value.ends_with("vtail"));
+    machine.cut_power();
+    machine.start().expect("after the power cut");
+    assert!(machine.run("GET other") == value, "the value after a power cut");
+    assert_ne!(machine.run("TTL other"), ":-1");
+}
+
+/// Another number of shards, of partitions: the first gets a base, the second is refused.
+#[test]
+fn another_number_of_shards_just_works() {
+    let mut machine = Machine::started(4, 4);
+    let keys: Vec<String> = (0..50).map(|i| format!("k{i}")).collect();
+    for key in &keys {
+        machine.run(&format!("SET {key} v{key}"));
+    }
+    machine.settle();
+    let before = machine.state(&keys);
+    for shards in [3, 1, 2] {
+        machine.kill();
+        machine.shards = shards;
+        let report = machine.start().expect("another number of shards");
+        assert_eq!(report.base, Some(BaseCause::Shards));
+        assert_eq!(machine.state(&keys), before);
+        machine.cut_power();
+        let report = machine.start().expect("after the power cut");
+        assert_eq!(report.base, None, "{report:?}");
+        assert_eq!(machine.state(&keys), before, "{shards} shards");
+    }
+    machine.kill();
+    machine.partitions = 2;
+    assert!(matches!(machine.start(), Err(StoreError::Partitions { found: 4, wanted: 2, .. })));
+}
+
+/// A failed sync breaks the log: writes are refused from then on, and the next start heals it.
+#[test]
+fn a_failed_sync_is_told_and_the_next_start_heals() {
+    let mut machine = Machine::started(5, 1);
+    machine.run("SET a 1");
+    machine.settle();
+    machine.run("SET b 2");
+    let next = machine.disk.calls() + 1;
+    machine.disk.fail(next, nigh_log::simulated::SimFault::Io);
+    machine.settle();
+    let status = Arc::clone(&machine.running().logs[0].status);
+    assert_eq!(status.health(), LogHealth::Broken);
+    assert!(!status.cause().is_empty());
+    machine.kill();
+    let report = machine.start().expect("the next start");
+    assert_eq!(report.base, Some(BaseCause::Broken));
+    assert_eq!((machine.run("GET a"), machine.run("GET b")), ("$1 1".into(), "$1 2".into()));
+    machine.cut_power();
+    machine.start().expect("after the power cut");
+    assert_eq!((machine.run("GET a"), machine.run("GET b")), ("$1 1".into(), "$1 2".into()));
+}
+
+/// Memory and log that don't belong together are refused with both ids.
+#[test]
+fn a_strange_log_is_refused() {
+    let mut one = Machine::started(6, 1);
+    one.run("SET a 1");
+    one.settle();
+    one.kill();
+    let mut other = Machine::started(7, 1);
+    other.kill();
+    let own = std::mem::replace(&mut one.disk, other.disk.clone());
+    assert!(matches!(one.start(), Err(StoreError::OtherLog { .. })));
+    one.disk = SimDisk::new(8);
+    assert!(matches!(one.start(), Err(StoreError::LogMissing { .. })));
+    one.disk = own;
+    one.start().expect("its own log");
+    assert_eq!(one.run("GET a"), "$1 1");
+}
+
+/// Random commands, kills and power cuts: after a kill all is there; after a power cut, a prefix
+/// that has all that was durable.
+#[test]
+fn histories_with_kills_and_power_cuts() {
+    let seeds: u64 = std::env::var("NIGH_DURABLE_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(12);
+    let (mut kills, mut cuts) = (0, 0);
+    for seed in 0..seeds {
+        let mut machine = Machine::started(100 + seed, 1);
+        let chance = Arc::new(SimChance::new(seed));
+        let keys: Vec<String> = (0..8).map(|i| format!("k{i}")).collect();
+        let mut states = vec![BTreeMap::new()];
+        let mut durable = 0;
+        for step in 0..150 {
+            let command = command(&*chance, &keys, step);
+            let args: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
+            machine.bytes(&args);
+            states.push(machine.state(&keys));
+            if once_in(&*chance, 3) {
+                machine.settle();
+                durable = states.len() - 1;
+            }
+            if once_in(&*chance, 12) {
+                machine.kill();
+                kills += 1;
+                machine.start().unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
+                let state = machine.state(&keys);
+                assert!(state == states[states.len() - 1], "seed {seed}, step {step}: a kill");
+            } else if once_in(&*chance, 20) {
+                machine.cut_power();
+                cuts += 1;
+                machine.start().unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
+                let state = machine.state(&keys);
+                let found = (durable..states.len()).rev().find(|&it| states[it] == state);
+                let found = found.unwrap_or_else(|| panic!("seed {seed}, step {step}: no prefix"));
+                states.truncate(found + 1);
+                durable = found;
+            }
+        }
+    }
+    println!("{seeds} histories, {kills} kills, {cuts} power cuts: 0 violations");
+}
+
+fn command(chance: &dyn Chance, keys: &[String], step: u64) -> Vec<String> {
+    let key = || keys[usize::try_from(below(chance, keys.len() as u64)).expect("few")].clone();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let value = format!("v{step}");
+    match below(chance, 14) {
+        0..4 => vec!["SET".into(), key(), value],
+        4 => vec!["SET".into(), key(), "L".repeat(140_000)],
+        5 => vec!["APPEND".into(), key(), value],
+        6 => vec!["DEL".into(), key()],
+        7 => vec!["RENAME".into(), key(), key()],
+        8 => vec!["EXPIRE".into(), key(), "5000".into()],
+        9 => vec!["PERSIST".into(), key()],
+        10 => vec!["MSET".into(), key(), value.clone(), key(), value],
+        11 => vec!["GETDEL".into(), key()],
+        12 if once_in(chance, 6) => words(&["FLUSHALL"]),
+        _ => vec!["SET".into(), key(), value, "PX".into(), "900000".into()],
+    }
+}
