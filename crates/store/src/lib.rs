@@ -17,8 +17,8 @@
 //!
 //! Thread: a store belongs to one shard's thread; other shards have views of it.
 //!
-//! Rooms, lowest first: partitioning error text op reply_sink turn split_mix folder eviction
-//! partition making_room commit library upkeep call types apply open keyspace convert
+//! Rooms, lowest first: partitioning error text op reply_sink turn split_mix durability folder
+//! eviction partition making_room commit library upkeep call types apply open keyspace convert
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -26,6 +26,7 @@
 //! | error | errors, and the texts that a client reads |
 //! | text | reading arguments: integers, options, patterns, floats |
 //! | op, reply_sink, turn, split_mix | a command, its reply, its time, its random numbers |
+//! | durability | between a shard's journal and its log |
 //! | folder | the files of arenas, and whether they belong together |
 //! | eviction | which keys may go, and when they were used |
 //! | partition | the state of one partition, and the steps that commands are made of |
@@ -64,6 +65,7 @@ mod apply;
 mod call;
 mod commit;
 mod convert;
+mod durability;
 mod error;
 mod eviction;
 mod folder;
@@ -86,6 +88,8 @@ pub use convert::copying::{
     Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in,
 };
 pub use convert::old_keyspace::OldKeyspace;
+pub use durability::log_status::{LogFigures, LogHealth, LogStatus};
+pub use durability::sync_mode::SyncMode;
 pub use error::{BUSY, StoreError, together_error_text, write_error_text};
 pub use eviction::policy::Policy;
 pub use folder::edition::Edition;

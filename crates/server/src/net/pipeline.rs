@@ -22,8 +22,6 @@ pub(crate) struct Pipeline {
     pub(crate) stopped: bool,
     /// Stopped only until the functions of this turn have run.
     pub(crate) parked: bool,
-    /// FCALLs that wait for the batch.
-    pub(crate) calls: usize,
     /// Its next command is put off: see [`crate::turn::budget`].
     pub(crate) is_put_off: bool,
     /// What it waits for, if another shard has to do something first.
@@ -39,7 +37,6 @@ impl Pipeline {
             client,
             stopped: false,
             parked: false,
-            calls: 0,
             is_put_off: false,
             pending: Pending::Nothing,
         }

@@ -20,8 +20,9 @@ use crate::net::party::Party;
 use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
 use crate::state::{State, libraries};
+use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
-use crate::turn::work::{CALLS_AT_ONCE, WaitingCall, Work};
+use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_resp::Protocol;
 use nigh_store::{BUSY, Keyspace, Turn};
 use std::ops::Range;
@@ -58,23 +59,23 @@ impl Work {
     /// that follow each other and are for one tenant and one engine, but for those that may write
     /// to several partitions: each of them is a batch of its own, to tell whose writes they are.
     pub(crate) fn run_functions(&mut self, turn: &Turn<'_>) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        while !waiting.is_empty() {
+        let mut queue = std::mem::take(&mut self.calls);
+        while let Some(first) = queue.calls().first() {
             // One runs in any case, so that functions get on.
             let most = if self.budget.is_used() { 1 } else { 2 * CALLS_AT_ONCE };
             let most = self.calls_at_once.get(most);
-            let first = (waiting[0].tenant, self.engine(&waiting[0]));
+            let first = (first.tenant, self.engine(first));
             let is_alike = |call: &&WaitingCall| {
                 (call.tenant, self.engine(call)) == first && !self.crosses(call)
             };
-            let alike = waiting.iter().take(most).take_while(is_alike);
+            let alike = queue.calls().iter().take(most).take_while(is_alike);
             let together = alike.count().max(1);
-            let ran = self.run_batch(&waiting[..together], turn);
-            waiting.drain(..ran);
-            waiting.retain(|call| self.is_still_to_run(call));
+            let ran = self.run_batch(&queue.calls()[..together], turn);
+            queue.remove_first(ran);
+            queue.retain(|call| self.is_still_to_run(call));
         }
         self.state.ran_functions = true;
-        self.waiting = waiting;
+        self.calls = queue;
     }
 
     /// Whether nothing before a call waits; else it comes again, behind that. The first of a client
@@ -88,9 +89,7 @@ impl Work {
             pipe.input.next = pipe.input.next.min(call.index);
             pipe.stopped = true;
         }
-        let runs = pipe.input.next > call.index;
-        pipe.calls -= usize::from(!runs);
-        runs
+        pipe.input.next > call.index
     }
 
     /// The name of a call's function.
@@ -119,7 +118,6 @@ impl Work {
         let calls = &calls[..answers.places.len()];
         for (call, place) in calls.iter().zip(&answers.places) {
             let pipe = &mut *self.active[call.party];
-            pipe.calls -= 1;
             let mark = pipe.out.mark();
             if pipe.input.next <= call.index {
                 // One before it waits, so this one ran too early: it runs again. It has written

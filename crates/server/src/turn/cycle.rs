@@ -95,7 +95,7 @@ impl Work {
             // here.
             if self.windows != windows {
                 self.run_window(turn);
-                if self.waiting.is_empty() || self.waiting.len() >= CALLS_AT_ONCE {
+                if self.calls.is_empty() || self.calls.len() >= CALLS_AT_ONCE {
                     self.answer(turn);
                 }
             }
@@ -112,7 +112,7 @@ impl Work {
     /// Runs the functions that wait and what waits for them, then writes all replies.
     fn answer(&mut self, turn: &Turn<'_>) {
         for _ in 0..MOST_ROUNDS {
-            if self.waiting.is_empty() {
+            if self.calls.is_empty() {
                 break;
             }
             self.run_functions(turn);
@@ -131,7 +131,7 @@ impl Work {
             }
             self.run_window(turn);
         }
-        if !self.waiting.is_empty() {
+        if !self.calls.is_empty() {
             self.run_functions(turn);
         }
         let mut active = std::mem::take(&mut self.active);

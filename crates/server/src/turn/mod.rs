@@ -1,6 +1,7 @@
 //! A shard's turn: from the bytes of all connections that have some to the replies.
 
 pub(crate) mod budget;
+pub(crate) mod call_queue;
 pub(crate) mod calls;
 pub(crate) mod cycle;
 pub(crate) mod dispatch;

@@ -28,8 +28,9 @@ use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
 use crate::state::place::Place;
+use crate::turn::call_queue::WaitingCall;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
-use crate::turn::work::{CALLS_AT_ONCE, Look, WaitingCall, Work};
+use crate::turn::work::{CALLS_AT_ONCE, Look, Work};
 use crate::turn::{budget, dispatch};
 use nigh_store::{Lack, Turn};
 use std::time::Instant;
@@ -121,7 +122,7 @@ impl Work {
         let owner = keyspace.owner(prepared.partition);
         let store = keyspace.part_mut(prepared.partition);
         let looks = !party.client.plain
-            || party.calls > 0
+            || self.calls.has(prepared.party)
             || self.state.hot.time_each
             || match party.peer() {
                 None => party.input.bytes().len() > LARGE_INPUT_BYTES,
@@ -214,7 +215,7 @@ impl Work {
         }
         let Resolved::Row(row) = prepared.resolved else { return false };
         let party = &self.active[prepared.party];
-        if !party.client.plain || party.calls > 0 {
+        if !party.client.plain || self.calls.has(prepared.party) {
             return false;
         }
         let waits = || party.sent_to(owner) > 0 || matches!(party.pending, Pending::Unstable(_));
@@ -263,7 +264,7 @@ impl Work {
         if !plain
             || !self.is_undivided(prepared)
             || self.state.tenants[prepared.tenant].keyspace.wants_turn()
-            || self.waiting.len() >= 2 * CALLS_AT_ONCE
+            || self.calls.len() >= 2 * CALLS_AT_ONCE
         {
             return false;
         }
@@ -274,9 +275,8 @@ impl Work {
         let waits = asker.connection().is_some_and(|connection| !connection.later.is_empty());
         debug_assert!(!waits, "a call after what was sent is sent too");
         let (party, index) = (prepared.party, prepared.index);
-        self.waiting.push(WaitingCall { party, index, row, tenant: prepared.tenant });
-        asker.calls += 1;
         asker.input.next = index + 1;
+        self.calls.push(WaitingCall { party, index, row, tenant: prepared.tenant });
         true
     }
 
@@ -307,10 +307,10 @@ impl Work {
             pipe.stopped = true;
             return true;
         }
-        if pipe.calls > 0 {
+        if self.calls.has(prepared.party) {
             // Only a further call that will be in the same batch may pass.
             let joins =
-                pipe.client.plain && self.waiting.len() < 2 * CALLS_AT_ONCE && is_local_call;
+                pipe.client.plain && self.calls.len() < 2 * CALLS_AT_ONCE && is_local_call;
             (pipe.stopped, pipe.parked) = (pipe.stopped | !joins, pipe.parked | !joins);
             return !joins;
         }
@@ -423,8 +423,7 @@ impl Work {
             }
             Flow::Function(row) => {
                 let call = WaitingCall { party: at, index, row, tenant: prepared.tenant };
-                self.waiting.push(call);
-                self.active[at].calls += 1;
+                self.calls.push(call);
                 if self.crosses(&call) {
                     // What it writes elsewhere is under way when it has run: whatever follows looks
                     // at that.

@@ -15,6 +15,7 @@ use crate::observe::hotkeys::Sampler;
 use crate::state::State;
 use crate::tenant::TenantId;
 use crate::turn::budget::{Budget, CallsAtOnce};
+use crate::turn::call_queue::CallQueue;
 use crate::turn::prepared::Prepared;
 use crate::turn::ready::Ready;
 use nigh_store::{Op, Turn};
@@ -32,18 +33,6 @@ pub(crate) const MOST_ACTIVE: usize = 1024;
 pub(crate) const CALLS_AT_ONCE: usize = 256;
 /// How long writes wait for memory that others still look at, such as a function on another shard.
 const MOST_WAIT: Duration = Duration::from_secs(1);
-
-/// An FCALL that waits for the batch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WaitingCall {
-    /// Position of its party in `active`.
-    pub(crate) party: usize,
-    /// Position in the connection's batch.
-    pub(crate) index: usize,
-    /// FCALL or FCALL_RO.
-    pub(crate) row: Row,
-    pub(crate) tenant: TenantId,
-}
 
 /// A key that a command of the window looks up here.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +76,8 @@ pub(crate) struct Work {
     pub(crate) looks: Vec<Look>,
     /// What ran quickly in the window: how many calls of which command, in their order.
     pub(crate) quick_calls: Vec<(Row, u64)>,
-    pub(crate) waiting: Vec<WaitingCall>,
+    /// Function calls that wait for the batch.
+    pub(crate) calls: CallQueue,
     pub(crate) pool: Pool,
     pub(crate) mailbox: Mailbox,
     /// The other shards as clients of this one, by number.
@@ -148,7 +138,7 @@ impl Work {
             prepared: Vec::with_capacity(WINDOW),
             looks: Vec::with_capacity(WINDOW),
             quick_calls: Vec::new(),
-            waiting: Vec::new(),
+            calls: CallQueue::default(),
             pool: Pool::default(),
             mailbox,
             peers,
