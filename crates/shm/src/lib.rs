@@ -70,6 +70,7 @@ pub use read::reader::{Moment, Reader};
 pub use recover::adopt::Adoption;
 pub use recover::edition1;
 pub use recover::verifier::{ArenaReport, BadRecord, verify};
+pub use region::durable::DurableWord;
 pub use region::kept::Kept;
 pub use region::{Denied, Region};
 pub use write::cleaner::CleanerStats;

@@ -211,6 +211,23 @@ impl Reader {
         self.words.load64(header::CLOCK, Acquire)
     }
 
+    /// The number of the newest change that the writer may be storing. What a read has found came
+    /// with a change up to the number that is loaded behind it.
+    #[inline]
+    #[must_use]
+    pub fn begun_lsn(&self) -> u64 {
+        // SYNC(moment): stored before the first store of that change.
+        self.words.load64(header::BEGUN_LSN, Acquire)
+    }
+
+    /// The changes up to this number are on disk for certain; 0 without a log.
+    #[inline]
+    #[must_use]
+    pub fn durable_lsn(&self) -> u64 {
+        // SYNC(durable)
+        self.words.load64(header::DURABLE_LSN, Acquire)
+    }
+
     /// Number of keys, as the writer last said.
     #[must_use]
     pub fn keys(&self) -> u64 {

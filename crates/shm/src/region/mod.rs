@@ -15,6 +15,7 @@
 //!
 //! Any thread.
 
+pub(crate) mod durable;
 pub(crate) mod kept;
 
 use crate::error::{ArenaError, Denial, io};

@@ -1,7 +1,7 @@
 //! What readers are promised while the writer is at work, one story a test.
 
 use super::{Arena, StopOnDrop, directory, spec};
-use crate::{ArenaError, WriteError};
+use crate::{ArenaError, DurableWord, WriteError};
 use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
@@ -247,4 +247,29 @@ fn a_foreign_reader_follows_no_table_that_is_none() {
             }
         }
     }
+}
+
+#[test]
+fn a_reader_learns_which_changes_are_begun_and_which_are_on_disk() {
+    // A reader of any shard compares both: what it has found is on disk, or is not yet.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    a.put(b"k", b"1", 0).unwrap();
+    assert_eq!((a.reader.begun_lsn(), a.reader.durable_lsn()), (1, 0), "there is no log yet");
+    let log = DurableWord::of(a.writer.region());
+    log.clone().store(1);
+    assert!(a.writer.delete(&a.me.pin(), a.reader.hash(b"k"), b"k"));
+    assert_eq!((a.reader.begun_lsn(), a.reader.durable_lsn()), (2, 1), "a removal is a change too");
+    log.store(2);
+    assert_eq!(a.reader.durable_lsn(), 2);
+}
+
+#[test]
+#[should_panic(expected = "change 5 was on disk")]
+fn what_is_on_disk_stays_there() {
+    let dir = directory();
+    let a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    let log = DurableWord::of(a.writer.region());
+    log.store(5);
+    log.store(4);
 }
