@@ -121,7 +121,7 @@ impl LogStatus {
     }
 
     /// The log's thread tells how it is.
-    pub(crate) fn tell_health(&self, health: LogHealth, cause: String) {
+    pub fn tell_health(&self, health: LogHealth, cause: String) {
         *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
         let code = match health {
             LogHealth::Well => 0,
@@ -138,7 +138,8 @@ impl LogStatus {
         self.written.load(Acquire)
     }
 
-    pub(crate) fn tell_written(&self, position: u64) {
+    /// The log's thread has given all before this position to the kernel.
+    pub fn tell_written(&self, position: u64) {
         self.written.store(position, Release);
     }
 
@@ -148,7 +149,9 @@ impl LogStatus {
         Some(self.unsynced_since_us.load(Relaxed)).filter(|&us| us > 0)
     }
 
-    pub(crate) fn tell_unsynced_since(&self, us: Option<u64>) {
+    /// The log's thread tells when it wrote the oldest change that isn't synced; `None`: there is
+    /// none.
+    pub fn tell_unsynced_since(&self, us: Option<u64>) {
         self.unsynced_since_us.store(us.map_or(0, |us| us.max(1)), Relaxed);
     }
 
@@ -160,12 +163,14 @@ impl LogStatus {
     }
 
     /// Whether somebody waits; behind the stores of durable LSNs.
-    pub(crate) fn take_wanted(&self) -> bool {
+    #[must_use]
+    pub fn take_wanted(&self) -> bool {
         self.wanted.swap(false, SeqCst)
     }
 
     /// Whether somebody waits for a sync.
-    pub(crate) fn is_wanted(&self) -> bool {
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
         self.wanted.load(SeqCst)
     }
 
@@ -184,7 +189,7 @@ impl LogStatus {
 
     /// Sleeps until it is woken, or for so long; not at all if there is something to do by
     /// `has_work`, which is looked at when every later wake-up counts.
-    pub(crate) fn sleep(&self, most: std::time::Duration, has_work: impl FnOnce() -> bool) {
+    pub fn sleep(&self, most: std::time::Duration, has_work: impl FnOnce() -> bool) {
         self.thread.get_or_init(std::thread::current);
         self.sleeps.store(true, SeqCst);
         std::sync::atomic::fence(SeqCst);
@@ -194,13 +199,15 @@ impl LogStatus {
         self.sleeps.store(false, SeqCst);
     }
 
-    pub(crate) fn count_sync(&self, us: u64) {
+    /// A sync has taken so long.
+    pub fn count_sync(&self, us: u64) {
         self.figures.syncs.fetch_add(1, Relaxed);
         self.figures.sync_us.fetch_add(us, Relaxed);
         self.figures.longest_sync_us.fetch_max(us, Relaxed);
     }
 
-    pub(crate) fn count_bytes(&self, bytes: u64, files_bytes: u64) {
+    /// What the log has written so far, and what its files take.
+    pub fn count_bytes(&self, bytes: u64, files_bytes: u64) {
         self.figures.bytes.store(bytes, Relaxed);
         self.figures.files_bytes.store(files_bytes, Relaxed);
     }
