@@ -18,12 +18,13 @@ use crate::pinning::pin_to_core;
 use crate::signals::Watcher;
 use crate::state::State;
 use crate::state::checks;
+use crate::state::logs::Logs;
 use crate::state::shared::{Seat, Shared, Stop};
 use crate::state::stopper::Stopper;
 use crate::turn::shard::Shard;
 use nigh_js::{Fiber, FiberJoin};
 use nigh_shm::Domain;
-use nigh_store::{Keyspace, Opened, StoreOptions};
+use nigh_store::{Keyspace, LogStatus, Opened, StoreOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -66,7 +67,12 @@ struct Berth {
     keyspaces: Vec<Keyspace>,
     folder: Arc<Folder>,
     engines: MakeEngines,
+    /// Of all shards, with `appendonly`.
+    logs: AllLogs,
 }
+
+/// The states of all shards' logs; none without `appendonly`.
+type AllLogs = Option<Arc<[Arc<LogStatus>]>>;
 
 /// Makes the engines of a shard, on its fiber.
 type MakeEngines = fn(Fiber, FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError>;
@@ -83,13 +89,16 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
     pub fn start(config: Config) -> Result<Self, ServeError> {
-        Self::start_watched(config, v8, |_| Ok(()))
+        refuse_log(&config)?;
+        Self::start_watched(config, v8, |_| None, |_| Ok(()))
     }
 
-    /// The same with these engines; `watch` is given what stops it before it serves anybody.
+    /// The same with these engines, and the logs that `logs` gives for the keyspaces of all
+    /// tenants, if there is to be one; `watch` is given what stops it before it serves anybody.
     fn start_watched(
         config: Config,
         engines: MakeEngines,
+        logs: impl FnOnce(&[Keyspace]) -> AllLogs,
         watch: impl FnOnce(Stopper) -> io::Result<()>,
     ) -> Result<Self, ServeError> {
         allocator::settle();
@@ -122,6 +131,7 @@ impl Server {
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
         shared.serves(Arenas::of(&keyspaces, &folder.path)?);
+        let logs = logs(&keyspaces);
         watch(server.stopper.clone())?;
         let mut divided: Vec<Vec<Keyspace>> = (0..shards).map(|_| Vec::new()).collect();
         for keyspace in keyspaces {
@@ -145,6 +155,7 @@ impl Server {
                 keyspaces,
                 folder: Arc::clone(&folder),
                 engines,
+                logs: logs.clone(),
             })?;
         }
         server._exporter = exporter;
@@ -212,8 +223,9 @@ impl Drop for Server {
 /// # Errors
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
 pub fn run(config: Config) -> Result<(), ServeError> {
+    refuse_log(&config)?;
     let watcher = Watcher::start()?;
-    let server = Server::start_watched(config, v8, |stopper| watcher.watch(stopper))?;
+    let server = Server::start_watched(config, v8, |_| None, |stopper| watcher.watch(stopper))?;
     let stopper = server.stopper.clone();
     match server.local_addr() {
         Some(address) => tracing::info!(%address, dir = %server.folder.display(), "ready"),
@@ -269,8 +281,17 @@ fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
     let config = shared.config();
     pin_to_core(&config, number, shared.shards())?;
     let engines = (berth.engines)(fiber, engine::limits(&config))?;
-    let state = State::new(keyspaces, shared, number, engines);
+    let state = State::new(keyspaces, shared, Logs::of(berth.logs, number), number, engines);
     Shard::new(state, poll, listeners, mailbox, &domain, gauges)
+}
+
+/// Refuses what isn't there yet.
+fn refuse_log(config: &Config) -> Result<(), ServeError> {
+    if config.flag("appendonly") {
+        let text = "setting `appendonly`: must be no: Nigh has no log on disk yet".to_owned();
+        return Err(ServeError::Setting(text));
+    }
+    Ok(())
 }
 
 /// Opens the default tenant's keyspace.

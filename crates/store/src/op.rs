@@ -76,6 +76,15 @@ macro_rules! ops {
                     )
             }
 
+            /// Whether it changes nothing but that keys go: it may while the log's disk is full.
+            #[must_use]
+            pub const fn only_removes(self) -> bool {
+                matches!(
+                    self,
+                    Op::Del | Op::Unlink | Op::GetDel | Op::FlushDb | Op::FlushAll
+                )
+            }
+
             /// Whether it reads several keys, which then belong to one moment.
             #[must_use]
             #[inline]

@@ -6,7 +6,9 @@ use super::key_specs::{
     RM_DELETE_ALL, RO, RO_ACCESS, RO_ACCESS_THEN_OW_UPDATE_AT2, RO_ALL, RO_AT2,
     RW_ACCESS_DELETE_THEN_OW_INSERT_AT2, RW_ACCESS_DELETE_THEN_OW_UPDATE_AT2, RW_UPDATE,
 };
-use super::spec::{CommandSpec, DENYOOM, FAST, PLAIN, READONLY, Run, WRITE, container, help};
+use super::spec::{
+    BLOCKING, Builtin, CommandSpec, DENYOOM, FAST, PLAIN, READONLY, Run, WRITE, container, help,
+};
 use nigh_store::Op;
 
 const ROW: CommandSpec = CommandSpec { acl: "keyspace", group: "generic", ..PLAIN };
@@ -23,6 +25,12 @@ const OBJECT: CommandSpec = CommandSpec {
 const EXPIRE: CommandSpec = CommandSpec { arity: -3, flags: WRITE | FAST, keys: RW_UPDATE, ..ROW };
 const TTL: CommandSpec =
     CommandSpec { arity: 2, flags: READONLY | FAST, keys: RO_ACCESS, syntax: "key", ..ROW };
+const WAIT: CommandSpec = CommandSpec {
+    flags: BLOCKING,
+    acl: "connection",
+    tips: "request_policy:all_shards response_policy:agg_min",
+    ..ROW
+};
 const KEYS_COUNTED: CommandSpec = CommandSpec {
     arity: -2,
     tips: "request_policy:multi_shard response_policy:agg_sum",
@@ -243,4 +251,22 @@ pub(super) static GENERIC: &[CommandSpec] = &[
         ..OBJECT
     },
     help("object|help", Run::Data(Op::Object), "6.2.0", ROW),
+    CommandSpec {
+        name: "wait",
+        run: Run::Server(Builtin::Wait),
+        arity: 3,
+        since: "3.0.0",
+        summary: "Waits until replicas have the connection's writes, and counts these replicas.",
+        syntax: "numreplicas:integer timeout:integer",
+        ..WAIT
+    },
+    CommandSpec {
+        name: "waitaof",
+        run: Run::Server(Builtin::Waitaof),
+        arity: 4,
+        since: "7.2.0",
+        summary: "Waits until the connection's writes are on disk, here and at replicas.",
+        syntax: "numlocal:integer numreplicas:integer timeout:integer",
+        ..WAIT
+    },
 ];

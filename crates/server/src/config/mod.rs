@@ -19,6 +19,7 @@ pub use file::load;
 pub use table::{Kind, Setting, Unit, setting, settings};
 pub use value::{ConfigError, Value};
 
+use nigh_store::SyncMode;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -94,6 +95,15 @@ impl Config {
         u16::try_from(self.number("port")).unwrap_or(0)
     }
 
+    /// When the log is synced.
+    ///
+    /// # Panics
+    /// If the table lists a mode that the store doesn't know: a test reads all.
+    pub fn sync_mode(&self) -> SyncMode {
+        let mode = SyncMode::of_name(&self.text("appendfsync"));
+        mode.expect("the table lists the modes of the store")
+    }
+
     /// The folder of the arenas; by default one in `/dev/shm`, named after the `port` listened on.
     pub fn shm_dir(&self, port: u16) -> PathBuf {
         match self.text("shm-dir") {
@@ -132,7 +142,6 @@ mod tests {
         let mut config = Config::default();
         for (name, text, reason) in [
             ("save", "900 1", "must be empty: Nigh saves nothing to disk yet"),
-            ("appendonly", "yes", "must be no: Nigh has no log on disk yet"),
             ("databases", "16", "must be 1: Nigh has one database"),
             ("databases", "x", "must be 1: Nigh has one database"),
         ] {
@@ -140,6 +149,21 @@ mod tests {
             assert_eq!(error, format!("setting `{name}`: {reason}"));
             assert!(!setting(name).expect("a row").mutable, "CONFIG SET has Redis's texts");
         }
+    }
+
+    /// The names of the modes of syncing are the store's.
+    #[test]
+    fn the_store_knows_all_modes_of_syncing() {
+        let mut config = Config::default();
+        assert_eq!(config.sync_mode(), SyncMode::EverySecond);
+        for mode in SyncMode::ALL {
+            config.set("appendfsync", mode.name()).expect("a mode");
+            assert_eq!(config.sync_mode(), mode);
+        }
+        let Some(Kind::Choice(names)) = setting("appendfsync").map(|row| row.kind) else {
+            panic!("words")
+        };
+        assert_eq!(names.len(), SyncMode::ALL.len());
     }
 
     /// Sizes take units, and bounds hold.

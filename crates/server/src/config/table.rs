@@ -78,6 +78,8 @@ const PATH_BYTES: usize = 4096;
 const SOCKET_PATH_BYTES: usize = 107;
 /// Largest size that a setting takes: 64 GiB, an arena's bound.
 const MOST_BYTES: i64 = 64 << 30;
+/// Largest bound of a log: 1 PiB.
+const MOST_LOG_BYTES: i64 = 1 << 50;
 /// Longest time limit: an hour, in ms.
 const HOUR_MS: i64 = 3_600_000;
 const GIB: i64 = 1 << 30;
@@ -149,7 +151,29 @@ static SETTINGS: &[Setting] = &[
         "Compare the checksums of all records before serving, and log the wrong ones."),
     row("fresh", Kind::Flag, "no", FIXED, "Start empty: remove the arenas of an earlier server."),
     row("save", Kind::Choice(&[""]), "", FIXED, "Nigh saves nothing to disk yet."),
-    row("appendonly", Kind::Choice(&["no"]), "no", FIXED, "Nigh has no log on disk yet."),
+    row("appendonly", Kind::Flag, "no", FIXED, "Keep a log of all changes on disk."),
+    row("appendfsync", Kind::Choice(&["always", "everysec", "no"]), "everysec", MUTABLE,
+        "When the log is on disk for certain: always, before a client is answered; everysec, \
+         within a second; no, when the system likes."),
+    row("dir", Kind::Text { max_bytes: PATH_BYTES }, "nigh-data", FIXED,
+        "Folder of the log, on a disk of this machine."),
+    row("journal-size", bytes(1 << 20, 4 * GIB), "67108864", FIXED,
+        "Memory of each shard's journal, which holds changes until they are in the log; rounded up \
+         to a power of two. One commit takes at most a fourth."),
+    row("journal-wait-ms", number(0, HOUR_MS, Unit::Milliseconds), "1000", MUTABLE,
+        "Longest wait of a write for the log; then it is refused."),
+    row("log-file-size", bytes(1 << 20, GIB), "67108864", FIXED, "Bytes of a file of the log."),
+    row("log-garbage", number(10, 10_000, Unit::Count), "100", FIXED,
+        "Bytes of the log that may be out of date, in per cent of those that count."),
+    row("log-max-size", bytes(0, MOST_LOG_BYTES), "0", FIXED,
+        "Bytes of a shard's log from which on it is made smaller; 0 for none."),
+    row("log-hold-size", bytes(0, MOST_LOG_BYTES), "1073741824", FIXED,
+        "Most bytes of a shard's log that are kept for readers of it that have fallen behind."),
+    row("log-on-tmpfs", Kind::Flag, "no", FIXED,
+        "Let the log lie in a tmpfs, where the end of the machine takes it too."),
+    row("log-any-filesystem", Kind::Flag, "no", FIXED,
+        "Let the log lie in a file system that isn't of this machine, where two servers may get \
+         the same folder."),
     row("spin-us", number(0, 1_000_000, Unit::Microseconds), "50", MUTABLE,
         "Microseconds for which a shard looks for work before it sleeps."),
     row("shards", number(0, 64, Unit::Count), "0", FIXED,

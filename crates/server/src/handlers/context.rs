@@ -55,6 +55,8 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) unstable: bool,
     /// The other shards have told what this command wants to know.
     pub(crate) refreshed: bool,
+    /// This command has waited, and whether all is on disk that had begun before.
+    pub(crate) waited: Option<bool>,
     /// A write for which memory is still to come back may wait for the next turn.
     pub(crate) may_wait: bool,
     /// What lies before it was answered as CLIENT REPLY said then: EXEC does so for each of its

@@ -336,7 +336,8 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
     }
     let mut reply = Vec::new();
     let (turn, stays) = (context.turn, Some(partition));
-    let mut host = StoreHost { tenant, keyspace, turn, mail: Vec::new(), sends: false, stays };
+    let (logs, mail) = (&state.logs, Vec::new());
+    let mut host = StoreHost { tenant, keyspace, logs, turn, mail, sends: false, stays };
     let ran = engine.run(tenant, &[call], run_turn, &mut host, &mut |_, bytes| {
         reply.extend_from_slice(bytes);
     });

@@ -8,6 +8,7 @@ use crate::commands;
 use crate::folder::arena_folder::meminfo_bytes;
 use crate::handlers::{session::REDIS_VERSION, usage};
 use crate::observe::inside::{self, Fields};
+use crate::observe::log_totals::LogTotals;
 use crate::observe::snapshot::Snapshot;
 use crate::state::State;
 use crate::state::tenants::LocalTenant;
@@ -69,9 +70,9 @@ fn fields(state: &State, all: &Snapshot, section: &str) -> Fields {
     let mut f = Fields::new();
     match section {
         "server" => server(&mut f, state),
-        "clients" => clients(&mut f, state),
+        "clients" => clients(&mut f, state, all),
         "memory" => memory(&mut f, state, all),
-        "persistence" => persistence(&mut f),
+        "persistence" => persistence(&mut f, state, all),
         "stats" => stats(&mut f, all),
         "replication" => replication(&mut f),
         "cpu" => cpu(&mut f),
@@ -110,10 +111,10 @@ fn server(f: &mut Fields, state: &State) {
     put(f, "config_file", "");
 }
 
-fn clients(f: &mut Fields, state: &State) {
+fn clients(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "connected_clients", state.shared.open_connections.load(Relaxed));
     put(f, "maxclients", state.max_clients());
-    put(f, "blocked_clients", 0);
+    put(f, "blocked_clients", all.parts.iter().map(|part| part.blocked).sum::<usize>());
     put(f, "tracking_clients", 0);
 }
 
@@ -164,9 +165,15 @@ fn memory(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "mem_allocator", "system");
 }
 
-fn persistence(f: &mut Fields) {
-    for name in ["loading", "async_loading", "rdb_bgsave_in_progress", "aof_enabled"] {
+fn persistence(f: &mut Fields, state: &State, all: &Snapshot) {
+    for name in ["loading", "async_loading", "rdb_bgsave_in_progress"] {
         put(f, name, 0);
+    }
+    put(f, "aof_enabled", u8::from(state.logs.exist()));
+    let totals = LogTotals::of(state.logs.all(), &all.parts);
+    totals.status_fields(f);
+    if state.logs.exist() {
+        totals.fields(f);
     }
 }
 

@@ -13,3 +13,4 @@ pub(crate) mod store_host;
 pub(crate) mod transaction;
 pub(crate) mod usage;
 pub(crate) mod views;
+pub(crate) mod waiting;

@@ -15,9 +15,12 @@
 //!
 //! Reads only. Belongs to the shard's thread.
 
+use crate::commands::spec::WRITE;
 use crate::commands::{self, Builtin, CommandSpec, Row, Run};
 use crate::engine;
 use crate::handlers::context::Context;
+use crate::handlers::waiting::{self, Asked};
+use crate::net::client::Client;
 use crate::state::libraries;
 use crate::state::place::Place;
 use crate::state::tenants::LocalTenant;
@@ -42,6 +45,8 @@ pub(crate) enum Flow {
     Refresh,
     /// It runs when the source that it loads has been checked.
     Check,
+    /// It runs when that is so, or after some time.
+    Wait(Asked),
 }
 
 /// The error that refuses keys of several partitions, as Redis Cluster's.
@@ -167,6 +172,9 @@ pub(crate) fn elsewhere(
         (Place::Owner, Target::Split { .. } | Target::Owners) => Flow::Scatter(row, target),
         (_, _) if waits => Flow::Await,
         (Place::Move, Target::Part(partition)) => where_moved(context, partition),
+        (Place::Wait(builtin), _) => {
+            waiting::waits(context, builtin, args).map_or(Flow::Done, Flow::Wait)
+        }
         (Place::Refresh, _) if state.shared.shards() > 1 && !context.refreshed => Flow::Refresh,
         (_, _) => Flow::Done,
     }
@@ -237,4 +245,47 @@ fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
 fn looks_around(context: &Context<'_, '_>) -> bool {
     let transaction = context.client.transaction.as_ref();
     context.state.shared.shards() > 1 && transaction.is_some_and(|it| it.looks_around)
+}
+
+/// What a command does to the data that this shard owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// It changes nothing here.
+    Nothing,
+    /// It may remove keys, and do nothing else.
+    Removes,
+    Writes,
+}
+
+/// The effect of running a command; what functions do is their own.
+pub(crate) fn effect_here(
+    tenant: &LocalTenant,
+    client: &Client,
+    spec: &CommandSpec,
+    target: Target,
+) -> Effect {
+    let transaction = client.transaction.as_ref();
+    let (effect, target) = match (spec.run, transaction) {
+        (Run::Server(Builtin::Exec), Some(transaction)) => {
+            let effects = transaction.rows.iter().map(|row| effect(commands::of(*row)));
+            let partition = client.partition().unwrap_or(0);
+            (effects.max().unwrap_or(Effect::Nothing), Target::Part(partition))
+        }
+        (_, Some(_)) => (Effect::Nothing, target), // queued
+        (_, None) => (effect(spec), target),
+    };
+    let is_here = match target {
+        Target::Part(partition) => tenant.owns(partition),
+        Target::Views => false,
+        Target::Split { .. } | Target::Owners => tenant.keyspace.owns_some(),
+    };
+    if is_here { effect } else { Effect::Nothing }
+}
+
+fn effect(spec: &CommandSpec) -> Effect {
+    match spec.run {
+        _ if !spec.has(WRITE) => Effect::Nothing,
+        Run::Data(op) if op.only_removes() => Effect::Removes,
+        _ => Effect::Writes,
+    }
 }

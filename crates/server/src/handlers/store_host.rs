@@ -21,6 +21,7 @@ use crate::engine::{CallWrite, Host, Level};
 use crate::handlers::context::Context;
 use crate::handlers::route::CROSS_SLOT;
 use crate::hop::message::writes;
+use crate::state::logs::Logs;
 use crate::tenant::TenantId;
 use nigh_shm::WriteError;
 use nigh_store::{BUSY, KeyWrite, Keyspace, ReplySink, Turn, together_error_text};
@@ -33,6 +34,8 @@ const LIBRARY_CHANGED: &str = "TRYAGAIN the library was replaced while the call 
 pub(crate) struct StoreHost<'a, 't> {
     pub(crate) tenant: TenantId,
     pub(crate) keyspace: &'a mut Keyspace,
+    /// What they let the writes of this shard do.
+    pub(crate) logs: &'a Logs,
     pub(crate) turn: &'a Turn<'t>,
     /// Write sets for partitions of other shards, as messages, since it was emptied.
     pub(crate) mail: Vec<(usize, Vec<u8>)>,
@@ -75,6 +78,10 @@ impl Host for StoreHost<'_, '_> {
         if !self.sends && !others.is_empty() {
             return Err(LIBRARY_CHANGED.to_owned());
         }
+        let only_deletes = own.iter().all(|(_, writes)| are_deletes(writes));
+        if let Some(text) = self.logs.refusal(only_deletes).filter(|_| !own.is_empty()) {
+            return Err(text.to_owned());
+        }
         for (number, (partition, writes)) in own.iter().chain(&others).enumerate() {
             if let Err(text) = self.commit_part(*partition, writes) {
                 if number > 0 {
@@ -109,8 +116,11 @@ impl Host for StoreHost<'_, '_> {
 
 /// What a client is told of a write set that isn't committed.
 fn error_text(error: &WriteError, writes: &[KeyWrite<'_>]) -> &'static str {
-    let is_delete = |write: &KeyWrite<'_>| matches!(write, KeyWrite::Delete { .. });
-    together_error_text(error, writes.iter().all(is_delete))
+    together_error_text(error, are_deletes(writes))
+}
+
+fn are_deletes(writes: &[KeyWrite<'_>]) -> bool {
+    writes.iter().all(|write| matches!(write, KeyWrite::Delete { .. }))
 }
 
 fn store_write<'a>(write: &CallWrite<'a>) -> KeyWrite<'a> {
@@ -124,6 +134,10 @@ fn store_write<'a>(write: &CallWrite<'a>) -> KeyWrite<'a> {
 /// Commits a write set that another shard's function has left for a partition of this one.
 pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, message: &[u8]) {
     let (partition, set) = writes::read(message);
+    if let Some(text) = context.state.logs.refusal(are_deletes(&set)) {
+        let text = text.to_owned();
+        return context.error(&text);
+    }
     let store = context.state.tenants[context.client.tenant].keyspace.part_mut(partition);
     match store.commit_writes(&set, context.turn) {
         Ok(()) => context.reply().ok(),

@@ -11,6 +11,7 @@
 use crate::hop::allowance::Allowance;
 use crate::hop::later::Later;
 use crate::net::client::{Buffers, Client, Close};
+use crate::net::depends::Kept;
 use crate::net::input::{Fill, Input, Pool};
 use crate::net::output::{Mark, Readers};
 use crate::net::pipeline::{Pending, Pipeline};
@@ -99,6 +100,8 @@ pub(crate) struct Connection {
     pub(crate) done_parts: BTreeMap<usize, Vec<u8>>,
     /// How much may be under way at other shards.
     pub(crate) allowance: Allowance,
+    /// Replies that are kept until changes are on disk.
+    pub(crate) kept: Kept,
     /// Replies are kept until so many commands ever have left `later`.
     gathers_until: Option<u64>,
 }
@@ -116,6 +119,7 @@ impl Connection {
             unsent: VecDeque::new(),
             done_parts: BTreeMap::new(),
             allowance: Allowance::default(),
+            kept: Kept::default(),
             gathers_until: None,
         }
     }
@@ -192,6 +196,12 @@ impl Connection {
             && self.pipe.pending == Pending::Nothing
             && self.unsent.is_empty()
             && self.pipe.client.close == Close::No
+    }
+
+    /// Whether nothing keeps its commands from running.
+    #[inline]
+    pub(crate) fn lets_go_on(&self) -> bool {
+        self.pipe.pending.lets_go_on() && !self.kept.keeps()
     }
 
     /// Writes what waits; true if nothing is left.

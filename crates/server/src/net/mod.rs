@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod connection;
+pub(crate) mod depends;
 pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod output;

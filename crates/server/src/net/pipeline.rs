@@ -10,6 +10,7 @@
 //! Belongs to the shard's thread.
 
 use crate::net::client::Client;
+use crate::net::depends::Depends;
 use crate::net::input::Input;
 use crate::net::output::Output;
 
@@ -24,6 +25,8 @@ pub(crate) struct Pipeline {
     pub(crate) parked: bool,
     /// Its next command is put off: see [`crate::turn::budget`].
     pub(crate) is_put_off: bool,
+    /// What the replies that wait depend on; of a client.
+    pub(crate) depends: Depends,
     /// What it waits for, if another shard has to do something first.
     pub(crate) pending: Pending,
 }
@@ -38,6 +41,7 @@ impl Pipeline {
             stopped: false,
             parked: false,
             is_put_off: false,
+            depends: Depends::default(),
             pending: Pending::Nothing,
         }
     }
@@ -64,6 +68,12 @@ pub(crate) enum Pending {
     Refreshed,
     /// The check of a source.
     Check,
+    /// Changes to be on disk, or for a time that the client has said.
+    Synced,
+    /// That is over: the command that asked for it runs next, and says whether they are.
+    Waited {
+        durable: bool,
+    },
     /// The owners of these partitions, a bit for each, to stand still.
     Still(u64),
     /// Nothing: but the next command couldn't be told what it read, before these stood still; or
@@ -74,6 +84,6 @@ pub(crate) enum Pending {
 impl Pending {
     /// Whether commands run.
     pub(crate) fn lets_go_on(self) -> bool {
-        matches!(self, Self::Nothing | Self::Refreshed | Self::Unstable(_))
+        matches!(self, Self::Nothing | Self::Refreshed | Self::Waited { .. } | Self::Unstable(_))
     }
 }

@@ -10,6 +10,7 @@ use crate::commands;
 use crate::config::Config;
 use crate::error::ServeError;
 use crate::observe::http::{Http, HttpLimits, Page};
+use crate::observe::log_totals::LogTotals;
 use crate::observe::snapshot::{Part, Snapshot};
 use std::fmt::{Display, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -80,12 +81,14 @@ impl Text {
 }
 
 /// What a server has, beside what its shards tell.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct ServerFigures {
     pub(crate) connections: usize,
     pub(crate) shards: usize,
     pub(crate) partitions: usize,
     pub(crate) libraries: usize,
+    /// If there is a log.
+    pub(crate) logs: Option<LogTotals>,
 }
 
 /// The page of metrics.
@@ -93,7 +96,7 @@ pub(crate) struct Gauges(Arc<Page>);
 
 impl Gauges {
     /// Writes down the numbers of all shards.
-    pub(crate) fn update(&self, server: ServerFigures, all: &Snapshot) {
+    pub(crate) fn update(&self, server: &ServerFigures, all: &Snapshot) {
         let page = page(server, all).into();
         // While the other thread copies the old page, this one doesn't wait: the next comes in a
         // tick.
@@ -103,7 +106,7 @@ impl Gauges {
     }
 }
 
-fn page(server: ServerFigures, all: &Snapshot) -> String {
+fn page(server: &ServerFigures, all: &Snapshot) -> String {
     let (store, runtime, stats) = (&all.store, &all.runtime, &all.stats);
     let mut text = Text::default();
     text.one("nigh_connections", server.connections as u64);
@@ -136,6 +139,8 @@ fn page(server: ServerFigures, all: &Snapshot) -> String {
     text.one("nigh_function_errors_total", runtime.errors);
     text.one("nigh_function_timeouts_total", runtime.timeouts);
     text.one("nigh_function_isolates_lost_total", runtime.isolates_lost);
+    let of_logs = server.logs.iter().flat_map(LogTotals::metrics);
+    of_logs.for_each(|(name, value)| text.one(name, value));
     text.parts(&all.parts);
     let rows = || commands::table().iter().zip(&stats.rows).filter(|(_, stats)| stats.calls > 0);
     let calls = rows().map(|(spec, stats)| (spec.name, stats.calls));
@@ -173,5 +178,26 @@ impl Exporter {
     /// What the first shard updates.
     pub(crate) fn gauges(&self) -> Arc<Gauges> {
         Arc::new(Gauges(Arc::clone(&self.page)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_metrics_if_there_is_one() {
+        let mut server =
+            ServerFigures { connections: 1, shards: 1, partitions: 1, libraries: 0, logs: None };
+        let all = Snapshot::default();
+        assert!(!page(&server, &all).contains("nigh_log_"));
+        server.logs = Some(LogTotals { syncs: 7, oldest_ms: 30, ..LogTotals::default() });
+        let page = page(&server, &all);
+        for line in [
+            "# TYPE nigh_log_syncs_total counter\nnigh_log_syncs_total 7\n",
+            "# TYPE nigh_log_oldest_unsynced_milliseconds gauge\n",
+        ] {
+            assert!(page.contains(line), "{line} in {page}");
+        }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod histogram;
 pub(crate) mod hotkeys;
 pub(crate) mod http;
 pub(crate) mod inside;
+pub(crate) mod log_totals;
 pub(crate) mod metrics;
 pub(crate) mod slowlog;
 pub(crate) mod snapshot;

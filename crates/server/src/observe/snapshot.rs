@@ -47,6 +47,12 @@ pub(crate) struct Part {
     /// The longest turn, by the clock on the wall.
     pub(crate) longest_turn_ns: u64,
     pub(crate) function_calls: u64,
+    /// Connections that wait by WAIT or WAITAOF.
+    pub(crate) blocked: usize,
+    /// Age of the oldest change that isn't in its log on disk.
+    pub(crate) unsynced_ms: u64,
+    /// Times that writes had to wait for its log.
+    pub(crate) log_delays: u64,
 }
 
 /// What one shard tells, or the sum of several.

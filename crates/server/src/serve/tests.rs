@@ -3,8 +3,12 @@
 use super::*;
 use crate::engine::rust_words::RustWords;
 use nigh_resp::encode;
+use nigh_shm::{DurableWord, Reader};
+use nigh_store::{LogHealth, LogStatus, SyncMode};
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// V8 and the other one.
 fn both(fiber: Fiber, limits: FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError> {
@@ -13,14 +17,19 @@ fn both(fiber: Fiber, limits: FunctionLimits) -> Result<Vec<Box<dyn Engine>>, Se
     Ok(engines)
 }
 
-fn start(dir: &tempfile::TempDir) -> Server {
+fn settings(dir: &tempfile::TempDir) -> Config {
     let mut config = Config::default();
     let dir = dir.path().join("arenas");
     let dir = dir.to_str().expect("a path of text");
     for (name, text) in [("port", "0"), ("shm-dir", dir), ("maxmemory", "64mb"), ("shards", "2")] {
         config.set(name, text).expect("a right setting");
     }
-    Server::start_watched(config, both, |_| Ok(())).expect("it starts")
+    config
+}
+
+fn start(dir: &tempfile::TempDir) -> Server {
+    let config = settings(dir);
+    Server::start_watched(config, both, |_| None, |_| Ok(())).expect("it starts")
 }
 
 struct Client(TcpStream);
@@ -40,6 +49,33 @@ impl Client {
         let mut reply = vec![0; expected.len()];
         self.0.read_exact(&mut reply).expect("a reply as long as that");
         assert_eq!(String::from_utf8_lossy(&reply), expected);
+    }
+
+    /// Sends a command, whose reply is a text.
+    fn text(&mut self, words: &[&str]) -> String {
+        let mut bytes = Vec::new();
+        encode::request(&mut bytes, words);
+        self.0.write_all(&bytes).expect("the server reads");
+        let mut text = String::new();
+        let mut length = None;
+        while length.is_none_or(|length| text.len() < length) {
+            let mut chunk = [0; 4096];
+            let read = self.0.read(&mut chunk).expect("a reply");
+            text.push_str(std::str::from_utf8(&chunk[..read]).expect("text"));
+            length = text.split_once("\r\n").map(|(head, _)| {
+                let bytes: usize = head[1..].parse().expect("the length of a bulk string");
+                head.len() + bytes + 4
+            });
+        }
+        text
+    }
+
+    /// INFO has these lines.
+    fn informs(&mut self, section: &str, lines: &[&str]) {
+        let text = self.text(&["INFO", section]);
+        for line in lines {
+            assert!(text.contains(&format!("\r\n{line}\r\n")), "{line} in {text}");
+        }
     }
 
     fn load(&mut self, source: &str, expected: &str) {
@@ -124,5 +160,75 @@ fn the_next_server_gives_each_library_to_its_engine() {
         let calls: [&[&str]; 2] = [&["FCALL", "echo", "0", "x"], &["FCALL", "get", "1", "k"]];
         client.says(&calls, "+x\r\n$1\r\nv\r\n");
     }
+    server.stop();
+}
+
+/// Plays the thread of one log, which has all arenas: syncs take two milliseconds.
+fn play_log(log: &LogStatus, arenas: &[Reader], shared: &Shared, ends: &AtomicBool) -> u64 {
+    let mut syncs = 0;
+    while !ends.load(Ordering::SeqCst) {
+        log.rest(Duration::from_millis(100), true, || log.is_wanted());
+        if log.take_wanted() {
+            let begun: Vec<u64> = arenas.iter().map(Reader::begun_lsn).collect();
+            std::thread::sleep(Duration::from_millis(2));
+            for (arena, lsn) in arenas.iter().zip(begun) {
+                DurableWord::of(arena.region()).store(lsn);
+            }
+            syncs += 1;
+            shared.tell_synced();
+        }
+    }
+    syncs
+}
+
+#[test]
+fn shards_that_sleep_wake_when_the_log_has_synced() {
+    // The shards sleep at once when they have nothing to do, and tick ten times a second: without
+    // a wake-up each write would take a tenth of a second.
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let mut config = settings(&dir);
+    for (name, text) in [("appendonly", "yes"), ("appendfsync", "always"), ("spin-us", "0")] {
+        config.set(name, text).expect("a right setting");
+    }
+    let log = Arc::new(LogStatus::new(SyncMode::Always));
+    let mut arenas = Vec::new();
+    let logs = |keyspaces: &[Keyspace]| {
+        let keyspace = &keyspaces[0];
+        arenas.extend(keyspace.parts().iter().map(|store| store.reader().clone()));
+        arenas.push(keyspace.librarian().library_reader().clone());
+        Some([Arc::clone(&log), Arc::clone(&log)].into())
+    };
+    let server = Server::start_watched(config, both, logs, |_| Ok(())).expect("it starts");
+    let (shared, ends) = (Arc::clone(&server.stopper.0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let plays = scope.spawn(|| play_log(&log, &arenas, &shared, &ends));
+        let mut clients: Vec<Client> = (0..4).map(|_| Client::of(&server)).collect();
+        let began = std::time::Instant::now();
+        for _ in 0..50 {
+            for client in &mut clients {
+                client.says(&[&["SET", "k", "v"], &["GET", "k"]], "+OK\r\n$1\r\nv\r\n");
+                client.says(&[&["WAITAOF", "1", "0", "0"]], "*2\r\n:1\r\n:0\r\n");
+            }
+        }
+        let took = began.elapsed();
+        let mut blocked = Client::of(&server);
+        blocked.0.write_all(b"PING\r\nWAIT 1 0\r\n").expect("the server reads");
+        blocked.says(&[], "+PONG\r\n");
+        clients[0].informs("clients", &["blocked_clients:1"]);
+        log.count_sync(70);
+        let well = ["aof_enabled:1", "aof_last_write_status:ok", "log_state:well"];
+        clients[0].informs("persistence", &well);
+        log.tell_health(LogHealth::Broken, "it broke".to_owned());
+        shared.tell_synced();
+        let broken = ["aof_last_write_status:err", "log_state:broken", "log_cause:it broke"];
+        clients[0].informs("persistence", &broken);
+        let text = "-MISCONF Nigh can't write its log: it broke. Reads go on; see INFO \
+                    persistence.\r\n";
+        clients[1].says(&[&["SET", "k", "w"], &["GET", "k"]], &format!("{text}$1\r\nv\r\n"));
+        ends.store(true, Ordering::SeqCst);
+        let syncs = plays.join().expect("it plays well");
+        assert!(syncs >= 200, "{syncs} syncs for 200 writes, one after the other");
+        assert!(took < Duration::from_secs(10), "200 writes took {took:?}");
+    });
     server.stop();
 }

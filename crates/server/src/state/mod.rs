@@ -8,10 +8,12 @@
 pub(crate) mod checks;
 pub(crate) mod dirty_set;
 pub(crate) mod libraries;
+pub(crate) mod logs;
 pub(crate) mod place;
 pub(crate) mod shared;
 pub(crate) mod still;
 pub(crate) mod stopper;
+pub(crate) mod streams;
 pub(crate) mod tenants;
 pub(crate) mod told;
 
@@ -23,12 +25,13 @@ use crate::hop::mailbox::MailStats;
 use crate::observe::hotkeys::HotKeys;
 use crate::observe::stats::Stats;
 use crate::state::libraries::Libraries;
+use crate::state::logs::Logs;
 use crate::state::place::{LIBRARIES, Place};
 use crate::state::shared::{Shared, Versions};
 use crate::state::tenants::Tenants;
 use crate::tenant::TenantId;
 use nigh_resp::limits::Limits;
-use nigh_store::{Keyspace, Policy, Turn};
+use nigh_store::{Keyspace, Policy, SyncMode, Turn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +47,10 @@ pub(crate) struct Hot {
     pub(crate) query_limit: usize,
     pub(crate) max_clients: usize,
     pub(crate) spin_us: u64,
+    /// Replies wait until what they depend on is on disk.
+    pub(crate) replies_wait: bool,
+    /// How long writes wait for the log.
+    pub(crate) journal_wait: Duration,
     pub(crate) password: String,
     /// In ns; `None`: nothing is slow.
     pub(crate) slow_ns: Option<u64>,
@@ -65,6 +72,8 @@ impl Hot {
             query_limit: config.size("client-query-buffer-limit"),
             max_clients: config.size("maxclients"),
             spin_us: config.unsigned("spin-us"),
+            replies_wait: config.flag("appendonly") && config.sync_mode() == SyncMode::Always,
+            journal_wait: Duration::from_millis(config.unsigned("journal-wait-ms")),
             password: config.text("requirepass"),
             time_each: slow_ns.is_some_and(|ns| ns < TIME_EACH_BELOW_NS),
             slow_ns,
@@ -87,6 +96,10 @@ pub(crate) struct State {
     pub(crate) mail: MailStats,
     mail_at_reset: MailStats,
     pub(crate) shared: Arc<Shared>,
+    /// The logs of all shards.
+    pub(crate) logs: Logs,
+    /// Connections that wait for what WAIT or WAITAOF asked for.
+    pub(crate) blocked: usize,
     /// The shard's number.
     pub(crate) number: usize,
     /// Where each row's command runs.
@@ -106,14 +119,17 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of shard `number`, with its part of all tenants' keyspaces.
+    /// The state of shard `number`, with its part of all tenants' keyspaces. With `appendonly`
+    /// there are `logs`.
     pub(crate) fn new(
         mut keyspaces: Vec<Keyspace>,
         shared: Arc<Shared>,
+        logs: Logs,
         number: usize,
         mut engines: Vec<Box<dyn Engine>>,
     ) -> Self {
         let config = shared.config();
+        assert!(logs.exist() == config.flag("appendonly"), "logs are there if they are wanted");
         shared.seats[number].show_engines(engines.iter().map(|engine| engine.remote()).collect());
         for engine in &mut engines {
             engine.tell_starts(Box::new(shared.skips.marker(number)));
@@ -136,6 +152,8 @@ impl State {
             notes: 0,
             seen: Versions::default(),
             shared,
+            logs,
+            blocked: 0,
             ran_functions: true, // so that it gets ready for the first ones
             batches: 0,
             killed: Vec::new(),
@@ -170,6 +188,7 @@ impl State {
     pub(crate) fn config_changed(&mut self) {
         self.config = self.shared.config();
         self.hot = Hot::new(&self.config);
+        self.logs.set_mode(self.config.sync_mode());
         for engine in &mut self.engines {
             engine.set_limits(engine::limits(&self.config));
         }

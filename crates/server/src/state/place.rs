@@ -7,6 +7,7 @@
 //! | owner | writes, and all that is about libraries |
 //! | call | FCALL: here if the function doesn't write, else at the owner |
 //! | move | WATCH, EXEC: the connection itself goes to the owner, and stays there |
+//! | wait | WAIT, WAITAOF: here, after some time maybe |
 //! | refresh | what looks at the connections and counters of all shards: here, after they have told |
 //!
 //! Data; any thread.
@@ -26,6 +27,7 @@ pub(crate) enum Place {
     Call,
     Move,
     Refresh,
+    Wait(Builtin),
 }
 
 /// The place of a row's command.
@@ -46,6 +48,7 @@ pub(crate) fn of(spec: &CommandSpec) -> Place {
             | B::FunctionDump
             | B::FunctionRestore => Place::Owner,
             B::Watch | B::Exec => Place::Move,
+            B::Wait | B::Waitaof => Place::Wait(builtin),
             B::Info
             | B::ClientList
             | B::ClientKill

@@ -57,6 +57,8 @@ pub(crate) struct Seat {
     refreshed: AtomicU64,
     /// Connections of this shard wait for other shards' snapshots.
     waits: AtomicBool,
+    /// It sleeps, and some of its connections wait for changes to be on disk.
+    awaits_sync: AtomicBool,
     /// They tell which function runs there, and end it.
     engines: OnceLock<Vec<Remote>>,
 }
@@ -73,6 +75,7 @@ impl Seat {
             snapshot: Mutex::default(),
             refreshed: AtomicU64::new(0),
             waits: AtomicBool::new(false),
+            awaits_sync: AtomicBool::new(false),
             engines: OnceLock::new(),
         }
     }
@@ -96,6 +99,12 @@ impl Seat {
     pub(crate) fn wake(&self) {
         // An eventfd's write fails only when its reader is gone.
         let _ = self.waker.wake();
+    }
+
+    /// The shard sleeps, and waits for changes to be on disk, or no longer does.
+    pub(crate) fn await_sync(&self, awaits: bool) {
+        // SYNC(synced): either this is seen by a log's thread, or what that counted is seen here.
+        self.awaits_sync.store(awaits, Ordering::SeqCst);
     }
 
     /// How many notes there are.
@@ -175,6 +184,8 @@ pub(crate) struct Shared {
     settings_version: AtomicU64,
     resets: AtomicU64,
     tickets: AtomicU64,
+    /// Counts what the logs have told.
+    syncs: AtomicU64,
     /// There when they have been opened.
     arenas: OnceLock<Arenas>,
     stop: AtomicU8,
@@ -225,6 +236,7 @@ impl Shared {
             settings_version: AtomicU64::new(0),
             resets: AtomicU64::new(0),
             tickets: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
             arenas: OnceLock::new(),
             stop: AtomicU8::new(RUNNING),
             next_seat: AtomicUsize::new(0),
@@ -387,6 +399,32 @@ impl Shared {
         let mut place = self.seats[number].snapshot();
         let clients = std::mem::take(&mut place.clients);
         place.renew(Snapshot { clients, ..snapshot });
+    }
+
+    /// Durable LSNs have risen, or a log tells something else of how it is: its thread says so
+    /// behind that. Wakes the shards that sleep and wait for it, and no others.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the threads of the logs come with the start")
+    )]
+    pub(crate) fn tell_synced(&self) {
+        // SYNC(synced)
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        for seat in &self.seats {
+            // SYNC(synced): with `await_sync`.
+            if seat.awaits_sync.load(Ordering::SeqCst)
+                && seat.awaits_sync.swap(false, Ordering::SeqCst)
+            {
+                seat.wake();
+            }
+        }
+    }
+
+    /// How often a log has told something.
+    #[inline]
+    pub(crate) fn syncs(&self) -> u64 {
+        // SYNC(synced): what was told before is seen behind this.
+        self.syncs.load(Ordering::SeqCst)
     }
 
     /// Asks all shards to stop; the first call says how.

@@ -26,6 +26,9 @@ fn part(state: &State, connections: usize, function_calls: u64) -> Part {
         longest_step_ns: stats.longest_step_ns,
         longest_turn_ns: stats.longest_turn_ns,
         function_calls,
+        blocked: state.blocked,
+        unsynced_ms: u64::try_from(state.logs.age(Instant::now()).as_millis()).unwrap_or(u64::MAX),
+        log_delays: state.logs.delays(),
     }
 }
 

@@ -150,6 +150,7 @@ impl Work {
             let pipe = &mut **party;
             let silent = pipe.client.reply_mode != ReplyMode::On;
             dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
+            self.note_look(call.party, call.index, call.row, turn);
             if !answers.mail.is_empty() {
                 self.send_writes(call.party, mark, std::mem::take(&mut answers.mail), silent);
             } else {
@@ -229,7 +230,8 @@ impl Work {
         // One call's writes are its client's. A shard that is asked asks no other.
         let is_clients = |call: &WaitingCall| self.active[call.party].peer().is_none();
         let sends = matches!(waiting, [call] if is_clients(call));
-        let mut host = StoreHost { tenant, keyspace, turn, mail, sends, stays: None };
+        let logs = &self.state.logs;
+        let mut host = StoreHost { tenant, keyspace, logs, turn, mail, sends, stays: None };
         let engine = &mut self.state.engines[engine];
         let ran = engine.run(tenant, &calls, run_turn, &mut host, &mut |_, reply| {
             ranges.push(bytes.len()..bytes.len() + reply.len());

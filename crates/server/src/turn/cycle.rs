@@ -22,6 +22,7 @@ use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::input::{Fill, Input};
 use crate::net::party::Party;
+use crate::net::pipeline::Pending;
 use crate::tenant::TenantId;
 use crate::turn::budget::Budget;
 use crate::turn::prepared::Prepared;
@@ -40,6 +41,8 @@ impl Work {
         }
         let copied_before = self.state.stats.copied_bytes;
         self.budget = Budget::new(now);
+        self.state.logs.look(now, self.state.hot.journal_wait);
+        self.release_synced(turn);
         self.run_untold(turn);
         if self.ready.has_put_off() {
             let slots = self.ready.take_put_off();
@@ -57,6 +60,7 @@ impl Work {
         }
         self.receive_peers(turn);
         self.complete(turn);
+        self.want_syncs();
         let stats = &mut self.state.stats;
         let copied = stats.copied_bytes.saturating_sub(copied_before);
         stats.most_copied_bytes = stats.most_copied_bytes.max(copied);
@@ -149,7 +153,11 @@ impl Work {
         let is_open = connection.pipe.client.close == Close::No;
         let is_paused = connection.pipe.out.waiting() > self.state.hot.output_pause;
         self.retry(connection);
-        connection.pipe.stopped = !is_open || is_paused || !connection.pipe.pending.lets_go_on();
+        if connection.pipe.pending == Pending::Synced && connection.pipe.input.closing {
+            // It may wait for ever, and nobody would be told.
+            connection.pipe.client.end(Close::Now);
+        }
+        connection.pipe.stopped = !is_open || is_paused || !connection.lets_go_on();
         connection.pipe.parked = false;
         // Of a client that reads no replies, requests are read on all the same: many write a whole
         // pipeline first. They wait undecoded, within the limit of the query buffer.

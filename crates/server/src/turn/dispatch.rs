@@ -13,7 +13,7 @@
 use crate::commands::spec::{NO_AUTH, NO_MULTI};
 use crate::commands::{self, Builtin, Resolved, Row, Run};
 use crate::handlers::context::{Context, QUOTED_BYTES, mute, quote};
-use crate::handlers::route::{self, Flow, Target};
+use crate::handlers::route::{self, Effect, Flow, Target};
 use crate::handlers::transaction;
 use crate::net::client::Client;
 use crate::net::output::{Mark, Output};
@@ -111,6 +111,14 @@ fn check(
     let target = route::target(context.tenant(), spec, args)?;
     if route::leaves_watches(context, args, row, target) {
         return Err(route::CROSS_SLOT.into());
+    }
+    let logs = &context.state.logs;
+    if !logs.is_open() {
+        let effect = route::effect_here(context.tenant(), context.client, spec, target);
+        let text = logs.refusal(effect == Effect::Removes);
+        if let Some(text) = text.filter(|_| effect != Effect::Nothing) {
+            return Err(text.into());
+        }
     }
     Ok((row, target))
 }

@@ -129,6 +129,8 @@ impl Work {
         connection.pipe.pending = Pending::Nothing;
         connection.pipe.client.last_row = Some(row);
         connection.pipe.input.next = index + 1;
+        self.note_sent(at, index, row);
+        let connection = sender(&mut self.active, at);
         self.state.stats.hops_out += 1;
         let keyspace = &self.state.tenants[prepared.tenant].keyspace;
         if !is_brief && keyspace.partitions() > 1 && self.state.is_about_libraries(row) {

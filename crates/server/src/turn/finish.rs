@@ -33,7 +33,10 @@ impl Work {
         if connection.pipe.out.waiting() == 0 || connection.pipe.client.close == Close::Now {
             connection.pipe.client.drained = self.now;
         } else if !gathers {
-            self.write(&mut connection, turn);
+            let depends = !connection.pipe.depends.is_empty();
+            if !(depends && self.keeps_replies(&mut connection, turn)) {
+                self.write(&mut connection, turn);
+            }
         }
         let empty = connection.pipe.out.waiting() == 0;
         match connection.pipe.client.close {
@@ -42,13 +45,16 @@ impl Work {
             _ => {}
         }
         let paused = connection.pipe.out.waiting() > self.state.hot.output_pause;
-        if let Pending::Move(shard) = connection.pipe.pending {
+        let keeps = connection.kept.keeps();
+        if let Pending::Move(shard) = connection.pipe.pending
+            && !keeps
+        {
             self.slab.release(connection.slot);
             return self.moving.push((shard, connection));
         }
         let is_open = connection.pipe.client.close == Close::No;
         let goes_on = is_open
-            && connection.pipe.pending.lets_go_on()
+            && connection.lets_go_on()
             && !paused
             && (connection.pipe.input.has_commands()
                 || connection.pipe.input.has_undecoded()
@@ -63,7 +69,7 @@ impl Work {
         self.slab.put(connection);
     }
 
-    fn write(&mut self, connection: &mut Connection, turn: &Turn<'_>) {
+    pub(crate) fn write(&mut self, connection: &mut Connection, turn: &Turn<'_>) {
         let before = connection.pipe.out.waiting();
         if before > self.state.hot.output_limit {
             self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
@@ -106,6 +112,7 @@ impl Work {
         }
         self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
         let mut connection = connection;
+        self.forget_wish(&connection);
         let client = &mut connection.pipe.client;
         let keyspace = &mut self.state.tenants[client.tenant].keyspace;
         for (partition, token) in client.watches.drain(..) {

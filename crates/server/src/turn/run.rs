@@ -10,7 +10,7 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::engine::allocator;
 use crate::handlers::context::Context;
 use crate::handlers::route::Target;
-use crate::handlers::{admin, functions, latency, session, transaction, usage, views};
+use crate::handlers::{admin, functions, latency, session, transaction, usage, views, waiting};
 use crate::net::output::ReplyWriter;
 use crate::observe::stats::Ran;
 use nigh_store::ReplySink;
@@ -136,6 +136,7 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         | B::CommandGetkeys
         | B::CommandGetkeysandflags
         | B::CommandList => admin::command(context, args, builtin),
+        B::Wait | B::Waitaof => waiting::answer(context, builtin, args),
         B::Multi => transaction::multi(context),
         B::Exec => unreachable!("EXEC is never queued, and is dispatched apart"),
         B::Discard => transaction::discard(context),

@@ -88,6 +88,7 @@ impl Work {
         let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.state.stats.count_calls(row, 1, elapsed_ns);
         let shards: Vec<usize> = parts.iter().map(|(shard, _)| *shard).collect();
+        self.note_sent(at, index, row);
         let connection = sender(&mut self.active, at);
         connection.pipe.input.next = index + 1;
         connection.pipe.client.last_row = Some(row);

@@ -29,6 +29,8 @@ use crate::hop::mailbox::Mailbox;
 use crate::net::client::{Client, Close};
 use crate::net::connection::{Connection, Stream};
 use crate::net::listener::{Accepted, Listeners};
+use crate::net::pipeline::Pending;
+use crate::observe::log_totals::LogTotals;
 use crate::observe::metrics::{self, Gauges};
 use crate::state::State;
 use crate::state::shared::{Arrival, Shared, Stop};
@@ -168,6 +170,7 @@ impl Shard {
                 || self.work.has_work()
                 || self.work.mailbox.has_mail()
                 || self.work.state.has_notes()
+                || self.work.has_synced(clock)
                 || self.accepting.iter().any(|accepting| *accepting);
             let spins = busy || clock.duration_since(last_work) < spin;
             let timeout = if spins { Duration::ZERO } else { self.sleep_time(clock) };
@@ -234,13 +237,16 @@ impl Shard {
     }
 
     fn sleep_time(&self, now: Instant) -> Duration {
-        let tick = self.next_tick.saturating_duration_since(now);
+        let end = self.work.synced.next_end.map_or(self.next_tick, |end| end.min(self.next_tick));
+        let tick = end.saturating_duration_since(now);
         if self.soon { tick.min(SOON) } else { tick }
     }
 
     /// Waits for events, offline if it may take long.
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let sleeps = timeout > Duration::ZERO && self.work.mailbox.prepare_sleep();
+        let sleeps = timeout > Duration::ZERO
+            && self.work.awaits_sync(true)
+            && self.work.mailbox.prepare_sleep();
         let timeout = if sleeps { timeout } else { Duration::ZERO };
         if sleeps {
             if std::mem::take(&mut self.work.state.ran_functions) {
@@ -252,6 +258,7 @@ impl Shard {
         if sleeps {
             self.participant.online();
             self.work.mailbox.woken();
+            self.work.awaits_sync(false);
         }
         match outcome {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
@@ -424,8 +431,9 @@ impl Shard {
                 shards: state.shared.shards(),
                 partitions: state.tenants.all.iter().map(|it| it.keyspace.partitions()).sum(),
                 libraries: state.tenants.all.iter().map(|it| it.libraries.len()).sum(),
+                logs: state.logs.exist().then(|| LogTotals::of(state.logs.all(), &all.parts)),
             };
-            gauges.update(server, &all);
+            gauges.update(&server, &all);
         }
         // The first one sees the arenas of all.
         if let Some(arenas) = self.shared.arenas().filter(|_| self.work.state.number == 0) {
@@ -447,7 +455,9 @@ impl Shard {
             self.next_look = slot + 1;
             let Some(mut connection) = self.work.slab.take(slot) else { continue };
             let client = &connection.pipe.client;
-            if !idle.is_zero() && now.duration_since(client.active) > idle {
+            if connection.kept.keeps() || connection.pipe.pending == Pending::Synced {
+                // It is the disk's turn.
+            } else if !idle.is_zero() && now.duration_since(client.active) > idle {
                 tracing::debug!(address = %client.address, "idle client disconnected");
                 connection.pipe.client.end(Close::Now);
             } else if !stalled.is_zero()

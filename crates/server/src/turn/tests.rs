@@ -1,5 +1,10 @@
 //! Several tenants at the shards of one server, which this thread turns one after the other.
 
+mod durable;
+mod log_faults;
+mod logged;
+mod waits;
+
 use crate::config::Config;
 use crate::engine::rust_words::RustWords;
 use crate::folder::starts::Skips;
@@ -7,17 +12,18 @@ use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, mailboxes};
 use crate::net::client::Client;
 use crate::net::connection::{Connection, Stream};
 use crate::state::State;
+use crate::state::logs::Logs;
 use crate::state::shared::{Seat, Shared};
 use crate::tenant::TenantId;
 use crate::turn::work::Work;
 use mio::{Poll, Token, Waker};
 use nigh_resp::encode;
 use nigh_shm::{Domain, Participant};
-use nigh_store::{Keyspace, StoreOptions, Turn};
+use nigh_store::{Keyspace, LogStatus, StoreOptions, Turn};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SHARDS: usize = 2;
 
@@ -30,6 +36,8 @@ struct Shard {
 struct Shards {
     shards: Vec<Shard>,
     now_ms: u64,
+    /// How far the clock of the turns is ahead.
+    ahead: Duration,
     _polls: Vec<Poll>,
     _dir: tempfile::TempDir,
 }
@@ -45,6 +53,11 @@ struct Peer {
 impl Shards {
     /// Shards of tenants with so many partitions each.
     fn of(partitions: &[usize]) -> Shards {
+        Shards::logged(partitions, Config::default(), None)
+    }
+
+    /// The same with these settings, and with the logs that go with them.
+    fn logged(partitions: &[usize], config: Config, logs: Option<Arc<[Arc<LogStatus>]>>) -> Shards {
         let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let domain = Domain::new(SHARDS);
         let mut divided: Vec<Vec<Keyspace>> = (0..SHARDS).map(|_| Vec::new()).collect();
@@ -61,16 +74,18 @@ impl Shards {
         let wakers: Vec<_> = polls.iter().map(waker).collect();
         let seats = wakers.iter().map(|waker| Seat::new(Arc::clone(waker))).collect();
         let skips = Skips::open(dir.path()).expect("a folder");
-        let shared = Shared::new(seats, Config::default(), 0, 100, String::new(), skips);
+        let shared = Shared::new(seats, config, 0, 100, String::new(), skips);
         let shared = Arc::new(shared);
         let settings = MailSettings::for_shards(SHARDS, DEFAULT_REQUEST_BYTES);
         let parts = mailboxes(&settings, wakers).into_iter().zip(divided).enumerate();
         let shards = parts.map(|(number, (mailbox, keyspaces))| {
             let engine = Box::new(RustWords::default());
-            let state = State::new(keyspaces, Arc::clone(&shared), number, vec![engine]);
+            let logs = Logs::of(logs.clone(), number);
+            let state = State::new(keyspaces, Arc::clone(&shared), logs, number, vec![engine]);
             Shard { work: Work::new(state, mailbox), participant: domain.join() }
         });
-        Shards { shards: shards.collect(), now_ms: 1_000, _polls: polls, _dir: dir }
+        let (shards, ahead) = (shards.collect(), Duration::ZERO);
+        Shards { shards, now_ms: 1_000, ahead, _polls: polls, _dir: dir }
     }
 
     fn connect(&mut self, shard: usize, tenant: TenantId) -> Peer {
@@ -106,7 +121,7 @@ impl Shards {
                 let seat = &work.state.shared.seats[work.state.number];
                 work.state.notes = seat.notes();
                 work.state.catch_up(&turn);
-                work.turn(&turn, Instant::now());
+                work.turn(&turn, Instant::now() + self.ahead);
                 work.mailbox.flush();
                 work.state.tenants.maintain(&turn, is_tick);
             }

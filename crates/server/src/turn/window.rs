@@ -70,6 +70,9 @@ impl Work {
                 self.put_off(prepared.party);
                 continue;
             }
+            if !self.state.logs.is_open() && self.waits_for_log(prepared) {
+                continue;
+            }
             if self.run_quick(prepared, turn) {
                 quick += 1;
             } else if !self.send_away(prepared) && !self.put_aside(prepared) {
@@ -128,7 +131,8 @@ impl Work {
                 None => party.input.bytes().len() > LARGE_INPUT_BYTES,
                 Some(peer) => peer.is_large(prepared.index) || peer.is_part(prepared.index),
             }
-            || store.wants_turn();
+            || store.wants_turn()
+            || !self.state.logs.is_open() && !op.only_reads();
         let is_elsewhere = !store.is_owner() && (party.sent_to(owner) > 0 || op.reads_several());
         if looks || is_elsewhere {
             return false;
@@ -177,6 +181,7 @@ impl Work {
         if pipe.out.waiting() > self.state.hot.output_pause {
             pipe.stopped = true;
         }
+        self.note_look(prepared.party, prepared.index, row, turn);
         self.defer(prepared.party, mark, turn);
         self.active[prepared.party].answered();
         self.count_quick(row);
@@ -224,7 +229,7 @@ impl Work {
                 Place::View(_) => waits(),
                 Place::Owner => true,
                 Place::Call => self.is_undivided(prepared) && (waits() || self.writes(prepared)),
-                Place::Here | Place::Move | Place::Refresh => false,
+                Place::Here | Place::Move | Place::Refresh | Place::Wait(_) => false,
             };
         is_sent && {
             self.send(prepared, row, owner, false);
@@ -237,7 +242,8 @@ impl Work {
         self.state.tenants[prepared.tenant].keyspace.partitions() == 1
     }
 
-    fn writes(&self, prepared: &Prepared) -> bool {
+    /// Whether a function call may write.
+    pub(crate) fn writes(&self, prepared: &Prepared) -> bool {
         let input = &self.active[prepared.party].input;
         let name = input.batch.args(prepared.index).get(input.bytes(), 1);
         !self.state.tenants[prepared.tenant].libraries.only_reads(name)
@@ -309,8 +315,7 @@ impl Work {
         }
         if self.calls.has(prepared.party) {
             // Only a further call that will be in the same batch may pass.
-            let joins =
-                pipe.client.plain && self.calls.len() < 2 * CALLS_AT_ONCE && is_local_call;
+            let joins = pipe.client.plain && self.calls.len() < 2 * CALLS_AT_ONCE && is_local_call;
             (pipe.stopped, pipe.parked) = (pipe.stopped | !joins, pipe.parked | !joins);
             return !joins;
         }
@@ -360,6 +365,10 @@ impl Work {
             is_part: matches!(sent, Some(Kind::Part(_))),
             unstable: matches!(pending, Pending::Unstable(_)),
             refreshed: *pending == Pending::Refreshed,
+            waited: match *pending {
+                Pending::Waited { durable } => Some(durable),
+                _ => None,
+            },
             may_wait,
             settled: None,
             tally: None,
@@ -418,6 +427,9 @@ impl Work {
                 pipe.input.next = index + 1;
                 pipe.stopped = pipe.client.close != Close::No
                     || pipe.out.waiting() > self.state.hot.output_pause;
+                if let Some(row) = prepared.resolved.row() {
+                    self.note_look(at, index, row, turn);
+                }
                 self.defer(at, mark, turn);
                 return self.active[at].answered();
             }
@@ -445,6 +457,7 @@ impl Work {
                 }
                 return;
             }
+            Flow::Wait(asked) => return self.wait_for_sync(at, asked),
             Flow::Await | Flow::Move(_) | Flow::Refresh | Flow::Check => {
                 let who = Occupant::of(self.sender(at));
                 let pending = match flow {

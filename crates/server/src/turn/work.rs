@@ -18,6 +18,7 @@ use crate::turn::budget::{Budget, CallsAtOnce};
 use crate::turn::call_queue::CallQueue;
 use crate::turn::prepared::Prepared;
 use crate::turn::ready::Ready;
+use crate::turn::synced_lists::SyncedLists;
 use nigh_store::{Op, Turn};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -98,6 +99,8 @@ pub(crate) struct Work {
     pub(crate) untold: Vec<(TenantId, Asker)>,
     /// Connections that wait for the check of a source.
     pub(crate) checking: Vec<Occupant>,
+    /// Connections that wait until changes are on disk.
+    pub(crate) synced: SyncedLists,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
     /// Since when writes have been waiting for memory, turn after turn.
@@ -150,6 +153,7 @@ impl Work {
             asking: Vec::new(),
             untold: Vec::new(),
             checking: Vec::new(),
+            synced: SyncedLists::default(),
             moving: Vec::new(),
             waits_since: None,
             waited: false,

@@ -128,7 +128,7 @@ impl LogStatus {
     }
 
     /// The log's thread tells how it is.
-    pub(crate) fn tell_health(&self, health: LogHealth, cause: String) {
+    pub fn tell_health(&self, health: LogHealth, cause: String) {
         *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
         let code = match health {
             LogHealth::Well => 0,
@@ -144,7 +144,8 @@ impl LogStatus {
         Some(self.unsynced_since_us.load(Relaxed)).filter(|&us| us > 0)
     }
 
-    pub(crate) fn tell_unsynced_since(&self, us: Option<u64>) {
+    /// The log's thread tells when the oldest change was taken that isn't synced; `None`: there is none.
+    pub fn tell_unsynced_since(&self, us: Option<u64>) {
         self.unsynced_since_us.store(us.map_or(0, |us| us.max(1)), Relaxed);
     }
 
@@ -156,12 +157,14 @@ impl LogStatus {
     }
 
     /// Whether somebody waits for a sync; forgets it. Before the sync.
-    pub(crate) fn take_wanted(&self) -> bool {
+    #[must_use]
+    pub fn take_wanted(&self) -> bool {
         self.wanted.swap(false, SeqCst)
     }
 
     /// Whether somebody waits for a sync.
-    pub(crate) fn is_wanted(&self) -> bool {
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
         self.wanted.load(SeqCst)
     }
 
@@ -187,7 +190,7 @@ impl LogStatus {
     /// The log's thread rests for so long, or until it is woken: by commits too, unless it naps.
     /// Not at all if there is something to do by `has_work`, which looks when every later wake-up
     /// counts.
-    pub(crate) fn rest(&self, most: Duration, naps: bool, has_work: impl FnOnce() -> bool) {
+    pub fn rest(&self, most: Duration, naps: bool, has_work: impl FnOnce() -> bool) {
         self.thread.get_or_init(std::thread::current);
         self.rest.store(if naps { NAPS } else { SLEEPS }, SeqCst);
         fence(SeqCst);
@@ -208,13 +211,15 @@ impl LogStatus {
         self.closing.load(SeqCst)
     }
 
-    pub(crate) fn count_sync(&self, us: u64) {
+    /// A sync has taken so long.
+    pub fn count_sync(&self, us: u64) {
         self.figures.syncs.fetch_add(1, Relaxed);
         self.figures.sync_us.fetch_add(us, Relaxed);
         self.figures.longest_sync_us.fetch_max(us, Relaxed);
     }
 
-    pub(crate) fn count_bytes(&self, bytes: u64, files_bytes: u64) {
+    /// Bytes of the files that count, and of all.
+    pub fn count_bytes(&self, bytes: u64, files_bytes: u64) {
         self.figures.bytes.store(bytes, Relaxed);
         self.figures.files_bytes.store(files_bytes, Relaxed);
     }

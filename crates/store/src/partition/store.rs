@@ -131,6 +131,12 @@ impl Store {
         &self.reader
     }
 
+    /// The readable half of the arena of the tenant's libraries.
+    #[must_use]
+    pub fn library_reader(&self) -> &Reader {
+        &self.libraries.reader
+    }
+
     /// Hash of a key, for [`Store::apply_hashed`] and the prefetches.
     #[inline]
     #[must_use]

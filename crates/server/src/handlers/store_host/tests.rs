@@ -4,6 +4,7 @@
 use super::StoreHost;
 use crate::engine::lend;
 use crate::net::output::{Output, ReplyWriter};
+use crate::state::logs::Logs;
 use crate::tenant::TenantId;
 use nigh_js::{Call, FunctionLimits, RunTurn, Runtime, Tenant};
 use nigh_resp::Protocol;
@@ -83,6 +84,7 @@ impl Layers {
         let mut host = StoreHost {
             tenant: TenantId::DEFAULT,
             keyspace: &mut self.keyspace,
+            logs: &Logs::default(),
             turn: &turn,
             mail: Vec::new(),
             sends: false,

@@ -1,0 +1,167 @@
+//! What the logs of all shards are and have done, for INFO and the metrics.
+//!
+//! Read by any thread.
+
+use crate::observe::inside::Fields;
+use crate::observe::snapshot::Part;
+use nigh_store::{LogHealth, LogStatus};
+use std::sync::Arc;
+
+/// All logs together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LogTotals {
+    /// How many are full, and how many broken.
+    pub(crate) full: u64,
+    pub(crate) broken: u64,
+    /// Why the worst of them isn't well.
+    pub(crate) cause: String,
+    /// Those with changes that aren't synced.
+    pub(crate) unsynced: u64,
+    /// Age of the oldest of these changes.
+    pub(crate) oldest_ms: u64,
+    /// Times that writes had to wait for a log.
+    pub(crate) delays: u64,
+    pub(crate) syncs: u64,
+    pub(crate) sync_us: u64,
+    pub(crate) longest_sync_us: u64,
+    pub(crate) bytes: u64,
+    pub(crate) files_bytes: u64,
+}
+
+impl LogTotals {
+    /// The sum of these logs, and of what their shards tell of them.
+    pub(crate) fn of(logs: &[Arc<LogStatus>], parts: &[Part]) -> Self {
+        let mut sum = Self::default();
+        for log in logs {
+            let figures = log.figures();
+            match log.health() {
+                LogHealth::Well => {}
+                LogHealth::Full => {
+                    if sum.broken == 0 {
+                        sum.cause = log.cause();
+                    }
+                    sum.full += 1;
+                }
+                LogHealth::Broken => {
+                    sum.cause = log.cause();
+                    sum.broken += 1;
+                }
+            }
+            sum.unsynced += u64::from(log.unsynced_since_us().is_some());
+            sum.syncs += figures.syncs;
+            sum.sync_us += figures.sync_us;
+            sum.longest_sync_us = sum.longest_sync_us.max(figures.longest_sync_us);
+            sum.bytes += figures.bytes;
+            sum.files_bytes += figures.files_bytes;
+        }
+        sum.oldest_ms = parts.iter().map(|part| part.unsynced_ms).max().unwrap_or(0);
+        sum.delays = parts.iter().map(|part| part.log_delays).sum();
+        sum
+    }
+
+    fn state(&self) -> &'static str {
+        match (self.broken, self.full) {
+            (0, 0) => "well",
+            (0, _) => "full",
+            _ => "broken",
+        }
+    }
+
+    /// Fields of INFO that are there without a log too.
+    pub(crate) fn status_fields(&self, f: &mut Fields) {
+        let write_status = if self.state() == "well" { "ok" } else { "err" };
+        for (name, value) in [
+            ("aof_rewrite_in_progress", "0"),
+            ("aof_rewrite_scheduled", "0"),
+            ("aof_last_bgrewrite_status", "ok"),
+            ("aof_last_write_status", write_status),
+        ] {
+            f.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
+    /// Fields of INFO about a log that is there.
+    pub(crate) fn fields(&self, f: &mut Fields) {
+        let mut put = |name: &str, value: String| f.push((name.to_owned(), value));
+        put("aof_current_size", self.files_bytes.to_string());
+        put("aof_pending_bio_fsync", self.unsynced.to_string());
+        put("aof_delayed_fsync", self.delays.to_string());
+        put("log_state", self.state().to_owned());
+        // One line, whatever the system says.
+        put("log_cause", self.cause.replace(|c: char| c.is_control(), " "));
+        for (name, value) in [
+            ("log_oldest_unsynced_ms", self.oldest_ms),
+            ("log_syncs", self.syncs),
+            ("log_sync_usec", self.sync_us),
+            ("log_longest_sync_usec", self.longest_sync_us),
+            ("log_bytes", self.bytes),
+            ("log_files_bytes", self.files_bytes),
+        ] {
+            put(name, value.to_string());
+        }
+    }
+
+    /// Metrics, by name.
+    pub(crate) fn metrics(&self) -> [(&'static str, u64); 10] {
+        [
+            ("nigh_log_bytes_total", self.bytes),
+            ("nigh_log_delays_total", self.delays),
+            ("nigh_log_files_bytes", self.files_bytes),
+            ("nigh_log_longest_sync_microseconds", self.longest_sync_us),
+            ("nigh_log_oldest_unsynced_milliseconds", self.oldest_ms),
+            ("nigh_log_shards_broken", self.broken),
+            ("nigh_log_shards_full", self.full),
+            ("nigh_log_shards_unsynced", self.unsynced),
+            ("nigh_log_sync_microseconds_total", self.sync_us),
+            ("nigh_log_syncs_total", self.syncs),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_store::SyncMode;
+
+    #[test]
+    fn the_worst_log_gives_state_and_cause() {
+        let logs: Vec<_> = (0..3).map(|_| Arc::new(LogStatus::new(SyncMode::Always))).collect();
+        let part = |ms| Part { unsynced_ms: ms, log_delays: 1, ..Part::default() };
+        logs[0].count_sync(100);
+        logs[1].count_sync(300);
+        logs[0].count_bytes(1_000, 5_000);
+        logs[2].count_bytes(2_000, 6_000);
+        logs[2].tell_unsynced_since(Some(1));
+        let totals = LogTotals::of(&logs, &[part(5), part(70)]);
+        let expected = LogTotals {
+            unsynced: 1,
+            oldest_ms: 70,
+            delays: 2,
+            syncs: 2,
+            sync_us: 400,
+            longest_sync_us: 300,
+            bytes: 3_000,
+            files_bytes: 11_000,
+            ..LogTotals::default()
+        };
+        assert_eq!(totals, expected);
+        assert_eq!(totals.state(), "well");
+        logs[1].tell_health(LogHealth::Broken, "worse\r\nthan that".to_owned());
+        logs[2].tell_health(LogHealth::Full, "no space".to_owned());
+        let totals = LogTotals::of(&logs, &[]);
+        assert_eq!((totals.state(), totals.full, totals.broken), ("broken", 1, 1));
+        let mut fields = Fields::new();
+        totals.status_fields(&mut fields);
+        totals.fields(&mut fields);
+        let text =
+            |name: &str| fields.iter().find(|(field, _)| field == name).expect(name).1.clone();
+        assert_eq!(text("log_cause"), "worse  than that");
+        assert_eq!(
+            (text("log_state").as_str(), text("aof_last_write_status").as_str()),
+            ("broken", "err")
+        );
+        logs[1].tell_health(LogHealth::Well, String::new());
+        let totals = LogTotals::of(&logs, &[]);
+        assert_eq!((totals.state(), totals.cause.as_str()), ("full", "no space"));
+    }
+}

@@ -1,0 +1,243 @@
+//! The logs of all shards, as one shard sees them: what its own lets writes do in a turn.
+//!
+//! | the own log | writes |
+//! |---|---|
+//! | is well | run |
+//! | is late (`everysec`, and the oldest change that isn't on disk is 2 s old) | wait; after `journal-wait-ms` they are refused |
+//! | is full | are refused, but for removals |
+//! | is broken | are refused |
+//!
+//! 1. It is looked at once a turn, at its beginning; what holds then holds for the whole turn.
+//! 2. A refusal changes nothing, and names the cause. Reads go on in any case.
+//!
+//! Belongs to the shard's thread; a [`LogStatus`] is shared with the thread of its log.
+
+use nigh_store::{LogHealth, LogStatus, SyncMode};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Age of the oldest change that isn't on disk from which on writes wait: twice what `everysec`
+/// promises.
+const LATE: Duration = Duration::from_secs(2);
+
+/// What a log lets writes do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Gate {
+    #[default]
+    Open,
+    Late,
+    TooLate,
+    Full,
+    Broken,
+}
+
+/// The logs, by shard; none without `appendonly`.
+#[derive(Default)]
+pub(crate) struct Logs {
+    all: Option<Arc<[Arc<LogStatus>]>>,
+    number: usize,
+    gate: Gate,
+    refusal: String,
+    /// What the own log tells of its oldest change that isn't on disk, and when that was seen
+    /// first.
+    oldest: Option<(u64, Instant)>,
+    late_since: Option<Instant>,
+    /// Times that writes had to wait for it.
+    delays: u64,
+}
+
+impl Logs {
+    /// The logs of all shards, for shard `number`.
+    pub(crate) fn of(all: Option<Arc<[Arc<LogStatus>]>>, number: usize) -> Self {
+        Self { all, number, ..Self::default() }
+    }
+
+    /// All of them; none without a log.
+    pub(crate) fn all(&self) -> &[Arc<LogStatus>] {
+        self.all.as_deref().unwrap_or_default()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn exist(&self) -> bool {
+        self.all.is_some()
+    }
+
+    fn own(&self) -> Option<&LogStatus> {
+        self.all().get(self.number).map(|log| &**log)
+    }
+
+    /// Has the own log synced by another mode.
+    pub(crate) fn set_mode(&self, mode: SyncMode) {
+        if let Some(own) = self.own().filter(|own| own.mode() != mode) {
+            own.set_mode(mode);
+        }
+    }
+
+    /// How the log of a shard is.
+    pub(crate) fn health(&self, shard: usize) -> LogHealth {
+        self.all().get(shard).map_or(LogHealth::Well, |log| log.health())
+    }
+
+    /// Asks the logs of these shards, a bit for each, for a sync.
+    pub(crate) fn want_syncs(&self, shards: u64) {
+        let logs = self.all().iter().enumerate();
+        logs.filter(|(shard, _)| shards >> shard & 1 == 1).for_each(|(_, log)| log.want_sync());
+    }
+
+    /// A turn begins: looks how the own log is. Writes wait for it for `most` at a time.
+    #[inline]
+    pub(crate) fn look(&mut self, now: Instant, most: Duration) {
+        if self.exist() {
+            self.look_at_own(now, most);
+        }
+    }
+
+    fn look_at_own(&mut self, now: Instant, most: Duration) {
+        let Some(own) = self.own() else { return };
+        let (health, mode, since) = (own.health(), own.mode(), own.unsynced_since_us());
+        self.oldest = since.map(|since| match self.oldest {
+            Some((seen, first)) if seen == since => (since, first),
+            _ => (since, now),
+        });
+        let is_late = mode == SyncMode::EverySecond && self.age(now) >= LATE;
+        let late_since = is_late.then(|| *self.late_since.get_or_insert(now));
+        self.late_since = late_since;
+        let gate = match (health, late_since) {
+            (LogHealth::Broken, _) => Gate::Broken,
+            (LogHealth::Full, _) => Gate::Full,
+            (LogHealth::Well, None) => Gate::Open,
+            (LogHealth::Well, Some(since)) if now.duration_since(since) < most => Gate::Late,
+            (LogHealth::Well, Some(_)) => Gate::TooLate,
+        };
+        if gate != self.gate {
+            self.turn_to(gate);
+        }
+    }
+
+    #[cold]
+    fn turn_to(&mut self, gate: Gate) {
+        let told = self.own().map(LogStatus::cause).unwrap_or_default();
+        let cause = match gate {
+            Gate::Open | Gate::Late => String::new(),
+            Gate::TooLate => format!(
+                "the disk hasn't taken the oldest change for more than {} seconds",
+                LATE.as_secs()
+            ),
+            Gate::Full | Gate::Broken => one_sentence(&told),
+        };
+        self.refusal = format!(
+            "MISCONF Nigh can't write its log: {cause}. Reads go on; see INFO persistence."
+        );
+        self.delays += u64::from(gate == Gate::Late);
+        match gate {
+            Gate::Open => tracing::info!(shard = self.number, "the log takes writes again"),
+            Gate::Late => {
+                tracing::warn!(shard = self.number, "the log is late: writes wait for the disk");
+            }
+            _ => tracing::error!(shard = self.number, cause, "the log can't be written"),
+        }
+        self.gate = gate;
+    }
+
+    /// How old the oldest change is that isn't on disk.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        self.oldest.map_or(Duration::ZERO, |(_, first)| now.saturating_duration_since(first))
+    }
+
+    /// Times that writes had to wait for the own log.
+    pub(crate) fn delays(&self) -> u64 {
+        self.delays
+    }
+
+    /// Whether each write runs.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.gate == Gate::Open
+    }
+
+    /// Whether writes wait.
+    pub(crate) fn is_late(&self) -> bool {
+        self.gate == Gate::Late
+    }
+
+    /// The error that refuses a write, if it is to be refused.
+    pub(crate) fn refusal(&self, only_removes: bool) -> Option<&str> {
+        let refuses = match self.gate {
+            Gate::Open | Gate::Late => false,
+            Gate::Full => !only_removes,
+            Gate::TooLate | Gate::Broken => true,
+        };
+        refuses.then_some(self.refusal.as_str())
+    }
+}
+
+/// A cause as a part of a sentence: an error reply is one line.
+fn one_sentence(cause: &str) -> String {
+    let line: String = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    line.trim().trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(1);
+
+    fn logs(mode: SyncMode) -> (Logs, Arc<LogStatus>) {
+        let own = Arc::new(LogStatus::new(mode));
+        let other = Arc::new(LogStatus::new(mode));
+        (Logs::of(Some(Arc::new([other, Arc::clone(&own)])), 1), own)
+    }
+
+    #[test]
+    fn a_full_log_takes_removals_and_a_broken_one_nothing() {
+        let (mut logs, own) = logs(SyncMode::Always);
+        let now = Instant::now();
+        logs.look(now, WAIT);
+        assert!(logs.is_open() && logs.refusal(false).is_none());
+        own.tell_health(LogHealth::Full, "no space\r\nleft.".to_owned());
+        assert!(logs.is_open(), "it holds for the whole turn");
+        logs.look(now, WAIT);
+        assert!(!logs.is_open() && logs.refusal(true).is_none());
+        let text = "MISCONF Nigh can't write its log: no space  left. Reads go on; see INFO \
+                    persistence.";
+        assert_eq!(logs.refusal(false), Some(text));
+        own.tell_health(LogHealth::Broken, "I/O error".to_owned());
+        logs.look(now, WAIT);
+        assert!(logs.refusal(true).is_some_and(|text| text.contains(": I/O error. Reads")));
+        own.tell_health(LogHealth::Well, String::new());
+        logs.look(now, WAIT);
+        assert!(logs.is_open());
+        assert!(!Logs::default().exist() && Logs::default().is_open(), "nothing without a log");
+    }
+
+    #[test]
+    fn writes_wait_for_a_late_disk_and_are_refused_in_the_end() {
+        let (mut logs, own) = logs(SyncMode::EverySecond);
+        let begin = Instant::now();
+        let look = |logs: &mut Logs, ms| logs.look(begin + Duration::from_millis(ms), WAIT);
+        own.tell_unsynced_since(Some(77));
+        look(&mut logs, 0);
+        look(&mut logs, 1_999);
+        assert!(logs.is_open());
+        look(&mut logs, 2_000);
+        assert!(logs.is_late() && logs.refusal(false).is_none());
+        look(&mut logs, 2_999);
+        assert!(logs.is_late());
+        look(&mut logs, 3_000);
+        assert!(!logs.is_late() && logs.refusal(true).is_some_and(|text| text.contains("2 sec")));
+        // Some of it is on disk: what is the oldest now has waited for less.
+        own.tell_unsynced_since(Some(78));
+        look(&mut logs, 3_100);
+        assert!(logs.is_open());
+        look(&mut logs, 5_100);
+        assert!(logs.is_late(), "they may wait anew");
+        assert_eq!(logs.delays(), 2);
+        own.set_mode(SyncMode::No);
+        look(&mut logs, 5_200);
+        assert!(logs.is_open(), "nobody has promised anything");
+        own.tell_unsynced_since(None);
+        look(&mut logs, 5_300);
+        assert_eq!(logs.age(begin + Duration::from_millis(9_000)), Duration::ZERO);
+    }
+}

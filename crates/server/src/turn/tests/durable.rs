@@ -1,0 +1,215 @@
+//! Replies wait until what they depend on is on disk.
+
+use super::logged::{Logged, NULL, OK};
+use super::*;
+use nigh_store::SyncMode;
+
+#[test]
+fn a_write_is_answered_when_it_is_on_disk() {
+    let mut server = Logged::of(1, SyncMode::Always);
+    let mut client = server.connect(0);
+    server.after_sync(0, &mut client, &["SET k v"], OK);
+    server.says(&mut client, &["GET k", "STRLEN k", "GET none"], b"$1\r\nv\r\n:1\r\n$-1\r\n");
+    assert!(!server.logs[0].is_wanted(), "all of that is on disk");
+    // A pipeline leaves at once as a whole; what comes while it is kept runs behind that.
+    let pipeline = ["INCR n", "GET k", "PING", "DEL k", "APPEND a 1"];
+    server.send(&mut client, &pipeline);
+    server.is_silent(&mut client, "it has written");
+    server.send(&mut client, &["GET k", "INCR n"]);
+    server.is_silent(&mut client, "more of it");
+    assert_eq!(server.arenas(0)[0].begun_lsn(), 4, "it keeps replies, so nothing more has run");
+    server.sync(0);
+    server.shards.expect(&mut client, b":1\r\n$1\r\nv\r\n+PONG\r\n:1\r\n:1\r\n", "the first");
+    server.is_silent(&mut client, "the second INCR isn't on disk");
+    server.sync(0);
+    server.shards.expect(&mut client, b"$-1\r\n:2\r\n", "the rest");
+    // A reply without a look waits for nothing, and one that fails before it looks neither.
+    let mut other = server.connect(0);
+    server.send(&mut client, &["SET k w"]);
+    server.says(&mut other, &["PING", "CLIENT GETNAME", "MULTI"], b"+PONG\r\n$-1\r\n+OK\r\n");
+    server.says(&mut other, &["SET k x"], b"+QUEUED\r\n");
+}
+
+#[test]
+fn a_hit_waits_for_its_own_record_only() {
+    for shard in 0..SHARDS {
+        let mut server = Logged::of(1, SyncMode::Always);
+        let mut writer = server.connect(0);
+        server.after_sync(0, &mut writer, &["SET old v"], OK);
+        let mut reader = server.connect(shard);
+        // All else shows what may not be there after a power cut.
+        for (command, reply) in [
+            ("GET new", b"$1\r\nv\r\n".as_slice()),
+            ("GET none", NULL),
+            ("EXISTS old", b":1\r\n"),
+            ("TTL old", b":-1\r\n"),
+            ("MGET old", b"*1\r\n$1\r\nv\r\n"),
+            ("DBSIZE", b":2\r\n"),
+            ("GETEX old", b"$1\r\nv\r\n"),
+            ("FCALL f 0", b"-ERR Function not found\r\n"),
+        ] {
+            server.send(&mut writer, &["SET new v"]);
+            server.is_silent(&mut writer, "it isn't on disk");
+            let mut other = server.connect(shard);
+            server.send(&mut other, &[command]);
+            server.is_silent(&mut other, command);
+            server.says(&mut reader, &["GET old"], b"$1\r\nv\r\n");
+            server.sync(0);
+            server.shards.expect(&mut other, reply, command);
+            server.shards.expect(&mut writer, OK, command);
+            server.says(&mut other, &[command], reply);
+        }
+    }
+}
+
+#[test]
+fn a_kept_reply_is_as_it_was() {
+    // A long value lies in the arena until the reply is written: it is copied when that waits.
+    let mut server = Logged::of(1, SyncMode::Always);
+    let (mut client, mut other) = (server.connect(0), server.connect(0));
+    let [value, later] = ["v", "w"].map(|letter| letter.repeat(50_000));
+    server.after_sync(0, &mut client, &[&format!("SET k {value}")], OK);
+    server.send(&mut client, &["INCR n", "GET k"]);
+    server.is_silent(&mut client, "INCR isn't on disk");
+    server.send(&mut other, &[&format!("SET k {later}")]);
+    server.is_silent(&mut other, "it isn't on disk");
+    server.sync(0);
+    server.shards.expect(&mut client, &[b":1\r\n", &*bulk(value.as_bytes())].concat(), "as it was");
+    server.shards.expect(&mut other, OK, "SET");
+    server.says(&mut other, &["GET k"], &bulk(later.as_bytes()));
+}
+
+#[test]
+fn a_shard_keeps_replies_to_what_others_have_written() {
+    // Two partitions, each of another shard. The client's shard waits for the log of the owner.
+    let mut server = Logged::of(2, SyncMode::Always);
+    let (near, far) = (server.key(1), server.key(0));
+    let mut client = server.connect(1);
+    server.after_sync(0, &mut client, &[&format!("SET {far} v")], OK);
+    server.after_sync(1, &mut client, &[&format!("SET {near} v")], OK);
+    let both = [format!("SET {far} w"), format!("SET {near} w"), format!("GET {far}")];
+    let both: Vec<&str> = both.iter().map(String::as_str).collect();
+    server.send(&mut client, &both);
+    server.is_silent(&mut client, "none is on disk");
+    server.sync(1);
+    server.is_silent(&mut client, "one is");
+    server.sync(0);
+    server.shards.expect(&mut client, b"+OK\r\n+OK\r\n$1\r\nw\r\n", "both are");
+    // A command by parts.
+    let parts = format!("MSET {far} 1 {near} 2");
+    server.send(&mut client, &[&parts, &format!("DEL {near} {far}")]);
+    server.is_silent(&mut client, "MSET, DEL");
+    server.sync_all();
+    server.shards.expect(&mut client, b"+OK\r\n:2\r\n", "MSET, DEL");
+}
+
+#[test]
+fn many_answers_of_others_leave_in_the_end() {
+    // So many that a connection has to wait for answers before it goes on, while the log syncs now
+    // and then.
+    let mut server = Logged::of(1, SyncMode::Always);
+    let mut client = server.connect(1);
+    let commands = vec!["INCR n"; 3_000];
+    server.send(&mut client, &commands);
+    let expected: String = (1..=3_000).map(|number| format!(":{number}\r\n")).collect();
+    for _ in 0..10_000 {
+        server.shards.turn(false);
+        let _ = client.stream.read_to_end(&mut client.came);
+        let durable = server.arenas(0)[0].durable_lsn();
+        let told = client.came.iter().filter(|byte| **byte == b':').count() as u64;
+        assert!(told <= durable, "{told} are told, {durable} are on disk");
+        if server.logs[0].is_wanted() {
+            server.sync(0);
+        }
+        if client.came.len() == expected.len() {
+            break;
+        }
+        server.shards.shards[1].work.ready.queue(client.slot);
+    }
+    assert!(client.came == expected.as_bytes(), "{} bytes", client.came.len());
+}
+
+#[test]
+fn transactions_and_functions_wait_too() {
+    let mut server = Logged::of(1, SyncMode::Always);
+    let mut client = server.connect(0);
+    let source = "#!words name=w\nput echo count\n";
+    server.shards.send(&mut client, &[vec![b"FUNCTION", b"LOAD", source.as_bytes()]]);
+    server.is_silent(&mut client, "libraries are in the log");
+    server.sync(0);
+    server.shards.expect(&mut client, b"$1\r\nw\r\n", "FUNCTION LOAD");
+    let replies = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n$1\r\nv\r\n";
+    server.after_sync(0, &mut client, &["MULTI", "SET k v", "GET k", "EXEC"], replies);
+    server.after_sync(0, &mut client, &["FCALL put 1 f v"], b"+put\r\n");
+    server.says(&mut client, &["FCALL echo 0 x", "MULTI", "EXEC"], b"+x\r\n+OK\r\n*0\r\n");
+    // What only reads waits for what it may have read.
+    server.send(&mut client, &["SET k w"]);
+    server.is_silent(&mut client, "SET");
+    let mut other = server.connect(1);
+    server.after_sync(0, &mut other, &["FCALL count 0 k"], b"+1\r\n");
+    server.shards.expect(&mut client, OK, "SET");
+    // A connection that goes to another shard does so with its replies written.
+    server.send(&mut other, &["SET k x", "WATCH k", "MULTI", "SET k y", "EXEC"]);
+    server.is_silent(&mut other, "SET waits, and so does the rest");
+    server.sync(0);
+    server.move_over(&mut other);
+    assert_eq!(other.shard, 0);
+    server.is_silent_but(&mut other, b"+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n");
+    server.sync(0);
+    server.shards.expect(&mut other, b"+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n", "EXEC");
+}
+
+#[test]
+fn clients_that_keep_replies_may_go_at_any_time() {
+    let mut server = Logged::of(1, SyncMode::Always);
+    let (mut gone, mut killed, mut quits) =
+        (server.connect(0), server.connect(0), server.connect(0));
+    server.send(&mut gone, &["SET k 1"]);
+    server.send(&mut killed, &["CLIENT ID", "SET k 2"]);
+    server.send(&mut quits, &["SET k 3", "QUIT", "SET k 4"]);
+    for client in [&mut gone, &mut killed, &mut quits] {
+        server.is_silent(client, "none is on disk");
+    }
+    let mut other = server.connect(1);
+    let id = server.shards.shards[0].work.slab.get_mut(killed.slot).expect("it").pipe.client.id;
+    let shared = Arc::clone(&server.shards.shards[0].work.state.shared);
+    shared.kill(1, &std::collections::BTreeSet::from([id]));
+    let work = &mut server.shards.shards[0].work;
+    work.slab.get_mut(killed.slot).expect("it").pipe.client.end(crate::net::client::Close::Now);
+    work.state.killed.push(id);
+    assert!(server.is_closed(&mut killed) && killed.came.is_empty());
+    drop(gone.stream);
+    assert!(!server.is_closed(&mut quits), "its replies are still to come");
+    server.sync(0);
+    assert!(server.is_closed(&mut quits));
+    assert_eq!(quits.came, b"+OK\r\n+OK\r\n");
+    server.says(&mut other, &["GET k"], b"$1\r\n3\r\n");
+}
+
+#[test]
+fn nothing_is_kept_when_nobody_is_to_wait() {
+    for mode in [SyncMode::EverySecond, SyncMode::No] {
+        let mut server = Logged::of(1, mode);
+        let mut client = server.connect(1);
+        server.says(&mut client, &["SET k v", "GET k", "GET none"], b"+OK\r\n$1\r\nv\r\n$-1\r\n");
+        assert!(!server.logs[0].is_wanted());
+        // The mode changes, and changes back while a reply is kept.
+        server.says(&mut client, &["CONFIG SET appendfsync always"], OK);
+        server.shards.turn(false);
+        assert!(server.logs.iter().all(|log| log.mode() == SyncMode::Always));
+        let mut other = server.connect(0);
+        server.send(&mut other, &["SET k w"]);
+        server.is_silent(&mut other, "always");
+        server.send(&mut client, &["SET k x"]);
+        server.is_silent(&mut client, "always");
+        let mut third = server.connect(1);
+        server.says(&mut third, &["CONFIG SET appendfsync everysec"], OK);
+        server.shards.expect(&mut other, OK, "everysec");
+        server.shards.expect(&mut client, OK, "everysec");
+        assert!(server.logs.iter().all(|log| log.mode() == SyncMode::EverySecond));
+        server.says(&mut client, &["SET k y", "GET k"], b"+OK\r\n$1\r\ny\r\n");
+        let text = b"-ERR CONFIG SET failed (possibly related to argument 'appendonly') - can't \
+                     set immutable config\r\n";
+        server.says(&mut client, &["CONFIG SET appendonly no"], text);
+    }
+}

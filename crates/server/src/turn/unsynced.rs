@@ -1,0 +1,302 @@
+//! Replies that wait until what they depend on is on disk, and connections that wait for that by
+//! WAIT or WAITAOF.
+//!
+//! ```text
+//! command ──(looks)──> depends ──(finish: not on disk)──> kept, in `keeping` ──(synced)──> written, it goes on
+//! the turn's end: the logs that are waited for are told ──> their threads sync, store durable LSNs, count, wake
+//! ```
+//!
+//! 1. With `appendfsync always` a client's replies leave only when the changes are on disk that had
+//!    begun in the streams that its commands looked at, by a load behind all of these looks. A GET
+//!    whose record is on disk depends on nothing more.
+//! 2. What came behind the load isn't covered by it: then it is loaded anew. A connection that
+//!    keeps replies runs no command. So only answers of other shards come, which are bounded.
+//! 3. A connection stands in `keeping` if and only if it keeps replies. It leaves the list when they
+//!    are written, when the mode has changed, or when it is gone.
+//! 4. A shard keeps the replies of its own clients only. What it answers to another shard, that one
+//!    keeps.
+//! 5. No wake-up is lost. A log's thread stores durable LSNs, then counts (`Shared::tell_synced`).
+//!    A shard loads the count, then the durable LSNs: at the beginning of a turn, and again before
+//!    it sleeps. So what isn't seen is counted later than what the shard has seen.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::spec::WRITE;
+use crate::commands::{self, Builtin, Row, Run};
+use crate::handlers::waiting::Asked;
+use crate::net::client::Close;
+use crate::net::connection::Connection;
+use crate::net::depends::{Depends, Need, Streams};
+use crate::net::pipeline::Pending;
+use crate::net::slab::Occupant;
+use crate::state::State;
+use crate::state::streams::Outlook;
+use crate::tenant::TenantId;
+use crate::turn::synced_lists::Wish;
+use crate::turn::work::Work;
+use nigh_store::{Op, Turn};
+use std::time::{Duration, Instant};
+
+/// What a command looks at, and where it may write. Nothing if it isn't about data.
+fn streams_of(state: &State, tenant: TenantId, row: Row, args: &[&[u8]]) -> (Streams, Streams) {
+    use Builtin as B;
+    let of = &state.tenants[tenant];
+    let all = || state.streams(tenant);
+    let (looked, writes) = match commands::of(row).run {
+        Run::Data(op) => {
+            let keyspace = &of.keyspace;
+            let key = args.get(op.first_key()).filter(|_| op.first_key() > 0);
+            let looked = match key {
+                _ if keyspace.partitions() == 1 => Streams::of(0),
+                Some(key) if !op.takes_several_keys() => Streams::of(keyspace.partition_of(key)),
+                _ => Streams::of_all(keyspace.partitions()),
+            };
+            (looked, commands::of(row).has(WRITE))
+        }
+        Run::Server(B::Fcall | B::FcallRo) => {
+            (all(), args.get(1).is_none_or(|name| !of.libraries.only_reads(name)))
+        }
+        Run::Server(B::Exec) => (all(), true),
+        Run::Server(
+            B::FunctionLoad
+            | B::FunctionDelete
+            | B::FunctionFlush
+            | B::FunctionRestore
+            | B::FunctionList
+            | B::FunctionDump
+            | B::FunctionStats,
+        ) => (Streams::LIBRARIES, commands::of(row).has(WRITE)),
+        Run::Server(_) | Run::Container => (Streams::NONE, false),
+    };
+    // One that was broken refuses writes.
+    let wrote = if writes { state.writable(tenant, looked) } else { Streams::NONE };
+    (looked, wrote)
+}
+
+impl Work {
+    /// A client's command has run: notes what its reply depends on.
+    #[inline]
+    pub(crate) fn note_look(&mut self, at: usize, index: usize, row: Row, turn: &Turn<'_>) {
+        if self.state.hot.replies_wait {
+            self.note_streams(at, index, row, Some(turn));
+        }
+    }
+
+    /// The same of one that is sent to another shard, which looks later.
+    #[inline]
+    pub(crate) fn note_sent(&mut self, at: usize, index: usize, row: Row) {
+        if self.state.hot.replies_wait {
+            self.note_streams(at, index, row, None);
+        }
+    }
+
+    #[cold]
+    fn note_streams(&mut self, at: usize, index: usize, row: Row, ran: Option<&Turn<'_>>) {
+        let Some(connection) = self.active[at].connection_mut() else { return };
+        let Connection { pipe, .. } = connection;
+        if pipe.client.transaction.is_some() {
+            return; // queued
+        }
+        let (input, tenant) = (&pipe.input, pipe.client.tenant);
+        let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
+        if let (Run::Data(Op::Get), Some(turn), [_, key]) = (commands::of(row).run, ran, &args[..])
+            && shows_durable(&self.state, tenant, key, turn)
+        {
+            return;
+        }
+        let (looked, wrote) = streams_of(&self.state, tenant, row, &args);
+        pipe.depends.add(looked, wrote);
+    }
+
+    /// Whether a connection's replies are to be kept: with `appendfsync always`, some of what they
+    /// depend on isn't on disk. Ends it if that can't get there.
+    #[cold]
+    pub(crate) fn keeps_replies(&mut self, connection: &mut Connection, turn: &Turn<'_>) -> bool {
+        let Connection { pipe, kept, later, .. } = &mut *connection;
+        if !self.state.hot.replies_wait {
+            pipe.depends = Depends::default();
+            return kept.keeps(); // until the next turn: see `release_kept`
+        }
+        let is_listed = kept.keeps();
+        if is_listed && kept.bytes == pipe.out.waiting() {
+            return true;
+        }
+        let tenant = pipe.client.tenant;
+        kept.needs.clear();
+        kept.needs.extend(self.state.unsynced(tenant, pipe.depends.looked));
+        kept.bytes = pipe.out.waiting();
+        match self.state.look_at_needs(tenant, &mut kept.needs, pipe.depends.wrote) {
+            Outlook::Wait => {}
+            Outlook::Leave => {
+                if later.is_empty() {
+                    pipe.depends = Depends::default();
+                }
+                return false;
+            }
+            Outlook::Never => {
+                kept.needs.clear();
+                end_unanswered(connection);
+                return true;
+            }
+        }
+        self.synced.wanted |= self.state.loggers(tenant, &kept.needs);
+        pipe.out.settle_all(&self.state.tenants.readers(), turn.pin);
+        if !is_listed {
+            self.synced.keeping.push(Occupant::of(connection));
+            if self.synced.keeping.len() > 2 * self.slab.len() {
+                // Most of them are gone, and the logs tell nothing.
+                let slab = &mut self.slab;
+                let own = connection.slot;
+                let is_there = |who: &Occupant| who.slot() == own || slab.occupant(*who).is_some();
+                self.synced.keeping.retain(is_there);
+            }
+        }
+        true
+    }
+
+    /// Lets a connection wait for what it asked for.
+    pub(crate) fn wait_for_sync(&mut self, at: usize, asked: Asked) {
+        let now = self.now;
+        let pipe = &mut *self.active[at];
+        (pipe.stopped, pipe.pending) = (true, Pending::Synced);
+        let tenant = pipe.client.tenant;
+        let needs: Vec<Need> = self.state.unsynced(tenant, self.state.streams(tenant)).collect();
+        self.synced.wanted |= self.state.loggers(tenant, &needs);
+        let most = Some(Duration::from_millis(asked.most_ms)).filter(|most| !most.is_zero());
+        // None if that is beyond all time.
+        let until = most.and_then(|most| now.checked_add(most));
+        let who = Occupant::of(self.sender(at));
+        self.synced.wishes.push(Wish { who, tenant, needs, asked, until });
+        self.synced.next_end = self.synced.next_end.into_iter().chain(until).min();
+        // If they are on disk already, the next turn says so.
+        self.synced.seen = self.synced.seen.wrapping_sub(1);
+        self.state.blocked = self.synced.wishes.len();
+    }
+
+    /// At the beginning of a turn: writes the replies that may leave now, and lets those go on that
+    /// have waited for enough.
+    pub(crate) fn release_synced(&mut self, turn: &Turn<'_>) {
+        if self.synced.is_empty() {
+            return;
+        }
+        let syncs = self.state.shared.syncs();
+        let has_news = std::mem::replace(&mut self.synced.seen, syncs) != syncs;
+        if has_news || !self.state.hot.replies_wait {
+            self.release_kept(turn);
+        }
+        if has_news || self.synced.next_end.is_some_and(|end| self.now >= end) {
+            self.grant_wishes();
+        }
+    }
+
+    fn release_kept(&mut self, turn: &Turn<'_>) {
+        let mut keeping = std::mem::take(&mut self.synced.keeping);
+        keeping.retain(|&who| {
+            let Some(connection) = self.slab.occupant(who) else { return false };
+            let Connection { pipe, kept, .. } = connection;
+            let outlook = if self.state.hot.replies_wait {
+                let (tenant, wrote) = (pipe.client.tenant, pipe.depends.wrote);
+                self.state.look_at_needs(tenant, &mut kept.needs, wrote)
+            } else {
+                Outlook::Leave
+            };
+            if outlook == Outlook::Wait {
+                return true;
+            }
+            kept.needs.clear();
+            let covers_all = kept.bytes == pipe.out.waiting();
+            if connection.later.is_empty() && covers_all {
+                connection.pipe.depends = Depends::default();
+            }
+            self.ready.queue(who.slot());
+            if outlook == Outlook::Never {
+                end_unanswered(connection);
+            } else if covers_all && let Some(mut connection) = self.slab.take(who.slot()) {
+                // Before more commands run, whose replies would keep these.
+                if connection.pipe.client.close != Close::Now {
+                    self.write(&mut connection, turn);
+                }
+                self.slab.put(connection);
+            }
+            false
+        });
+        self.synced.keeping = keeping;
+    }
+
+    fn grant_wishes(&mut self) {
+        let (now, mut next_end) = (self.now, None);
+        let mut wishes = std::mem::take(&mut self.synced.wishes);
+        wishes.retain_mut(|wish| {
+            let Some(connection) = self.slab.occupant(wish.who) else { return false };
+            wish.needs.retain(|need| !self.state.is_durable(wish.tenant, need));
+            let Asked { local, replicas, .. } = wish.asked;
+            let is_granted = (wish.needs.is_empty() || !local) && !replicas;
+            if !is_granted && wish.until.is_none_or(|until| now < until) {
+                next_end = next_end.into_iter().chain(wish.until).min();
+                return true;
+            }
+            connection.pipe.pending = Pending::Waited { durable: wish.needs.is_empty() };
+            self.ready.queue(wish.who.slot());
+            false
+        });
+        (self.synced.wishes, self.synced.next_end) = (wishes, next_end);
+        self.state.blocked = self.synced.wishes.len();
+    }
+
+    /// A connection is closed that may have a wish.
+    pub(crate) fn forget_wish(&mut self, connection: &Connection) {
+        if connection.pipe.pending == Pending::Synced {
+            let who = Occupant::of(connection);
+            self.synced.wishes.retain(|wish| wish.who != who);
+            self.state.blocked = self.synced.wishes.len();
+        }
+    }
+
+    /// At the turn's end: tells the logs that are waited for.
+    #[inline]
+    pub(crate) fn want_syncs(&mut self) {
+        if self.synced.wanted != 0 {
+            self.state.logs.want_syncs(std::mem::take(&mut self.synced.wanted));
+        }
+    }
+
+    /// Whether a turn would release somebody, maybe.
+    #[inline]
+    pub(crate) fn has_synced(&self, now: Instant) -> bool {
+        if self.synced.is_empty() {
+            return false;
+        }
+        self.state.shared.syncs() != self.synced.seen
+            || !self.state.hot.replies_wait && !self.synced.keeping.is_empty()
+            || self.synced.next_end.is_some_and(|end| now >= end)
+    }
+
+    /// Whether the shard may sleep, as far as the logs are concerned: whatever they tell from now on
+    /// wakes it.
+    pub(crate) fn awaits_sync(&self, awaits: bool) -> bool {
+        if self.synced.is_empty() {
+            return true;
+        }
+        self.state.shared.seats[self.state.number].await_sync(awaits);
+        self.state.shared.syncs() == self.synced.seen
+    }
+}
+
+/// Whether what a GET has shown is on disk. It is looked at again: if the key's record is on disk
+/// now, so was whatever the key had before, as changes get there in their order.
+fn shows_durable(state: &State, tenant: TenantId, key: &[u8], turn: &Turn<'_>) -> bool {
+    let keyspace = &state.tenants[tenant].keyspace;
+    let hash = keyspace.hash(key);
+    let reader = keyspace.reader(keyspace.partition(key, hash));
+    reader.get(turn.pin, hash, key).is_some_and(|record| record.lsn() <= reader.durable_lsn())
+}
+
+/// Ends a connection whose replies can't be given.
+fn end_unanswered(connection: &mut Connection) {
+    tracing::warn!(
+        address = %connection.pipe.client.address,
+        "client disconnected: the log broke before its last writes were on disk"
+    );
+    connection.pipe.client.end(Close::Now);
+    connection.pipe.client.settle();
+}
