@@ -17,7 +17,7 @@
 //!    a client sends ends the server.
 //!
 //! Rooms, lowest first: error sync tenant config engine pinning commands observe hop net folder
-//! state handlers turn signals serve
+//! state handlers turn log_threads signals serve
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -32,6 +32,7 @@
 //! | state | what a shard's commands work on, and what the shards share |
 //! | handlers | commands that the server answers itself, and where data commands run |
 //! | turn | a shard's loop: it reads, executes, sends, answers |
+//! | log_threads | the log's folder, and a thread for each shard's log |
 //! | signals, serve | the server's beginning and its end |
 #![deny(unsafe_code)]
 
@@ -42,6 +43,7 @@ mod error;
 mod folder;
 mod handlers;
 mod hop;
+mod log_threads;
 mod net;
 mod observe;
 mod pinning;

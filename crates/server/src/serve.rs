@@ -12,6 +12,7 @@ use crate::folder::faults::Arenas;
 use crate::folder::starts::Skips;
 use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
+use crate::log_threads::{LogThreads, ServerLog, refuse_logged};
 use crate::net::listener::Listeners;
 use crate::observe::metrics::{Exporter, Gauges};
 use crate::pinning::pin_to_core;
@@ -23,8 +24,8 @@ use crate::state::shared::{Seat, Shared, Stop};
 use crate::state::stopper::Stopper;
 use crate::turn::shard::Shard;
 use nigh_js::{Fiber, FiberJoin};
-use nigh_shm::Domain;
-use nigh_store::{Keyspace, LogStatus, Opened, StoreOptions};
+use nigh_shm::{Domain, JournalWriter};
+use nigh_store::{Keyspace, LogStatus, Opened, StoreError, StoreOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -51,6 +52,8 @@ pub struct Server {
     stopper: Stopper,
     /// The owner's, which was the first, ends last.
     shards: Vec<FiberJoin>,
+    /// They end behind the shards.
+    logs: LogThreads,
     _exporter: Option<Exporter>,
 }
 
@@ -69,6 +72,8 @@ struct Berth {
     engines: MakeEngines,
     /// Of all shards, with `appendonly`.
     logs: AllLogs,
+    /// The shard's, with `appendonly`.
+    journal: Option<JournalWriter>,
 }
 
 /// The states of all shards' logs; none without `appendonly`.
@@ -89,7 +94,6 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
     pub fn start(config: Config) -> Result<Self, ServeError> {
-        refuse_log(&config)?;
         Self::start_watched(config, v8, |_| None, |_| Ok(()))
     }
 
@@ -113,7 +117,8 @@ impl Server {
         let exporter = Exporter::start(&config)?;
         let file_limit = file_limit(&config, shards)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
-        let keyspaces = vec![open_keyspace(&config, &folder, capacity_bytes, &domain)?];
+        let (keyspace, mut log) = open_keyspace(&config, &folder, capacity_bytes, shards, &domain)?;
+        let keyspaces = vec![keyspace];
         // A server that is refused leaves the folder as it is, so this comes behind the arenas.
         let skips = Skips::open(&folder.path)
             .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
@@ -126,12 +131,17 @@ impl Server {
             folder: folder.path.clone(),
             stopper: Stopper(Arc::clone(&shared)),
             shards: Vec::new(),
+            logs: LogThreads::default(),
             _exporter: None,
         };
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
         shared.serves(Arenas::of(&keyspaces, &folder.path)?);
-        let logs = logs(&keyspaces);
+        let logs = logs(&keyspaces).or_else(|| log.as_ref().map(ServerLog::statuses));
+        let journals = log.as_ref().map(ServerLog::journals).unwrap_or_default();
+        if let Some(log) = log.take() {
+            server.logs = log.spawn(&shared)?;
+        }
         watch(server.stopper.clone())?;
         let mut divided: Vec<Vec<Keyspace>> = (0..shards).map(|_| Vec::new()).collect();
         for keyspace in keyspaces {
@@ -156,6 +166,7 @@ impl Server {
                 folder: Arc::clone(&folder),
                 engines,
                 logs: logs.clone(),
+                journal: journals.get(number).cloned(),
             })?;
         }
         server._exporter = exporter;
@@ -206,7 +217,7 @@ impl Server {
     /// Waits for the shards; false if one of them ended by a panic.
     fn join(&mut self) -> bool {
         let ended = self.shards.drain(..).map(FiberJoin::join);
-        let all_well = ended.fold(true, |all, well| all & well);
+        let all_well = ended.fold(true, |all, well| all & well) & self.logs.close();
         self.stopper.0.checks.stop();
         all_well
     }
@@ -223,7 +234,6 @@ impl Drop for Server {
 /// # Errors
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
 pub fn run(config: Config) -> Result<(), ServeError> {
-    refuse_log(&config)?;
     let watcher = Watcher::start()?;
     let server = Server::start_watched(config, v8, |_| None, |stopper| watcher.watch(stopper))?;
     let stopper = server.stopper.clone();
@@ -281,17 +291,9 @@ fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
     let config = shared.config();
     pin_to_core(&config, number, shared.shards())?;
     let engines = (berth.engines)(fiber, engine::limits(&config))?;
-    let state = State::new(keyspaces, shared, Logs::of(berth.logs, number), number, engines);
+    let logs = Logs::of(berth.logs, number).with_journal(berth.journal);
+    let state = State::new(keyspaces, shared, logs, number, engines);
     Shard::new(state, poll, listeners, mailbox, &domain, gauges)
-}
-
-/// Refuses what isn't there yet.
-fn refuse_log(config: &Config) -> Result<(), ServeError> {
-    if config.flag("appendonly") {
-        let text = "setting `appendonly`: must be no: Nigh has no log on disk yet".to_owned();
-        return Err(ServeError::Setting(text));
-    }
-    Ok(())
 }
 
 /// Opens the default tenant's keyspace.
@@ -299,8 +301,9 @@ fn open_keyspace(
     config: &Config,
     folder: &Folder,
     capacity_bytes: u64,
+    shards: usize,
     domain: &Arc<Domain>,
-) -> Result<Keyspace, ServeError> {
+) -> Result<(Keyspace, Option<ServerLog>), ServeError> {
     let mut options = StoreOptions::new(&folder.path, capacity_bytes);
     options.fresh = config.flag("fresh");
     options.partitions = config.size("partitions");
@@ -308,8 +311,18 @@ fn open_keyspace(
         compare_sums(&folder.path)
             .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
     }
-    let (keyspace, opened) =
-        Keyspace::open(&options, domain).map_err(|error| ServeError::Store(error.to_string()))?;
+    let (keyspace, opened, log) = match config.flag("appendonly") {
+        true => {
+            let (keyspace, opened, log) = ServerLog::open(config, &options, shards, domain)?;
+            (keyspace, opened, Some(log))
+        }
+        false => {
+            let refused = |error: StoreError| ServeError::Store(error.to_string());
+            refuse_logged(config, &folder.path)?;
+            let (keyspace, opened) = Keyspace::open(&options, domain).map_err(refused)?;
+            (keyspace, opened, None)
+        }
+    };
     log_opened(&opened, &options, keyspace.capacity_bytes());
     if let Some(error) = &opened.manifest_error {
         let dir = options.dir.display();
@@ -318,7 +331,7 @@ fn open_keyspace(
     if keyspace.librarian().data_region().has_huge_pages() {
         tracing::info!("the arenas have huge pages");
     }
-    Ok(keyspace)
+    Ok((keyspace, log))
 }
 
 fn shard_count(config: &Config) -> usize {

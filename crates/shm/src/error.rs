@@ -187,6 +187,18 @@ pub enum WriteError {
     /// No place for the key's entry among the lines that a probe visits, in a table not half full.
     #[error("too many keys with one hash")]
     TooManyKeysWithOneHash,
+    /// The journal has no room until the log's thread has written what is in it: call again after
+    /// this turn.
+    #[error("the journal is full: the disk doesn't keep up")]
+    JournalFull,
+    /// The commit takes more of the journal than one may.
+    #[error("a commit of {bytes} bytes is too large for the journal, which takes {most}")]
+    JournalTooSmall {
+        /// Bytes that the commit takes.
+        bytes: u64,
+        /// Most that one may take.
+        most: u64,
+    },
     /// The value that was to be carried on has other bytes in memory than were written.
     #[error("the value's bytes have changed in memory: write the key anew or delete it")]
     BadRecord,

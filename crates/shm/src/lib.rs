@@ -90,4 +90,5 @@ pub use write::cleaner::CleanerStats;
 pub use write::create::ArenaSpec;
 pub use write::fill::ArenaFill;
 pub use write::maintain::{ArenaStats, Upkeep, UpkeepBudget};
+pub use write::standing::{HeldValue, Standing, StandingRecord};
 pub use write::writer::Writer;

@@ -26,6 +26,11 @@ pub(crate) const ONE_HASH: &str = "ERR too many keys with one hash";
 /// The key's record has a wrong checksum, so the store doesn't build on its value.
 pub(crate) const BAD_RECORD: &str = "IOERR the value's bytes have changed in memory: write the key anew or delete it; the server's log and `nigh check` name it";
 
+/// The log's thread doesn't keep up: the same command finds room in a later turn.
+pub(crate) const JOURNAL_FULL: &str = "MISCONF Nigh can't write its log: the journal is full, since the disk doesn't keep up. Reads go on; see INFO persistence.";
+/// One commit takes a fourth of a journal at most.
+pub(crate) const JOURNAL_TOO_SMALL: &str = "ERR the commit is too large for the journal, of which it may take a fourth: make it smaller, or raise journal-size";
+
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
@@ -42,6 +47,8 @@ pub fn write_error_text(error: &WriteError) -> &'static str {
         WriteError::ValueTooLong { .. } => VALUE_TOO_LONG,
         WriteError::TooManyKeysWithOneHash => ONE_HASH,
         WriteError::BadRecord => BAD_RECORD,
+        WriteError::JournalFull => JOURNAL_FULL,
+        WriteError::JournalTooSmall { .. } => JOURNAL_TOO_SMALL,
         #[allow(unreachable_patterns, reason = "the enum may be or become non-exhaustive")]
         _ => "ERR the write failed",
     }
@@ -226,7 +233,9 @@ pub enum StoreError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A record in memory is bad, so the log can't begin with it.
-    #[error("a base can't be written: {0}: `nigh check` names the keys; delete them without a log first")]
+    #[error(
+        "a base can't be written: {0}: `nigh check` names the keys; delete them without a log first"
+    )]
     BadMemory(#[from] ReplayError),
     /// Memory is of another log than the folder's.
     #[error(
@@ -252,6 +261,15 @@ pub enum StoreError {
         /// The id in it.
         id: String,
     },
+    /// Memory has changes of a time without a log, and the folder has another time's log.
+    #[error(
+        "the arenas in {} have changes that were made without the log in `dir`: move the log's folder away to \
+         keep the arenas, or the arenas to go on from the log", dir.display()
+    )]
+    Unlogged {
+        /// The folder of the arenas.
+        dir: PathBuf,
+    },
     /// The log is an older copy than memory.
     #[error(
         "the log is an older copy than the memory in {} (shard {shard}): put the newer log back, or move the \
@@ -262,6 +280,15 @@ pub enum StoreError {
         dir: PathBuf,
         /// The shard.
         shard: u32,
+    },
+    /// Memory has a log that can't be retired, since it isn't there.
+    #[error(
+        "the arenas in {} have a log, which isn't in the folder of `dir`, and `appendonly no` would leave it \
+         behind: name its folder, or start with appendonly yes", dir.display()
+    )]
+    RetireMissing {
+        /// The folder of the arenas.
+        dir: PathBuf,
     },
     /// What a log has can't be done again.
     #[error("building the arena {} from the log failed at {place}: {what}", path.display())]
@@ -287,7 +314,9 @@ pub enum StoreError {
         lsn: u64,
     },
     /// Entries of journals wait for each other.
-    #[error("entries of the journals wait for each other: this is a mistake of nigh's own, or a forged file")]
+    #[error(
+        "entries of the journals wait for each other: this is a mistake of nigh's own, or a forged file"
+    )]
     JournalCircle,
     /// A fresh start beside a log.
     #[error(

@@ -104,6 +104,7 @@ pub use op::{Op, Span};
 pub use open::durable::log_options::{
     BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,
 };
+pub use open::durable::retire::{log_of, retire_log};
 pub use open::store_options::{Opened, StoreOptions};
 pub use partition::counters::Lack;
 pub use partition::overlay::StagedKeys;

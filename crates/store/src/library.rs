@@ -71,18 +71,27 @@ impl Store {
     }
 
     /// Deletes a library; false if no library has that name.
-    pub fn delete_library(&mut self, name: &[u8], turn: &Turn<'_>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// The journal has no room: nothing has changed.
+    pub fn delete_library(&mut self, name: &[u8], turn: &Turn<'_>) -> Result<bool, WriteError> {
         self.libraries.delete(name, turn)
     }
 
     /// Deletes all libraries.
-    pub fn clear_libraries(&mut self, turn: &Turn<'_>) {
+    ///
+    /// # Errors
+    ///
+    /// The journal has no room; some may be gone.
+    pub fn clear_libraries(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
         let gone = self.libraries.records(turn);
         if self.libraries.replace(&[], &gone, turn).is_err() {
             // There is no memory for tombstones. Deleting one by one needs none.
             for record in gone {
-                self.libraries.delete(&record.key()[LIBRARY_PREFIX.len()..], turn);
+                self.libraries.delete(&record.key()[LIBRARY_PREFIX.len()..], turn)?;
             }
         }
+        Ok(())
     }
 }

@@ -247,6 +247,9 @@ impl Store {
             }
             batch -= 1;
             let Some(record) = eviction.choose(&self.reader, turn) else { break };
+            if self.data.check_removal(std::iter::once(record.key().len())).is_err() {
+                break; // the next turn goes on, when the journal has room
+            }
             gone.keys += 1;
             gone.bytes += self.reader.footprint(&record).0;
             self.delete_evicted(&record, turn);

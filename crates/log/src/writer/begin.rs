@@ -34,8 +34,8 @@ struct ChainStart {
 
 impl<S: Storage> LogWriter<S> {
     /// Goes on with a chain that meta names: syncs what was found, and begins a new file. All last
-    /// LSNs are durable then. `clock_ms` is the latest of the machine's clock and of the clock words
-    /// of all chains and journals.
+    /// LSNs are durable then. `clock_ms` is the latest of the machine's clock and of the clock
+    /// words of all chains and journals.
     ///
     /// # Errors
     /// `Full`: nothing was begun, and it may be tried again. Another one: nothing may be written to

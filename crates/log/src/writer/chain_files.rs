@@ -25,13 +25,13 @@ pub(super) struct ChainFiles {
     told: u64,
     /// The last victim that was wholly judged; 0: none.
     judged: u64,
-    victim: Victim,
+    victim: VictimState,
     /// Meta doesn't name the chain yet.
     unnamed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Victim {
+enum VictimState {
     None,
     /// Its changes are being looked at.
     UnderWay(u64),
@@ -49,7 +49,7 @@ impl ChainFiles {
             told_written: oldest,
             told: oldest,
             judged: 0,
-            victim: Victim::None,
+            victim: VictimState::None,
             unnamed,
         }
     }
@@ -112,39 +112,47 @@ impl ChainFiles {
 
     /// All that was added is synced: a released victim needs nothing any more, and leaves.
     pub(super) fn leave(&mut self) {
-        if let Victim::Released(victim) = self.victim {
+        if let VictimState::Released(victim) = self.victim {
             assert_eq!(victim, self.oldest(), "the victim is the oldest file");
             self.leaving.extend(self.counted.pop_front());
-            self.victim = Victim::None;
+            self.victim = VictimState::None;
         }
     }
 
     /// The next victim; from now on it is under way.
     pub(super) fn choose_victim(&mut self) -> Option<&ChainFile> {
-        if self.unnamed || self.victim != Victim::None || self.counted.len() < 2 {
+        if self.unnamed || self.victim != VictimState::None || self.counted.len() < 2 {
             return None;
         }
         let victim = self.counted.front()?;
-        self.victim = Victim::UnderWay(victim.number);
+        self.victim = VictimState::UnderWay(victim.number);
         Some(victim)
     }
 
     /// The victim couldn't be opened: it is under way no more.
     pub(super) fn victim_failed(&mut self) {
-        self.victim = Victim::None;
+        self.victim = VictimState::None;
     }
 
     /// All changes of the victim were looked at.
     pub(super) fn judged(&mut self, victim: u64) {
-        assert_eq!(self.victim, Victim::UnderWay(victim), "file {victim} isn't being compacted");
+        assert_eq!(
+            self.victim,
+            VictimState::UnderWay(victim),
+            "file {victim} isn't being compacted"
+        );
         self.judged = victim;
     }
 
     /// All that the victim needed was added.
     pub(super) fn release(&mut self, victim: u64) {
-        assert_eq!(self.victim, Victim::UnderWay(victim), "file {victim} isn't being compacted");
+        assert_eq!(
+            self.victim,
+            VictimState::UnderWay(victim),
+            "file {victim} isn't being compacted"
+        );
         assert_eq!(self.judged, victim, "file {victim} wasn't judged");
-        self.victim = Victim::Released(victim);
+        self.victim = VictimState::Released(victim);
     }
 
     /// The lowest file that a change may lie in which has this LSN, or stands for it.

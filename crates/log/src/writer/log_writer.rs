@@ -227,8 +227,8 @@ impl<S: Storage> LogWriter<S> {
         self.composer.is_empty() && !self.unsynced
     }
 
-    /// Makes room for so many bytes more in the open frame's body, in the next file if they don't fit
-    /// into this one.
+    /// Makes room for so many bytes more in the open frame's body, in the next file if they don't
+    /// fit into this one.
     fn make_room(&mut self, more: usize) -> Result<(), LogError> {
         let body = self.composer.body_bytes(self.streams.framed()) + more;
         let length = frame_length(self.file.position, body as u64, FrameEnd::Sector);

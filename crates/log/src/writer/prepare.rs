@@ -1,7 +1,7 @@
 //! Preparing files, ahead of need.
 //!
 //! ```text
-//! a spare file ── renamed to .new ──────────────────┐
+//! a spare file ── renamed to .new, folder synced ───┐
 //! none: .new is made ── zeros, 1 MiB at a time ─────┴─> head, synced ──> renamed, folder synced
 //! ```
 //!

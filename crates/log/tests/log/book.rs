@@ -134,6 +134,14 @@ impl ShardBook {
         self.trim();
     }
 
+    /// Nothing is promised any more.
+    pub(crate) fn retire(&mut self) {
+        self.durable.clear();
+        self.written.clear();
+        self.marks.clear();
+        self.streams.values_mut().for_each(ModelStream::retire);
+    }
+
     /// Forgets a stream.
     pub(crate) fn drop_stream(&mut self, stream: u32) {
         self.streams.remove(&stream);

@@ -88,6 +88,9 @@ impl Book {
 
     /// This meta counts.
     fn take(&mut self, meta: Meta, based: &[usize]) {
+        if meta.chains.is_empty() {
+            self.shards.iter_mut().for_each(ShardBook::retire);
+        }
         self.meta = Some(meta);
         based.iter().for_each(|&shard| self.shards[shard].all_durable());
     }
@@ -186,6 +189,7 @@ impl<S: Storage> Machine<S> {
         let listing = list(&*self.world.storage)?;
         remove_unnamed(&*self.world.storage, &listing, &book.named())?;
         for shard in &mut book.shards {
+            shard.retire();
             shard.cut(&|_| 0);
             for model in shard.streams.values_mut() {
                 for _ in 0..below(&self.chance, 20) {
@@ -217,15 +221,19 @@ impl<S: Storage> Machine<S> {
             }
         }
         for (i, recovery) in found.iter().enumerate() {
-            recovery.sync_all()?;
-            book.shards[i].all_durable();
+            if once_in(&self.chance, 2) {
+                // Else the writer does it.
+                recovery.sync_all()?;
+                book.shards[i].all_durable();
+            }
             replay(recovery, &book.shards[i])?;
         }
         let clock_ms = found.iter().map(|recovery| recovery.clock_ms).max().unwrap_or(0);
         let clock_ms = clock_ms.max(self.world.clock.unix_ms());
-        for (recovery, shard) in found.into_iter().zip(&book.shards) {
+        for (recovery, shard) in found.into_iter().zip(&mut book.shards) {
             let mut writer =
                 LogWriter::begin(&self.world, &meta, recovery, self.settings, clock_ms)?;
+            shard.all_durable();
             shard.streams.keys().for_each(|&stream| writer.add_stream(stream));
             self.shards.push(Shard::new(writer, shard));
         }
@@ -305,6 +313,7 @@ impl<S: Storage> Machine<S> {
                 let which = (0..SHARDS).filter(|&j| j == i || others).collect();
                 self.base(book, which, false)?;
             }
+            992..995 => self.retire(book)?,
             _ => drop(self.shards[i].writer.end_frame()?),
         }
         self.tell(book)
@@ -372,6 +381,17 @@ impl<S: Storage> Machine<S> {
         meta
     }
 
+    /// The log is given up, and begun again from what is in memory, while changes go on.
+    fn retire(&mut self, book: &mut Book) -> Result<(), Halt> {
+        let mut meta = self.next_meta(book);
+        let old = std::mem::take(&mut meta.chains);
+        book.save(&self.world, meta, &[])?;
+        self.shards.clear();
+        let listing = list(&*self.world.storage)?;
+        remove_chains(&*self.world.storage, &listing, &old)?;
+        self.base(book, (0..SHARDS).collect(), true)
+    }
+
     /// Writes bases of shards, in place of their chains; other shards join if they wait for them.
     pub(crate) fn base(
         &mut self,
@@ -433,7 +453,7 @@ impl<S: Storage> Machine<S> {
                 continue;
             }
             self.shards[i].append_again(stream, key, keys);
-            if changes_go_on && once_in(&self.chance, 3) {
+            for _ in 0..if changes_go_on { below(&self.chance, 3) } else { 0 } {
                 self.commit(book, i);
             }
             if once_in(&self.chance, 8) {

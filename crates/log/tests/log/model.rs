@@ -113,10 +113,21 @@ impl ModelStream {
 
     /// All up to this LSN is durable.
     pub(crate) fn fold(&mut self, lsn: u64) {
+        if lsn == self.last {
+            self.durable.clone_from(&self.keys);
+            self.since.clear();
+        }
         while let Some((at, change)) = self.since.pop_front_if(|(at, _)| *at <= lsn) {
             apply(&mut self.durable, at, &change);
         }
         self.durable_lsn = self.durable_lsn.max(lsn);
+    }
+
+    /// Nothing is promised any more.
+    pub(crate) fn retire(&mut self) {
+        self.durable.clear();
+        self.since.clear();
+        self.durable_lsn = 0;
     }
 
     /// All behind this LSN was lost.

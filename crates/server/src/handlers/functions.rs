@@ -90,7 +90,9 @@ pub(crate) fn delete(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if !libraries.has(&name) {
         return context.error("ERR Library not found");
     }
-    keyspace.librarian_mut().delete_library(args[2], context.turn);
+    if let Err(error) = keyspace.librarian_mut().delete_library(args[2], context.turn) {
+        return context.error(write_error_text(&error));
+    }
     state.engines.iter_mut().for_each(|engine| engine.unload(tenant, Some(&name)));
     libraries.remove(&name);
     state.shared.skips.forget(&name);
@@ -107,7 +109,9 @@ pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     }
     let (state, tenant) = (&mut *context.state, context.client.tenant);
     let LocalTenant { keyspace, libraries, .. } = &mut state.tenants[tenant];
-    keyspace.librarian_mut().clear_libraries(context.turn);
+    if let Err(error) = keyspace.librarian_mut().clear_libraries(context.turn) {
+        return context.error(write_error_text(&error));
+    }
     state.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));
     *libraries = Libraries::default();
     state.shared.skips.forget_all();

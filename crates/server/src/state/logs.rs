@@ -12,6 +12,7 @@
 //!
 //! Belongs to the shard's thread; a [`LogStatus`] is shared with the thread of its log.
 
+use nigh_shm::JournalWriter;
 use nigh_store::{LogHealth, LogStatus, SyncMode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +37,9 @@ enum Gate {
 pub(crate) struct Logs {
     all: Option<Arc<[Arc<LogStatus>]>>,
     number: usize,
+    /// The shard's own, and its tail at the end of the last turn.
+    journal: Option<JournalWriter>,
+    tail: u64,
     gate: Gate,
     refusal: String,
     /// What the own log tells of its oldest change that isn't on disk, and when that was seen
@@ -50,6 +54,26 @@ impl Logs {
     /// The logs of all shards, for shard `number`.
     pub(crate) fn of(all: Option<Arc<[Arc<LogStatus>]>>, number: usize) -> Self {
         Self { all, number, ..Self::default() }
+    }
+
+    /// The same with the shard's journal.
+    pub(crate) fn with_journal(self, journal: Option<JournalWriter>) -> Self {
+        Self { journal, ..self }
+    }
+
+    /// A turn ends: the journal gives back what was written, and the log's thread learns that there
+    /// is more.
+    #[inline]
+    pub(crate) fn end_turn(&mut self) {
+        let Some(journal) = &self.journal else { return };
+        journal.leave();
+        let tail = journal.tail();
+        if tail != self.tail {
+            self.tail = tail;
+            if let Some(own) = self.own() {
+                own.wake();
+            }
+        }
     }
 
     /// All of them; none without a log.

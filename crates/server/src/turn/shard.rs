@@ -290,6 +290,7 @@ impl Shard {
             self.work.state.mail = self.work.mailbox.stats();
             let began = self.work.state.tenants.owns_some.then(Instant::now);
             let maintenance = self.work.state.tenants.maintain(&turn, is_tick);
+            self.work.state.logs.end_turn();
             self.more = maintenance.more;
             self.soon = maintenance.waiting || self.work.peers_wait;
             ended = Instant::now();

@@ -125,7 +125,8 @@ impl Published {
             _ => return self.fault(position, "kind of an entry", "1 or 2", kind),
         };
         let most = most.min(self.tail - position);
-        if !(least..=most).contains(&bytes) || !bytes.is_multiple_of(e::ALIGN) || lengths >> 32 != 0 {
+        if !(least..=most).contains(&bytes) || !bytes.is_multiple_of(e::ALIGN) || lengths >> 32 != 0
+        {
             let expected = format!("a multiple of 32 from {least} to {most}");
             return self.fault(position, "bytes of an entry", expected, lengths);
         }
@@ -136,7 +137,12 @@ impl Published {
         let changes = (counts >> 32) as u32;
         let room = bytes - e::HEADER_BYTES;
         if usize::from(needs) > e::NEEDS_MOST || u64::from(needs) * e::NEED_BYTES > room {
-            return self.fault(position, "dependencies of an entry", "what fits, at most 64", needs);
+            return self.fault(
+                position,
+                "dependencies of an entry",
+                "what fits, at most 64",
+                needs,
+            );
         }
         if changes == 0 || u64::from(changes) * c::HEADER_BYTES > room {
             return self.fault(position, "changes of an entry", "what fits, at least 1", changes);
@@ -185,7 +191,12 @@ impl Published {
         let offset = self.offset(at);
         let words = [0, 8, 16].map(|i| self.words.load64(offset + i, Relaxed));
         let Some(change) = ChangeHead::from_words(words) else {
-            return self.fault(at, "header of a change", "kind, flags, zeros", format!("{words:x?}"));
+            return self.fault(
+                at,
+                "header of a change",
+                "kind, flags, zeros",
+                format!("{words:x?}"),
+            );
         };
         if change.lsn == 0 || change.lsn >= LSN_END {
             return self.fault(at, "LSN of a change", "1 to 2^53 - 1", change.lsn);

@@ -137,7 +137,8 @@ pub(crate) fn named_run(
         return Ok(None);
     }
     let payload = Payload::parse(change, true)?;
-    let of = |run| NamedRun { run, value_len: payload.head.value_len, key_len: payload.head.key_len };
+    let of =
+        |run| NamedRun { run, value_len: payload.head.value_len, key_len: payload.head.key_len };
     Ok(payload.run.map(|run| (of(run), payload.base_len())))
 }
 

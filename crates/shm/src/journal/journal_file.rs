@@ -179,7 +179,10 @@ impl JournalFile {
         ring_bytes: u64,
     ) -> Result<JournalFile, JournalError> {
         let bytes = file_bytes(ring_bytes);
-        let failed = |doing| { let path = path.clone(); move |e| system(&path, doing, e) };
+        let failed = |doing| {
+            let path = path.clone();
+            move |e| system(&path, doing, e)
+        };
         let len = usize::try_from(bytes).map_err(|_| failed("mapping the file")(Errno::NOMEM))?;
         let stat = rustix::fs::fstat(file).map_err(failed("asking its identity"))?;
         let mut mapping = FileMapping::reserve(len).map_err(failed("reserving addresses"))?;
@@ -359,11 +362,8 @@ pub(super) fn damaged(path: &Path, fault: FormatFault) -> JournalError {
 
 /// Reads and checks a header. Returns the bytes of the ring.
 fn read_header(file: &File, path: &Path, shard: u32) -> Result<u64, JournalError> {
-    let failed = |source| JournalError::Io {
-        path: path.to_path_buf(),
-        doing: "reading the header",
-        source,
-    };
+    let failed =
+        |source| JournalError::Io { path: path.to_path_buf(), doing: "reading the header", source };
     let len = file.metadata().map_err(failed)?.len();
     let mut bytes = Vec::new();
     file.take(header::BYTES).read_to_end(&mut bytes).map_err(failed)?;
@@ -382,7 +382,8 @@ fn read_header(file: &File, path: &Path, shard: u32) -> Result<u64, JournalError
         return Err(JournalError::NotAJournal { path: path.to_path_buf(), found });
     }
     #[expect(clippy::cast_possible_truncation, reason = "halves of a word")]
-    let (version, found_shard) = (eight(header::VERSION) as u32, (eight(header::VERSION) >> 32) as u32);
+    let (version, found_shard) =
+        (eight(header::VERSION) as u32, (eight(header::VERSION) >> 32) as u32);
     if version > VERSION {
         let path = path.to_path_buf();
         return Err(JournalError::NewerVersion { path, found: version, most: VERSION });
@@ -399,7 +400,8 @@ fn check(
     (shard, found_shard): (u32, u32),
     (ring_bytes, len): (u64, u64),
 ) -> Result<(), FormatFault> {
-    let fault = |at, what, expected: String, found: u64| FormatFault::new(at, what, expected, found);
+    let fault =
+        |at, what, expected: String, found: u64| FormatFault::new(at, what, expected, found);
     ensure(version == VERSION, || {
         fault(header::VERSION, "format version", VERSION.to_string(), version.into())
     })?;

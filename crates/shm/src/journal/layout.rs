@@ -126,7 +126,9 @@ const _: () = {
     use entry as e;
     assert!(e::POSITION == 0 && e::BYTES == 8 && e::KIND == 16 && e::NEEDS == 18);
     assert!(e::CHANGES == 20 && e::CLOCK == 24 && e::CLOCK + 8 == e::HEADER_BYTES);
-    assert!(e::HEADER_BYTES == e::ALIGN && e::NEED_BYTES == 16 && h::BYTES.is_multiple_of(e::ALIGN));
+    assert!(
+        e::HEADER_BYTES == e::ALIGN && e::NEED_BYTES == 16 && h::BYTES.is_multiple_of(e::ALIGN)
+    );
     use change as c;
     assert!(c::PAYLOAD_BYTES == 0 && c::STREAM == 4 && c::LSN == 8 && c::KIND == 16);
     assert!(c::FLAGS == 17 && c::HEADER_BYTES == 24 && c::HEADER_BYTES.is_multiple_of(c::ALIGN));

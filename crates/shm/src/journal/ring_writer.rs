@@ -170,7 +170,10 @@ impl JournalWriter {
         let skipped = if bytes > to_end { to_end } else { 0 };
         let position = tail + skipped;
         let free = side.ring_bytes - (tail - cursors.head.get());
-        assert!(skipped + bytes <= free, "{bytes} bytes without room in a journal: {free} are free");
+        assert!(
+            skipped + bytes <= free,
+            "{bytes} bytes without room in a journal: {free} are free"
+        );
         if skipped != 0 {
             side.write_head(tail, skipped, (e::KIND_SKIP, 0, 0), 0);
         }
@@ -183,7 +186,13 @@ impl JournalWriter {
             side.words.store64(at + 8, lsn, Relaxed);
             at += e::NEED_BYTES;
         }
-        EntryEncoder { side, cursors, at, end: side.offset(position) + bytes, tail: position + bytes }
+        EntryEncoder {
+            side,
+            cursors,
+            at,
+            end: side.offset(position) + bytes,
+            tail: position + bytes,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod adopt;
 pub mod edition1;
 pub(crate) mod journal_left;
+pub(crate) mod mend;
 pub(crate) mod records;
 pub(crate) mod replay;
 pub(crate) mod verifier;

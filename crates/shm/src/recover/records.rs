@@ -69,7 +69,8 @@ impl Writer {
         // SAFETY: as above.
         let rest = unsafe { self.words.bytes(offset + BEHIND_PREV, behind) };
         let value = if head.has_run() { self.bytes_of(offset, &head) } else { &[] };
-        if head.has_run() && sum::more(0, value) != RunName::load(&self.words, offset, &head).checksum
+        if head.has_run()
+            && sum::more(0, value) != RunName::load(&self.words, offset, &head).checksum
         {
             return Err(wrong("the checksum of its value in memory is wrong").into());
         }

@@ -70,9 +70,18 @@ pub(crate) enum Values {
 
 /// A change that is staged.
 enum Restored<'a> {
-    Put { e: u64, head: Head },
-    Gone { hash: u32, key: &'a [u8], lsn: u64 },
-    Clear { lsn: u64 },
+    Put {
+        e: u64,
+        head: Head,
+    },
+    Gone {
+        hash: u32,
+        key: &'a [u8],
+        lsn: u64,
+    },
+    Clear {
+        lsn: u64,
+    },
     /// The arena has it, or a newer one.
     Known,
 }
@@ -285,7 +294,7 @@ impl Writer {
     }
 
     /// Writes the record of a change; `None` if it stands on a version that isn't there.
-    fn restore(
+    pub(super) fn restore(
         &mut self,
         it: &Payload<'_>,
         hash: u32,
@@ -362,7 +371,7 @@ impl Writer {
 }
 
 /// The parts of a change whose sums are right.
-fn checked<'a>(
+pub(super) fn checked<'a>(
     change: &StreamChange<'a>,
     values: Values,
 ) -> Result<Payload<'a>, ReplayError> {

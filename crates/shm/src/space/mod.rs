@@ -27,10 +27,9 @@ mod slots;
 mod warm;
 
 use self::lists::Lists;
-use self::named::NamedRuns;
 use self::slots::{
-    CLEANER_SEGMENTS, FIRST_STEP_BYTES, HeadSegment, RECLAIM_STEP, RESERVE_BACKED_FROM, Retired,
-    Shortage, Slot, SlotState, ValueRun, WAIT_STEP,
+    CLEANER_SEGMENTS, FIRST_STEP_BYTES, HeadSegment, NamedRuns, RECLAIM_STEP, RESERVE_BACKED_FROM,
+    Retired, Shortage, Slot, SlotState, ValueRun, WAIT_STEP,
 };
 pub(crate) use self::slots::{Need, RESERVE_SEGMENTS, Victim};
 use self::warm::Demand;

@@ -13,32 +13,13 @@
 use super::Space;
 use super::slots::{CLAIMED, ValueRun};
 use crate::journal::named_values::NamedRun;
-use std::collections::BTreeMap;
-
-/// The runs that wait for the journal.
-#[derive(Default)]
-pub(super) struct NamedRuns {
-    /// The position before which all entries have left.
-    left: u64,
-    /// Bytes of runs that no record names any more, by the position that they wait for and their
-    /// first slots. One that is named by a record again is found out when its turn comes.
-    waiting: BTreeMap<(u64, u32), u64>,
-}
-
-impl NamedRuns {
-    /// Whether some wait.
-    pub(super) fn any_wait(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-}
 
 impl Space {
     /// Whether a run is still the one that a record names.
     pub(crate) fn has_run(&self, named: &NamedRun) -> bool {
         let NamedRun { run, value_len, .. } = named;
-        let is = |known: &ValueRun| {
-            known.slots == run.slots && u64::from(*value_len) <= known.bytes
-        };
+        let is =
+            |known: &ValueRun| known.slots == run.slots && u64::from(*value_len) <= known.bytes;
         self.runs.get(&run.slot).is_some_and(is) && self.generation(run.slot) == run.generation
     }
 
@@ -48,6 +29,24 @@ impl Space {
         // A claim lasts until the start has ended.
         if run.named != CLAIMED {
             run.named = position;
+        }
+    }
+
+    /// Somebody is about to read a run's value, wherever its key goes.
+    pub(crate) fn hold_run(&mut self, slot: u32) {
+        let run = self.runs.get_mut(&slot).expect("a record's run is known");
+        run.held += 1;
+        self.held_bytes += if run.held == 1 { run.bytes } else { 0 };
+    }
+
+    /// That was read.
+    pub(crate) fn release_run(&mut self, slot: u32) {
+        let run = self.runs.get_mut(&slot).expect("a run that is held");
+        run.held -= 1;
+        let (is_over, bytes) = (run.live == 0 && run.held == 0, run.bytes);
+        self.held_bytes -= if run.held == 0 { bytes } else { 0 };
+        if is_over {
+            self.end_run(slot);
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::lists::UNLISTED;
 use crate::error::Denial;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Segments kept for what must work when the arena is full: one for urgent writes, one for the
@@ -94,6 +95,23 @@ pub(super) struct ValueRun {
     pub(super) named: u64,
     /// Its value can't lie in a segment.
     pub(super) must: bool,
+}
+
+/// The runs that wait for the journal.
+#[derive(Default)]
+pub(super) struct NamedRuns {
+    /// The position before which all entries have left.
+    pub(super) left: u64,
+    /// Bytes of runs that no record names any more, by the position that they wait for and their
+    /// first slots. One that is named by a record again is found out when its turn comes.
+    pub(super) waiting: BTreeMap<(u64, u32), u64>,
+}
+
+impl NamedRuns {
+    /// Whether some wait.
+    pub(super) fn any_wait(&self) -> bool {
+        !self.waiting.is_empty()
+    }
 }
 
 /// A segment or run that waits to be reused.

@@ -51,8 +51,7 @@ fn a_clearing_takes_one_number_also_where_no_page_can_be_had() {
     (0..3u8).for_each(|n| a.put(&[n], b"v", 0).unwrap());
     let aside = dir.path().join("aside");
     std::fs::rename(&a.spec.path, &aside).unwrap();
-    let clearing =
-        |lsn| [StreamChange { lsn, effect: Effect::Clear, payload: &[], rest: &[] }];
+    let clearing = |lsn| [StreamChange { lsn, effect: Effect::Clear, payload: &[], rest: &[] }];
     let refused = a.writer.replay(&a.me.pin(), &clearing(4));
     assert_eq!(refused, Err(ReplayError::Write(WriteError::Denied(Denial::Gone))));
     assert_eq!((a.writer.stats().lsn, a.writer.keys()), (3, 3));

@@ -8,7 +8,7 @@
 //!
 //! What adopts dies before some of its stores too; the next one comes to the same end.
 
-use super::told::{STREAM, State, Telling, journal_spec, state};
+use super::telling::{STREAM, State, Telling, journal_spec, state};
 use super::{Arena, directory, spec};
 use crate::failpoints::before_each_step;
 use crate::format::layout::header;
@@ -301,9 +301,9 @@ fn journals_of_two_makings_have_different_parts_of_a_stream() {
     copy_both(early.path(), arena.path());
     a.put(b"late", b"r", 0).unwrap();
     copy(&early.path().join("journal.1"), &arena.path().join("journal.1"));
-    let [first, second] = [0, 1].map(|shard| JournalFile::open(arena.path(), shard).unwrap().unwrap());
-    let journal =
-        StreamJournal { journals: &[&second, &first], stream: STREAM, logged_lsn: 9 };
+    let [first, second] =
+        [0, 1].map(|shard| JournalFile::open(arena.path(), shard).unwrap().unwrap());
+    let journal = StreamJournal { journals: &[&second, &first], stream: STREAM, logged_lsn: 9 };
     let domain = Domain::new(4);
     let spec = spec(arena.path().join("a"), CAPACITY);
     let (writer, adoption) = Writer::adopt_beside(&spec, &domain, &journal).expect("an arena");

@@ -23,10 +23,12 @@ mod parts;
 mod readers;
 mod room;
 mod sparse;
+mod standing;
 mod stepped;
 mod stories;
 mod sums;
 mod tables;
+mod telling;
 mod together;
 mod told;
 

@@ -169,6 +169,12 @@ impl Writer {
             only_deletes &= self.check_ref(reference).is_tombstone();
         }
         let entries = self.last_of_each_key(refs.iter().map(RecordRef::entry).collect());
+        self.check_journal(only_deletes, |size| {
+            if clear_first {
+                size.clear();
+            }
+            entries.iter().for_each(|e| self.count_staged(entry_reference(*e), size));
+        })?;
         let table = self
             .prepare_commit(clear_first, &entries, only_deletes)
             .map_err(|e| self.refused(e))?;

@@ -91,6 +91,14 @@ impl Writer {
         append: Append<'_>,
     ) -> Result<(), WriteError> {
         let replace = |writer: &mut Writer, append: &Append<'_>| {
+            writer.check_journal(false, |size| {
+                let inline: usize = append.parts.iter().map(|part| part.len()).sum();
+                let len = inline + append.prefix.map_or(0, |prefix| prefix.len as usize);
+                match append.in_run || writer.takes_run(append.key.len(), len) {
+                    true => size.based(append.key.len(), 0),
+                    false => size.put(append.key.len(), len, false),
+                }
+            })?;
             writer.replace(append).map_err(|e| writer.refused(e))
         };
         self.behind(from, append, replace)?;

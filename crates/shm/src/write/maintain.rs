@@ -127,6 +127,7 @@ impl Writer {
         if let Some(part) = &self.journal {
             self.space.journal_left(part.ring.left());
         }
+        self.let_values_go();
         if !self.index.stuck() {
             done.migrated_lines = self.advance_growth(budget.lines);
         }

@@ -14,5 +14,6 @@ pub(crate) mod ids;
 pub(crate) mod journal;
 pub(crate) mod maintain;
 pub(crate) mod sound;
+pub(crate) mod standing;
 pub(crate) mod tell;
 pub(crate) mod writer;

@@ -12,10 +12,9 @@
 //!
 //! The arena's writer only.
 
+use crate::error::WriteError;
 use crate::format::head::{Head, RunName};
-use crate::format::layout::{
-    entry_reference, header, inline_record_bytes, record as r, round_up,
-};
+use crate::format::layout::{entry_reference, header, inline_record_bytes, record as r, round_up};
 use crate::format::record;
 use crate::format::words::{MappedWords, SharedWords};
 use crate::journal::entry::ChangeHead;
@@ -68,6 +67,34 @@ impl Writer {
         self.space.geometry().wants_run(inline, value_len as u64)
     }
 
+    /// Refuses a commit for which the journal has no room, before anything of it is done.
+    #[inline]
+    pub(crate) fn check_journal(
+        &self,
+        removes_only: bool,
+        size: impl FnOnce(&mut CommitSize),
+    ) -> Result<(), WriteError> {
+        let Some(part) = &self.journal else { return Ok(()) };
+        let mut bytes = CommitSize::new(part.needs.len());
+        size(&mut bytes);
+        let bytes = bytes.bytes();
+        if part.ring.has_room(bytes, removes_only) && bytes <= part.ring.most_bytes() {
+            return Ok(());
+        }
+        Err(match part.ring.most_bytes() {
+            most if bytes > most => WriteError::JournalTooSmall { bytes, most },
+            _ => WriteError::JournalFull,
+        })
+    }
+
+    /// Whether the journal has room for a commit that removes keys of these lengths.
+    ///
+    /// # Errors
+    /// [`WriteError::JournalFull`] or [`WriteError::JournalTooSmall`].
+    pub fn check_removal(&self, key_lens: impl Iterator<Item = usize>) -> Result<(), WriteError> {
+        self.check_journal(true, |size| key_lens.for_each(|len| size.gone(len)))
+    }
+
     /// Whether the removal of a key may be told now: what the writer removes by itself doesn't wait
     /// for room in the journal, it leaves the key.
     #[inline]
@@ -76,6 +103,17 @@ impl Writer {
         let mut size = CommitSize::new(0);
         size.gone(key_len);
         part.ring.has_room(size.bytes(), true)
+    }
+
+    /// Counts what publishing a staged record takes in the journal.
+    pub(super) fn count_staged(&self, reference: u32, size: &mut CommitSize) {
+        let head = Head::load(&self.words, u64::from(reference) * r::UNIT);
+        let key_len = usize::from(head.key_len);
+        match self.based.get(&reference) {
+            Some(base) => size.based(key_len, base.key.len()),
+            None if head.is_tombstone() => size.gone(key_len),
+            None => size.put(key_len, head.value_len as usize, head.has_run()),
+        }
     }
 
     /// Publishes a change in the journal.
@@ -189,11 +227,7 @@ struct StagedRecord<'a> {
 }
 
 impl<'a> StagedRecord<'a> {
-    fn new(
-        words: &MappedWords,
-        based: &'a HashMap<u32, Base>,
-        reference: u32,
-    ) -> StagedRecord<'a> {
+    fn new(words: &MappedWords, based: &'a HashMap<u32, Base>, reference: u32) -> StagedRecord<'a> {
         let offset = u64::from(reference) * r::UNIT;
         let head = Head::load(words, offset);
         let based = if head.flags & r::FLAG_BASED == 0 { None } else { based.get(&reference) };

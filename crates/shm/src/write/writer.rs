@@ -59,6 +59,8 @@ pub struct Writer {
     /// The bases of staged values in runs, by the references of their records.
     pub(crate) based: HashMap<u32, Base>,
     pub(crate) journal: Option<JournalPart>,
+    /// First slots of runs that [`HeldValue`](crate::HeldValue)s hold.
+    pub(crate) held_values: Vec<(u32, Arc<()>)>,
     pub(crate) cleaner: Cleaner,
     pub(crate) rebuilds: Rebuilds,
     /// The next table was wanted, but there was no memory for it.
@@ -90,6 +92,7 @@ impl Writer {
             unpublished: Vec::new(),
             based: HashMap::new(),
             journal: None,
+            held_values: Vec::new(),
             cleaner: Cleaner::default(),
             rebuilds: Rebuilds::default(),
             lacks_table: false,
@@ -137,6 +140,10 @@ impl Writer {
         expiry_ms: u64,
     ) -> Result<(), WriteError> {
         self.check_pin(pin);
+        self.check_journal(false, |size| {
+            let value_len = parts.iter().map(|part| part.len()).sum();
+            size.put(key.len(), value_len, self.takes_run(key.len(), value_len));
+        })?;
         self.replace(&Append::string(hash, key, parts, expiry_ms)).map_err(|e| self.refused(e))?;
         self.pay_if_due();
         Ok(())

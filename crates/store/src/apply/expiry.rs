@@ -90,7 +90,7 @@ pub(crate) fn expire<R: ReplySink>(
     }
     match u64::try_from(when) {
         Ok(when) if when > call.turn.now_ms => store.set_expiry(record, when, call.turn)?,
-        _ => store.remove(call.hash, call.key(), call.turn),
+        _ => store.remove(call.hash, call.key(), call.turn)?,
     }
     out.int(1);
     Ok(())

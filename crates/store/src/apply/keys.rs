@@ -33,10 +33,10 @@ pub(crate) fn del<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: 
     found.dedup();
     if store.in_transaction() {
         for &(hash, key) in &found {
-            store.remove(hash, key, call.turn);
+            store.remove(hash, key, call.turn)?;
         }
     } else {
-        store.delete_all(&found, call.turn);
+        store.delete_all(&found, call.turn)?;
         for (_, key) in &found {
             store.watches.touch(key);
         }
@@ -150,7 +150,7 @@ pub(crate) fn flush_all<R: ReplySink>(
     out: &mut R,
 ) -> Outcome {
     check_flush_mode(call.args)?;
-    store.flush(call.turn);
+    store.flush(call.turn)?;
     out.ok();
     Ok(())
 }

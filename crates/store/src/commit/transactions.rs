@@ -110,11 +110,13 @@ impl Store {
         match (&publish[..], &deleted[..]) {
             ([], []) => {
                 if overlay.is_cleared() {
+                    self.data.check_removal(std::iter::empty())?;
                     self.data.clear();
                 }
             }
             // One deletion needs no memory.
             ([], &[(hash, key)]) => {
+                self.data.check_removal(std::iter::once(key.len()))?;
                 self.data.delete(turn.pin, hash, key);
             }
             _ => self.publish(overlay.is_cleared(), publish, &deleted, turn)?,
@@ -175,7 +177,15 @@ impl Store {
 
     /// Deletes keys that are there, at one moment. If the arena has no memory for their tombstones,
     /// they are deleted without: then a kill of the process in the middle may leave some of them.
-    pub(crate) fn delete_all(&mut self, keys: &[(u32, &[u8])], turn: &Turn<'_>) {
+    ///
+    /// # Errors
+    /// If the journal has no room; nothing has changed then.
+    pub(crate) fn delete_all(
+        &mut self,
+        keys: &[(u32, &[u8])],
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        self.data.check_removal(keys.iter().map(|(_, key)| key.len()))?;
         match *keys {
             [(hash, key)] => {
                 self.data.delete(turn.pin, hash, key);
@@ -183,5 +193,6 @@ impl Store {
             _ if self.publish(false, Vec::new(), keys, turn).is_ok() => {}
             _ => self.data.delete_together(turn.pin, keys),
         }
+        Ok(())
     }
 }

@@ -103,7 +103,7 @@ impl Store {
             [KeyWrite::Delete { key }] => {
                 let hash = self.reader.hash(key);
                 if self.find(hash, key, turn).is_some() {
-                    self.remove(hash, key, turn);
+                    self.remove(hash, key, turn)?;
                 }
                 Ok(())
             }

@@ -285,7 +285,8 @@ impl<S: Storage> LogThread<S> {
         let (status, clock) = (&self.sink.status, &self.sink.world.clock);
         let is_well = status.health() != LogHealth::Broken;
         let naps = is_well && status.mode() != SyncMode::Always && self.naps < NAPS_MOST;
-        let due = self.unsynced_since_us.map_or(self.synced_at_us + IDLE_US, |at| at + EVERY_SECOND_US);
+        let due =
+            self.unsynced_since_us.map_or(self.synced_at_us + IDLE_US, |at| at + EVERY_SECOND_US);
         let now = clock.rising_us();
         let mut most = if naps { NAP } else { SLEEP };
         if is_well && due > now {

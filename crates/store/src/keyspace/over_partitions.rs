@@ -9,6 +9,7 @@
 
 use crate::apply::keys::{check_flush_mode, counts};
 use crate::call::length;
+use crate::error::write_error_text;
 use crate::keyspace::Keyspace;
 use crate::op::Op;
 use crate::partition::store::Store;
@@ -118,10 +119,11 @@ impl Keyspace {
                 out.int(length(usize::try_from(keys).unwrap_or(usize::MAX)));
             }
             Op::FlushAll | Op::FlushDb => match check_flush_mode(args) {
-                Ok(()) => {
-                    self.owned().for_each(|store| store.flush(turn));
-                    out.ok();
-                }
+                Ok(()) => match self.owned().try_for_each(|store| store.flush(turn)) {
+                    Ok(()) => out.ok(),
+                    // Those that are empty by now stay so; the others are as they were.
+                    Err(error) => out.error(write_error_text(&error)),
+                },
                 Err(text) => out.error(text),
             },
             _ => unreachable!("{op:?} isn't about all keys: see `Op::span`"),

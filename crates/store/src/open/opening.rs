@@ -287,7 +287,8 @@ fn open_arena(
     domain: &Arc<Domain>,
 ) -> Result<(Writer, Option<Adoption>), StoreError> {
     if is_there {
-        let (writer, adoption) = Writer::adopt(spec, domain)?;
+        let (mut writer, adoption) = Writer::adopt(spec, domain)?;
+        writer.set_log_id(&[0; 16]); // a log that there was is retired
         return Ok((writer, Some(adoption)));
     }
     Ok((Writer::create(spec, domain)?, None))

@@ -60,9 +60,10 @@ impl SystemArena {
     }
 
     /// Deletes a library; false if no library has that name.
-    pub(crate) fn delete(&mut self, name: &[u8], turn: &Turn<'_>) -> bool {
+    pub(crate) fn delete(&mut self, name: &[u8], turn: &Turn<'_>) -> Result<bool, WriteError> {
         let key = key_of(name);
-        self.writer.delete(turn.pin, self.reader.hash(&key), &key)
+        self.writer.check_removal(std::iter::once(key.len()))?;
+        Ok(self.writer.delete(turn.pin, self.reader.hash(&key), &key))
     }
 
     /// Stores `libraries` and deletes those in `gone`, as one commit.

@@ -78,24 +78,34 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes a key that is there. Needs no memory.
-    pub(crate) fn remove(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) {
+    /// Deletes a key that is there. Needs no memory, but room in the journal.
+    pub(crate) fn remove(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
         if self.overlay.is_none() {
+            self.data.check_removal(std::iter::once(key.len()))?;
             self.data.delete(turn.pin, hash, key);
         } else {
             self.install(hash, key, None, turn);
         }
         self.touch_watchers(key);
+        Ok(())
     }
 
-    /// Empties the keyspace. Needs no memory.
-    pub(crate) fn flush(&mut self, turn: &Turn<'_>) {
+    /// Empties the keyspace. Needs no memory, but room in the journal.
+    pub(crate) fn flush(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
         if let Some(overlay) = &mut self.overlay {
-            return overlay.clear(&mut self.data);
+            overlay.clear(&mut self.data);
+            return Ok(());
         }
+        self.data.check_removal(std::iter::empty())?;
         let existing = self.watched_and_there(turn);
         existing.iter().for_each(|key| self.watches.touch(key));
         self.data.clear();
+        Ok(())
     }
 
     /// Inside a transaction: notes the key's new version, or its deletion.
@@ -117,7 +127,7 @@ impl Store {
     /// the write has failed.
     #[cold]
     pub(crate) fn note_refused(&mut self, error: &WriteError) {
-        self.counters.busy |= *error == WriteError::Busy;
+        self.counters.busy |= matches!(error, WriteError::Busy | WriteError::JournalFull);
         if let Some(overlay) = &mut self.overlay {
             overlay.note_refused(*error);
         }

@@ -232,7 +232,8 @@ fn a_kill_loses_nothing() {
 #[test]
 fn a_power_cut_leaves_what_was_durable() {
     let mut machine = Machine::started(2, 1);
-    for command in ["SET a 1", "SET b 2 PX 100000", "SET c 3", "APPEND a x", "DEL c", "RENAME a d"] {
+    for command in ["SET a 1", "SET b 2 PX 100000", "SET c 3", "APPEND a x", "DEL c", "RENAME a d"]
+    {
         machine.run(command);
     }
     machine.settle();
@@ -335,7 +336,8 @@ fn a_strange_log_is_refused() {
 /// that has all that was durable.
 #[test]
 fn histories_with_kills_and_power_cuts() {
-    let seeds: u64 = std::env::var("NIGH_DURABLE_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(12);
+    let seeds: u64 =
+        std::env::var("NIGH_DURABLE_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(12);
     let (mut kills, mut cuts) = (0, 0);
     for seed in 0..seeds {
         let mut machine = Machine::started(100 + seed, 1);

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use nigh_shm::{
-    ArenaSpec, Domain, Effect, JournalFile, JournalReader, JournalSpec, JournalWriter,
-    Participant, Reader, ReplayError, StreamChange, UpkeepBudget, WriteError, Writer,
+    ArenaSpec, Domain, Effect, JournalFile, JournalReader, JournalSpec, JournalWriter, Participant,
+    Reader, ReplayError, StreamChange, UpkeepBudget, WriteError, Writer,
 };
 use nigh_store::Policy;
 use tempfile::TempDir;

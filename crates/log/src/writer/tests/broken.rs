@@ -2,7 +2,7 @@
 
 use super::watched::Event;
 use super::watched::WatchedDisk;
-use super::{Desk, LogWriter, SMALL, STREAMS, prepare, put, try_put};
+use super::{LogWriter, SMALL, STREAMS, WriterDesk, prepare, put, try_put};
 use crate::error::LogError;
 use crate::storage::simulated::{SimChance, SimFault};
 
@@ -28,7 +28,7 @@ fn work(writer: &mut LogWriter<WatchedDisk>, durable: &mut u64) -> Result<(), Lo
 fn a_broken_writer_stays_broken() {
     let (mut broke, mut harmless) = (0, 0);
     for call in 1.. {
-        let desk = Desk::new(call);
+        let desk = WriterDesk::new(call);
         let mut writer = desk.writer(SMALL);
         desk.watched.disk.fail(desk.watched.disk.calls() + call, SimFault::Io);
         let mut durable = 0;
@@ -50,7 +50,7 @@ fn a_broken_writer_stays_broken() {
         assert_eq!(desk.watched.take(), [], "something was done in a broken log");
         let chance = SimChance::new(call);
         for _ in 0..4 {
-            let after = Desk::on(desk.watched.disk.power_cut(&chance), call);
+            let after = WriterDesk::on(desk.watched.disk.power_cut(&chance), call);
             let lsns = after.replayed().into_iter().filter(|kept| kept.0 == STREAMS[0]);
             let found: Vec<u64> = lsns.map(|kept| kept.1).collect();
             assert!(found.len() as u64 >= durable, "call {call}: {durable} was durable: {found:?}");
@@ -83,7 +83,7 @@ fn stays_broken(writer: &mut LogWriter<WatchedDisk>, cause: &str) {
 /// A failed sync makes nothing durable.
 #[test]
 fn a_failed_sync_makes_nothing_durable() {
-    let desk = Desk::new(1);
+    let desk = WriterDesk::new(1);
     let mut writer = desk.writer(SMALL);
     put(&mut writer, STREAMS[0], 1, b"v");
     writer.write(true).unwrap();
@@ -97,7 +97,7 @@ fn a_failed_sync_makes_nothing_durable() {
 #[test]
 fn a_failed_write_is_not_told() {
     for long in [10, 3_000_000] {
-        let desk = Desk::new(2);
+        let desk = WriterDesk::new(2);
         let mut writer = desk.writer(super::LARGE);
         desk.watched.disk.fail(desk.watched.disk.calls() + 1, SimFault::Io);
         let added = try_put(&mut writer, STREAMS[0], 1, &vec![1; long]).map(drop);
@@ -110,7 +110,7 @@ fn a_failed_write_is_not_told() {
 #[test]
 fn short_writes_go_on() {
     for call in 1..60 {
-        let desk = Desk::new(call);
+        let desk = WriterDesk::new(call);
         let mut writer = desk.writer(SMALL);
         desk.watched.disk.fail(desk.watched.disk.calls() + call, SimFault::Short);
         work(&mut writer, &mut 0).unwrap();
@@ -121,7 +121,7 @@ fn short_writes_go_on() {
 /// A file that was prepared isn't begun in a broken log.
 #[test]
 fn no_file_is_begun_in_a_broken_log() {
-    let desk = Desk::new(3);
+    let desk = WriterDesk::new(3);
     let mut writer = desk.writer(SMALL);
     prepare(&mut writer);
     put(&mut writer, STREAMS[0], 1, &[1; 3900]);

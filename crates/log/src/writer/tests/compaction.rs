@@ -1,7 +1,7 @@
 //! Which files count, and in which order they go.
 
 use super::watched::{Event, WatchedDisk, file};
-use super::{Desk, LogWriter, MEDIUM, SMALL, STREAMS, prepare, put, put_again};
+use super::{LogWriter, MEDIUM, SMALL, STREAMS, WriterDesk, prepare, put, put_again};
 
 /// Compacts the oldest file as if nothing in it were alive.
 pub(super) fn compact(writer: &mut LogWriter<WatchedDisk>) -> bool {
@@ -13,7 +13,7 @@ pub(super) fn compact(writer: &mut LogWriter<WatchedDisk>) -> bool {
 }
 
 /// Small files 1 to `count`, each with one change of 3,000 bytes of stream 0; the last is open.
-fn filled(desk: &Desk, count: u64) -> LogWriter<WatchedDisk> {
+fn filled(desk: &WriterDesk, count: u64) -> LogWriter<WatchedDisk> {
     let mut writer = desk.writer(SMALL);
     for lsn in 1..=count {
         put(&mut writer, STREAMS[0], lsn, &[1; 3000]);
@@ -24,7 +24,7 @@ fn filled(desk: &Desk, count: u64) -> LogWriter<WatchedDisk> {
 }
 
 /// The same, and behind them a file with room for more.
-pub(super) fn filled_with_room(desk: &Desk, count: u64) -> LogWriter<WatchedDisk> {
+pub(super) fn filled_with_room(desk: &WriterDesk, count: u64) -> LogWriter<WatchedDisk> {
     drop(filled(desk, count));
     let writer = desk.reopened(MEDIUM);
     assert_eq!(writer.newest_file(), count + 1);
@@ -35,7 +35,7 @@ pub(super) fn filled_with_room(desk: &Desk, count: u64) -> LogWriter<WatchedDisk
 pub(super) static ALIKE: [u8; 50_000] = [1; 50_000];
 
 /// Files 1 to `count` with one change each, and then one with nothing, all of 16 blocks.
-pub(super) fn filled_alike(desk: &Desk, count: u64) -> LogWriter<WatchedDisk> {
+pub(super) fn filled_alike(desk: &WriterDesk, count: u64) -> LogWriter<WatchedDisk> {
     let mut writer = desk.writer(MEDIUM);
     for lsn in 1..=count {
         put(&mut writer, STREAMS[0], lsn, &ALIKE);
@@ -60,7 +60,7 @@ pub(super) fn compact_all(writer: &mut LogWriter<WatchedDisk>) {
 /// The victim is the oldest file, read up to its end; the one being written is none.
 #[test]
 fn the_victim_is_the_oldest_file() {
-    let desk = Desk::new(1);
+    let desk = WriterDesk::new(1);
     let mut writer = filled(&desk, 2);
     let mut victim = writer.victim().unwrap().unwrap();
     assert_eq!(victim.file(), 1);
@@ -80,7 +80,7 @@ fn the_victim_is_the_oldest_file() {
 /// then is the file taken for anything.
 #[test]
 fn a_file_goes_in_steps() {
-    let desk = Desk::new(2);
+    let desk = WriterDesk::new(2);
     let mut writer = filled_with_room(&desk, 2);
     let mut victim = writer.victim().unwrap().unwrap();
     while victim.advance(1000).unwrap().is_some() {}
@@ -106,7 +106,7 @@ fn a_file_goes_in_steps() {
 }
 
 /// What was done to a finished file.
-fn of_file(desk: &Desk, number: u64) -> Vec<Event> {
+fn of_file(desk: &WriterDesk, number: u64) -> Vec<Event> {
     let about = |event: &Event| match event {
         Event::Rename(name, _) | Event::Remove(name) => *name == file(number),
         _ => false,
@@ -119,7 +119,7 @@ fn of_file(desk: &Desk, number: u64) -> Vec<Event> {
 fn a_release_that_is_not_synced_loses_nothing() {
     use crate::storage::simulated::SimChance;
     for seed in 0..200 {
-        let desk = Desk::new(seed);
+        let desk = WriterDesk::new(seed);
         let mut writer = filled(&desk, 3);
         let chance = SimChance::new(seed);
         let mut victim = writer.victim().unwrap().unwrap();
@@ -134,7 +134,7 @@ fn a_release_that_is_not_synced_loses_nothing() {
                 _ => drop(writer.prepare().unwrap()),
             }
         }
-        let after = Desk::on(desk.watched.disk.power_cut(&chance), seed);
+        let after = WriterDesk::on(desk.watched.disk.power_cut(&chance), seed);
         let kept = after.replayed();
         for lsn in 1..=3 {
             assert!(kept.iter().any(|change| change.1 == lsn), "seed {seed}: LSN {lsn} is lost");
@@ -145,7 +145,7 @@ fn a_release_that_is_not_synced_loses_nothing() {
 /// A frame with changes says the new oldest too: no frame of its own is needed.
 #[test]
 fn changes_tell_the_oldest_file() {
-    let desk = Desk::new(3);
+    let desk = WriterDesk::new(3);
     let mut writer = filled_with_room(&desk, 2);
     put(&mut writer, STREAMS[1], 1, b"v");
     assert!(compact(&mut writer));
@@ -162,7 +162,7 @@ fn changes_tell_the_oldest_file() {
 /// With nothing to be synced before it, a victim goes at once.
 #[test]
 fn a_victim_that_needs_nothing_goes_at_once() {
-    let desk = Desk::new(12);
+    let desk = WriterDesk::new(12);
     let mut writer = filled_with_room(&desk, 2);
     assert!(compact(&mut writer));
     assert!(!writer.is_synced());
@@ -175,7 +175,7 @@ fn a_victim_that_needs_nothing_goes_at_once() {
 /// A BEGIN tells it as well.
 #[test]
 fn a_begin_tells_the_oldest_file() {
-    let desk = Desk::new(4);
+    let desk = WriterDesk::new(4);
     let mut writer = filled(&desk, 3);
     assert!(compact(&mut writer));
     put(&mut writer, STREAMS[0], 4, &[1; 3000]);
@@ -186,7 +186,7 @@ fn a_begin_tells_the_oldest_file() {
 /// If the file is full to its end, only a BEGIN can say what the oldest is.
 #[test]
 fn a_file_without_room_for_a_frame_is_followed_by_another() {
-    let desk = Desk::new(5);
+    let desk = WriterDesk::new(5);
     let mut writer = filled(&desk, 4);
     assert!(compact(&mut writer));
     writer.sync().unwrap();
@@ -209,7 +209,7 @@ fn a_file_without_room_for_a_frame_is_followed_by_another() {
 /// Files that a follower holds stay as they are; when it lets go of them they are taken.
 #[test]
 fn held_files_stay() {
-    let desk = Desk::new(6);
+    let desk = WriterDesk::new(6);
     let mut writer = filled_alike(&desk, 3);
     writer.hold(Some(2));
     compact_all(&mut writer);
@@ -234,7 +234,7 @@ fn held_files_stay() {
 /// `file_of` is the file at which an LSN was fresh, or the lowest that its record may be in since.
 #[test]
 fn file_of_says_where_a_change_may_lie() {
-    let desk = Desk::new(7);
+    let desk = WriterDesk::new(7);
     let mut writer = filled(&desk, 4);
     let files =
         |writer: &LogWriter<WatchedDisk>| [1, 2, 3, 4, 5].map(|lsn| writer.file_of(0x100, lsn));
@@ -258,7 +258,7 @@ fn file_of_says_where_a_change_may_lie() {
 /// In a chain that meta doesn't name, changes of before it may be anywhere, and no file goes.
 #[test]
 fn an_unnamed_chain_stands_on_nothing_of_its_own() {
-    let desk = Desk::new(8);
+    let desk = WriterDesk::new(8);
     let lasts = [(STREAMS[0], 7), (STREAMS[1], 0)];
     let begun = LogWriter::begin_chain(&desk.world, &desk.meta, super::CHAIN, &lasts, SMALL, 1);
     let mut writer = begun.unwrap();
@@ -275,7 +275,7 @@ fn an_unnamed_chain_stands_on_nothing_of_its_own() {
 /// A victim that is damaged is told, and stays.
 #[test]
 fn a_damaged_victim_stays() {
-    let desk = Desk::new(9);
+    let desk = WriterDesk::new(9);
     let mut writer = filled(&desk, 2);
     let name = crate::format::names::FileName::of(&super::CHAIN, 1).to_string();
     let mut bytes = desk.watched.disk.contents(&name).unwrap();
@@ -295,7 +295,7 @@ fn a_damaged_victim_stays() {
 #[test]
 #[should_panic(expected = "wasn't judged")]
 fn a_victim_is_judged_before_it_goes() {
-    let desk = Desk::new(10);
+    let desk = WriterDesk::new(10);
     let mut writer = filled(&desk, 2);
     writer.victim().unwrap().unwrap();
     writer.release(1);
@@ -304,7 +304,7 @@ fn a_victim_is_judged_before_it_goes() {
 #[test]
 #[should_panic(expected = "isn't being compacted")]
 fn only_the_victim_goes() {
-    let desk = Desk::new(11);
+    let desk = WriterDesk::new(11);
     let mut writer = desk.writer(MEDIUM);
     writer.judged(1);
 }

@@ -2,7 +2,7 @@
 
 use super::watched::{Event, file};
 use super::{
-    CHAIN, Desk, LARGE, MEDIUM, SMALL, STREAMS, UNIX_MS, nothing, prepare, put, put_again,
+    CHAIN, LARGE, MEDIUM, SMALL, STREAMS, UNIX_MS, WriterDesk, nothing, prepare, put, put_again,
 };
 use crate::format::change::ChangeKind;
 use crate::format::frame::FrameKind;
@@ -16,7 +16,7 @@ use crate::writer::settings::LogSettings;
 /// Whatever is added comes back, change for change, in order.
 #[test]
 fn what_is_added_comes_back() {
-    let desk = Desk::new(1);
+    let desk = WriterDesk::new(1);
     let mut writer = desk.writer(MEDIUM);
     let pieces: [&[u8]; 3] = [b"one ", b"", b"value"];
     let changes = [
@@ -57,7 +57,7 @@ fn what_is_added_comes_back() {
 /// A frame says the latest clock word of its streams, the machine's time, and who has which LSNs.
 #[test]
 fn a_frame_says_what_it_has() {
-    let desk = Desk::new(2);
+    let desk = WriterDesk::new(2);
     let mut writer = desk.writer(MEDIUM);
     put(&mut writer, STREAMS[3], 1, b"a");
     put(&mut writer, STREAMS[1], 1, b"b");
@@ -80,7 +80,7 @@ fn a_frame_says_what_it_has() {
 /// Between syncs a frame takes 512 bytes; the one before a sync ends on a block.
 #[test]
 fn frames_take_sectors_and_synced_groups_blocks() {
-    let desk = Desk::new(3);
+    let desk = WriterDesk::new(3);
     let mut writer = desk.writer(MEDIUM);
     for lsn in 1..=3 {
         put(&mut writer, STREAMS[0], lsn, b"v");
@@ -96,7 +96,7 @@ fn frames_take_sectors_and_synced_groups_blocks() {
 /// What was written without a sync in mind gets an empty frame behind it, up to the block's end.
 #[test]
 fn an_empty_frame_fills_the_block_before_a_sync() {
-    let desk = Desk::new(4);
+    let desk = WriterDesk::new(4);
     let mut writer = desk.writer(MEDIUM);
     put(&mut writer, STREAMS[0], 1, b"v");
     writer.write(false).unwrap();
@@ -113,7 +113,7 @@ fn an_empty_frame_fills_the_block_before_a_sync() {
 /// A frame's watermark is what was synced before it, no more; the idle frame tells the last one.
 #[test]
 fn watermarks_are_what_was_synced() {
-    let desk = Desk::new(5);
+    let desk = WriterDesk::new(5);
     let mut writer = desk.writer(MEDIUM);
     let begun = LogPosition { file: 1, position: 2 * BLOCK_BYTES };
     put(&mut writer, STREAMS[0], 1, b"v");
@@ -143,14 +143,14 @@ fn watermarks_are_what_was_synced() {
     assert_eq!(desk.last_frame(1).watermark.position, writer_end(&desk));
 }
 
-fn writer_end(desk: &Desk) -> u64 {
+fn writer_end(desk: &WriterDesk) -> u64 {
     desk.last_frame(1).at.position
 }
 
 /// A clean end leaves a watermark on disk that is behind the last change.
 #[test]
 fn a_clean_end_has_its_watermark_on_disk() {
-    let desk = Desk::new(6);
+    let desk = WriterDesk::new(6);
     let mut writer = desk.writer(MEDIUM);
     put(&mut writer, STREAMS[0], 1, b"v");
     writer.close().unwrap();
@@ -167,7 +167,7 @@ fn a_clean_end_has_its_watermark_on_disk() {
 /// A frame is closed and written when its body has 1 MiB, and not before.
 #[test]
 fn a_frame_is_closed_at_1_mib() {
-    let desk = Desk::new(7);
+    let desk = WriterDesk::new(7);
     let mut writer = desk.writer(LARGE);
     let value = vec![5; 100_000];
     for lsn in 1..=10 {
@@ -185,7 +185,7 @@ fn a_frame_is_closed_at_1_mib() {
 /// Commits share a frame, also if each stream has a row there already.
 #[test]
 fn all_streams_share_a_frame() {
-    let desk = Desk::new(17);
+    let desk = WriterDesk::new(17);
     let mut writer = desk.writer(MEDIUM);
     for lsn in 1..=9 {
         STREAMS.iter().for_each(|&stream| put(&mut writer, stream, lsn, b"v"));
@@ -199,7 +199,7 @@ fn all_streams_share_a_frame() {
 /// The longest commit that shares frames, and the next longer one, which doesn't.
 #[test]
 fn commits_about_1_mib_long_are_whole() {
-    let desk = Desk::new(8);
+    let desk = WriterDesk::new(8);
     let mut writer = desk.writer(LARGE);
     let mut wanted = Vec::new();
     let lengths = (FRAME_BYTES - 64..FRAME_BYTES + 16).step_by(7);
@@ -215,7 +215,7 @@ fn commits_about_1_mib_long_are_whole() {
 /// Before its first 512 bytes are written, a long frame isn't there.
 #[test]
 fn a_long_commit_is_written_first_block_last() {
-    let desk = Desk::new(9);
+    let desk = WriterDesk::new(9);
     let mut writer = desk.writer(LARGE);
     put(&mut writer, STREAMS[0], 1, b"in the open frame before");
     desk.watched.take();
@@ -250,7 +250,7 @@ fn a_long_commit_is_written_first_block_last() {
 /// file that is too small doesn't come into the chain.
 #[test]
 fn a_commit_longer_than_a_file_gets_a_larger_one() {
-    let desk = Desk::new(10);
+    let desk = WriterDesk::new(10);
     let mut writer = desk.writer(SMALL);
     prepare(&mut writer);
     let long = vec![8; 3_000_001];
@@ -271,7 +271,7 @@ fn a_commit_longer_than_a_file_gets_a_larger_one() {
 /// The stream table has room for streams that came while a frame was open.
 #[test]
 fn streams_may_come_while_a_frame_is_open() {
-    let desk = Desk::new(11);
+    let desk = WriterDesk::new(11);
     let mut writer = desk.writer(MEDIUM);
     STREAMS.iter().for_each(|&stream| put(&mut writer, stream, 1, b"old"));
     for partition in 0..20 {
@@ -286,7 +286,7 @@ fn streams_may_come_while_a_frame_is_open() {
 /// A log without tenants gets its first one.
 #[test]
 fn the_first_stream_may_come_late() {
-    let mut desk = Desk::new(16);
+    let mut desk = WriterDesk::new(16);
     desk.meta.tenants.insert(0, desk.meta.tenants[&1].clone());
     desk.meta.tenants.get_mut(&0).unwrap().name = "_system".into();
     let begun = LogWriter::begin_chain(&desk.world, &desk.meta, CHAIN, &[], MEDIUM, 1);
@@ -300,7 +300,7 @@ fn the_first_stream_may_come_late() {
 #[test]
 #[should_panic(expected = "have a gap")]
 fn a_gap_is_our_own_mistake() {
-    let mut writer = Desk::new(12).writer(SMALL);
+    let mut writer = WriterDesk::new(12).writer(SMALL);
     put(&mut writer, STREAMS[0], 1, b"v");
     put(&mut writer, STREAMS[0], 3, b"v");
 }
@@ -308,14 +308,14 @@ fn a_gap_is_our_own_mistake() {
 #[test]
 #[should_panic(expected = "comes again")]
 fn what_comes_again_was_there_before() {
-    let mut writer = Desk::new(13).writer(SMALL);
+    let mut writer = WriterDesk::new(13).writer(SMALL);
     put_again(&mut writer, STREAMS[0], 1, b"v");
 }
 
 #[test]
 #[should_panic(expected = "isn't of this log")]
 fn an_unknown_stream_is_our_own_mistake() {
-    let mut writer = Desk::new(14).writer(SMALL);
+    let mut writer = WriterDesk::new(14).writer(SMALL);
     put(&mut writer, 0x999, 1, b"v");
 }
 
@@ -328,7 +328,7 @@ fn any_commits_come_back() {
 }
 
 fn any_commits(seed: u64) {
-    let (desk, chance) = (Desk::new(seed), SimChance::new(seed + 1000));
+    let (desk, chance) = (WriterDesk::new(seed), SimChance::new(seed + 1000));
     let settings = LogSettings { file_bytes: (4 + below(&chance, 40)) * BLOCK_BYTES };
     let mut writer = desk.writer(settings);
     let (mut next, mut wanted) = ([1; 4], Vec::new());

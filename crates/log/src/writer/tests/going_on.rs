@@ -1,7 +1,7 @@
 //! Starts: a chain goes on in a new file.
 
 use super::watched::{Event, file};
-use super::{Desk, LogWriter, MEDIUM, SMALL, STREAMS, UNIX_MS, prepare, put};
+use super::{LogWriter, MEDIUM, SMALL, STREAMS, UNIX_MS, WriterDesk, prepare, put};
 use crate::error::LogError;
 use crate::format::frame::FrameKind;
 use crate::format::layout::BLOCK_BYTES;
@@ -12,7 +12,7 @@ use crate::storage::simulated::SimChance;
 /// found before.
 #[test]
 fn a_start_begins_a_new_file() {
-    let desk = Desk::new(1);
+    let desk = WriterDesk::new(1);
     let mut writer = desk.writer(MEDIUM);
     put(&mut writer, STREAMS[0], 1, b"v");
     writer.write(false).unwrap();
@@ -41,7 +41,7 @@ fn a_start_begins_a_new_file() {
 /// LSNs, tables and clock go on behind a start.
 #[test]
 fn a_chain_goes_on() {
-    let desk = Desk::new(2);
+    let desk = WriterDesk::new(2);
     let mut writer = desk.writer(SMALL);
     put(&mut writer, STREAMS[0], 1, &[1; 3000]);
     put(&mut writer, STREAMS[0], 2, &[1; 3000]);
@@ -66,7 +66,7 @@ fn a_chain_goes_on() {
 /// Streams of dropped tenants aren't listed any more.
 #[test]
 fn a_dropped_tenant_is_not_listed() {
-    let mut desk = Desk::new(3);
+    let mut desk = WriterDesk::new(3);
     let mut writer = desk.writer(MEDIUM);
     put(&mut writer, STREAMS[0], 1, b"v");
     writer.close().unwrap();
@@ -81,7 +81,7 @@ fn a_dropped_tenant_is_not_listed() {
 /// A start that finds no room says so, and leaves the chain as it is.
 #[test]
 fn a_start_without_room_is_refused() {
-    let desk = Desk::new(4);
+    let desk = WriterDesk::new(4);
     let mut writer = desk.writer(MEDIUM);
     put(&mut writer, STREAMS[0], 1, b"v");
     writer.close().unwrap();
@@ -98,7 +98,7 @@ fn a_start_without_room_is_refused() {
 /// The file that was prepared when the process ended is taken first.
 #[test]
 fn a_prepared_file_is_found_again() {
-    let desk = Desk::new(5);
+    let desk = WriterDesk::new(5);
     let mut writer = desk.writer(MEDIUM);
     prepare(&mut writer);
     drop(writer);
@@ -112,7 +112,7 @@ fn a_prepared_file_is_found_again() {
 fn power_cuts_and_starts_lose_nothing_durable() {
     for seed in 0..60 {
         let chance = SimChance::new(seed);
-        let mut desk = Desk::new(seed);
+        let mut desk = WriterDesk::new(seed);
         let mut writer = desk.writer(SMALL);
         let mut lsn = 0;
         for round in 0..6 {
@@ -128,7 +128,7 @@ fn power_cuts_and_starts_lose_nothing_durable() {
             }
             let durable = writer.durable(STREAMS[0]);
             drop(writer);
-            desk = Desk::on(desk.watched.disk.power_cut(&chance), seed);
+            desk = WriterDesk::on(desk.watched.disk.power_cut(&chance), seed);
             writer = desk.reopened(SMALL);
             let found = writer.durable(STREAMS[0]);
             assert!((durable..=lsn).contains(&found), "seed {seed}: {durable} <= {found} <= {lsn}");

@@ -43,19 +43,19 @@ const LARGE: LogSettings = LogSettings { file_bytes: 4 << 20 };
 type Kept = (u32, u64, bool, Vec<u8>);
 
 /// A disk, a clock, a chain.
-struct Desk {
+struct WriterDesk {
     watched: WatchedDisk,
     clock: Arc<SimClock>,
     world: World<WatchedDisk>,
     meta: Meta,
 }
 
-impl Desk {
-    fn new(seed: u64) -> Desk {
-        Desk::on(SimDisk::new(seed), seed)
+impl WriterDesk {
+    fn new(seed: u64) -> WriterDesk {
+        WriterDesk::on(SimDisk::new(seed), seed)
     }
 
-    fn on(disk: SimDisk, seed: u64) -> Desk {
+    fn on(disk: SimDisk, seed: u64) -> WriterDesk {
         let (watched, clock) = (WatchedDisk::new(disk), Arc::new(SimClock::new(UNIX_MS)));
         let mut meta = Meta::new([7; 16], Secret([9; 16]));
         (meta.next_generation, meta.next_tenant) = (2, 3);
@@ -67,7 +67,7 @@ impl Desk {
             clock: Arc::clone(&clock) as Arc<_>,
             chance: Arc::new(SimChance::new(!seed)) as Arc<dyn Chance>,
         };
-        Desk { watched, clock, world, meta }
+        WriterDesk { watched, clock, world, meta }
     }
 
     /// A new chain, named, with nothing in it.

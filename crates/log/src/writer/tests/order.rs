@@ -2,7 +2,7 @@
 
 use super::rules::OrderJudge;
 use super::watched::{Event, file};
-use super::{Desk, MEDIUM, SMALL, STREAMS, nothing, prepare, put, try_put};
+use super::{MEDIUM, SMALL, STREAMS, WriterDesk, nothing, prepare, put, try_put};
 use crate::format::change::ChangeKind;
 use crate::format::frame::FrameKind;
 use crate::format::layout::BLOCK_BYTES;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 #[test]
 fn writes_and_syncs_come_in_their_order() {
     for seed in 0..40 {
-        let (desk, chance) = (Desk::new(seed), SimChance::new(seed + 77));
+        let (desk, chance) = (WriterDesk::new(seed), SimChance::new(seed + 77));
         let mut judge = OrderJudge::default();
         let mut writer = desk.writer(SMALL);
         let mut released = 0;
@@ -44,7 +44,7 @@ fn writes_and_syncs_come_in_their_order() {
 /// The next file begins when a commit doesn't fit: the old one is synced, then BEGIN.
 #[test]
 fn a_full_file_is_synced_before_the_next_one_begins() {
-    let desk = Desk::new(1);
+    let desk = WriterDesk::new(1);
     let mut writer = desk.writer(SMALL);
     prepare(&mut writer);
     put(&mut writer, STREAMS[0], 1, &[1; 3000]);
@@ -72,7 +72,7 @@ fn a_full_file_is_synced_before_the_next_one_begins() {
 /// A file keeps a block for frames without changes: its last change always gets a watermark.
 #[test]
 fn a_full_file_has_room_for_its_watermark() {
-    let desk = Desk::new(2);
+    let desk = WriterDesk::new(2);
     let mut writer = desk.writer(SMALL);
     put(&mut writer, STREAMS[0], 1, &[1; 3900]);
     writer.sync().unwrap();
@@ -88,7 +88,7 @@ fn a_full_file_has_room_for_its_watermark() {
 /// written, and what is behind it waits too.
 #[test]
 fn a_commit_waits_for_what_it_needs() {
-    let desk = Desk::new(3);
+    let desk = WriterDesk::new(3);
     let mut writer = desk.writer(MEDIUM);
     put(&mut writer, STREAMS[0], 1, b"in front");
     let elsewhere = Cell::new(9);
@@ -118,7 +118,7 @@ fn a_commit_waits_for_what_it_needs() {
 /// `end_frame` says where everything ends that was added, and that is on disk.
 #[test]
 fn a_frame_ends_for_a_backup() {
-    let desk = Desk::new(4);
+    let desk = WriterDesk::new(4);
     let mut writer = desk.writer(MEDIUM);
     put(&mut writer, STREAMS[0], 1, b"v");
     let end = writer.end_frame().unwrap();
@@ -137,7 +137,7 @@ fn a_frame_ends_for_a_backup() {
 /// A sync with nothing to do does nothing.
 #[test]
 fn nothing_is_synced_twice() {
-    let desk = Desk::new(5);
+    let desk = WriterDesk::new(5);
     let mut writer = desk.writer(MEDIUM);
     desk.watched.take();
     assert!(writer.is_synced());
@@ -157,7 +157,7 @@ fn nothing_is_synced_twice() {
 /// A tenant that comes is in the next BEGIN, one that was dropped isn't.
 #[test]
 fn begin_lists_the_streams_that_there_are() {
-    let desk = Desk::new(6);
+    let desk = WriterDesk::new(6);
     let mut writer = desk.writer(SMALL);
     put(&mut writer, STREAMS[1], 1, &[0; 3000]);
     writer.add_stream(0x200);

@@ -2,7 +2,7 @@
 
 use super::compaction::{compact, compact_all, filled_alike, filled_with_room};
 use super::watched::{Event, Named, file};
-use super::{Desk, LogWriter, MEDIUM, SMALL, STREAMS, prepare, put, try_put};
+use super::{LogWriter, MEDIUM, SMALL, STREAMS, WriterDesk, prepare, put, try_put};
 use crate::error::LogError;
 use crate::format::layout::BLOCK_BYTES;
 use crate::format::names::FileName;
@@ -26,7 +26,7 @@ fn name(number: u64) -> String {
 /// A new file: zeros, 1 MiB at a time and each synced; then its head, synced; then its name.
 #[test]
 fn a_new_file_is_made_in_bounded_steps() {
-    let desk = Desk::new(1);
+    let desk = WriterDesk::new(1);
     let mut writer = desk.writer(LogSettings { file_bytes: (5 << 20) / 2 });
     desk.watched.take();
     let mut steps = Vec::new();
@@ -56,7 +56,7 @@ fn a_new_file_is_made_in_bounded_steps() {
 /// mean nothing then.
 #[test]
 fn a_file_that_does_not_count_is_prepared_again() {
-    let desk = Desk::new(2);
+    let desk = WriterDesk::new(2);
     let mut writer = desk.writer(SMALL);
     (1..=2).for_each(|lsn| put(&mut writer, STREAMS[0], lsn, &[1; 3000]));
     let salt = |number| desk.head(number).salt;
@@ -88,7 +88,7 @@ fn a_file_that_does_not_count_is_prepared_again() {
 /// refused, and nothing of them is taken; with room again all goes on.
 #[test]
 fn a_full_disk_refuses_and_heals() {
-    let desk = Desk::new(3);
+    let desk = WriterDesk::new(3);
     let mut writer = desk.writer(SMALL);
     put(&mut writer, STREAMS[0], 1, &[1; 2000]);
     desk.watched.disk.set_capacity(desk.watched.disk.used_bytes() + 100);
@@ -112,14 +112,14 @@ fn a_full_disk_refuses_and_heals() {
 /// works.
 #[test]
 fn preparing_fails_without_harm() {
-    let desk = Desk::new(0);
+    let desk = WriterDesk::new(0);
     let mut writer = desk.writer(SMALL);
     let before = desk.watched.disk.calls();
     prepare(&mut writer);
     let calls = desk.watched.disk.calls() - before;
     for fault in [SimFault::NoSpace, SimFault::Io, SimFault::Short] {
         for after in 1..=calls {
-            let desk = Desk::new(after);
+            let desk = WriterDesk::new(after);
             let mut writer = desk.writer(SMALL);
             desk.watched.disk.fail(desk.watched.disk.calls() + after, fault);
             let mut failures = 0;
@@ -156,12 +156,12 @@ fn done(
 /// A name that was given may be on disk though giving it failed: the number isn't given again.
 #[test]
 fn a_number_is_given_once() {
-    let desk = Desk::new(4);
+    let desk = WriterDesk::new(4);
     let mut writer = desk.writer(SMALL);
     let before = desk.watched.disk.calls();
     prepare(&mut writer);
     let last = desk.watched.disk.calls() - before;
-    let desk = Desk::new(4);
+    let desk = WriterDesk::new(4);
     let mut writer = desk.writer(SMALL);
     desk.watched.disk.fail(before + last, SimFault::Io);
     while writer.prepare().is_ok() {}
@@ -173,7 +173,7 @@ fn a_number_is_given_once() {
 /// A full disk gives up spare files of another size before it refuses.
 #[test]
 fn spare_files_make_room() {
-    let desk = Desk::new(5);
+    let desk = WriterDesk::new(5);
     let mut writer = filled_with_room(&desk, 1);
     put(&mut writer, STREAMS[0], 2, &[1; 300_000]);
     writer.sync().unwrap();
@@ -196,7 +196,7 @@ fn spare_files_make_room() {
 /// Of files that don't count a few are kept to be prepared; the others are removed, one a step.
 #[test]
 fn too_many_spare_files_are_removed() {
-    let desk = Desk::new(6);
+    let desk = WriterDesk::new(6);
     let mut writer = filled_alike(&desk, 7);
     compact_all(&mut writer);
     assert_eq!(desk.numbers(), [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -210,7 +210,7 @@ fn too_many_spare_files_are_removed() {
 /// At a start, files are only taken whose head has their number; damaged ones are removed.
 #[test]
 fn spare_files_with_wrong_heads_are_removed() {
-    let desk = Desk::new(7);
+    let desk = WriterDesk::new(7);
     let mut writer = filled_with_room(&desk, 3);
     compact_all(&mut writer);
     drop(writer);
@@ -234,7 +234,7 @@ fn spare_files_with_wrong_heads_are_removed() {
 #[test]
 fn a_file_with_two_names_is_not_taken() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Desk::new(10);
+    let desk = WriterDesk::new(10);
     let storage = Arc::new(RealFolder::open(folder.path(), true).unwrap());
     let World { clock, chance, .. } = desk.world.clone();
     let world = World { storage, clock, chance };
@@ -253,7 +253,7 @@ fn a_file_with_two_names_is_not_taken() {
 /// A file that was never begun is nobody's: it is taken though a follower holds its number.
 #[test]
 fn a_file_that_was_never_begun_is_not_held() {
-    let desk = Desk::new(11);
+    let desk = WriterDesk::new(11);
     let mut writer = desk.writer(SMALL);
     writer.hold(Some(1));
     prepare(&mut writer);
@@ -269,7 +269,7 @@ fn a_file_that_was_never_begun_is_not_held() {
 #[test]
 fn a_never_begun_file_that_comes_back_has_its_head() {
     for seed in 0..200 {
-        let desk = Desk::new(seed);
+        let desk = WriterDesk::new(seed);
         let mut writer = desk.writer(SMALL);
         prepare(&mut writer);
         put(&mut writer, STREAMS[0], 1, &[1; 100_000]);
@@ -277,7 +277,7 @@ fn a_never_begun_file_that_comes_back_has_its_head() {
         for _ in 0..seed % 4 {
             writer.prepare().unwrap();
         }
-        let after = Desk::on(desk.watched.disk.power_cut(&SimChance::new(seed)), seed);
+        let after = WriterDesk::on(desk.watched.disk.power_cut(&SimChance::new(seed)), seed);
         assert_eq!(after.replayed().len(), 1, "seed {seed}");
     }
 }
@@ -285,7 +285,7 @@ fn a_never_begun_file_that_comes_back_has_its_head() {
 /// A commit that finds no prepared file has one made.
 #[test]
 fn a_file_is_made_on_the_spot_if_it_has_to_be() {
-    let desk = Desk::new(8);
+    let desk = WriterDesk::new(8);
     let mut writer = desk.writer(MEDIUM);
     for lsn in 1..=40 {
         let added = try_put(&mut writer, STREAMS[0], lsn, &[1; 3000]);
@@ -299,7 +299,7 @@ fn a_file_is_made_on_the_spot_if_it_has_to_be() {
 /// A file that is being made and turns out to be too small is given up.
 #[test]
 fn a_file_that_gets_too_small_is_given_up() {
-    let desk = Desk::new(9);
+    let desk = WriterDesk::new(9);
     let mut writer = desk.writer(SMALL);
     assert!(!writer.prepare().unwrap());
     put(&mut writer, STREAMS[0], 1, &[1; 100_000]);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// What is known of one file.
 #[derive(Debug, Default, Clone, Copy)]
-struct Known {
+struct KnownFile {
     /// Where the bytes end that were written, and those that were synced.
     written: u64,
     synced: u64,
@@ -19,7 +19,7 @@ struct Known {
 /// Judges events from a chain's beginning on.
 #[derive(Debug, Default)]
 pub(super) struct OrderJudge {
-    files: BTreeMap<Named, Known>,
+    files: BTreeMap<Named, KnownFile>,
     /// The file with the last BEGIN.
     newest: u64,
     /// Syncs of begun files.
@@ -41,7 +41,7 @@ impl OrderJudge {
         match *event {
             Event::Create(name) => {
                 assert!(name.new, "{name:?} isn't made as .new");
-                self.files.insert(name, Known::default());
+                self.files.insert(name, KnownFile::default());
             }
             Event::Write { to, from, end } if to.new => {
                 let known = self.files.entry(to).or_default();
@@ -58,8 +58,9 @@ impl OrderJudge {
                 let highest = self.files.keys().map(|name| name.number).max().unwrap_or(0);
                 assert!(to.new || to.number >= highest, "{to:?} has an old number");
                 // What lies behind the head is of no interest any more.
-                let known = Known { written: BLOCK_BYTES, synced: BLOCK_BYTES, ..Known::default() };
-                self.files.insert(to, Known { unnamed: true, ..known });
+                let known =
+                    KnownFile { written: BLOCK_BYTES, synced: BLOCK_BYTES, ..KnownFile::default() };
+                self.files.insert(to, KnownFile { unnamed: true, ..known });
             }
             Event::Remove(name) => {
                 assert!(name.new || name.number != self.newest, "{name:?} is being written");

@@ -31,7 +31,7 @@ pub(super) enum Event {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenEvents {
     events: Vec<Event>,
     /// The name that each open file has now.
     names: BTreeMap<String, Arc<Mutex<String>>>,
@@ -41,7 +41,7 @@ struct Seen {
 #[derive(Debug, Clone)]
 pub(super) struct WatchedDisk {
     pub(super) disk: SimDisk,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<SeenEvents>>,
 }
 
 /// A file of it.
@@ -49,7 +49,7 @@ pub(super) struct WatchedDisk {
 pub(super) struct WatchedFile {
     file: SimFile,
     name: Arc<Mutex<String>>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<SeenEvents>>,
 }
 
 fn named(name: &str) -> Named {

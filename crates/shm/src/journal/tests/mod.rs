@@ -1,5 +1,7 @@
 //! Rings by themselves, with records of no arena.
 
+#![expect(clippy::cast_possible_truncation, reason = "values are made of counters")]
+
 mod files;
 mod hostile;
 mod rings;

@@ -88,19 +88,19 @@ impl<S: Storage> Findings<S> {
         let spec = &stream.spec;
         let counts = facts.log_last.is_some();
         let is_there = spec.path.try_exists();
-        let is_there = is_there
-            .map_err(|source| StoreError::Directory { path: spec.path.clone(), source })?;
+        let is_there =
+            is_there.map_err(|source| StoreError::Directory { path: spec.path.clone(), source })?;
         if !is_there {
             return Ok(None);
         }
         let header = self.headers.get(&stream.number);
-        let is_of_boot = header.is_some_and(|it| it.boot_id == log.boot_id || it.boot_id == [0; 16]);
+        let is_of_boot =
+            header.is_some_and(|it| it.boot_id == log.boot_id || it.boot_id == [0; 16]);
         let is_same = header.is_some_and(|it| {
             it.partitions == spec.partitions && spec.seed.is_none_or(|seed| seed == it.seed)
         });
-        let has_gap = header.is_none_or(|it| {
-            facts.journal.is_some_and(|(first, _)| it.committed_lsn + 1 < first)
-        });
+        let has_gap = header
+            .is_none_or(|it| facts.journal.is_some_and(|(first, _)| it.committed_lsn + 1 < first));
         if counts && (!is_of_boot || !is_same || has_gap) {
             return Ok(None);
         }

@@ -72,7 +72,8 @@ impl<S: Storage> Findings<S> {
 
     /// All ids that stand somewhere are the log's.
     fn check_ids(&self, options: &StoreOptions) -> Result<(), StoreError> {
-        let of_journals = self.journals.iter().map(|it| (it.file.path().to_owned(), it.file.info().log_id));
+        let of_journals =
+            self.journals.iter().map(|it| (it.file.path().to_owned(), it.file.info().log_id));
         let of_arenas = self.headers.iter().map(|(_, it)| (options.dir.clone(), it.log_id));
         let mut all = of_journals.chain(of_arenas).filter(|(_, id)| *id != [0; 16]);
         match &self.meta {
@@ -81,11 +82,20 @@ impl<S: Storage> Findings<S> {
                 Some((path, id)) => Err(StoreError::LogMissing { path, id: hex(&id) }),
             },
             Some(meta) => match all.find(|(_, id)| *id != meta.id) {
-                None => Ok(()),
+                None => self.check_unlogged(meta, options),
                 Some((path, id)) => {
                     Err(StoreError::OtherLog { path, found: hex(&id), log: hex(&meta.id) })
                 }
             },
+        }
+    }
+
+    /// No arena has changes of a time without a log while another time's log counts.
+    fn check_unlogged(&self, meta: &Meta, options: &StoreOptions) -> Result<(), StoreError> {
+        let is_unlogged = |it: &&HeaderInfo| it.log_id == [0; 16] && it.committed_lsn > 0;
+        match self.headers.values().find(is_unlogged).filter(|_| !meta.chains.is_empty()) {
+            None => Ok(()),
+            Some(_) => Err(StoreError::Unlogged { dir: options.dir.clone() }),
         }
     }
 
@@ -121,8 +131,7 @@ fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
         let is_journal = name.starts_with("journal.") && name.ends_with(".new");
         if is_journal || name.ends_with(".arena.new") {
             let path = dir.join(name);
-            std::fs::remove_file(&path)
-                .map_err(|source| StoreError::Directory { path, source })?;
+            std::fs::remove_file(&path).map_err(|source| StoreError::Directory { path, source })?;
         }
     }
     Ok(())

@@ -8,5 +8,6 @@ pub(crate) mod log_options;
 mod plan;
 mod rebuild;
 mod rest;
+pub(crate) mod retire;
 pub(crate) mod start;
 pub(crate) mod streams_of;

@@ -121,10 +121,7 @@ mod tests {
         // Memory has all: the log begins anew from it.
         let found = facts(Some(3), Some((6, 9)), Some((9, 9)));
         assert_eq!(plan(found), Some((Origin::Arena, false, true)));
-        assert_eq!(
-            plan(facts(Some(3), None, Some((9, 9)))),
-            Some((Origin::Arena, true, true))
-        );
+        assert_eq!(plan(facts(Some(3), None, Some((9, 9)))), Some((Origin::Arena, true, true)));
     }
 
     /// Arenas of a server without a log get one by a base; nothing at all is a new store.
@@ -151,8 +148,7 @@ mod tests {
                         let journaled = journal.is_some_and(|(f, j)| (f..=j).contains(&lsn));
                         let logged = log.is_some_and(|last| lsn <= last);
                         let in_arena = arena.is_some_and(|(committed, _)| lsn <= committed);
-                        let whole = journal.is_none()
-                            && arena.is_some_and(|(_, last)| lsn <= last);
+                        let whole = journal.is_none() && arena.is_some_and(|(_, last)| lsn <= last);
                         match plan.origin {
                             Origin::Arena => in_arena || whole || journaled,
                             Origin::Log => logged || journaled,

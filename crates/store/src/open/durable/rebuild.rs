@@ -109,7 +109,11 @@ impl Building {
     }
 
     /// All was done again: the arena is whole, and gets its name.
-    pub(super) fn finish(mut self, last_lsn: u64) -> Result<(), StoreError> {
+    pub(super) fn finish(
+        mut self,
+        last_lsn: u64,
+        [log_id, boot_id]: [&[u8; 16]; 2],
+    ) -> Result<(), StoreError> {
         if let Some((key, dangling)) = self.dangling.iter().min_by_key(|(_, it)| it.lsn) {
             return Err(StoreError::NoBase {
                 key: String::from_utf8_lossy(key).into_owned(),
@@ -118,6 +122,8 @@ impl Building {
             });
         }
         self.writer.end_replay(last_lsn);
+        self.writer.set_log_id(log_id);
+        self.writer.set_boot_id(boot_id);
         Ok(self.writer.give_name()?)
     }
 }

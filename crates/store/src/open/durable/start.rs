@@ -12,6 +12,7 @@
 use crate::durability::log_status::LogStatus;
 use crate::durability::streams::SharedStreams;
 use crate::error::StoreError;
+use crate::folder::names::SYSTEM_TENANT;
 use crate::open::durable::arenas::StartStream;
 use crate::open::durable::base::{save, write_base};
 use crate::open::durable::found::Findings;
@@ -23,7 +24,6 @@ use crate::open::durable::plan::Origin;
 use crate::open::durable::rebuild::{Building, by_chain, replay_chain};
 use crate::open::durable::rest::{StartStreams, named_values, write_rest};
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER, Stream};
-use crate::folder::names::SYSTEM_TENANT;
 use crate::open::store_options::StoreOptions;
 use nigh_log::{LogRecovery, LogWriter, Meta, Secret, Storage, TenantLine, World};
 use nigh_shm::{
@@ -45,7 +45,8 @@ pub(crate) fn open_with_log<S: Storage>(
 ) -> Result<(Vec<OpenedArena>, OpenedLog<S>), StoreError> {
     let findings = Findings::look(options, log, world)?;
     let mut meta = meta_of(&findings, options, world)?;
-    let seeds = [SYSTEM_NUMBER, DEFAULT_NUMBER].map(|it| meta.tenants.get(&it).map_or(0, |t| t.seed));
+    let seeds =
+        [SYSTEM_NUMBER, DEFAULT_NUMBER].map(|it| meta.tenants.get(&it).map_or(0, |t| t.seed));
     let mut streams = StartStreams::new();
     for stream in findings.streams(options, seeds) {
         streams.insert(stream.number, findings.take(stream, log, domain)?);
@@ -75,14 +76,15 @@ pub(crate) fn open_with_log<S: Storage>(
     } else {
         None
     };
-    if report.base.is_some() {
-        drop(writers);
-        writers = write_base(world, &mut meta, &mut streams, log, clock_ms)?;
-    }
+    // Before a chain counts: an arena without the id has nothing that the log lacks.
     for it in streams.values_mut() {
         let arena = it.writer.as_mut().expect("each stream has its arena by now");
         arena.set_log_id(&meta.id);
         arena.set_boot_id(&log.boot_id);
+    }
+    if report.base.is_some() {
+        drop(writers);
+        writers = write_base(world, &mut meta, &mut streams, log, clock_ms)?;
     }
     let journals = renew(&options.dir, findings.journals, &writers, &meta, log)?;
     for it in streams.values_mut() {
@@ -112,11 +114,10 @@ pub(crate) fn open_with_log<S: Storage>(
         ring.hand_over();
         shards.push(ShardLog { journal: ring, reader, writer, status, words });
     }
-    let arenas = streams.into_values().map(|it| {
-        (it.writer.expect("each stream has its arena by now"), it.adoption)
-    });
-    let opened =
-        OpenedLog { world: world.clone(), meta, shards, streams: shared, report };
+    let arenas = streams
+        .into_values()
+        .map(|it| (it.writer.expect("each stream has its arena by now"), it.adoption));
+    let opened = OpenedLog { world: world.clone(), meta, shards, streams: shared, report };
     Ok((arenas.collect(), opened))
 }
 
@@ -144,9 +145,9 @@ fn meta_of<S: Storage>(
         let (a, b) = (world.chance.word(), world.chance.word());
         (u128::from(a) | u128::from(b) << 64).to_le_bytes()
     };
-    let mut meta =
-        findings.meta.clone().unwrap_or_else(|| Meta::new(random(), Secret(random())));
-    let tenants = [(SYSTEM_NUMBER, SYSTEM_TENANT, 1), (DEFAULT_NUMBER, &options.tenant, partitions)];
+    let mut meta = findings.meta.clone().unwrap_or_else(|| Meta::new(random(), Secret(random())));
+    let tenants =
+        [(SYSTEM_NUMBER, SYSTEM_TENANT, 1), (DEFAULT_NUMBER, &options.tenant, partitions)];
     for (number, name, partitions) in tenants {
         let known = findings.headers.range(number << 8..(number + 1) << 8).next();
         #[expect(clippy::cast_possible_truncation, reason = "32 random bits")]
@@ -208,7 +209,7 @@ fn build_missing<S: Storage>(
     for (number, mut arena) in built.into_iter().flatten() {
         let last = lasts.get(&number).copied().unwrap_or(0);
         let last = behind(findings, streams, (number, last), &mut arena)?;
-        arena.finish(last)?;
+        arena.finish(last, [&meta.id, &log.boot_id])?;
         let Some(it) = streams.get_mut(&number) else { continue };
         let (writer, _) = Writer::adopt(&it.stream.spec, domain)?;
         it.writer = Some(writer);

@@ -154,7 +154,7 @@ pub(crate) fn get_ex<R: ReplySink>(
     if let Some((clock, text)) = options.expiry {
         let expiry = expiry_ms(clock, text, call)?;
         if expiry <= call.turn.now_ms {
-            store.remove(call.hash, call.key(), call.turn);
+            store.remove(call.hash, call.key(), call.turn)?;
         } else {
             store.set_expiry(record, expiry, call.turn)?;
         }
@@ -186,7 +186,7 @@ pub(crate) fn get_del<R: ReplySink>(
 ) -> Outcome {
     match store.read(call.hash, call.key(), call.turn) {
         Some(record) => {
-            store.remove(call.hash, call.key(), call.turn);
+            store.remove(call.hash, call.key(), call.turn)?;
             out.value(&store.reader, record);
         }
         None => out.null(),

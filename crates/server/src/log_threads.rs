@@ -1,0 +1,221 @@
+//! The log of a server: its folder, and a thread for each shard's.
+//!
+//! 1. The folder is locked from before it is looked at until the last thread has ended.
+//! 2. The threads end behind the shards: they write and sync what is left in the journals.
+//! 3. A thread that panics has its log broken for all to see: nobody waits for it in vain.
+//!
+//! The thread that starts the server.
+
+use crate::config::Config;
+use crate::error::ServeError;
+use crate::state::shared::Shared;
+use nigh_log::{FileSystemKind, LogSettings, RealChance, RealClock, RealFolder, World};
+use nigh_shm::{Domain, JournalWriter};
+use nigh_store::{
+    Keyspace, LogHealth, LogOptions, LogStatus, LogThread, LogThreadParts, Opened, OpenedLog,
+    ReplayProgress, StartReport, StoreError, StoreOptions, SyncMode, log_of, retire_log,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Orders that may wait for a log's thread.
+const ORDERS_MOST: usize = 64;
+/// Where the kernel tells the id of the machine's boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Bytes between two lines that tell how far a replay is.
+const TELL_BYTES: u64 = 1 << 30;
+
+/// A log that was opened, and whose threads don't run yet.
+pub(crate) struct ServerLog {
+    opened: OpenedLog<RealFolder>,
+}
+
+/// The threads of all shards' logs.
+#[derive(Default)]
+pub(crate) struct LogThreads {
+    threads: Vec<(JoinHandle<()>, Arc<LogStatus>)>,
+    /// What a thread takes for its end if it is dropped.
+    _orders: Vec<SyncSender<nigh_store::LogOrder>>,
+}
+
+impl ServerLog {
+    /// Opens the log that the settings name, and the keyspace that it has the changes of.
+    pub(crate) fn open(
+        config: &Config,
+        options: &StoreOptions,
+        shards: usize,
+        domain: &Arc<Domain>,
+    ) -> Result<(Keyspace, Opened, ServerLog), ServeError> {
+        let dir = PathBuf::from(config.text("dir"));
+        let world = world_of(config, &dir)?;
+        let began = Instant::now();
+        let told = AtomicU64::new(0);
+        let log = LogOptions {
+            shards,
+            settings: LogSettings { file_bytes: config.unsigned("log-file-size") },
+            journal_bytes: config.unsigned("journal-size").next_power_of_two(),
+            mode: SyncMode::of_name(&config.text("appendfsync")).expect("a choice of the table"),
+            boot_id: boot_id()?,
+            progress: Arc::new(move |progress| tell(&told, progress)),
+        };
+        let opened = Keyspace::open_with_log(options, &log, &world, domain);
+        let (keyspace, opened, log) = opened.map_err(|error| refused(&dir, error))?;
+        tell_start(&log.report, &dir, began);
+        Ok((keyspace, opened, ServerLog { opened: log }))
+    }
+
+    /// By shard: what all threads see of the logs.
+    pub(crate) fn statuses(&self) -> Arc<[Arc<LogStatus>]> {
+        self.opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect()
+    }
+
+    /// By shard: the journals' sides of the shards.
+    pub(crate) fn journals(&self) -> Vec<JournalWriter> {
+        self.opened.shards.iter().map(|shard| shard.journal.clone()).collect()
+    }
+
+    /// Starts the threads.
+    pub(crate) fn spawn(self, shared: &Arc<Shared>) -> Result<LogThreads, ServeError> {
+        let OpenedLog { world, shards, streams, .. } = self.opened;
+        let mut all = LogThreads::default();
+        for (number, shard) in shards.into_iter().enumerate() {
+            let (sender, orders) = sync_channel(ORDERS_MOST);
+            let (status, shared) = (Arc::clone(&shard.status), Arc::clone(shared));
+            let alarm = Alarm { status: Arc::clone(&status), shared: Arc::clone(&shared) };
+            let thread = LogThread::new(LogThreadParts {
+                reader: shard.reader,
+                writer: shard.writer,
+                world: world.clone(),
+                status: Arc::clone(&status),
+                words: shard.words,
+                streams: Arc::clone(&streams),
+                orders,
+                wake_shards: Arc::new(move || shared.tell_synced()),
+            });
+            let run = move || {
+                let alarm = alarm;
+                thread.run();
+                drop(alarm);
+            };
+            let spawned =
+                std::thread::Builder::new().name(format!("nigh-log-{number}")).spawn(run)?;
+            all.threads.push((spawned, status));
+            all._orders.push(sender);
+        }
+        Ok(all)
+    }
+}
+
+impl LogThreads {
+    /// Has all threads write and sync what is left, and waits for them. False if one panicked.
+    pub(crate) fn close(&mut self) -> bool {
+        self.threads.iter().for_each(|(_, status)| status.close());
+        let ended = self.threads.drain(..).map(|(thread, _)| thread.join().is_ok());
+        ended.fold(true, |all, well| all & well)
+    }
+}
+
+impl Drop for LogThreads {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Tells that a log is broken if its thread ends by a panic.
+struct Alarm {
+    status: Arc<LogStatus>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cause = "its thread ended by a fault of its own".to_owned();
+            self.status.tell_health(LogHealth::Broken, cause);
+            self.shared.tell_synced();
+        }
+    }
+}
+
+/// Sees to a log that arenas have which are to be served without: it is retired.
+pub(crate) fn refuse_logged(config: &Config, arenas: &Path) -> Result<(), ServeError> {
+    let dir = PathBuf::from(config.text("dir"));
+    let log = log_of(arenas).map_err(|error| refused(&dir, error))?;
+    let Some(id) = log.filter(|_| !config.flag("fresh")) else { return Ok(()) };
+    let world = world_of(config, &dir)?;
+    retire_log(arenas, id, &world).map_err(|error| refused(&dir, error))?;
+    tracing::warn!(dir = %dir.display(), "appendonly is no: the log is retired, its files are removed");
+    Ok(())
+}
+
+/// The log's folder, clock and chance.
+fn world_of(config: &Config, dir: &Path) -> Result<World<RealFolder>, ServeError> {
+    let log = |error| refused(dir, StoreError::Log(error));
+    let folder = RealFolder::open(dir, true).map_err(log)?;
+    let advice = match folder.file_system().map_err(log)? {
+        FileSystemKind::Memory if !config.flag("log-on-tmpfs") => {
+            Some("a tmpfs, which the end of the machine takes: name another, or set log-on-tmpfs")
+        }
+        FileSystemKind::Remote if !config.flag("log-any-filesystem") => Some(
+            "a file system that isn't of this machine, where two servers may get the same folder: \
+             name another, or set log-any-filesystem",
+        ),
+        _ => None,
+    };
+    if let Some(advice) = advice {
+        let text = format!("the log's folder {} is in {advice}", dir.display());
+        return Err(ServeError::Setting(text));
+    }
+    Ok(World {
+        storage: Arc::new(folder),
+        clock: Arc::new(RealClock::new()),
+        chance: Arc::new(RealChance),
+    })
+}
+
+fn refused(dir: &Path, error: StoreError) -> ServeError {
+    ServeError::Store(match error {
+        StoreError::Log(error) => format!("the log in {}: {error}", dir.display()),
+        error => error.to_string(),
+    })
+}
+
+/// The id of the machine's boot.
+fn boot_id() -> Result<[u8; 16], ServeError> {
+    let text = std::fs::read_to_string(BOOT_ID)?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let id = u128::from_str_radix(&digits, 16).map(u128::to_be_bytes);
+    id.map_err(|_| ServeError::Setting(format!("{BOOT_ID} has no id of the boot: {text:?}")))
+}
+
+/// Tells how far a replay is, now and then.
+fn tell(told: &AtomicU64, progress: ReplayProgress) {
+    let ReplayProgress { read_bytes, all_bytes } = progress;
+    let before = told.load(Relaxed);
+    let due = read_bytes >= before + TELL_BYTES;
+    if due && told.compare_exchange(before, read_bytes, Relaxed, Relaxed).is_ok() {
+        let percent = (read_bytes * 100).checked_div(all_bytes).unwrap_or(100);
+        tracing::info!(read_bytes, all_bytes, percent, "reading the log");
+    }
+}
+
+fn tell_start(report: &StartReport, dir: &Path, began: Instant) {
+    for (shard, torn) in &report.torn {
+        let (file, position, bytes) = (torn.at.file, torn.at.position, torn.bytes);
+        tracing::warn!(shard, file, position, bytes, "the log's torn tail was cut off");
+    }
+    for aside in &report.set_aside {
+        let file = aside.display();
+        tracing::warn!(%file, "an arena that lacked what the log has was built anew");
+    }
+    let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let StartReport { adopted, rebuilt, completed, replayed_bytes, base, .. } = report;
+    tracing::info!(
+        dir = %dir.display(), adopted, rebuilt, completed, replayed_bytes, ms,
+        base = ?base, "the log is open"
+    );
+}

@@ -1,0 +1,48 @@
+//! Memory that went bad, mended by what the log has.
+//!
+//! The arena's writer only.
+
+use crate::format::head::Head;
+use crate::format::layout::record as r;
+use crate::format::record::reference_of;
+use crate::format::words::SharedWords;
+use crate::journal::layout::Effect;
+use crate::journal::payload::StreamChange;
+use crate::qsbr::Pin;
+use crate::recover::replay::{ReplayError, Values, checked};
+use crate::write::writer::Writer;
+use std::sync::atomic::Ordering::Release;
+
+impl Writer {
+    /// Puts the record of a log's PUT in place of its key's, if that has the same number: the same
+    /// version with right bytes. It is no change, as moving a record is none. Returns whether it
+    /// did.
+    ///
+    /// # Errors
+    /// If the change's bytes are wrong, or memory is short. Nothing has changed then.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn mend(&mut self, pin: &Pin<'_>, change: &StreamChange<'_>) -> Result<bool, ReplayError> {
+        self.check_pin(pin);
+        if change.effect != Effect::Put {
+            return Ok(false);
+        }
+        let it = checked(change, Values::Given)?;
+        let hash = self.hash(it.key);
+        let found = self.index.locate(&self.words, hash, it.key).found;
+        let of = |reference: u32| u64::from(reference) * r::UNIT;
+        let old = |writer: &Writer, reference| Head::load(&writer.words, of(reference));
+        let is_it = |reference| old(self, reference).lsn == change.lsn;
+        let Some(place) = found.filter(|place| is_it(place.reference)) else { return Ok(false) };
+        let Some((to, head)) = self.restore(&it, hash, Values::Given)? else { return Ok(false) };
+        let bad = old(self, place.reference);
+        self.words.store32(to + r::PREV, bad.prev, Release);
+        self.index.replace(&self.words, &place, hash, reference_of(to));
+        self.space.charge(to, &head);
+        self.expires += u64::from(head.expiry_ms != 0);
+        self.let_go([of(place.reference)]);
+        self.pay_if_due();
+        Ok(true)
+    }
+}
