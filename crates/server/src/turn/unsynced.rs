@@ -9,10 +9,11 @@
 //! 1. With `appendfsync always` a client's replies leave only when the changes are on disk that had
 //!    begun in the streams that its commands looked at, by a load behind all of these looks. A GET
 //!    whose record is on disk depends on nothing more.
-//! 2. What came behind the load isn't covered by it: then it is loaded anew. A connection that
-//!    keeps replies runs no command. So only answers of other shards come, which are bounded.
-//! 3. A connection stands in `keeping` if and only if it keeps replies. It leaves the list when they
-//!    are written, when the mode has changed, or when it is gone.
+//! 2. Replies that came behind the load aren't covered by it: when the others may leave, it is
+//!    loaded anew for all. A connection that keeps replies runs no command. So only answers of
+//!    other shards come meanwhile, of which there are few.
+//! 3. A connection stands in `keeping` if and only if it keeps replies. It leaves the list when
+//!    they are written, when the mode has changed, or when it is gone.
 //! 4. A shard keeps the replies of its own clients only. What it answers to another shard, that one
 //!    keeps.
 //! 5. No wake-up is lost. A log's thread stores durable LSNs, then counts (`Shared::tell_synced`).
@@ -117,12 +118,10 @@ impl Work {
             pipe.depends = Depends::default();
             return kept.keeps(); // until the next turn: see `release_kept`
         }
-        let is_listed = kept.keeps();
-        if is_listed && kept.bytes == pipe.out.waiting() {
-            return true;
+        if kept.keeps() {
+            return true; // what has come since is looked at when these may leave
         }
         let tenant = pipe.client.tenant;
-        kept.needs.clear();
         kept.needs.extend(self.state.unsynced(tenant, pipe.depends.looked));
         kept.bytes = pipe.out.waiting();
         match self.state.look_at_needs(tenant, &mut kept.needs, pipe.depends.wrote) {
@@ -141,15 +140,12 @@ impl Work {
         }
         self.synced.wanted |= self.state.loggers(tenant, &kept.needs);
         pipe.out.settle_all(&self.state.tenants.readers(), turn.pin);
-        if !is_listed {
-            self.synced.keeping.push(Occupant::of(connection));
-            if self.synced.keeping.len() > 2 * self.slab.len() {
-                // Most of them are gone, and the logs tell nothing.
-                let slab = &mut self.slab;
-                let own = connection.slot;
-                let is_there = |who: &Occupant| who.slot() == own || slab.occupant(*who).is_some();
-                self.synced.keeping.retain(is_there);
-            }
+        self.synced.keeping.push(Occupant::of(connection));
+        if self.synced.keeping.len() > 2 * self.slab.len() {
+            // Most of them are gone, and the logs tell nothing.
+            let (slab, own) = (&mut self.slab, connection.slot);
+            let is_there = |who: &Occupant| who.slot() == own || slab.occupant(*who).is_some();
+            self.synced.keeping.retain(is_there);
         }
         true
     }
@@ -271,8 +267,8 @@ impl Work {
             || self.synced.next_end.is_some_and(|end| now >= end)
     }
 
-    /// Whether the shard may sleep, as far as the logs are concerned: whatever they tell from now on
-    /// wakes it.
+    /// Whether the shard may sleep, as far as the logs are concerned: whatever they tell from now
+    /// on wakes it.
     pub(crate) fn awaits_sync(&self, awaits: bool) -> bool {
         if self.synced.is_empty() {
             return true;
