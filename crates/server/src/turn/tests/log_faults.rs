@@ -95,6 +95,10 @@ fn a_full_disk_takes_removals() {
     server.says(&mut near, &removes, b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n$1\r\n3\r\n");
     let exec = format!("+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of: {refusal}");
     server.says(&mut near, &["MULTI", "SET b 1", "EXEC"], exec.as_bytes());
+    let exec = exec.replacen("+QUEUED", "+QUEUED\r\n+QUEUED\r\n+QUEUED", 1);
+    let mixed = ["MULTI", "DEL d", "SET b 1", "GET d", "EXEC"];
+    server.says(&mut near, &mixed, exec.as_bytes());
+    server.says(&mut near, &["GET d"], b"$1\r\n4\r\n");
     server.says(&mut far, &["FLUSHALL", "DBSIZE"], b"+OK\r\n:0\r\n");
 }
 
