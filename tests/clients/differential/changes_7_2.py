@@ -83,8 +83,8 @@ CHANGED = {
     ),
 }
 
-# src/commands/client-setinfo.json and client-no-touch.json: since 7.2.0
-NEW_COMMANDS = {b"client|setinfo", b"client|no-touch"}
+# src/commands/client-setinfo.json, client-no-touch.json and waitaof.json: since 7.2.0
+NEW_COMMANDS = {b"client|setinfo", b"client|no-touch", b"waitaof"}
 
 SETINFO = "src/networking.c clientSetinfoCommand"
 NO_TOUCH = "src/networking.c clientCommand, no-touch"

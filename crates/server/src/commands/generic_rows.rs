@@ -7,7 +7,7 @@ use super::key_specs::{
     RW_ACCESS_DELETE_THEN_OW_INSERT_AT2, RW_ACCESS_DELETE_THEN_OW_UPDATE_AT2, RW_UPDATE,
 };
 use super::spec::{
-    BLOCKING, Builtin, CommandSpec, DENYOOM, FAST, PLAIN, READONLY, Run, WRITE, container, help,
+    Builtin, CommandSpec, DENYOOM, FAST, NOSCRIPT, PLAIN, READONLY, Run, WRITE, container, help,
 };
 use nigh_store::Op;
 
@@ -26,7 +26,7 @@ const EXPIRE: CommandSpec = CommandSpec { arity: -3, flags: WRITE | FAST, keys: 
 const TTL: CommandSpec =
     CommandSpec { arity: 2, flags: READONLY | FAST, keys: RO_ACCESS, syntax: "key", ..ROW };
 const WAIT: CommandSpec = CommandSpec {
-    flags: BLOCKING,
+    flags: NOSCRIPT,
     acl: "connection",
     tips: "request_policy:all_shards response_policy:agg_min",
     ..ROW

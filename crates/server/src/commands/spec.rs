@@ -48,32 +48,30 @@ pub const DENYOOM: Flags = 1 << 2;
 pub const ADMIN: Flags = 1 << 3;
 /// Can't be called by a script.
 pub const NOSCRIPT: Flags = 1 << 4;
-/// May let its client wait.
-pub const BLOCKING: Flags = 1 << 5;
 /// Is answered while data is being loaded.
-pub const LOADING: Flags = 1 << 6;
+pub const LOADING: Flags = 1 << 5;
 /// Is answered by a replica without its master.
-pub const STALE: Flags = 1 << 7;
+pub const STALE: Flags = 1 << 6;
 /// Isn't shown by MONITOR.
-pub const SKIP_MONITOR: Flags = 1 << 8;
+pub const SKIP_MONITOR: Flags = 1 << 7;
 /// Isn't logged as slow: what it runs is.
-pub const SKIP_SLOWLOG: Flags = 1 << 9;
+pub const SKIP_SLOWLOG: Flags = 1 << 8;
 /// Takes constant or logarithmic time.
-pub const FAST: Flags = 1 << 10;
+pub const FAST: Flags = 1 << 9;
 /// Is answered before AUTH.
-pub const NO_AUTH: Flags = 1 << 11;
+pub const NO_AUTH: Flags = 1 << 10;
 /// May be called with no key.
-pub const NO_MANDATORY_KEYS: Flags = 1 << 12;
+pub const NO_MANDATORY_KEYS: Flags = 1 << 11;
 /// Can't stand in a transaction.
-pub const NO_MULTI: Flags = 1 << 13;
+pub const NO_MULTI: Flags = 1 << 12;
 /// Its keys aren't at fixed places.
-pub const MOVABLEKEYS: Flags = 1 << 14;
+pub const MOVABLEKEYS: Flags = 1 << 13;
 /// Is answered while a function runs for too long.
-pub const ALLOW_BUSY: Flags = 1 << 15;
+pub const ALLOW_BUSY: Flags = 1 << 14;
 
 /// Names of the flags in the order of their bits, separated by blanks.
-const FLAG_NAMES: &str = "write readonly denyoom admin noscript blocking loading stale \
-    skip_monitor skip_slowlog fast no_auth no_mandatory_keys no_multi movablekeys allow_busy";
+const FLAG_NAMES: &str = "write readonly denyoom admin noscript loading stale skip_monitor \
+    skip_slowlog fast no_auth no_mandatory_keys no_multi movablekeys allow_busy";
 
 /// Names of the ACL categories, in the order in which they are listed, separated by blanks.
 pub const CATEGORIES: &str = "keyspace read write set sortedset list hash string bitmap \
@@ -195,7 +193,6 @@ impl CommandSpec {
             "write" => self.has(WRITE),
             "admin" => self.has(ADMIN),
             "fast" => self.has(FAST),
-            "blocking" => self.has(BLOCKING),
             "slow" => !self.has(FAST),
             "dangerous" if self.has(ADMIN) => true,
             _ => self.acl.split(' ').any(|name| name == category),

@@ -14,11 +14,17 @@ use std::collections::BTreeMap;
 type Word = fn(&Call<'_>, &mut dyn Host) -> Result<String, String>;
 
 /// The functions there are: a library's source names some of them.
-const WORDS: [(&str, Word); 3] = [
+const WORDS: [(&str, Word); 4] = [
     ("echo", |call, _| Ok(call.args.concat().escape_ascii().to_string())),
     ("put", |call, host| {
         let writes = [CallWrite::Put { key: call.keys[0], value: call.args[0], expiry_ms: 0 }];
         host.commit(&writes).map(|()| "put".to_owned())
+    }),
+    ("spread", |call, host| {
+        let (value, expiry_ms) = (call.args[0], 0);
+        let put = |key| CallWrite::Put { key, value, expiry_ms };
+        let writes: Vec<CallWrite<'_>> = call.keys.iter().copied().map(put).collect();
+        host.commit(&writes).map(|()| "spread".to_owned())
     }),
     ("count", |call, host| {
         let mut count = 0;
@@ -68,8 +74,8 @@ impl Engine for RustWords {
         let name = first.split_once("name=").ok_or(LoadError::MissingName)?.1.to_owned();
         let function = |word: &str| Function {
             name: word.to_owned(),
-            no_writes: word != "put",
-            allow_cross_slot_keys: false,
+            no_writes: !matches!(word, "put" | "spread"),
+            allow_cross_slot_keys: word == "spread",
             description: None,
         };
         Ok(Library { name, functions: words.split_whitespace().map(function).collect() })

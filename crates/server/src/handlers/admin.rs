@@ -89,7 +89,11 @@ fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u
     }
     for (at, row) in rows.iter().enumerate() {
         if !row.mutable {
-            return Err(failed(row.name, "can't set immutable config"));
+            let reason = match row.name {
+                "appendonly" => "can't set immutable config: a log begins or ends at a start",
+                _ => "can't set immutable config",
+            };
+            return Err(failed(row.name, reason));
         }
         if rows[..at].iter().any(|earlier| earlier.name == row.name) {
             return Err(failed(row.name, "duplicate parameter"));

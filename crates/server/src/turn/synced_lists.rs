@@ -37,4 +37,9 @@ impl SyncedLists {
     pub(crate) fn is_empty(&self) -> bool {
         self.keeping.is_empty() && self.wishes.is_empty()
     }
+
+    /// Has the next turn look, whether or not the logs have told anything.
+    pub(crate) fn look_again(&mut self) {
+        self.seen = self.seen.wrapping_sub(1);
+    }
 }

@@ -113,20 +113,24 @@ impl Shards {
 
     /// A turn of each shard.
     fn turn(&mut self, is_tick: bool) {
-        for Shard { work, participant } in &mut self.shards {
-            work.take_answers();
-            {
-                let pin = participant.pin();
-                let turn = Turn { now_ms: self.now_ms, pin: &pin, random: 1 };
-                let seat = &work.state.shared.seats[work.state.number];
-                work.state.notes = seat.notes();
-                work.state.catch_up(&turn);
-                work.turn(&turn, Instant::now() + self.ahead);
-                work.mailbox.flush();
-                work.state.tenants.maintain(&turn, is_tick);
-            }
-            participant.quiescent();
+        (0..self.shards.len()).for_each(|shard| self.turn_one(shard, is_tick));
+    }
+
+    /// A turn of one shard.
+    fn turn_one(&mut self, shard: usize, is_tick: bool) {
+        let Shard { work, participant } = &mut self.shards[shard];
+        work.take_answers();
+        {
+            let pin = participant.pin();
+            let turn = Turn { now_ms: self.now_ms, pin: &pin, random: 1 };
+            let seat = &work.state.shared.seats[work.state.number];
+            work.state.notes = seat.notes();
+            work.state.catch_up(&turn);
+            work.turn(&turn, Instant::now() + self.ahead);
+            work.mailbox.flush();
+            work.state.tenants.maintain(&turn, is_tick);
         }
+        participant.quiescent();
     }
 
     /// Turns until a client has these replies.

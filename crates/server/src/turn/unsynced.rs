@@ -9,10 +9,11 @@
 //! 1. With `appendfsync always` a client's replies leave only when the changes are on disk that had
 //!    begun in the streams that its commands looked at, by a load behind all of these looks. A GET
 //!    whose record is on disk depends on nothing more.
-//! 2. What came behind the load isn't covered by it: then it is loaded anew. A connection that
-//!    keeps replies runs no command. So only answers of other shards come, which are bounded.
-//! 3. A connection stands in `keeping` if and only if it keeps replies. It leaves the list when they
-//!    are written, when the mode has changed, or when it is gone.
+//! 2. Replies that came behind the load aren't covered by it: when the others may leave, it is
+//!    made anew for all. A connection that keeps replies runs no command. So only answers of
+//!    other shards come meanwhile, of which there are few.
+//! 3. A connection stands in `keeping` if and only if it keeps replies. It leaves the list when
+//!    they are written, when the mode has changed, or when it is gone.
 //! 4. A shard keeps the replies of its own clients only. What it answers to another shard, that one
 //!    keeps.
 //! 5. No wake-up is lost. A log's thread stores durable LSNs, then counts (`Shared::tell_synced`).
@@ -33,7 +34,7 @@ use crate::state::State;
 use crate::state::streams::Outlook;
 use crate::tenant::TenantId;
 use crate::turn::synced_lists::Wish;
-use crate::turn::work::Work;
+use crate::turn::work::{MOST_ACTIVE, Work};
 use nigh_store::{Op, Turn};
 use std::time::{Duration, Instant};
 
@@ -117,12 +118,10 @@ impl Work {
             pipe.depends = Depends::default();
             return kept.keeps(); // until the next turn: see `release_kept`
         }
-        let is_listed = kept.keeps();
-        if is_listed && kept.bytes == pipe.out.waiting() {
-            return true;
+        if kept.keeps() {
+            return true; // what has come since is looked at when these may leave
         }
         let tenant = pipe.client.tenant;
-        kept.needs.clear();
         kept.needs.extend(self.state.unsynced(tenant, pipe.depends.looked));
         kept.bytes = pipe.out.waiting();
         match self.state.look_at_needs(tenant, &mut kept.needs, pipe.depends.wrote) {
@@ -141,15 +140,12 @@ impl Work {
         }
         self.synced.wanted |= self.state.loggers(tenant, &kept.needs);
         pipe.out.settle_all(&self.state.tenants.readers(), turn.pin);
-        if !is_listed {
-            self.synced.keeping.push(Occupant::of(connection));
-            if self.synced.keeping.len() > 2 * self.slab.len() {
-                // Most of them are gone, and the logs tell nothing.
-                let slab = &mut self.slab;
-                let own = connection.slot;
-                let is_there = |who: &Occupant| who.slot() == own || slab.occupant(*who).is_some();
-                self.synced.keeping.retain(is_there);
-            }
+        self.synced.keeping.push(Occupant::of(connection));
+        if self.synced.keeping.len() > 2 * self.slab.len() {
+            // Most of them are gone, and the logs tell nothing.
+            let (slab, own) = (&mut self.slab, connection.slot);
+            let is_there = |who: &Occupant| who.slot() == own || slab.occupant(*who).is_some();
+            self.synced.keeping.retain(is_there);
         }
         true
     }
@@ -169,7 +165,7 @@ impl Work {
         self.synced.wishes.push(Wish { who, tenant, needs, asked, until });
         self.synced.next_end = self.synced.next_end.into_iter().chain(until).min();
         // If they are on disk already, the next turn says so.
-        self.synced.seen = self.synced.seen.wrapping_sub(1);
+        self.synced.look_again();
         self.state.blocked = self.synced.wishes.len();
     }
 
@@ -191,36 +187,41 @@ impl Work {
 
     fn release_kept(&mut self, turn: &Turn<'_>) {
         let mut keeping = std::mem::take(&mut self.synced.keeping);
+        let mut released = 0;
         keeping.retain(|&who| {
-            let Some(connection) = self.slab.occupant(who) else { return false };
-            let Connection { pipe, kept, .. } = connection;
-            let outlook = if self.state.hot.replies_wait {
-                let (tenant, wrote) = (pipe.client.tenant, pipe.depends.wrote);
-                self.state.look_at_needs(tenant, &mut kept.needs, wrote)
-            } else {
-                Outlook::Leave
-            };
-            if outlook == Outlook::Wait {
-                return true;
+            if released == MOST_ACTIVE {
+                return true; // the next turn's
             }
-            kept.needs.clear();
-            let covers_all = kept.bytes == pipe.out.waiting();
-            if connection.later.is_empty() && covers_all {
+            let Some(connection) = self.slab.occupant(who) else { return false };
+            match outlook(&self.state, connection) {
+                Outlook::Wait => {
+                    // What was asked for may have come too late for what was synced.
+                    let (tenant, kept) = (connection.pipe.client.tenant, &connection.kept);
+                    self.synced.wanted |= self.state.loggers(tenant, &kept.needs);
+                    return true;
+                }
+                Outlook::Leave => {}
+                Outlook::Never => end_unanswered(connection),
+            }
+            released += 1;
+            connection.kept.needs.clear();
+            if connection.later.is_empty() {
                 connection.pipe.depends = Depends::default();
             }
-            self.ready.queue(who.slot());
-            if outlook == Outlook::Never {
-                end_unanswered(connection);
-            } else if covers_all && let Some(mut connection) = self.slab.take(who.slot()) {
-                // Before more commands run, whose replies would keep these.
+            // Before more commands run, whose replies would keep these.
+            if let Some(mut connection) = self.slab.take(who.slot()) {
                 if connection.pipe.client.close != Close::Now {
                     self.write(&mut connection, turn);
                 }
                 self.slab.put(connection);
             }
+            self.ready.queue(who.slot());
             false
         });
         self.synced.keeping = keeping;
+        if released == MOST_ACTIVE {
+            self.synced.look_again();
+        }
     }
 
     fn grant_wishes(&mut self) {
@@ -232,6 +233,7 @@ impl Work {
             let Asked { local, replicas, .. } = wish.asked;
             let is_granted = (wish.needs.is_empty() || !local) && !replicas;
             if !is_granted && wish.until.is_none_or(|until| now < until) {
+                self.synced.wanted |= self.state.loggers(wish.tenant, &wish.needs);
                 next_end = next_end.into_iter().chain(wish.until).min();
                 return true;
             }
@@ -271,8 +273,8 @@ impl Work {
             || self.synced.next_end.is_some_and(|end| now >= end)
     }
 
-    /// Whether the shard may sleep, as far as the logs are concerned: whatever they tell from now on
-    /// wakes it.
+    /// Whether the shard may sleep, as far as the logs are concerned: whatever they tell from now
+    /// on wakes it.
     pub(crate) fn awaits_sync(&self, awaits: bool) -> bool {
         if self.synced.is_empty() {
             return true;
@@ -289,6 +291,22 @@ fn shows_durable(state: &State, tenant: TenantId, key: &[u8], turn: &Turn<'_>) -
     let hash = keyspace.hash(key);
     let reader = keyspace.reader(keyspace.partition(key, hash));
     reader.get(turn.pin, hash, key).is_some_and(|record| record.lsn() <= reader.durable_lsn())
+}
+
+/// What is to become of kept replies, and of those that have come behind them.
+fn outlook(state: &State, connection: &mut Connection) -> Outlook {
+    let Connection { pipe, kept, .. } = connection;
+    if !state.hot.replies_wait {
+        return Outlook::Leave;
+    }
+    let (tenant, wrote) = (pipe.client.tenant, pipe.depends.wrote);
+    let first = state.look_at_needs(tenant, &mut kept.needs, wrote);
+    if first != Outlook::Leave || kept.bytes == pipe.out.waiting() {
+        return first;
+    }
+    kept.needs.extend(state.unsynced(tenant, pipe.depends.looked));
+    kept.bytes = pipe.out.waiting();
+    state.look_at_needs(tenant, &mut kept.needs, wrote)
 }
 
 /// Ends a connection whose replies can't be given.

@@ -130,6 +130,31 @@ fn many_answers_of_others_leave_in_the_end() {
 }
 
 #[test]
+fn replies_that_leave_early_release_no_later_ones() {
+    // A long reply leaves while a write of the same client is at another shard. The write's reply
+    // waits all the same, though nothing else has looked at its partition since.
+    for is_kept in [false, true] {
+        let mut server = Logged::of(1, SyncMode::Always);
+        let (mut client, mut other) = (server.connect(1), server.connect(0));
+        let long = "l".repeat(30_000);
+        server.after_sync(0, &mut other, &[&format!("SET long {long}")], OK);
+        if is_kept {
+            server.send(&mut other, &["SET k 1"]);
+            server.is_silent(&mut other, "SET");
+        }
+        server.send(&mut client, &["GETRANGE long 0 -1", "SET k 2"]);
+        server.shards.turn_one(1, false);
+        server.sync(0);
+        server.shards.turn_one(1, false);
+        server.is_silent_but(&mut client, &bulk(long.as_bytes()));
+        assert!(!client.came.is_empty(), "the long one has left");
+        server.sync(0);
+        let all = [&bulk(long.as_bytes()), OK].concat();
+        server.shards.expect(&mut client, &all, "SET is on disk");
+    }
+}
+
+#[test]
 fn transactions_and_functions_wait_too() {
     let mut server = Logged::of(1, SyncMode::Always);
     let mut client = server.connect(0);
@@ -209,7 +234,7 @@ fn nothing_is_kept_when_nobody_is_to_wait() {
         assert!(server.logs.iter().all(|log| log.mode() == SyncMode::EverySecond));
         server.says(&mut client, &["SET k y", "GET k"], b"+OK\r\n$1\r\ny\r\n");
         let text = b"-ERR CONFIG SET failed (possibly related to argument 'appendonly') - can't \
-                     set immutable config\r\n";
+                     set immutable config: a log begins or ends at a start\r\n";
         server.says(&mut client, &["CONFIG SET appendonly no"], text);
     }
 }

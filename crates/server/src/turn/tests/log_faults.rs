@@ -51,6 +51,31 @@ fn a_broken_log_refuses_writes_and_reads_go_on() {
 }
 
 #[test]
+fn each_log_is_about_its_own_partitions() {
+    let mut server = Logged::of(2, SyncMode::EverySecond);
+    let (near, far) = (server.key(1), server.key(0));
+    let mut client = server.connect(1);
+    let source = "#!words name=w\nspread\n";
+    server.shards.send(&mut client, &[vec![b"FUNCTION", b"LOAD", source.as_bytes()]]);
+    server.shards.expect(&mut client, b"$1\r\nw\r\n", "FUNCTION LOAD");
+    server.shards.turn(false);
+    let call = format!("FCALL spread 2 {near} {far} v");
+    server.says(&mut client, &[&call], b"+spread\r\n");
+    server.tell(0, LogHealth::Broken, "it broke");
+    let refused = b"-MISCONF Nigh can't write its log: it broke. Reads go on; see INFO \
+                    persistence.\r\n";
+    server.says(&mut client, &[&format!("SET {near} w")], OK);
+    for command in [call, format!("SET {far} w"), format!("MSET {near} x {far} x")] {
+        server.says(&mut client, &[&command], refused);
+    }
+    let read = format!("MGET {near} {far}");
+    server.says(&mut client, &[&read], b"*2\r\n$1\r\nx\r\n$1\r\nv\r\n");
+    server.tell(0, LogHealth::Full, "no space");
+    let parts = format!("DEL {near} {far}");
+    server.says(&mut client, &[&parts], b":2\r\n");
+}
+
+#[test]
 fn a_full_disk_takes_removals() {
     let mut server = Logged::of(1, SyncMode::EverySecond);
     let (mut near, mut far) = (server.connect(0), server.connect(1));
@@ -70,6 +95,10 @@ fn a_full_disk_takes_removals() {
     server.says(&mut near, &removes, b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n$1\r\n3\r\n");
     let exec = format!("+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of: {refusal}");
     server.says(&mut near, &["MULTI", "SET b 1", "EXEC"], exec.as_bytes());
+    let exec = exec.replacen("+QUEUED", "+QUEUED\r\n+QUEUED\r\n+QUEUED", 1);
+    let mixed = ["MULTI", "DEL d", "SET b 1", "GET d", "EXEC"];
+    server.says(&mut near, &mixed, exec.as_bytes());
+    server.says(&mut near, &["GET d"], b"$1\r\n4\r\n");
     server.says(&mut far, &["FLUSHALL", "DBSIZE"], b"+OK\r\n:0\r\n");
 }
 

@@ -110,4 +110,11 @@ fn a_shard_sleeps_only_if_the_logs_have_told_nothing() {
     server.sync(0);
     server.shards.expect(&mut client, OK, "SET");
     assert!(awaits(&server) && !has_synced(&server));
+    // It also wakes when somebody has waited for as long as he said.
+    server.send(&mut client, &["WAIT 1 5000"]);
+    server.is_silent(&mut client, "WAIT");
+    assert!(!has_synced(&server));
+    let work = &server.shards.shards[0].work;
+    assert!(work.has_synced(Instant::now() + Duration::from_secs(6)));
+    assert!(work.synced.next_end.is_some_and(|end| end > Instant::now()));
 }
