@@ -12,8 +12,9 @@ use crate::state::shared::Shared;
 use nigh_log::{FileSystemKind, LogSettings, RealChance, RealClock, RealFolder, World};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
-    Keyspace, LogHealth, LogOptions, LogStatus, LogThread, LogThreadParts, Opened, OpenedLog,
-    ReplayProgress, StartReport, StoreError, StoreOptions, SyncMode, log_of, retire_log,
+    CompactionPace, Keyspace, LogHealth, LogOptions, LogStatus, LogThread, LogThreadParts, Opened,
+    OpenedLog, ReplayProgress, ShardCompaction, StartReport, StoreError, StoreOptions, SyncMode,
+    log_of, retire_log,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,10 +30,17 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Bytes between two lines that tell how far a replay is.
 const TELL_BYTES: u64 = 1 << 30;
 
+/// Batches that the owner is to look at which may wait for it.
+const LOOKS_MOST: usize = 2;
+
 /// A log that was opened, and whose threads don't run yet.
 pub(crate) struct ServerLog {
     opened: OpenedLog<RealFolder>,
+    pace: CompactionPace,
 }
+
+/// What a shard has of its log: its side of the journal, and its part of compaction.
+pub(crate) type ShardSide = (JournalWriter, ShardCompaction);
 
 /// The threads of all shards' logs.
 #[derive(Default)]
@@ -65,7 +73,12 @@ impl ServerLog {
         let opened = Keyspace::open_with_log(options, &log, &world, domain);
         let (keyspace, opened, log) = opened.map_err(|error| refused(&dir, error))?;
         tell_start(&log.report, &dir, began);
-        Ok((keyspace, opened, ServerLog { opened: log }))
+        let pace = CompactionPace {
+            garbage_percent: config.unsigned("log-garbage"),
+            max_bytes: config.unsigned("log-max-size"),
+            file_bytes: config.unsigned("log-file-size"),
+        };
+        Ok((keyspace, opened, ServerLog { opened: log, pace }))
     }
 
     /// By shard: what all threads see of the logs.
@@ -73,17 +86,18 @@ impl ServerLog {
         self.opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect()
     }
 
-    /// By shard: the journals' sides of the shards.
-    pub(crate) fn journals(&self) -> Vec<JournalWriter> {
-        self.opened.shards.iter().map(|shard| shard.journal.clone()).collect()
-    }
-
-    /// Starts the threads.
-    pub(crate) fn spawn(self, shared: &Arc<Shared>) -> Result<LogThreads, ServeError> {
+    /// Starts the threads. Gives, by shard, what that has of its log.
+    pub(crate) fn spawn(
+        self,
+        shared: &Arc<Shared>,
+    ) -> Result<(LogThreads, Vec<ShardSide>), ServeError> {
         let OpenedLog { world, shards, streams, .. } = self.opened;
-        let mut all = LogThreads::default();
+        let (mut all, mut sides) = (LogThreads::default(), Vec::new());
         for (number, shard) in shards.into_iter().enumerate() {
             let (sender, orders) = sync_channel(ORDERS_MOST);
+            let (looks, looked) = sync_channel(LOOKS_MOST);
+            sides.push((shard.journal, ShardCompaction::new(looked, sender.clone())));
+            let woken = Arc::clone(shared);
             let (status, shared) = (Arc::clone(&shard.status), Arc::clone(shared));
             let alarm = Alarm { status: Arc::clone(&status), shared: Arc::clone(&shared) };
             let thread = LogThread::new(LogThreadParts {
@@ -94,6 +108,8 @@ impl ServerLog {
                 words: shard.words,
                 streams: Arc::clone(&streams),
                 orders,
+                looks: (looks, Arc::new(move || woken.seats[number].wake())),
+                pace: self.pace,
                 wake_shards: Arc::new(move || shared.tell_synced()),
             });
             let run = move || {
@@ -106,7 +122,7 @@ impl ServerLog {
             all.threads.push((spawned, status));
             all._orders.push(sender);
         }
-        Ok(all)
+        Ok((all, sides))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::folder::faults::Arenas;
 use crate::folder::starts::Skips;
 use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
-use crate::log_threads::{LogThreads, ServerLog, refuse_logged};
+use crate::log_threads::{LogThreads, ServerLog, ShardSide, refuse_logged};
 use crate::net::listener::Listeners;
 use crate::observe::metrics::{Exporter, Gauges};
 use crate::pinning::pin_to_core;
@@ -24,7 +24,7 @@ use crate::state::shared::{Seat, Shared, Stop};
 use crate::state::stopper::Stopper;
 use crate::turn::shard::Shard;
 use nigh_js::{Fiber, FiberJoin};
-use nigh_shm::{Domain, JournalWriter};
+use nigh_shm::Domain;
 use nigh_store::{Keyspace, LogStatus, Opened, StoreError, StoreOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -72,8 +72,8 @@ struct Berth {
     engines: MakeEngines,
     /// Of all shards, with `appendonly`.
     logs: AllLogs,
-    /// The shard's, with `appendonly`.
-    journal: Option<JournalWriter>,
+    /// What it has of its own, with `appendonly`.
+    log: Option<ShardSide>,
 }
 
 /// The states of all shards' logs; none without `appendonly`.
@@ -138,10 +138,11 @@ impl Server {
         let mailboxes = mailboxes(&mail, wakers);
         shared.serves(Arenas::of(&keyspaces, &folder.path)?);
         let logs = logs(&keyspaces).or_else(|| log.as_ref().map(ServerLog::statuses));
-        let journals = log.as_ref().map(ServerLog::journals).unwrap_or_default();
+        let mut sides = Vec::new();
         if let Some(log) = log.take() {
-            server.logs = log.spawn(&shared)?;
+            (server.logs, sides) = log.spawn(&shared)?;
         }
+        let mut sides = sides.into_iter();
         watch(server.stopper.clone())?;
         let mut divided: Vec<Vec<Keyspace>> = (0..shards).map(|_| Vec::new()).collect();
         for keyspace in keyspaces {
@@ -166,7 +167,7 @@ impl Server {
                 folder: Arc::clone(&folder),
                 engines,
                 logs: logs.clone(),
-                journal: journals.get(number).cloned(),
+                log: sides.next(),
             })?;
         }
         server._exporter = exporter;
@@ -291,7 +292,7 @@ fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
     let config = shared.config();
     pin_to_core(&config, number, shared.shards())?;
     let engines = (berth.engines)(fiber, engine::limits(&config))?;
-    let logs = Logs::of(berth.logs, number).with_journal(berth.journal);
+    let logs = Logs::of(berth.logs, number).with_journal(berth.log);
     let state = State::new(keyspaces, shared, logs, number, engines);
     Shard::new(state, poll, listeners, mailbox, &domain, gauges)
 }

@@ -88,9 +88,11 @@ pub use convert::copying::{
     Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in,
 };
 pub use convert::old_keyspace::OldKeyspace;
+pub use durability::compaction::CompactionPace;
 pub use durability::log_status::{LogFigures, LogHealth, LogStatus};
 pub use durability::log_thread::{LogThread, LogThreadParts, Passed};
-pub use durability::orders::{AgainRecord, LogOrder, Ordered};
+pub use durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered};
+pub use durability::shard_compaction::ShardCompaction;
 pub use durability::streams::SharedStreams;
 pub use durability::sync_mode::SyncMode;
 pub use error::{BUSY, StoreError, together_error_text, write_error_text};

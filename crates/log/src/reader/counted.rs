@@ -22,7 +22,7 @@ pub(crate) struct CountedWalk<F> {
 }
 
 impl<F: StoredFile> CountedWalk<F> {
-    /// Opens a file that counts. `before` is the header sum of the frame before it, if known.
+    /// Opens a file that counts.
     ///
     /// # Errors
     /// `Missing`, `Head`, `NewerVersion` or `Io`.
@@ -30,7 +30,6 @@ impl<F: StoredFile> CountedWalk<F> {
         storage: &S,
         key: &ChainKey,
         file: &ChainFile,
-        before: Option<u32>,
     ) -> Result<CountedWalk<F>, LogError> {
         let name = key.name(file.number).to_string();
         let Some(opened) = ReadFile::open(storage, key, file.number)? else {
@@ -39,7 +38,7 @@ impl<F: StoredFile> CountedWalk<F> {
         if opened.head.salt != file.salt || opened.head.file_bytes < file.end {
             return Err(LogError::Head { file: name, what: "it was prepared again" });
         }
-        let mut walk = FrameWalk::begin(opened, before);
+        let mut walk = FrameWalk::begin(opened, None);
         walk.set_limit(file.end);
         let (end, end_sum, last_at) = (file.end, file.end_sum, walk.position());
         Ok(CountedWalk { walk, end, end_sum, last_at })

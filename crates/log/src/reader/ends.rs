@@ -185,8 +185,6 @@ struct NewestRead {
     newest: NewestFile,
     so_far: ReadSoFar,
     clock_ms: u64,
-    /// The highest watermark.
-    mark: LogPosition,
 }
 
 impl NewestRead {
@@ -201,14 +199,12 @@ impl NewestRead {
         let limit = end.map_or(u64::MAX, |end| end.at.position);
         walk.set_limit(limit);
         let newest = NewestFile { number, end: BLOCK_BYTES, sum: 0 };
-        let (so_far, mark) = (ReadSoFar::default(), LogPosition::default());
-        let mut read = NewestRead { newest, so_far, clock_ms: 0, mark };
+        let mut read = NewestRead { newest, so_far: ReadSoFar::default(), clock_ms: 0 };
         let mut last_at = BLOCK_BYTES;
         while let Some(header) = walk.advance()? {
             let body = walk.parsed(&header)?;
             read.so_far.take(Some(meta), &walk.file().name, &header, &body)?;
             read.clock_ms = read.clock_ms.max(header.clock_ms);
-            read.mark = read.mark.max(header.watermark);
             last_at = header.at.position;
             read.newest.end = walk.position();
             read.newest.sum = header.header_sum;
@@ -238,7 +234,8 @@ impl NewestRead {
         }
         let file = search.open(self.newest.number)?;
         let at = file.at(self.newest.end);
-        let (mut mark, mut bytes) = (self.mark, 0);
+        // Watermarks of frames before the end are before it.
+        let (mut mark, mut bytes) = (LogPosition::default(), 0);
         scan_headers(&file, at.position, &mut |seen| {
             mark = mark.max(seen.watermark);
             bytes = bytes.max(seen.position + seen.length - at.position);

@@ -36,16 +36,15 @@ impl<S: Storage> LogRecovery<S> {
     /// # Errors
     /// As for `replay`, and those of `each`.
     pub(super) fn frames(&self, each: &mut FrameReceiver<'_>) -> Result<(), LogError> {
-        let (mut so_far, mut before) = (ReadSoFar::default(), None);
+        let mut so_far = ReadSoFar::default();
         for file in &self.files {
-            let mut walk = CountedWalk::open(&*self.world.storage, &self.key, file, before)?;
+            let mut walk = CountedWalk::open(&*self.world.storage, &self.key, file)?;
             let name = walk.name();
             while let Some(header) = walk.advance(&so_far)? {
                 let body = walk.parsed(&header)?;
                 so_far.take(Some(&self.meta), &name, &header, &body)?;
                 each(&name, &header, &body)?;
             }
-            before = Some(file.end_sum);
         }
         Ok(())
     }

@@ -238,7 +238,9 @@ impl Lost {
         let mut found = Vec::new();
         scan_headers(&file, from, &mut |seen| {
             found.push(seen.position);
-            self.damage |= seen.watermark > cut || number > cut.file;
+            // No frame follows a BEGIN that isn't on disk.
+            let begun = number > cut.file && seen.position > BLOCK_BYTES;
+            self.damage |= begun || seen.watermark > cut;
         })?;
         let mut walk = FrameWalk::begin(file, None);
         for &position in &found {

@@ -280,6 +280,16 @@ impl HandFile {
         (self.at, self.before) = (self.at + header.length, sum);
     }
 
+    /// The file as it was before some of its last frames, which still stand in it.
+    fn before_frame(&self, frame: usize) -> HandFile {
+        let mut cut = self.clone();
+        let last = usize::try_from(self.frames[frame - 1]).expect("fits");
+        let sum = &self.bytes[last + f::HEADER_SUM..last + f::HEADER_SUM + 4];
+        cut.before = u32::from_le_bytes(sum.try_into().expect("four"));
+        (cut.at, cut.frames) = (self.frames[frame], self.frames[..frame].to_vec());
+        cut
+    }
+
     /// Changes a byte at an offset of a frame.
     fn spoil(&mut self, frame: usize, offset: usize) {
         let start = usize::try_from(self.frames[frame]).expect("fits");

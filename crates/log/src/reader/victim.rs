@@ -50,7 +50,7 @@ impl<S: Storage> VictimReader<S> {
     /// # Errors
     /// `Missing`, `Head`, `NewerVersion` or `Io`.
     pub fn open(storage: &S, key: &ChainKey, file: &ChainFile) -> Result<Self, LogError> {
-        let walk = CountedWalk::open(storage, key, file, None)?;
+        let walk = CountedWalk::open(storage, key, file)?;
         let at = LogPosition { file: file.number, position: 0 };
         let (so_far, waiting) = (ReadSoFar::default(), Vec::new());
         Ok(VictimReader { walk, so_far, number: file.number, at, waiting, given: 0 })

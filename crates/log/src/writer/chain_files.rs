@@ -134,6 +134,16 @@ impl ChainFiles {
         self.victim = VictimState::None;
     }
 
+    /// The last LSN of each stream before the file behind the victim.
+    pub(super) fn lasts_behind(&self, victim: u64) -> Vec<(u32, u64)> {
+        assert_eq!(
+            self.victim,
+            VictimState::UnderWay(victim),
+            "file {victim} isn't being compacted"
+        );
+        self.counted.get(1).map(|file| file.lasts.clone()).unwrap_or_default()
+    }
+
     /// All changes of the victim were looked at.
     pub(super) fn judged(&mut self, victim: u64) {
         assert_eq!(

@@ -97,6 +97,15 @@ impl<S: Storage> LogWriter<S> {
         }
     }
 
+    /// The last LSN of each stream in a file that is compacted, and in all before it.
+    ///
+    /// # Panics
+    /// If this isn't the victim.
+    #[must_use]
+    pub fn lasts_behind(&self, victim: u64) -> Vec<(u32, u64)> {
+        self.files.lasts_behind(victim)
+    }
+
     /// The owner has looked at all changes of the victim: [`LogWriter::file_of`] gives files behind
     /// it from now on.
     ///

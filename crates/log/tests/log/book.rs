@@ -1,7 +1,10 @@
-//! What a chain was told to keep, and the checks of what is left of it.
+//! What clients were told that the logs keep, and the checks of what is left.
 
 use crate::model::ModelStream;
-use std::collections::{BTreeMap, VecDeque};
+use nigh_log::{LogError, Meta, MetaFault, Storage, World, save_meta};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub(crate) const SHARDS: usize = 2;
 
 /// A commit in the order of its chain.
 #[derive(Debug, Clone)]
@@ -148,4 +151,120 @@ impl ShardBook {
         self.durable.remove(&stream);
         self.written.remove(&stream);
     }
+}
+
+/// Why a machine stopped.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The log refused.
+    Log(LogError),
+    /// Whether a meta counts isn't known: all logs are broken.
+    InDoubt(LogError),
+    /// The log did what it must not do.
+    Wrong(String),
+}
+
+impl std::fmt::Display for Halt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Halt::Log(error) => write!(f, "{error}"),
+            Halt::InDoubt(error) => write!(f, "meta is in doubt: {error}"),
+            Halt::Wrong(what) => f.write_str(what),
+        }
+    }
+}
+
+impl From<LogError> for Halt {
+    fn from(error: LogError) -> Halt {
+        Halt::Log(error)
+    }
+}
+
+impl From<String> for Halt {
+    fn from(what: String) -> Halt {
+        Halt::Wrong(what)
+    }
+}
+
+/// What outlives a process: what its clients were told.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Book {
+    pub(crate) shards: Vec<ShardBook>,
+    /// The meta that counts; `None`: there was none yet.
+    pub(crate) meta: Option<Meta>,
+    /// One that may count, and the shards of which it names bases.
+    trying: Option<(Meta, Vec<usize>)>,
+}
+
+impl Book {
+    pub(crate) fn new() -> Book {
+        Book { shards: vec![ShardBook::default(); SHARDS], ..Book::default() }
+    }
+
+    /// Power was cut.
+    pub(crate) fn power_was_cut(&mut self) {
+        self.shards.iter_mut().for_each(ShardBook::power_was_cut);
+    }
+
+    /// A start has read this meta.
+    pub(crate) fn adopt(&mut self, meta: Option<Meta>) -> Result<(), String> {
+        let trying = self.trying.take();
+        if meta != self.meta {
+            let Some((new, based)) = trying.filter(|(new, _)| Some(new) == meta.as_ref()) else {
+                return Err(format!("meta is {meta:?}, neither the old one nor the new one"));
+            };
+            self.take(new, &based);
+        }
+        let streams = self.meta.as_ref().map(streams_of).unwrap_or_default();
+        for (shard, of_shard) in self.shards.iter_mut().zip(&streams) {
+            let gone: Vec<u32> =
+                shard.streams.keys().filter(|of| !of_shard.contains(of)).copied().collect();
+            gone.iter().for_each(|&stream| shard.drop_stream(stream));
+            for &stream in of_shard {
+                shard.streams.entry(stream).or_default();
+            }
+        }
+        Ok(())
+    }
+
+    /// This meta counts.
+    fn take(&mut self, meta: Meta, based: &[usize]) {
+        if meta.chains.is_empty() {
+            self.shards.iter_mut().for_each(ShardBook::retire);
+        }
+        self.meta = Some(meta);
+        based.iter().for_each(|&shard| self.shards[shard].all_durable());
+    }
+
+    pub(crate) fn save<S: Storage>(
+        &mut self,
+        world: &World<S>,
+        meta: Meta,
+        based: &[usize],
+    ) -> Result<(), Halt> {
+        self.trying = Some((meta.clone(), based.to_vec()));
+        match save_meta(&*world.storage, &meta) {
+            Ok(()) => {
+                self.trying = None;
+                self.take(meta, based);
+                Ok(())
+            }
+            Err(MetaFault::Unchanged(error)) => {
+                self.trying = None;
+                Err(error.into())
+            }
+            Err(MetaFault::InDoubt(error)) => Err(Halt::InDoubt(error)),
+        }
+    }
+
+    /// The meta that counts.
+    pub(crate) fn named(&self) -> Meta {
+        self.meta.clone().expect("a machine has one")
+    }
+}
+
+/// The streams of each shard.
+pub(crate) fn streams_of(meta: &Meta) -> Vec<BTreeSet<u32>> {
+    let of = |shard: u32| meta.tenants.keys().map(move |tenant| tenant << 8 | shard).collect();
+    (0..SHARDS as u32).map(of).collect()
 }

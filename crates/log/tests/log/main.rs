@@ -3,6 +3,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(clippy::print_stdout, reason = "a test says how much it has tried")]
 
+mod bases;
 mod book;
 mod disk;
 mod folder;

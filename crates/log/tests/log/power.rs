@@ -4,7 +4,8 @@
 //! none of them stands on something lost, and a replay gives what memory had at that point. Then it
 //! goes on from there.
 
-use crate::machine::{Book, Halt, Machine};
+use crate::book::{Book, Halt};
+use crate::machine::Machine;
 use nigh_log::simulated::{SimChance, SimClock, SimDisk, below, once_in};
 use nigh_log::{Chance, Clock, LogError, World};
 use std::sync::Arc;
@@ -34,7 +35,8 @@ impl std::fmt::Display for Tally {
     }
 }
 
-fn variable(name: &str, default: u64) -> u64 {
+/// A number that the environment gives.
+pub(crate) fn variable(name: &str, default: u64) -> u64 {
     let set = std::env::var(name).ok();
     set.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
@@ -141,7 +143,8 @@ fn close(machine: &mut Machine<SimDisk>, book: &mut Book) -> Result<(), Halt> {
     })
 }
 
-fn world(disk: &SimDisk, seed: u64) -> World<SimDisk> {
+/// A world with this disk.
+pub(crate) fn world(disk: &SimDisk, seed: u64) -> World<SimDisk> {
     World {
         storage: Arc::new(disk.clone()),
         clock: Arc::new(SimClock::new(1)),

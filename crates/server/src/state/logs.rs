@@ -13,7 +13,7 @@
 //! Belongs to the shard's thread; a [`LogStatus`] is shared with the thread of its log.
 
 use nigh_shm::JournalWriter;
-use nigh_store::{LogHealth, LogStatus, SyncMode};
+use nigh_store::{Keyspace, LogHealth, LogStatus, ShardCompaction, SyncMode, Turn};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,7 @@ pub(crate) struct Logs {
     number: usize,
     /// The shard's own, and its tail at the end of the last turn.
     journal: Option<JournalWriter>,
+    compaction: Option<ShardCompaction>,
     tail: u64,
     gate: Gate,
     refusal: String,
@@ -56,9 +57,31 @@ impl Logs {
         Self { all, number, ..Self::default() }
     }
 
-    /// The same with the shard's journal.
-    pub(crate) fn with_journal(self, journal: Option<JournalWriter>) -> Self {
-        Self { journal, ..self }
+    /// The same with the shard's journal, and its part of compaction.
+    pub(crate) fn with_journal(self, own: Option<(JournalWriter, ShardCompaction)>) -> Self {
+        let (journal, compaction) = own.unzip();
+        Self { journal, compaction, ..self }
+    }
+
+    /// A step of the compaction of the own log. Whether there is more to do.
+    #[inline]
+    pub(crate) fn compact(&mut self, keyspace: &mut Keyspace, turn: &Turn<'_>) -> bool {
+        let (Some(journal), Some(compaction)) = (&self.journal, &mut self.compaction) else {
+            return false;
+        };
+        let more = keyspace.compact(compaction, journal.tail(), turn);
+        // Its thread takes the orders, and sends more to look at.
+        if more && let Some(own) = self.own() {
+            own.wake();
+        }
+        more
+    }
+
+    /// Tells the own log how many bytes of records there are.
+    pub(crate) fn tell_live(&self, bytes: u64) {
+        if let Some(own) = self.own() {
+            own.tell_live(bytes);
+        }
     }
 
     /// A turn ends: the journal gives back what was written, and the log's thread learns that there

@@ -217,6 +217,15 @@ impl State {
         changed.into_iter().for_each(|tenant| self.renew_libraries(tenant, turn));
     }
 
+    /// A step of the compaction of the shard's log. Whether there is more to do.
+    pub(crate) fn compact(&mut self, turn: &Turn<'_>) -> bool {
+        // The log has the first tenant's streams only, as long as there is one.
+        match self.tenants.all.first_mut() {
+            Some(tenant) => self.logs.compact(&mut tenant.keyspace, turn),
+            None => false,
+        }
+    }
+
     /// Sets the statistics to zero, as CONFIG RESETSTAT does.
     pub(crate) fn reset_stats(&mut self) {
         self.stats = Stats::new();

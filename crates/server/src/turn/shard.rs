@@ -290,8 +290,9 @@ impl Shard {
             self.work.state.mail = self.work.mailbox.stats();
             let began = self.work.state.tenants.owns_some.then(Instant::now);
             let maintenance = self.work.state.tenants.maintain(&turn, is_tick);
+            let compacts = self.work.state.compact(&turn);
             self.work.state.logs.end_turn();
-            self.more = maintenance.more;
+            self.more = maintenance.more | compacts;
             self.soon = maintenance.waiting || self.work.peers_wait;
             ended = Instant::now();
             if let Some(began) = began {
@@ -411,6 +412,7 @@ impl Shard {
         }
         // A view's arena is counted by its owner.
         let used = state.tenants.used_bytes();
+        state.logs.tell_live(used);
         state.stats.peak_used_bytes = state.stats.peak_used_bytes.max(used);
         state.stats.tick(now);
         self.ticks_to_age -= 1;

@@ -1,4 +1,4 @@
-//! Records as a log takes them again: for a base, and for compaction.
+//! All records as a log takes them for a base: nobody is served meanwhile, so there are no steps.
 //!
 //! 1. A payload is the record's bytes with `prev` 0; with a run, then the whole value.
 //! 2. Its sums are compared first. A bad one is named, and isn't given.
@@ -27,27 +27,6 @@ impl Writer {
         let (words, mut all) = (self.words, Vec::new());
         self.index.each(&words, &mut |_, e| all.push(entry_reference(e)));
         all.into_iter().try_for_each(|reference| self.give_record(reference, f))
-    }
-
-    /// Gives the record of a key, if it is the one with this number. Whether it is.
-    ///
-    /// # Errors
-    /// As [`Writer::each_record`].
-    pub fn record_again<E: From<ReplayError>>(
-        &self,
-        key: &[u8],
-        lsn: u64,
-        f: &mut dyn FnMut(u64, &[&[u8]]) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        let found = self.index.locate(&self.words, self.hash(key), key).found;
-        let is_it = |reference: &u32| {
-            let at = u64::from(*reference) * r::UNIT + r::LSN;
-            self.words.load64(at, std::sync::atomic::Ordering::Relaxed) == lsn
-        };
-        match found.map(|place| place.reference).filter(is_it) {
-            Some(reference) => self.give_record(reference, f).map(|()| true),
-            None => Ok(false),
-        }
     }
 
     fn give_record<E: From<ReplayError>>(

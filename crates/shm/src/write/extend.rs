@@ -95,7 +95,10 @@ impl Writer {
                 let inline: usize = append.parts.iter().map(|part| part.len()).sum();
                 let len = inline + append.prefix.map_or(0, |prefix| prefix.len as usize);
                 match append.in_run || writer.takes_run(append.key.len(), len) {
-                    true => size.based(append.key.len(), 0),
+                    true => {
+                        let source = append.base.map_or(0, |base| writer.key_of(base).len());
+                        size.based(append.key.len(), source);
+                    }
                     false => size.put(append.key.len(), len, false),
                 }
             })?;

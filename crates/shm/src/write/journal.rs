@@ -4,6 +4,7 @@
 
 use crate::format::head::Head;
 use crate::journal::ring_writer::JournalWriter;
+use crate::write::roots::Roots;
 
 /// The published version that a staged value in a run stands on.
 #[derive(Debug, Clone)]
@@ -32,4 +33,5 @@ pub(crate) struct JournalPart {
     pub(super) stream: u32,
     /// What the next commit depends on: stream and LSN of each.
     pub(super) needs: Vec<(u32, u64)>,
+    pub(super) roots: Roots,
 }

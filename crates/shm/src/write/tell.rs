@@ -22,6 +22,7 @@ use crate::journal::layout::{CommitSize, Effect, change_bytes};
 use crate::journal::layout::{change as c, entry as e};
 use crate::journal::ring_writer::{EntryEncoder, JournalWriter};
 use crate::write::journal::{Base, JournalPart, Stored};
+use crate::write::roots::Root;
 use crate::write::writer::Writer;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,7 +33,8 @@ impl Writer {
     /// are free.
     pub fn set_journal(&mut self, ring: &JournalWriter, stream: u32) {
         self.space.forget_names(ring.left());
-        self.journal = Some(JournalPart { ring: ring.clone(), stream, needs: Vec::new() });
+        let roots = self.roots_of_all();
+        self.journal = Some(JournalPart { ring: ring.clone(), stream, needs: Vec::new(), roots });
     }
 
     /// Tells no journal any more. Runs that entries name are free.
@@ -139,6 +141,9 @@ impl Writer {
         entry.zeros(payload - head.value_at() - u64::from(head.value_len));
         entry.publish();
         part.needs.clear();
+        if !part.roots.is_empty() {
+            part.roots.forget(key);
+        }
     }
 
     #[cold]
@@ -156,6 +161,7 @@ impl Writer {
         }
         entry.publish();
         part.needs.clear();
+        keys.iter().for_each(|(_, key)| part.roots.forget(key));
     }
 
     #[cold]
@@ -181,6 +187,22 @@ impl Writer {
         }
         let position = entry.publish();
         part.needs.clear();
+        // Bases are of before the commit.
+        let rooted: Vec<(u32, Root)> = staged()
+            .filter_map(|it| {
+                let base = it.base?;
+                let root = part.roots.of_base(&base.key, base.lsn);
+                Some((record::reference_of(it.offset), root))
+            })
+            .collect();
+        if clears {
+            part.roots.clear();
+        }
+        if !part.roots.is_empty() {
+            let all = entries.iter().map(|&e| key_of(&words, entry_reference(e)));
+            all.for_each(|key| part.roots.forget(key));
+        }
+        rooted.iter().for_each(|(it, root)| part.roots.set(key_of(&words, *it), *root));
         for &e in entries {
             let offset = u64::from(entry_reference(e)) * r::UNIT;
             let head = Head::load(&words, offset);
@@ -190,6 +212,14 @@ impl Writer {
             }
         }
     }
+}
+
+/// The key of a staged record.
+fn key_of(words: &MappedWords, reference: u32) -> &[u8] {
+    let offset = u64::from(reference) * r::UNIT;
+    let len = words.load32(offset + r::KEY_LEN, Relaxed) & 0xFFFF;
+    // SAFETY: a staged record, which stays as it is; the slice doesn't leave the call that asks.
+    unsafe { words.bytes(offset + r::KEY, len as usize) }
 }
 
 impl JournalPart {

@@ -79,7 +79,8 @@ impl<S: Storage> LogSink<S> {
 
     /// Adds a record again.
     pub(crate) fn add_again(&mut self, record: &AgainRecord) -> Result<(), LogStop> {
-        let payload = [record.payload.as_slice()];
+        let value = record.value.as_ref().map_or(&[][..], |value| value.bytes());
+        let payload = [record.record.as_slice(), value];
         let changes = [NewChange { kind: ChangeKind::Put, payload: &payload }];
         let (stream, first_lsn, needs) = (record.stream, record.lsn, &[][..]);
         let (again, clock_ms) = (true, 0);

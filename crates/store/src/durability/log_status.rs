@@ -41,6 +41,8 @@ pub struct LogStatus {
     mode: AtomicU8,
     health: AtomicU8,
     cause: Mutex<String>,
+    /// Why nothing is compacted; empty: it is.
+    compaction_fault: Mutex<String>,
     /// When the oldest change was written that isn't synced, µs of the log's clock; 0: none.
     unsynced_since_us: AtomicU64,
     /// Somebody waits for a sync.
@@ -60,6 +62,7 @@ struct Figures {
     longest_sync_us: AtomicU64,
     bytes: AtomicU64,
     files_bytes: AtomicU64,
+    live_bytes: AtomicU64,
 }
 
 /// What INFO shows of a log.
@@ -85,6 +88,7 @@ impl LogStatus {
             mode: AtomicU8::new(0),
             health: AtomicU8::new(0),
             cause: Mutex::default(),
+            compaction_fault: Mutex::default(),
             unsynced_since_us: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
             rest: AtomicU8::new(AWAKE),
@@ -222,6 +226,26 @@ impl LogStatus {
     pub fn count_bytes(&self, bytes: u64, files_bytes: u64) {
         self.figures.bytes.store(bytes, Relaxed);
         self.figures.files_bytes.store(files_bytes, Relaxed);
+    }
+
+    /// The shard tells the bytes of the records that its arenas have.
+    pub fn tell_live(&self, bytes: u64) {
+        self.figures.live_bytes.store(bytes, Relaxed);
+    }
+
+    /// Bytes of the records that the shard's arenas have.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.figures.live_bytes.load(Relaxed)
+    }
+
+    /// Why nothing is compacted; empty if nothing is wrong.
+    #[must_use]
+    pub fn compaction_fault(&self) -> String {
+        self.compaction_fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn tell_compaction_fault(&self, what: String) {
+        *self.compaction_fault.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
     /// What INFO shows.

@@ -11,16 +11,17 @@
 //!
 //! One thread. Disk, clock and chance are the log's traits.
 
+use crate::durability::compaction::{CompactionPace, LogCompaction};
 use crate::durability::log_sink::{LogSink, LogStop, RETRY_US};
 use crate::durability::log_status::{LogHealth, LogStatus};
-use crate::durability::orders::{LogOrder, Ordered};
+use crate::durability::orders::{LogOrder, LookBatch, Ordered};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
 use nigh_log::{LogWriter, Storage, World};
 use nigh_shm::{DurableWord, JournalReader};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::time::Duration;
 
 /// Bytes of entries in a pass: a few milliseconds of writing.
@@ -53,6 +54,7 @@ pub struct LogThread<S: Storage> {
     sink: LogSink<S>,
     orders: Receiver<LogOrder>,
     ahead: VecDeque<LogOrder>,
+    compaction: LogCompaction<S>,
     /// When the oldest change was taken that isn't synced.
     unsynced_since_us: Option<u64>,
     synced_at_us: u64,
@@ -60,6 +62,8 @@ pub struct LogThread<S: Storage> {
     prepare_again_us: u64,
     /// The newest file that the journal knows.
     newest_told: u64,
+    /// The oldest file that counted at the last look.
+    oldest_seen: u64,
     naps: u32,
     is_over: bool,
 }
@@ -80,6 +84,10 @@ pub struct LogThreadParts<S: Storage> {
     pub streams: Arc<SharedStreams>,
     /// What the shard asks for.
     pub orders: Receiver<LogOrder>,
+    /// What the shard is to look at, and how it is woken for that.
+    pub looks: (SyncSender<LookBatch>, Arc<dyn Fn() + Send + Sync>),
+    /// When the log is compacted.
+    pub pace: CompactionPace,
     /// Wakes the shards that wait for a sync.
     pub wake_shards: Arc<dyn Fn() + Send + Sync>,
 }
@@ -87,15 +95,17 @@ pub struct LogThreadParts<S: Storage> {
 impl<S: Storage> LogThread<S> {
     /// The thread's state. All that the writer has written is durable.
     pub fn new(parts: LogThreadParts<S>) -> LogThread<S> {
-        let LogThreadParts { reader, writer, world, status, words, streams, orders, wake_shards } =
-            parts;
+        let LogThreadParts { reader, writer, world, status, words, streams, .. } = parts;
+        let (orders, wake_shards) = (parts.orders, parts.wake_shards);
         LogThread {
             newest_told: writer.newest_file(),
+            oldest_seen: writer.oldest(),
             synced_at_us: world.clock.rising_us(),
             reader,
             sink: LogSink { writer, world, status, words, streams, wake_shards },
             orders,
             ahead: VecDeque::new(),
+            compaction: LogCompaction::new(parts.looks, parts.pace),
             unsynced_since_us: None,
             prepared: false,
             prepare_again_us: 0,
@@ -197,10 +207,26 @@ impl<S: Storage> LogThread<S> {
     fn obey(&mut self, what: Ordered) -> Result<(), LogStop> {
         match what {
             Ordered::Again(records) => {
-                records.iter().try_for_each(|record| self.sink.add_again(record))?;
+                for mut record in records {
+                    let value = record.value.as_mut();
+                    if value.is_none_or(|value| value.compare(usize::MAX) == Some(true)) {
+                        self.sink.add_again(&record)?;
+                        self.compaction.placed(&record, self.sink.writer.newest_file());
+                        continue;
+                    }
+                    let what = format!("the value of change {} is bad in memory", record.lsn);
+                    self.compaction.stop(what, &self.sink.status);
+                }
             }
             Ordered::Judged(victim) => self.sink.writer.judged(victim),
-            Ordered::Release(victim) => self.sink.writer.release(victim),
+            Ordered::Release(victim) => {
+                self.sink.writer.release(victim);
+                self.compaction.released();
+            }
+            Ordered::Stays(key) => self.compaction.stop(
+                format!("the record of key {key:?} is bad in memory, so its file stays"),
+                &self.sink.status,
+            ),
             Ordered::EndFrame(told) => {
                 let end = self.sink.writer.end_frame();
                 // If nobody waits for it any more, the frame does no harm.
@@ -249,6 +275,11 @@ impl<S: Storage> LogThread<S> {
             (self.newest_told, self.prepared) = (newest, false);
             self.sink.tell_durable();
         }
+        let oldest = self.sink.writer.oldest();
+        if oldest != self.oldest_seen {
+            // Files that went are prepared again, or removed.
+            (self.oldest_seen, self.prepared) = (oldest, false);
+        }
         if !self.prepared && now >= self.prepare_again_us {
             match self.sink.prepare()? {
                 Some(done) => self.prepared = done,
@@ -259,7 +290,9 @@ impl<S: Storage> LogThread<S> {
         if is_idle {
             self.sink.writer.idle_frame()?;
         }
-        Ok(!self.prepared && now >= self.prepare_again_us)
+        let position = self.reader.position();
+        let compacts = self.compaction.step(&mut self.sink.writer, &self.sink.status, position);
+        Ok(compacts || !self.prepared && now >= self.prepare_again_us)
     }
 
     /// Notes that the log is broken, then tells it.
@@ -284,7 +317,8 @@ impl<S: Storage> LogThread<S> {
         self.naps += 1;
         let (status, clock) = (&self.sink.status, &self.sink.world.clock);
         let is_well = status.health() != LogHealth::Broken;
-        let naps = is_well && status.mode() != SyncMode::Always && self.naps < NAPS_MOST;
+        let is_soon = self.naps < NAPS_MOST || self.compaction.is_active();
+        let naps = is_well && status.mode() != SyncMode::Always && is_soon;
         let due =
             self.unsynced_since_us.map_or(self.synced_at_us + IDLE_US, |at| at + EVERY_SECOND_US);
         let now = clock.rising_us();

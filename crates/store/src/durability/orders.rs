@@ -1,4 +1,4 @@
-//! What a shard asks of its log's thread beside the journal's entries.
+//! What a shard and its log's thread ask of each other, beside the journal's entries.
 //!
 //! 1. An order is done behind the entries before the journal's tail at which it was given, and
 //!    before all later ones: so for each key, the log's order is that of its versions.
@@ -6,10 +6,10 @@
 //! Any thread.
 
 use nigh_log::ChainEnd;
+use nigh_shm::HeldValue;
 use std::sync::mpsc::SyncSender;
 
-/// An order, and when it was given.
-#[derive(Debug)]
+/// An order of a shard, and when it was given.
 pub struct LogOrder {
     /// The journal's tail then.
     pub tail: u64,
@@ -18,7 +18,6 @@ pub struct LogOrder {
 }
 
 /// What is to be done.
-#[derive(Debug)]
 pub enum Ordered {
     /// Records are appended again.
     Again(Vec<AgainRecord>),
@@ -26,17 +25,59 @@ pub enum Ordered {
     Judged(u64),
     /// All that this file needed has been ordered.
     Release(u64),
+    /// This file must stay, since a record that it has is bad in memory.
+    Stays(String),
     /// A frame ends here and is synced; where is told.
     EndFrame(SyncSender<Result<ChainEnd, String>>),
 }
 
 /// A record as it is now, with the LSN that it has.
-#[derive(Debug)]
 pub struct AgainRecord {
     /// The stream.
     pub stream: u32,
     /// The record's LSN.
     pub lsn: u64,
-    /// The payload of a PUT.
-    pub payload: Vec<u8>,
+    /// The record: a PUT's payload, or its beginning.
+    pub record: Vec<u8>,
+    /// The rest of the payload.
+    pub value: Option<HeldValue>,
+}
+
+/// Changes of a file that is compacted, for the owner to look at.
+#[derive(Debug)]
+pub struct LookBatch {
+    /// The file.
+    pub file: u64,
+    /// The file being written: what is appended again lies in it, or behind it.
+    pub newest: u64,
+    /// Where long values were appended again, for files that were compacted before.
+    pub placed: Vec<Placed>,
+    /// The changes.
+    pub looks: Vec<Look>,
+    /// With the last ones: the last LSN of each stream in the file, and in all before it.
+    pub ends: Option<Vec<(u32, u64)>>,
+}
+
+/// A long value that was appended again.
+#[derive(Debug)]
+pub struct Placed {
+    /// The stream.
+    pub stream: u32,
+    /// The LSN of its record.
+    pub lsn: u64,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The file in which it lies now.
+    pub file: u64,
+}
+
+/// A change of a file that is compacted: does its key's record have this number?
+#[derive(Debug)]
+pub struct Look {
+    /// The stream.
+    pub stream: u32,
+    /// The LSN.
+    pub lsn: u64,
+    /// The key.
+    pub key: Box<[u8]>,
 }

@@ -12,6 +12,7 @@
 //!
 //! Thread: the shard's.
 
+mod compacting;
 mod over_partitions;
 
 use std::sync::Arc;

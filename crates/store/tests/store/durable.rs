@@ -13,8 +13,8 @@ use nigh_log::simulated::{SimChance, SimClock, SimDisk, below, once_in};
 use nigh_log::{Chance, LogSettings, World};
 use nigh_shm::{Domain, JournalWriter, Participant};
 use nigh_store::{
-    BaseCause, Keyspace, LogHealth, LogOptions, LogOrder, LogStatus, LogThread, LogThreadParts,
-    StartReport, StoreError, StoreOptions, SyncMode, Turn,
+    BaseCause, CompactionPace, Keyspace, LogHealth, LogOptions, LogOrder, LogStatus, LogThread,
+    LogThreadParts, ShardCompaction, StartReport, StoreError, StoreOptions, SyncMode, Turn,
 };
 use tempfile::TempDir;
 
@@ -23,10 +23,14 @@ use crate::support::{Resp2, START_MS, op};
 /// Passes that a log's thread gets to come to rest.
 const PASSES_MOST: u32 = 10_000;
 
+/// Bytes of a log file: small, so that files change and go.
+const FILE_BYTES: u64 = 32 << 10;
+
 /// One shard's log: its thread's state, and what the shard has of it.
 struct Log {
     thread: LogThread<SimDisk>,
     journal: JournalWriter,
+    compaction: ShardCompaction,
     status: Arc<LogStatus>,
     _orders: SyncSender<LogOrder>,
 }
@@ -82,7 +86,7 @@ impl Machine {
         options.partitions = self.partitions;
         let log = LogOptions {
             shards: self.shards,
-            settings: LogSettings { file_bytes: 64 << 10 },
+            settings: LogSettings { file_bytes: FILE_BYTES },
             journal_bytes: 1 << 20,
             mode: self.mode,
             boot_id: [self.boot; 16],
@@ -96,7 +100,9 @@ impl Machine {
         let domain = Domain::new(2);
         let (keyspace, _, opened) = Keyspace::open_with_log(&options, &log, &world, &domain)?;
         let logs = opened.shards.into_iter().map(|shard| {
-            let (sender, orders) = sync_channel(16);
+            let (sender, orders) = sync_channel(4);
+            let (looks, looked) = sync_channel(2);
+            let compaction = ShardCompaction::new(looked, sender.clone());
             let thread = LogThread::new(LogThreadParts {
                 reader: shard.reader,
                 writer: shard.writer,
@@ -105,9 +111,12 @@ impl Machine {
                 words: shard.words,
                 streams: Arc::clone(&opened.streams),
                 orders,
+                looks: (looks, Arc::new(|| {})),
+                pace: CompactionPace { garbage_percent: 20, max_bytes: 0, file_bytes: FILE_BYTES },
                 wake_shards: Arc::new(|| {}),
             });
-            Log { thread, journal: shard.journal, status: shard.status, _orders: sender }
+            let (journal, status) = (shard.journal, shard.status);
+            Log { thread, journal, compaction, status, _orders: sender }
         });
         let logs = logs.collect();
         let participant = domain.join();
@@ -140,13 +149,21 @@ impl Machine {
 
     /// Passes of all logs, until they rest.
     fn settle(&mut self) {
+        let now_ms = self.clock_ms();
         for _ in 0..PASSES_MOST {
             let running = self.running();
             let mut rests = true;
+            let live = running.keyspace.live_bytes();
+            let pin = running.participant.pin();
+            let turn = Turn { now_ms, pin: &pin, random: 0 };
             for log in &mut running.logs {
+                log.status.tell_live(live);
                 rests &= log.thread.pass() != nigh_store::Passed::More;
+                let tail = log.journal.tail();
+                rests &= !running.keyspace.compact(&mut log.compaction, tail, &turn);
                 log.journal.leave();
             }
+            running.participant.quiescent();
             if rests {
                 return;
             }
@@ -330,6 +347,39 @@ fn a_strange_log_is_refused() {
     one.disk = own;
     one.start().expect("its own log");
     assert_eq!(one.run("GET a"), "$1 1");
+}
+
+/// Files that are out of date go, however long the store runs; what is alive stays, after a kill and
+/// a power cut too, a value that stands on old changes among it.
+#[test]
+fn the_log_stays_short() {
+    let mut machine = Machine::started(9, 1);
+    machine.bytes(&[b"SET", b"long", "v".repeat(140_000).as_bytes()]);
+    machine.run("SET old 1");
+    let (mut most, mut first_file) = (0, true);
+    for round in 0..400 {
+        machine.run(&format!("APPEND long {round},"));
+        machine.bytes(&[b"SET", b"hot", "x".repeat(2000).as_bytes()]);
+        machine.run("EXPIRE long 5000");
+        machine.settle();
+        most = most.max(machine.disk.used_bytes());
+        first_file &= machine.disk.contents("g1-s00-0000000001.log").is_some();
+    }
+    assert!(!first_file, "the first file went");
+    // 400 rounds write 400 x 2 KB; alive are some 150 KB.
+    assert!(most < 700_000, "{most} bytes of files");
+    let long = machine.run("GET long");
+    for cut in [false, true] {
+        if cut {
+            machine.cut_power()
+        } else {
+            machine.kill()
+        }
+        machine.start().expect("a start");
+        assert!(machine.run("GET long") == long, "cut: {cut}");
+        assert_eq!(machine.run("GET old"), "$1 1");
+        machine.settle();
+    }
 }
 
 /// Random commands, kills and power cuts: after a kill all is there; after a power cut, a prefix

@@ -4,6 +4,7 @@ use super::*;
 use crate::format::meta::ChainEnd;
 use crate::reader::ends::{NewestFile, TornTail};
 use crate::storage::simulated::SimFault;
+use crate::storage::{Storage, StoredFile, write_all_at};
 
 #[test]
 fn a_sound_chain_ends_behind_its_last_frame() {
@@ -264,6 +265,45 @@ fn a_backup_that_ends_otherwise_is_corrupt() {
     }
     log.meta.ends = vec![ChainEnd { at: at(2, FIRST), ..right }];
     assert!(matches!(log.find_error(), LogError::Missing { file } if file == name(2)));
+}
+
+#[test]
+fn an_end_line_is_of_a_chain_that_meta_names() {
+    let mut log = HandLog::new();
+    log.store(&three_frames(&log));
+    log.meta.ends = vec![ChainEnd { shard: 0, at: at(9, 9), sum: 9 }];
+    log.meta.chains.clear();
+    assert_eq!(log.find().expect("is sound").last.get(&A), Some(&3));
+}
+
+#[test]
+fn what_a_start_counts_survives_a_power_cut() {
+    // The server before it was killed with a file whose name and bytes weren't synced.
+    let log = HandLog::new();
+    let file = three_frames(&log);
+    let stored = log.disk.create(&name(1)).expect("works");
+    stored.allocate(FILE_BYTES).expect("works");
+    stored.sync_all().expect("works");
+    write_all_at(&stored, 0, &file.bytes).expect("works");
+    log.find().expect("is sound").sync_all().expect("syncs");
+    for seed in 0..50 {
+        let disk = log.disk.power_cut(&SimChance::new(seed));
+        let after = HandLog { disk, meta: log.meta.clone() };
+        assert_eq!(after.replay().expect("is sound"), seen_of(1..=3));
+    }
+}
+
+#[test]
+fn a_start_that_cant_sync_counts_nothing() {
+    let log = HandLog::new();
+    log.store(&three_frames(&log));
+    let found = log.find().expect("is sound");
+    for call in 1..=3 {
+        log.disk.fail(log.disk.calls() + call, SimFault::Io);
+        assert!(matches!(found.sync_all(), Err(LogError::Io { .. })));
+    }
+    log.disk.remove(&name(1)).expect("works");
+    assert!(matches!(found.sync_all(), Err(LogError::Missing { .. })));
 }
 
 #[test]

@@ -238,3 +238,18 @@ fn files_of_other_chains_dont_matter() {
     }
     assert_eq!(log.find().expect("is sound").highest, 1);
 }
+
+#[test]
+fn numbers_are_compared_as_numbers() {
+    // The names of files with more than ten digits don't sort as texts.
+    let log = HandLog::new();
+    let mut first = HandFile::new(&log.meta, 9_999_999_999, FILE_BYTES);
+    first.oldest = first.head.number;
+    first.begin(LogPosition::default());
+    first.put(1);
+    let mut second = log.next(&first, 10_000_000_000);
+    second.put(2);
+    log.store_all([&first, &second]);
+    assert_eq!(log.find().expect("is sound").newest.number, 10_000_000_000);
+    assert_eq!(log.replay().expect("replays"), seen_of(1..=2));
+}

@@ -115,11 +115,7 @@ fn what_was_cut_off_is_never_given() {
     // `end` line said so.
     let log = HandLog::new();
     let file = three_frames(&log);
-    let mut cut = file.clone();
-    cut.at = file.frames[3];
-    let third = usize::try_from(file.frames[2]).expect("fits");
-    let sum = &file.bytes[third + f::HEADER_SUM..third + f::HEADER_SUM + 4];
-    cut.before = u32::from_le_bytes(sum.try_into().expect("four"));
+    let mut cut = file.before_frame(3);
     cut.lasts.insert(A, 2);
     let mut second = log.next(&cut, 2);
     second.synced();
@@ -270,4 +266,50 @@ fn a_gap_in_what_is_followed_is_named() {
         }
     };
     assert!(matches!(ended, Err(LogError::Gap { expected: 4, found: 5, .. })));
+}
+
+#[test]
+fn a_told_end_that_is_no_frames_end_leads_nowhere() {
+    // It lies in the next file's BEGIN: that isn't on disk.
+    let log = HandLog::new();
+    let first = three_frames(&log);
+    let mut second = log.next(&first, 2);
+    second.put(4);
+    log.store_all([&first, &second]);
+    let mut follower = whole(&log);
+    follower.set_end(at(2, BLOCK_BYTES));
+    assert_eq!(drain(&mut follower), (seen_of(1..=3), Followed::NotYet));
+    assert_eq!(follower.position().expect("stands").at, first.end());
+}
+
+#[test]
+fn a_successor_of_another_frame_is_none() {
+    let log = HandLog::new();
+    let first = three_frames(&log);
+    let mut other = first.clone();
+    other.before ^= 1;
+    let mut second = log.next(&other, 2);
+    second.put(4);
+    log.store_all([&first, &second]);
+    let mut follower = whole(&log);
+    follower.set_end(second.end());
+    assert_eq!(drain(&mut follower), (seen_of(1..=3), Followed::NotYet));
+}
+
+#[test]
+fn a_follower_that_went_too_far_starts_again() {
+    // It was told too much: the chain was cut before the third frame.
+    let log = HandLog::new();
+    let file = three_frames(&log);
+    log.store(&file);
+    let mut follower = whole(&log);
+    follower.set_end(file.end());
+    assert_eq!(drain(&mut follower).0, seen_of(1..=3));
+    let mut cut = file.before_frame(3);
+    cut.lasts.insert(A, 2);
+    let mut second = log.next(&cut, 2);
+    second.put(3);
+    log.store(&second);
+    follower.set_end(second.end());
+    assert_eq!(drain(&mut follower), (vec![], Followed::Gone { oldest: 1 }));
 }

@@ -81,12 +81,9 @@ fn a_bad_frame_of_an_older_file_is_corrupt_when_it_is_read() {
 fn an_older_file_ends_with_the_frame_that_its_successor_names() {
     // A frame of the same length stands in the place of the last one.
     let log = HandLog::new();
-    let [mut first, second] = two_files(&log);
-    let last = first.frames[3];
-    first.at = last;
-    let third = usize::try_from(first.frames[2]).expect("fits");
-    let sum = &first.bytes[third + f::HEADER_SUM..third + f::HEADER_SUM + 4];
-    first.before = u32::from_le_bytes(sum.try_into().expect("four"));
+    let [first, second] = two_files(&log);
+    let mut first = first.before_frame(3);
+    let last = first.at;
     first.clock_ms = 5;
     first.put(3);
     log.store_all([&first, &second]);

@@ -1,7 +1,9 @@
 //! What `nigh check` says, and what can be saved of a damaged chain.
 
 use super::*;
+use crate::format::meta::ChainEnd;
 use crate::reader::salvage::{LostFile, LostLsns, SalvagedChain, check_chain, salvage_chain};
+use crate::storage::Storage;
 
 /// Three files: LSNs 1 to 3, 4 and 5, 6; an empty frame says that all is on disk.
 fn three_files(log: &HandLog) -> [HandFile; 3] {
@@ -154,4 +156,73 @@ fn a_frame_that_breaks_the_format_is_bad_too() {
     let bad = saved.bad.expect("is named");
     assert_eq!((bad.position, seen), (file.frames[4], seen_of(1..=3)));
     assert!(bad.what.contains("expected 4"), "{}", bad.what);
+}
+
+#[test]
+fn a_backup_is_saved_up_to_its_end() {
+    // A file above its end doesn't count, though it goes on there.
+    let mut log = HandLog::new();
+    let files = three_files(&log);
+    log.store_all(&files);
+    let end = ChainEnd { shard: 0, at: files[1].end(), sum: files[1].before };
+    (log.meta.ends, log.meta.mark) = (vec![end], Some([1; 16]));
+    let (saved, seen) = salvage(&log);
+    assert_eq!((saved.bad, saved.end, seen), (None, end.at, seen_of(1..=5)));
+    log.meta.ends = vec![ChainEnd { sum: end.sum ^ 1, ..end }];
+    log.disk.remove(&name(3)).expect("works");
+    let (saved, seen) = salvage(&log);
+    assert_eq!((saved.bad.map(|bad| bad.file), seen), (Some(name(2)), seen_of(1..=5)));
+}
+
+#[test]
+fn a_file_that_goes_on_with_another_frame_is_cut_off() {
+    let log = HandLog::new();
+    let [first, second, third] = three_files(&log);
+    let mut first = first.before_frame(3);
+    first.clock_ms = 5;
+    first.put(3);
+    log.store_all([&first, &second, &third]);
+    let (saved, seen) = salvage(&log);
+    assert_eq!((saved.end, seen), (first.end(), seen_of(1..=3)));
+    assert_eq!(saved.bad.expect("is named").file, name(1));
+    assert_eq!(saved.lsns, [LostLsns { stream: A, first: 4, last: 6 }]);
+}
+
+#[test]
+fn a_file_that_no_begin_names_is_passed_over() {
+    let log = HandLog::new();
+    let mut first = three_frames(&log);
+    let second = log.next(&first, 2);
+    first.put(4);
+    let mut third = log.next(&first, 3);
+    third.put(5);
+    log.store_all([&first, &second, &third]);
+    let (saved, seen) = salvage(&log);
+    assert_eq!((saved.bad, saved.end, seen), (None, third.end(), seen_of(1..=5)));
+}
+
+#[test]
+fn frames_behind_a_bad_begin_are_damage_and_a_bad_begin_alone_is_none() {
+    let log = HandLog::new();
+    let first = three_frames(&log);
+    let mut second = log.next(&first, 2);
+    second.spoil(0, 200);
+    log.store_all([&first, &second]);
+    let (saved, seen) = salvage(&log);
+    assert_eq!((saved.bad, seen), (None, seen_of(1..=3)));
+    second.mark = first.end();
+    second.put(4);
+    log.store(&second);
+    assert!(salvage(&log).0.bad.is_some());
+}
+
+#[test]
+fn an_impossible_oldest_file_doesnt_count() {
+    let log = HandLog::new();
+    let mut file = three_frames(&log);
+    file.forge(3, f::OLDEST, &[9]);
+    log.store(&file);
+    let (saved, seen) = salvage(&log);
+    assert_eq!((saved.oldest, seen), (1, seen_of(1..=2)));
+    assert_eq!(saved.bad.expect("is named").position, file.frames[3]);
 }

@@ -1,0 +1,238 @@
+//! The log thread's part of compaction: it reads the oldest file, and asks the owner which of its
+//! changes are still the newest.
+//!
+//! 1. It reads ahead of the owner by a few batches only: the owner's pace is the pace.
+//! 2. A file that can't be read as a whole stays, and its fault is told. Nothing is compacted then
+//!    until the next start.
+//!
+//! The log's thread.
+
+use crate::durability::log_status::{LogHealth, LogStatus};
+use crate::durability::orders::{AgainRecord, Look, LookBatch, Placed};
+use nigh_log::{ChangeKind, LogError, LogWriter, Storage, VictimReader, VictimStep};
+use nigh_shm::{Effect, StreamChange};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+/// Bytes of a file that are read for a batch.
+const BATCH_BYTES: usize = 256 << 10;
+/// While less than this part of the files is garbage, nothing is compacted: an eighth.
+const LEAST_GARBAGE: u64 = 8;
+
+/// When a log is compacted.
+#[derive(Debug, Clone, Copy)]
+pub struct CompactionPace {
+    /// Bytes of garbage that files may have, in per cent of the live bytes.
+    pub garbage_percent: u64,
+    /// Bytes of files from which on it is compacted in any case; 0: none.
+    pub max_bytes: u64,
+    /// Bytes of a file: three of them may be garbage in any case.
+    pub file_bytes: u64,
+}
+
+impl CompactionPace {
+    fn is_due(&self, files: u64, live: u64) -> bool {
+        let garbage = files.saturating_sub(live);
+        let is_too_long = self.max_bytes > 0 && files > self.max_bytes;
+        // The file that is written, and those beside it that are hardly worth their rewriting.
+        let few = 3 * self.file_bytes;
+        let has_much = garbage > few + live / 100 * self.garbage_percent;
+        has_much || is_too_long && garbage > few.max(files / LEAST_GARBAGE)
+    }
+}
+
+/// A round over all files. One that leaves as many bytes as it found has found no garbage: copies
+/// of what was appended again twice, by a process that ended in the midst, look alive. Then nothing
+/// is compacted until as much as a file has was written anew.
+#[derive(Debug, Default)]
+struct CompactionCycle {
+    /// The newest file when it began.
+    last: u64,
+    /// Bytes of all files then.
+    bytes: u64,
+    /// Position in the journal before which nothing is compacted.
+    rests_until: u64,
+}
+
+impl CompactionCycle {
+    fn begins(&mut self, victim: u64, newest: u64, bytes: u64) {
+        if victim > self.last || self.last == 0 {
+            (self.last, self.bytes) = (newest, bytes);
+        }
+    }
+
+    /// Whether another file may be compacted, at a position of the journal.
+    fn goes_on(&mut self, oldest: u64, bytes: u64, position: u64, file_bytes: u64) -> bool {
+        if self.last > 0 && oldest > self.last && bytes >= self.bytes {
+            (self.last, self.rests_until) = (0, position + file_bytes);
+        }
+        position >= self.rests_until
+    }
+}
+
+/// A file that is compacted.
+enum Stage<S: Storage> {
+    Nothing,
+    Reading(VictimReader<S>),
+    /// The owner has the rest to do.
+    Asked,
+    Stopped,
+}
+
+/// Compaction at a log's thread.
+pub(crate) struct LogCompaction<S: Storage> {
+    looks: SyncSender<LookBatch>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    pace: CompactionPace,
+    stage: Stage<S>,
+    cycle: CompactionCycle,
+    waiting: Option<LookBatch>,
+    placed: Vec<Placed>,
+}
+
+impl<S: Storage> LogCompaction<S> {
+    pub(crate) fn new(
+        (looks, wake): (SyncSender<LookBatch>, Arc<dyn Fn() + Send + Sync>),
+        pace: CompactionPace,
+    ) -> LogCompaction<S> {
+        LogCompaction {
+            looks,
+            wake,
+            pace,
+            stage: Stage::Nothing,
+            cycle: CompactionCycle::default(),
+            waiting: None,
+            placed: Vec::new(),
+        }
+    }
+
+    /// A bounded step, when the journal was read up to a position. Whether there is more to do at
+    /// once.
+    pub(crate) fn step(
+        &mut self,
+        writer: &mut LogWriter<S>,
+        status: &LogStatus,
+        position: u64,
+    ) -> bool {
+        if let Some(batch) = self.waiting.take()
+            && !self.send(batch)
+        {
+            return false;
+        }
+        match &mut self.stage {
+            Stage::Nothing => {
+                let (oldest, bytes) = (writer.oldest(), writer.counted_bytes());
+                let is_due = self.pace.is_due(bytes, status.live_bytes());
+                let file_bytes = self.pace.file_bytes;
+                if is_due && self.cycle.goes_on(oldest, bytes, position, file_bytes) {
+                    self.begin(writer, status);
+                }
+                self.is_active()
+            }
+            Stage::Reading(_) => match self.read(writer) {
+                Ok(()) => true,
+                Err(error) => {
+                    self.stop(error.to_string(), status);
+                    false
+                }
+            },
+            Stage::Asked | Stage::Stopped => false,
+        }
+    }
+
+    fn begin(&mut self, writer: &mut LogWriter<S>, status: &LogStatus) {
+        // Where the disk is full, what is still alive must find room in the files that are there.
+        let is_full = status.health() == LogHealth::Full;
+        if is_full && writer.room() < self.pace.file_bytes {
+            return;
+        }
+        match writer.victim() {
+            Ok(Some(reader)) => {
+                self.cycle.begins(reader.file(), writer.newest_file(), writer.counted_bytes());
+                self.stage = Stage::Reading(reader);
+            }
+            Ok(None) => {}
+            Err(error) => self.stop(error.to_string(), status),
+        }
+    }
+
+    fn read(&mut self, writer: &LogWriter<S>) -> Result<(), LogError> {
+        let Stage::Reading(reader) = &mut self.stage else { return Ok(()) };
+        let file = reader.file();
+        let step = reader.advance(BATCH_BYTES)?;
+        let is_last = step.is_none();
+        let looks = step.map(|step| looks_of(&step)).unwrap_or_default();
+        let ends = is_last.then(|| writer.lasts_behind(file));
+        if is_last {
+            self.stage = Stage::Asked;
+        }
+        if is_last || !looks.is_empty() {
+            let (newest, placed) = (writer.newest_file(), std::mem::take(&mut self.placed));
+            self.send(LookBatch { file, newest, placed, looks, ends });
+        }
+        Ok(())
+    }
+
+    /// Sends a batch to the owner; false if it has enough to do.
+    fn send(&mut self, batch: LookBatch) -> bool {
+        match self.looks.try_send(batch) {
+            Ok(()) => {
+                (self.wake)();
+                true
+            }
+            Err(TrySendError::Full(batch)) => {
+                self.waiting = Some(batch);
+                false
+            }
+            // The shard has ended.
+            Err(TrySendError::Disconnected(_)) => {
+                self.stage = Stage::Stopped;
+                false
+            }
+        }
+    }
+
+    /// Whether a file is under way.
+    pub(crate) fn is_active(&self) -> bool {
+        matches!(self.stage, Stage::Reading(_) | Stage::Asked)
+    }
+
+    /// A record was appended again, to this file.
+    pub(crate) fn placed(&mut self, record: &AgainRecord, file: u64) {
+        let (stream, lsn) = (record.stream, record.lsn);
+        let of = StreamChange { lsn, effect: Effect::Put, payload: &record.record, rest: &[] };
+        // Only values in runs are such that others stand on them.
+        if record.value.is_some()
+            && let Ok(Some(key)) = of.key()
+        {
+            self.placed.push(Placed { stream, lsn, key: key.into(), file });
+        }
+    }
+
+    /// The owner has done its part of the file.
+    pub(crate) fn released(&mut self) {
+        if matches!(self.stage, Stage::Asked) {
+            self.stage = Stage::Nothing;
+        }
+    }
+
+    /// The file stays, and nothing is compacted any more.
+    pub(crate) fn stop(&mut self, what: String, status: &LogStatus) {
+        status.tell_compaction_fault(what);
+        (self.stage, self.waiting) = (Stage::Stopped, None);
+    }
+}
+
+/// What the owner is to look at: changes of which a record may be there.
+fn looks_of(step: &VictimStep<'_>) -> Vec<Look> {
+    let has_record = |kind| matches!(kind, ChangeKind::Put | ChangeKind::Based);
+    let changes = step.changes.iter().filter(|change| has_record(change.header.kind));
+    let look = |change: &nigh_log::FramedChange<'_>| {
+        let (stream, lsn) = (change.header.stream, change.header.lsn);
+        let effect = Effect::of_byte(change.header.kind.byte())?;
+        // A payload that can't be read is none that could be live: it was never replayed either.
+        let of = StreamChange { lsn, effect, payload: change.payload, rest: &[] };
+        Some(Look { stream, lsn, key: of.key().ok()??.into() })
+    };
+    changes.filter_map(look).collect()
+}

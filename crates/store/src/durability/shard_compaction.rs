@@ -1,0 +1,192 @@
+//! The owner's part of compaction: it looks which records of a file are still the newest, and has
+//! them appended again.
+//!
+//! ```text
+//! looks ──> the key's record has this LSN? ── yes ──> Again          no: dropped
+//! the last look ──> Judged ──> keys that stand on the file ──> Again ... none is left ──> Release
+//! ```
+//!
+//! 1. A step is bounded by looks and by bytes that it copies. Values in runs aren't copied: they are
+//!    held until the log's thread has written them.
+//! 2. An order has the journal's tail at the look. Nothing is published between the two.
+//! 3. A file whose record is bad in memory stays.
+//!
+//! The shard's thread. Rules: docs/formats/log.md, Compaction.
+
+use crate::durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered, Placed};
+use nigh_shm::Standing;
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+
+/// Looks of a step: some 100 microseconds of cache misses.
+const LOOKS_PER_STEP: usize = 256;
+/// Bytes that a step copies, about.
+const BYTES_PER_STEP: usize = 128 << 10;
+
+/// What a step asks of the arenas.
+pub(crate) trait Arenas {
+    /// The record of a key, to be appended again, since these files go; with `lsn`, only if it has
+    /// this number, and wasn't appended again to a later file.
+    fn standing(&mut self, files: Files, stream: u32, key: &[u8], lsn: Option<u64>) -> Standing;
+
+    /// A long value was appended again.
+    fn placed(&mut self, placed: &Placed);
+
+    /// Keys of a stream of which the log needs something in a file, or before it, that ends with
+    /// this LSN.
+    fn rooted_in(&self, file: u64, stream: u32, lsn: u64) -> Vec<Box<[u8]>>;
+}
+
+/// A file that is compacted, and the one in which, or behind which, its records come again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Files {
+    pub(crate) victim: u64,
+    pub(crate) newest: u64,
+}
+
+/// The second part of a file: keys that stand on it.
+struct Pass {
+    files: Files,
+    ends: Vec<(u32, u64)>,
+    left: VecDeque<(u32, Box<[u8]>)>,
+}
+
+/// Compaction at one shard.
+pub struct ShardCompaction {
+    looks: Receiver<LookBatch>,
+    orders: SyncSender<LogOrder>,
+    batch: Option<(LookBatch, usize)>,
+    pass: Option<Pass>,
+    /// Orders that found no room: the next step's first.
+    waiting: VecDeque<LogOrder>,
+}
+
+impl ShardCompaction {
+    /// That of a shard whose log's thread asks for these looks and takes these orders.
+    #[must_use]
+    pub fn new(looks: Receiver<LookBatch>, orders: SyncSender<LogOrder>) -> ShardCompaction {
+        ShardCompaction { looks, orders, batch: None, pass: None, waiting: VecDeque::new() }
+    }
+
+    /// A bounded step; `tail` is the journal's. Whether there is more to do.
+    pub(crate) fn step(&mut self, tail: u64, arenas: &mut dyn Arenas) -> bool {
+        while let Some(order) = self.waiting.pop_front() {
+            match self.orders.try_send(order) {
+                Ok(()) => {}
+                Err(TrySendError::Full(order)) => {
+                    self.waiting.push_front(order);
+                    return true;
+                }
+                Err(TrySendError::Disconnected(_)) => return false,
+            }
+        }
+        if self.batch.is_none() && self.pass.is_none() {
+            self.batch = self.looks.try_recv().ok().map(|batch| (batch, 0));
+            if let Some((batch, _)) = &self.batch {
+                batch.placed.iter().for_each(|placed| arenas.placed(placed));
+            }
+        }
+        let mut step = Step { tail, again: Vec::new(), bytes: 0, bad: None };
+        if self.batch.is_some() {
+            self.look(&mut step, arenas);
+        } else if self.pass.is_some() {
+            self.pass(&mut step, arenas);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Looks at some changes of the batch.
+    fn look(&mut self, step: &mut Step, arenas: &mut dyn Arenas) {
+        let Some((batch, done)) = &mut self.batch else { return };
+        let files = Files { victim: batch.file, newest: batch.newest };
+        for Look { stream, lsn, key } in batch.looks.iter().skip(*done).take(LOOKS_PER_STEP) {
+            if step.bytes >= BYTES_PER_STEP || step.bad.is_some() {
+                break;
+            }
+            *done += 1;
+            step.take(*stream, key, arenas.standing(files, *stream, key, Some(*lsn)));
+        }
+        let is_done = *done == batch.looks.len();
+        let ends = if is_done { batch.ends.take() } else { None };
+        if is_done || step.bad.is_some() {
+            self.batch = None;
+        }
+        if self.order_again(step)
+            && let Some(ends) = ends
+        {
+            self.order(step.tail, Ordered::Judged(files.victim));
+            self.pass = Some(Pass { files, ends, left: VecDeque::new() });
+        }
+    }
+
+    /// Appends some of the keys that stand on the file.
+    fn pass(&mut self, step: &mut Step, arenas: &mut dyn Arenas) {
+        let Some(pass) = &mut self.pass else { return };
+        if pass.left.is_empty() {
+            for (stream, lsn) in &pass.ends {
+                let keys = arenas.rooted_in(pass.files.victim, *stream, *lsn);
+                pass.left.extend(keys.into_iter().map(|key| (*stream, key)));
+            }
+        }
+        let (files, is_over) = (pass.files, pass.left.is_empty());
+        for _ in 0..LOOKS_PER_STEP {
+            if step.bytes >= BYTES_PER_STEP || step.bad.is_some() {
+                break;
+            }
+            let Some((stream, key)) = pass.left.pop_front() else { break };
+            step.take(stream, &key, arenas.standing(files, stream, &key, None));
+        }
+        let went_well = self.order_again(step);
+        if is_over || !went_well {
+            self.pass = None;
+        }
+        if is_over && went_well {
+            self.order(step.tail, Ordered::Release(files.victim));
+        }
+    }
+
+    /// Orders what a step has found; false if the file must stay.
+    fn order_again(&mut self, step: &mut Step) -> bool {
+        if !step.again.is_empty() {
+            let again = std::mem::take(&mut step.again);
+            self.order(step.tail, Ordered::Again(again));
+        }
+        let Some(bad) = step.bad.take() else { return true };
+        self.order(step.tail, Ordered::Stays(bad));
+        false
+    }
+
+    fn order(&mut self, tail: u64, what: Ordered) {
+        let order = LogOrder { tail, what };
+        if !self.waiting.is_empty() {
+            return self.waiting.push_back(order);
+        }
+        if let Err(TrySendError::Full(order)) = self.orders.try_send(order) {
+            self.waiting.push_back(order);
+        }
+    }
+}
+
+/// What a step has found.
+struct Step {
+    tail: u64,
+    again: Vec<AgainRecord>,
+    bytes: usize,
+    bad: Option<String>,
+}
+
+impl Step {
+    fn take(&mut self, stream: u32, key: &[u8], standing: Standing) {
+        match standing {
+            Standing::Other => {}
+            Standing::Bad => self.bad = Some(String::from_utf8_lossy(key).into_owned()),
+            Standing::Whole(it) => {
+                self.bytes += it.record.len();
+                let (lsn, record, value) = (it.lsn, it.record, it.value);
+                self.again.push(AgainRecord { stream, lsn, record, value });
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The arenas of a keyspace, as compaction of the log looks at them.
+//!
+//! Thread: the owner's.
+
+use nigh_shm::{Standing, Writer};
+
+use crate::durability::orders::Placed;
+use crate::durability::shard_compaction::{Arenas, Files, ShardCompaction};
+use crate::keyspace::Keyspace;
+use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER};
+use crate::turn::Turn;
+
+impl Keyspace {
+    /// A bounded step of the compaction of the shard's log, whose journal has this tail. Whether
+    /// there is more to do.
+    pub fn compact(
+        &mut self,
+        compaction: &mut ShardCompaction,
+        tail: u64,
+        turn: &Turn<'_>,
+    ) -> bool {
+        compaction.step(tail, &mut OwnedArenas { keyspace: self, turn })
+    }
+
+    /// Bytes of live records in the arenas that this shard owns, the libraries' among them.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        let owned = self.parts.iter().filter(|store| store.is_owner());
+        owned.map(|store| store.stats().data.used_bytes).sum()
+    }
+
+    /// The writer of a stream; `None` if it isn't here.
+    fn writer_of(&self, stream: u32) -> Option<&Writer> {
+        let (tenant, partition) = (stream >> 8, (stream & 0xFF) as usize);
+        let store = self.parts.get(partition).filter(|store| store.is_owner())?;
+        match tenant {
+            SYSTEM_NUMBER => Some(&store.libraries.writer),
+            DEFAULT_NUMBER => Some(&store.data),
+            _ => None,
+        }
+    }
+
+    fn writer_of_mut(&mut self, stream: u32) -> Option<&mut Writer> {
+        let (tenant, partition) = (stream >> 8, (stream & 0xFF) as usize);
+        let store = self.parts.get_mut(partition).filter(|store| store.is_owner())?;
+        match tenant {
+            SYSTEM_NUMBER => Some(&mut store.libraries.writer),
+            DEFAULT_NUMBER => Some(&mut store.data),
+            _ => None,
+        }
+    }
+}
+
+/// The arenas that a shard owns, within a turn.
+struct OwnedArenas<'a, 't> {
+    keyspace: &'a mut Keyspace,
+    turn: &'a Turn<'t>,
+}
+
+impl Arenas for OwnedArenas<'_, '_> {
+    fn standing(&mut self, files: Files, stream: u32, key: &[u8], lsn: Option<u64>) -> Standing {
+        // What isn't here any more has no live record.
+        let Some(writer) = self.keyspace.writer_of_mut(stream) else { return Standing::Other };
+        if lsn.is_some_and(|lsn| writer.is_whole_behind(key, lsn, files.victim)) {
+            return Standing::Other;
+        }
+        let standing = writer.standing(self.turn.pin, key, lsn);
+        if let Standing::Whole(it) = &standing {
+            writer.reroot(key, it.lsn, files.newest);
+        }
+        standing
+    }
+
+    fn placed(&mut self, placed: &Placed) {
+        if let Some(writer) = self.keyspace.writer_of_mut(placed.stream) {
+            writer.root_placed(&placed.key, placed.lsn, placed.file);
+        }
+    }
+
+    fn rooted_in(&self, file: u64, stream: u32, lsn: u64) -> Vec<Box<[u8]>> {
+        self.keyspace.writer_of(stream).map(|it| it.rooted_in(file, lsn)).unwrap_or_default()
+    }
+}
