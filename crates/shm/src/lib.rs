@@ -81,6 +81,7 @@ pub use read::reader::{Moment, Reader};
 pub use recover::adopt::Adoption;
 pub use recover::edition1;
 pub use recover::journal_left::StreamJournal;
+pub use recover::records::RecordTaker;
 pub use recover::replay::{ReplayError, Replayed};
 pub use recover::verifier::{ArenaReport, BadRecord, verify};
 pub use region::durable::DurableWord;

@@ -6,7 +6,7 @@ use crate::position::LogPosition;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FrameKind {
+pub(crate) enum FrameKind {
     /// The first of a file, and no other.
     Begin,
     /// Changes, or only a watermark and the oldest file.
@@ -15,7 +15,7 @@ pub enum FrameKind {
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameHeader {
+pub(crate) struct FrameHeader {
     /// Its own sum; [`FrameHeader::encode`] computes it.
     pub header_sum: u32,
     /// The body's.
@@ -48,7 +48,7 @@ pub struct FrameHeader {
 impl FrameHeader {
     /// The bytes, and the header sum that they have.
     #[must_use]
-    pub fn encode(&self, key: &SumKey) -> ([u8; f::BYTES], u32) {
+    pub(crate) fn encode(&self, key: &SumKey) -> ([u8; f::BYTES], u32) {
         let mut bytes = [0; f::BYTES];
         let words32 = [
             (f::BODY_SUM, self.body_sum),
@@ -79,7 +79,7 @@ impl FrameHeader {
     /// Parses a header that stands at a place of a file with so many bytes for frames. `None` if it
     /// isn't *valid*; what else is wrong, [`FrameHeader::parse`] says as `Err`.
     #[must_use]
-    pub fn parse(
+    pub(crate) fn parse(
         bytes: &[u8; f::BYTES],
         key: &SumKey,
         at: LogPosition,
@@ -148,7 +148,7 @@ impl FrameHeader {
 
     /// Where it ends.
     #[must_use]
-    pub const fn end(&self) -> LogPosition {
+    pub(crate) const fn end(&self) -> LogPosition {
         LogPosition { file: self.at.file, position: self.at.position + self.length }
     }
 }

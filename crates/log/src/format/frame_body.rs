@@ -6,7 +6,7 @@ use crate::format::layout::{LSN_END, change as c, frame as f, word32, word64};
 
 /// A row of the stream table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamRow {
+pub(crate) struct StreamRow {
     /// The stream.
     pub stream: u32,
     /// First fresh LSN here; 0 in a BEGIN.
@@ -18,7 +18,7 @@ pub struct StreamRow {
 impl StreamRow {
     /// The bytes.
     #[must_use]
-    pub fn encode(&self) -> [u8; f::ROW_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; f::ROW_BYTES] {
         let mut bytes = [0; f::ROW_BYTES];
         super::layout::put(&mut bytes, 0, &self.stream.to_le_bytes());
         super::layout::put(&mut bytes, 8, &self.first.to_le_bytes());
@@ -38,7 +38,7 @@ pub struct FramedChange<'a> {
 
 /// The parsed body of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FrameBody<'a> {
+pub(crate) struct FrameBody<'a> {
     /// The stream table.
     pub rows: Vec<StreamRow>,
     /// The changes, in order.
@@ -50,7 +50,10 @@ impl<'a> FrameBody<'a> {
     ///
     /// # Errors
     /// What breaks the format.
-    pub fn parse(header: &FrameHeader, body: &'a [u8]) -> Result<FrameBody<'a>, &'static str> {
+    pub(crate) fn parse(
+        header: &FrameHeader,
+        body: &'a [u8],
+    ) -> Result<FrameBody<'a>, &'static str> {
         let rows = rows_of(header, body)?;
         let mut rest = body.get(rows.len() * f::ROW_BYTES..).unwrap_or_default();
         let mut changes = Vec::new();
@@ -78,7 +81,7 @@ impl<'a> FrameBody<'a> {
     }
 
     /// The commits, each with its changes in order.
-    pub fn commits(&self) -> impl Iterator<Item = &[FramedChange<'a>]> {
+    pub(crate) fn commits(&self) -> impl Iterator<Item = &[FramedChange<'a>]> {
         self.changes.chunk_by(|change, _| change.header.more)
     }
 
@@ -88,10 +91,10 @@ impl<'a> FrameBody<'a> {
             return Err("a commit leads out of its frame");
         }
         for commit in self.commits() {
-            let one = commit.array_windows().all(|[a, b]| {
-                let (a, b) = (a.header, b.header);
-                a.stream == b.stream && a.lsn + 1 == b.lsn && !b.again
-            });
+            let pairs = commit.iter().zip(commit.iter().skip(1));
+            let one = pairs
+                .map(|(a, b)| (a.header, b.header))
+                .all(|(a, b)| a.stream == b.stream && a.lsn + 1 == b.lsn && !b.again);
             if !one {
                 return Err("a commit's changes don't belong together");
             }

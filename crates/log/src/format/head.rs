@@ -10,7 +10,7 @@ use crate::position::Chain;
 
 /// What a head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub(crate) struct Head {
     /// The log's id.
     pub log_id: [u8; 16],
     /// The chain.
@@ -26,7 +26,7 @@ pub struct Head {
 impl Head {
     /// The block.
     #[must_use]
-    pub fn encode(&self, secret: &Secret) -> Vec<u8> {
+    pub(crate) fn encode(&self, secret: &Secret) -> Vec<u8> {
         let mut block = vec![0; h::BYTES];
         put(&mut block, 0, h::MAGIC);
         put(&mut block, h::VERSION, &VERSION.to_le_bytes());
@@ -46,7 +46,7 @@ impl Head {
     ///
     /// # Errors
     /// `NewerVersion`, or `Head`.
-    pub fn parse(
+    pub(crate) fn parse(
         block: &[u8],
         secret: &Secret,
         log_id: &[u8; 16],

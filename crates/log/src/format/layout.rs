@@ -1,114 +1,114 @@
 //! Sizes and offsets of docs/formats/log.md.
 
 /// Version of `meta` and heads.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// Synced groups of frames, and heads, end on such blocks: bytes.
-pub const BLOCK_BYTES: u64 = 4096;
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Frames begin and end on such sectors: bytes.
-pub const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 /// Least size of a file: bytes.
-pub const FILE_BYTES_LEAST: u64 = 4 * BLOCK_BYTES;
+pub(crate) const FILE_BYTES_LEAST: u64 = 4 * BLOCK_BYTES;
 /// Largest size of a file: bytes. A head that says more is damaged.
-pub const FILE_BYTES_MOST: u64 = 1 << 37;
+pub(crate) const FILE_BYTES_MOST: u64 = 1 << 37;
 /// A frame is closed when its body reaches this: bytes.
-pub const FRAME_BYTES: usize = 1 << 20;
+pub(crate) const FRAME_BYTES: usize = 1 << 20;
 /// Most bytes of a change's payload: a value of 512 MiB, its key and header.
-pub const PAYLOAD_BYTES_MOST: u32 = 513 << 20;
+pub(crate) const PAYLOAD_BYTES_MOST: u32 = 513 << 20;
 /// LSNs are below this.
-pub const LSN_END: u64 = 1 << 53;
+pub(crate) const LSN_END: u64 = 1 << 53;
 /// Tenants' numbers are below this.
-pub const TENANT_END: u32 = 1 << 24;
+pub(crate) const TENANT_END: u32 = 1 << 24;
 /// Most bytes of a tenant's name.
-pub const TENANT_NAME_BYTES_MOST: usize = 128;
+pub(crate) const TENANT_NAME_BYTES_MOST: usize = 128;
 
 /// The head of a file.
-pub mod head {
+pub(crate) mod head {
     /// Its magic.
-    pub const MAGIC: &[u8; 8] = b"NIGHLOG1";
+    pub(crate) const MAGIC: &[u8; 8] = b"NIGHLOG1";
     /// Offset of the version.
-    pub const VERSION: usize = 8;
+    pub(crate) const VERSION: usize = 8;
     /// Offset of the sum.
-    pub const SUM: usize = 12;
+    pub(crate) const SUM: usize = 12;
     /// Offset of the log id; the sum covers from here on.
-    pub const LOG_ID: usize = 16;
+    pub(crate) const LOG_ID: usize = 16;
     /// Offset of the generation.
-    pub const GENERATION: usize = 32;
+    pub(crate) const GENERATION: usize = 32;
     /// Offset of the shard.
-    pub const SHARD: usize = 40;
+    pub(crate) const SHARD: usize = 40;
     /// Offset of the number of shards.
-    pub const SHARDS: usize = 44;
+    pub(crate) const SHARDS: usize = 44;
     /// Offset of the file's number.
-    pub const FILE: usize = 48;
+    pub(crate) const FILE: usize = 48;
     /// Offset of the file's bytes.
-    pub const FILE_BYTES: usize = 56;
+    pub(crate) const FILE_BYTES: usize = 56;
     /// Offset of the salt.
-    pub const SALT: usize = 64;
+    pub(crate) const SALT: usize = 64;
     /// Bytes: one block.
-    pub const BYTES: usize = 4096;
+    pub(crate) const BYTES: usize = 4096;
 }
 
 /// The header of a frame.
-pub mod frame {
+pub(crate) mod frame {
     /// Its magic.
-    pub const MAGIC: &[u8; 4] = b"NFR1";
+    pub(crate) const MAGIC: &[u8; 4] = b"NFR1";
     /// Offset of its own sum.
-    pub const HEADER_SUM: usize = 4;
+    pub(crate) const HEADER_SUM: usize = 4;
     /// Offset of the body's sum; the header's covers from here on.
-    pub const BODY_SUM: usize = 8;
+    pub(crate) const BODY_SUM: usize = 8;
     /// Offset of the header sum of the frame before.
-    pub const BEFORE_SUM: usize = 12;
+    pub(crate) const BEFORE_SUM: usize = 12;
     /// Offset of the file's number.
-    pub const FILE: usize = 16;
+    pub(crate) const FILE: usize = 16;
     /// Offset of the frame's position.
-    pub const POSITION: usize = 24;
+    pub(crate) const POSITION: usize = 24;
     /// Offset of the frame's length.
-    pub const LENGTH: usize = 32;
+    pub(crate) const LENGTH: usize = 32;
     /// Offset of the body's bytes.
-    pub const BODY_BYTES: usize = 40;
+    pub(crate) const BODY_BYTES: usize = 40;
     /// Offset of the watermark's file.
-    pub const MARK_FILE: usize = 48;
+    pub(crate) const MARK_FILE: usize = 48;
     /// Offset of the watermark's position.
-    pub const MARK_POSITION: usize = 56;
+    pub(crate) const MARK_POSITION: usize = 56;
     /// Offset of the oldest file that counts.
-    pub const OLDEST: usize = 64;
+    pub(crate) const OLDEST: usize = 64;
     /// Offset of the Unix time, ms.
-    pub const UNIX_MS: usize = 72;
+    pub(crate) const UNIX_MS: usize = 72;
     /// Offset of the latest clock word, ms.
-    pub const CLOCK_MS: usize = 80;
+    pub(crate) const CLOCK_MS: usize = 80;
     /// Offset of the kind.
-    pub const KIND: usize = 88;
+    pub(crate) const KIND: usize = 88;
     /// Offset of the number of rows of the stream table.
-    pub const ROWS: usize = 92;
+    pub(crate) const ROWS: usize = 92;
     /// Offset of the number of changes.
-    pub const CHANGES: usize = 96;
+    pub(crate) const CHANGES: usize = 96;
     /// Offset of what must be zero.
-    pub const REST: usize = 100;
+    pub(crate) const REST: usize = 100;
     /// Bytes of the header.
-    pub const BYTES: usize = 128;
+    pub(crate) const BYTES: usize = 128;
     /// Bytes of a row of the stream table.
-    pub const ROW_BYTES: usize = 24;
+    pub(crate) const ROW_BYTES: usize = 24;
 }
 
 /// The header of a change.
-pub mod change {
+pub(crate) mod change {
     /// Offset of the payload's bytes.
-    pub const PAYLOAD_BYTES: usize = 0;
+    pub(crate) const PAYLOAD_BYTES: usize = 0;
     /// Offset of the stream.
-    pub const STREAM: usize = 4;
+    pub(crate) const STREAM: usize = 4;
     /// Offset of the LSN.
-    pub const LSN: usize = 8;
+    pub(crate) const LSN: usize = 8;
     /// Offset of the kind.
-    pub const KIND: usize = 16;
+    pub(crate) const KIND: usize = 16;
     /// Offset of the flags.
-    pub const FLAGS: usize = 17;
+    pub(crate) const FLAGS: usize = 17;
     /// The next change is of the same commit.
-    pub const FLAG_MORE: u8 = 1;
+    pub(crate) const FLAG_MORE: u8 = 1;
     /// Appended again, not fresh.
-    pub const FLAG_AGAIN: u8 = 2;
+    pub(crate) const FLAG_AGAIN: u8 = 2;
     /// Bytes of the header.
-    pub const BYTES: usize = 24;
+    pub(crate) const BYTES: usize = 24;
     /// Changes begin at multiples of this.
-    pub const ALIGN: usize = 8;
+    pub(crate) const ALIGN: usize = 8;
 }
 
 const _: () = {

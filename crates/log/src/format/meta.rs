@@ -106,7 +106,8 @@ impl Meta {
         }
         let mut names: Vec<&str> = self.tenants.values().map(|t| t.name.as_str()).collect();
         names.sort_unstable();
-        if names.array_windows().any(|[a, b]| a == b) {
+        names.dedup();
+        if names.len() < self.tenants.len() {
             return Err("two tenants have one name".into());
         }
         let backup = self.ends.len() == chains.len() && self.mark.is_some();

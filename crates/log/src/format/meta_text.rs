@@ -15,7 +15,7 @@ const FIRST: &str = "nigh-log";
 
 /// The text of a meta.
 #[must_use]
-pub fn encode(meta: &Meta) -> String {
+pub(crate) fn encode(meta: &Meta) -> String {
     let mut text = format!("{FIRST} {VERSION}\nid {}\n", hex(&meta.id));
     let mut line = |args: std::fmt::Arguments<'_>| {
         text.write_fmt(args).expect("a string takes all");
@@ -47,7 +47,7 @@ pub fn encode(meta: &Meta) -> String {
 ///
 /// # Errors
 /// `NewerVersion`, or `Meta`, which names the line.
-pub fn parse(bytes: &[u8]) -> Result<Meta, LogError> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Meta, LogError> {
     let text = str::from_utf8(bytes).map_err(|_| wrong(1, "it isn't text"))?;
     let version = text.lines().next().and_then(|line| line.strip_prefix(FIRST));
     let version = version.and_then(|version| version.trim().parse::<u32>().ok());

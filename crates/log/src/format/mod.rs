@@ -4,15 +4,15 @@
 //! 2. "Valid" is decided by checksums and the header alone; what breaks the format behind that is
 //!    [`crate::LogError::Body`], never a torn tail.
 
-pub mod change;
-pub mod frame;
-pub mod frame_body;
-pub mod head;
-pub mod layout;
-pub mod meta;
-pub mod meta_text;
-pub mod names;
-pub mod sum;
+pub(crate) mod change;
+pub(crate) mod frame;
+pub(crate) mod frame_body;
+pub(crate) mod head;
+pub(crate) mod layout;
+pub(crate) mod meta;
+pub(crate) mod meta_text;
+pub(crate) mod names;
+pub(crate) mod sum;
 
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that panics has failed")]

@@ -3,13 +3,13 @@
 use crate::position::Chain;
 
 /// What counts.
-pub const META: &str = "meta";
+pub(crate) const META: &str = "meta";
 /// Held by the process that has the folder.
-pub const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 /// The next `meta`, while it is being made.
-pub const META_NEW: &str = "meta.new";
+pub(crate) const META_NEW: &str = "meta.new";
 /// The end of names of files that are being made.
-pub const NEW: &str = ".new";
+pub(crate) const NEW: &str = ".new";
 
 /// A log file's name, parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

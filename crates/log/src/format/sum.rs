@@ -17,7 +17,7 @@ impl std::fmt::Debug for Secret {
 
 /// What the sums of one preparation of one file begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SumKey {
+pub(crate) struct SumKey {
     /// The log's.
     pub secret: Secret,
     /// The file's.
@@ -27,19 +27,19 @@ pub struct SumKey {
 impl SumKey {
     /// The sum of a frame's header: `bytes` are those from the body's sum on.
     #[must_use]
-    pub fn header(&self, bytes: &[u8]) -> u32 {
+    pub(crate) fn header(&self, bytes: &[u8]) -> u32 {
         crc32c_append(self.begin(), bytes)
     }
 
     /// The sum of a frame's body before its first byte; [`Self::more`] goes on with it.
     #[must_use]
-    pub fn body(&self, position: u64) -> u32 {
+    pub(crate) fn body(&self, position: u64) -> u32 {
         crc32c_append(self.begin(), &position.to_le_bytes())
     }
 
     /// The sum with some more bytes of the body.
     #[must_use]
-    pub fn more(sum: u32, bytes: &[u8]) -> u32 {
+    pub(crate) fn more(sum: u32, bytes: &[u8]) -> u32 {
         crc32c_append(sum, bytes)
     }
 

@@ -190,6 +190,8 @@ impl From<String> for Halt {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Book {
     pub(crate) shards: Vec<ShardBook>,
+    /// Commits that a stream may have in memory before its log begins.
+    pub(crate) commits_before: u64,
     /// The meta that counts; `None`: there was none yet.
     pub(crate) meta: Option<Meta>,
     /// One that may count, and the shards of which it names bases.
@@ -198,7 +200,8 @@ pub(crate) struct Book {
 
 impl Book {
     pub(crate) fn new() -> Book {
-        Book { shards: vec![ShardBook::default(); SHARDS], ..Book::default() }
+        let shards = vec![ShardBook::default(); SHARDS];
+        Book { shards, commits_before: 20, ..Book::default() }
     }
 
     /// Power was cut.

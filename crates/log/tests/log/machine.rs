@@ -32,6 +32,17 @@ impl<S: Storage> Machine<S> {
         file_bytes: u64,
         seed: u64,
     ) -> Result<Machine<S>, Halt> {
+        Machine::start_after(false, world, book, file_bytes, seed)
+    }
+
+    /// Starts; if a log broke before, what is there is only on disk when bases are.
+    pub(crate) fn start_after(
+        broken: bool,
+        world: World<S>,
+        book: &mut Book,
+        file_bytes: u64,
+        seed: u64,
+    ) -> Result<Machine<S>, Halt> {
         let storage = &*world.storage;
         let meta = read_meta(storage)?;
         let listing = list(storage)?;
@@ -55,6 +66,13 @@ impl<S: Storage> Machine<S> {
         };
         if book.named().chains.is_empty() {
             machine.begin_new(book)?;
+        } else if broken {
+            for (recovery, shard) in find_all(&machine.world, book)?.iter().zip(&book.shards) {
+                replay(recovery, shard)?;
+            }
+            machine.base(book, (0..SHARDS).collect(), false)?;
+            let listing = list(&*machine.world.storage)?;
+            remove_unnamed(&*machine.world.storage, &listing, &book.named())?;
         } else {
             machine.recover(book)?;
             remove_unnamed(&*machine.world.storage, &listing, &book.named())?;
@@ -74,7 +92,7 @@ impl<S: Storage> Machine<S> {
             shard.retire();
             shard.cut(&|_| 0);
             for model in shard.streams.values_mut() {
-                for _ in 0..below(&self.chance, 20) {
+                for _ in 0..below(&self.chance, book.commits_before) {
                     model.commit(&any_commit(&model.keys, &self.chance));
                 }
             }
@@ -200,7 +218,7 @@ impl<S: Storage> Machine<S> {
     }
 
     /// A step of compaction, if there is enough to compact.
-    fn compact(&mut self, book: &Book, i: usize) -> Result<(), LogError> {
+    pub(crate) fn compact(&mut self, book: &Book, i: usize) -> Result<(), LogError> {
         let keys = book.shards[i].streams.values().flat_map(|model| model.keys.values());
         let live: u64 = keys.map(|kept| kept.value.len() as u64 + 64).sum();
         let enough = 2 * live + 4 * self.settings.file_bytes;

@@ -4,8 +4,10 @@
 #![allow(clippy::print_stdout, reason = "a test says how much it has tried")]
 
 mod bases;
+mod bits;
 mod book;
 mod disk;
+mod faults;
 mod folder;
 mod machine;
 mod model;

@@ -45,6 +45,8 @@ pub(crate) struct Shard<S: Storage> {
     /// Keys whose newest change is BASED, by stream and key, with their file's number.
     standing: BTreeMap<(u32, u8), u64>,
     pass: Option<Pass<S>>,
+    /// A victim couldn't be read: it never goes, and the shard needs a base.
+    pub(crate) stuck: bool,
     /// Files that compaction was done with.
     pub(crate) compacted: u64,
 }
@@ -57,7 +59,7 @@ impl<S: Storage> Shard<S> {
             let based = model.keys.iter().filter(|(_, kept)| kept.based);
             standing.extend(based.map(|(&key, _)| ((stream, key), 0)));
         }
-        Shard { writer, queue: VecDeque::new(), standing, pass: None, compacted: 0 }
+        Shard { writer, queue: VecDeque::new(), standing, pass: None, stuck: false, compacted: 0 }
     }
 
     /// Makes a commit in memory, and puts it into the queue.
@@ -177,7 +179,9 @@ impl<S: Storage> Shard<S> {
             None => self.pass = self.writer.victim()?.map(Pass::Reading),
             Some(Pass::Reading(mut reader)) => {
                 let victim = reader.file();
-                let more = self.look(book, &mut reader, bytes)?;
+                let more = self.look(book, &mut reader, bytes);
+                self.stuck |= more.is_err();
+                let more = more?;
                 if !more {
                     self.writer.judged(victim);
                 }

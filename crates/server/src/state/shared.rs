@@ -403,10 +403,6 @@ impl Shared {
 
     /// Durable LSNs have risen, or a log tells something else of how it is: its thread says so
     /// behind that. Wakes the shards that sleep and wait for it, and no others.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the threads of the logs come with the start")
-    )]
     pub(crate) fn tell_synced(&self) {
         // SYNC(synced)
         self.syncs.fetch_add(1, Ordering::SeqCst);

@@ -6,7 +6,8 @@
 //!               <── leave: head ──────────────── written ─────────────────┘
 //! ```
 //!
-//! The bytes are specified in `docs/formats/journal.md`, those of a change in `docs/formats/log.md`.
+//! The bytes are specified in `docs/formats/journal.md`, those of a change in
+//! `docs/formats/log.md`.
 //!
 //! 1. What is published survives the process: the next one reads it ([`JournalFile::contents`]).
 //! 2. Tail and head are the shard's words; the log's thread says in the process's memory how far it

@@ -6,7 +6,8 @@
 //!
 //! 1. An entry stays as it is until the reader has said that it was written: it is lent as long as
 //!    the reader isn't used otherwise.
-//! 2. So do the runs that it names. They are read from the arenas' mappings, which the reader keeps.
+//! 2. So do the runs that it names. They are read from the arenas' mappings, which the reader
+//!    keeps.
 //!
 //! The log's thread.
 

@@ -8,9 +8,11 @@
 use crate::format::head::{Head, RunName};
 use crate::format::layout::{entry_reference, record as r};
 use crate::format::sum;
-use crate::format::words::SharedWords;
 use crate::recover::replay::ReplayError;
 use crate::write::writer::Writer;
+
+/// Takes a record: its number, and the pieces of a PUT's payload.
+pub type RecordTaker<'f, E> = dyn FnMut(u64, &[&[u8]]) -> Result<(), E> + 'f;
 
 /// Bytes of a record behind `prev`.
 const BEHIND_PREV: u64 = r::PREV + 4;
@@ -20,10 +22,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`ReplayError::Record`] for the first bad one; or what `f` says.
-    pub fn each_record<E: From<ReplayError>>(
-        &self,
-        f: &mut dyn FnMut(u64, &[&[u8]]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn each_record<E: From<ReplayError>>(&self, f: &mut RecordTaker<'_, E>) -> Result<(), E> {
         let (words, mut all) = (self.words, Vec::new());
         self.index.each(&words, &mut |_, e| all.push(entry_reference(e)));
         all.into_iter().try_for_each(|reference| self.give_record(reference, f))
@@ -32,7 +31,7 @@ impl Writer {
     fn give_record<E: From<ReplayError>>(
         &self,
         reference: u32,
-        f: &mut dyn FnMut(u64, &[&[u8]]) -> Result<(), E>,
+        f: &mut RecordTaker<'_, E>,
     ) -> Result<(), E> {
         let offset = u64::from(reference) * r::UNIT;
         let head = Head::load(&self.words, offset);
@@ -41,8 +40,8 @@ impl Writer {
             return Err(wrong("the checksum of its record in memory is wrong").into());
         }
         let len = |bytes: u64| usize::try_from(bytes).expect("within an arena");
-        // SAFETY: a published record, which stays as it is while this writer is in one of its calls;
-        // the slice doesn't leave that call.
+        // SAFETY: a published record, which stays as it is while this writer is in one of its
+        // calls; the slice doesn't leave that call.
         let front = unsafe { self.words.bytes(offset, len(r::PREV)) };
         let behind = len(head.bytes() - BEHIND_PREV);
         // SAFETY: as above.

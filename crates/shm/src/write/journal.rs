@@ -4,7 +4,7 @@
 
 use crate::format::head::Head;
 use crate::journal::ring_writer::JournalWriter;
-use crate::write::roots::Roots;
+use crate::write::root_map::Roots;
 
 /// The published version that a staged value in a run stands on.
 #[derive(Debug, Clone)]

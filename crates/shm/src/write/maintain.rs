@@ -176,7 +176,8 @@ impl Writer {
     }
 
     /// Deletes a key whose time is over, unless its record's checksum is wrong: its expiry may be;
-    /// or the journal has no room for it. Returns whether it did. The caller treats the key as gone either way.
+    /// or the journal has no room for it. Returns whether it did. The caller treats the key as gone
+    /// either way.
     ///
     /// # Panics
     /// If the pin is another domain's.

@@ -22,7 +22,7 @@ use crate::journal::layout::{CommitSize, Effect, change_bytes};
 use crate::journal::layout::{change as c, entry as e};
 use crate::journal::ring_writer::{EntryEncoder, JournalWriter};
 use crate::write::journal::{Base, JournalPart, Stored};
-use crate::write::roots::Root;
+use crate::write::root_map::Root;
 use crate::write::writer::Writer;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;

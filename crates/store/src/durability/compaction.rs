@@ -73,7 +73,7 @@ impl CompactionCycle {
 /// A file that is compacted.
 enum Stage<S: Storage> {
     Nothing,
-    Reading(VictimReader<S>),
+    Reading(Box<VictimReader<S>>),
     /// The owner has the rest to do.
     Asked,
     Stopped,
@@ -149,7 +149,7 @@ impl<S: Storage> LogCompaction<S> {
         match writer.victim() {
             Ok(Some(reader)) => {
                 self.cycle.begins(reader.file(), writer.newest_file(), writer.counted_bytes());
-                self.stage = Stage::Reading(reader);
+                self.stage = Stage::Reading(Box::new(reader));
             }
             Ok(None) => {}
             Err(error) => self.stop(error.to_string(), status),

@@ -1,4 +1,5 @@
-//! What the log's thread writes to, and whom it tells: the writer of a chain, and the durable words.
+//! What the log's thread writes to, and whom it tells: the writer of a chain, and the durable
+//! words.
 //!
 //! 1. An entry is taken as a whole, or waits until it can be: for another log's sync, or for room.
 //! 2. Durable words are stored behind the sync, and then the shards are woken that wait for them.

@@ -148,7 +148,8 @@ impl LogStatus {
         Some(self.unsynced_since_us.load(Relaxed)).filter(|&us| us > 0)
     }
 
-    /// The log's thread tells when the oldest change was taken that isn't synced; `None`: there is none.
+    /// The log's thread tells when the oldest change was taken that isn't synced; `None`: there is
+    /// none.
     pub fn tell_unsynced_since(&self, us: Option<u64>) {
         self.unsynced_since_us.store(us.map_or(0, |us| us.max(1)), Relaxed);
     }

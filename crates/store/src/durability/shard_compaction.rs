@@ -6,8 +6,8 @@
 //! the last look ──> Judged ──> keys that stand on the file ──> Again ... none is left ──> Release
 //! ```
 //!
-//! 1. A step is bounded by looks and by bytes that it copies. Values in runs aren't copied: they are
-//!    held until the log's thread has written them.
+//! 1. A step is bounded by looks and by bytes that it copies. Values in runs aren't copied: they
+//!    are held until the log's thread has written them.
 //! 2. An order has the journal's tail at the look. Nothing is published between the two.
 //! 3. A file whose record is bad in memory stays.
 //!

@@ -349,8 +349,8 @@ fn a_strange_log_is_refused() {
     assert_eq!(one.run("GET a"), "$1 1");
 }
 
-/// Files that are out of date go, however long the store runs; what is alive stays, after a kill and
-/// a power cut too, a value that stands on old changes among it.
+/// Files that are out of date go, however long the store runs; what is alive stays, after a kill
+/// and a power cut too, a value that stands on old changes among it.
 #[test]
 fn the_log_stays_short() {
     let mut machine = Machine::started(9, 1);
@@ -422,7 +422,7 @@ fn histories_with_kills_and_power_cuts() {
             }
         }
     }
-    println!("{seeds} histories, {kills} kills, {cuts} power cuts: 0 violations");
+    eprintln!("{seeds} histories, {kills} kills, {cuts} power cuts: 0 violations");
 }
 
 fn command(chance: &dyn Chance, keys: &[String], step: u64) -> Vec<String> {

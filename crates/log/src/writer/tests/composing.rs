@@ -235,7 +235,7 @@ fn a_long_commit_is_written_first_block_last() {
     let first = writes.iter().position(|&(from, _)| from == begin + SECTOR_BYTES);
     assert_eq!(first, Some(1));
     let parts = &writes[1..last.unwrap()];
-    assert!(parts.len() > 1 && parts.array_windows().all(|[a, b]| a.1 == b.0), "{writes:?}");
+    assert!(parts.len() > 1 && parts.windows(2).all(|pair| pair[0].1 == pair[1].0), "{writes:?}");
     assert_eq!(writer.written(STREAMS[0]), 2);
     writer.sync().unwrap();
     let lengths: Vec<usize> = desk.replayed().iter().map(|kept| kept.3.len()).collect();

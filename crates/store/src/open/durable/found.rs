@@ -74,7 +74,7 @@ impl<S: Storage> Findings<S> {
     fn check_ids(&self, options: &StoreOptions) -> Result<(), StoreError> {
         let of_journals =
             self.journals.iter().map(|it| (it.file.path().to_owned(), it.file.info().log_id));
-        let of_arenas = self.headers.iter().map(|(_, it)| (options.dir.clone(), it.log_id));
+        let of_arenas = self.headers.values().map(|it| (options.dir.clone(), it.log_id));
         let mut all = of_journals.chain(of_arenas).filter(|(_, id)| *id != [0; 16]);
         match &self.meta {
             None => match all.next() {

@@ -1,7 +1,7 @@
 //! The end of a log: a start with `appendonly no` on arenas that have one.
 //!
-//! 1. The log is retired, durably, before the first change is made without it: so an old state can't
-//!    return.
+//! 1. The log is retired, durably, before the first change is made without it: so an old state
+//!    can't return.
 //! 2. What its journals have beyond the arenas was told to nobody, and is dropped.
 //!
 //! The thread that starts the server.
@@ -29,8 +29,8 @@ pub fn log_of(dir: &Path) -> Result<Option<[u8; 16]>, StoreError> {
     Ok(ids.find(|id| *id != [0; 16]))
 }
 
-/// Retires the log of the arenas in a folder, which must be this world's: its files and the journals
-/// go. The arenas have its id until they are opened.
+/// Retires the log of the arenas in a folder, which must be this world's: its files and the
+/// journals go. The arenas have its id until they are opened.
 ///
 /// # Errors
 ///
