@@ -7,9 +7,9 @@
 //!                          └── BASED 95    root: 90, file 7
 //! ```
 //!
-//! 1. The root's LSN is that of the oldest change that the key's value is made of by the log; or, if
-//!    a whole version was appended again, the stream's last LSN then. A file that ends with a lower
-//!    LSN has nothing of the key.
+//! 1. The root's LSN is that of the oldest change that the key's value is made of by the log; or,
+//!    if a whole version was appended again, the stream's last LSN then. A file that ends with a
+//!    lower LSN has nothing of the key.
 //! 2. What was appended again lies in the root's file or behind it, whatever LSN a file ends with.
 //! 3. A key whose newest change is whole has no root, or that of the time when it was appended
 //!    again; an adopted key that stands on another has root 0: anything may be needed.
