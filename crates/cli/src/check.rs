@@ -1,4 +1,4 @@
-//! `nigh check`: which arenas lie in tmpfs, and whether they are whole.
+//! `nigh check`: which arenas lie in tmpfs, and whether they are whole; and logs: see `check_log`.
 //!
 //! ```text
 //! /dev/shm/nigh-6379/   lock            held by a running server
@@ -13,6 +13,7 @@
 //!    arenas of a folder belong together and none is missing. It lists other files named `.arena`.
 //! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
 
+use crate::check_log;
 use crate::render::thousands;
 use anyhow::{Context, Result, bail};
 use nigh_shm::layout::header;
@@ -38,7 +39,7 @@ const KEY_BYTES: usize = 100;
 /// Options of `nigh check`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Folders with arenas [default: all /dev/shm/nigh-*]
+    /// Folders with arenas, or of a log [default: all /dev/shm/nigh-*]
     #[arg(value_name = "FOLDER")]
     folders: Vec<PathBuf>,
 }
@@ -70,6 +71,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (mut arenas, mut damaged, mut refused, mut bad) = (0, 0, 0, 0);
     for folder in &folders {
         let holder = holder(folder)?;
+        let is_served = matches!(holder, Holder::Server);
+        if check_log::is_log(folder) {
+            refused += u32::from(check_log::check(folder, is_served)?);
+            continue;
+        }
+        refused += u32::from(check_log::check_journals(folder, is_served));
         for path in arenas_in(folder)? {
             arenas += 1;
             match arena(&path, &holder) {
@@ -90,9 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         );
     }
     if refused > 0 {
-        bail!(
-            "the arenas of {refused} folder(s) are whole, but no server would take them: see above"
-        );
+        bail!("no server would take {refused} folder(s), though their arenas are whole: see above");
     }
     if bad > 0 {
         bail!(

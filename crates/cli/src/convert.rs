@@ -22,7 +22,7 @@ use nigh_shm::{Domain, Participant, WriteError};
 use nigh_store::{
     Copied, CopyError, Copying, DEFAULT_TENANT, Edition, Keyspace, Left, MANIFEST, MOST_PARTITIONS,
     NEW_MANIFEST, OldKeyspace, Refused, Source, StoreError, StoreOptions, copy_bytes, left_in,
-    list_others,
+    list_others, log_of,
 };
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use std::fs::{DirBuilder, DirEntry, File, Permissions};
@@ -94,6 +94,11 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
     };
     // It looks before it locks, so that it leaves no lock file where no server was.
     look()?;
+    ensure!(
+        log_of(&dir)?.is_none(),
+        "the arenas in {name} have a log: start once with --appendonly no, which retires it, then \
+         convert, then start with --appendonly yes"
+    );
     let _held = hold(&dir)?;
     let beside = beside(&dir)?;
     leftover::remove_leftover(&dir)?;

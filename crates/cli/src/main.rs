@@ -18,6 +18,7 @@
 
 mod call;
 mod check;
+mod check_log;
 mod convert;
 mod functions;
 mod render;

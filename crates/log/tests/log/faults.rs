@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 const FILE_BYTES: u64 = 16 << 10;
 /// Failures that are tried without a variable that says otherwise.
-const FAULTS: u64 = 450;
+const FAULTS: u64 = 300;
 /// Calls of a run; with many failures, of a long one.
 const RUN_CALLS: u64 = 2_000;
 const LONG_CALLS: u64 = 10_000;

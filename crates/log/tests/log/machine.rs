@@ -211,7 +211,7 @@ impl<S: Storage> Machine<S> {
                 let which = (0..SHARDS).filter(|&j| j == i || others).collect();
                 self.base(book, which, false)?;
             }
-            992..995 => self.retire(book)?,
+            992..993 => self.retire(book)?,
             _ => drop(self.shards[i].writer.end_frame()?),
         }
         self.tell(book)
