@@ -58,10 +58,10 @@ impl StreamFacts {
         let log = self.log_last.unwrap_or(0);
         let continues = self.journal.is_none_or(|(first, _)| first <= log + 1);
         let journal_last = self.journal.map_or(0, |(_, last)| last);
-        let usable = self.arena.filter(|arena| {
+        let usable = self.arena.filter(|arena| match self.journal {
             // The journal is redone in it from its committed LSN on.
-            let follows = self.journal.is_none_or(|(first, _)| arena.committed + 1 >= first);
-            follows && arena.last.max(journal_last) >= log
+            Some((first, last)) => arena.committed + 1 >= first && arena.committed.max(last) >= log,
+            None => arena.last >= log,
         });
         let origin = match (usable, self.log_last) {
             (Some(_), _) => Origin::Arena,
