@@ -17,7 +17,8 @@
 //!    a client sends ends the server.
 //!
 //! Rooms, lowest first: error sync tenant config engine pinning commands observe hop net folder
-//! state handlers turn log_threads signals serve
+//! state handlers turn loading log_threads signals
+//! serve
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -32,6 +33,7 @@
 //! | state | what a shard's commands work on, and what the shards share |
 //! | handlers | commands that the server answers itself, and where data commands run |
 //! | turn | a shard's loop: it reads, executes, sends, answers |
+//! | loading | answers while the log is read |
 //! | log_threads | the log's folder, and a thread for each shard's log |
 //! | signals, serve | the server's beginning and its end |
 #![deny(unsafe_code)]
@@ -43,6 +45,7 @@ mod error;
 mod folder;
 mod handlers;
 mod hop;
+mod loading;
 mod log_threads;
 mod net;
 mod observe;

@@ -8,6 +8,7 @@
 
 use crate::config::Config;
 use crate::error::ServeError;
+use crate::loading::LoadingState;
 use crate::state::shared::Shared;
 use nigh_log::{FileSystemKind, LogSettings, RealChance, RealClock, RealFolder, World};
 use nigh_shm::{Domain, JournalWriter};
@@ -57,18 +58,22 @@ impl ServerLog {
         options: &StoreOptions,
         shards: usize,
         domain: &Arc<Domain>,
+        loading: &Arc<LoadingState>,
     ) -> Result<(Keyspace, Opened, ServerLog), ServeError> {
         let dir = PathBuf::from(config.text("dir"));
         let world = world_of(config, &dir)?;
         let began = Instant::now();
-        let told = AtomicU64::new(0);
+        let (told, loading) = (AtomicU64::new(0), Arc::clone(loading));
         let log = LogOptions {
             shards,
             settings: LogSettings { file_bytes: config.unsigned("log-file-size") },
             journal_bytes: config.unsigned("journal-size").next_power_of_two(),
             mode: SyncMode::of_name(&config.text("appendfsync")).expect("a choice of the table"),
             boot_id: boot_id()?,
-            progress: Arc::new(move |progress| tell(&told, progress)),
+            progress: Arc::new(move |progress| {
+                loading.tell(progress);
+                tell(&told, progress);
+            }),
         };
         let opened = Keyspace::open_with_log(options, &log, &world, domain);
         let (keyspace, opened, log) = opened.map_err(|error| refused(&dir, error))?;

@@ -12,6 +12,7 @@ use crate::folder::faults::Arenas;
 use crate::folder::starts::Skips;
 use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
+use crate::loading::{self, LoadingState};
 use crate::log_threads::{LogThreads, ServerLog, ShardSide, refuse_logged};
 use crate::net::listener::Listeners;
 use crate::observe::metrics::{Exporter, Gauges};
@@ -117,7 +118,15 @@ impl Server {
         let exporter = Exporter::start(&config)?;
         let file_limit = file_limit(&config, shards)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
-        let (keyspace, mut log) = open_keyspace(&config, &folder, capacity_bytes, shards, &domain)?;
+        let loading = Arc::new(LoadingState::new());
+        let (keyspace, mut log) = std::thread::scope(|scope| {
+            if config.flag("appendonly") {
+                scope.spawn(|| loading::serve(&listeners, &config, &loading));
+            }
+            let _end = loading.end();
+            let of = (capacity_bytes, shards);
+            open_keyspace(&config, &folder, of, &domain, &loading)
+        })?;
         let keyspaces = vec![keyspace];
         // A server that is refused leaves the folder as it is, so this comes behind the arenas.
         let skips = Skips::open(&folder.path)
@@ -301,9 +310,9 @@ fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
 fn open_keyspace(
     config: &Config,
     folder: &Folder,
-    capacity_bytes: u64,
-    shards: usize,
+    (capacity_bytes, shards): (u64, usize),
     domain: &Arc<Domain>,
+    loading: &Arc<LoadingState>,
 ) -> Result<(Keyspace, Option<ServerLog>), ServeError> {
     let mut options = StoreOptions::new(&folder.path, capacity_bytes);
     options.fresh = config.flag("fresh");
@@ -314,7 +323,8 @@ fn open_keyspace(
     }
     let (keyspace, opened, log) = match config.flag("appendonly") {
         true => {
-            let (keyspace, opened, log) = ServerLog::open(config, &options, shards, domain)?;
+            let (keyspace, opened, log) =
+                ServerLog::open(config, &options, shards, domain, loading)?;
             (keyspace, opened, Some(log))
         }
         false => {
