@@ -48,9 +48,8 @@ pub(crate) struct StoreHost<'a, 't> {
 impl StoreHost<'_, '_> {
     /// Commits what lies in one partition, or makes a message of it for the owner.
     fn commit_part(&mut self, partition: usize, writes: &[KeyWrite<'_>]) -> Result<(), String> {
-        let store = self.keyspace.part_mut(partition);
-        if store.is_owner() {
-            let done = store.commit_writes(writes, self.turn);
+        if self.keyspace.part(partition).is_owner() {
+            let done = self.keyspace.commit_call(partition, writes, self.turn);
             return done.map_err(|error| error_text(&error, writes).to_owned());
         }
         self.mail
@@ -138,8 +137,8 @@ pub(crate) fn commit_for_peer(context: &mut Context<'_, '_>, message: &[u8]) {
         let text = text.to_owned();
         return context.error(&text);
     }
-    let store = context.state.tenants[context.client.tenant].keyspace.part_mut(partition);
-    match store.commit_writes(&set, context.turn) {
+    let keyspace = &mut context.state.tenants[context.client.tenant].keyspace;
+    match keyspace.commit_call(partition, &set, context.turn) {
         Ok(()) => context.reply().ok(),
         Err(error) => context.error(error_text(&error, &set)),
     }

@@ -1,9 +1,11 @@
-//! The arenas of a keyspace, as compaction of the log looks at them.
+//! What the log has to do with all partitions of a keyspace: commits that may have read others, and
+//! compaction.
 //!
 //! Thread: the owner's.
 
-use nigh_shm::{Standing, Writer};
+use nigh_shm::{Standing, WriteError, Writer};
 
+use crate::commit::write_set::KeyWrite;
 use crate::durability::orders::Placed;
 use crate::durability::shard_compaction::{Arenas, Files, ShardCompaction};
 use crate::keyspace::Keyspace;
@@ -11,6 +13,33 @@ use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER};
 use crate::turn::Turn;
 
 impl Keyspace {
+    /// Commits a write set of a call that may have read all partitions: after a power cut it isn't
+    /// there without what it read. So the log has it only behind the other shards' logs.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Store::commit_writes`].
+    pub fn commit_call(
+        &mut self,
+        partition: usize,
+        writes: &[KeyWrite<'_>],
+        turn: &Turn<'_>,
+    ) -> Result<(), WriteError> {
+        if self.parts.len() > 1 {
+            let own = self.owners[partition];
+            let others = (0..).zip(self.parts.iter().zip(&self.owners));
+            let needs = others.filter(|(_, (_, owner))| **owner != own);
+            let needs = needs.filter_map(|(number, (store, _))| {
+                let begun = store.reader().begun_lsn();
+                let is_durable = store.reader().durable_lsn() >= begun;
+                (!is_durable).then_some((DEFAULT_NUMBER << 8 | number, begun))
+            });
+            let needs: Vec<(u32, u64)> = needs.collect();
+            self.parts[partition].data.set_needs(&needs);
+        }
+        self.parts[partition].commit_writes(writes, turn)
+    }
+
     /// A bounded step of the compaction of the shard's log, whose journal has this tail. Whether
     /// there is more to do.
     pub fn compact(

@@ -8,13 +8,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use nigh_log::simulated::{SimChance, SimClock, SimDisk, below, once_in};
 use nigh_log::{Chance, LogSettings, World};
 use nigh_shm::{Domain, JournalWriter, Participant};
 use nigh_store::{
-    BaseCause, CompactionPace, Keyspace, LogHealth, LogOptions, LogOrder, LogStatus, LogThread,
-    LogThreadParts, ShardCompaction, StartReport, StoreError, StoreOptions, SyncMode, Turn,
+    BaseCause, CompactionPace, KeyWrite, Keyspace, LogHealth, LogOptions, LogOrder, LogStatus,
+    LogThread, LogThreadParts, ShardCompaction, StartReport, StoreError, StoreOptions, SyncMode,
+    Turn,
 };
 use tempfile::TempDir;
 
@@ -380,6 +382,40 @@ fn the_log_stays_short() {
         assert_eq!(machine.run("GET old"), "$1 1");
         machine.settle();
     }
+}
+
+/// What a call writes isn't on disk before what it may have read at another shard: its log waits.
+#[test]
+fn a_call_isnt_on_disk_before_what_it_read() {
+    let mut machine = Machine::new(10, 2);
+    machine.shards = 2;
+    machine.start().expect("a start");
+    machine.settle();
+    let mut running = machine.running.take().expect("a store that runs");
+    let mut shards = running.keyspace.divide(2).into_iter();
+    let (mut one, mut two) = (shards.next().expect("0"), shards.next().expect("1"));
+    let key = |partition| {
+        let keys = (0..).map(|i| format!("k{i}").into_bytes());
+        keys.into_iter().find(|key| one.partition_of(key) == partition).expect("some key")
+    };
+    let (here, there) = (key(0), key(1));
+    let pin = running.participant.pin();
+    let turn = Turn { now_ms: START_MS, pin: &pin, random: 1 };
+    let put = |key| KeyWrite::Put { key, value: b"v", expiry_ms: 0 };
+    two.commit_call(1, &[put(&there)], &turn).expect("room");
+    one.commit_call(0, &[put(&here)], &turn).expect("room");
+    let durable = |keyspace: &Keyspace, partition| keyspace.reader(partition).durable_lsn();
+    let mut other = running.logs.remove(1);
+    let mut own = running.logs.remove(0);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || own.thread.pass());
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(durable(&one, 0), 0, "it waits for the other log");
+        other.thread.pass();
+        assert_eq!(durable(&two, 1), 1);
+        waits.join().expect("its pass");
+    });
+    assert_eq!(durable(&one, 0), 1);
 }
 
 /// Random commands, kills and power cuts: after a kill all is there; after a power cut, a prefix
