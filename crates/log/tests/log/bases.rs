@@ -1,6 +1,6 @@
 //! Bases: a chain is written anew from memory, and named in place of the old one.
 
-use crate::book::{Book, Halt, SHARDS};
+use crate::book::{Book, Halt, SHARDS, SHARDS_OF_META};
 use crate::machine::Machine;
 use crate::shard::Shard;
 use nigh_log::simulated::{below, once_in};
@@ -42,7 +42,7 @@ impl<S: Storage> Machine<S> {
         for i in 0..SHARDS {
             if which.contains(&i) {
                 let shard = u32::try_from(i).unwrap();
-                self.begin_base(book, Chain { generation, shard, shards: SHARDS as u32 })?;
+                self.begin_base(book, Chain { generation, shard, shards: SHARDS_OF_META })?;
             }
         }
         for &i in &which {
@@ -104,7 +104,7 @@ impl<S: Storage> Machine<S> {
         which: &[usize],
     ) -> Result<(), Halt> {
         let mut meta = book.named();
-        let shards = SHARDS as u32;
+        let shards = SHARDS_OF_META;
         let old = |shard: u32| meta.chains.get(shard as usize).copied();
         let chains = (0..shards).map(|shard| match old(shard) {
             Some(chain) if !which.contains(&(shard as usize)) => chain,

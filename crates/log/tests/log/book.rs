@@ -5,6 +5,9 @@ use nigh_log::{LogError, Meta, MetaFault, Storage, World, save_meta};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) const SHARDS: usize = 2;
+/// As `meta` counts them.
+pub(crate) const SHARDS_OF_META: u32 = 2;
+const _: () = assert!(SHARDS == SHARDS_OF_META as usize);
 
 /// A commit in the order of its chain.
 #[derive(Debug, Clone)]
@@ -269,5 +272,5 @@ impl Book {
 /// The streams of each shard.
 pub(crate) fn streams_of(meta: &Meta) -> Vec<BTreeSet<u32>> {
     let of = |shard: u32| meta.tenants.keys().map(move |tenant| tenant << 8 | shard).collect();
-    (0..SHARDS as u32).map(of).collect()
+    (0..SHARDS_OF_META).map(of).collect()
 }

@@ -6,7 +6,7 @@ use crate::model::ModelChange;
 use crate::power::world;
 use nigh_log::simulated::{SimChance, SimDisk};
 
-const FILE_BYTES: u64 = 64 << 10;
+const FILE_BYTES: usize = 64 << 10;
 const MIB: usize = 1 << 20;
 
 fn put(key: u8, bytes: usize) -> ModelChange {
@@ -21,7 +21,7 @@ fn put(key: u8, bytes: usize) -> ModelChange {
 /// A machine and a stream of its first shard.
 fn begun(disk: &SimDisk, book: &mut Book) -> (Machine<SimDisk>, u32) {
     book.commits_before = 2;
-    let machine = Machine::start(world(disk, 3), book, FILE_BYTES, 3).unwrap();
+    let machine = Machine::start(world(disk, 3), book, FILE_BYTES as u64, 3).unwrap();
     let stream = *book.shards[0].streams.keys().next().unwrap();
     (machine, stream)
 }
@@ -43,8 +43,8 @@ fn values_of_about_a_frame_and_longer_than_a_file_come_back() {
     let mut book = Book::new();
     let (mut machine, stream) = begun(&disk, &mut book);
     for (key, bytes) in (0..).zip([
-        FILE_BYTES as usize - 12_500,
-        FILE_BYTES as usize,
+        FILE_BYTES - 12_500,
+        FILE_BYTES,
         MIB - 300,
         MIB - 50,
         MIB - 49,
@@ -89,7 +89,7 @@ fn a_long_commit_is_whole_or_not_there() {
                 book.power_was_cut();
                 disk.power_cut(&SimChance::new(call * 10 + seed))
             };
-            let again = Machine::start(world(&left, 1), &mut book, FILE_BYTES, 1);
+            let again = Machine::start(world(&left, 1), &mut book, FILE_BYTES as u64, 1);
             again.unwrap_or_else(|halt| panic!("call {call}, seed {seed}: {halt}"));
             let value = &book.shards[0].streams[&stream].keys[&1].value;
             match value.len() {
@@ -117,7 +117,7 @@ fn a_long_value_survives_the_compaction_of_its_file() {
         key: 3,
         source: 1,
         base_lsn: book.shards[0].streams[&stream].keys[&1].lsn,
-        base_bytes: 2 * MIB as u32,
+        base_bytes: 2 << 20,
         more: b"and more".to_vec(),
     };
     commit(&mut machine, &mut book, stream, &[on_it]).unwrap();

@@ -1,7 +1,7 @@
 //! A server's logs: `meta`, tenants, two shards, a start, bases; and steps by chance.
 
-use crate::book::{Book, Halt, SHARDS, ShardBook, streams_of};
-use crate::model::{ModelStream, Replica, any_commit};
+use crate::book::{Book, Halt, SHARDS, SHARDS_OF_META, ShardBook, streams_of};
+use crate::model::{Replica, any_commit};
 use crate::shard::Shard;
 use nigh_log::simulated::{SimChance, below, once_in};
 use nigh_log::{
@@ -241,7 +241,7 @@ impl<S: Storage> Machine<S> {
         book.save(&self.world, meta, &[])?;
         for (i, streams) in streams_of(&book.named()).iter().enumerate() {
             for &stream in streams {
-                book.shards[i].streams.entry(stream).or_insert_with(ModelStream::default);
+                book.shards[i].streams.entry(stream).or_default();
                 self.shards[i].writer.add_stream(stream);
             }
         }
@@ -264,7 +264,7 @@ impl<S: Storage> Machine<S> {
             book.shards[i].drop_stream(stream);
         }
         for shard in &mut self.shards {
-            (0..SHARDS as u32).for_each(|i| shard.forget_need(tenant << 8 | i));
+            (0..SHARDS_OF_META).for_each(|i| shard.forget_need(tenant << 8 | i));
         }
         Ok(())
     }
@@ -346,7 +346,7 @@ fn first_meta(chance: &dyn Chance) -> Meta {
 /// One more tenant.
 fn add_line(meta: &mut Meta) {
     let number = meta.next_tenant;
-    let partitions = SHARDS as u32;
+    let partitions = SHARDS_OF_META;
     let line = TenantLine { name: format!("t{number}"), partitions, seed: number };
     meta.tenants.insert(number, line);
     meta.next_tenant += 1;

@@ -117,7 +117,8 @@ impl ModelStream {
             self.durable.clone_from(&self.keys);
             self.since.clear();
         }
-        while let Some((at, change)) = self.since.pop_front_if(|(at, _)| *at <= lsn) {
+        let over = self.since.partition_point(|(at, _)| *at <= lsn);
+        for (at, change) in self.since.drain(..over) {
             apply(&mut self.durable, at, &change);
         }
         self.durable_lsn = self.durable_lsn.max(lsn);

@@ -31,7 +31,7 @@ enum Item {
 /// How far a victim is.
 enum Pass<S: Storage> {
     /// Its changes are looked at.
-    Reading(VictimReader<S>),
+    Reading(Box<VictimReader<S>>),
     /// Keys that stand on it are appended.
     Standing(u64),
     /// What it needed is in the queue.
@@ -176,7 +176,7 @@ impl<S: Storage> Shard<S> {
     /// A step of compaction; begins with the next victim if there is none.
     pub(crate) fn compact(&mut self, book: &ShardBook, bytes: usize) -> Result<(), LogError> {
         match self.pass.take() {
-            None => self.pass = self.writer.victim()?.map(Pass::Reading),
+            None => self.pass = self.writer.victim()?.map(|reader| Pass::Reading(Box::new(reader))),
             Some(Pass::Reading(mut reader)) => {
                 let victim = reader.file();
                 let more = self.look(book, &mut reader, bytes);
