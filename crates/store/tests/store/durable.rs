@@ -358,6 +358,32 @@ fn a_failed_sync_is_told_and_the_next_start_heals() {
     assert_eq!((machine.run("GET a"), machine.run("GET b")), ("$1 1".into(), "$1 2".into()));
 }
 
+/// A start whose own sync fails doesn't leave the next one to believe the disk: that writes a base.
+#[test]
+fn a_start_that_cant_sync_is_remembered() {
+    let mut machine = Machine::started(11, 1);
+    machine.run("SET a 1");
+    machine.settle();
+    machine.kill();
+    let mut bases = 0;
+    for back in 0..60 {
+        let before = machine.disk.calls();
+        machine.start().expect("a sound disk");
+        let calls = machine.disk.calls() - before;
+        machine.settle();
+        machine.kill();
+        let call = (machine.disk.calls() + calls).saturating_sub(back);
+        machine.disk.fail(call, nigh_log::simulated::SimFault::Io);
+        let failed = machine.start().is_err();
+        machine.kill();
+        let report = machine.start().expect("a disk that works again");
+        bases += u32::from(failed && report.base == Some(BaseCause::Broken));
+        assert_eq!(machine.run("GET a"), "$1 1", "{back} calls before the end");
+        machine.kill();
+    }
+    assert!(bases > 0);
+}
+
 /// Memory and log that don't belong together are refused with both ids.
 #[test]
 fn a_strange_log_is_refused() {

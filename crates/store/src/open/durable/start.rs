@@ -25,7 +25,7 @@ use crate::open::durable::rebuild::{Building, by_chain, replay_chain};
 use crate::open::durable::rest::{StartStreams, named_values, write_rest};
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER, Stream};
 use crate::open::store_options::StoreOptions;
-use nigh_log::{LogRecovery, LogWriter, Meta, Secret, Storage, TenantLine, World};
+use nigh_log::{Chain, LogError, LogRecovery, LogWriter, Meta, Secret, Storage, TenantLine, World};
 use nigh_shm::{
     Adoption, Domain, DurableWord, JournalEntry, JournalReader, JournalWriter, StreamChange, Writer,
 };
@@ -60,7 +60,8 @@ pub(crate) fn open_with_log<S: Storage>(
     if counts && continues && !is_broken {
         for chain in &meta.chains {
             let recovery = LogRecovery::find(world, &meta, chain)?;
-            writers.push(LogWriter::begin(world, &meta, recovery, log.settings, clock_ms)?);
+            let begun = LogWriter::begin(world, &meta, recovery, log.settings, clock_ms);
+            writers.push(begun.map_err(|error| findings.note_broken(chain, error))?);
         }
         report.completed = write_rest(&findings, &streams, &mut writers)?;
     }
@@ -253,6 +254,16 @@ impl<S: Storage> Findings<S> {
         let arenas = streams.values().filter_map(|it| it.writer.as_ref());
         let arenas = arenas.map(|writer| writer.reader().clock_ms());
         chains.chain(journals).chain(arenas).fold(world.clock.unix_ms(), u64::max)
+    }
+
+    /// A chain couldn't be gone on with. If a write or sync failed, that is noted in its journal: a
+    /// later start must not believe a sync that succeeds on pages which never reached the disk.
+    fn note_broken(&self, chain: &Chain, error: LogError) -> LogError {
+        let journal = self.journals.iter().find(|it| it.shard == chain.shard && it.is_ours);
+        if let Some(journal) = journal.filter(|_| !matches!(error, LogError::Full { .. })) {
+            journal.file.set_broken(chain.generation);
+        }
+        error
     }
 
     /// Whether the chain of some shard broke.
