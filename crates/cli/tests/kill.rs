@@ -415,15 +415,51 @@ fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String>
 /// The server is killed again and again, under writers of small and large values, logs and brief
 /// keys, while the index grows. Every acknowledged write is there, commits are whole, and expired
 /// keys stay gone.
+/// A log for the servers of a test.
+struct Logged {
+    /// `appendfsync`.
+    mode: &'static str,
+    /// Now and then arenas and journals go with the server, as a reboot takes them.
+    forgets: bool,
+}
+
+/// Rounds between two servers that find no arenas, where they forget.
+const FORGET_EVERY: u64 = 3;
+
 #[test]
 fn killed_servers_lose_nothing_halve_nothing_and_bring_nothing_back() {
+    rounds(None);
+}
+
+/// The same with a log that is written and compacted meanwhile: files and journal are small.
+#[test]
+fn killed_servers_with_a_log_go_on_from_memory() {
+    rounds(Some(Logged { mode: "everysec", forgets: false }));
+}
+
+/// With `always`, all that was acknowledged is in the log alone, whatever becomes of memory.
+#[test]
+fn what_was_acknowledged_with_always_is_in_the_log() {
+    rounds(Some(Logged { mode: "always", forgets: true }));
+}
+
+fn rounds(logged: Option<Logged>) {
     let kills = load::kills(KILLS);
     let folder = folder();
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
+    let dir = disk.path().join("log");
+    let dir = dir.to_str().expect("a path of ours");
+    let mut flags = vec!["--maxmemory", "2gb"];
+    if let Some(Logged { mode, .. }) = &logged {
+        flags.extend(["--appendonly", "yes", "--appendfsync", *mode, "--dir", dir]);
+        flags.extend(["--journal-size", "4mb", "--log-file-size", "2mb"]);
+        flags.extend(["--log-on-tmpfs", "yes"]); // wherever the build is
+    }
     let arenas = folder.path().join("arenas");
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     let mut pause = Random(WRITERS + 1);
     for round in 0..=kills {
-        let server = Server::start_with(folder.path(), &["--maxmemory", "2gb"]);
+        let server = Server::start_with(folder.path(), &flags);
         for writer in &mut writers {
             writer.compare(&mut server.connect());
         }
@@ -447,6 +483,14 @@ fn killed_servers_lose_nothing_halve_nothing_and_bring_nothing_back() {
         });
         let check = nigh(&["check", arenas.to_str().expect("a path of ours")]);
         assert!(check.status.success(), "{}", stdout(&check));
+        if logged.is_some() {
+            let check = nigh(&["check", dir]);
+            assert!(check.status.success(), "{}", stdout(&check));
+        }
+        let forgets = logged.as_ref().is_some_and(|logged| logged.forgets);
+        if forgets && round % FORGET_EVERY == FORGET_EVERY - 1 {
+            std::fs::remove_dir_all(&arenas).expect("the arenas' folder");
+        }
     }
     let sum = |of: fn(&Writer) -> u64| writers.iter().map(of).sum::<u64>();
     let (written, over) = (sum(|w| w.count), sum(|w| w.over));
