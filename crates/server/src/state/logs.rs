@@ -85,11 +85,11 @@ impl Logs {
     }
 
     /// A turn ends: the journal gives back what was written, and the log's thread learns that there
-    /// is more.
+    /// is more. Whether something was given back.
     #[inline]
-    pub(crate) fn end_turn(&mut self) {
-        let Some(journal) = &self.journal else { return };
-        journal.leave();
+    pub(crate) fn end_turn(&mut self) -> bool {
+        let Some(journal) = &self.journal else { return false };
+        let has_left = journal.leave();
         let tail = journal.tail();
         if tail != self.tail {
             self.tail = tail;
@@ -97,6 +97,7 @@ impl Logs {
                 own.wake();
             }
         }
+        has_left
     }
 
     /// All of them; none without a log.

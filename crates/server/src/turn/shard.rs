@@ -291,7 +291,10 @@ impl Shard {
             let began = self.work.state.tenants.owns_some.then(Instant::now);
             let maintenance = self.work.state.tenants.maintain(&turn, is_tick);
             let compacts = self.work.state.compact(&turn);
-            self.work.state.logs.end_turn();
+            if self.work.state.logs.end_turn() {
+                // Writes that wait for the journal get on, in turn: none waits in vain.
+                self.work.waits_since = None;
+            }
             self.more = maintenance.more | compacts;
             self.soon = maintenance.waiting || self.work.peers_wait;
             ended = Instant::now();
