@@ -163,12 +163,12 @@ impl Drop for Alarm {
 }
 
 /// Sees to a log that arenas have which are to be served without: it is retired.
-pub(crate) fn refuse_logged(config: &Config, arenas: &Path) -> Result<(), ServeError> {
+pub(crate) fn refuse_logged(config: &Config, options: &StoreOptions) -> Result<(), ServeError> {
     let dir = PathBuf::from(config.text("dir"));
-    let log = log_of(arenas).map_err(|error| refused(&dir, error))?;
+    let log = log_of(&options.dir).map_err(|error| refused(&dir, error))?;
     let Some(id) = log.filter(|_| !config.flag("fresh")) else { return Ok(()) };
     let world = world_of(config, &dir)?;
-    retire_log(arenas, id, &world).map_err(|error| refused(&dir, error))?;
+    retire_log(options, id, &world).map_err(|error| refused(&dir, error))?;
     tracing::warn!(dir = %dir.display(), "appendonly is no: the log is retired, its files are removed");
     Ok(())
 }

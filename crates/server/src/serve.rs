@@ -329,7 +329,7 @@ fn open_keyspace(
         }
         false => {
             let refused = |error: StoreError| ServeError::Store(error.to_string());
-            refuse_logged(config, &folder.path)?;
+            refuse_logged(config, &options)?;
             let (keyspace, opened) = Keyspace::open(&options, domain).map_err(refused)?;
             (keyspace, opened, None)
         }

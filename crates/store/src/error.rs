@@ -290,6 +290,15 @@ pub enum StoreError {
         /// The folder of the arenas.
         dir: PathBuf,
     },
+    /// Arenas that can't be served without their log, which is to be retired.
+    #[error(
+        "appendonly is no, but the log stays, since the arenas aren't whole without it: {what}; or start with \
+         appendonly yes: what is missing is built from the log"
+    )]
+    RetireNeeded {
+        /// What is wrong with them.
+        what: String,
+    },
     /// What a log has can't be done again.
     #[error("building the arena {} from the log failed at {place}: {what}", path.display())]
     Replay {

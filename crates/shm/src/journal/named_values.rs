@@ -13,6 +13,7 @@ use crate::format::format_fault::FormatFault;
 use crate::format::head::RunName;
 use crate::format::header_info::header_of;
 use crate::format::layout::Geometry;
+use crate::format::sum;
 use crate::format::words::{MappedWords, SharedWords};
 use crate::memory::file_mapping::FileMapping;
 use crate::region::Region;
@@ -68,6 +69,21 @@ impl NamedValues for Region {
         // SAFETY: the run is held as long as the entry that names it stands, so nobody writes below
         // the value's length; it is mapped as long as the region.
         Ok(unsafe { words.bytes(at, len) })
+    }
+}
+
+/// Files of one arena, which starts that were cut off have set aside one after the other: a value is
+/// that of the file where its sum is right.
+impl NamedValues for Vec<AsideArena> {
+    fn value(&self, named: &NamedRun) -> Result<&[u8], &'static str> {
+        let mut found = Err("its arena isn't at hand");
+        for arena in self {
+            found = arena.value(named);
+            if found.is_ok_and(|bytes| sum::more(0, bytes) == named.run.checksum) {
+                return found;
+            }
+        }
+        found
     }
 }
 

@@ -182,6 +182,27 @@ fn what_the_writer_removes_by_itself_waits_for_room() {
 }
 
 #[test]
+fn a_removal_counts_what_a_refused_commit_has_left_behind() {
+    let mut t = Telling::new(16 * MIB);
+    for n in 0..2000u32 {
+        t.a.put(&n.to_le_bytes(), b"v", 10).unwrap();
+    }
+    t.read();
+    t.leave();
+    while t.a.put(b"filler", &[1; 500], 0).is_ok() {}
+    let mut removed = 1000u32;
+    while t.a.writer.check_removal([4; 6].into_iter()).is_ok() {
+        assert!(t.a.delete(&removed.to_le_bytes()));
+        removed += 1;
+    }
+    // What the refused commit depends on goes with the next one.
+    t.a.writer.set_needs(&[(STREAM + 1, 7); 64]);
+    assert_eq!(t.a.put(b"a", b"v", 0), Err(WriteError::JournalFull));
+    let hash = t.a.writer.hash(&0u32.to_le_bytes());
+    assert!(!t.a.writer.expire(&t.a.me.pin(), hash, &0u32.to_le_bytes()));
+}
+
+#[test]
 fn writers_of_one_shard_share_a_ring() {
     let mut t = Telling::new(4 * MIB);
     let mut other = Arena::create(&spec(t.dir.path().join("other"), 4 * MIB));

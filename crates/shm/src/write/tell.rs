@@ -102,7 +102,8 @@ impl Writer {
     #[inline]
     pub(crate) fn may_remove(&self, key_len: usize) -> bool {
         let Some(part) = &self.journal else { return true };
-        let mut size = CommitSize::new(0);
+        // Those of a commit that was refused go with the next one.
+        let mut size = CommitSize::new(part.needs.len());
         size.gone(key_len);
         part.ring.has_room(size.bytes(), true)
     }

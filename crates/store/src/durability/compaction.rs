@@ -197,6 +197,11 @@ impl<S: Storage> LogCompaction<S> {
         matches!(self.stage, Stage::Reading(_) | Stage::Asked)
     }
 
+    /// Whether nothing is compacted any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.stage, Stage::Stopped)
+    }
+
     /// A record was appended again, to this file.
     pub(crate) fn placed(&mut self, record: &AgainRecord, file: u64) {
         let (stream, lsn) = (record.stream, record.lsn);

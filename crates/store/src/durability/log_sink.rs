@@ -17,6 +17,9 @@ use std::time::Duration;
 
 /// Between looks at what an entry waits for.
 const WAIT: Duration = Duration::from_micros(200);
+/// Looks of a log that is being closed at what an entry waits for: some seconds, in which the other
+/// log, which is being closed too, has written what it has.
+const LAST_LOOKS: u32 = 25_000;
 /// Between tries to prepare a file where there was no room.
 pub(crate) const RETRY_US: u64 = 1_000_000;
 
@@ -32,8 +35,8 @@ pub(crate) enum LogStop {
     /// What it needs is in a log that broke.
     #[error("a commit needs what another shard's log has, and that broke")]
     Needed,
-    /// The server ends while there is no room. What is left stays in the journal.
-    #[error("the server ends, and the log has no room")]
+    /// The server ends while there is no room, or another log doesn't get on. What is left stays in the journal.
+    #[error("the server ends, and the log can't go on")]
     Left,
 }
 
@@ -89,16 +92,18 @@ impl<S: Storage> LogSink<S> {
     }
 
     fn add(&mut self, commit: &NewCommit<'_>) -> Result<(), LogStop> {
-        let mut retry_us = 0;
+        let (mut retry_us, mut last_looks) = (0, LAST_LOOKS);
         loop {
             match self.writer.add(commit, &|stream| self.streams.durable(stream)) {
                 Ok(Added::Taken) => return Ok(()),
                 Ok(Added::Waits) => {
                     self.sync_now()?;
                     self.streams.want_sync(commit.needs).map_err(|()| LogStop::Needed)?;
+                    last_looks = last_looks.saturating_sub(self.status.is_closing().into());
                 }
                 Err(error @ LogError::Full { .. }) if self.writer.broken().is_none() => {
                     self.status.tell_health(LogHealth::Full, error.to_string());
+                    last_looks = 0;
                     // What is there is synced, so that those who wait for it go on.
                     self.sync_now()?;
                     let now = self.world.clock.rising_us();
@@ -109,7 +114,7 @@ impl<S: Storage> LogSink<S> {
                 }
                 Err(error) => return Err(error.into()),
             }
-            if self.status.is_closing() {
+            if last_looks == 0 && self.status.is_closing() {
                 return Err(LogStop::Left);
             }
             self.status.rest(WAIT, true, || false);

@@ -218,6 +218,8 @@ impl<S: Storage> LogThread<S> {
                     self.compaction.stop(what, &self.sink.status);
                 }
             }
+            // A file of which something is bad stays, though its other changes were looked at.
+            Ordered::Judged(_) | Ordered::Release(_) if self.compaction.is_stopped() => {}
             Ordered::Judged(victim) => self.sink.writer.judged(victim),
             Ordered::Release(victim) => {
                 self.sink.writer.release(victim);

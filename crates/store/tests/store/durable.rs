@@ -29,37 +29,37 @@ const PASSES_MOST: u32 = 10_000;
 const FILE_BYTES: u64 = 32 << 10;
 
 /// One shard's log: its thread's state, and what the shard has of it.
-struct Log {
-    thread: LogThread<SimDisk>,
-    journal: JournalWriter,
-    compaction: ShardCompaction,
-    status: Arc<LogStatus>,
-    _orders: SyncSender<LogOrder>,
+pub(crate) struct Log {
+    pub(crate) thread: LogThread<SimDisk>,
+    pub(crate) journal: JournalWriter,
+    pub(crate) compaction: ShardCompaction,
+    pub(crate) status: Arc<LogStatus>,
+    pub(crate) _orders: SyncSender<LogOrder>,
 }
 
 /// A store that runs.
-struct Running {
-    keyspace: Keyspace,
-    logs: Vec<Log>,
-    participant: Participant,
-    turns: u64,
+pub(crate) struct Running {
+    pub(crate) keyspace: Keyspace,
+    pub(crate) logs: Vec<Log>,
+    pub(crate) participant: Participant,
+    pub(crate) turns: u64,
 }
 
 /// The machine, and the store on it.
-struct Machine {
-    dir: TempDir,
-    disk: SimDisk,
-    clock: Arc<SimClock>,
-    chance: Arc<SimChance>,
-    boot: u8,
-    shards: usize,
-    partitions: usize,
-    mode: SyncMode,
-    running: Option<Running>,
+pub(crate) struct Machine {
+    pub(crate) dir: TempDir,
+    pub(crate) disk: SimDisk,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) chance: Arc<SimChance>,
+    pub(crate) boot: u8,
+    pub(crate) shards: usize,
+    pub(crate) partitions: usize,
+    pub(crate) mode: SyncMode,
+    pub(crate) running: Option<Running>,
 }
 
 impl Machine {
-    fn new(seed: u64, partitions: usize) -> Machine {
+    pub(crate) fn new(seed: u64, partitions: usize) -> Machine {
         let dir = tempfile::Builder::new().prefix("nigh-store-").tempdir_in("/dev/shm");
         Machine {
             dir: dir.expect("a directory in /dev/shm"),
@@ -74,14 +74,14 @@ impl Machine {
         }
     }
 
-    fn started(seed: u64, partitions: usize) -> Machine {
+    pub(crate) fn started(seed: u64, partitions: usize) -> Machine {
         let mut machine = Machine::new(seed, partitions);
         let report = machine.start().expect("the first start");
         assert_eq!(report.base, Some(BaseCause::First));
         machine
     }
 
-    fn start(&mut self) -> Result<StartReport, StoreError> {
+    pub(crate) fn start(&mut self) -> Result<StartReport, StoreError> {
         assert!(self.running.is_none());
         let mut options = StoreOptions::new(self.dir.path().join("arenas"), 32 << 20);
         options.system_capacity_bytes = 4 << 20;
@@ -126,31 +126,31 @@ impl Machine {
         Ok(opened.report)
     }
 
-    fn running(&mut self) -> &mut Running {
+    pub(crate) fn running(&mut self) -> &mut Running {
         self.running.as_mut().expect("a store that runs")
     }
 
     /// The process ends at once.
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.running = None;
         self.disk = self.disk.kill();
     }
 
     /// The machine loses power: what is in memory goes, and what isn't synced may.
-    fn cut_power(&mut self) {
+    pub(crate) fn cut_power(&mut self) {
         self.running = None;
         self.lose_memory();
         self.disk = self.disk.power_cut(&*self.chance);
         self.boot += 1;
     }
 
-    fn lose_memory(&mut self) {
+    pub(crate) fn lose_memory(&mut self) {
         let dir = self.dir.path().join("arenas");
         std::fs::remove_dir_all(dir).expect("the arenas' folder");
     }
 
     /// The arenas go; journals stay.
-    fn lose_arenas(&mut self) {
+    pub(crate) fn lose_arenas(&mut self) {
         let dir = std::fs::read_dir(self.dir.path().join("arenas")).expect("the arenas' folder");
         for entry in dir {
             let path = entry.expect("an entry").path();
@@ -162,13 +162,13 @@ impl Machine {
     }
 
     /// The last LSN of the data, and the last one that was told durable.
-    fn lsns(&mut self) -> (u64, u64) {
+    pub(crate) fn lsns(&mut self) -> (u64, u64) {
         let reader = self.running().keyspace.reader(0);
         (reader.begun_lsn(), reader.durable_lsn())
     }
 
     /// Passes of all logs, until they rest.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..PASSES_MOST {
             if !self.step() {
                 return;
@@ -178,7 +178,7 @@ impl Machine {
     }
 
     /// A pass of each log, and a step of its compaction. Whether there is more to do.
-    fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let now_ms = self.clock_ms();
         let running = self.running();
         let mut more = false;
@@ -198,13 +198,13 @@ impl Machine {
         more
     }
 
-    fn run(&mut self, command: &str) -> String {
+    pub(crate) fn run(&mut self, command: &str) -> String {
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
         self.bytes(&args)
     }
 
     /// Applies a command at the partition of its first key.
-    fn bytes(&mut self, args: &[&[u8]]) -> String {
+    pub(crate) fn bytes(&mut self, args: &[&[u8]]) -> String {
         let now_ms = self.clock_ms();
         let op = op(args[0]);
         for _ in 0..PASSES_MOST {
@@ -234,13 +234,13 @@ impl Machine {
         panic!("memory never comes back");
     }
 
-    fn clock_ms(&self) -> u64 {
+    pub(crate) fn clock_ms(&self) -> u64 {
         use nigh_log::Clock;
         self.clock.unix_ms()
     }
 
     /// All keys with their values and expiries.
-    fn state(&mut self, keys: &[String]) -> BTreeMap<String, String> {
+    pub(crate) fn state(&mut self, keys: &[String]) -> BTreeMap<String, String> {
         let mut state = BTreeMap::new();
         for key in keys {
             let value = self.run(&format!("GET {key}"));
@@ -470,9 +470,9 @@ fn a_call_isnt_on_disk_before_what_it_read() {
     assert_eq!(durable(&one, 0), 1);
 }
 
-/// Random commands in all modes, while logs are written, synced and compacted a step at a time. After
-/// a kill all is there, though the arenas are gone too; after a power cut, a prefix that has all that
-/// was told durable.
+/// Random commands in all modes, while logs are written, synced and compacted a step at a time.
+/// After a kill all is there, though the arenas are gone too; after a power cut, a prefix that has
+/// all that was told durable.
 #[test]
 fn histories_with_kills_and_power_cuts() {
     let seeds = std::env::var("NIGH_DURABLE_SEEDS").ok().and_then(|it| it.parse().ok());
@@ -516,7 +516,8 @@ fn histories_with_kills_and_power_cuts() {
             let at = format!("seed {seed}, step {step}, end {end}");
             match machine.start() {
                 Ok(_) => {}
-                // What only the journal names lay in an arena that is gone: a start can't do without.
+                // What only the journal names lay in an arena that is gone: a start can't do
+                // without.
                 Err(StoreError::Journal(error)) if end == 1 && is_value_missing(&error) => break,
                 Err(error) => panic!("{at}: {error}"),
             }

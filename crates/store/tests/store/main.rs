@@ -4,6 +4,7 @@ mod adoption;
 mod commands;
 mod convert;
 mod durable;
+mod durable2;
 mod eviction;
 mod folder;
 mod full;

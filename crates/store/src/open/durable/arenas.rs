@@ -12,6 +12,7 @@
 //! The thread that starts the server.
 
 use crate::error::StoreError;
+use crate::folder::names::names;
 use crate::open::durable::found::Findings;
 use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::plan::{ArenaLsns, Origin, StreamFacts, StreamPlan};
@@ -32,8 +33,8 @@ pub(super) struct StartStream {
     /// The arena, once there is one.
     pub(super) writer: Option<Writer>,
     pub(super) adoption: Option<Adoption>,
-    /// The file that was set aside.
-    pub(super) aside: Option<PathBuf>,
+    /// Files that were set aside, by this start or by earlier ones that were cut off.
+    pub(super) aside: Vec<PathBuf>,
 }
 
 impl<S: Storage> Findings<S> {
@@ -55,14 +56,15 @@ impl<S: Storage> Findings<S> {
         let facts = StreamFacts { arena, ..facts };
         let older = || StoreError::LogOlder { dir: dir_of(&stream.spec.path), shard: 0 };
         let plan = facts.plan().ok_or_else(older)?;
-        let (mut writer, mut adoption, mut aside) = (None, None, None);
+        let (mut writer, mut adoption) = (None, None);
         if plan.origin == Origin::Arena {
             let (adopted, found) = adopted.expect("an arena that is adopted is there");
             (writer, adoption) = (Some(adopted), Some(found));
         } else {
             drop(adopted);
-            aside = set_aside(&stream.spec.path)?;
+            set_aside(&stream.spec.path)?;
         }
+        let aside = all_aside(&stream.spec.path)?;
         Ok(StartStream { stream, plan, journal, log_last, writer, adoption, aside })
     }
 
@@ -121,10 +123,10 @@ fn dir_of(path: &Path) -> PathBuf {
 }
 
 /// Renames a file that isn't used, if it is there; one that was set aside before is kept.
-fn set_aside(path: &Path) -> Result<Option<PathBuf>, StoreError> {
+fn set_aside(path: &Path) -> Result<(), StoreError> {
     let failed = |path: &Path, source| StoreError::Directory { path: path.to_owned(), source };
     if !path.try_exists().map_err(|source| failed(path, source))? {
-        return Ok(None);
+        return Ok(());
     }
     for number in 0..u32::MAX {
         let mut name = path.to_path_buf().into_os_string();
@@ -132,8 +134,20 @@ fn set_aside(path: &Path) -> Result<Option<PathBuf>, StoreError> {
         let aside = PathBuf::from(name);
         if !aside.try_exists().map_err(|source| failed(&aside, source))? {
             std::fs::rename(path, &aside).map_err(|source| failed(path, source))?;
-            return Ok(Some(aside));
+            return Ok(());
         }
     }
     unreachable!("a folder has fewer files")
+}
+
+/// The files of an arena that were set aside and are still there.
+fn all_aside(path: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_aside = |other: &String| {
+        let behind = other.strip_prefix(name.as_str()).and_then(|it| it.strip_prefix(".aside"));
+        behind.is_some_and(|it| it.is_empty() || it.starts_with('.'))
+    };
+    let dir = dir_of(path);
+    let names = names(&dir)?.into_iter().filter(is_aside);
+    Ok(names.map(|name| dir.join(name)).collect())
 }

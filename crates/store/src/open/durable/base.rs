@@ -6,6 +6,8 @@
 //!
 //! 1. Nobody is served meanwhile, so what the walk finds is what is there.
 //! 2. Meta names the new chains only when all of them are synced; old files go behind that.
+//! 3. If whether meta names them isn't known, all chains are broken: the next start writes a base
+//!    again, and removes nothing before.
 //!
 //! The thread that starts the server.
 
@@ -18,13 +20,15 @@ use nigh_log::{
     remove_unnamed, save_meta,
 };
 
-/// Writes a base for all shards; returns the writers, by shard.
+/// Writes a base for all shards; returns the writers, by shard. `breaks` is told of the generation
+/// if it isn't known whether that counts.
 pub(super) fn write_base<S: Storage>(
     world: &World<S>,
     meta: &mut Meta,
     streams: &mut StartStreams,
     log: &LogOptions,
     clock_ms: u64,
+    breaks: &dyn Fn(u64),
 ) -> Result<Vec<LogWriter<S>>, StoreError> {
     let generation = meta.next_generation;
     meta.next_generation += 1;
@@ -48,7 +52,12 @@ pub(super) fn write_base<S: Storage>(
     }
     meta.chains = (0..shards).map(|shard| Chain { generation, shard, shards }).collect();
     (meta.ends, meta.mark) = (Vec::new(), None);
-    save(world, meta)?;
+    save_meta(&*world.storage, meta).map_err(|fault| {
+        if matches!(fault, MetaFault::InDoubt(_)) {
+            breaks(generation);
+        }
+        of_fault(fault)
+    })?;
     writers.iter_mut().for_each(LogWriter::named);
     remove_unnamed(&*world.storage, &list(&*world.storage)?, meta)?;
     Ok(writers)
@@ -56,9 +65,13 @@ pub(super) fn write_base<S: Storage>(
 
 /// Makes a meta count.
 pub(super) fn save<S: Storage>(world: &World<S>, meta: &Meta) -> Result<(), StoreError> {
-    save_meta(&*world.storage, meta).map_err(|fault| match fault {
+    save_meta(&*world.storage, meta).map_err(of_fault)
+}
+
+fn of_fault(fault: MetaFault) -> StoreError {
+    match fault {
         MetaFault::Unchanged(error) | MetaFault::InDoubt(error) => error.into(),
-    })
+    }
 }
 
 /// Appends all records of an arena.

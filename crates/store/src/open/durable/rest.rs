@@ -24,10 +24,12 @@ pub(super) fn named_values(streams: &StartStreams) -> Result<ArenasByStream, Sto
     for (number, it) in streams {
         if let Some(writer) = &it.writer {
             arenas.insert(*number, Arc::clone(writer.region()) as _);
-        } else if let Some(aside) = it.aside.as_ref().filter(|_| it.journal.is_some())
-            && let Ok(arena) = AsideArena::open(aside)
-        {
-            arenas.insert(*number, Arc::new(arena));
+        } else if it.journal.is_some() {
+            let aside = it.aside.iter().filter_map(|aside| AsideArena::open(aside).ok());
+            let aside: Vec<AsideArena> = aside.collect();
+            if !aside.is_empty() {
+                arenas.insert(*number, Arc::new(aside));
+            }
         }
     }
     Ok(arenas)

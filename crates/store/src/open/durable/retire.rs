@@ -2,16 +2,20 @@
 //!
 //! 1. The log is retired, durably, before the first change is made without it: so an old state
 //!    can't return.
-//! 2. What its journals have beyond the arenas was told to nobody, and is dropped.
+//! 2. It is retired only if the arenas can be served without it: it may have what they lack.
+//! 3. What its journals have beyond the arenas was told to nobody, and is dropped.
 //!
 //! The thread that starts the server.
 
 use crate::error::StoreError;
-use crate::folder::names::{arena_of_name, names};
+use crate::folder::edition::Edition;
+use crate::folder::look::look;
+use crate::folder::names::{arena_of_name, names, path_of, system_path};
 use crate::open::durable::base::save;
 use crate::open::durable::found::SHARDS_MOST;
+use crate::open::store_options::StoreOptions;
 use nigh_log::{Storage, World, list, read_meta, remove_unnamed};
-use nigh_shm::{header_of, journal_path};
+use nigh_shm::{header_of, journal_path, verify};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -29,21 +33,30 @@ pub fn log_of(dir: &Path) -> Result<Option<[u8; 16]>, StoreError> {
     Ok(ids.find(|id| *id != [0; 16]))
 }
 
-/// Retires the log of the arenas in a folder, which must be this world's: its files and the
-/// journals go. The arenas have its id until they are opened.
+/// Retires the log of a store's arenas, which must be this world's: its files and the journals go.
+/// The arenas have its id until they are opened.
 ///
 /// # Errors
 ///
-/// It is another log, or can't be written.
+/// It is another log, or can't be written; or an arena is missing or damaged. Nothing is changed
+/// then.
 pub fn retire_log<S: Storage>(
-    dir: &Path,
+    options: &StoreOptions,
     id: [u8; 16],
     world: &World<S>,
 ) -> Result<(), StoreError> {
-    let missing = || StoreError::RetireMissing { dir: dir.to_owned() };
+    let dir = &options.dir;
+    let missing = || StoreError::RetireMissing { dir: dir.clone() };
     let mut meta = read_meta(&*world.storage)?.ok_or_else(missing)?;
     if meta.id != id {
         return Err(missing());
+    }
+    if !meta.chains.is_empty() {
+        let needed = |error| match error {
+            StoreError::RetireNeeded { .. } => error,
+            error => StoreError::RetireNeeded { what: error.to_string() },
+        };
+        check_whole(options).map_err(needed)?;
     }
     meta.chains.clear();
     save(world, &meta)?;
@@ -55,6 +68,25 @@ pub fn retire_log<S: Storage>(
                 return Err(StoreError::Directory { path, source });
             }
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refuses arenas that a start without their log would refuse.
+fn check_whole(options: &StoreOptions) -> Result<(), StoreError> {
+    let found = look(&options.dir, &options.tenant, Edition::Living)?;
+    let (there, wanted) = (found.partitions.unwrap_or(0), options.partitions);
+    if there != wanted {
+        let dir = options.dir.clone();
+        return Err(StoreError::Partitions { dir, found: there, wanted });
+    }
+    let data = (0..wanted).map(|it| path_of(&options.dir, &options.tenant, it));
+    for path in data.chain([system_path(&options.dir)]) {
+        let report = verify(&path)?;
+        if let Some(finding) = report.findings.first() {
+            let what = format!("{}, at {:#x}: {}", path.display(), finding.offset, finding.what);
+            return Err(StoreError::RetireNeeded { what });
         }
     }
     Ok(())

@@ -12,6 +12,8 @@
 use crate::durability::log_status::LogStatus;
 use crate::durability::streams::SharedStreams;
 use crate::error::StoreError;
+use crate::folder::edition::Edition;
+use crate::folder::look::look;
 use crate::folder::names::SYSTEM_TENANT;
 use crate::open::durable::arenas::StartStream;
 use crate::open::durable::base::{save, write_base};
@@ -44,6 +46,10 @@ pub(crate) fn open_with_log<S: Storage>(
     domain: &Arc<Domain>,
 ) -> Result<(Vec<OpenedArena>, OpenedLog<S>), StoreError> {
     let findings = Findings::look(options, log, world)?;
+    if findings.chains.is_empty() {
+        // Nothing else has what an arena had that is missing.
+        look(&options.dir, &options.tenant, Edition::Living)?;
+    }
     let mut meta = meta_of(&findings, options, world)?;
     let seeds =
         [SYSTEM_NUMBER, DEFAULT_NUMBER].map(|it| meta.tenants.get(&it).map_or(0, |t| t.seed));
@@ -63,7 +69,9 @@ pub(crate) fn open_with_log<S: Storage>(
             let begun = LogWriter::begin(world, &meta, recovery, log.settings, clock_ms);
             writers.push(begun.map_err(|error| findings.note_broken(chain, error))?);
         }
-        report.completed = write_rest(&findings, &streams, &mut writers)?;
+        let written = write_rest(&findings, &streams, &mut writers);
+        findings.note_all_broken(&writers);
+        report.completed = written?;
     }
     build_missing(&findings, &mut streams, (world, &meta, log, domain), &mut report)?;
     report.base = if !counts {
@@ -82,14 +90,19 @@ pub(crate) fn open_with_log<S: Storage>(
         let arena = it.writer.as_mut().expect("each stream has its arena by now");
         arena.set_log_id(&meta.id);
         arena.set_boot_id(&log.boot_id);
+        // What was over stays over, though the machine's clock has stepped back.
+        if it.plan.origin == Origin::Log {
+            arena.note_time(clock_ms);
+        }
     }
     if report.base.is_some() {
         drop(writers);
-        writers = write_base(world, &mut meta, &mut streams, log, clock_ms)?;
+        let breaks = |generation| findings.ours().iter().for_each(|it| it.set_broken(generation));
+        writers = write_base(world, &mut meta, &mut streams, log, clock_ms, &breaks)?;
     }
     let journals = renew(&options.dir, findings.journals, &writers, &meta, log)?;
     for it in streams.values_mut() {
-        report.set_aside.extend(it.aside.take());
+        report.set_aside.append(&mut it.aside);
     }
     for aside in &report.set_aside {
         // Whoever looks at the folder may remove it too.
@@ -264,6 +277,16 @@ impl<S: Storage> Findings<S> {
             journal.file.set_broken(chain.generation);
         }
         error
+    }
+
+    /// The same of those that broke while they were written.
+    fn note_all_broken(&self, writers: &[LogWriter<S>]) {
+        for writer in writers.iter().filter(|writer| writer.broken().is_some()) {
+            let Chain { shard, generation, .. } = writer.chain();
+            if let Some(it) = self.journals.iter().find(|it| it.shard == shard && it.is_ours) {
+                it.file.set_broken(generation);
+            }
+        }
     }
 
     /// Whether the chain of some shard broke.
