@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_log::simulated::{SimChance, SimFault, below};
 use nigh_log::World;
+use nigh_log::simulated::{SimChance, SimFault, below};
 use nigh_store::{
     KeyWrite, Keyspace, Passed, StoreError, StoreOptions, SyncMode, Turn, log_of, retire_log,
 };
@@ -39,6 +39,17 @@ const KEYS: usize = 24;
 
 fn keys() -> Vec<String> {
     (0..KEYS).map(|i| format!("k{i}")).collect()
+}
+
+/// How many histories there are: more, if the environment says so.
+fn seeds() -> Option<u64> {
+    std::env::var("NIGH_DURABLE_SEEDS").ok()?.parse().ok()
+}
+
+/// Calls of a start, the last among them; all, if there are to be more histories than usual.
+fn some_of(calls: u64) -> impl Iterator<Item = u64> {
+    let step = if seeds().is_some() { 1 } else { 8 };
+    (0..calls).step_by(step).map(move |back| calls - back)
 }
 
 /// A machine whose logs lack the last changes, before a start that has much to do.
@@ -86,7 +97,7 @@ fn a_start_may_be_cut_off_anywhere() {
         machine.start().expect("a sound disk");
         let calls = machine.disk.calls() - before;
         assert_eq!(machine.state(&keys()), state);
-        for call in 1..=calls {
+        for call in some_of(calls) {
             for cut in [false, true] {
                 let (mut machine, state) = scene(which);
                 machine.disk.stop_at(machine.disk.calls() + call);
@@ -120,7 +131,7 @@ fn a_start_that_cant_sync_loses_nothing() {
         let before = machine.disk.calls();
         machine.start().expect("a sound disk");
         let calls = machine.disk.calls() - before;
-        for call in 1..=calls {
+        for call in some_of(calls) {
             let (mut machine, state) = scene(which);
             machine.disk.fail(machine.disk.calls() + call, SimFault::Io);
             let failed = machine.start().is_err();
@@ -334,9 +345,7 @@ type PartState = (BTreeMap<String, String>, u64);
 /// was told durable.
 #[test]
 fn histories_of_several_shards() {
-    let seeds = std::env::var("NIGH_DURABLE_SEEDS").ok().and_then(|it| it.parse().ok());
-    let seeds: u64 = seeds.unwrap_or(6);
-    for seed in 0..seeds {
+    for seed in 0..seeds().unwrap_or(6) {
         history(seed);
     }
 }
@@ -405,7 +414,8 @@ fn history(seed: u64) {
                 machine.disk.stop_at(call);
             }
             let failed = machine.start().is_err();
-            at += &format!("{} shards fail {failed} {:?}, ", machine.shards, machine.disk.failed_call());
+            let what = machine.disk.failed_call();
+            at += &format!("{} shards fail {failed} {what:?}, ", machine.shards);
             machine.kill();
         }
         machine.start().unwrap_or_else(|error| panic!("{at}: {error}"));
