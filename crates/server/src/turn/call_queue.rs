@@ -29,6 +29,7 @@ pub(crate) struct CallQueue {
 }
 
 impl CallQueue {
+    #[inline]
     pub(crate) fn push(&mut self, call: WaitingCall) {
         if self.counts.len() <= call.party {
             self.counts.resize(call.party + 1, 0);

@@ -228,7 +228,6 @@ impl Work {
                 let tenant = party.tenant(index);
                 self.state.tenants.touch(tenant, turn);
                 let prepared = match known {
-                    None => self.look_up(&party.input, at, index, None, tenant),
                     // A write set.
                     Some(None) => Prepared::new(at, index, Resolved::Unknown, tenant),
                     Some(Some(Known { row, key: Some((hash, partition)) })) => {
@@ -237,8 +236,9 @@ impl Work {
                         (prepared.hash, prepared.partition) = (hash, usize::from(partition));
                         prepared
                     }
-                    Some(Some(Known { row, .. })) => {
-                        self.look_up(&party.input, at, index, Some(row), tenant)
+                    None | Some(Some(_)) => {
+                        let row = known.flatten().map(|known| known.row);
+                        self.look_up(&party.input, at, index, row, tenant)
                     }
                 };
                 if prepared.quick.is_some() {

@@ -201,8 +201,14 @@ impl Work {
     /// Puts what was answered since `mark` behind what other shards have still to answer.
     #[inline]
     pub(crate) fn defer(&mut self, at: usize, mark: Mark, turn: &Turn<'_>) {
-        let waits = |connection: &&mut Connection| !connection.later.is_empty();
-        let Some(connection) = self.active[at].connection_mut().filter(waits) else { return };
+        let waits = |connection: &Connection| !connection.later.is_empty();
+        if self.active[at].connection().is_some_and(waits) {
+            self.defer_reply(at, mark, turn);
+        }
+    }
+
+    fn defer_reply(&mut self, at: usize, mark: Mark, turn: &Turn<'_>) {
+        let Some(connection) = self.active[at].connection_mut() else { return };
         connection.defer(mark, &self.state.tenants.readers(), turn.pin);
         if connection.later.is_full(self.state.hot.output_pause) {
             connection.pipe.stopped = true;

@@ -103,8 +103,9 @@ pub(crate) struct Work {
     pub(crate) synced: SyncedLists,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
-    /// Since when writes have been waiting for memory, turn after turn.
-    pub(crate) waits_since: Option<Instant>,
+    /// Since when writes have been waiting for memory or the journal, turn after turn, and how long
+    /// they may.
+    pub(crate) waits_since: Option<(Instant, Duration)>,
     /// One did in this turn.
     pub(crate) waited: bool,
     /// Kept for its memory: what stands in front of the replies to a request.
@@ -182,9 +183,10 @@ impl Work {
         (pipe.stopped, pipe.is_put_off) = (true, true);
     }
 
-    /// Whether a write for which memory is still to come back may wait for it.
+    /// Whether a write for which memory, or room in the journal, is still to come back may wait for
+    /// it.
     pub(crate) fn may_wait(&self) -> bool {
-        self.waits_since.is_none_or(|since| self.now - since < MOST_WAIT)
+        self.waits_since.is_none_or(|(since, most)| self.now - since < most)
     }
 
     /// Whether a command is left for the next turn, since this one has done enough.
@@ -216,6 +218,9 @@ impl Work {
         self.active[at].stopped = true;
         self.active[at].parked = false;
         self.waited = true;
-        self.waits_since.get_or_insert(self.now);
+        self.waits_since.get_or_insert_with(|| {
+            let for_journal = self.state.tenants.lack_journal();
+            (self.now, if for_journal { self.state.hot.journal_wait } else { MOST_WAIT })
+        });
     }
 }

@@ -234,6 +234,12 @@ impl Keyspace {
         self.parts.iter().any(Store::is_busy)
     }
 
+    /// Whether what the last refused command lacked was room in the journal, in some partition.
+    #[must_use]
+    pub fn lacks_journal(&self) -> bool {
+        self.parts.iter().any(Store::lacks_journal)
+    }
+
     /// [`Store::take_busy`] of all partitions.
     pub fn take_busy(&mut self) -> bool {
         self.parts.iter_mut().fold(false, |busy, store| store.take_busy() | busy)

@@ -11,6 +11,8 @@ pub(crate) struct Counters {
     pub(crate) evicted: u64,
     /// A command found no memory, and memory comes back after this turn.
     pub(crate) busy: bool,
+    /// What the last refused command lacked was room in the journal.
+    pub(crate) lacks_journal: bool,
     /// A view has met something that it can't answer.
     pub(crate) lacks: Lack,
 }

@@ -190,6 +190,11 @@ impl Store {
         self.counters.busy
     }
 
+    /// Whether what the last refused command lacked was room in the journal.
+    pub(crate) fn lacks_journal(&self) -> bool {
+        self.counters.lacks_journal
+    }
+
     /// [`Store::is_busy`], and forgets it. The refused command has changed nothing, and its reply
     /// is [`crate::BUSY`]. The server applies it again in the next turn.
     #[inline]

@@ -127,7 +127,8 @@ impl Store {
     /// the write has failed.
     #[cold]
     pub(crate) fn note_refused(&mut self, error: &WriteError) {
-        self.counters.busy |= matches!(error, WriteError::Busy | WriteError::JournalFull);
+        self.counters.lacks_journal = matches!(error, WriteError::JournalFull);
+        self.counters.busy |= self.counters.lacks_journal || matches!(error, WriteError::Busy);
         if let Some(overlay) = &mut self.overlay {
             overlay.note_refused(*error);
         }
