@@ -1,0 +1,109 @@
+"""A log that gets no further, since its thread stands still: what becomes of the writes.
+
+The thread is stopped by ptrace, as a disk that doesn't answer would stop it. These tests are about
+Nigh alone, so --server redis skips them.
+"""
+
+import ctypes
+import os
+import tempfile
+import unittest
+
+from server import SHM, Server, tested_kind
+from wire import Wire, encode
+
+JOURNAL_BYTES = 1 << 20
+VALUE = "v" * 8000
+LIMIT_S = 30
+MOST_WRITES = 1000  # far more than the journal takes
+CLIENTS = 20
+
+PTRACE_SEIZE = 0x4206
+PTRACE_INTERRUPT = 0x4207
+PTRACE_DETACH = 17
+WALL = 0x40000000
+
+
+class Stopped:
+    """Threads of a process whose names begin alike, stopped while the context lasts."""
+
+    def __init__(self, process, name):
+        self.process, self.name, self.threads = process, name, []
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+    def trace(self, request, thread):
+        if self.libc.ptrace(request, thread, None, None) != 0:
+            raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of thread {thread}")
+
+    def __enter__(self):
+        tasks = f"/proc/{self.process}/task"
+        for thread in map(int, os.listdir(tasks)):
+            with open(f"{tasks}/{thread}/comm", encoding="ascii") as comm:
+                if comm.read().startswith(self.name):
+                    self.trace(PTRACE_SEIZE, thread)
+                    self.trace(PTRACE_INTERRUPT, thread)
+                    os.waitpid(thread, WALL)
+                    self.threads.append(thread)
+        assert self.threads, f"no thread is called {self.name}…"
+        return self
+
+    def __exit__(self, *_):
+        for thread in self.threads:
+            self.trace(PTRACE_DETACH, thread)
+
+
+@unittest.skipUnless(tested_kind() == "nigh", "Redis has no journal")
+class StalledLog(unittest.TestCase):
+    def start(self, wait_ms):
+        folder = tempfile.TemporaryDirectory(prefix="nigh-log-")
+        shm = tempfile.TemporaryDirectory(prefix="nigh-test-", dir=SHM)
+        for each in (folder, shm):
+            self.addCleanup(each.cleanup)
+        flags = {"appendonly": "yes", "appendfsync": "everysec", "dir": f"{folder.name}/log"}
+        flags |= {"journal-size": JOURNAL_BYTES, "journal-wait-ms": wait_ms, "shards": 1}
+        server = Server(settings=flags, shm_dir=shm.name)
+        self.addCleanup(server.stop)
+        return server
+
+    def fill(self, wire):
+        """Writes until one is refused."""
+        for number in range(MOST_WRITES):
+            answer = wire.call("SET", f"k{number}", VALUE)
+            if answer.startswith(b"-"):
+                return number, answer
+            self.assertEqual(answer, b"+OK\r\n")
+        self.fail("the journal took more than it holds")
+
+    def test_writes_are_refused_reads_and_removals_go_on(self):
+        server = self.start(wait_ms=50)
+        with Wire(server.address, timeout=LIMIT_S) as wire:
+            with Stopped(server.process.pid, "nigh-log"):
+                taken, answer = self.fill(wire)
+                self.assertTrue(answer.startswith(b"-MISCONF"), answer)
+                self.assertEqual(wire.call("GET", f"k{taken}"), b"$-1\r\n")
+                self.assertEqual(wire.call("STRLEN", "k0"), b":%d\r\n" % len(VALUE))
+                self.assertEqual(wire.call("DEL", "k0"), b":1\r\n")
+                self.assertEqual(wire.call("DBSIZE"), b":%d\r\n" % (taken - 1))
+            self.assertEqual(wire.call("SET", "later", "v"), b"+OK\r\n")
+
+    def test_writes_wait_as_long_as_the_setting_says(self):
+        """Whatever the setting said, they were refused after a second."""
+        server = self.start(wait_ms=50)
+        with Wire(server.address, timeout=LIMIT_S) as wire:
+            with Stopped(server.process.pid, "nigh-log"):
+                self.fill(wire)
+                wire.call("CONFIG", "SET", "journal-wait-ms", 3600000)
+                patient = [Wire(server.address, timeout=1.5) for _ in range(CLIENTS)]
+                for number, each in enumerate(patient):
+                    each.send(encode(["SET", f"patient{number}", VALUE]))
+                    self.addCleanup(each.close)
+                with self.assertRaises(TimeoutError):
+                    patient[0].reply()
+            for each in patient:
+                each.socket.settimeout(LIMIT_S)
+                self.assertEqual(each.reply(), b"+OK\r\n")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
