@@ -72,8 +72,8 @@ impl NamedValues for Region {
     }
 }
 
-/// Files of one arena, which starts that were cut off have set aside one after the other: a value is
-/// that of the file where its sum is right.
+/// Files of one arena, which starts that were cut off have set aside one after the other: a value
+/// is that of the file where its sum is right.
 impl NamedValues for Vec<AsideArena> {
     fn value(&self, named: &NamedRun) -> Result<&[u8], &'static str> {
         let mut found = Err("its arena isn't at hand");

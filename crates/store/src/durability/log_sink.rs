@@ -35,7 +35,8 @@ pub(crate) enum LogStop {
     /// What it needs is in a log that broke.
     #[error("a commit needs what another shard's log has, and that broke")]
     Needed,
-    /// The server ends while there is no room, or another log doesn't get on. What is left stays in the journal.
+    /// The server ends while there is no room, or another log doesn't get on. What is left stays in
+    /// the journal.
     #[error("the server ends, and the log can't go on")]
     Left,
 }
