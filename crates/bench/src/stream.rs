@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// A connected socket.
 pub(super) enum Stream {
@@ -39,6 +40,20 @@ impl Stream {
             Self::Unix(stream) => stream.set_nonblocking(true),
         }
         .context("can't make a socket non-blocking")
+    }
+
+    /// A blocking socket waits at most so long for bytes, or for room.
+    pub(super) fn set_timeout(&self, longest: Duration) -> Result<()> {
+        let longest = Some(longest);
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(longest).and(stream.set_write_timeout(longest))
+            }
+            Self::Unix(stream) => {
+                stream.set_read_timeout(longest).and(stream.set_write_timeout(longest))
+            }
+        }
+        .context("can't set a socket's timeout")
     }
 
     /// Reads once; `None` if no byte is there.

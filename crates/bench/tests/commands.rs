@@ -9,8 +9,10 @@
 mod child;
 
 use child::ServerProcess;
+use nigh_client::Frame;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 /// The program under test.
 const BENCH: &str = env!("CARGO_BIN_EXE_nigh-bench");
@@ -69,6 +71,65 @@ fn a_missing_server_is_named() {
     for command in ["demo", "peers"] {
         assert_one_sentence(&bench(&[command, "--nigh", "/nowhere/nigh"]), &parts);
     }
+}
+
+/// Rows with a log start servers of their own, measure, write their section and charts, and leave
+/// no file on the disk.
+#[test]
+fn rows_with_a_log_have_a_section_and_clean_up() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).expect("a folder");
+    let page = folder.path().join("page.md");
+    let (disk_name, page_name) = (disk.to_str().expect("UTF-8"), page.to_str().expect("UTF-8"));
+    // None of these rows starts Redis.
+    for (only, unit) in [
+        ("Log everysec, GET c50 P16", "per second"),
+        ("Log, restart after SIGKILL, memory there", "ms"),
+        ("Log, recovery of values of 100 B", "MB per second"),
+    ] {
+        let numbers = ["--pairs", "1", "--seconds", "0.1", "--keys", "500", "--arena", "536870912"];
+        let mut arguments = vec!["peers", "--only", only, "--disk", disk_name, "--out", page_name];
+        arguments.extend(numbers);
+        let output = bench(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let text = std::fs::read_to_string(&page).expect("a page");
+        let section = text.split("## With a log").nth(1).expect("the section");
+        for part in [&format!("| {only} | Nigh |"), unit, "### Targets", "(page-log.svg)"] {
+            assert!(section.contains(part), "{part:?} isn't in {section}");
+        }
+        assert!(folder.path().join("page-log.svg").is_file());
+        assert_eq!(std::fs::read_dir(&disk).expect("a folder").count(), 0, "files are left");
+    }
+}
+
+/// A server that stands still answers when it goes on. A killed one starts again with its data.
+#[test]
+fn a_server_stands_still_and_starts_again() {
+    let mut server = server();
+    let mut connection = server.connect().expect("a connection");
+    connection.call(["SET", "k", "v"]).expect("a reply");
+    connection.set_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    server.pause().expect("a signal");
+    connection.call(["GET", "k"]).expect_err("the server stands still");
+    server.resume().expect("a signal");
+    let mut connection = server.connect().expect("a connection");
+    connection.call(["GET", "k"]).expect("the server goes on");
+    server.kill().expect("a signal");
+    let (_, reply) = server.restart(&["GET", "k"]).expect("a start");
+    assert_eq!(reply, Frame::Bulk(b"v".to_vec()));
+}
+
+/// A server that was killed, or stands still, leaves no files.
+#[test]
+fn dropped_servers_leave_no_files() {
+    let (mut killed, still) = (server(), server());
+    let paths = [&killed, &still].map(|server| server.directory().to_owned());
+    killed.kill().expect("a signal");
+    drop(killed);
+    still.pause().expect("a signal");
+    drop(still);
+    assert!(paths.iter().all(|path| !path.exists()), "{paths:?}");
 }
 
 /// The JSON of a load has the fields that scripts read, and its numbers agree.

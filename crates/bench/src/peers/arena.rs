@@ -1,11 +1,11 @@
-//! The use of Nigh's arena: records by counting SETs, bytes of tmpfs by counting blocks.
+//! The use of Nigh's arena: records by counting SETs, bytes of files by counting blocks.
 //!
 //! Invariant: no measured run of SETs meets a full arena, or one so full that cleaning costs time
 //! (design 6 has that cost). Each SET appends a record, and the cleaner may be too late to free the
 //! old one. So `peers` empties and loads the arena between runs, outside the measured time.
 
-use super::contest::Args;
 use anyhow::{Context, Result};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// Bytes of a record before its key.
@@ -30,10 +30,9 @@ pub(super) struct Room {
 
 impl Room {
     /// The room of an arena that holds each key once.
-    pub(super) fn new(args: &Args) -> Self {
-        let record = record_bytes();
-        let limit = fraction(args.arena, SHARE) / record;
-        Self { limit, used: args.keys, last: FIRST.min(limit / 4) }
+    pub(super) fn new(arena: u64, keys: u64) -> Self {
+        let limit = fraction(arena, SHARE) / record_bytes();
+        Self { limit, used: keys, last: FIRST.min(limit / 4) }
     }
 
     /// Whether the next run may not fit.
@@ -64,18 +63,28 @@ fn fraction(whole: u64, share: f64) -> u64 {
     (whole as f64 * share) as u64
 }
 
-/// Bytes of tmpfs in the files under `directory`.
-pub(super) fn tmpfs_bytes(directory: &Path) -> Result<u64> {
+/// Bytes that the files under `directory` take of their file system. A server may remove files
+/// meanwhile.
+pub(super) fn file_bytes(directory: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let failed = || format!("can't look into {}", directory.display());
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory).with_context(failed)? {
         let entry = entry.with_context(failed)?;
-        let metadata = entry.metadata().with_context(failed)?;
+        let Some(metadata) = there(entry.metadata()).with_context(failed)? else { continue };
         bytes += match metadata.is_dir() {
-            true => tmpfs_bytes(&entry.path())?,
+            true => file_bytes(&entry.path())?,
             false => metadata.blocks() * BLOCK_BYTES,
         };
     }
     Ok(bytes)
+}
+
+/// The outcome, or `None` if it is that the file isn't there.
+fn there<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -39,10 +39,16 @@ pub(crate) struct Args {
     /// Bytes of Nigh's arena
     #[arg(long, default_value_t = 8 << 30, value_name = "BYTES")]
     pub(super) arena: u64,
+    /// Folder on a disk, for logs [default: the folder of this program]
+    #[arg(long, value_name = "DIR")]
+    pub(super) disk: Option<PathBuf>,
+    /// Seconds of overwrites over which the disk's use is drawn
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    pub(super) churn_seconds: f64,
     /// Only rows whose title contains this
     #[arg(long, value_name = "TEXT")]
     pub(super) only: Option<String>,
-    /// File to write, and a chart with the same name that ends in .svg
+    /// File to write; beside it charts with its name, which end in .svg, -log.svg and -churn.svg
     #[arg(long, default_value = "docs/benchmarks.md", value_name = "FILE")]
     pub(super) out: PathBuf,
 }
@@ -50,6 +56,22 @@ pub(crate) struct Args {
 impl Args {
     pub(super) fn run_time(&self) -> Result<Duration> {
         load::seconds("--seconds", self.seconds)
+    }
+
+    /// Whether a row with that title is wanted.
+    pub(super) fn wants(&self, title: &str) -> bool {
+        self.only.as_ref().is_none_or(|text| title.contains(text.as_str()))
+    }
+
+    /// The folder on a disk.
+    pub(super) fn disk(&self) -> Result<PathBuf> {
+        match &self.disk {
+            Some(path) => Ok(path.clone()),
+            None => {
+                let own = std::env::current_exe().context("can't find this program's own file")?;
+                Ok(own.parent().context("this program's file lies in no folder")?.to_owned())
+            }
+        }
     }
 }
 
@@ -82,6 +104,8 @@ pub(super) struct ResultRow {
     /// Nigh comes first.
     pub(super) contestants: Vec<Contestant>,
     pub(super) targets: Vec<RowTarget>,
+    /// Whether the least figure is the best one.
+    pub(super) less_wins: bool,
     /// A remark that a reader of the row needs.
     pub(super) note: String,
 }
@@ -98,6 +122,16 @@ impl ResultRow {
     pub(super) fn ratio(&self, name: &str) -> Option<Quartiles> {
         let peer = self.contestants.iter().find(|contestant| contestant.name == name)?;
         Some(Quartiles::of_ratios(&self.contestants.first()?.rates, &peer.rates))
+    }
+
+    /// Contestants that have a better figure than Nigh, with Nigh's ratios to them.
+    pub(super) fn lost_to(&self) -> Vec<(&'static str, Quartiles)> {
+        let ratios = self.contestants.iter().skip(1).filter_map(|peer| {
+            let ratio = self.ratio(peer.name)?;
+            Some((peer.name, ratio))
+        });
+        let lost = |median: f64| if self.less_wins { median > 1.0 } else { median < 1.0 };
+        ratios.filter(|(_, ratio)| lost(ratio.median)).collect()
     }
 
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
@@ -140,23 +174,36 @@ pub(super) struct Servers {
 
 impl Servers {
     pub(super) fn start(args: &Args, nigh: &Path) -> Result<Self> {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let pinned = words(&format!("taskset -c {SERVER_CPU}"));
         let own = std::env::current_exe().context("can't find this program's own file")?;
         let own = own.to_str().context("this program's path isn't UTF-8")?.to_owned();
         let memory = args.arena.to_string();
-        let nigh = ServerProcess::nigh(nigh, &pinned, &["--maxmemory".to_owned(), memory])?;
-        let mut program = pinned.clone();
-        program.push(args.redis.clone());
-        let mut flags = words("--port {port} --dir {dir} --appendonly no --save");
-        flags.push(String::new());
-        let redis = ServerProcess::start(&program, &flags)
-            .context("Redis doesn't start: `make test-tools` gets it; --redis names the program")?;
-        let mut program = pinned;
+        let nigh = ServerProcess::nigh(nigh, &pinned(), &["--maxmemory".to_owned(), memory])?;
+        let redis = start_redis(args, "--dir {dir} --appendonly no", None)?;
+        let mut program = pinned();
         program.push(own);
-        let floor = ServerProcess::start(&program, &words("floor --port {port}"))?;
+        let floor = ServerProcess::start(&program, &words("floor --port {port}"), None)?;
         Ok(Self { nigh, redis, floor })
     }
+}
+
+/// Starts Redis without snapshots, with more flags, and with a folder in `disk`.
+pub(super) fn start_redis(args: &Args, more: &str, disk: Option<&Path>) -> Result<ServerProcess> {
+    let mut program = pinned();
+    program.push(args.redis.clone());
+    let mut flags = words(&format!("--port {{port}} {more} --save"));
+    flags.push(String::new());
+    ServerProcess::start(&program, &flags, disk)
+        .context("Redis doesn't start: `make test-tools` gets it; --redis names the program")
+}
+
+/// The words that bind a server to its CPU.
+pub(super) fn pinned() -> Vec<String> {
+    words(&format!("taskset -c {SERVER_CPU}"))
+}
+
+/// The words of a text.
+pub(super) fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -175,8 +222,24 @@ mod tests {
                 contestant("Redis", &[100.0, 100.0, 100.0]),
             ],
             targets,
+            less_wins: false,
             note: String::new(),
         }
+    }
+
+    /// Where less is better, the contestant with less has won.
+    #[test]
+    fn less_wins_where_it_is_better() {
+        let lost = |less_wins, rates: [f64; 3]| {
+            let mut row = row(Vec::new());
+            row.contestants[0].rates = rates.to_vec();
+            row.less_wins = less_wins;
+            !row.lost_to().is_empty()
+        };
+        assert!(!lost(false, [200.0; 3]));
+        assert!(lost(true, [200.0; 3]));
+        assert!(lost(false, [50.0; 3]));
+        assert!(!lost(true, [50.0; 3]));
     }
 
     /// The lower quartile decides. It may miss the target by 5 %, but not by more.

@@ -41,6 +41,7 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
             .map(|((name, _), rates)| Contestant { name, rates, latency_us: None })
             .collect(),
         targets: vec![RowTarget::Ratio("Redis", 0.5)],
+        less_wins: false,
         note: "at most twice Redis's time".to_owned(),
     })
 }

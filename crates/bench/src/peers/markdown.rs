@@ -1,25 +1,78 @@
-//! The page docs/benchmarks.md: the machine, targets, losses, figures and commands.
+//! The page docs/benchmarks.md: the machine; targets, losses, figures and commands, first of the
+//! rows without a log, then of those with one.
 //!
 //! Invariant: the page names each missed target and each contestant that is faster than Nigh.
 
+use super::churn::Curve;
 use super::contest::{Args, LOAD_CPU, ResultRow, SERVER_CPU};
 use super::machine::Machine;
-use super::rows::SLICE;
+use super::runner::SLICE;
 use crate::figures::Quartiles;
 use crate::report::thousands;
 use std::fmt::Write;
-use std::path::Path;
 
-/// The whole page.
-pub(super) fn report(args: &Args, machine: &Machine, rows: &[ResultRow], chart: &Path) -> String {
+/// All that was measured.
+#[derive(Default)]
+pub(super) struct Results {
+    /// Rows without a log.
+    pub(super) rows: Vec<ResultRow>,
+    /// Rows with one.
+    pub(super) log_rows: Vec<ResultRow>,
+    /// Contestants under steady overwrites.
+    pub(super) curves: Vec<Curve>,
+}
+
+impl Results {
+    pub(super) fn all(&self) -> impl Iterator<Item = &ResultRow> {
+        self.rows.iter().chain(&self.log_rows)
+    }
+}
+
+/// The whole page. Names of charts begin with `stem`.
+pub(super) fn report(args: &Args, machine: &Machine, results: &Results, stem: &str) -> String {
+    let Results { rows, log_rows, curves } = results;
     let mut text = String::from("# Benchmarks\n\n");
     introduction(&mut text, args, machine);
-    let chart = chart.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let _ = writeln!(text, "\n![Ratios to Redis and to the floor, with targets]({chart})\n");
-    targets(&mut text, rows);
-    losses(&mut text, rows);
-    figures(&mut text, rows);
+    if !rows.is_empty() {
+        let _ = writeln!(text, "\n![Ratios to Redis and to the floor, with targets]({stem}.svg)");
+        section(&mut text, "##", rows, CLEANING);
+    }
+    if !log_rows.is_empty() {
+        text.push_str(WITH_A_LOG);
+        let _ = writeln!(text, "\n![Ratios with a log, with targets]({stem}-log.svg)");
+        if !curves.is_empty() {
+            let _ = writeln!(text, "\n![The disk's use, and slow GETs, by time]({stem}-churn.svg)");
+        }
+        section(&mut text, "###", log_rows, "");
+    }
     text
+}
+
+/// What loses without a row that shows it.
+const CLEANING: &str = "\
+    - Random overwrites in nearly full memory: live records have to be moved, which Redis never \
+    does; what that costs is in design 6. Rows of SETs flush and load again before memory is \
+    full.\n";
+
+/// The introduction of the rows with a log.
+const WITH_A_LOG: &str = "\n## With a log\n\n\
+    - Nigh and Redis have `appendonly yes`, and `appendfsync` as the row says; each has a folder \
+    of its own on the same disk. `no log` is Nigh without a log. All threads and processes of a \
+    server are on CPU 0, those that sync, compact or rewrite too.\n\
+    - Outside of its slices a contestant stands still (SIGSTOP), with its background threads and \
+    child processes: what they do takes time from its own figures only. Compaction and rewriting \
+    begin as by default.\n\
+    - Rows of ms, µs and % of bytes: less is better.\n";
+
+/// Targets, losses, figures and commands of some rows.
+fn section(text: &mut String, level: &str, rows: &[ResultRow], more_losses: &str) {
+    let _ = writeln!(text, "\n{level} Targets\n");
+    targets(text, rows);
+    let _ = writeln!(text, "\n{level} Where Nigh loses\n");
+    losses(text, rows);
+    text.push_str(more_losses);
+    let _ = writeln!(text, "\n{level} Figures\n");
+    figures(text, rows);
 }
 
 fn introduction(text: &mut String, args: &Args, machine: &Machine) {
@@ -54,9 +107,7 @@ fn introduction(text: &mut String, args: &Args, machine: &Machine) {
 }
 
 fn targets(text: &mut String, rows: &[ResultRow]) {
-    text.push_str(
-        "## Targets\n\n| row | target | reached (quartiles) | met |\n|---|---|---|---|\n",
-    );
+    text.push_str("| row | target | reached (quartiles) | met |\n|---|---|---|---|\n");
     for row in rows {
         for verdict in row.verdicts() {
             let met = if verdict.met { "yes" } else { "**no**" };
@@ -69,9 +120,8 @@ fn targets(text: &mut String, rows: &[ResultRow]) {
     }
 }
 
-/// Missed targets, faster contestants, and the losses that no row shows.
+/// Missed targets, and contestants that do better.
 fn losses(text: &mut String, rows: &[ResultRow]) {
-    text.push_str("\n## Where Nigh loses\n\n");
     for row in rows {
         for verdict in row.verdicts().iter().filter(|verdict| !verdict.met) {
             let (reached, target) = (&verdict.reached, &verdict.target);
@@ -79,28 +129,19 @@ fn losses(text: &mut String, rows: &[ResultRow]) {
         }
     }
     for row in rows {
-        for peer in row.contestants.iter().skip(1) {
-            if let Some(ratio) = row.ratio(peer.name)
-                && ratio.median < 1.0
-            {
-                let _ = writeln!(
-                    text,
-                    "- {}: {:.2} × {} (quartiles {:.2}–{:.2}).",
-                    row.title, ratio.median, peer.name, ratio.q1, ratio.q3
-                );
-            }
+        for (name, ratio) in row.lost_to() {
+            let _ = writeln!(
+                text,
+                "- {}: {:.2} × {name} (quartiles {:.2}–{:.2}).",
+                row.title, ratio.median, ratio.q1, ratio.q3
+            );
         }
     }
-    text.push_str(
-        "- Random overwrites in nearly full memory: live records have to be moved, which Redis \
-         never does; what that costs is in design 6. Rows of SETs flush and load again before \
-         memory is full.\n",
-    );
 }
 
 fn figures(text: &mut String, rows: &[ResultRow]) {
     text.push_str(
-        "\n## Figures\n\n| row | contestant | median (quartiles) | Nigh ÷ it | \
+        "| row | contestant | median (quartiles) | Nigh ÷ it | \
          p50 / p99 / p99.99 µs |\n|---|---|---|---|---|\n",
     );
     for row in rows {

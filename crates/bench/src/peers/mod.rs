@@ -3,6 +3,7 @@
 //! ```text
 //! core 0   nigh serve, redis-server, nigh-bench floor      only the measured one is busy
 //! core 1   this process: rows ─► results ─► markdown, svg
+//!          └─ logged, restart, churn: rows with a log; their servers start behind the others' end
 //! ```
 //!
 //! Invariants:
@@ -12,12 +13,17 @@
 //! 3. All servers stop and their files are removed, also after an error.
 
 mod arena;
+mod churn;
 mod contest;
+mod curves;
 mod growing;
 mod levels;
+mod logged;
 mod machine;
 mod markdown;
+mod restart;
 mod rows;
+mod runner;
 mod svg;
 
 use crate::load;
@@ -25,7 +31,12 @@ use anyhow::{Context, Result, ensure};
 pub(crate) use contest::Args;
 use contest::{LOAD_CPU, Servers};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::path::Path;
+use markdown::Results;
+use std::path::{Path, PathBuf};
+
+/// Titles of the charts.
+const CHART: &str = "Nigh's throughput as a multiple of each peer's";
+const LOG_CHART: &str = "Nigh's throughput with a log as a multiple of each peer's";
 
 /// Runs all rows and writes the page and the chart.
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -36,24 +47,58 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     bar.set_message("starting servers");
     // Before this thread is pinned and the load begins: both would change the facts.
     let machine = machine::Machine::look(&nigh, &args.redis);
-    let servers = Servers::start(args, &nigh)?;
     load::pin(LOAD_CPU)?;
-    let rows = rows::measure(args, &servers, &bar)?;
-    ensure!(!rows.is_empty(), "no row's title contains {:?}", args.only);
+    let results = measure(args, &nigh, &bar)?;
+    ensure!(results.all().next().is_some(), "no row's title contains {:?}", args.only);
     bar.finish_and_clear();
-    drop(servers);
-    let chart = args.out.with_extension("svg");
-    let write = |path: &Path, text: String| {
-        std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
-    };
-    write(&chart, svg::chart(&rows))?;
-    write(&args.out, markdown::report(args, &machine, &rows, &chart))?;
-    for row in &rows {
+    let written = write(args, &machine, &results)?;
+    for row in results.all() {
         for verdict in row.verdicts() {
             let met = if verdict.met { "met   " } else { "missed" };
             println!("{met}  {}: {} (target {})", row.title, verdict.reached, verdict.target);
         }
     }
-    println!("written to {} and {}", args.out.display(), chart.display());
+    let written: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
+    println!("written to {}", written.join(", "));
     Ok(())
+}
+
+/// Measures all wanted rows. Servers without a log have ended when those with one start.
+fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Results> {
+    let mut results = Results::default();
+    if rows::any_wanted(args) {
+        let servers = Servers::start(args, nigh)?;
+        results.rows = rows::measure(args, &servers, bar)?;
+    }
+    let churns = if churn::any_wanted(args) { 2 } else { 0 };
+    bar.inc_length((logged::runs(args) + restart::runs(args) + churns) as u64);
+    results.log_rows = logged::measure(args, nigh, bar)?;
+    results.log_rows.extend(restart::measure(args, nigh, bar)?);
+    let (churn_rows, curves) = churn::measure(args, nigh, bar)?;
+    results.log_rows.extend(churn_rows);
+    results.curves = curves;
+    Ok(results)
+}
+
+/// Writes the page, and the charts of those parts that were measured.
+fn write(args: &Args, machine: &machine::Machine, results: &Results) -> Result<Vec<PathBuf>> {
+    let stem = args.out.file_stem().context("--out names no file")?.to_string_lossy();
+    let chart = |end: &str| args.out.with_file_name(format!("{stem}{end}.svg"));
+    let mut written = Vec::new();
+    let mut write = |path: PathBuf, text: String| {
+        std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+        written.push(path);
+        anyhow::Ok(())
+    };
+    if !results.rows.is_empty() {
+        write(chart(""), svg::chart(CHART, &results.rows))?;
+    }
+    if !results.log_rows.is_empty() {
+        write(chart("-log"), svg::chart(LOG_CHART, &results.log_rows))?;
+    }
+    if !results.curves.is_empty() {
+        write(chart("-churn"), curves::chart(&results.curves))?;
+    }
+    write(args.out.clone(), markdown::report(args, machine, results, &stem))?;
+    Ok(written)
 }

@@ -2,19 +2,17 @@
 //!
 //! Invariant: all contestants of a row do the same work on the same data.
 
-use super::arena::{Room, record_bytes, tmpfs_bytes};
+use super::arena::{Room, file_bytes, record_bytes};
 use super::contest::{Args, Contestant, KEY_BYTES, ResultRow, RowTarget, Servers, VALUE_BYTES};
 use super::growing;
 use super::levels::Levels;
+use super::runner::{Runner, fill, in_turn, refill, settle, workload};
 use crate::child::{ServerProcess, accepted};
-use crate::drawn_keys::{Keys, RecordShape};
-use crate::engine::{Engine, Until, histogram};
+use crate::drawn_keys::Keys;
+use crate::engine::{Engine, Until};
 use crate::graph::{self, Graph};
-use crate::load;
-use crate::template::Workload;
 use crate::walk;
 use anyhow::{Context, Result, ensure};
-use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use nigh_client::Connection;
 use std::time::{Duration, Instant};
@@ -23,15 +21,8 @@ use std::time::{Duration, Instant};
 const OVERHEAD_BYTES: usize = 40;
 /// The memory target is this many times the bytes of keys, values and overhead.
 const MEMORY_FACTOR: f64 = 1.25;
-/// Time for the server's background threads to finish after a load.
-const SETTLE: Duration = Duration::from_millis(500);
-/// Length of a slice, in which one contestant is measured. Other guests of the host disturb some
-/// seconds now and then; with short slices they disturb all contestants alike.
-pub(super) const SLICE: Duration = Duration::from_millis(250);
 /// Pipeline depth of traversals by function.
 const CALLS: u64 = 16;
-/// Seed of all random choices.
-const SEED: u64 = 1;
 /// Number of starts for GET per node: a traversal takes 20 ms.
 const GET_STARTS: usize = 20;
 
@@ -92,6 +83,9 @@ const PLANS: [Plan; 10] = [
     },
 ];
 
+/// The depths of traversals, and titles of their rows.
+const DEPTHS: [(u32, &str); 2] = [(2, "countFriends, depth 2"), (3, "countFriends, depth 3")];
+
 /// The targets of traversals at depth 3. Depth 2 has none.
 const TRAVERSAL_TARGETS: [RowTarget; 3] = [
     Ratio("Redis, MGET per level", 10.0),
@@ -99,24 +93,28 @@ const TRAVERSAL_TARGETS: [RowTarget; 3] = [
     Ratio("Redis, GET per node", 400.0),
 ];
 
+/// Whether any of these rows is wanted.
+pub(super) fn any_wanted(args: &Args) -> bool {
+    let plans = PLANS.iter().map(|plan| plan.title);
+    let depths = DEPTHS.iter().map(|(_, title)| *title);
+    plans.chain(depths).chain([MEMORY, growing::APPEND]).any(|title| args.wants(title))
+}
+
 /// Loads the servers and measures the wanted rows.
 pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<Vec<ResultRow>> {
-    let wanted = |title: &str| args.only.as_ref().is_none_or(|text| title.contains(text.as_str()));
+    let wanted = |title: &str| args.wants(title);
     let plans: Vec<&Plan> = PLANS.iter().filter(|plan| wanted(plan.title)).collect();
     let runs: usize = plans.iter().map(|plan| if plan.floor { 3 } else { 2 }).sum();
     let depths: Vec<(u32, &'static str)> =
-        [(2, "countFriends, depth 2"), (3, "countFriends, depth 3")]
-            .into_iter()
-            .filter(|(_, title)| wanted(title))
-            .collect();
+        DEPTHS.into_iter().filter(|(_, title)| wanted(title)).collect();
     let grows = wanted(growing::APPEND);
     let appends = if grows { 2 } else { 0 };
     bar.set_length(((runs + appends + depths.len() * 4) * args.pairs) as u64);
-    let empty = tmpfs_bytes(servers.nigh.directory())?;
+    let empty = file_bytes(servers.nigh.directory())?;
     bar.set_message("loading keys");
     fill(args, &servers.nigh)?;
-    std::thread::sleep(SETTLE);
-    let full = tmpfs_bytes(servers.nigh.directory())?;
+    settle();
+    let full = file_bytes(servers.nigh.directory())?;
     fill(args, &servers.redis)?;
     load_functions(servers)?;
     let mut rows = Vec::new();
@@ -154,6 +152,7 @@ fn memory(args: &Args, bytes: u64) -> ResultRow {
         unit: "bytes per key",
         contestants: vec![Contestant { name: "Nigh", rates: vec![per_key], latency_us: None }],
         targets: vec![RowTarget::AtMost(most)],
+        less_wins: true,
         note: format!(
             "{bytes} bytes in all; keys and values alone are {}",
             KEY_BYTES + VALUE_BYTES
@@ -161,44 +160,26 @@ fn memory(args: &Args, bytes: u64) -> ResultRow {
     }
 }
 
-fn workload(args: &Args, command: &str, lines: &[String], keys: Keys) -> Result<Workload> {
-    let shape = RecordShape::new(KEY_BYTES, VALUE_BYTES, args.keys)?;
-    Workload::new(command, lines, 0.0, shape, keys, SEED)
-}
-
-/// Sets all keys of a server.
-fn fill(args: &Args, server: &ServerProcess) -> Result<()> {
-    let mut load = workload(args, "set", &[], Keys::Sequential { next: 0, count: args.keys })?;
-    let mut engine = Engine::connect(
-        server.address(),
-        None,
-        load::PRELOAD_CONNECTIONS,
-        load::PRELOAD_PIPELINE,
-        None,
-    )?;
-    let run = engine.run(&mut load, Until::Requests(args.keys), &mut |_| {})?;
-    ensure!(run.tally.errors == 0, "loading keys failed: {:?}", run.tally.first_error);
-    Ok(())
-}
-
 /// Measures requests that are all alike.
 fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> Result<ResultRow> {
     let time = args.run_time()?;
     let sets = plan.command == SET;
-    let mut room = Room::new(args);
+    let mut room = Room::new(args.arena, args.keys);
     let (mut refills, mut total_sets) = (0, 0);
     if sets {
         // Earlier rows have appended an unknown number of records, so begin with a fresh arena.
         refill(args, &servers.nigh)?;
     }
-    let mut runners = vec![Runner::new("Nigh", &servers.nigh, args, plan)?];
-    runners.push(Runner::new("Redis", &servers.redis, args, plan)?);
+    let runner = |name, server| {
+        Runner::new(name, server, args, plan.command, (plan.connections, plan.pipeline))
+    };
+    let mut runners = vec![runner("Nigh", &servers.nigh)?, runner("Redis", &servers.redis)?];
     if plan.floor {
-        runners.push(Runner::new("floor", &servers.floor, args, plan)?);
+        runners.push(runner("floor", &servers.floor)?);
     }
-    let warmed = in_turn(&mut runners, time / 4)?;
+    in_turn(&mut runners, time / 4)?;
     if sets {
-        room.add(warmed);
+        room.add(runners[0].last());
     }
     for runner in &mut runners {
         runner.forget()?;
@@ -209,10 +190,10 @@ fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> R
             room.refill(args.keys);
             refills += 1;
         }
-        let replies = in_turn(&mut runners, time)?;
+        in_turn(&mut runners, time)?;
         if sets {
-            room.add(replies);
-            total_sets += replies;
+            room.add(runners[0].last());
+            total_sets += runners[0].last();
         }
         bar.inc(runners.len() as u64);
     }
@@ -231,89 +212,9 @@ fn requests(args: &Args, servers: &Servers, plan: &Plan, bar: &ProgressBar) -> R
         unit: "per second",
         contestants: runners.into_iter().map(Runner::finish).collect(),
         targets: plan.targets.to_vec(),
+        less_wins: false,
         note,
     })
-}
-
-/// One run of each contestant, of `time`, in slices that alternate. Returns the number of replies
-/// of the first contestant, which is Nigh.
-fn in_turn(runners: &mut [Runner], time: Duration) -> Result<u64> {
-    let slices = u32::try_from(time.as_nanos().div_ceil(SLICE.as_nanos()))?.max(1);
-    for _ in 0..slices {
-        for runner in &mut *runners {
-            runner.slice(time / slices)?;
-        }
-    }
-    let replies = runners.first().map_or(0, |nigh| nigh.replies);
-    runners.iter_mut().for_each(Runner::end);
-    Ok(replies)
-}
-
-/// Empties a server and loads all keys again.
-fn refill(args: &Args, server: &ServerProcess) -> Result<()> {
-    accepted(server.connect()?.call(["FLUSHALL"])?).context("FLUSHALL failed")?;
-    std::thread::sleep(SETTLE);
-    fill(args, server)?;
-    std::thread::sleep(SETTLE);
-    Ok(())
-}
-
-/// One server under one load.
-struct Runner {
-    name: &'static str,
-    engine: Engine,
-    load: Workload,
-    rates: Vec<f64>,
-    latency: Histogram<u64>,
-    /// Replies of the current run.
-    replies: u64,
-    seconds: f64,
-}
-
-impl Runner {
-    fn new(name: &'static str, server: &ServerProcess, args: &Args, plan: &Plan) -> Result<Self> {
-        let keys = Keys::Uniform { count: args.keys };
-        Ok(Self {
-            name,
-            engine: Engine::connect(server.address(), None, plan.connections, plan.pipeline, None)?,
-            load: workload(args, plan.command, &[], keys)?,
-            rates: Vec::new(),
-            latency: histogram()?,
-            replies: 0,
-            seconds: 0.0,
-        })
-    }
-
-    /// Measures one slice of a run.
-    fn slice(&mut self, time: Duration) -> Result<()> {
-        let run = self.engine.run(&mut self.load, Until::Elapsed(time), &mut |_| {})?;
-        let tally = &run.tally;
-        ensure!(tally.errors == 0, "{} answered with errors: {:?}", self.name, tally.first_error);
-        ensure!(tally.nulls == 0, "{} lacks keys that were set", self.name);
-        self.replies += tally.replies;
-        self.seconds += run.seconds;
-        self.latency.add(&run.latency)?;
-        Ok(())
-    }
-
-    /// Ends a run.
-    fn end(&mut self) {
-        self.rates.push(std::mem::take(&mut self.replies) as f64 / self.seconds);
-        self.seconds = 0.0;
-    }
-
-    /// Drops the figures so far: they are of the warm-up.
-    fn forget(&mut self) -> Result<()> {
-        self.rates.clear();
-        self.latency = histogram()?;
-        Ok(())
-    }
-
-    fn finish(self) -> Contestant {
-        let at = |percent| self.latency.value_at_percentile(percent) as f64 / 1000.0;
-        let latency_us = Some([at(50.0), at(99.0), at(99.99)]);
-        Contestant { name: self.name, rates: self.rates, latency_us }
-    }
 }
 
 fn load_functions(servers: &Servers) -> Result<()> {
@@ -393,6 +294,7 @@ fn traversals(
         unit: "traversals per second",
         contestants,
         targets: if depth == 3 { TRAVERSAL_TARGETS.to_vec() } else { Vec::new() },
+        less_wins: false,
         note: format!(
             "GET per node from the first {GET_STARTS} starts only, once in each run, its rate \
              weighed by their look-ups"

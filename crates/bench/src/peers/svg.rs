@@ -1,4 +1,5 @@
-//! The chart docs/benchmarks.svg: ratios to Redis and to the floor, with quartiles and targets.
+//! The charts of ratios to each peer, with quartiles and targets: docs/benchmarks.svg, and
+//! docs/benchmarks-log.svg of the rows with a log.
 //!
 //! ```text
 //! GET, c50 P64  ▐██████████████├─┤|    bar: median; whisker: quartiles; line: target
@@ -29,7 +30,7 @@ struct Bar {
 }
 
 /// The whole picture.
-pub(super) fn chart(rows: &[ResultRow]) -> String {
+pub(super) fn chart(title: &str, rows: &[ResultRow]) -> String {
     let bars = bars(rows);
     let most = bars.iter().map(|bar| bar.ratio.q3.max(bar.target)).fold(8.0, f64::max) * 1.2;
     let x = |ratio: f64| {
@@ -41,10 +42,11 @@ pub(super) fn chart(rows: &[ResultRow]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {:.0}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"16\" y=\"24\" font-size=\"15\">Nigh's throughput as a multiple of each peer's\
-         </text>\n<text x=\"16\" y=\"42\" fill=\"#666\">bar: median, whisker: quartiles, \
+         <text x=\"16\" y=\"24\" font-size=\"15\">{}</text>\n\
+         <text x=\"16\" y=\"42\" fill=\"#666\">bar: median, whisker: quartiles, \
          vertical line: target; logarithmic</text>\n",
-        bottom + 40.0
+        bottom + 40.0,
+        escape(title)
     );
     let mut tick = LEAST;
     while tick <= most {
