@@ -95,7 +95,7 @@ pub use durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered};
 pub use durability::shard_compaction::ShardCompaction;
 pub use durability::streams::SharedStreams;
 pub use durability::sync_mode::SyncMode;
-pub use error::{BUSY, StoreError, together_error_text, write_error_text};
+pub use error::{BUSY, JOURNAL_FULL, StoreError, together_error_text, write_error_text};
 pub use eviction::policy::Policy;
 pub use folder::edition::Edition;
 pub use folder::look::faults_of;

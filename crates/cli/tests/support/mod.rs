@@ -78,17 +78,24 @@ impl Server {
 
     /// Waits until it answers.
     pub(crate) fn wait(&mut self) {
+        if let Some(said) = self.wait_or_end() {
+            panic!("the server ended: {said}");
+        }
+    }
+
+    /// Waits until it answers, or has ended: then what it said.
+    pub(crate) fn wait_or_end(&mut self) -> Option<String> {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
-                panic!("the server ended ({status}): {}", self.said());
+                return Some(format!("({status}) {}", self.said()));
             }
             let options = Options { timeout: Some(START), ..Options::default() };
             if let Ok(mut connection) = Connection::connect(&self.address(), &options)
                 // While it reads a log, it says so.
                 && connection.call(["PING"]).is_ok_and(|reply| reply.error().is_none())
             {
-                return;
+                return None;
             }
             assert!(begin.elapsed() < START, "no answer: {}", self.said());
             std::thread::sleep(Duration::from_millis(5));

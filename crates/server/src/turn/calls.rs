@@ -24,7 +24,7 @@ use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
 use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_resp::Protocol;
-use nigh_store::{BUSY, Keyspace, Turn};
+use nigh_store::{BUSY, JOURNAL_FULL, Keyspace, Turn};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -50,7 +50,8 @@ struct Answers {
 
 impl Answers {
     fn says_busy(&self, place: &Range<usize>) -> bool {
-        self.bytes[place.clone()].get(1..).is_some_and(|text| text.starts_with(BUSY.as_bytes()))
+        let text = self.bytes[place.clone()].get(1..).unwrap_or_default();
+        [BUSY, JOURNAL_FULL].iter().any(|busy| text.starts_with(busy.as_bytes()))
     }
 }
 

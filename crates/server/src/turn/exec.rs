@@ -4,8 +4,9 @@
 //! 2. If one of its commands, or the commit, finds no memory, it was never there: EXEC has one
 //!    error. It has one too if what it deletes would be room enough, since that is there until the
 //!    commit; and if there is no room to note all its deletions, which would not survive a kill as
-//!    one. Only what isn't about data (CONFIG SET, CLIENT SETNAME, FUNCTION LOAD) is done at its
-//!    place, and stays: once, also if EXEC comes again.
+//!    one. If the journal has no room for now, EXEC comes again, as any write does. Only what isn't
+//!    about data (CONFIG SET, CLIENT SETNAME, FUNCTION LOAD) is done at its place, and stays: once,
+//!    also if EXEC comes again.
 //! 3. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in
 //!    Redis.
 //!
@@ -48,9 +49,11 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
                 context.client.transaction = Some(transaction);
                 return;
             }
-            Err(Unfinished::Refused(WriteError::Busy)) if context.may_wait => {
+            Err(Unfinished::Refused(error @ (WriteError::Busy | WriteError::JournalFull)))
+                if context.may_wait =>
+            {
                 // It comes again in the next turn.
-                transaction.was_busy = true;
+                transaction.was_busy |= error == WriteError::Busy;
                 context.client.transaction = Some(transaction);
                 return;
             }

@@ -141,9 +141,11 @@ impl<S: Storage> LogCompaction<S> {
     }
 
     fn begin(&mut self, writer: &mut LogWriter<S>, status: &LogStatus) {
-        // Where the disk is full, what is still alive must find room in the files that are there.
+        // Where the disk is full, what is still alive must find room in the files that are there:
+        // at most a file, or all live records. (Twice, for the frames, and what is removed
+        // meanwhile.)
         let is_full = status.health() == LogHealth::Full;
-        if is_full && writer.room() < self.pace.file_bytes {
+        if is_full && writer.room() < self.pace.file_bytes.min(2 * status.live_bytes()) {
             return;
         }
         match writer.victim() {

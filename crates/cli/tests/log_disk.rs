@@ -1,0 +1,362 @@
+//! Disks that fail under the log of a real server: system calls that return errors, by strace, and
+//! a disk that is full.
+//!
+//! 1. What was answered stays. Writes get `MISCONF`; reads go on; INFO names the state and the cause.
+//! 2. A failed write or sync breaks the log until the next start, and a write under `always` whose
+//!    sync failed isn't answered. The next start writes a new log, which has all.
+//! 3. A full disk refuses what isn't a removal, until there is room: by what else goes from the
+//!    disk, or by removals alone.
+//!
+//! Without strace, or where mounting isn't allowed, a test says so and returns.
+
+mod support;
+
+use nigh_client::{Connection, Frame};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{Server, folder};
+
+/// Longest wait for what must come: a second of `everysec`, on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+/// Bytes of a value on the full disk, and of that disk.
+const VALUE_BYTES: usize = 10_000;
+const DISK: &str = "size=40m";
+/// Bytes of other files on it.
+const BALLAST_BYTES: usize = 12 << 20;
+const LESS_BALLAST_BYTES: usize = 4 << 20;
+
+fn flags(dir: &Path, mode: &str) -> Vec<String> {
+    let dir = dir.to_str().expect("a path of ours");
+    let flags = [
+        ["--appendonly", "yes"],
+        ["--appendfsync", mode],
+        ["--dir", dir],
+        ["--log-on-tmpfs", "yes"], // wherever the build is
+        ["--journal-size", "1mb"],
+        ["--log-file-size", "1mb"],
+        ["--log-garbage", "10"],
+        ["--maxmemory", "256mb"],
+        ["--shards", "1"],
+    ];
+    flags.concat().into_iter().map(str::to_owned).collect()
+}
+
+fn start(folder: &Path, flags: &[String]) -> Server {
+    Server::start_with(folder, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn error_of(reply: &Frame) -> Option<String> {
+    reply.error().map(|text| String::from_utf8_lossy(text).into_owned())
+}
+
+fn info(server: &Server, field: &str) -> String {
+    let info = server.call(&["INFO", "persistence"]);
+    let info = String::from_utf8_lossy(info.bytes().expect("a text")).into_owned();
+    let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {field} in {info}")).to_owned()
+}
+
+/// What came of a write.
+enum Wrote {
+    Done,
+    Refused(String),
+    /// The connection was closed: nobody knows.
+    Unanswered,
+}
+
+fn write(connection: &mut Connection, words: &[&str]) -> Wrote {
+    match connection.call(words.iter().copied()) {
+        Ok(reply) => error_of(&reply).map_or(Wrote::Done, Wrote::Refused),
+        Err(_) => Wrote::Unanswered,
+    }
+}
+
+/// The thread of the only log.
+fn log_thread(server: &Server) -> String {
+    let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
+    let tasks = std::fs::read_dir(tasks).expect("it runs").map(|task| task.expect("readable"));
+    let name = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    let is_log = |task: &std::fs::DirEntry| name(task).is_ok_and(|name| name == "nigh-log-0\n");
+    let thread = tasks.into_iter().find(is_log).expect("a log's thread");
+    thread.file_name().to_string_lossy().into_owned()
+}
+
+/// strace on the thread of a server's log: its system calls of one kind fail.
+struct Strace(Child);
+
+impl Strace {
+    /// None if strace isn't there, or may not.
+    fn inject(server: &Server, what: &str, said: &Path) -> Option<Strace> {
+        let call = what.split(':').next()?;
+        let file = std::fs::File::create(said).expect("the folder is ours");
+        let child = Command::new("strace")
+            .args(["-e", &format!("trace={call}"), "-e", "signal=none"])
+            .args(["-e", &format!("inject={what}"), "-p"])
+            .arg(log_thread(server))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn();
+        let Ok(child) = child else {
+            eprintln!("strace isn't here: nothing is tested");
+            return None;
+        };
+        let (mut strace, begin) = (Strace(child), Instant::now());
+        loop {
+            let text = std::fs::read_to_string(said).unwrap_or_default();
+            if text.contains(" attached") {
+                return Some(strace);
+            }
+            if strace.0.try_wait().expect("it is our child").is_some() {
+                eprintln!("strace may not: nothing is tested: {text}");
+                return None;
+            }
+            assert!(begin.elapsed() < SOON, "strace does nothing: {text}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Lets the server go on as before.
+    fn end(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our child");
+        self.0.wait().expect("it is our child");
+    }
+}
+
+/// A sync or write fails, once or for ever: the log is broken until the next start.
+#[test]
+fn a_log_that_fails_refuses_writes_until_a_start() {
+    let all = [
+        ("fdatasync:error=EIO:when=1", "Input/output error"),
+        ("fdatasync:error=EIO:when=3+2", "Input/output error"),
+        ("pwrite64:error=EIO:when=2", "Input/output error"),
+        ("pwrite64:error=ENOSPC:when=1", "No space left on device"),
+        ("pwrite64:error=ENOSPC", "No space left on device"),
+    ];
+    for (number, (what, cause)) in all.into_iter().enumerate() {
+        for mode in ["always", "everysec"] {
+            let ends = [end_by_kill, end_by_term][number % 2];
+            if !fails(what, cause, mode, ends) {
+                return;
+            }
+        }
+    }
+}
+
+fn end_by_kill(server: Server) {
+    server.kill();
+}
+
+fn end_by_term(server: Server) {
+    server.signal(rustix::process::Signal::TERM);
+    server.ended();
+}
+
+fn fails(what: &str, cause: &str, mode: &str, end: fn(Server)) -> bool {
+    let (folder, disk) = (folder(), disk_folder());
+    let flags = flags(&disk.path().join("log"), mode);
+    let server = start(folder.path(), &flags);
+    assert_eq!(error_of(&server.call(&["SET", "before", "1"])), None);
+    let said = folder.path().join("strace");
+    let Some(strace) = Strace::inject(&server, what, &said) else { return false };
+    let (mut answered, begin) = (0, Instant::now());
+    let mut connection = server.connect();
+    let refusal = loop {
+        let key = format!("k{answered}");
+        match write(&mut connection, &["SET", &key, "v"]) {
+            Wrote::Done => answered += 1,
+            Wrote::Refused(text) => break text,
+            Wrote::Unanswered => {
+                assert_eq!(mode, "always", "{what}: {}", server.said());
+                connection = server.connect();
+                assert_eq!(info(&server, "log_state"), "broken", "{what}");
+            }
+        }
+        assert!(begin.elapsed() < SOON, "{what}, {mode}: {answered} writes, and none refused");
+        if mode == "everysec" {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    assert!(refusal.starts_with("MISCONF Nigh can't write its log: "), "{refusal}");
+    assert!(refusal.contains(cause), "{what}, {mode}: {refusal}");
+    let text = |field| info(&server, field);
+    assert_eq!((&*text("log_state"), &*text("aof_last_write_status")), ("broken", "err"));
+    assert!(text("log_cause").contains(cause), "{}", text("log_cause"));
+    for words in [&["DEL", "before"][..], &["FLUSHALL"], &["APPEND", "before", "2"]] {
+        let text = error_of(&server.call(words)).unwrap_or_default();
+        assert!(text.starts_with("MISCONF"), "{words:?}: {text}");
+    }
+    all_there(&server, answered);
+    strace.end();
+    let text = error_of(&server.call(&["SET", "after", "1"])).unwrap_or_default();
+    assert!(text.starts_with("MISCONF"), "it stays broken, {what}: {text}");
+    end(server);
+    let server = start(folder.path(), &flags);
+    all_there(&server, answered);
+    assert_eq!((&*info(&server, "log_state"), &*info(&server, "log_cause")), ("well", ""));
+    assert_eq!(error_of(&server.call(&["SET", "after", "1"])), None, "{}", server.said());
+    synced(&server);
+    server.kill();
+    // The log alone has all, too.
+    std::fs::remove_dir_all(folder.path().join("arenas")).expect("they are there");
+    let server = start(folder.path(), &flags);
+    all_there(&server, answered);
+    assert_eq!(server.call(&["GET", "after"]).bytes(), Some(&b"1"[..]));
+    eprintln!("{mode}, {what}: {answered} answered writes, all there");
+    true
+}
+
+fn all_there(server: &Server, answered: usize) {
+    let mut connection = server.connect();
+    assert_eq!(connection.call(["GET", "before"]).expect("reads go on").bytes(), Some(&b"1"[..]));
+    for number in 0..answered {
+        let reply = connection.call(["GET", &format!("k{number}")]).expect("reads go on");
+        assert_eq!(reply.bytes(), Some(&b"v"[..]), "k{number} of {answered}");
+    }
+}
+
+fn synced(server: &Server) {
+    let reply = server.call(&["WAITAOF", "1", "0", "20000"]);
+    let local = reply.elements().and_then(|all| all.first()?.integer());
+    assert_eq!(local, Some(1), "{reply:?}");
+}
+
+fn disk_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk")
+}
+
+/// The next file can't be made: the disk is full, until it isn't. No start is needed.
+#[test]
+fn a_file_that_cannot_be_made_is_tried_again() {
+    let (folder, disk) = (folder(), disk_folder());
+    let flags = flags(&disk.path().join("log"), "everysec");
+    let server = start(folder.path(), &flags);
+    assert_eq!(error_of(&server.call(&["SET", "before", "1"])), None);
+    let said = folder.path().join("strace");
+    let what = "fallocate:error=ENOSPC";
+    let Some(strace) = Strace::inject(&server, what, &said) else { return };
+    let written = fill(&server, 0);
+    assert_eq!(info(&server, "log_state"), "full");
+    assert_eq!(server.call(&["DEL", "before"]).integer(), Some(1), "a removal is taken");
+    strace.end();
+    takes_writes(&server);
+    has(&server, 0..written);
+}
+
+/// A tmpfs of some MB.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None if mounting isn't allowed.
+    fn mount() -> Option<SmallDisk> {
+        let folder = disk_folder();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", DISK, "tmpfs"])
+            .arg(folder.path())
+            .output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(SmallDisk(folder));
+        }
+        eprintln!("mounting isn't allowed: nothing is tested");
+        None
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("log")
+    }
+
+    /// Another file on it.
+    fn ballast(&self, name: &str, bytes: usize) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, vec![b'x'; bytes]).expect("there is room");
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+fn value(number: usize) -> String {
+    format!("{number}:").repeat(VALUE_BYTES).chars().take(VALUE_BYTES).collect()
+}
+
+/// Writes keys from a number on until one is refused, since the disk is full. The number of the
+/// first that isn't there.
+fn fill(server: &Server, from: usize) -> usize {
+    let mut connection = server.connect();
+    for number in from..from + 10_000 {
+        match write(&mut connection, &["SET", &format!("f{number}"), &value(number)]) {
+            Wrote::Done => {}
+            Wrote::Refused(text) => {
+                let is_full = text.contains("No space left on device");
+                assert!(text.starts_with("MISCONF") && is_full, "{text}");
+                return number;
+            }
+            Wrote::Unanswered => panic!("a full disk ends no connection: {}", server.said()),
+        }
+    }
+    panic!("the disk takes all: {}", server.said());
+}
+
+fn has(server: &Server, numbers: std::ops::Range<usize>) {
+    let mut connection = server.connect();
+    for number in numbers {
+        let reply = connection.call(["GET", &format!("f{number}")]).expect("reads go on");
+        assert!(reply.bytes() == Some(value(number).as_bytes()), "f{number}: {reply:?}");
+    }
+}
+
+/// Soon writes are taken again.
+fn takes_writes(server: &Server) {
+    let begin = Instant::now();
+    while let Some(text) = error_of(&server.call(&["SET", "again", "1"])) {
+        assert!(begin.elapsed() < SOON, "{text}: {}", server.said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(info(server, "log_state"), "well");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_room() {
+    for mode in ["everysec", "always"] {
+        let (folder, Some(disk)) = (folder(), SmallDisk::mount()) else { return };
+        let flags = flags(&disk.path(), mode);
+        let ballast = disk.ballast("ballast", BALLAST_BYTES);
+        let less = disk.ballast("less", LESS_BALLAST_BYTES);
+        let server = start(folder.path(), &flags);
+        let written = fill(&server, 0);
+        assert!(written > 500, "{written} keys of {VALUE_BYTES} bytes fill no disk of {DISK}");
+        assert_eq!(info(&server, "log_state"), "full");
+        has(&server, 0..written);
+        // What else was on the disk goes.
+        std::fs::remove_file(ballast).expect("it is there");
+        takes_writes(&server);
+        let more = fill(&server, written);
+        assert!(more > written + 300, "{written}, then {more}");
+        // A server is killed now. The next one needs a file for what its log lacks: it says so.
+        server.kill();
+        let words: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let said = Server::spawn(folder.path(), &words).ended();
+        let last = said.trim_end().lines().last().unwrap_or_default();
+        assert!(last.contains("no room for the next log file"), "{said}");
+        std::fs::remove_file(less).expect("it is there");
+        let server = start(folder.path(), &flags);
+        has(&server, 0..more);
+        let more = fill(&server, more);
+        // Removals make room by themselves, if they leave little.
+        assert_eq!(error_of(&server.call(&["FLUSHALL"])), None);
+        takes_writes(&server);
+        synced(&server);
+        server.kill();
+        std::fs::remove_dir_all(folder.path().join("arenas")).expect("they are there");
+        let server = start(folder.path(), &flags);
+        assert_eq!(server.call(&["GET", "again"]).bytes(), Some(&b"1"[..]));
+        assert_eq!(server.call(&["DBSIZE"]).integer(), Some(1));
+        eprintln!("{mode}: full behind {written} and {more} keys, room again by removals");
+    }
+}
