@@ -5,7 +5,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools build run test demo bench bench-peers fuzz models mutants fmt lint ci clean-data
+.PHONY: help setup test-tools build run test demo bench bench-peers fuzz models soak mutants fmt lint ci clean-data
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ fuzz: setup ## each fuzz target for FUZZ_SECONDS (20)
 
 models: ## check the rules of journal and log by exhaustive models, and that these find mistakes
 	python3 crates/log/models/crash.py
+
+soak: setup ## the long versions of the tests by faults and chance; TIMES=1 takes an hour
+	@scripts/soak.sh $(or $(TIMES),1)
 
 mutants: ## change FILES (or all that keep invariants) in small ways; do tests notice? hours
 	@scripts/mutants.sh $(FILES)

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The long versions of the tests by faults and by chance: scripts/soak.sh [TIMES]
+#
+# With TIMES 1 it takes about an hour on two cores; all numbers grow with it. `make test` has a short
+# version of each but of the last two, which need root, strace and loop devices. It goes on after a
+# failure, and says in the end what failed.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+times=${1:-1}
+[[ $times =~ ^[1-9][0-9]*$ ]] || { echo "scripts/soak.sh: TIMES is a number from 1 on, not $times" >&2; exit 2; }
+nigh=${CARGO_TARGET_DIR:-target}/release/nigh
+summary=
+failed=0
+
+step() {
+    local name=$1 start=$SECONDS result=ok
+    shift
+    printf '\n== %s\n' "$name"
+    "$@" || { result=FAILED; failed=1; }
+    summary+="   $name: $result, $((SECONDS - start)) s"$'\n'
+}
+
+cargo build --release --locked -p nigh-cli
+step "killed servers" env NIGH_KILLS=$((500 * times)) cargo test --release --locked -p nigh-cli \
+    --test kill --test kill_full -- --nocapture
+step "a simulated disk under a store" env NIGH_DURABLE_SEEDS=$((500 * times)) \
+    cargo test --release --locked -p nigh-store --test store durable -- --nocapture
+step "a simulated disk under a log" env NIGH_POWER_CUTS=$((10000 * times)) NIGH_FAULTS=6000 \
+    NIGH_BITS=1000000 cargo test --release --locked -p nigh-log -- --nocapture
+step "histories" env NIGH_HISTORY_SECONDS=$((60 * times)) cargo test --release --locked \
+    -p nigh-server --test linearizability --test serialisability -- --nocapture
+step "moments" env NIGH_MOMENT_SECONDS=$((120 * times)) \
+    cargo test --release --locked -p nigh-server --test moments -- --nocapture
+step "all together" env NIGH_SOAK_SECONDS=$((120 * times)) \
+    cargo test --release --locked -p nigh-cli --test soak -- --nocapture
+for shards in 1 2; do
+    for mode in always everysec; do
+        step "power cuts of ext4, $mode, $shards shards" tests/faults/power.py --nigh "$nigh" \
+            --mode "$mode" --shards "$shards" --rounds $((25 * times))
+    done
+done
+step "failing system calls" tests/faults/syscalls.py --nigh "$nigh" --rounds $((200 * times))
+
+printf '\n== soak\n%s' "$summary"
+exit $failed
