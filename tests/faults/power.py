@@ -130,6 +130,7 @@ def main():
     except (oracle.Lost, NoStart) as lost:
         raise SystemExit(f"seed {seed}: {lost}") from None
     finally:
+        Nigh.kill_all()
         subprocess.run(["umount", "-q", disk.mount], check=False)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(shm, ignore_errors=True)

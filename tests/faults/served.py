@@ -25,6 +25,8 @@ class NoStart(AssertionError):
 class Nigh:
     """A server with a log; behind `wrapper`, if a program is to run it."""
 
+    alive = set()
+
     def __init__(self, binary, shm, log, flags, wrapper=()):
         self.port, self.output = free_port(), tempfile.TemporaryFile()
         line = [*wrapper, binary, "serve", "--port", self.port, "--shm-dir", shm, "--dir", log]
@@ -38,6 +40,7 @@ class Nigh:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self.alive.add(self)
 
     def wait(self):
         """Until it answers; False if it has ended."""
@@ -70,3 +73,9 @@ class Nigh:
         except ProcessLookupError:
             pass
         self.process.wait()
+        self.alive.discard(self)
+
+    @classmethod
+    def kill_all(cls):
+        for server in list(cls.alive):
+            server.kill()

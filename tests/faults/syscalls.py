@@ -160,6 +160,7 @@ def main():
             shutil.rmtree(shm / "arenas", ignore_errors=True)
             shutil.rmtree(folder / "log", ignore_errors=True)
     finally:
+        Nigh.kill_all()
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(shm, ignore_errors=True)
     print(f"{args.rounds} rounds, {hits} with the fault, {answered} writes answered: all are there")
