@@ -67,13 +67,14 @@ def one_round(args, disk, shm, counts, chance):
     for client in clients:
         client.start()
     time.sleep(chance.uniform(0.2, args.seconds))
+    refused = next((client.refusals[0] for client in clients if client.refusals), None)
+    if refused is not None:
+        raise oracle.Lost(f"a write was refused: {refused}")
     cut = time.monotonic()
     disk.cut()
     server.kill()
     for client in clients:
         client.join()
-        if client.refusals:
-            raise oracle.Lost(f"client {client.number} was refused: {client.refusals[0]}")
     disk.detach()
     shutil.rmtree(shm)
     disk.attach()
