@@ -132,7 +132,7 @@ def check_serving(server, round_, clients):
     for client in clients:
         client.ends.set()
         # The arenas' memory is fallocated too.
-        names = ("MISCONF", "OOM") if round_.call == "fallocate" else ("MISCONF",)
+        names = ("MISCONF", "OOM", "IOERR") if round_.call == "fallocate" else ("MISCONF",)
         wrong = [text for text in client.refusals if not text.startswith(names)]
         if wrong:
             raise oracle.Lost(f"client {client.number} got {wrong[0]}")
