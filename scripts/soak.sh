@@ -24,6 +24,8 @@ step() {
 cargo build --release --locked -p nigh-cli
 step "killed servers" env NIGH_KILLS=$((500 * times)) cargo test --release --locked -p nigh-cli \
     --test kill --test kill_full -- --nocapture
+step "killed servers with a log" env NIGH_KILLS=$((200 * times)) NIGH_SLACK_MS=100 \
+    cargo test --release --locked -p nigh-cli --test kill_log -- --nocapture
 step "a simulated disk under a store" env NIGH_DURABLE_SEEDS=$((500 * times)) \
     cargo test --release --locked -p nigh-store --test store durable -- --nocapture
 step "a simulated disk under a log" env NIGH_POWER_CUTS=$((10000 * times)) NIGH_FAULTS=6000 \
