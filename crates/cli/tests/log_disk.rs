@@ -1,7 +1,8 @@
 //! Disks that fail under the log of a real server: system calls that return errors, by strace, and
 //! a disk that is full.
 //!
-//! 1. What was answered stays. Writes get `MISCONF`; reads go on; INFO names the state and the cause.
+//! 1. What was answered stays. Writes get `MISCONF`; reads go on; INFO names the state and the
+//!    cause.
 //! 2. A failed write or sync breaks the log until the next start, and a write under `always` whose
 //!    sync failed isn't answered. The next start writes a new log, which has all.
 //! 3. A full disk refuses what isn't a removal, until there is room: by what else goes from the

@@ -5,8 +5,8 @@ mod common;
 
 use common::{TestServer, request};
 
-/// Clients, and writes of each that are sent at once: those of one turn may be more than the journal
-/// takes.
+/// Clients, and writes of each that are sent at once: those of one turn may be more than the
+/// journal takes.
 const SENDERS: usize = 16;
 const ROUNDS: usize = 10;
 /// Keys of a write, and bytes of each: together less than a fourth of the journal.

@@ -10,16 +10,16 @@
 //! 1. Nothing; or some or all arenas go, or the journals go. Memory has what the log lacks: all
 //!    answered writes are there. If a long value was only in an arena, the start names it and
 //!    refuses; with the arenas put back it goes on.
-//! 2. Arenas and journals go, as with the machine. With `always` all answered writes are there. With
-//!    `everysec` each writer's writes are there up to some point, and none behind; what was answered
-//!    a second before the kill is there. In one shard no write is there that was sent when another,
-//!    which is missing, had been answered.
+//! 2. Arenas and journals go, as with the machine. With `always` all answered writes are there.
+//!    With `everysec` each writer's writes are there up to some point, and none behind; what was
+//!    answered a second before the kill is there. In one shard no write is there that was sent when
+//!    another, which is missing, had been answered.
 //!
 //! The number of shards may change at any start. Files and journal are small: files change, the
 //! journal goes round, and compaction runs.
 //!
-//! `NIGH_KILLS` sets the number of kills of each test, `NIGH_SLACK_MS` what is allowed on top of the
-//! second of `everysec`: on a quiet machine a kill takes 100 ms at most.
+//! `NIGH_KILLS` sets the number of kills of each test, `NIGH_SLACK_MS` what is allowed on top of
+//! the second of `everysec`: on a quiet machine a kill takes 100 ms at most.
 
 mod oracle;
 #[path = "../support/mod.rs"]
