@@ -7,7 +7,9 @@
 //!      ├─ fn         load, list and delete function libraries
 //!      ├─ top        what the shards of a running server do, live
 //!      ├─ check      the arenas in tmpfs, and whether they are whole
-//!      └─ convert    other partitions, or more memory, for the data of a stopped server
+//!      ├─ convert    other partitions, or more memory, for the data of a stopped server
+//!      ├─ import     data from Redis: a file, or a running server
+//!      └─ export     data as commands, for Redis too
 //! ```
 //!
 //! Invariants:
@@ -20,7 +22,9 @@ mod call;
 mod check;
 mod check_log;
 mod convert;
+mod export;
 mod functions;
+mod import;
 mod render;
 mod serve;
 mod shell;
@@ -59,6 +63,10 @@ enum Command {
     Check(check::Args),
     /// Give the data of a stopped server other partitions, or more memory
     Convert(convert::Args),
+    /// Fill a running server from an RDB file, an AOF, or a running Redis
+    Import(import::Args),
+    /// Write all strings of a running server as commands
+    Export(export::Args),
     /// Try new sources for a server (the server starts this itself)
     #[command(name = nigh_server::CHECK_SUBCOMMAND, hide = true)]
     CheckSources,
@@ -74,6 +82,8 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Convert(args) => convert::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::CheckSources => nigh_server::serve_checks().map_err(Into::into),
     };
     match outcome {

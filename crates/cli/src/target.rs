@@ -1,7 +1,7 @@
-//! The server that a subcommand talks to: flags that shell, call, fn and top share.
+//! The server that a subcommand talks to: flags that all of them share.
 
 use anyhow::{Result, bail};
-use nigh_client::{Address, Connection, Frame, Options, Protocol};
+use nigh_client::{Address, ClientError, Connection, Frame, Options, Protocol};
 use std::time::Duration;
 
 /// The address of the server, and the credentials.
@@ -30,13 +30,18 @@ pub(crate) struct ServerFlags {
 impl ServerFlags {
     /// Connects and authenticates.
     pub(crate) fn open(&self) -> Result<Connection> {
+        Ok(self.connect()?)
+    }
+
+    /// The same, with the client's error.
+    pub(crate) fn connect(&self) -> Result<Connection, ClientError> {
         let options = Options {
             password: self.password.clone(),
             protocol: if self.resp2 { Protocol::Resp2 } else { Protocol::Resp3 },
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
             ..Options::default()
         };
-        Ok(Connection::connect(&self.connect, &options)?)
+        Connection::connect(&self.connect, &options)
     }
 
     /// The server's address.

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod raw;
 mod remote;
 mod stream;
 
@@ -19,4 +20,5 @@ pub use address::{Address, AddressError, DEFAULT_PORT, Endpoint};
 pub use nigh_resp::Protocol;
 pub use nigh_resp::decode::{WordsError, split_words};
 pub use nigh_resp::frame::Frame;
+pub use raw::RawStream;
 pub use remote::{ClientError, Connection, Options};

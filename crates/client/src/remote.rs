@@ -23,6 +23,7 @@ use nigh_resp::frame::Frame;
 use nigh_resp::limits::Limits;
 
 use crate::address::Address;
+use crate::raw::RawStream;
 use crate::stream::Stream;
 
 /// Most bytes of unanswered requests in a pipeline: a quarter of a Linux socket's default buffer,
@@ -350,6 +351,12 @@ impl Connection {
             unanswered.pop();
         }
         Ok(())
+    }
+
+    /// Gives up the form of requests and replies: the socket, with what was read and not consumed.
+    pub fn into_raw(mut self) -> RawStream {
+        self.input.drain(..self.replies.consume());
+        RawStream::new(self.stream, self.input)
     }
 
     fn greet(&mut self, options: &Options) -> Result<(), ClientError> {

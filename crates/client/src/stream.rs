@@ -1,7 +1,7 @@
 //! The socket below a connection: TCP or Unix, blocking, with timeouts.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -64,6 +64,22 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.write_all(bytes),
             Self::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+
+    /// A second handle of the socket.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
+            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
+        }
+    }
+
+    /// Ends the directions, for all handles.
+    pub(crate) fn shutdown(&self, which: Shutdown) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(which),
+            Self::Unix(stream) => stream.shutdown(which),
         }
     }
 }

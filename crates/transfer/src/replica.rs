@@ -1,0 +1,118 @@
+//! The snapshot of a running server, as a replica gets it: one moment of all its data.
+//!
+//! ```text
+//! REPLCONF capa eof ─> PSYNC ? -1 ─> +FULLRESYNC … ─> $length RDB
+//!                                                  └> $EOF:mark RDB mark
+//! ```
+//!
+//! The server makes the snapshot as for any replica; what changes behind it isn't taken.
+//!
+//! Source: `src/replication.c` of Redis 7.2.
+
+use std::io::Write;
+use std::time::Duration;
+
+use nigh_client::{Address, Connection, Options, RawStream};
+
+use crate::fault::ImportError;
+use crate::source::{Input, SourceError};
+
+/// A server that makes a snapshot says each second or so that it is still there.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Longest line of an answer.
+const LINE_BYTES: usize = 4096;
+/// Bytes of the mark behind a snapshot of unknown length.
+const MARK_BYTES: usize = 40;
+
+/// How the snapshot ends.
+enum Ending {
+    Length(u64),
+    Mark(Vec<u8>),
+}
+
+/// A snapshot that is arriving.
+pub(crate) struct Snapshot {
+    ending: Ending,
+}
+
+impl Snapshot {
+    /// Asks for a snapshot. The input's next byte is the RDB's first.
+    pub(crate) fn ask(
+        address: &Address,
+        password: Option<&str>,
+    ) -> Result<(Self, Input<RawStream>), ImportError> {
+        let failed = |cause: String| ImportError::Server { name: address.to_string(), cause };
+        let options = Options {
+            password: password.map(str::to_owned),
+            timeout: Some(SILENCE),
+            ..Options::default()
+        };
+        let mut connection =
+            Connection::connect(address, &options).map_err(|error| failed(error.to_string()))?;
+        // An old server that doesn't know it sends a length instead of a mark.
+        connection
+            .call(["REPLCONF", "capa", "eof", "capa", "psync2"])
+            .map_err(|error| failed(error.to_string()))?;
+        let mut stream = connection.into_raw();
+        let mut request = Vec::new();
+        nigh_resp::encode::request(&mut request, ["PSYNC", "?", "-1"]);
+        stream.write_all(&request).map_err(|error| failed(error.to_string()))?;
+        let mut input = Input::new(stream, 0);
+        let answer = line(&mut input).map_err(|error| failed(error.to_string()))?;
+        if !answer.starts_with(b"+FULLRESYNC") {
+            let answer = answer.escape_ascii();
+            return Err(failed(format!(
+                "it refuses PSYNC, by which replicas copy ({answer}): import a file of it, which \
+                 SAVE or BGSAVE writes"
+            )));
+        }
+        let head = line(&mut input).map_err(|error| failed(error.to_string()))?;
+        let Some(ending) = ending_of(&head) else {
+            return Err(failed(format!("it announced no snapshot: {}", head.escape_ascii())));
+        };
+        input.restart_offset();
+        Ok((Self { ending }, input))
+    }
+
+    /// Bytes of the snapshot, if the server knows.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        match self.ending {
+            Ending::Length(bytes) => Some(bytes),
+            Ending::Mark(_) => None,
+        }
+    }
+
+    /// Looks whether the RDB, which has ended, was all of it.
+    pub(crate) fn check_end(&self, input: &mut Input<RawStream>) -> Result<(), SourceError> {
+        match &self.ending {
+            Ending::Length(bytes) if *bytes == input.offset() => Ok(()),
+            Ending::Length(bytes) => {
+                Err(input.malformed(format!("the RDB ends, and {bytes} bytes were announced")))
+            }
+            Ending::Mark(mark) => {
+                let found: [u8; MARK_BYTES] = input.array("the mark behind the snapshot")?;
+                if found.as_slice() == mark.as_slice() {
+                    return Ok(());
+                }
+                Err(input.malformed("the RDB ends, and another mark follows than was announced"))
+            }
+        }
+    }
+}
+
+/// The next line that isn't empty: empty ones say that the server is still there.
+fn line(input: &mut Input<RawStream>) -> Result<Vec<u8>, SourceError> {
+    let mut line = Vec::new();
+    while line.is_empty() {
+        input.line(LINE_BYTES, "an answer", &mut line)?;
+    }
+    Ok(line)
+}
+
+fn ending_of(head: &[u8]) -> Option<Ending> {
+    let rest = head.strip_prefix(b"$")?;
+    if let Some(mark) = rest.strip_prefix(b"EOF:") {
+        return (mark.len() == MARK_BYTES).then(|| Ending::Mark(mark.to_vec()));
+    }
+    std::str::from_utf8(rest).ok()?.parse().ok().map(Ending::Length)
+}
