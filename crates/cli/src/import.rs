@@ -1,6 +1,7 @@
 //! `nigh import`: fills a running server from an RDB file, an AOF, or a running Redis.
 //!
-//! 1. The exit code is 0 only if everything is in the server, or `--skip-others` said that it needn't.
+//! 1. The exit code is 0 only if everything is in the server, or `--skip-others` said that it
+//!    needn't.
 //! 2. A fault ends it, with how far it got. What was written before is there.
 
 use crate::render::thousands;

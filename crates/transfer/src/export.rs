@@ -4,8 +4,8 @@
 //! SCAN ─> page of keys ─> PEXPIRETIME, GET, PEXPIRETIME of each ─> SET key value [PXAT ms]
 //! ```
 //!
-//! 1. It isn't one moment: the guarantee is SCAN's. Each key that is there from begin to end comes at
-//!    least once, with a value that it had meanwhile.
+//! 1. It isn't one moment: the guarantee is SCAN's. Each key that is there from begin to end comes
+//!    at least once, with a value that it had meanwhile.
 //! 2. Value and expiry belong together: the expiry was the same before and behind the value's
 //!    reading, or the key is read again, at last in a transaction.
 //! 3. Memory: a page of keys and one value.
@@ -122,7 +122,7 @@ fn wrong(connection: &Connection, command: &'static str, reply: &Frame) -> Expor
 fn look_at(
     connection: &mut Connection,
     keys: &[&[u8]],
-    each: &mut dyn FnMut(&[u8], Look) -> Result<(), ExportError>,
+    each: &mut impl FnMut(&[u8], Look) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
     let commands = keys.iter().flat_map(|key| {
         [[b"PEXPIRETIME".as_slice(), key], [b"GET".as_slice(), key], [b"PEXPIRETIME", key]]

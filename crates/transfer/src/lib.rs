@@ -5,10 +5,11 @@
 //! Nigh ─> export ─> RESP commands, which `redis-cli --pipe` and `nigh import` take
 //! ```
 //!
-//! 1. Sources are hostile: no bytes panic, hang, or allocate by a length field. Faults have offsets.
+//! 1. Sources are hostile: no bytes panic, hang, or allocate by a length field. Faults have
+//!    offsets.
 //! 2. What Nigh can't hold is counted and named by kind ([`LeftOut`]), never dropped in silence.
-//! 3. Memory is bounded, whatever the size of a source or a value; but for one command of an AOF and
-//!    one exported value.
+//! 3. Memory is bounded, whatever the size of a source or a value; but for one command of an AOF
+//!    and one exported value.
 //!
 //! Everything runs on the caller's thread, but for one that reads the replies of the server that is
 //! filled.

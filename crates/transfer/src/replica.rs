@@ -9,7 +9,7 @@
 //!
 //! Source: `src/replication.c` of Redis 7.2.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use nigh_client::{Address, Connection, Options, RawStream};
@@ -19,10 +19,26 @@ use crate::source::{Input, SourceError};
 
 /// A server that makes a snapshot says each second or so that it is still there.
 const SILENCE: Duration = Duration::from_secs(60);
+/// What helps if it can't do that.
+const REFUSED_HINT: &str = " (import a file of it instead, which SAVE or BGSAVE writes)";
 /// Longest line of an answer.
 const LINE_BYTES: usize = 4096;
 /// Bytes of the mark behind a snapshot of unknown length.
 const MARK_BYTES: usize = 40;
+
+/// The socket of a source, whose silence is told in words.
+pub(crate) struct Source(RawStream);
+
+impl Read for Source {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                io::Error::other(format!("the server was silent for {} s", SILENCE.as_secs()))
+            }
+            _ => error,
+        })
+    }
+}
 
 /// How the snapshot ends.
 enum Ending {
@@ -40,7 +56,7 @@ impl Snapshot {
     pub(crate) fn ask(
         address: &Address,
         password: Option<&str>,
-    ) -> Result<(Self, Input<RawStream>), ImportError> {
+    ) -> Result<(Self, Input<Source>), ImportError> {
         let failed = |cause: String| ImportError::Server { name: address.to_string(), cause };
         let options = Options {
             password: password.map(str::to_owned),
@@ -57,13 +73,14 @@ impl Snapshot {
         let mut request = Vec::new();
         nigh_resp::encode::request(&mut request, ["PSYNC", "?", "-1"]);
         stream.write_all(&request).map_err(|error| failed(error.to_string()))?;
-        let mut input = Input::new(stream, 0);
+        let mut input = Input::new(Source(stream), 0);
         let answer = line(&mut input).map_err(|error| failed(error.to_string()))?;
         if !answer.starts_with(b"+FULLRESYNC") {
+            let is_unknown = answer.starts_with(b"-ERR unknown") || answer.starts_with(b"-NOPERM");
+            let hint = if is_unknown { REFUSED_HINT } else { "" };
             let answer = answer.escape_ascii();
             return Err(failed(format!(
-                "it refuses PSYNC, by which replicas copy ({answer}): import a file of it, which \
-                 SAVE or BGSAVE writes"
+                "it refuses PSYNC, by which replicas copy: {answer}{hint}"
             )));
         }
         let head = line(&mut input).map_err(|error| failed(error.to_string()))?;
@@ -83,7 +100,7 @@ impl Snapshot {
     }
 
     /// Looks whether the RDB, which has ended, was all of it.
-    pub(crate) fn check_end(&self, input: &mut Input<RawStream>) -> Result<(), SourceError> {
+    pub(crate) fn check_end(&self, input: &mut Input<Source>) -> Result<(), SourceError> {
         match &self.ending {
             Ending::Length(bytes) if *bytes == input.offset() => Ok(()),
             Ending::Length(bytes) => {
@@ -101,7 +118,7 @@ impl Snapshot {
 }
 
 /// The next line that isn't empty: empty ones say that the server is still there.
-fn line(input: &mut Input<RawStream>) -> Result<Vec<u8>, SourceError> {
+fn line(input: &mut Input<Source>) -> Result<Vec<u8>, SourceError> {
     let mut line = Vec::new();
     while line.is_empty() {
         input.line(LINE_BYTES, "an answer", &mut line)?;

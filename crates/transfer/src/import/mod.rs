@@ -8,8 +8,8 @@
 //! 1. An AOF is read twice. Nothing is written before the first reading has found it whole.
 //! 2. It ends with an error at the first fault. All that was applied before is in Nigh, and
 //!    [`Imported`] tells how much.
-//! 3. It may be started again: keys of an RDB replace those of the same name. An AOF that depends on
-//!    what was there before needs an empty Nigh.
+//! 3. It may be started again: keys of an RDB replace those of the same name. An AOF that depends
+//!    on what was there before needs an empty Nigh.
 
 mod origin;
 mod plan;
