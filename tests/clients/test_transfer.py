@@ -8,11 +8,12 @@ import os
 import random
 import re
 import subprocess
+import threading
 import time
 import unittest
 
 from server import Server, nigh_binary, tested_kind, tool
-from wire import Wire, encode, parse
+from wire import Wire, encode, frame_end, parse
 
 LIMIT_S = 120
 DATABASES = 16
@@ -285,6 +286,17 @@ class FromRdb(unittest.TestCase):
             self.assertRegex(err, r"import ended after [\d,]+ writes: .* refused to write .*: OOM")
             self.assertTrue(small.alive())
 
+    def test_keys_that_the_server_evicts_are_counted(self):
+        settings = {"maxmemory": 8 << 20, "maxmemory-policy": "allkeys-lru"}
+        with Server("nigh", settings) as small, redis() as source:
+            with Wire(source.address) as wire:
+                pipeline(wire, (["SET", f"k{i}", "v" * 1000] for i in range(30_000)))
+                wire.ask("SAVE")
+            counts, err = imported(os.path.join(source.folder, "dump.rdb"), small, expect=1)
+            self.assertIn("keys evicted again", err)
+            left = len(strings_of(small))
+            self.assertEqual(left, counts["written"] - counts["left out"])
+
     def test_values_of_the_greatest_length(self):
         """512 MB pass through a program that may use much less memory."""
         value = 512 << 20
@@ -326,13 +338,22 @@ def load_aof(wire):
         # Its first expiry is past when the file is read; the second isn't.
         ["SET", "refreshed", "v", "PX", 300], ["PEXPIRE", "refreshed", 10**7],
         ["SET", "kept", "v", "PX", 300], ["PERSIST", "kept"], ["SET", "ends", "v", "PX", 300],
+        *(["SET", f"old:{i}", i, "PX", 10**7 + i] for i in range(20)),
+        *(["RENAME", f"old:{i}", f"new:{i}"] for i in range(20)),
+        *(["COPY", f"new:{i}", f"twin:{i}"] for i in range(20)),
     ]
     pipeline(wire, commands)
+    for i, key in enumerate(["text", "h"]):
+        pipeline(wire, [["SET", f"restored:{i}", "old"]])
+        pipeline(wire, [["RESTORE", f"restored:{i}", 0, wire.ask("DUMP", key), "REPLACE"]])
+    pipeline(wire, [["RESTORE", "restored:ttl", 10**7, wire.ask("DUMP", "to")]])
 
 
 class FromAof(unittest.TestCase):
+    settings = {}
+
     def setUp(self):
-        self.nigh = Server("nigh")
+        self.nigh = Server("nigh", self.settings)
 
     def tearDown(self):
         self.nigh.stop()
@@ -369,6 +390,8 @@ class FromAof(unittest.TestCase):
             self.check_after_rewrite(source, folder)
             manifest = [name for name in os.listdir(folder) if name.endswith(".manifest")][0]
             self.check_after_rewrite(source, os.path.join(folder, manifest))
+            counts, err = imported(folder, self.nigh, "--replace", "--db", 3, expect=1)
+            self.assertEqual(set(strings_of(self.nigh)), {b"elsewhere", b"moves"})
             # It depends on what was before: not into a server with keys, unless these go.
             _, err = imported(folder, self.nigh, expect=1)
             self.assertIn("pass --replace", err)
@@ -426,6 +449,12 @@ class FromAof(unittest.TestCase):
         self.assertEqual(strings_of(self.nigh), {})
 
 
+class FromAofIntoPartitions(FromAof):
+    """Keys in several partitions, which no RENAME spans."""
+
+    settings = {"partitions": 4, "shards": 2}
+
+
 class Export(unittest.TestCase):
     def test_there_and_back(self):
         """Nigh to Redis by redis-cli --pipe, to a file of Redis's, and into another Nigh."""
@@ -460,30 +489,32 @@ class Export(unittest.TestCase):
             imported(path, other)
             self.assertEqual(strings_of(other), {**expected, b"mine": (b"1", -1)})
 
+    @staticmethod
+    def change(nigh, stop):
+        with Wire(nigh.address) as wire:
+            for i in range(100_000):
+                if stop.is_set():
+                    return
+                key = f"c:{i % 50}"
+                pipeline(wire, [["SET", key, "with", "PXAT", 4 * 10**12 + i], ["SET", key, "without"]])
+
     def test_keys_that_change_meanwhile(self):
         """Value and expiry belong together, and keys that are there all along are in it."""
         with Server("nigh") as nigh:
             with Wire(nigh.address) as wire:
                 pipeline(wire, (["SET", f"k:{i}", "v" * (i % 50)] for i in range(5000)))
-            writer = subprocess.Popen(
-                [nigh_binary(), "shell", "--connect", str(nigh.port)],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            )
-            lines = "".join(
-                f"SET c:{i % 50} with PXAT {4 * 10**12 + i}\nSET c:{i % 50} without\n"
-                for i in range(4000)
-            )
-            with Wire(nigh.address) as wire:
                 pipeline(wire, (["SET", f"c:{i}", "without"] for i in range(50)))
-            writer.stdin.write(lines.encode())
-            writer.stdin.flush()
-            code, out, err = run("export", "--connect", nigh.port)
+            stop = threading.Event()
+            writer = threading.Thread(target=self.change, args=(nigh, stop), daemon=True)
+            writer.start()
+            try:
+                code, out, err = run("export", "--connect", nigh.port)
+            finally:
+                stop.set()
+                writer.join(LIMIT_S)
             self.assertEqual(code, 0, err)
-            writer.stdin.close()
-            writer.wait(LIMIT_S)
             found = {}
             at = 0
-            from wire import frame_end
             while at < len(out):
                 end = frame_end(out, at)
                 words = parse(out[at:end])

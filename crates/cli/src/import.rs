@@ -67,7 +67,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         eprintln!("left out: the last {} bytes of the AOF, no whole command", imported.cut_bytes);
     }
     if let Err(error) = outcome {
-        bail!("import ended after {} writes: {error}", thousands(imported.written as f64));
+        let writes = thousands(imported.written as f64);
+        let hint = if imported.has_put_off {
+            "; keys may stay longer than their expiry: import again with --replace"
+        } else {
+            ""
+        };
+        bail!("import ended after {writes} writes: {error}{hint}");
     }
     if imported.left_out.count() > 0 && !args.skip_others {
         bail!("not everything is imported: left out are {}", imported.left_out);
@@ -103,7 +109,8 @@ fn draw(bar: &ProgressBar, progress: Progress, begin: Instant) {
     }
     bar.set_position(progress.bytes);
     let seconds = begin.elapsed().as_secs_f64().max(0.001);
-    let rate = HumanBytes((progress.bytes as f64 / seconds) as u64);
+    let elapsed_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+    let rate = HumanBytes(progress.bytes.saturating_mul(1000) / elapsed_ms);
     bar.set_message(match progress.is_survey {
         true => format!("looking whether it is whole, {rate}/s"),
         false => format!(

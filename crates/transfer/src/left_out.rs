@@ -44,6 +44,13 @@ impl LeftOut {
         }
     }
 
+    /// Counts `count` of `kind`, without an example.
+    pub(crate) fn add_many(&mut self, kind: &str, count: u64) {
+        if count > 0 {
+            self.groups.entry(kind.to_owned()).or_default().count += count;
+        }
+    }
+
     /// Adds what another one counted.
     pub(crate) fn merge(&mut self, other: Self) {
         for (kind, theirs) in other.groups {

@@ -14,7 +14,7 @@ use crate::fault::ImportError;
 use crate::left_out::LeftOut;
 use crate::rdb::{Found, RdbReader};
 use crate::replica::Snapshot;
-use crate::source::Input;
+use crate::source::{Input, SourceError};
 use crate::target::Target;
 
 /// Keys or commands between two reports of progress.
@@ -46,6 +46,8 @@ pub struct Imported {
     pub left_out: LeftOut,
     /// Bytes at the end of an AOF that don't count.
     pub cut_bytes: u64,
+    /// Whether keys in the target have expiries that are still put off: it ended too early.
+    pub has_put_off: bool,
 }
 
 /// How far it is.
@@ -121,15 +123,17 @@ impl Import<'_> {
         name: &str,
         input: Input<R>,
         imported: &mut Imported,
-        at_end: impl FnOnce(&mut Input<R>) -> Result<(), crate::SourceError>,
+        at_end: impl FnOnce(&mut Input<R>) -> Result<(), SourceError>,
     ) -> Result<(), ImportError> {
         let failed = |cause| ImportError::Source { name: name.to_owned(), cause };
         let reader = RdbReader::open(input).map_err(failed)?;
         self.prepare(false, name)?;
         let mut applier = self.applier(false)?;
+        let evicted = self.evicted()?;
         let outcome = self.keys(reader, &mut applier, name);
         let outcome = outcome.and_then(|mut input| at_end(&mut input).map_err(failed));
-        finish(applier, imported, outcome).map(|_| ())
+        finish(applier, imported, outcome)?;
+        self.count_evicted(evicted, imported)
     }
 
     fn aof(
@@ -143,12 +147,15 @@ impl Import<'_> {
         let name = files.first().map(|file| name_of(&file.path)).unwrap_or_default();
         self.prepare(depends, &name)?;
         let mut applier = self.applier(depends)?;
+        let evicted = self.evicted()?;
+        imported.has_put_off = depends;
         let outcome = files.iter().try_for_each(|file| self.aof_file(file, &mut applier));
         if finish(applier, imported, outcome)? > 0 {
             let over = bring_back_expiries(&mut (self.connect)()?, self.options.now_ms)?;
             imported.over += over;
         }
-        Ok(())
+        imported.has_put_off = false;
+        self.count_evicted(evicted, imported)
     }
 
     /// Reads all files of an AOF through. Only the last may end too early.
@@ -169,7 +176,11 @@ impl Import<'_> {
                 }
             })?;
             let Survey { end, cut_bytes, .. } = file.survey;
-            if cut_bytes > 0 && !(self.options.allow_truncated && at == last) {
+            if cut_bytes > 0 && at < last {
+                let what = "a command or a transaction, and isn't the last file";
+                return Err(source_error(&file.path, SourceError::Ended { offset: end, what }));
+            }
+            if cut_bytes > 0 && !self.options.allow_truncated {
                 let name = name_of(&file.path);
                 return Err(ImportError::Truncated { name, end, cut_bytes });
             }
@@ -263,6 +274,23 @@ impl Import<'_> {
         if keys > 0 {
             return Err(ImportError::NotEmpty { address, keys, name: name.to_owned() });
         }
+        Ok(())
+    }
+
+    /// Keys that the target has evicted since its start.
+    fn evicted(&self) -> Result<u64, ImportError> {
+        let reply = (self.connect)()?.call(["INFO", "stats"])?;
+        let text = String::from_utf8_lossy(reply.bytes().unwrap_or_default());
+        let count = text.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
+        Ok(count.and_then(|count| count.trim().parse().ok()).unwrap_or(0))
+    }
+
+    /// A server that evicts refuses nothing: keys that went are left out all the same.
+    fn count_evicted(&self, before: u64, imported: &mut Imported) -> Result<(), ImportError> {
+        let evicted = self.evicted()?.saturating_sub(before);
+        imported
+            .left_out
+            .add_many("keys evicted again by the server, whose memory is full", evicted);
         Ok(())
     }
 
