@@ -1,4 +1,5 @@
-//! RDB files: one of the real Redis, ones of older and newer servers byte for byte, and damaged ones.
+//! RDB files: one of the real Redis, ones of older and newer servers byte for byte, and damaged
+//! ones.
 
 use nigh_transfer::{Found, Input, Kind, RdbReader, SourceError};
 use proptest::prelude::*;
