@@ -15,7 +15,7 @@
 //!    disk drives the shipped code.
 //! 3. Nothing is tried again behind a failed write or sync: the writer is broken from then on.
 //!
-//! Rooms, lowest first: position error format storage folder reader writer
+//! Rooms, lowest first: position error format storage folder reader writer backup
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -26,7 +26,9 @@
 //! | folder | what stands in a folder: `meta`, files of chains, leftovers |
 //! | reader | frames of a file; where a chain ends; replay; a follower |
 //! | writer | composing frames, syncing, changing files, compaction |
+//! | backup | copies of a log that is being written, and logs made of them |
 
+mod backup;
 mod error;
 mod folder;
 mod format;
@@ -35,6 +37,18 @@ mod reader;
 mod storage;
 mod writer;
 
+pub use backup::error::BackupError;
+pub use backup::make::BackupReport;
+pub use backup::make::ChainMark;
+pub use backup::make::backup_meta;
+pub use backup::make::make_backup;
+pub use backup::place::BackupPlace;
+pub use backup::progress::BackupPhase;
+pub use backup::progress::BackupProgress;
+pub use backup::progress::BackupWatch;
+pub use backup::real_place::RealBackupPlace;
+pub use backup::restore::RestoreReport;
+pub use backup::restore::restore_backup;
 pub use error::LogError;
 pub use folder::listing::Listing;
 pub use folder::listing::list;

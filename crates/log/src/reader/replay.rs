@@ -35,7 +35,7 @@ impl<S: Storage> LogRecovery<S> {
     ///
     /// # Errors
     /// As for `replay`, and those of `each`.
-    pub(super) fn frames(&self, each: &mut FrameReceiver<'_>) -> Result<(), LogError> {
+    pub(crate) fn frames(&self, each: &mut FrameReceiver<'_>) -> Result<(), LogError> {
         let mut so_far = ReadSoFar::default();
         for file in &self.files {
             let mut walk = CountedWalk::open(&*self.world.storage, &self.key, file)?;

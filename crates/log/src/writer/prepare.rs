@@ -102,6 +102,11 @@ impl<S: Storage> FilePreparer<S> {
         self.spare.push(SpareFile { number, bytes, begun: true });
     }
 
+    /// Bytes of spare files that are held.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.spare.held_bytes()
+    }
+
     /// Begun files from this number on are neither prepared again nor removed.
     pub(super) fn hold(&mut self, from: Option<u64>) {
         self.spare.hold(from);

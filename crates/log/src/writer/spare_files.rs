@@ -40,6 +40,11 @@ impl SpareFiles {
         self.hold = from.unwrap_or(u64::MAX);
     }
 
+    /// Bytes of those that are held.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.files.iter().filter(|file| !self.is_free(file)).map(|file| file.bytes).sum()
+    }
+
     /// Bytes of all.
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()

@@ -134,6 +134,12 @@ impl<S: Storage> LogWriter<S> {
         self.files.file_of(stream, lsn)
     }
 
+    /// Bytes of files that don't count, and are held.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.preparer.held_bytes()
+    }
+
     /// Followers read files from this number on: these aren't prepared again or removed.
     pub fn hold(&mut self, from: Option<u64>) {
         self.preparer.hold(from);

@@ -1,0 +1,211 @@
+//! A backup's place in a real file system: DIR, and DIR.new beside it.
+//!
+//! ```text
+//! DIR.new ── renamed ──> DIR                          if there is no DIR
+//! DIR.new <── one call swaps them ──> DIR             else; then DIR.new, which was DIR, goes
+//! ```
+//!
+//! 1. Both folders are locked from before they are looked at: another backup, a restore or a check
+//!    finds `InUse`.
+//! 2. Only names that a backup has are removed; a folder with others is refused untouched.
+//!
+//! One thread.
+
+use crate::backup::error::BackupError;
+use crate::backup::folder_removal::{refuse_others, remove_files};
+use crate::backup::place::BackupPlace;
+use crate::error::LogError;
+use crate::folder::listing::list;
+use crate::storage::real::RealFolder;
+use rustix::fs::{
+    Advice, CWD, Mode, OFlags, RenameFlags, fadvise, fsync, openat, renameat_with, statvfs,
+};
+use rustix::io::Errno;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The end of the name of a backup that is being made.
+const NEW: &str = ".new";
+
+/// Where a backup is made, on real disks.
+#[derive(Debug)]
+pub struct RealBackupPlace {
+    dir: PathBuf,
+    new: PathBuf,
+    above: PathBuf,
+    /// A folder is there: it is swapped.
+    is_there: bool,
+    old: Option<Arc<RealFolder>>,
+    made: Option<Arc<RealFolder>>,
+}
+
+impl RealBackupPlace {
+    /// A place for a backup of the log in the folder `log`.
+    ///
+    /// # Errors
+    /// `Place` if no backup can be there, with what to do; nothing was changed.
+    pub fn open(dir: &Path, log: &Path) -> Result<RealBackupPlace, BackupError> {
+        let shown = dir.display();
+        let wrong = |what: String| Err(BackupError::place(what));
+        if !dir.is_absolute() {
+            return wrong(format!("{shown} isn't an absolute path: the server has its own folder"));
+        }
+        let is_there = match std::fs::metadata(dir) {
+            Ok(found) if !found.is_dir() => {
+                return wrong(format!("{shown} is a file: name a folder"));
+            }
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return wrong(format!("{shown} can't be looked at: {error}")),
+        };
+        let (above, dir) = match whole_path(dir, is_there) {
+            Ok(paths) => paths,
+            Err(error) => {
+                return wrong(format!(
+                    "the folder above {shown} can't be used: {error}: make it first"
+                ));
+            }
+        };
+        let mut new = dir.clone().into_os_string();
+        new.push(NEW);
+        let new = PathBuf::from(new);
+        let log = log.canonicalize().unwrap_or_else(|_| log.to_owned());
+        let overlaps = |path: &Path| path.starts_with(&log) || log.starts_with(path);
+        if overlaps(&dir) || overlaps(&new) {
+            let log = log.display();
+            return wrong(format!(
+                "{shown} lies in the log's folder {log}, or the other way round"
+            ));
+        }
+        let device = |path: &Path| std::fs::metadata(path).map(|found| found.dev());
+        if is_there && device(&dir).ok() != device(&above).ok() {
+            return wrong(format!(
+                "{shown} is the top of a file system, and can't be renamed: name a folder in it"
+            ));
+        }
+        let old = if is_there { old_backup(&dir)? } else { None };
+        Ok(RealBackupPlace { dir, new, above, is_there, old, made: None })
+    }
+
+    /// The folder, by its whole path.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes a renaming durable.
+    fn sync_above(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(fsync(openat(CWD, &self.above, flags, Mode::empty())?)?)
+    }
+}
+
+/// The folder above, and the folder itself, without links and dots.
+fn whole_path(dir: &Path, is_there: bool) -> io::Result<(PathBuf, PathBuf)> {
+    let whole = if is_there { dir.canonicalize()? } else { dir.to_owned() };
+    let (Some(above), Some(name)) = (whole.parent(), whole.file_name()) else {
+        return Err(io::Error::other("it has no name"));
+    };
+    let above = above.canonicalize()?;
+    let dir = above.join(name);
+    Ok((above, dir))
+}
+
+/// The older backup in a folder, locked. `None`: the folder is empty.
+fn old_backup(dir: &Path) -> Result<Option<Arc<RealFolder>>, BackupError> {
+    let refused = |error: LogError| BackupError::place(format!("{}: {error}", dir.display()));
+    let listing = RealFolder::open_to_read(dir).and_then(|it| list(&it)).map_err(refused)?;
+    refuse_others(dir, &listing)?;
+    if !listing.meta && listing.files.is_empty() {
+        return Ok(None);
+    }
+    RealFolder::open(dir, false).map(|folder| Some(Arc::new(folder))).map_err(refused)
+}
+
+impl BackupPlace for RealBackupPlace {
+    type Folder = RealFolder;
+
+    fn old(&self) -> Option<Arc<RealFolder>> {
+        self.old.clone()
+    }
+
+    fn room_bytes(&self) -> io::Result<u64> {
+        let stated = statvfs(&self.above)?;
+        Ok(stated.f_bavail.saturating_mul(stated.f_frsize))
+    }
+
+    fn begin(&mut self) -> Result<Arc<RealFolder>, BackupError> {
+        let shown = self.new.display();
+        let refused = |error: LogError| BackupError::place(format!("{shown}: {error}"));
+        match std::fs::symlink_metadata(&self.new) {
+            Ok(found) if found.is_dir() => {
+                let left = RealFolder::open_to_read(&self.new).and_then(|it| list(&it));
+                refuse_others(&self.new, &left.map_err(refused)?)?;
+            }
+            Ok(_) => {
+                let text = format!("{shown} is in the way: remove it, or name another folder");
+                return Err(BackupError::place(text));
+            }
+            Err(_) => {}
+        }
+        let folder = RealFolder::open(&self.new, true).map_err(refused)?;
+        remove_files(&folder, false).map_err(refused)?;
+        let folder = Arc::new(folder);
+        self.made = Some(Arc::clone(&folder));
+        Ok(folder)
+    }
+
+    fn link(&self, name: &str) -> io::Result<bool> {
+        match std::fs::hard_link(self.dir.join(name), self.new.join(name)) {
+            Ok(()) => Ok(true),
+            // Then it is copied: the file system has no links, or the file has too many.
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::PERM | Errno::OPNOTSUPP | Errno::XDEV | Errno::MLINK) => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn forget_cached(&self, name: &str) {
+        // It is a wish: what the system keeps in memory all the same is read from there.
+        if let Ok(file) = std::fs::File::open(self.new.join(name)) {
+            let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        }
+    }
+
+    fn publish(&mut self) -> Result<(), BackupError> {
+        let io = |doing| move |error| BackupError::Target(LogError::io(".", 0, doing, error));
+        let flags = if self.is_there { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
+        match renameat_with(CWD, &self.new, CWD, &self.dir, flags) {
+            Ok(()) => {}
+            Err(Errno::INVAL | Errno::NOSYS) if self.is_there => {
+                return Err(BackupError::place(format!(
+                    "the file system of {0} can't swap two folders: move {0} away, or name another \
+                     folder",
+                    self.dir.display()
+                )));
+            }
+            Err(error) => return Err(io("renaming")(error.into())),
+        }
+        self.made = None;
+        self.sync_above().map_err(io("syncing the folder above"))?;
+        if self.is_there {
+            // What can't be removed now is by the next backup.
+            if let Some(old) = self.old.take() {
+                let _ = remove_files(&*old, true);
+            }
+            let _ = std::fs::remove_dir(&self.new);
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self) {
+        // What can't be removed now is by the next backup.
+        if let Some(made) = self.made.take() {
+            let _ = remove_files(&*made, true);
+            let _ = std::fs::remove_dir(&self.new);
+        }
+    }
+}
