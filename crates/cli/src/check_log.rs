@@ -45,6 +45,9 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
         Err(error) => return Ok(refused(&name.to_string(), &error)),
     };
     println!("{name}: the log {:032x}", u128::from_be_bytes(meta.id));
+    if let Some(mark) = meta.mark {
+        println!("    a backup, with the mark {:032x}", u128::from_be_bytes(mark));
+    }
     for (number, tenant) in &meta.tenants {
         println!("    tenant {number}: {}, {} partition(s)", tenant.name, tenant.partitions);
     }

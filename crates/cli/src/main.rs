@@ -7,6 +7,8 @@
 //!      ├─ fn         load, list and delete function libraries
 //!      ├─ top        what the shards of a running server do, live
 //!      ├─ check      the arenas in tmpfs, and whether they are whole
+//!      ├─ backup     a copy of a running server's log
+//!      ├─ restore    a log, made of a backup
 //!      ├─ convert    other partitions, or more memory, for the data of a stopped server
 //!      ├─ import     data from Redis: a file, or a running server
 //!      └─ export     data as commands, for Redis too
@@ -18,6 +20,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
 
+mod backup;
 mod call;
 mod check;
 mod check_log;
@@ -26,6 +29,7 @@ mod export;
 mod functions;
 mod import;
 mod render;
+mod restore;
 mod serve;
 mod shell;
 mod target;
@@ -61,6 +65,10 @@ enum Command {
     Top(top::Args),
     /// List and verify the arenas in tmpfs
     Check(check::Args),
+    /// Copy a running server's log, as of one moment, and verify the copy
+    Backup(backup::Args),
+    /// Make the log of a new server from a backup
+    Restore(restore::Args),
     /// Give the data of a stopped server other partitions, or more memory
     Convert(convert::Args),
     /// Fill a running server from an RDB file, an AOF, or a running Redis
@@ -81,6 +89,8 @@ fn main() -> ExitCode {
         Command::Fn(args) => functions::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Export(args) => export::run(&args),

@@ -43,6 +43,9 @@ pub enum LogError {
         /// One of the files.
         file: String,
     },
+    /// A backup is to be served.
+    #[error("the log's folder is a backup, which is served as no log: make one by `nigh restore`")]
+    IsBackup,
     /// The file `meta` isn't as a server would write it.
     #[error("meta, line {line}: {what}: restore it from a copy of the folder")]
     Meta {

@@ -9,6 +9,7 @@
 use crate::config::Config;
 use crate::error::ServeError;
 use crate::loading::LoadingState;
+use crate::state::backups::BackupSource;
 use crate::state::shared::Shared;
 use nigh_log::{FileSystemKind, LogSettings, RealChance, RealClock, RealFolder, World};
 use nigh_shm::{Domain, JournalWriter};
@@ -96,6 +97,7 @@ impl ServerLog {
         self,
         shared: &Arc<Shared>,
     ) -> Result<(LogThreads, Vec<ShardSide>), ServeError> {
+        let logs = self.statuses();
         let OpenedLog { world, shards, streams, .. } = self.opened;
         let (mut all, mut sides) = (LogThreads::default(), Vec::new());
         for (number, shard) in shards.into_iter().enumerate() {
@@ -127,6 +129,12 @@ impl ServerLog {
             all.threads.push((spawned, status));
             all._orders.push(sender);
         }
+        shared.backups.attach(BackupSource {
+            world,
+            dir: PathBuf::from(shared.config().text("dir")),
+            logs,
+            orders: all._orders.clone(),
+        });
         Ok((all, sides))
     }
 }

@@ -227,7 +227,9 @@ impl Server {
     /// Waits for the shards; false if one of them ended by a panic.
     fn join(&mut self) -> bool {
         let ended = self.shards.drain(..).map(FiberJoin::join);
-        let all_well = ended.fold(true, |all, well| all & well) & self.logs.close();
+        let mut all_well = ended.fold(true, |all, well| all & well);
+        self.stopper.0.backups.close();
+        all_well &= self.logs.close();
         self.stopper.0.checks.stop();
         all_well
     }

@@ -91,7 +91,7 @@ pub use convert::old_keyspace::OldKeyspace;
 pub use durability::compaction::CompactionPace;
 pub use durability::log_status::{LogFigures, LogHealth, LogStatus};
 pub use durability::log_thread::{LogThread, LogThreadParts, Passed};
-pub use durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered};
+pub use durability::orders::{AgainRecord, EndOrder, LogOrder, Look, LookBatch, Ordered};
 pub use durability::shard_compaction::ShardCompaction;
 pub use durability::streams::SharedStreams;
 pub use durability::sync_mode::SyncMode;

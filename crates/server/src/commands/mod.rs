@@ -10,6 +10,7 @@
 //! 2. The lookup is made once, on first use, and never changes. Any thread may call anything here.
 
 pub(crate) mod args;
+mod backup_rows;
 mod command_rows;
 mod connection_rows;
 mod container_help;
@@ -125,6 +126,7 @@ impl Lookup {
         let tables = [
             connection_rows::CONNECTION,
             server_rows::SERVER,
+            backup_rows::BACKUP,
             observe_rows::OBSERVE,
             command_rows::COMMAND,
             string_rows::STRING,

@@ -25,6 +25,7 @@ pub enum Builtin {
     ClientId, ClientGetname, ClientSetname, ClientSetinfo, ClientInfo, ClientList, ClientKill,
     ClientNoEvict, ClientNoTouch, ClientReply,
     Info, ConfigGet, ConfigSet, ConfigResetstat, Time, Shutdown,
+    Backup, Lastsave, Save, DebugReload,
     SlowlogGet, SlowlogLen, SlowlogReset,
     MemoryDoctor, MemoryMallocStats, MemoryPurge, MemoryStats,
     LatencyDoctor, LatencyGraph, LatencyHistogram, LatencyHistory, LatencyLatest, LatencyReset,

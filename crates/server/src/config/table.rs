@@ -150,7 +150,7 @@ static SETTINGS: &[Setting] = &[
     row("verify", Kind::Flag, "no", FIXED,
         "Compare the checksums of all records before serving, and log the wrong ones."),
     row("fresh", Kind::Flag, "no", FIXED, "Start empty: remove the arenas of an earlier server."),
-    row("save", Kind::Choice(&[""]), "", FIXED, "Nigh saves nothing to disk yet."),
+    row("save", Kind::Choice(&[""]), "", FIXED, "Nigh saves no snapshots: see appendonly, and BACKUP."),
     row("appendonly", Kind::Flag, "no", FIXED, "Keep a log of all changes on disk."),
     row("appendfsync", Kind::Choice(&["always", "everysec", "no"]), "everysec", MUTABLE,
         "When the log is on disk for certain: always, before a client is answered; everysec, \
@@ -169,6 +169,8 @@ static SETTINGS: &[Setting] = &[
         "Bytes of a shard's log from which on it is made smaller; 0 for none."),
     row("log-hold-size", bytes(0, MOST_LOG_BYTES), "1073741824", FIXED,
         "Most bytes of a shard's log that are kept for readers of it that have fallen behind."),
+    row("backup-rate", bytes(0, MOST_LOG_BYTES), "67108864", MUTABLE,
+        "Most bytes that a backup reads in a second, and as many that it reads back; 0 for no bound."),
     row("log-on-tmpfs", Kind::Flag, "no", FIXED,
         "Let the log lie in a tmpfs, where the end of the machine takes it too."),
     row("log-any-filesystem", Kind::Flag, "no", FIXED,

@@ -166,9 +166,10 @@ fn memory(f: &mut Fields, state: &State, all: &Snapshot) {
 }
 
 fn persistence(f: &mut Fields, state: &State, all: &Snapshot) {
-    for name in ["loading", "async_loading", "rdb_bgsave_in_progress"] {
+    for name in ["loading", "async_loading"] {
         put(f, name, 0);
     }
+    state.shared.backups.fields(f);
     put(f, "aof_enabled", u8::from(state.logs.exist()));
     let totals = LogTotals::of(state.logs.all(), &all.parts);
     totals.status_fields(f);

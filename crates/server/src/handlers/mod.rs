@@ -1,6 +1,7 @@
 //! Commands that the server answers itself, and the parts of data commands that are about clients.
 
 pub(crate) mod admin;
+pub(crate) mod backup;
 pub(crate) mod context;
 pub(crate) mod functions;
 pub(crate) mod info;

@@ -100,6 +100,13 @@ impl Logs {
         has_left
     }
 
+    /// The shard is about to stand still.
+    pub(crate) fn tell_stand(&self) {
+        if let (Some(journal), Some(own)) = (&self.journal, self.own()) {
+            own.tell_stand(journal.tail());
+        }
+    }
+
     /// All of them; none without a log.
     pub(crate) fn all(&self) -> &[Arc<LogStatus>] {
         self.all.as_deref().unwrap_or_default()

@@ -26,6 +26,7 @@ use crate::net::connection::Connection;
 use crate::net::listener::Accepted;
 use crate::observe::slowlog::Slowlog;
 use crate::observe::snapshot::{ClientRow, Snapshot};
+use crate::state::backups::Backups;
 use crate::state::checks::{Checks, Notice, Outcome};
 use crate::state::still::Still;
 use crate::sync::lock;
@@ -192,6 +193,8 @@ pub(crate) struct Shared {
     next_seat: AtomicUsize,
     /// Which shards stand still, and for which one.
     pub(crate) still: Still,
+    /// Copies of the log.
+    pub(crate) backups: Backups,
 }
 
 /// Ended clients that are remembered: more than can be on their way between shards.
@@ -241,6 +244,7 @@ impl Shared {
             stop: AtomicU8::new(RUNNING),
             next_seat: AtomicUsize::new(0),
             still: Still::default(),
+            backups: Backups::new(),
         }
     }
 
@@ -258,6 +262,13 @@ impl Shared {
     #[inline]
     pub(crate) fn shards(&self) -> usize {
         self.seats.len()
+    }
+
+    /// Wakes a shard, or nobody by another number.
+    pub(crate) fn wake(&self, shard: usize) {
+        if let Some(seat) = self.seats.get(shard) {
+            seat.wake();
+        }
     }
 
     pub(crate) fn note_all(&self) {

@@ -23,6 +23,8 @@
 //! 5. A shard that was released has a turn before it stands again. None stands while the server
 //!    stops.
 //!
+//! A backup's thread asks too, as [`OUTSIDE`]: all shards stand for it while it orders marks.
+//!
 //! Any thread.
 
 use crate::sync::lock;
@@ -32,6 +34,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+/// The number of an asker that is no shard: it isn't woken, and asks again until it is granted.
+pub(crate) const OUTSIDE: usize = 64;
 /// How often a shard that stands looks whether the server stops.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -89,6 +93,11 @@ impl Still {
             each(more, wake);
         }
         asked.standing == asked.shards
+    }
+
+    /// Whether those that it has asked come to stand, or do already.
+    pub(crate) fn is_asker(&self, asker: usize) -> bool {
+        lock(&self.asked).asker == Some(asker)
     }
 
     /// A shard doesn't ask any more: all that stand go on, and the next one may ask.

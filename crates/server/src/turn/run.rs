@@ -10,7 +10,9 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::engine::allocator;
 use crate::handlers::context::Context;
 use crate::handlers::route::Target;
-use crate::handlers::{admin, functions, latency, session, transaction, usage, views, waiting};
+use crate::handlers::{
+    admin, backup, functions, latency, session, transaction, usage, views, waiting,
+};
 use crate::net::output::ReplyWriter;
 use crate::observe::stats::Ran;
 use nigh_store::ReplySink;
@@ -113,6 +115,10 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::ConfigResetstat => admin::config_resetstat(context),
         B::Time => admin::time(context),
         B::Shutdown => admin::shutdown(context, args),
+        B::Backup => backup::backup(context, args),
+        B::Lastsave => backup::lastsave(context),
+        B::Save => backup::save(context),
+        B::DebugReload => backup::reload(context),
         B::SlowlogGet => admin::slowlog_get(context, args),
         B::SlowlogLen => admin::slowlog_len(context),
         B::SlowlogReset => admin::slowlog_reset(context),

@@ -211,9 +211,10 @@ impl Shard {
             let turn = Turn { now_ms, pin: &pin, random: self.random };
             self.work.state.tenants[tenant].keyspace.begin_turn(&turn);
         }
+        self.work.state.logs.tell_stand();
         self.participant.offline();
         let shared = &self.shared;
-        let wake = |shard: usize| shared.seats[shard].wake();
+        let wake = |shard: usize| shared.wake(shard);
         shared.still.stand(self.work.state.number, tenant, wake, || shared.stopping().is_some());
         self.participant.online();
     }

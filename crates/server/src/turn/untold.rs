@@ -80,7 +80,7 @@ impl Work {
         let mut wanted = |asker: Asker| self.asks(asker).map_or(0, |(_, wanted)| wanted);
         let partitions = untold.iter().fold(0, |all, (_, asker)| all | wanted(*asker));
         let (shared, number) = (self.state.shared.clone(), self.state.number);
-        let wake = |shard: usize| shared.seats[shard].wake();
+        let wake = |shard: usize| shared.wake(shard);
         let shards = owners(&self.state.tenants[tenant].keyspace, partitions);
         if shards != 0 && !shared.still.ask(number, tenant, shards, wake) {
             self.untold.splice(..0, untold);

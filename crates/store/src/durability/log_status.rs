@@ -49,6 +49,8 @@ pub struct LogStatus {
     wanted: AtomicBool,
     /// What wakes the log's thread: nothing, a wish for a sync, or commits too.
     rest: AtomicU8,
+    /// The journal's tail when the shard last stood still.
+    stood_at: AtomicU64,
     /// The log's thread is to write what is left, and end.
     closing: AtomicBool,
     thread: OnceLock<Thread>,
@@ -92,6 +94,7 @@ impl LogStatus {
             unsynced_since_us: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
             rest: AtomicU8::new(AWAKE),
+            stood_at: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             thread: OnceLock::new(),
             figures: Figures::default(),
@@ -203,6 +206,17 @@ impl LogStatus {
             std::thread::park_timeout(most);
         }
         self.rest.store(AWAKE, SeqCst);
+    }
+
+    /// The shard is about to stand still: its journal ends there.
+    pub fn tell_stand(&self, tail: u64) {
+        self.stood_at.store(tail, Release);
+    }
+
+    /// Where the journal of a shard ends that stands still.
+    #[must_use]
+    pub fn stood_at(&self) -> u64 {
+        self.stood_at.load(Acquire)
     }
 
     /// Has the log's thread write and sync what is left, and end.

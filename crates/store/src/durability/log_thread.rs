@@ -14,10 +14,10 @@
 use crate::durability::compaction::{CompactionPace, LogCompaction};
 use crate::durability::log_sink::{LogSink, LogStop, RETRY_US};
 use crate::durability::log_status::{LogHealth, LogStatus};
-use crate::durability::orders::{LogOrder, LookBatch, Ordered};
+use crate::durability::orders::{EndOrder, LogOrder, LookBatch, Ordered};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
-use nigh_log::{LogWriter, Storage, World};
+use nigh_log::{ChainMark, LogWriter, Storage, World};
 use nigh_shm::{DurableWord, JournalReader};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,6 +64,8 @@ pub struct LogThread<S: Storage> {
     newest_told: u64,
     /// The oldest file that counted at the last look.
     oldest_seen: u64,
+    /// Files are held for a reader, up to so many bytes.
+    holds_bytes: Option<u64>,
     naps: u32,
     is_over: bool,
 }
@@ -109,6 +111,7 @@ impl<S: Storage> LogThread<S> {
             unsynced_since_us: None,
             prepared: false,
             prepare_again_us: 0,
+            holds_bytes: None,
             naps: 0,
             is_over: false,
         }
@@ -229,15 +232,28 @@ impl<S: Storage> LogThread<S> {
                 format!("the record of key {key:?} is bad in memory, so its file stays"),
                 &self.sink.status,
             ),
-            Ordered::EndFrame(told) => {
+            Ordered::EndFrame(EndOrder { told, hold_bytes }) => {
                 let end = self.sink.writer.end_frame();
-                // If nobody waits for it any more, the frame does no harm.
-                let _ = told.send(end.as_ref().copied().map_err(ToString::to_string));
+                if end.is_ok() {
+                    self.sink.writer.hold(Some(self.sink.writer.oldest()));
+                    self.holds_bytes = Some(hold_bytes);
+                }
+                let chain = self.sink.writer.chain();
+                let mark = end.as_ref().map(|&end| ChainMark { chain, end });
+                // If nobody waits for it any more, the frame does no harm, and soon all is let go.
+                let _ = told.send(mark.map_err(ToString::to_string));
                 end?;
                 self.sink.tell_durable();
             }
+            Ordered::LetGo => self.let_go(),
         }
         Ok(())
+    }
+
+    /// Files that don't count may be prepared again.
+    fn let_go(&mut self) {
+        self.sink.writer.hold(None);
+        (self.holds_bytes, self.prepared) = (None, false);
     }
 
     fn is_sync_due(&self, now: u64) -> bool {
@@ -282,6 +298,9 @@ impl<S: Storage> LogThread<S> {
             // Files that went are prepared again, or removed.
             (self.oldest_seen, self.prepared) = (oldest, false);
         }
+        if self.holds_bytes.is_some_and(|most| self.sink.writer.held_bytes() > most) {
+            self.let_go();
+        }
         if !self.prepared && now >= self.prepare_again_us {
             match self.sink.prepare()? {
                 Some(done) => self.prepared = done,
@@ -308,8 +327,8 @@ impl<S: Storage> LogThread<S> {
     fn pass_broken(&mut self) -> Passed {
         self.take_orders();
         for order in self.ahead.drain(..) {
-            if let Ordered::EndFrame(told) = order.what {
-                let _ = told.send(Err(self.sink.status.cause()));
+            if let Ordered::EndFrame(order) = order.what {
+                let _ = order.told.send(Err(self.sink.status.cause()));
             }
         }
         if self.sink.status.is_closing() { Passed::Ended } else { Passed::Rests }

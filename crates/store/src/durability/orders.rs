@@ -5,7 +5,7 @@
 //!
 //! Any thread.
 
-use nigh_log::ChainEnd;
+use nigh_log::ChainMark;
 use nigh_shm::HeldValue;
 use std::sync::mpsc::SyncSender;
 
@@ -27,8 +27,18 @@ pub enum Ordered {
     Release(u64),
     /// This file must stay, since a record that it has is bad in memory.
     Stays(String),
-    /// A frame ends here and is synced; where is told.
-    EndFrame(SyncSender<Result<ChainEnd, String>>),
+    /// A frame ends here and is synced; where is told. What counts there is held from now on.
+    EndFrame(EndOrder),
+    /// Nothing is held any more.
+    LetGo,
+}
+
+/// Asks where a log is.
+pub struct EndOrder {
+    /// To whom it is told.
+    pub told: SyncSender<Result<ChainMark, String>>,
+    /// Most bytes of files that are held though they don't count; beyond them none is.
+    pub hold_bytes: u64,
 }
 
 /// A record as it is now, with the LSN that it has.

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::streams_of::Stream;
 use crate::open::store_options::StoreOptions;
-use nigh_log::{LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
+use nigh_log::{LogError, LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
 use nigh_shm::{HeaderInfo, JournalContents, JournalFile, header_of};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,6 +47,9 @@ impl<S: Storage> Findings<S> {
         remove_unfinished(&options.dir)?;
         let meta = read_meta(&*world.storage)?;
         need_meta(&list(&*world.storage)?, meta.as_ref())?;
+        if meta.as_ref().is_some_and(|meta| meta.mark.is_some()) {
+            return Err(LogError::IsBackup.into());
+        }
         let journals = journals(&options.dir, log)?;
         let mut findings =
             Findings { meta, chains: Vec::new(), journals, headers: BTreeMap::new() };

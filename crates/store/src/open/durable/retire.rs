@@ -48,7 +48,7 @@ pub fn retire_log<S: Storage>(
     let dir = &options.dir;
     let missing = || StoreError::RetireMissing { dir: dir.clone() };
     let mut meta = read_meta(&*world.storage)?.ok_or_else(missing)?;
-    if meta.id != id {
+    if meta.id != id || meta.mark.is_some() {
         return Err(missing());
     }
     if !meta.chains.is_empty() {

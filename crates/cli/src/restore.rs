@@ -1,0 +1,104 @@
+//! `nigh restore`: makes a log of a backup, in an empty folder, for a server without arenas.
+//!
+//! 1. The backup is only read, and locked meanwhile. It is verified before anything is written.
+//! 2. The log gets a new id: arenas of the log that was backed up refuse it.
+
+use crate::render::thousands;
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use nigh_log::{
+    BackupPhase, BackupProgress, RealChance, RealClock, RealFolder, World, restore_backup,
+};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The file that is held locked in a log's folder.
+const LOCK: &str = "lock";
+
+/// Options of `nigh restore`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Folder of the backup
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+    /// Folder for the log, which is made or is empty: the --dir of a server that has no arenas yet
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// Restores.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let (from, to) = (args.backup.display(), args.dir.display());
+    let backup = RealFolder::open_to_read(&args.backup).with_context(|| from.to_string())?;
+    let _held = hold(&args.backup)?;
+    refuse_full(&args.dir)?;
+    let is_there = args.dir.is_dir();
+    let into = RealFolder::open(&args.dir, true).with_context(|| to.to_string())?;
+    let world = World {
+        storage: Arc::new(backup),
+        clock: Arc::new(RealClock::new()),
+        chance: Arc::new(RealChance),
+    };
+    let bar = ProgressBar::new(0);
+    bar.set_style(ProgressStyle::with_template("{msg} {bytes} of {total_bytes}")?);
+    let mut watch = |progress: &BackupProgress, _| {
+        let is_copying = progress.phase == BackupPhase::Copying;
+        bar.set_message(if is_copying { "copying" } else { "verifying" });
+        bar.set_length(progress.all_bytes);
+        bar.set_position(progress.done_bytes);
+        true
+    };
+    let restored = restore_backup(&world, &Arc::new(into), &mut watch);
+    bar.finish_and_clear();
+    let report = match restored {
+        Ok(report) => report,
+        Err(error) => {
+            // The lock is all that is left; whoever made the folder removes it.
+            let _ = std::fs::remove_file(args.dir.join(LOCK));
+            if !is_there {
+                let _ = std::fs::remove_dir(&args.dir);
+            }
+            return Err(error).with_context(|| format!("{from}, into {to}"));
+        }
+    };
+    println!("{to}: the log {:032x}", u128::from_be_bytes(report.id));
+    let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
+    line("files", report.files);
+    line("bytes", report.bytes);
+    Ok(())
+}
+
+/// Refuses a folder with anything in it before a lock is made there.
+fn refuse_full(dir: &Path) -> Result<()> {
+    let Ok(mut entries) = std::fs::read_dir(dir) else {
+        return match dir.exists() {
+            true => bail!("{} is no folder that can be read", dir.display()),
+            false => Ok(()),
+        };
+    };
+    match entries.next() {
+        None => Ok(()),
+        Some(entry) => bail!(
+            "{} isn't empty: it has {}; name a new folder",
+            dir.display(),
+            entry?.file_name().display()
+        ),
+    }
+}
+
+/// Holds a backup, so that none takes its place meanwhile; others may read it too.
+fn hold(backup: &Path) -> Result<Option<File>> {
+    let Ok(lock) = File::open(backup.join(LOCK)) else { return Ok(None) };
+    match flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(Some(lock)),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            bail!(
+                "{} is in use: a backup into it is under way, or a server has it",
+                backup.display()
+            )
+        }
+        Err(error) => Err(error).with_context(|| format!("can't lock {}", backup.display())),
+    }
+}
