@@ -3,6 +3,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(clippy::print_stdout, reason = "a test says how much it has tried")]
 
+mod backup;
 mod bases;
 mod bits;
 mod book;
