@@ -49,6 +49,8 @@ pub use backup::progress::BackupWatch;
 pub use backup::real_place::RealBackupPlace;
 pub use backup::restore::RestoreReport;
 pub use backup::restore::restore_backup;
+#[cfg(feature = "simulation")]
+pub use backup::simulated_place::SimBackupPlace;
 pub use error::LogError;
 pub use folder::listing::Listing;
 pub use folder::listing::list;

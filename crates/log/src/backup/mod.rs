@@ -22,4 +22,6 @@ pub(crate) mod place;
 pub(crate) mod progress;
 pub(crate) mod real_place;
 pub(crate) mod restore;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated_place;
 pub(crate) mod verify;

@@ -6,79 +6,12 @@ use crate::machine::{Machine, inspect};
 use crate::power::{variable, world};
 use nigh_log::simulated::{SimChance, SimDisk, below, once_in};
 use nigh_log::{
-    BackupError, BackupPlace, BackupReport, ChainMark, Meta, Storage, StoredFile, backup_meta,
-    check_chain, make_backup, read_meta, restore_backup, write_all_at,
+    BackupError, BackupReport, ChainMark, Meta, SimBackupPlace, Storage, backup_meta, check_chain,
+    make_backup, read_meta, restore_backup,
 };
-use std::io;
 use std::sync::Arc;
 
 const FILE_BYTES: u64 = 16 << 10;
-
-/// A place on simulated disks: the folder that counts, and the one that is being made.
-struct SimPlace {
-    at: Option<SimDisk>,
-    new: Option<SimDisk>,
-    seed: u64,
-    room_bytes: u64,
-    links: bool,
-    /// A call to the new folder's disk behind which power is cut.
-    stop_at: Option<u64>,
-    linked: std::cell::Cell<u64>,
-}
-
-impl SimPlace {
-    fn new(seed: u64) -> SimPlace {
-        let linked = std::cell::Cell::new(0);
-        let (at, new, links, stop_at) = (None, None, true, None);
-        SimPlace { at, new, seed, room_bytes: u64::MAX, links, stop_at, linked }
-    }
-}
-
-impl BackupPlace for SimPlace {
-    type Folder = SimDisk;
-
-    fn old(&self) -> Option<Arc<SimDisk>> {
-        self.at.clone().map(Arc::new)
-    }
-
-    fn room_bytes(&self) -> io::Result<u64> {
-        Ok(self.room_bytes)
-    }
-
-    fn begin(&mut self) -> Result<Arc<SimDisk>, BackupError> {
-        self.seed += 1;
-        let disk = SimDisk::new(self.seed);
-        if let Some(call) = self.stop_at {
-            disk.stop_at(call);
-        }
-        self.new = Some(disk.clone());
-        Ok(Arc::new(disk))
-    }
-
-    /// The file's bytes are on the disk; its new name isn't yet.
-    fn link(&self, name: &str) -> io::Result<bool> {
-        if !self.links {
-            return Ok(false);
-        }
-        let bytes = self.at.as_ref().unwrap().contents(name).ok_or(io::ErrorKind::NotFound)?;
-        let file = self.new.as_ref().unwrap().create(name)?;
-        write_all_at(&file, 0, &bytes)?;
-        file.sync_all()?;
-        self.linked.set(self.linked.get() + 1);
-        Ok(true)
-    }
-
-    fn forget_cached(&self, _: &str) {}
-
-    fn publish(&mut self) -> Result<(), BackupError> {
-        self.at = self.new.take();
-        Ok(())
-    }
-
-    fn give_up(&mut self) {
-        self.new = None;
-    }
-}
 
 /// Marks all chains, with nothing between two marks, though not all is written yet.
 fn mark(machine: &mut Machine<SimDisk>, book: &Book) -> Result<(Vec<ChainMark>, Meta), Halt> {
@@ -124,7 +57,7 @@ fn moment(book: &Book) -> Book {
 fn back_up(
     machine: &mut Machine<SimDisk>,
     book: &mut Book,
-    place: &mut SimPlace,
+    place: &mut SimBackupPlace,
     steps: u64,
 ) -> (Book, Result<BackupReport, BackupError>) {
     let (marks, meta) = mark(machine, book).unwrap();
@@ -142,7 +75,7 @@ fn back_up(
 }
 
 /// Restores what stands at a place, and compares a replay with the book of that moment.
-fn restored(place: &SimPlace, then: &Book, seed: u64) -> SimDisk {
+fn restored(place: &SimBackupPlace, then: &Book, seed: u64) -> SimDisk {
     let backup = world(place.at.as_ref().expect("a backup"), seed);
     let into = Arc::new(SimDisk::new(seed));
     restore_backup(&backup, &into, &mut |_, _| true).unwrap();
@@ -168,7 +101,7 @@ fn a_backup_is_one_moment_of_all_shards() {
         let disk = SimDisk::new(seed);
         let mut book = Book::new();
         let mut machine = Machine::start(world(&disk, seed), &mut book, FILE_BYTES, seed).unwrap();
-        let mut place = SimPlace::new(seed * 100);
+        let mut place = SimBackupPlace::new(seed * 100);
         for round in 0..6 {
             for _ in 0..below(&chance, 200) {
                 machine.step(&mut book).unwrap();
@@ -199,12 +132,12 @@ fn a_backup_is_one_moment_of_all_shards() {
 }
 
 /// A machine with a backup of it, and more changes since.
-fn scene(seed: u64, steps: u64) -> (Machine<SimDisk>, Book, SimPlace, Book) {
+fn scene(seed: u64, steps: u64) -> (Machine<SimDisk>, Book, SimBackupPlace, Book) {
     let disk = SimDisk::new(seed);
     let mut book = Book::new();
     let mut machine = Machine::start(world(&disk, seed), &mut book, FILE_BYTES, seed).unwrap();
     go_on(&mut machine, &mut book, steps);
-    let mut place = SimPlace::new(seed);
+    let mut place = SimBackupPlace::new(seed);
     let (then, made) = back_up(&mut machine, &mut book, &mut place, 0);
     made.unwrap();
     go_on(&mut machine, &mut book, 40);
@@ -352,7 +285,7 @@ fn files_that_go_meanwhile_are_told() {
 #[test]
 fn what_cant_be_is_refused_and_leaves_nothing() {
     let (mut machine, mut book, mut place, before) = scene(3, 80);
-    let refused = |place: &SimPlace, made: Result<BackupReport, BackupError>, words: &str| {
+    let refused = |place: &SimBackupPlace, made: Result<BackupReport, BackupError>, words: &str| {
         let error = made.expect_err(words).to_string();
         assert!(error.contains(words), "{error:?}");
         assert!(place.new.is_none(), "{words}");
@@ -375,7 +308,7 @@ fn what_cant_be_is_refused_and_leaves_nothing() {
     let foreign = Meta { id: [9; 16], ..meta.clone() };
     let made = make_backup(&log, &foreign, &mut place, &mut |_, _| true);
     assert!(made.is_err() && place.new.is_none());
-    let mut of_log = SimPlace::new(9);
+    let mut of_log = SimBackupPlace::new(9);
     of_log.at = Some((*log.storage).clone());
     let made = make_backup(&log, &meta, &mut of_log, &mut |_, _| true);
     assert!(made.unwrap_err().to_string().contains("it is a log's folder"));

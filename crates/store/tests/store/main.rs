@@ -1,6 +1,7 @@
 //! The store over real arenas in /dev/shm, with a clock that the tests move.
 
 mod adoption;
+mod backup;
 mod commands;
 mod convert;
 mod durable;
