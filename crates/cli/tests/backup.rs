@@ -353,3 +353,37 @@ fn without_a_log_there_is_nothing_to_back_up() {
     assert!(!dir.exists());
     assert!(server.call(&["BACKUP", "STATUS"]).is_null());
 }
+
+/// A shard that doesn't come to the end of its turn lets no backup be made: it is given up with a
+/// sentence, the others go on, and the next one is made when the call has ended.
+#[test]
+fn a_call_that_runs_for_long_lets_a_backup_be_given_up() {
+    let folder = folder();
+    let server = start(folder.path(), &folder.path().join("data"));
+    let source = "#!js name=busy\nexport function busy(db, args, keys) { while (true) {} }\n";
+    let mut connection = server.connect();
+    for words in
+        [&["CONFIG", "SET", "function-time-limit-ms", "3600000"][..], &["FUNCTION", "LOAD", source]]
+    {
+        let reply = connection.call(words).expect("up");
+        assert!(reply.error().is_none(), "{reply:?}");
+    }
+    let backup = folder.path().join("backup");
+    let port = server.port.to_string();
+    std::thread::scope(|scope| {
+        let calls = scope.spawn(|| server.connect().call(["FCALL", "busy", "1", "key"]));
+        std::thread::sleep(Duration::from_millis(300));
+        let output = nigh(&["backup", "--connect", &port, backup.to_str().expect("UTF-8")]);
+        assert_one_sentence(&output, &["a function runs for long", "try again"]);
+        assert!(!backup.exists());
+        let mut killer = server.connect();
+        wait_until("it is killed", || {
+            let reply = server.connect().call(["FUNCTION", "KILL"]);
+            reply.is_ok_and(|reply| reply.error().is_none()) || calls.is_finished()
+        });
+        assert!(calls.join().expect("it ended").expect("up").error().is_some());
+        assert!(killer.call(["PING"]).expect("up").error().is_none());
+    });
+    back_up(&server, &backup);
+    assert_whole(&backup);
+}

@@ -4,6 +4,7 @@
 
 use crate::commands::args::{integer, is};
 use crate::handlers::context::{Context, int};
+use crate::state::backup_run;
 use nigh_store::ReplySink;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -38,7 +39,7 @@ pub(crate) fn backup(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 
 fn begin(context: &mut Context<'_, '_>, dir: PathBuf) {
     let shared = Arc::clone(&context.state.shared);
-    match shared.backups.begin(&shared, dir) {
+    match backup_run::begin(&shared, dir) {
         Ok(number) => context.reply().int(int(number)),
         Err(text) => context.error(&one_line(&format!("ERR {text}"))),
     }

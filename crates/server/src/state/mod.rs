@@ -5,6 +5,7 @@
 //!
 //! Belongs to the shard's thread.
 
+pub(crate) mod backup_run;
 pub(crate) mod backups;
 pub(crate) mod checks;
 pub(crate) mod dirty_set;

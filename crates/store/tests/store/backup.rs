@@ -43,18 +43,26 @@ fn change(machine: &mut Machine, chance: &SimChance) {
     let other = format!("k{}", below(chance, KEYS));
     match below(chance, 12) {
         0 => machine.run(&format!("DEL {key}")),
-        1 => machine.run(&format!("APPEND {key} {}", "a".repeat(1 + below(chance, 300) as usize))),
+        1 => machine.run(&format!("APPEND {key} {}", "a".repeat(1 + some(chance, 300)))),
         2 => machine.run(&format!("PEXPIRE {key} {}", 100_000 + below(chance, 1000))),
         3 => machine.run(&format!("SET {key} short PX {}", 1 + below(chance, 50))),
         4 if once_in(chance, 6) => machine.bytes(&[b"SET", key.as_bytes(), &[b'L'; 140_000]]),
         // In one partition, by the hash tag: one commit.
         5 => machine.run(&format!("MSET {{tag}}a {other} {{tag}}b {other}")),
         _ => {
-            let value =
-                format!("{}:{}", chance_word(chance), "v".repeat(below(chance, 900) as usize));
+            let value = format!("{}:{}", chance_word(chance), "v".repeat(some(chance, 900)));
             machine.bytes(&[b"SET", key.as_bytes(), value.as_bytes()])
         }
     };
+}
+
+/// A length below a bound.
+fn some(chance: &SimChance, bound: u64) -> usize {
+    some_of(below(chance, bound), bound)
+}
+
+fn some_of(number: u64, bound: u64) -> usize {
+    usize::try_from(number % bound).expect("a small number")
 }
 
 fn chance_word(chance: &SimChance) -> u64 {
@@ -157,8 +165,8 @@ fn a_backup_is_what_memory_was_at_the_marks() {
     let mut files = 0;
     for seed in 0..6 {
         let chance = SimChance::new(seed);
-        let mode = [SyncMode::Always, SyncMode::EverySecond, SyncMode::No][seed as usize % 3];
-        let mut machine = started(900 + seed, 1 + seed as usize % 4, mode);
+        let mode = [SyncMode::Always, SyncMode::EverySecond, SyncMode::No][some_of(seed, 3)];
+        let mut machine = started(900 + seed, 1 + some_of(seed, 4), mode);
         let mut place = SimBackupPlace::new(seed);
         for round in 0..4 {
             for _ in 0..below(&chance, 250) {
@@ -223,7 +231,7 @@ fn what_was_answered_before_is_there() {
         for number in 0..200 {
             machine.run(&format!("SET k{} {number}", number % KEYS));
             if once_in(&chance, 10) {
-                let which = below(&chance, 4) as usize;
+                let which = some(&chance, 4);
                 machine.running().logs[which].thread.pass();
             }
         }

@@ -1,0 +1,243 @@
+//! The thread that makes a backup: it has all shards stand, orders marks, and copies.
+//!
+//! ```text
+//! all shards stand ── marks ordered ── they go on ── marks told ── copy, at its pace ── rename
+//!      (at most 100 ms)                                (a sync)      (minutes)
+//! ```
+//!
+//! 1. All shards stand while the marks are ordered: no change of any falls between two of them.
+//!    They stand for [`STAND_MOST`] at a time, and go on whether all have come by then or not.
+//! 2. What is held for it at the logs is let go, however it ends.
+//! 3. It gives way to the other threads, and moves no more bytes in a second than `backup-rate`.
+//!
+//! Belongs to the thread.
+
+use crate::state::backups::{BackupSource, Backups};
+use crate::state::shared::Shared;
+use crate::state::still::OUTSIDE;
+use crate::tenant::TenantId;
+use nigh_log::{
+    BackupProgress, BackupReport, ChainMark, RealBackupPlace, backup_meta, make_backup, read_meta,
+};
+use nigh_store::{EndOrder, LogOrder, Ordered};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Longest time for which shards stand until all do.
+const STAND_MOST: Duration = Duration::from_millis(100);
+/// Times that they are asked to. Between two there is a pause, in which a long call may end.
+const STANDS_MOST: u32 = 5;
+const STAND_PAUSE: Duration = Duration::from_secs(1);
+/// Longest wait for calls of functions that have other shards stand.
+const QUEUE_MOST: Duration = Duration::from_secs(10);
+/// Between looks whether all stand.
+const LOOK: Duration = Duration::from_micros(100);
+/// Longest wait for a log to be on disk up to its mark.
+const MARK_MOST: Duration = Duration::from_secs(60);
+/// Between looks whether the server ends.
+const NAP: Duration = Duration::from_millis(50);
+/// What the pace may make up for behind a pause: so it never reads much at once.
+const CREDIT: Duration = Duration::from_millis(20);
+/// How far the thread gives way to others: see nice(1).
+const NICE: i32 = 10;
+/// Begins a backup into a folder; gives its number.
+///
+/// # Errors
+/// A sentence that says why there can be none.
+pub(crate) fn begin(shared: &Arc<Shared>, dir: PathBuf) -> Result<u64, String> {
+    if shared.stopping().is_some() {
+        return Err("the server ends".into());
+    }
+    shared.backups.begin(dir, |source, dir| {
+        let shared = Arc::clone(shared);
+        let run = move || BackupRun { shared: &shared, source: &source }.run(&dir);
+        std::thread::Builder::new().name("nigh-backup".into()).spawn(run)
+    })
+}
+
+/// A backup that is made.
+#[derive(Clone, Copy)]
+struct BackupRun<'a> {
+    shared: &'a Shared,
+    source: &'a BackupSource,
+}
+
+impl BackupRun<'_> {
+    fn is_stopped(&self) -> bool {
+        self.shared.backups.is_cancelled() || self.shared.stopping().is_some()
+    }
+
+    /// The thread.
+    fn run(self, dir: &Path) {
+        // It is a wish.
+        let _ = rustix::process::nice(NICE);
+        let told = UntoldEnd(&self.shared.backups);
+        let made = self.make(dir);
+        drop(told);
+        match &made {
+            Ok(report) => {
+                let BackupReport { files, reused_files, bytes, .. } = report;
+                tracing::info!(dir = %dir.display(), files, reused_files, bytes, "a backup is complete");
+            }
+            Err(cause) => tracing::warn!(dir = %dir.display(), %cause, "a backup wasn't made"),
+        }
+        self.shared.backups.end(made);
+    }
+
+    fn make(&self, dir: &Path) -> Result<BackupReport, String> {
+        let (shared, source) = (self.shared, self.source);
+        let text = |error: nigh_log::BackupError| error.to_string();
+        // What can be refused is, before anybody stands.
+        let mut place = RealBackupPlace::open(dir, &source.dir).map_err(text)?;
+        let _held = Held(source);
+        let marks = self.mark()?;
+        let meta = read_meta(&*source.world.storage).map_err(|error| error.to_string())?;
+        let meta = meta.ok_or("the log has no meta")?;
+        let meta = backup_meta(&meta, &marks, &*source.world.chance).map_err(text)?;
+        let mut pace = Pace::new();
+        let mut watch = |progress: &BackupProgress, bytes: u64| {
+            shared.backups.change(|it| it.progress = *progress);
+            pace.wait(bytes, shared.config().unsigned("backup-rate"), || self.is_stopped());
+            !self.is_stopped()
+        };
+        make_backup(&source.world, &meta, &mut place, &mut watch).map_err(text)
+    }
+
+    /// Marks all logs at one moment, and waits until they are on disk up to there.
+    fn mark(&self) -> Result<Vec<ChainMark>, String> {
+        let shards = self.source.logs.len();
+        let mut marks = Vec::with_capacity(shards);
+        let told = self.stand()?;
+        let began = Instant::now();
+        while marks.len() < shards {
+            match told.recv_timeout(NAP) {
+                Ok(mark) => marks.push(mark.map_err(|cause| format!("a log broke: {cause}"))?),
+                Err(RecvTimeoutError::Disconnected) => return Err("a log's thread ended".into()),
+                Err(RecvTimeoutError::Timeout) if self.is_stopped() => {
+                    return Err("it was stopped before it was complete".into());
+                }
+                Err(RecvTimeoutError::Timeout) if began.elapsed() > MARK_MOST => {
+                    return Err(format!(
+                        "the log isn't on disk after {} s: see log_state in INFO persistence",
+                        MARK_MOST.as_secs()
+                    ));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        Ok(marks)
+    }
+
+    /// Has all shards stand, and orders the marks.
+    fn stand(&self) -> Result<Receiver<Result<ChainMark, String>>, String> {
+        let (shared, source) = (self.shared, self.source);
+        for attempt in 0..STANDS_MOST {
+            let began = Instant::now();
+            while attempt > 0 && began.elapsed() < STAND_PAUSE && !self.is_stopped() {
+                std::thread::sleep(NAP);
+            }
+            let (sender, told) = sync_channel(source.logs.len());
+            let ordered = self.stand_once(&sender);
+            shared.still.release(OUTSIDE, |shard| shared.wake(shard));
+            source.logs.iter().for_each(|log| log.want_sync());
+            match ordered? {
+                Some(stood) => {
+                    shared.backups.change(|it| it.stood = stood);
+                    return Ok(told);
+                }
+                None => tracing::debug!(attempt, "not all shards stood still in time"),
+            }
+        }
+        Err(format!(
+            "the shards didn't all come to the end of a turn within {} ms, {STANDS_MOST} times: a \
+             function runs for long, or the machine has too much to do: try again",
+            STAND_MOST.as_millis()
+        ))
+    }
+
+    /// Has all shards stand, and orders the marks if all do in time; tells for how long the first
+    /// of them stood at most. The caller releases them.
+    fn stand_once(
+        &self,
+        told: &SyncSender<Result<ChainMark, String>>,
+    ) -> Result<Option<Duration>, String> {
+        let (shared, source) = (self.shared, self.source);
+        let (queued, mut asked) = (Instant::now(), None);
+        let all = u64::MAX >> (64 - source.logs.len());
+        while !shared.still.ask(OUTSIDE, TenantId::DEFAULT, all, |shard| shared.wake(shard)) {
+            if self.is_stopped() {
+                return Err("it was stopped before it was complete".into());
+            }
+            if shared.still.is_asker(OUTSIDE) {
+                let asked = asked.get_or_insert_with(Instant::now);
+                if asked.elapsed() >= STAND_MOST {
+                    return Ok(None);
+                }
+            } else if queued.elapsed() > QUEUE_MOST {
+                return Err("functions have had other shards stand for 10 s: try again".into());
+            }
+            std::thread::sleep(LOOK);
+        }
+        let hold_bytes = shared.config().unsigned("log-hold-size");
+        for (log, orders) in source.logs.iter().zip(&source.orders) {
+            let what = Ordered::EndFrame(EndOrder { told: told.clone(), hold_bytes });
+            if orders.try_send(LogOrder { tail: log.stood_at(), what }).is_err() {
+                // It has much to do, or has ended. A mark that nobody waits for does no harm.
+                return Ok(None);
+            }
+        }
+        // A shard stands as soon as it is asked: before the first look, if all do at once.
+        Ok(Some(asked.unwrap_or(queued).elapsed()))
+    }
+}
+
+/// Lets go of what is held at the logs.
+struct Held<'a>(&'a BackupSource);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        for (log, orders) in self.0.logs.iter().zip(&self.0.orders) {
+            // One that has ended holds nothing.
+            let _ = orders.send(LogOrder { tail: log.stood_at(), what: Ordered::LetGo });
+            log.want_sync();
+        }
+    }
+}
+
+/// Tells the end of a backup whose thread panics.
+struct UntoldEnd<'a>(&'a Backups);
+
+impl Drop for UntoldEnd<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end(Err("its thread ended by a fault of its own".into()));
+        }
+    }
+}
+
+/// Spreads pieces over time.
+struct Pace {
+    next: Instant,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { next: Instant::now() }
+    }
+
+    /// So many bytes were moved, and so many may be in a second; 0: as many as can be.
+    fn wait(&mut self, bytes: u64, rate: u64, stops: impl Fn() -> bool) {
+        let now = Instant::now();
+        let least = now.checked_sub(CREDIT).unwrap_or(now);
+        let nanos = bytes.saturating_mul(1_000_000_000).checked_div(rate).unwrap_or(0);
+        self.next = self.next.max(least) + Duration::from_nanos(nanos);
+        while let Some(rest) = self.next.checked_duration_since(Instant::now())
+            && !rest.is_zero()
+            && !stops()
+        {
+            std::thread::sleep(rest.min(NAP));
+        }
+    }
+}
