@@ -1,4 +1,5 @@
-//! The Nigh that is filled: commands are sent in batches, and a thread of its own reads the replies.
+//! The Nigh that is filled: commands are sent in batches, and a thread of its own reads the
+//! replies.
 
 mod fault;
 mod replies;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! 1. Each command has one reply, in order; so a refused command's key is found in its batch.
-//! 2. A refusal that would meet every write (OOM, MISCONF, LOADING …) ends everything: the socket is
-//!    shut, so that the writer doesn't wait on. One that is about a single command is counted.
+//! 2. A refusal that would meet every write (OOM, MISCONF, LOADING …) ends everything: the socket
+//!    is shut, so that the writer doesn't wait on. One that is about a single command is counted.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

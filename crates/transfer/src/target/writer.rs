@@ -7,8 +7,9 @@
 //!
 //! 1. Memory: [`QUEUE_BATCHES`] batches of about [`BATCH_BYTES`]. A long value passes through in
 //!    pieces.
-//! 2. Nothing waits for ever: reads and writes have the connection's timeout. A batch is queued when
-//!    its bytes are on their way, so that the reader's timeout doesn't run while the source is slow.
+//! 2. Nothing waits for ever: reads and writes have the connection's timeout. A batch is queued
+//!    when its bytes are on their way, so that the reader's timeout doesn't run while the source is
+//!    slow.
 //!
 //! One thread writes; [`super::replies`] has the other.
 
