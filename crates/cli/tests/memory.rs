@@ -32,6 +32,9 @@ const NOISE_MIB: u64 = 128;
 /// the allocator keeps. 9 to 90 were seen, most after ten minutes; without a collection at rest 80
 /// to 280 after seconds.
 const KEPT_MIB: u64 = 120;
+/// What the replies of twice as many readers take of the server's memory at least, MiB: most of
+/// them lie in the sockets' buffers.
+const TAKEN_MIB: u64 = 60;
 /// Longest time until memory has come down to that.
 const REST: Duration = Duration::from_secs(30);
 
@@ -235,5 +238,45 @@ fn memory_comes_to_a_level_and_goes_back() {
         rest = server.private_mib();
     }
     eprintln!("at rest, after {:.1} s: {rest} MiB", begin.elapsed().as_secs_f64());
-    assert!(rest <= before + KEPT_MIB, "{rest} MiB stay, of {before} before");
+    let kinds = || server.private_kinds();
+    assert!(rest <= before + KEPT_MIB, "{rest} MiB stay, of {before} before:\n{}", kinds());
+}
+
+/// Readers come and go between two looks at the allocator, whose freed memory is then the same at
+/// all looks. Others stay, and their replies lie behind those in each heap: so the allocator gives
+/// nothing back by itself.
+#[test]
+fn what_slow_readers_took_between_two_looks_goes_back() {
+    let folder = folder();
+    let server = Server::start_with(folder.path(), &["--maxmemory", "128mb", "--shards", "2"]);
+    assert!(server.call(&["SET", "large", &"x".repeat(LARGE_BYTES)]).error().is_none());
+    let ask = |_| {
+        let mut connection = server.connect();
+        connection.send(&["GET", "large"]).expect("the server is up");
+        connection.flush().expect("the server is up");
+        connection
+    };
+    let wait = |what: &str, is_so: &dyn Fn(u64) -> bool| {
+        let begin = Instant::now();
+        while !is_so(server.private_mib()) {
+            assert!(begin.elapsed() < REST, "{what} never: {}", server.private_kinds());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        begin.elapsed().as_secs_f64()
+    };
+    let start = server.private_mib();
+    let readers: Vec<Connection> = (0..2 * READERS).map(ask).collect();
+    wait("the replies wait", &|mib| mib >= start + TAKEN_MIB);
+    let _stay: Vec<Connection> = (0..READERS).map(ask).collect();
+    wait("more wait", &|mib| mib >= start + TAKEN_MIB + TAKEN_MIB / 3);
+    drop(readers);
+    wait("they go", &|mib| mib < start + TAKEN_MIB);
+    for turn in 0..2 {
+        let before = server.private_mib();
+        let readers: Vec<Connection> = (0..2 * READERS).map(ask).collect();
+        wait("they wait again", &|mib| mib >= before + TAKEN_MIB);
+        drop(readers);
+        let seconds = wait("they go again", &|mib| mib < before + TAKEN_MIB / 2);
+        eprintln!("turn {turn}: {before} MiB before, which were back after {seconds:.1} s");
+    }
 }

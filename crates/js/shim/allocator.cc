@@ -1,5 +1,6 @@
 // Bounds the freed memory that glibc's allocator keeps, for the whole process. Any thread.
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include "shim.h"
 
@@ -21,4 +22,10 @@ size_t nigh_allocator_free_bytes() {
 }
 
 void nigh_allocator_trim() { malloc_trim(0); }
+
+uint64_t nigh_page_faults() {
+  struct rusage usage;
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+  return static_cast<uint64_t>(usage.ru_minflt);
+}
 }

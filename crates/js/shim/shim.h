@@ -123,10 +123,11 @@ bool nigh_module_remove(NighContext* context, uint32_t first_id, uint32_t count)
 int32_t nigh_run(NighContext* context, double now_ms);
 
 // Any thread: bounds the freed memory that the process's allocator keeps; tells the bytes that it
-// keeps; gives them back.
+// keeps; gives them back. Tells how often a page of the process had to be made resident.
 void nigh_allocator_settle();
 size_t nigh_allocator_free_bytes();
 void nigh_allocator_trim();
+uint64_t nigh_page_faults();
 
 // Any thread: from now on a signal that ends the process by its own fault calls `tell` first, in
 // the signal handler.

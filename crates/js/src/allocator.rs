@@ -25,3 +25,11 @@ pub fn trim() {
     // SAFETY: no preconditions.
     unsafe { ffi::nigh_allocator_trim() };
 }
+
+/// How often the process touched a page that wasn't resident, and the kernel had to make it so
+/// without reading a file.
+#[must_use]
+pub fn page_faults() -> u64 {
+    // SAFETY: no preconditions.
+    unsafe { ffi::nigh_page_faults() }
+}

@@ -171,6 +171,7 @@ unsafe extern "C" {
     pub(crate) fn nigh_allocator_settle();
     pub(crate) fn nigh_allocator_free_bytes() -> usize;
     pub(crate) fn nigh_allocator_trim();
+    pub(crate) fn nigh_page_faults() -> u64;
     pub(crate) fn nigh_thread_clock() -> i32;
     pub(crate) fn nigh_clock_ns(clock: i32) -> u64;
 }

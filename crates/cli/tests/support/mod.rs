@@ -7,6 +7,8 @@ pub(crate) mod load;
 pub(crate) mod together;
 
 use nigh_client::{Address, Connection, Frame, Options};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -18,6 +20,9 @@ pub(crate) const NIGH: &str = env!("CARGO_BIN_EXE_nigh");
 pub(crate) const MAXMEMORY: &str = "256mb";
 /// Longest wait for a server: a debug build on a busy machine needs less.
 const START: Duration = Duration::from_secs(60);
+
+/// glibc aligns a thread's heap by this. V8's mappings, and stacks, are smaller and anywhere.
+const THREAD_HEAP_BYTES: u64 = 64 << 20;
 
 /// A folder in tmpfs. Dropping it removes it.
 pub(crate) fn folder() -> tempfile::TempDir {
@@ -160,6 +165,46 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         kib.expect("the kernel says it") / 1024
+    }
+
+    /// The server's private memory by kinds of mappings, the largest mappings, and what INFO tells
+    /// of functions, for the message of a failed test.
+    pub(crate) fn private_kinds(&self) -> String {
+        let maps = std::fs::read_to_string(format!("/proc/{}/smaps", self.child.id()));
+        let maps = maps.expect("it runs");
+        let (mut kinds, mut all) = (BTreeMap::<String, u64>::new(), Vec::new());
+        let mut mapping = (String::new(), String::new());
+        for line in maps.lines() {
+            let mut words = line.split_whitespace();
+            let first = words.next().unwrap_or_default();
+            if let Some((start, end)) = first.split_once('-') {
+                // Its permissions, offset, device and inode are between.
+                let name = words.nth(4).map(str::to_owned);
+                let [start, end] = [start, end].map(|it| u64::from_str_radix(it, 16));
+                let start = start.expect("an address").next_multiple_of(THREAD_HEAP_BYTES);
+                let is_heap = start < end.expect("an address");
+                let other =
+                    if is_heap { "malloc's heaps and what adjoins" } else { "V8 and others" };
+                mapping = (first.to_owned(), name.unwrap_or_else(|| other.to_owned()));
+            } else if first == "Anonymous:" {
+                let kib = words.next().and_then(|word| word.parse().ok()).unwrap_or(0u64);
+                *kinds.entry(mapping.1.clone()).or_default() += kib;
+                all.push((kib, mapping.clone()));
+            }
+        }
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        let mut text = String::new();
+        for (kind, kib) in kinds.iter().filter(|(_, kib)| **kib >= 1024) {
+            let _ = writeln!(text, "{:>6} MiB {kind}", kib / 1024);
+        }
+        for (kib, (range, kind)) in all.iter().take(8) {
+            let _ = writeln!(text, "{kib:>8} KiB of {range} {kind}");
+        }
+        let info = self.call(&["INFO", "nigh"]);
+        let info = info.bytes().map(String::from_utf8_lossy).unwrap_or_default();
+        let functions = info.lines().filter(|line| line.starts_with("function_"));
+        functions.for_each(|line| text.extend([line, "\n"]));
+        text
     }
 
     /// Ends the server by SIGKILL.

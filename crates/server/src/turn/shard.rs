@@ -36,7 +36,7 @@ use crate::state::State;
 use crate::state::shared::{Arrival, Shared, Stop};
 use crate::state::told;
 use crate::tenant::TenantId;
-use crate::turn::trimmer::Trimmer;
+use crate::turn::trimmer::{self, Trimmer};
 use crate::turn::work::Work;
 use mio::{Events, Poll, Token};
 use nigh_shm::{Domain, Participant};
@@ -146,7 +146,7 @@ impl Shard {
             latest_ms,
             ticks_to_age: TICKS_PER_AGE,
             next_look: 0,
-            trimmer: Trimmer::new(allocator::free_bytes()),
+            trimmer: Trimmer::new(look_at_allocator()),
             faults: FaultWatch::default(),
         };
         {
@@ -411,7 +411,7 @@ impl Shard {
         }
         let state = &mut self.work.state;
         state.engines.iter_mut().for_each(|engine| engine.catch_up(false));
-        if state.number == 0 && self.trimmer.tick(allocator::free_bytes) {
+        if state.number == 0 && self.trimmer.tick(look_at_allocator) {
             allocator::trim();
         }
         // A view's arena is counted by its owner.
@@ -480,6 +480,10 @@ impl Shard {
             }
         }
     }
+}
+
+fn look_at_allocator() -> trimmer::Look {
+    trimmer::Look { free_bytes: allocator::free_bytes(), faults: allocator::page_faults() }
 }
 
 /// The wall's clock at an instant. It is read first: a pause between the two lets keys be over a
