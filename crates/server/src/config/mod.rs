@@ -141,7 +141,7 @@ mod tests {
     fn a_setting_with_one_value_says_why() {
         let mut config = Config::default();
         for (name, text, reason) in [
-            ("save", "900 1", "must be empty: Nigh saves nothing to disk yet"),
+            ("save", "900 1", "must be empty: Nigh saves no snapshots: see appendonly, and BACKUP"),
             ("databases", "16", "must be 1: Nigh has one database"),
             ("databases", "x", "must be 1: Nigh has one database"),
         ] {
