@@ -15,6 +15,7 @@
 
 use crate::check_log;
 use crate::render::thousands;
+use crate::salvage;
 use anyhow::{Context, Result, bail};
 use nigh_shm::layout::header;
 use nigh_shm::{ArenaReport, BadRecord, verify};
@@ -42,6 +43,12 @@ pub(crate) struct Args {
     /// Folders with arenas, or of a log [default: all /dev/shm/nigh-*]
     #[arg(value_name = "FOLDER")]
     folders: Vec<PathBuf>,
+
+    /// Save what can be saved of the damaged log in FOLDER into OUT, a new folder, as a log of its
+    /// own. FOLDER stays as it is. Exit code 0: nothing is lost; 3: something is, as it says; 1:
+    /// there is no OUT
+    #[arg(long, value_name = "OUT")]
+    salvage: Option<PathBuf>,
 }
 
 /// The verdict on an arena.
@@ -58,17 +65,27 @@ enum ArenaVerdict {
 enum Holder {
     Server,
     /// We hold the lock, shared, until this is dropped; `None` if the folder has no lock file.
-    Nobody(#[expect(dead_code, reason = "held, not read")] Option<File>),
+    Nobody(Option<File>),
 }
 
 /// Lists and verifies.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(out) = &args.salvage {
+        let [folder] = &args.folders[..] else {
+            bail!("--salvage takes the folder of one log");
+        };
+        return match holder(folder)? {
+            Holder::Nobody(_held) => salvage::run(folder, out),
+            Holder::Server => bail!("{} is in use: stop its server first", folder.display()),
+        };
+    }
     let folders = if args.folders.is_empty() { found()? } else { args.folders.clone() };
     println!(
         "{:<44} {:<10} {:>11} {:>15} {:>11} {:<8} state",
         "arena", "tenant", "keys", "live bytes", "incarnation", "server"
     );
     let (mut arenas, mut damaged, mut refused, mut bad) = (0, 0, 0, 0);
+    let logs: Vec<_> = folders.iter().filter(|folder| check_log::is_log(folder)).collect();
     for folder in &folders {
         let holder = holder(folder)?;
         let is_served = matches!(holder, Holder::Server);
@@ -77,6 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             continue;
         }
         refused += u32::from(check_log::check_journals(folder, is_served));
+        refused += u32::from(!logs.is_empty() && !check_log::belong(folder, &logs, is_served));
         for path in arenas_in(folder)? {
             arenas += 1;
             match arena(&path, &holder) {

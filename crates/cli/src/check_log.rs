@@ -6,9 +6,9 @@
 use crate::render::thousands;
 use anyhow::Result;
 use nigh_log::{LogError, Meta, RealChance, RealClock, RealFolder, World, check_chain, list};
-use nigh_log::{need_meta, read_meta};
-use nigh_shm::JournalFile;
-use std::path::Path;
+use nigh_log::{TenantLine, need_meta, read_meta};
+use nigh_shm::{JournalFile, header_of};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Most shards that have journals.
@@ -58,7 +58,7 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
         println!("    in use, not judged");
         return Ok(false);
     }
-    let mut is_refused = false;
+    let (mut is_refused, mut is_damaged) = (false, false);
     for chain in &meta.chains {
         match check_chain(&world, &meta, chain, &mut |_| ()) {
             Ok(report) => {
@@ -69,6 +69,14 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
                      changes, {} bytes, whole",
                     chain.shard,
                     thousands(report.bytes as f64)
+                );
+                let figures = report.kinds.map(|n| thousands(n as f64));
+                let [put, based, gone, clear] = figures;
+                println!(
+                    "        {put} puts ({} of them again), {based} based on earlier ones, {gone} \
+                     removals, {clear} clearings; {} files prepared or to be used again",
+                    thousands(report.again as f64),
+                    report.spare
                 );
                 if let Some(torn) = report.torn {
                     println!(
@@ -81,8 +89,14 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
                     println!("        {}: up to LSN {lsn}", name_of(&meta, *stream));
                 }
             }
-            Err(error) => is_refused |= refused(&format!("    shard {}", chain.shard), &error),
+            Err(error) => {
+                is_damaged |= error.is_damage();
+                is_refused |= refused(&format!("    shard {}", chain.shard), &error);
+            }
         }
+    }
+    if is_damaged {
+        println!("    `nigh check {name} --salvage NEW` saves what is whole into another folder");
     }
     Ok(is_refused)
 }
@@ -120,7 +134,69 @@ pub(crate) fn check_journals(folder: &Path, is_served: bool) -> bool {
     is_refused
 }
 
-fn name_of(meta: &Meta, stream: u32) -> String {
+/// Whether the arenas and journals in a folder belong to one of these logs, as a start would judge.
+/// Prints what doesn't.
+pub(crate) fn belong(folder: &Path, logs: &[&PathBuf], is_served: bool) -> bool {
+    let mut ids = Vec::new();
+    let mut headers = Vec::new();
+    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if nigh_store::arena_of_name(name).is_none() {
+            continue;
+        }
+        if let Ok(header) = header_of(&path) {
+            ids.push((path.clone(), header.log_id));
+            headers.push((path, header));
+        }
+    }
+    let look = |shard| JournalFile::look(folder, shard).ok().flatten();
+    let journals: Vec<JournalFile> = (0..SHARDS_MOST).filter_map(look).collect();
+    ids.extend(journals.iter().map(|it| (it.path().to_owned(), it.info().log_id)));
+    ids.retain(|(_, id)| *id != [0; 16]);
+    let Some((_, id)) = ids.first() else {
+        println!("{}: nothing here names a log", folder.display());
+        return true;
+    };
+    let hex = |id: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*id));
+    let metas = logs.iter().filter_map(|log| {
+        let found = RealFolder::open_to_read(log).and_then(|storage| read_meta(&storage));
+        Some((*log, found.ok().flatten()?))
+    });
+    let Some((log, meta)) = metas.into_iter().find(|(_, meta)| meta.id == *id) else {
+        println!("{}: its log is {}, which isn't among these", folder.display(), hex(id));
+        return false;
+    };
+    let mut faults = Vec::new();
+    for (path, other) in ids.iter().filter(|(_, id)| *id != meta.id) {
+        faults.push(format!("{} names another log, {}", path.display(), hex(other)));
+    }
+    for (path, header) in &headers {
+        if header.log_id == [0; 16] && header.committed_lsn > 0 && !meta.chains.is_empty() {
+            faults.push(format!("{} has changes that no log has", path.display()));
+        }
+        let mut lines = meta.tenants.values().filter(|line| line.name == header.tenant);
+        let fits =
+            |line: &TenantLine| (line.partitions, line.seed) == (header.partitions, header.seed);
+        if !lines.next().is_some_and(fits) {
+            faults.push(format!("{} isn't as the log's meta says", path.display()));
+        }
+    }
+    for journal in journals.iter().filter(|_| !is_served) {
+        let info = journal.info();
+        let chain = meta.chains.iter().find(|chain| chain.shard == info.shard);
+        if chain.is_some_and(|chain| info.generation > chain.generation) {
+            faults.push(format!("{} knows of a newer log than this one", journal.path().display()));
+        }
+    }
+    match faults.is_empty() {
+        true => println!("{}: belongs to {}", folder.display(), log.display()),
+        false => faults.iter().for_each(|fault| println!("    {fault}")),
+    }
+    faults.is_empty()
+}
+
+/// A stream's tenant and partition.
+pub(crate) fn name_of(meta: &Meta, stream: u32) -> String {
     let (number, partition) = (stream >> 8, stream & 0xFF);
     match meta.tenants.get(&number) {
         Some(tenant) => format!("{}, partition {partition}", tenant.name),

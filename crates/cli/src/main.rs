@@ -6,7 +6,7 @@
 //!      ├─ call       one function call, or one raw command
 //!      ├─ fn         load, list and delete function libraries
 //!      ├─ top        what the shards of a running server do, live
-//!      ├─ check      the arenas in tmpfs, and whether they are whole
+//!      ├─ check      arenas and logs, and whether they are whole; a damaged log's rest
 //!      ├─ backup     a copy of a running server's log
 //!      ├─ restore    a log, made of a backup
 //!      ├─ convert    other partitions, or more memory, for the data of a stopped server
@@ -30,6 +30,7 @@ mod functions;
 mod import;
 mod render;
 mod restore;
+mod salvage;
 mod serve;
 mod shell;
 mod target;
@@ -63,7 +64,7 @@ enum Command {
     Fn(functions::Args),
     /// Watch the shards of a running server
     Top(top::Args),
-    /// List and verify the arenas in tmpfs
+    /// List and verify arenas and logs, or save what can be saved of a log
     Check(check::Args),
     /// Copy a running server's log, as of one moment, and verify the copy
     Backup(backup::Args),
@@ -100,7 +101,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("nigh: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref::<salvage::SomethingLost>() {
+                Some(_) => ExitCode::from(3),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

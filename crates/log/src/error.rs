@@ -92,7 +92,7 @@ pub enum LogError {
     /// What was on disk isn't there any more.
     #[error(
         "log file {file} is damaged at offset {position}: all before {watermark} was on disk, and \
-         {} can be read: restore a backup, or see `nigh check --salvage`", lasts(.last)
+         {} can be read", lasts(.last)
     )]
     Corrupt {
         /// The file's name.
@@ -105,7 +105,7 @@ pub enum LogError {
         last: Vec<(u32, u64)>,
     },
     /// A file that counts is missing.
-    #[error("log file {file} is missing: restore a backup, or see `nigh check --salvage`")]
+    #[error("log file {file} is missing")]
     Missing {
         /// The file's name.
         file: String,
@@ -145,6 +145,20 @@ fn lasts(last: &[(u32, u64)]) -> String {
 }
 
 impl LogError {
+    /// Whether bytes of log files are wrong or missing: a salvage saves what is whole.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            LogError::Head { .. }
+                | LogError::Body { .. }
+                | LogError::Gap { .. }
+                | LogError::Corrupt { .. }
+                | LogError::Missing { .. }
+                | LogError::Refused { .. }
+        )
+    }
+
     /// The error of a call to the system.
     pub(crate) fn io(
         file: &str,

@@ -77,7 +77,8 @@ impl ServerLog {
             }),
         };
         let opened = Keyspace::open_with_log(options, &log, &world, domain);
-        let (keyspace, opened, log) = opened.map_err(|error| refused(&dir, error))?;
+        let (keyspace, opened, log) =
+            opened.map_err(|error| refused_start(&dir, &options.dir, error))?;
         tell_start(&log.report, &dir, began);
         let pace = CompactionPace {
             garbage_percent: config.unsigned("log-garbage"),
@@ -211,6 +212,29 @@ fn refused(dir: &Path, error: StoreError) -> ServeError {
         StoreError::Log(error) => format!("the log in {}: {error}", dir.display()),
         error => error.to_string(),
     })
+}
+
+/// The same of a start that goes by the log, with what to do about a damaged one.
+fn refused_start(dir: &Path, arenas: &Path, error: StoreError) -> ServeError {
+    let is_damage = error.is_log_damage();
+    let ServeError::Store(text) = refused(dir, error) else { unreachable!("it is of the store") };
+    if !is_damage {
+        return ServeError::Store(text);
+    }
+    // Memory that survived has more than a salvage of the log has.
+    let first = match log_of(arenas) {
+        Ok(Some(_)) => format!(
+            "if all arenas in {} are whole, --appendonly no goes on with them and retires this log; \
+             else ",
+            arenas.display()
+        ),
+        _ => String::new(),
+    };
+    ServeError::Store(format!(
+        "{text}: {first}restore a backup, or save what is whole into another folder with `nigh check \
+         {} --salvage NEW`",
+        dir.display()
+    ))
 }
 
 /// The id of the machine's boot.

@@ -79,6 +79,7 @@ pub use qsbr::{Domain, Participant, Pin};
 pub use read::foreign::{ForeignReader, ForeignValue, View};
 pub use read::reader::{Moment, Reader};
 pub use recover::adopt::Adoption;
+pub use recover::bases::{BaseKeys, BaseWatch, tombstone_payload};
 pub use recover::edition1;
 pub use recover::journal_left::StreamJournal;
 pub use recover::records::RecordTaker;

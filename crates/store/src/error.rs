@@ -308,12 +308,11 @@ pub enum StoreError {
         place: String,
         /// Why.
         what: String,
+        /// Its bytes are wrong; else there is no room for them.
+        is_damage: bool,
     },
     /// A change of the log stands on one that isn't there.
-    #[error(
-        "the log's change {lsn} of key {key:?} ({place}) stands on a version that isn't there: restore a backup, \
-         or see `nigh check --salvage`"
-    )]
+    #[error("the log's change {lsn} of key {key:?} ({place}) stands on a version that isn't there")]
     NoBase {
         /// The key.
         key: String,
@@ -341,4 +340,17 @@ pub enum StoreError {
         /// The name.
         name: String,
     },
+}
+
+impl StoreError {
+    /// Whether bytes of the log are wrong or missing: a salvage saves what is whole.
+    #[must_use]
+    pub const fn is_log_damage(&self) -> bool {
+        match self {
+            StoreError::Log(error) => error.is_damage(),
+            StoreError::Replay { is_damage, .. } => *is_damage,
+            StoreError::NoBase { .. } => true,
+            _ => false,
+        }
+    }
 }

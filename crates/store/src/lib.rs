@@ -18,7 +18,8 @@
 //! Thread: a store belongs to one shard's thread; other shards have views of it.
 //!
 //! Rooms, lowest first: partitioning error text op reply_sink turn split_mix durability folder
-//! eviction partition making_room commit library upkeep call types apply open keyspace convert
+//! eviction partition making_room commit library upkeep call types apply open salvage keyspace
+//! convert
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -37,6 +38,7 @@
 //! | types | the data types: a file or folder for each |
 //! | apply | commands for keys of any type, and the dispatcher |
 //! | open | opening and closing |
+//! | salvage | what can be saved of a damaged log |
 //! | keyspace | all partitions of a tenant, and commands over several |
 //! | convert | copying into other arenas |
 //!
@@ -77,6 +79,7 @@ mod open;
 mod partition;
 mod partitioning;
 mod reply_sink;
+mod salvage;
 mod split_mix;
 mod text;
 mod turn;
@@ -115,6 +118,8 @@ pub use partition::store_stats::StoreStats;
 pub use partition::watches::WatchToken;
 pub use partitioning::{MOST_PARTITIONS, tag};
 pub use reply_sink::ReplySink;
+pub use salvage::log_salvage::{DroppedKey, LogSalvage, SalvagedShard, salvage_log};
+pub use salvage::salvage_error::SalvageError;
 pub use text::glob;
 pub use turn::Turn;
 pub use upkeep::Maintenance;

@@ -28,8 +28,17 @@ pub(crate) struct ReadForward {
     pub(crate) wrong: Option<String>,
 }
 
+/// A frame that isn't read.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop {
+    /// Where it begins.
+    pub(crate) at: LogPosition,
+    /// What is wrong with it, if something is.
+    pub(crate) what: Option<String>,
+}
+
 /// Reads forward from a file while frames are valid and each file's successor goes on with it.
-/// `end` is where a backup's meta says that the chain ends.
+/// `end` is where a backup's meta says that the chain ends; `stop` where the caller wants that.
 ///
 /// # Errors
 /// `Io`, `NewerVersion`, and those of `each`.
@@ -37,7 +46,7 @@ pub(crate) fn read_forward<S: Storage>(
     search: &FileSearch<'_, S>,
     meta: &Meta,
     oldest: u64,
-    end: Option<&ChainEnd>,
+    (end, stop): (Option<&ChainEnd>, Option<&Stop>),
     each: &mut FrameReceiver<'_>,
 ) -> Result<ReadForward, LogError> {
     let begins = begins(search)?;
@@ -45,6 +54,10 @@ pub(crate) fn read_forward<S: Storage>(
     let mut read = ReadForward { so_far: ReadSoFar::default(), at, sum: None, wrong: None };
     loop {
         let number = read.at.file;
+        if stop.is_some_and(|stop| stop.at == read.at) {
+            read.wrong = stop.and_then(|stop| stop.what.clone());
+            return Ok(read);
+        }
         if !begins.contains_key(&number) {
             read.wrong = Some(unbegun(search, number).into());
             return Ok(read);
@@ -53,8 +66,12 @@ pub(crate) fn read_forward<S: Storage>(
         let next = behind.find(|begin| begin.header.watermark.file == number);
         let end = end.filter(|end| end.at.file == number);
         let limit = end.map(|end| end.at).or(next.map(|next| next.header.watermark));
-        read_file(search, meta, limit, &mut read, each)?;
-        if read.wrong.is_some() || end.is_some() || next.is_none() {
+        read_file(search, meta, (limit, stop), &mut read, each)?;
+        if stop.is_some_and(|stop| stop.at == read.at)
+            || read.wrong.is_some()
+            || end.is_some()
+            || next.is_none()
+        {
             return Ok(read);
         }
         match next.filter(|next| next.follows(read.at, read.sum)) {
@@ -73,7 +90,7 @@ pub(crate) fn lasts_from<S: Storage>(
     meta: &Meta,
     oldest: u64,
 ) -> Vec<(u32, u64)> {
-    let read = read_forward(search, meta, oldest, None, &mut |_, _, _| Ok(()));
+    let read = read_forward(search, meta, oldest, (None, None), &mut |_, _, _| Ok(()));
     read.map(|read| read.so_far.lasts()).unwrap_or_default()
 }
 
@@ -104,7 +121,7 @@ fn begins<S: Storage>(search: &FileSearch<'_, S>) -> Result<BTreeMap<u64, ReadBe
 fn read_file<S: Storage>(
     search: &FileSearch<'_, S>,
     meta: &Meta,
-    limit: Option<LogPosition>,
+    (limit, stop): (Option<LogPosition>, Option<&Stop>),
     read: &mut ReadForward,
     each: &mut FrameReceiver<'_>,
 ) -> Result<(), LogError> {
@@ -114,6 +131,10 @@ fn read_file<S: Storage>(
     loop {
         let taken = walk.advance().and_then(|header| {
             let Some(header) = header else { return Ok(None) };
+            if let Some(stop) = stop.filter(|stop| stop.at == header.at) {
+                read.wrong.clone_from(&stop.what);
+                return Ok(None);
+            }
             let body = walk.parsed(&header)?;
             read.so_far.take(Some(meta), &name, &header, &body)?;
             Ok(Some((header, body)))
@@ -123,6 +144,7 @@ fn read_file<S: Storage>(
                 each(&name, &header, &body)?;
                 (read.at, read.sum) = (header.end(), Some(header.header_sum));
             }
+            Ok(None) if stop.is_some_and(|stop| stop.at == read.at) => return Ok(()),
             Ok(None) if limit.is_some_and(|limit| limit != read.at) => {
                 read.wrong = Some("the frame isn't valid".into());
                 return Ok(());

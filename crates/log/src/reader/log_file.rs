@@ -7,7 +7,7 @@
 
 use crate::error::LogError;
 use crate::format::head::Head;
-use crate::format::layout::head as h;
+use crate::format::layout::{SECTOR_BYTES, head as h};
 use crate::format::meta::Meta;
 use crate::format::names::FileName;
 use crate::format::sum::{Secret, SumKey};
@@ -51,6 +51,8 @@ pub(crate) struct ReadFile<F> {
     pub(crate) sums: SumKey,
     /// The file.
     pub(crate) file: F,
+    /// It ends before its head says.
+    pub(crate) is_cut: bool,
 }
 
 impl<F: StoredFile> ReadFile<F> {
@@ -62,6 +64,20 @@ impl<F: StoredFile> ReadFile<F> {
         storage: &S,
         key: &ChainKey,
         number: u64,
+    ) -> Result<Option<ReadFile<F>>, LogError> {
+        ReadFile::open_cut(storage, key, number, false)
+    }
+
+    /// The same. With `may_be_cut` the file may also end before its head says, in the middle of a
+    /// sector too: then frames end before that.
+    ///
+    /// # Errors
+    /// As of [`ReadFile::open`].
+    pub(crate) fn open_cut<S: Storage<File = F>>(
+        storage: &S,
+        key: &ChainKey,
+        number: u64,
+        may_be_cut: bool,
     ) -> Result<Option<ReadFile<F>>, LogError> {
         let name = key.name(number);
         let text = name.to_string();
@@ -75,9 +91,12 @@ impl<F: StoredFile> ReadFile<F> {
         let mut block = vec![0; h::BYTES];
         read_exact_at(&file, 0, &mut block)
             .map_err(|error| LogError::io(&text, 0, "reading", error))?;
-        let head = Head::parse(&block, &key.secret, &key.log_id, &key.chain, &name, length)?;
+        let said = if may_be_cut { u64::MAX } else { length };
+        let mut head = Head::parse(&block, &key.secret, &key.log_id, &key.chain, &name, said)?;
+        let is_cut = head.file_bytes > length;
+        head.file_bytes = head.file_bytes.min(length / SECTOR_BYTES * SECTOR_BYTES);
         let sums = SumKey { secret: key.secret, salt: head.salt };
-        Ok(Some(ReadFile { name, head, sums, file }))
+        Ok(Some(ReadFile { name, head, sums, file, is_cut }))
     }
 
     /// A place in it.

@@ -7,20 +7,21 @@
 //! Any thread, while nobody writes.
 
 use crate::error::LogError;
+use crate::format::change::ChangeKind;
 use crate::format::frame::{FrameHeader, FrameKind};
 use crate::format::frame_body::FrameBody;
 use crate::format::layout::BLOCK_BYTES;
 use crate::format::meta::Meta;
 use crate::position::{Chain, LogPosition};
-use crate::reader::commits::{CommitReceiver, give};
+use crate::reader::commits::{CommitReceiver, FrameReceiver, give};
 use crate::reader::ends::{LogRecovery, TornTail, end_line};
-use crate::reader::forward::{ReadForward, read_forward};
+use crate::reader::forward::{ReadForward, Stop, read_forward};
 use crate::reader::frames::FrameWalk;
 use crate::reader::headers::scan_headers;
 use crate::reader::log_file::ChainKey;
 use crate::reader::search::FileSearch;
 use crate::storage::{Storage, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a whole chain has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,6 +38,8 @@ pub struct ChainReport {
     pub changes: u64,
     /// Changes that were appended again.
     pub again: u64,
+    /// Changes by kind: PUT, BASED, GONE, CLEAR.
+    pub kinds: [u64; 4],
     /// Bytes of frames.
     pub bytes: u64,
     /// Bytes of payloads.
@@ -54,6 +57,13 @@ impl ChainReport {
         self.changes += body.changes.len() as u64;
         for change in &body.changes {
             self.again += u64::from(change.header.again);
+            let [put, based, gone, clear] = &mut self.kinds;
+            *match change.header.kind {
+                ChangeKind::Put => put,
+                ChangeKind::Based => based,
+                ChangeKind::Gone => gone,
+                ChangeKind::Clear => clear,
+            } += 1;
             self.payload_bytes += u64::from(change.header.payload_bytes);
         }
         let fresh = body.commits().filter(|commit| commit.iter().all(|c| !c.header.again));
@@ -116,40 +126,159 @@ pub struct LostFile {
     pub file: String,
     /// From where on; 0: all of it.
     pub position: u64,
+    /// Bytes up to the end of the last frame that is recognised there; 0: none is.
+    pub bytes: u64,
 }
 
-/// What was saved of a chain, and what is lost.
+/// Records of a stream that stood in files that are gone, and again only behind the cut: they are
+/// lost, though later changes of the stream are saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostAgain {
+    /// The stream.
+    pub stream: u32,
+    /// Their LSNs, rising.
+    pub lsns: Vec<u64>,
+}
+
+/// What can be saved of a chain, and what is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SalvagedChain {
     /// The oldest file that counts.
     pub oldest: u64,
     /// Where the chain is cut.
     pub end: LogPosition,
-    /// The header sum of the last frame before; `None`: nothing could be saved.
+    /// The header sum of the last frame before; `None`: nothing can be saved.
     pub sum: Option<u32>,
     /// The first bad frame; `None`: the chain is whole, or ends with a torn tail.
     pub bad: Option<BadFrame>,
-    /// The last LSN of each stream that was saved.
+    /// The last LSN of each stream before the oldest file.
+    pub first: BTreeMap<u32, u64>,
+    /// The last LSN of each stream that is saved.
     pub last: BTreeMap<u32, u64>,
+    /// The latest clock word of what is saved, ms.
+    pub clock_ms: u64,
     /// What is lost, by file.
     pub files: Vec<LostFile>,
     /// What is lost, by stream.
     pub lsns: Vec<LostLsns>,
+    /// Older records that are lost, by stream.
+    pub again: Vec<LostAgain>,
+    /// Files are gone that the last saved frame counts. If records of theirs were appended again in
+    /// frames that can't be read, those are lost too, and can't be named.
+    pub unnamed: bool,
 }
 
-/// Gives the commits of a chain before its first bad frame, and says what is lost.
+/// Finds what can be saved of a chain: all before its first bad frame. `check` gets the commits,
+/// and a frame with a commit that it refuses is bad too.
 ///
 /// # Errors
-/// `Refused` if `each` fails; `NewerVersion` or `Io`.
+/// `NewerVersion` or `Io`.
 pub fn salvage_chain<S: Storage>(
     world: &World<S>,
     meta: &Meta,
     chain: &Chain,
-    each: &mut CommitReceiver<'_>,
+    check: &mut CommitReceiver<'_>,
 ) -> Result<SalvagedChain, LogError> {
     let key = ChainKey::of(meta, chain);
-    let search = FileSearch::list(&*world.storage, &key)?;
+    let search = FileSearch::list_cut(&*world.storage, &key)?;
     let end = end_line(meta, chain);
+    let read_from = |oldest, stop: Option<&Stop>, each: &mut FrameReceiver<'_>| {
+        read_forward(&search, meta, oldest, (end, stop), each)
+    };
+    let mut oldest = highest_oldest(&search)?;
+    let (mut first, mut clock_ms, mut stop) = (BTreeMap::new(), 0, None);
+    let mut read = read_from(oldest, None, &mut |_, _, _| Ok(()))?;
+    // What the last frame counts may still be there: then it is a state that once was.
+    let mut unnamed = read.sum.is_none() || read.so_far.oldest < oldest;
+    if read.sum.is_some() && unnamed {
+        let counted = read.so_far.oldest;
+        let earlier = read_from(counted, None, &mut |_, _, _| Ok(()))?;
+        if earlier.at == read.at {
+            (oldest, read, unnamed) = (counted, earlier, false);
+        }
+    }
+    let checked = read_from(oldest, None, &mut |name, header, body| {
+        clock_ms = header.clock_ms.max(clock_ms);
+        if header.kind == FrameKind::Begin && header.at.file == oldest {
+            let rows = body.rows.iter().filter(|row| !meta.is_dropped(row.stream));
+            first = rows.map(|row| (row.stream, row.last)).collect();
+        }
+        stop = Some(header.at);
+        give(Some(meta), name, header, body, check)
+    });
+    match checked {
+        Ok(_) => {}
+        Err(LogError::Refused { what, .. }) => {
+            let at = stop.expect("a frame was refused");
+            read = read_from(oldest, Some(&Stop { at, what: Some(what) }), &mut |_, _, _| Ok(()))?;
+        }
+        Err(error) => return Err(error),
+    }
+    let whole = end.is_some_and(|end| (end.at, Some(end.sum)) == (read.at, read.sum));
+    let mut lost = if whole { Lost::default() } else { Lost::find(&search, oldest, &read)? };
+    let wrong = match read.wrong {
+        None if end.is_some() && !whole => Some("the chain should go on".into()),
+        None if lost.damage && search.is_cut(read.at.file) => {
+            Some("the file ends before its head says".into())
+        }
+        None if lost.damage => Some("the frame isn't valid".into()),
+        wrong => wrong,
+    };
+    let last_of = |stream| read.so_far.last.get(&stream).copied().unwrap_or(0);
+    lost.again
+        .retain(|&(stream, lsn)| unnamed && lsn <= last_of(stream) && !meta.is_dropped(stream));
+    if !lost.again.is_empty() {
+        let stop = Stop { at: read.at, what: None };
+        read_from(oldest, Some(&stop), &mut |_, _, body| {
+            for change in &body.changes {
+                lost.again.remove(&(change.header.stream, change.header.lsn));
+            }
+            Ok(())
+        })?;
+    }
+    let (file, position) = (search.name(read.at.file), read.at.position);
+    let known = |(stream, last): (u32, u64)| {
+        let first = last_of(stream) + 1;
+        (first <= last).then_some(LostLsns { stream, first, last })
+    };
+    Ok(SalvagedChain {
+        oldest,
+        end: read.at,
+        sum: read.sum,
+        bad: wrong.map(|what| BadFrame { file, position, what }),
+        first,
+        lsns: lost.last.into_iter().filter_map(known).collect(),
+        last: read.so_far.last,
+        clock_ms,
+        files: lost.files,
+        again: by_stream(lost.again),
+        unnamed,
+    })
+}
+
+/// Gives the commits that can be saved.
+///
+/// # Errors
+/// `Refused` if `each` fails; `NewerVersion` or `Io`.
+pub fn salvaged_commits<S: Storage>(
+    world: &World<S>,
+    meta: &Meta,
+    chain: &Chain,
+    saved: &SalvagedChain,
+    each: &mut CommitReceiver<'_>,
+) -> Result<(), LogError> {
+    let key = ChainKey::of(meta, chain);
+    let search = FileSearch::list_cut(&*world.storage, &key)?;
+    let stop = Stop { at: saved.end, what: None };
+    let ends = (end_line(meta, chain), Some(&stop));
+    read_forward(&search, meta, saved.oldest, ends, &mut |name, header, body| {
+        give(Some(meta), name, header, body, each)
+    })
+    .map(drop)
+}
+
+/// The highest `oldest` of any valid header.
+fn highest_oldest<S: Storage>(search: &FileSearch<'_, S>) -> Result<u64, LogError> {
     let mut oldest = None;
     for number in search.right() {
         let file = search.open(number)?;
@@ -157,33 +286,18 @@ pub fn salvage_chain<S: Storage>(
             oldest = oldest.max(Some(seen.oldest).filter(|&oldest| oldest <= number));
         })?;
     }
-    let lowest = search.numbers.first().copied().unwrap_or(1);
-    let oldest = oldest.unwrap_or(lowest);
-    let read = read_forward(&search, meta, oldest, end, &mut |name, header, body| {
-        give(Some(meta), name, header, body, each)
-    })?;
-    let whole = end.is_some_and(|end| (end.at, Some(end.sum)) == (read.at, read.sum));
-    let lost = if whole { Lost::default() } else { Lost::find(&search, oldest, &read)? };
-    let wrong = match read.wrong {
-        None if end.is_some() && !whole => Some("the chain should go on".into()),
-        None if lost.damage => Some("the frame isn't valid".into()),
-        wrong => wrong,
-    };
-    let (file, position) = (search.name(read.at.file), read.at.position);
-    let known = |(stream, last): (u32, u64)| {
-        let first = read.so_far.last.get(&stream).copied().unwrap_or(0) + 1;
-        (first <= last).then_some(LostLsns { stream, first, last })
-    };
-    let lsns = lost.last.into_iter().filter_map(known).collect();
-    Ok(SalvagedChain {
-        oldest,
-        end: read.at,
-        sum: read.sum,
-        bad: wrong.map(|what| BadFrame { file, position, what }),
-        lsns,
-        last: read.so_far.last,
-        files: lost.files,
-    })
+    Ok(oldest.unwrap_or_else(|| search.numbers.first().copied().unwrap_or(1)))
+}
+
+fn by_stream(again: BTreeSet<(u32, u64)>) -> Vec<LostAgain> {
+    let mut lost: Vec<LostAgain> = Vec::new();
+    for (stream, lsn) in again {
+        match lost.last_mut().filter(|last| last.stream == stream) {
+            Some(last) => last.lsns.push(lsn),
+            None => lost.push(LostAgain { stream, lsns: vec![lsn] }),
+        }
+    }
+    lost
 }
 
 /// What lies behind the cut.
@@ -193,6 +307,8 @@ struct Lost {
     damage: bool,
     files: Vec<LostFile>,
     last: BTreeMap<u32, u64>,
+    /// Records that are appended again there: stream and LSN.
+    again: BTreeSet<(u32, u64)>,
 }
 
 impl Lost {
@@ -208,11 +324,14 @@ impl Lost {
             let file = search.name(number);
             if search.wrong.contains_key(&number) {
                 lost.damage = true;
-                lost.files.push(LostFile { file, position: 0 });
+                lost.files.push(LostFile { file, position: 0, bytes: 0 });
             } else if number >= cut.file {
                 let position = if number == cut.file { cut.position } else { BLOCK_BYTES };
-                if lost.behind(search, number, position, cut)? {
-                    lost.files.push(LostFile { file, position });
+                // Where a file was cut off, frames may have been.
+                lost.damage |= search.is_cut(number);
+                let bytes = lost.behind(search, number, position, cut)?;
+                if bytes > 0 || search.is_cut(number) {
+                    lost.files.push(LostFile { file, position, bytes });
                 }
             }
         }
@@ -222,22 +341,24 @@ impl Lost {
     /// Names a file that has no name.
     fn need<S: Storage>(&mut self, search: &FileSearch<'_, S>, number: u64) {
         if number > 0 && !search.numbers.contains(&number) {
-            self.files.push(LostFile { file: search.name(number), position: 0 });
+            let file = search.name(number);
+            self.files.push(LostFile { file, position: 0, bytes: 0 });
         }
     }
 
-    /// Looks for frames in a file from a position on; whether there is a valid header.
+    /// Looks for frames in a file from a position on. Returns the bytes up to the end of the last.
     fn behind<S: Storage>(
         &mut self,
         search: &FileSearch<'_, S>,
         number: u64,
         from: u64,
         cut: LogPosition,
-    ) -> Result<bool, LogError> {
+    ) -> Result<u64, LogError> {
         let file = search.open(number)?;
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         scan_headers(&file, from, &mut |seen| {
             found.push(seen.position);
+            bytes = bytes.max(seen.position + seen.length - from);
             // No frame follows a BEGIN that isn't on disk.
             let begun = number > cut.file && seen.position > BLOCK_BYTES;
             self.damage |= begun || seen.watermark > cut;
@@ -250,15 +371,23 @@ impl Lost {
                     if header.kind == FrameKind::Begin && header.watermark.file > cut.file {
                         self.need(search, header.watermark.file);
                     }
-                    for row in walk.parsed(&header).map(|body| body.rows).unwrap_or_default() {
-                        let last = self.last.entry(row.stream).or_default();
-                        *last = row.last.max(*last);
+                    if let Ok(body) = walk.parsed(&header) {
+                        self.note(&body);
                     }
                 }
                 Ok(None) | Err(LogError::Body { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(!found.is_empty())
+        Ok(bytes)
+    }
+
+    fn note(&mut self, body: &FrameBody<'_>) {
+        for row in &body.rows {
+            let last = self.last.entry(row.stream).or_default();
+            *last = row.last.max(*last);
+        }
+        let again = body.changes.iter().map(|change| &change.header).filter(|it| it.again);
+        self.again.extend(again.map(|it| (it.stream, it.lsn)));
     }
 }

@@ -12,7 +12,7 @@ use crate::reader::chain_file::ChainFile;
 use crate::reader::frames::FrameWalk;
 use crate::reader::log_file::{ChainKey, ReadFile, numbers_of};
 use crate::storage::{Storage, StoredFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A file with a right head and a valid BEGIN.
 #[derive(Debug, Clone)]
@@ -75,6 +75,8 @@ pub(crate) struct FileSearch<'a, S> {
     pub(crate) numbers: Vec<u64>,
     /// What is wrong with the head of some of them.
     pub(crate) wrong: BTreeMap<u64, LogError>,
+    /// Files may end before their heads say: for a salvage. `None`: such a head is wrong.
+    pub(crate) cut: Option<BTreeSet<u64>>,
 }
 
 impl<'a, S: Storage> FileSearch<'a, S> {
@@ -83,15 +85,51 @@ impl<'a, S: Storage> FileSearch<'a, S> {
     /// # Errors
     /// `NewerVersion` or `Io`.
     pub(crate) fn list(storage: &'a S, key: &ChainKey) -> Result<Self, LogError> {
-        let numbers = numbers_of(storage, &key.chain)?;
-        let mut search = FileSearch { storage, key: *key, numbers, wrong: BTreeMap::new() };
-        for &number in &search.numbers {
-            match ReadFile::open(storage, key, number) {
-                Err(error @ LogError::Head { .. }) => drop(search.wrong.insert(number, error)),
-                opened => drop(opened?),
+        FileSearch::list_by(storage, key, None)
+    }
+
+    /// The same, and takes files that end before their heads say, which [`FileSearch::cut`] then
+    /// has.
+    ///
+    /// # Errors
+    /// `NewerVersion` or `Io`.
+    pub(crate) fn list_cut(storage: &'a S, key: &ChainKey) -> Result<Self, LogError> {
+        FileSearch::list_by(storage, key, Some(BTreeSet::new()))
+    }
+
+    fn list_by(
+        storage: &'a S,
+        key: &ChainKey,
+        mut cut: Option<BTreeSet<u64>>,
+    ) -> Result<Self, LogError> {
+        let (numbers, mut wrong) = (numbers_of(storage, &key.chain)?, BTreeMap::new());
+        for &number in &numbers {
+            match ReadFile::open_cut(storage, key, number, cut.is_some()) {
+                Err(error @ LogError::Head { .. }) => drop(wrong.insert(number, error)),
+                Err(error @ LogError::NewerVersion { .. }) if cut.is_some() => {
+                    wrong.insert(number, error);
+                }
+                opened => {
+                    if let (Some(cut), Some(true)) = (&mut cut, opened?.map(|file| file.is_cut)) {
+                        cut.insert(number);
+                    }
+                }
             }
         }
-        Ok(search)
+        let search = FileSearch { storage, key: *key, numbers, wrong, cut };
+        // A chain's files have one version: beside a right head, another version is damage.
+        let is_newer = |error: &LogError| matches!(error, LogError::NewerVersion { .. });
+        match search.wrong.values().position(is_newer) {
+            Some(at) if search.wrong.len() == search.numbers.len() => {
+                Err(search.wrong.into_values().nth(at).expect("it was found there"))
+            }
+            _ => Ok(search),
+        }
+    }
+
+    /// Whether a file ends before its head says.
+    pub(crate) fn is_cut(&self, number: u64) -> bool {
+        self.cut.as_ref().is_some_and(|cut| cut.contains(&number))
     }
 
     /// Numbers of the files with right heads, rising.
@@ -109,7 +147,8 @@ impl<'a, S: Storage> FileSearch<'a, S> {
     /// # Errors
     /// `Missing`, `Head`, `NewerVersion` or `Io`.
     pub(crate) fn open(&self, number: u64) -> Result<ReadFile<S::File>, LogError> {
-        let opened = ReadFile::open(self.storage, &self.key, number)?;
+        let may_be_cut = self.cut.is_some();
+        let opened = ReadFile::open_cut(self.storage, &self.key, number, may_be_cut)?;
         opened.ok_or_else(|| LogError::Missing { file: self.name(number) })
     }
 

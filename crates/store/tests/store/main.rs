@@ -16,6 +16,7 @@ mod lazy;
 mod model;
 mod policies;
 mod room;
+mod salvage;
 mod scan;
 mod support;
 mod transactions;

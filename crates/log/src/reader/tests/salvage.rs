@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::format::meta::ChainEnd;
-use crate::reader::salvage::{LostFile, LostLsns, SalvagedChain, check_chain, salvage_chain};
+use crate::reader::salvage::{
+    LostLsns, SalvagedChain, check_chain, salvage_chain, salvaged_commits,
+};
 use crate::storage::Storage;
 
 /// Three files: LSNs 1 to 3, 4 and 5, 6; an empty frame says that all is on disk.
@@ -20,13 +22,19 @@ fn three_files(log: &HandLog) -> [HandFile; 3] {
 
 fn salvage(log: &HandLog) -> (SalvagedChain, Vec<Seen>) {
     let mut seen = Vec::new();
+    let world = log.world();
+    let saved = salvage_chain(&world, &log.meta, &CHAIN, &mut |_| Ok(())).expect("reads");
     let each = &mut |commit: &crate::ReplayedCommit<'_>| keep(&mut seen, commit);
-    let saved = salvage_chain(&log.world(), &log.meta, &CHAIN, each).expect("reads");
+    salvaged_commits(&world, &log.meta, &CHAIN, &saved, each).expect("reads");
     (saved, seen)
 }
 
-fn lost_file(number: u64, position: u64) -> LostFile {
-    LostFile { file: name(number), position }
+fn lost_file(number: u64, position: u64) -> (String, u64) {
+    (name(number), position)
+}
+
+fn places(saved: &SalvagedChain) -> Vec<(String, u64)> {
+    saved.files.iter().map(|lost| (lost.file.clone(), lost.position)).collect()
 }
 
 #[test]
@@ -87,11 +95,13 @@ fn a_damaged_chain_is_cut_at_its_first_bad_frame() {
     files[1].spoil(1, 200);
     log.store_all(&files);
     let (saved, seen) = salvage(&log);
-    let bad = saved.bad.expect("is named");
+    let bad = saved.bad.clone().expect("is named");
     assert_eq!((bad.file, bad.position), (name(2), FIRST));
     assert_eq!((saved.end, seen), (at(2, FIRST), seen_of(1..=3)));
     assert_eq!(saved.lsns, [LostLsns { stream: A, first: 4, last: 6 }]);
-    assert_eq!(saved.files, [lost_file(2, FIRST), lost_file(3, BLOCK_BYTES)]);
+    assert_eq!(places(&saved), [lost_file(2, FIRST), lost_file(3, BLOCK_BYTES)]);
+    let bytes = [files[1].end().position - FIRST, files[2].end().position - BLOCK_BYTES];
+    assert_eq!(saved.files.iter().map(|lost| lost.bytes).collect::<Vec<_>>(), bytes);
 }
 
 #[test]
@@ -103,7 +113,7 @@ fn a_missing_file_is_where_the_chain_is_cut() {
     assert!(saved.bad.is_some());
     assert_eq!((saved.end, seen), (first.end(), seen_of(1..=3)));
     assert_eq!(saved.lsns, [LostLsns { stream: A, first: 4, last: 6 }]);
-    assert_eq!(saved.files, [lost_file(2, 0), lost_file(3, BLOCK_BYTES)]);
+    assert_eq!(places(&saved), [lost_file(2, 0), lost_file(3, BLOCK_BYTES)]);
 }
 
 #[test]
@@ -115,7 +125,7 @@ fn a_wrong_head_is_where_the_chain_is_cut() {
     let (saved, seen) = salvage(&log);
     assert!(saved.bad.is_some());
     assert_eq!(seen, seen_of(1..=3));
-    assert_eq!(saved.files, [lost_file(2, 0), lost_file(3, BLOCK_BYTES)]);
+    assert_eq!(places(&saved), [lost_file(2, 0), lost_file(3, BLOCK_BYTES)]);
 }
 
 #[test]
@@ -140,8 +150,8 @@ fn nothing_is_saved_if_the_oldest_file_is_missing() {
     log.store_all([&second, &third]);
     let (saved, seen) = salvage(&log);
     assert_eq!((saved.sum, seen), (None, vec![]));
-    assert_eq!(saved.bad.expect("is named").file, name(1));
-    assert_eq!(saved.files.first(), Some(&lost_file(1, 0)));
+    assert_eq!(saved.bad.clone().expect("is named").file, name(1));
+    assert_eq!(places(&saved).first(), Some(&lost_file(1, 0)));
     assert_eq!(saved.lsns, [LostLsns { stream: A, first: 1, last: 6 }]);
 }
 
@@ -225,4 +235,27 @@ fn an_impossible_oldest_file_doesnt_count() {
     let (saved, seen) = salvage(&log);
     assert_eq!((saved.oldest, seen), (1, seen_of(1..=2)));
     assert_eq!(saved.bad.expect("is named").position, file.frames[3]);
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_saved_up_to_there() {
+    let log = HandLog::new();
+    let files = three_files(&log);
+    for (cut, saved_lsns) in [(files[2].end().position, 6), (FIRST + 100, 5), (BLOCK_BYTES, 5)] {
+        log.store_all(&files);
+        let bytes = usize::try_from(cut).expect("small");
+        log.disk.set_contents(&name(3), files[2].bytes[..bytes].to_vec());
+        let (saved, seen) = salvage(&log);
+        assert_eq!(seen, seen_of(1..=saved_lsns), "cut off at {cut}");
+        let bad = saved.bad.expect("frames may have been behind");
+        let begun = cut > BLOCK_BYTES;
+        assert_eq!(bad.file, name(if begun { 3 } else { 2 }));
+        assert!(saved.files.iter().any(|lost| lost.file == name(3)), "{:?}", saved.files);
+    }
+    // One in the middle lost nothing, if all its frames are there.
+    log.store_all(&files);
+    let bytes = usize::try_from(files[1].end().position).expect("small");
+    log.disk.set_contents(&name(2), files[1].bytes[..bytes].to_vec());
+    let (saved, seen) = salvage(&log);
+    assert_eq!((saved.bad, seen), (None, seen_of(1..=6)));
 }

@@ -59,6 +59,7 @@ impl Building {
         let replayed = replayed.map_err(|error| StoreError::Replay {
             path: self.stream.spec.path.clone(),
             place: place(),
+            is_damage: matches!(error, ReplayError::Record { .. }),
             what: error.to_string(),
         })?;
         if !replayed.is_empty() || !self.dangling.is_empty() {

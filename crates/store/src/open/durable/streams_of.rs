@@ -52,6 +52,11 @@ impl Stream {
 
     /// The shard that owns it, of so many.
     pub(crate) fn shard(&self, shards: usize) -> usize {
-        self.partition % shards
+        shard_of(self.partition, shards)
     }
+}
+
+/// The shard that owns a partition, of so many.
+pub(crate) fn shard_of(partition: usize, shards: usize) -> usize {
+    partition % shards
 }
