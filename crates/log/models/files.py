@@ -3,7 +3,8 @@
 One partition; a change is journaled, published and committed at once (journal.py has those steps).
 Files have room for a BEGIN frame and ROOM frames. Each frame is one sector: a power cut keeps or
 loses each unsynced one by itself; a lost one shows what lay there before. Renames of recycled files
-are kept or lost by themselves too. Checksums are ideal: a frame is valid where its number, salt and
+are kept or lost by themselves too. A sync begins and ends, and frames are written meanwhile; it
+covers those before its begin. Checksums are ideal: a frame is valid where its number, salt and
 position are right, and the chain is compared by the frame before.
 
 Keys a and b. Changes: ("put", key), ("ext", key): stands on the key's version; ("ren", from, to);
@@ -28,6 +29,11 @@ MISTAKES = {
     "begin-unsynced": "frames follow a BEGIN frame that isn't synced",
     "no-chain": "a reader doesn't compare where and by which frame the file before ends",
     "watermark-early": "a frame's watermark counts what is written but not synced",
+    "durable-at-begin": "LSNs count as durable when the sync begins",
+    "covers-later": "a sync counts frames that were written behind its begin",
+    "second-sync": "a sync begins before the one before it ends, whose end counts as its own",
+    "release-under-sync": "a file goes at the end of a sync that began before its last look",
+    "told-under-sync": "`oldest` of a frame counts that was written behind the sync's begin",
     "oldest-early": "a file no longer counts before what was appended again is synced",
     "recycle-early": "a file is recycled before the frame that says so is synced",
     "tombstone-early": "compaction takes the second oldest file and drops its tombstones too",
@@ -96,6 +102,7 @@ class S(NamedTuple):
     compact: tuple     # () or (stage, victim, ...)
     numbers: tuple = ()  # of standing keys: (key, file that they may stand on)
     judged: int = 0      # the last victim that was wholly judged
+    syncing: tuple = ()  # under way: end of what it moves; what its end counts: end, LSN, oldest
 
 
 def key_of(change):
@@ -290,13 +297,35 @@ def reading(files, wrong, cache):
     return cache[files]
 
 
-def synced(s):
-    """The file being written is synced: what it says counts."""
-    files = tuple(
-        file._replace(disk=tuple(content(file)), cache=()) if file.head == s.file else file
-        for file in s.files)
-    return s._replace(files=files, durable=s.written, mark=(s.file, s.pos),
-                      told_oldest=s.oldest, begun=False)
+def sync_begins(s, wrong):
+    """A sync of the file being written, of all frames that it has now."""
+    told = content(current(s))[s.pos - 1].oldest
+    moved = s.syncing[0] if s.syncing else s.pos
+    s = s._replace(syncing=(moved, s.pos, s.written, told))
+    return s._replace(durable=s.written) if wrong("durable-at-begin") else s
+
+
+def sync_ends(s, wrong):
+    """What it covers is on disk, and counts."""
+    moved, end, lsn, told = s.syncing
+    if wrong("covers-later"):
+        end, lsn = s.pos, s.written
+    if wrong("told-under-sync"):
+        told = content(current(s))[s.pos - 1].oldest
+    files = tuple(moved_to_disk(file, moved) if file.head == s.file else file for file in s.files)
+    s = s._replace(files=files, durable=lsn, mark=(s.file, end), told_oldest=told, begun=False,
+                   syncing=())
+    if wrong("release-under-sync") and s.compact and s.compact[0] == "wait":
+        return s._replace(compact=(), oldest=s.compact[1] + 1)
+    return s
+
+
+def moved_to_disk(file, end):
+    disk = list(file.disk)
+    for pos, frame in file.cache:
+        if pos < end:
+            disk[pos] = frame
+    return file._replace(disk=tuple(disk), cache=tuple(c for c in file.cache if c[0] >= end))
 
 
 def put_frame(s, frame):
@@ -332,7 +361,7 @@ def begin_file(s, pred, wrong, oldest=None):
     s = s._replace(files=tuple(files), file=number, pos=0)
     lsn = s.written
     frame = Frame(number, number, 0, s.before, pred, oldest, "begin", lsn, pred, ())
-    return put_frame(s, frame)._replace(begun=True, oldest=oldest)
+    return put_frame(s, frame)._replace(begun=True, oldest=oldest, syncing=())
 
 
 def model(script, mistakes):
@@ -366,7 +395,7 @@ def model(script, mistakes):
 
     def write(s):
         can = s.ring and s.pos <= ROOM and (not s.begun or wrong("begin-unsynced"))
-        tells = s.oldest != s.told_oldest and not s.ring and not current(s).cache
+        tells = not s.ring and s.oldest != content(current(s))[s.pos - 1].oldest
         idle = not s.ring and s.mark == (s.file, s.pos) and not tells and s.pos == ROOM and s.flips
         if not can and not ((tells or idle) and s.pos <= ROOM and not s.begun):
             return
@@ -377,8 +406,12 @@ def model(script, mistakes):
         yield "write", put_frame(s, frame)._replace(ring=(), written=lsn)
 
     def sync(s):
-        if current(s).cache:
-            yield "sync", synced(s)
+        if current(s).cache and not s.syncing:
+            yield "sync-begins", sync_begins(s, wrong)
+        if s.syncing:
+            yield "sync-ends", sync_ends(s, wrong)
+            if wrong("second-sync") and s.syncing[1] < s.pos:
+                yield "sync-begins", sync_begins(s, wrong)
 
     def next_file(s):
         if s.pos > ROOM and (not current(s).cache or wrong("pred-unsynced")):
@@ -406,7 +439,8 @@ def model(script, mistakes):
         elif s.compact and s.compact[0] == "pass":
             yield from standing_pass(s, s.compact[1])
         elif s.compact and s.compact[0] == "wait":
-            pending = any(r[3] for r in s.ring) or current(s).cache
+            cached = (c for _, frame in current(s).cache for c in frame.changes)
+            pending = any(r[3] for r in s.ring) or any(c[3] for c in cached)
             newer = s.durable < s.compact[2] and not wrong("newer-unsynced")
             if not (pending or newer) or wrong("oldest-early"):
                 victim = s.compact[1]
@@ -484,8 +518,9 @@ def model(script, mistakes):
         """The next server syncs what is there and begins a file."""
         files = tuple(f._replace(disk=tuple(content(f)), cache=()) for f in files)
         after = s._replace(files=files, written=reader.lsn, durable=reader.lsn, compact=(),
-                           before=reader.last, oldest=reader.oldest, told_oldest=reader.oldest,
-                           hist=hist, numbers=adopted(hist) if numbered else (), judged=0)
+                           syncing=(), before=reader.last, oldest=reader.oldest,
+                           told_oldest=reader.oldest, hist=hist,
+                           numbers=adopted(hist) if numbered else (), judged=0)
         if wrong("same-file") and reader.newest:
             return after._replace(file=reader.newest, pos=reader.end, begun=False,
                                   mark=(reader.newest, reader.end))
@@ -523,12 +558,14 @@ def model(script, mistakes):
         return product(*choices)
 
     def power(s):
-        what = (s.files, s.durable, s.hist)
+        what = (s.files, s.durable, s.told_oldest, s.hist)
         if not s.cuts and what in judged or s.flips:
             return
         judged.add(what)
         for files in images(s):
             reader, hist = recovered(s, files)
+            # What no longer counts may be prepared again, or removed, at any time.
+            recovered(s, tuple(file for file in files if file.head >= s.told_oldest))
             if s.cuts:
                 cut = s._replace(cuts=s.cuts - 1, epoch=s.epoch + 1, ring=())
                 after = start(cut, reader, hist, files)
@@ -536,9 +573,14 @@ def model(script, mistakes):
                     yield "CUT", after
 
     def flip(s):
-        """One bit of a durable frame: refused, or nothing durable is missing."""
-        file = current(s)
-        if not s.flips or any(f.cache for f in s.files) or file.disk[s.pos - 1].changes:
+        """One bit of a durable frame: refused, or nothing durable is missing.
+
+        Judged where the last frame tells that all before it was on disk.
+        """
+        last = current(s).disk[s.pos - 1]
+        if not s.flips or any(f.cache for f in s.files) or last.changes:
+            return
+        if last.kind != "begin" and last.mark != (s.file, last.pos):
             return
         for i, file in enumerate(s.files):
             for pos in range(ROOM + 1):

@@ -110,3 +110,5 @@ pub use writer::new_commit::Added;
 pub use writer::new_commit::NewChange;
 pub use writer::new_commit::NewCommit;
 pub use writer::settings::LogSettings;
+pub use writer::sync_job::SyncEnd;
+pub use writer::sync_job::SyncJob;

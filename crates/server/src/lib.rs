@@ -54,6 +54,7 @@ mod serve;
 mod signals;
 mod state;
 mod sync;
+mod sync_thread;
 mod tenant;
 mod turn;
 

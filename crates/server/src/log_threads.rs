@@ -11,6 +11,7 @@ use crate::error::ServeError;
 use crate::loading::LoadingState;
 use crate::state::backups::BackupSource;
 use crate::state::shared::Shared;
+use crate::sync_thread::SyncThread;
 use nigh_log::{FileSystemKind, LogSettings, RealChance, RealClock, RealFolder, World};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
@@ -120,9 +121,10 @@ impl ServerLog {
                 pace: self.pace,
                 wake_shards: Arc::new(move || shared.tell_synced()),
             });
+            let syncer = SyncThread::spawn(number, Arc::clone(&status))?;
             let run = move || {
                 let alarm = alarm;
-                thread.run();
+                thread.with_syncer(Box::new(syncer)).run();
                 drop(alarm);
             };
             let spawned =

@@ -93,6 +93,7 @@ pub use convert::copying::{
 pub use convert::old_keyspace::OldKeyspace;
 pub use durability::compaction::CompactionPace;
 pub use durability::log_status::{LogFigures, LogHealth, LogStatus};
+pub use durability::log_sync::Syncer;
 pub use durability::log_thread::{LogThread, LogThreadParts, Passed};
 pub use durability::orders::{AgainRecord, EndOrder, LogOrder, Look, LookBatch, Ordered};
 pub use durability::shard_compaction::ShardCompaction;

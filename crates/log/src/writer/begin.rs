@@ -119,6 +119,7 @@ impl<S: Storage> LogWriter<S> {
             preparer,
             watermark_told: false,
             unsynced: false,
+            syncing: None,
             clock_ms: start.clock_ms,
             broken: None,
         })

@@ -9,11 +9,14 @@ use crate::position::LogPosition;
 use crate::storage::{StoredFile, write_all_at};
 use crate::writer::compose::begin_frame;
 use crate::writer::frame_facts::{FrameEnd, FrameFacts};
+use crate::writer::sync_job::{SyncEnd, SyncJob};
+use std::sync::Arc;
 
 /// A begun file, and where its next frame goes.
 #[derive(Debug)]
 pub(super) struct BegunFile<F> {
-    pub(super) file: F,
+    /// Shared with a sync that is under way.
+    pub(super) file: Arc<F>,
     pub(super) name: FileName,
     /// Bytes that frames may use.
     pub(super) file_bytes: u64,
@@ -80,7 +83,7 @@ impl<F: StoredFile> BegunFile<F> {
 
     /// Writes bytes of a frame at an offset.
     pub(super) fn write(&self, position: u64, bytes: &[u8]) -> Result<(), LogError> {
-        let done = write_all_at(&self.file, position, bytes);
+        let done = write_all_at(&*self.file, position, bytes);
         done.map_err(|source| LogError::io(&self.name.to_string(), position, "a write", source))
     }
 
@@ -90,9 +93,14 @@ impl<F: StoredFile> BegunFile<F> {
         self.last_sum = sum;
     }
 
+    /// A sync of what was written.
+    pub(super) fn sync_job(&self) -> SyncJob<F> {
+        SyncJob::new(Arc::clone(&self.file), self.name, self.at())
+    }
+
     /// Makes what was written durable.
     pub(super) fn sync(&self) -> Result<(), LogError> {
-        let (done, position) = (self.file.sync_data(), self.position);
-        done.map_err(|source| LogError::io(&self.name.to_string(), position, "a sync", source))
+        let SyncEnd { done, .. } = self.sync_job().run();
+        done
     }
 }

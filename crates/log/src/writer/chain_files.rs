@@ -1,7 +1,7 @@
 //! The files of a chain, and which of them count.
 //!
 //! ```text
-//! counted ── the owner has judged it, all that was added before is synced ──> leaving
+//! counted ── the owner has judged it, a sync that covers all added before ends ──> leaving
 //! leaving ── a frame whose `oldest` is above it is synced ──> no longer counts
 //! ```
 //!
@@ -20,8 +20,10 @@ pub(super) struct ChainFiles {
     counted: VecDeque<ChainFile>,
     /// They may be needed until a synced frame says that they aren't.
     leaving: Vec<ChainFile>,
-    /// `oldest` of the last frame that was written, and of the last one that was synced.
+    /// `oldest` of the last frame that was written, of the last one that a sync covers, and of the
+    /// last one that is on disk.
     told_written: u64,
+    told_covered: u64,
     told: u64,
     /// The last victim that was wholly judged; 0: none.
     judged: u64,
@@ -35,8 +37,10 @@ enum VictimState {
     None,
     /// Its changes are being looked at.
     UnderWay(u64),
-    /// It leaves at the next sync of all that was added.
+    /// It leaves at the end of the next sync that begins.
     Released(u64),
+    /// It leaves at the end of the sync under way.
+    Covered(u64),
 }
 
 impl ChainFiles {
@@ -47,6 +51,7 @@ impl ChainFiles {
             counted: files.into(),
             leaving: Vec::new(),
             told_written: oldest,
+            told_covered: oldest,
             told: oldest,
             judged: 0,
             victim: VictimState::None,
@@ -101,18 +106,26 @@ impl ChainFiles {
         self.told_written = self.oldest();
     }
 
-    /// All that was added is synced. Returns the files that count no longer.
-    pub(super) fn synced(&mut self) -> Vec<ChainFile> {
-        self.told = self.told_written;
+    /// A sync begins, which covers all that was added.
+    pub(super) fn sync_begins(&mut self) {
+        self.told_covered = self.told_written;
+        if let VictimState::Released(victim) = self.victim {
+            self.victim = VictimState::Covered(victim);
+        }
+    }
+
+    /// It has ended. Returns the files that count no longer.
+    pub(super) fn sync_ends(&mut self) -> Vec<ChainFile> {
+        self.told = self.told_covered;
         let told = self.told;
         let gone = self.leaving.extract_if(.., |file| file.number < told).collect();
         self.leave();
         gone
     }
 
-    /// All that was added is synced: a released victim needs nothing any more, and leaves.
-    pub(super) fn leave(&mut self) {
-        if let VictimState::Released(victim) = self.victim {
+    /// A victim that was released before the last sync began needs nothing any more, and leaves.
+    fn leave(&mut self) {
+        if let VictimState::Covered(victim) = self.victim {
             assert_eq!(victim, self.oldest(), "the victim is the oldest file");
             self.leaving.extend(self.counted.pop_front());
             self.victim = VictimState::None;
@@ -154,8 +167,8 @@ impl ChainFiles {
         self.judged = victim;
     }
 
-    /// All that the victim needed was added.
-    pub(super) fn release(&mut self, victim: u64) {
+    /// All that the victim needed was added; perhaps all that was added is durable.
+    pub(super) fn release(&mut self, victim: u64, is_durable: bool) {
         assert_eq!(
             self.victim,
             VictimState::UnderWay(victim),
@@ -163,6 +176,10 @@ impl ChainFiles {
         );
         assert_eq!(self.judged, victim, "file {victim} wasn't judged");
         self.victim = VictimState::Released(victim);
+        if is_durable {
+            self.victim = VictimState::Covered(victim);
+            self.leave();
+        }
     }
 
     /// The lowest file that a change may lie in which has this LSN, or stands for it.

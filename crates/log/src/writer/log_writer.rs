@@ -11,8 +11,10 @@
 //! 4. Nothing is tried again behind a failed write or sync of a begun file: the writer is broken.
 //! 5. A commit that needs another log's LSN is in no frame before that is durable.
 //! 6. A call that fails with [`LogError::Full`] has taken nothing, and may be made again.
+//! 7. One sync is under way at most. What is written meanwhile stays unsynced at its end, and no
+//!    file is begun before that.
 //!
-//! One thread, the log's.
+//! One thread, the log's; a [`SyncJob`] that it gives out may run on another.
 
 use crate::error::LogError;
 use crate::format::frame::FrameKind;
@@ -31,6 +33,7 @@ use crate::writer::new_commit::{Added, NewCommit};
 use crate::writer::prepare::FilePreparer;
 use crate::writer::settings::LogSettings;
 use crate::writer::streams::StreamTable;
+use crate::writer::sync_job::{SyncEnd, SyncJob};
 
 /// Writes one chain.
 #[derive(Debug)]
@@ -49,8 +52,10 @@ pub struct LogWriter<S: Storage> {
     pub(super) watermark: LogPosition,
     /// A frame of this file has this watermark.
     pub(super) watermark_told: bool,
-    /// Changes were written that no sync has covered.
+    /// Changes were written that no sync covers.
     pub(super) unsynced: bool,
+    /// Up to where the sync goes that is under way.
+    pub(super) syncing: Option<LogPosition>,
     /// The latest clock word of the chain, ms.
     pub(super) clock_ms: u64,
     /// Why nothing is written any more.
@@ -61,7 +66,8 @@ impl<S: Storage> LogWriter<S> {
     /// Appends a commit, or a record again, to the open frame. A full frame is written; a full file
     /// is synced, and the next one begun. `durable` gives the durable LSN of other logs' streams.
     ///
-    /// If it waits: call `write` and `sync`, have the other log synced, and try again.
+    /// If it waits: call `write` and `sync`, have the other log synced, and try again. If a sync is
+    /// under way that must end first: call `end_sync`, and try again.
     ///
     /// # Errors
     /// `Full`: there is no room for the next file; a smaller commit may still fit. `Broken`, or
@@ -86,15 +92,16 @@ impl<S: Storage> LogWriter<S> {
         commit.check(self.streams.last(slot));
         let bytes = commit.bytes_in_frame();
         if bytes + f::ROW_BYTES > FRAME_BYTES {
-            self.add_long(commit, slot, bytes)?;
-            return Ok(Added::Taken);
+            return self.add_long(commit, slot, bytes);
         }
         let rows = self.streams.framed_with(slot, commit.again);
         if !self.composer.has_room(rows, bytes) {
             self.write_frame(FrameEnd::Block)?;
         }
         // As if the stream had no row yet: some bytes more at a file's end.
-        self.make_room(f::ROW_BYTES + bytes)?;
+        if !self.make_room(f::ROW_BYTES + bytes)? {
+            return Ok(Added::Syncs);
+        }
         self.composer.push(commit);
         self.clock_ms = self.clock_ms.max(commit.clock_ms);
         if !commit.again {
@@ -118,16 +125,62 @@ impl<S: Storage> LogWriter<S> {
     ///
     /// # Errors
     /// `Broken`, or `Io`, which breaks the log.
+    ///
+    /// # Panics
+    /// If a sync is under way.
     pub fn sync(&mut self) -> Result<(), LogError> {
-        self.refuse_if_broken()?;
-        if self.is_synced() {
-            return Ok(());
-        }
-        self.sync_file()?;
+        let job = self.begin_sync()?;
+        job.map_or(Ok(()), |job| self.end_sync(job.run()))?;
         if self.files.must_tell() && !self.file.has_room() && self.is_next_ready() {
             return self.next_file(0);
         }
         Ok(())
+    }
+
+    /// Writes all that was added, and begins a sync of it. Run the job, on any thread, and tell its
+    /// end by [`LogWriter::end_sync`]; go on adding and writing meanwhile. `None`: there is nothing
+    /// to sync.
+    ///
+    /// # Errors
+    /// `Broken`, or `Io`, which breaks the log.
+    ///
+    /// # Panics
+    /// If a sync is under way.
+    pub fn begin_sync(&mut self) -> Result<Option<SyncJob<S::File>>, LogError> {
+        self.refuse_if_broken()?;
+        self.refuse_two_syncs();
+        if self.is_synced() {
+            return Ok(None);
+        }
+        let job = self.sync_job()?;
+        if job.is_none() && self.files.must_tell() && self.is_next_ready() {
+            // Here is no room to say which file is the oldest.
+            self.next_file(0)?;
+        }
+        Ok(job)
+    }
+
+    /// A sync has ended: what it covers is durable.
+    ///
+    /// # Errors
+    /// `Broken`: nothing counts as durable any more that didn't before. `Io` if the sync failed,
+    /// which breaks the log.
+    ///
+    /// # Panics
+    /// If it isn't the one under way.
+    pub fn end_sync(&mut self, end: SyncEnd) -> Result<(), LogError> {
+        let SyncEnd { covers, done } = end;
+        assert_eq!(self.syncing, Some(covers), "the sync that ends is the one under way");
+        self.refuse_if_broken()?;
+        self.or_break(done)?;
+        self.sync_ended();
+        Ok(())
+    }
+
+    /// Whether a sync was begun, and its end not told.
+    #[must_use]
+    pub fn is_syncing(&self) -> bool {
+        self.syncing.is_some()
     }
 
     /// Whether all that was added is durable, and the disk has the oldest file that counts, or
@@ -155,6 +208,9 @@ impl<S: Storage> LogWriter<S> {
     ///
     /// # Errors
     /// `Broken`, or `Io`, which breaks the log.
+    ///
+    /// # Panics
+    /// If a sync is under way.
     pub fn close(&mut self) -> Result<(), LogError> {
         self.sync()?;
         self.idle_frame()?;
@@ -165,6 +221,9 @@ impl<S: Storage> LogWriter<S> {
     ///
     /// # Errors
     /// `Broken`, or `Io`, which breaks the log.
+    ///
+    /// # Panics
+    /// If a sync is under way.
     pub fn end_frame(&mut self) -> Result<ChainEnd, LogError> {
         self.refuse_if_broken()?;
         self.sync_file()?;
@@ -224,18 +283,26 @@ impl<S: Storage> LogWriter<S> {
 
     /// Whether all that was added is durable.
     pub(super) fn is_durable(&self) -> bool {
-        self.composer.is_empty() && !self.unsynced
+        self.composer.is_empty() && !self.unsynced && self.syncing.is_none()
+    }
+
+    fn refuse_two_syncs(&self) {
+        assert!(self.syncing.is_none(), "one sync at a time");
     }
 
     /// Makes room for so many bytes more in the open frame's body, in the next file if they don't
-    /// fit into this one.
-    fn make_room(&mut self, more: usize) -> Result<(), LogError> {
+    /// fit into this one. `false`: that can't be begun while a sync is under way.
+    fn make_room(&mut self, more: usize) -> Result<bool, LogError> {
         let body = self.composer.body_bytes(self.streams.framed()) + more;
         let length = frame_length(self.file.position, body as u64, FrameEnd::Sector);
         if self.file.position + length <= self.file.changes_end() {
-            return Ok(());
+            return Ok(true);
         }
-        self.next_file((f::BYTES + more) as u64)
+        if self.syncing.is_some() {
+            return Ok(false);
+        }
+        self.next_file((f::BYTES + more) as u64)?;
+        Ok(true)
     }
 
     /// Writes a commit that is longer than a frame is else.
@@ -244,11 +311,13 @@ impl<S: Storage> LogWriter<S> {
         commit: &NewCommit<'_>,
         slot: usize,
         bytes: usize,
-    ) -> Result<(), LogError> {
+    ) -> Result<Added, LogError> {
         self.write(false)?;
         let rows = usize::from(!commit.again);
         let body_bytes = rows * f::ROW_BYTES + bytes;
-        self.make_room(body_bytes)?;
+        if !self.make_room(body_bytes)? {
+            return Ok(Added::Syncs);
+        }
         let body = BodyFacts {
             bytes: body_bytes as u64,
             rows: u32::from(!commit.again),
@@ -263,7 +332,7 @@ impl<S: Storage> LogWriter<S> {
             self.streams.added(slot, commit.first_lsn, commit.last_lsn());
         }
         self.frame_written(facts.length(body.bytes), sum, true);
-        Ok(())
+        Ok(Added::Taken)
     }
 
     /// Closes the open frame, which may be empty, and writes it.
@@ -301,27 +370,41 @@ impl<S: Storage> LogWriter<S> {
         }
     }
 
-    /// Writes what was added, fills the block, and syncs the file, unless nothing was written.
-    fn sync_file(&mut self) -> Result<(), LogError> {
+    /// Writes what was added, fills the block, and begins a sync of the file, unless nothing was
+    /// written.
+    fn sync_job(&mut self) -> Result<Option<SyncJob<S::File>>, LogError> {
         let tells = self.files.must_tell() && self.file.has_room();
         if !self.composer.is_empty() || !self.file.is_at_block() || tells {
             self.write_frame(FrameEnd::Block)?;
         }
         if self.file.at() == self.watermark {
-            return Ok(());
+            return Ok(None);
         }
-        let done = self.file.sync();
-        self.or_break(done)?;
-        self.synced();
-        Ok(())
+        self.sync_begun();
+        Ok(Some(self.file.sync_job()))
     }
 
-    /// All that was written is on disk.
-    fn synced(&mut self) {
-        self.watermark = self.file.at();
-        (self.watermark_told, self.unsynced) = (false, false);
-        self.streams.synced();
-        for gone in self.files.synced() {
+    /// Writes what was added, fills the block, and syncs the file, unless nothing was written.
+    fn sync_file(&mut self) -> Result<(), LogError> {
+        self.refuse_two_syncs();
+        let job = self.sync_job()?;
+        job.map_or(Ok(()), |job| self.end_sync(job.run()))
+    }
+
+    /// A sync begins of all that was written.
+    fn sync_begun(&mut self) {
+        self.syncing = Some(self.file.at());
+        self.unsynced = false;
+        self.streams.sync_begins();
+        self.files.sync_begins();
+    }
+
+    /// What the sync under way covers is on disk.
+    fn sync_ended(&mut self) {
+        self.watermark = self.syncing.take().expect("a sync that was begun");
+        self.watermark_told = false;
+        self.streams.sync_ends();
+        for gone in self.files.sync_ends() {
             self.preparer.add_spare(gone.number, gone.file_bytes);
         }
     }
@@ -348,7 +431,8 @@ impl<S: Storage> LogWriter<S> {
         self.files.begun(chain_file(&next, lasts));
         self.files.frame_written();
         self.file = next;
-        self.synced();
+        self.sync_begun();
+        self.sync_ended();
         Ok(())
     }
 

@@ -1,12 +1,12 @@
 //! Appending commits to a chain: frames, syncs, files, compaction.
 //!
 //! ```text
-//! add ──> FrameComposer ── a frame ──> BegunFile ── sync ──> durable LSNs, `oldest`
+//! add ──> FrameComposer ── a frame ──> BegunFile ── SyncJob ──> durable LSNs, `oldest`
 //!              full                     full                      │
 //!         (or LongFrame)         next file <── FilePreparer <── files that no longer count
 //! ```
 //!
-//! One thread, the log's. Rules: docs/formats/log.md, Writing and Compaction.
+//! One thread, the log's; only a [`sync_job::SyncJob`] may run on another. Rules: docs/formats/log.md, Writing and Compaction.
 
 pub(crate) mod begin;
 mod begun_file;
@@ -20,6 +20,7 @@ mod prepare;
 pub(crate) mod settings;
 mod spare_files;
 mod streams;
+pub(crate) mod sync_job;
 mod upkeep;
 
 #[cfg(test)]

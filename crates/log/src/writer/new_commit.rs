@@ -39,6 +39,8 @@ pub enum Added {
     Taken,
     /// Nothing was taken, since something that it needs isn't durable. All before it is written.
     Waits,
+    /// Nothing was taken, since it belongs into the next file, and a sync of this one is under way.
+    Syncs,
 }
 
 impl NewChange<'_> {

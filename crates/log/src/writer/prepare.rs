@@ -22,6 +22,7 @@ use crate::storage::{Storage, StoredFile, World, write_all_at};
 use crate::writer::begun_file::BegunFile;
 use crate::writer::spare_files::{SpareFile, SpareFiles};
 use std::io;
+use std::sync::Arc;
 
 /// Zeros of one step: a bounded wait for whoever syncs meanwhile.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -220,7 +221,7 @@ impl<S: Storage> FilePreparer<S> {
                 self.world.storage.rename(&from, &to).map_err(failed("renaming"))?;
                 self.world.storage.sync_folder().map_err(failed("syncing the folder"))?;
                 self.ready = Some(BegunFile {
-                    file: making.file,
+                    file: Arc::new(making.file),
                     name: making.name,
                     file_bytes: making.bytes,
                     key: SumKey { secret: self.key.secret, salt },

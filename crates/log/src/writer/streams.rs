@@ -1,8 +1,9 @@
 //! The streams of a writer: how far each one is added, written and durable.
 //!
-//! 1. durable ≤ written ≤ added for each stream.
+//! 1. durable ≤ covered ≤ written ≤ added for each stream.
 //! 2. `framed` has exactly the streams with fresh changes in the open frame, `unsynced` those with
-//!    written changes that no sync has covered.
+//!    written changes that no sync covers, `syncing` those with changes that the sync under way
+//!    covers.
 //!
 //! The log's thread. A commit allocates nothing: the lists keep their memory.
 
@@ -16,6 +17,8 @@ struct StreamState {
     first: u64,
     added: u64,
     written: u64,
+    /// The last LSN that the last sync covers, which may be under way.
+    covered: u64,
     durable: u64,
 }
 
@@ -30,6 +33,7 @@ pub(super) struct StreamTable {
     latest: Option<(u32, usize)>,
     framed: Vec<usize>,
     unsynced: Vec<usize>,
+    syncing: Vec<usize>,
 }
 
 impl StreamTable {
@@ -40,12 +44,14 @@ impl StreamTable {
             first: 0,
             added: last,
             written: last,
+            covered: last,
             durable: last,
         };
         let slots: Vec<StreamState> = lasts.into_iter().map(state).collect();
         let index: Vec<(u32, usize)> = slots.iter().map(|slot| slot.stream).zip(0..).collect();
         assert!(index.is_sorted_by(|a, b| a.0 < b.0), "streams come in order");
-        StreamTable { slots, index, latest: None, framed: Vec::new(), unsynced: Vec::new() }
+        let (framed, unsynced, syncing) = (Vec::new(), Vec::new(), Vec::new());
+        StreamTable { slots, index, latest: None, framed, unsynced, syncing }
     }
 
     /// Number of streams that count.
@@ -62,7 +68,8 @@ impl StreamTable {
     pub(super) fn add(&mut self, stream: u32) {
         if let Err(at) = self.index.binary_search_by_key(&stream, |&(stream, _)| stream) {
             self.index.insert(at, (stream, self.slots.len()));
-            self.slots.push(StreamState { stream, first: 0, added: 0, written: 0, durable: 0 });
+            let (first, added, written, covered, durable) = (0, 0, 0, 0, 0);
+            self.slots.push(StreamState { stream, first, added, written, covered, durable });
         }
     }
 
@@ -126,7 +133,7 @@ impl StreamTable {
     pub(super) fn frame_written(&mut self) {
         for &slot in &self.framed {
             let state = self.slots.get_mut(slot).expect("a slot of this table");
-            if state.written == state.durable {
+            if state.written == state.covered {
                 self.unsynced.push(slot);
             }
             (state.written, state.first) = (state.added, 0);
@@ -134,11 +141,21 @@ impl StreamTable {
         self.framed.clear();
     }
 
-    /// All that is written is durable.
-    pub(super) fn synced(&mut self) {
-        for slot in self.unsynced.drain(..) {
+    /// A sync begins, which covers all that is written.
+    pub(super) fn sync_begins(&mut self) {
+        assert!(self.syncing.is_empty(), "one sync at a time");
+        for &slot in &self.unsynced {
             let state = self.slots.get_mut(slot).expect("a slot of this table");
-            state.durable = state.written;
+            state.covered = state.written;
+        }
+        std::mem::swap(&mut self.unsynced, &mut self.syncing);
+    }
+
+    /// It has ended: all that it covers is durable.
+    pub(super) fn sync_ends(&mut self) {
+        for slot in self.syncing.drain(..) {
+            let state = self.slots.get_mut(slot).expect("a slot of this table");
+            state.durable = state.covered;
         }
     }
 

@@ -121,10 +121,8 @@ impl<S: Storage> LogWriter<S> {
     /// # Panics
     /// If this isn't the victim, or wasn't judged.
     pub fn release(&mut self, victim: u64) {
-        self.files.release(victim);
-        if self.is_durable() {
-            self.files.leave();
-        }
+        let is_durable = self.is_durable();
+        self.files.release(victim, is_durable);
     }
 
     /// A file that is ≤ each one with the change that has this LSN, or with its record appended

@@ -3,14 +3,19 @@
 //!
 //! 1. An entry is taken as a whole, or waits until it can be: for another log's sync, or for room.
 //! 2. Durable words are stored behind the sync, and then the shards are woken that wait for them.
+//! 3. Syncs run beside: entries are taken and written meanwhile. Only the end of a file waits for
+//!    the sync under way, and syncs that file and the next one's BEGIN in place.
 //!
 //! The log's thread.
 
 use crate::durability::log_status::{LogHealth, LogStatus};
+use crate::durability::log_sync::LogSync;
 use crate::durability::orders::AgainRecord;
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
-use nigh_log::{Added, ChangeKind, LogError, LogWriter, NewChange, NewCommit, Storage, World};
+use nigh_log::{
+    Added, ChangeKind, LogError, LogWriter, NewChange, NewCommit, Storage, SyncEnd, World,
+};
 use nigh_shm::{DurableWord, Effect, JournalEntry, JournalError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +49,7 @@ pub(crate) enum LogStop {
 /// See the header of this file.
 pub(crate) struct LogSink<S: Storage> {
     pub(crate) writer: LogWriter<S>,
+    pub(crate) sync: LogSync<S>,
     pub(crate) world: World<S>,
     pub(crate) status: Arc<LogStatus>,
     /// The durable words of the shard's own streams.
@@ -97,8 +103,12 @@ impl<S: Storage> LogSink<S> {
         loop {
             match self.writer.add(commit, &|stream| self.streams.durable(stream)) {
                 Ok(Added::Taken) => return Ok(()),
+                Ok(Added::Syncs) => {
+                    self.wait_sync()?;
+                    continue;
+                }
                 Ok(Added::Waits) => {
-                    self.sync_now()?;
+                    self.sync_on()?;
                     self.streams.want_sync(commit.needs).map_err(|()| LogStop::Needed)?;
                     last_looks = last_looks.saturating_sub(self.status.is_closing().into());
                 }
@@ -106,7 +116,7 @@ impl<S: Storage> LogSink<S> {
                     self.status.tell_health(LogHealth::Full, error.to_string());
                     last_looks = 0;
                     // What is there is synced, so that those who wait for it go on.
-                    self.sync_now()?;
+                    self.sync_on()?;
                     let now = self.world.clock.rising_us();
                     if now >= retry_us {
                         retry_us = now + RETRY_US;
@@ -118,7 +128,7 @@ impl<S: Storage> LogSink<S> {
             if last_looks == 0 && self.status.is_closing() {
                 return Err(LogStop::Left);
             }
-            self.status.rest(WAIT, true, || false);
+            self.status.rest(WAIT, true, || self.status.has_sync_ended());
         }
     }
 
@@ -139,12 +149,58 @@ impl<S: Storage> LogSink<S> {
         }
     }
 
-    /// Writes and syncs all that was added, and tells it.
-    pub(crate) fn sync_now(&mut self) -> Result<(), LogStop> {
-        self.writer.write(true)?;
-        self.writer.sync()?;
-        self.tell_durable();
+    /// Begins a sync of all that was added; if nothing is to be synced, it has ended.
+    pub(crate) fn begin_sync(&mut self) -> Result<(), LogStop> {
+        let wanted = self.status.take_wanted();
+        self.sync.begins(wanted, self.world.clock.rising_us());
+        match self.writer.begin_sync()? {
+            Some(job) => self.sync.syncer.begin(job),
+            None => self.sync_ended(false),
+        }
         Ok(())
+    }
+
+    /// Tells the end of the sync under way, if it has ended.
+    pub(crate) fn end_sync(&mut self) -> Result<(), LogStop> {
+        if !self.writer.is_syncing() {
+            return Ok(());
+        }
+        self.status.forget_sync_ended();
+        self.sync.syncer.take().map_or(Ok(()), |end| self.take_end(end))
+    }
+
+    /// Waits for the end of the sync under way, if there is one, and tells it.
+    pub(crate) fn wait_sync(&mut self) -> Result<(), LogStop> {
+        if !self.writer.is_syncing() {
+            return Ok(());
+        }
+        let end = self.sync.syncer.wait();
+        self.take_end(end)
+    }
+
+    /// Has a sync under way while something isn't synced.
+    fn sync_on(&mut self) -> Result<(), LogStop> {
+        self.end_sync()?;
+        if !self.writer.is_syncing() {
+            self.begin_sync()?;
+        }
+        self.end_sync()
+    }
+
+    fn take_end(&mut self, end: SyncEnd) -> Result<(), LogStop> {
+        self.writer.end_sync(end)?;
+        self.sync_ended(true);
+        Ok(())
+    }
+
+    fn sync_ended(&mut self, counts: bool) {
+        let (took_us, wanted) = self.sync.ends(self.world.clock.rising_us());
+        if counts {
+            self.status.count_sync(took_us);
+        }
+        if !self.tell_durable() && wanted {
+            (self.wake_shards)();
+        }
     }
 
     /// Stores the durable words; wakes the shards if one rose.

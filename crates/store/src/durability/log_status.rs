@@ -47,6 +47,8 @@ pub struct LogStatus {
     unsynced_since_us: AtomicU64,
     /// Somebody waits for a sync.
     wanted: AtomicBool,
+    /// The sync under way has ended.
+    sync_ended: AtomicBool,
     /// What wakes the log's thread: nothing, a wish for a sync, or commits too.
     rest: AtomicU8,
     /// The journal's tail when the shard last stood still.
@@ -93,6 +95,7 @@ impl LogStatus {
             compaction_fault: Mutex::default(),
             unsynced_since_us: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
+            sync_ended: AtomicBool::new(false),
             rest: AtomicU8::new(AWAKE),
             stood_at: AtomicU64::new(0),
             closing: AtomicBool::new(false),
@@ -174,6 +177,23 @@ impl LogStatus {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(SeqCst)
+    }
+
+    /// The sync under way has ended: wakes the log's thread, which takes the end. The thread that
+    /// ran it calls this when the end can be taken.
+    pub fn tell_sync_ended(&self) {
+        self.sync_ended.store(true, SeqCst);
+        self.wake_from(NAPS);
+    }
+
+    /// Whether the end of a sync may be there to be taken.
+    pub(crate) fn has_sync_ended(&self) -> bool {
+        self.sync_ended.load(SeqCst)
+    }
+
+    /// Before the end is taken: a later one is told anew.
+    pub(crate) fn forget_sync_ended(&self) {
+        self.sync_ended.store(false, SeqCst);
     }
 
     /// There are new commits, or orders: wakes the log's thread if it sleeps. A shard calls it

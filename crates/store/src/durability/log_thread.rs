@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! entries, orders ──> add ── write ── the journal's `written` ── sync ── durable words ── shards
+//!        └──────────── goes on while a sync runs beside ─────────┘
 //! ```
 //!
 //! 1. What was written is told to the journal only behind the `write` that has returned.
@@ -14,6 +15,7 @@
 use crate::durability::compaction::{CompactionPace, LogCompaction};
 use crate::durability::log_sink::{LogSink, LogStop, RETRY_US};
 use crate::durability::log_status::{LogHealth, LogStatus};
+use crate::durability::log_sync::{LogSync, Syncer};
 use crate::durability::orders::{EndOrder, LogOrder, LookBatch, Ordered};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
@@ -55,9 +57,6 @@ pub struct LogThread<S: Storage> {
     orders: Receiver<LogOrder>,
     ahead: VecDeque<LogOrder>,
     compaction: LogCompaction<S>,
-    /// When the oldest change was taken that isn't synced.
-    unsynced_since_us: Option<u64>,
-    synced_at_us: u64,
     prepared: bool,
     prepare_again_us: u64,
     /// The newest file that the journal knows.
@@ -102,19 +101,32 @@ impl<S: Storage> LogThread<S> {
         LogThread {
             newest_told: writer.newest_file(),
             oldest_seen: writer.oldest(),
-            synced_at_us: world.clock.rising_us(),
             reader,
-            sink: LogSink { writer, world, status, words, streams, wake_shards },
+            sink: LogSink {
+                writer,
+                sync: LogSync::new(world.clock.rising_us()),
+                world,
+                status,
+                words,
+                streams,
+                wake_shards,
+            },
             orders,
             ahead: VecDeque::new(),
             compaction: LogCompaction::new(parts.looks, parts.pace),
-            unsynced_since_us: None,
             prepared: false,
             prepare_again_us: 0,
             holds_bytes: None,
             naps: 0,
             is_over: false,
         }
+    }
+
+    /// Has syncs run by this, instead of in place.
+    #[must_use]
+    pub fn with_syncer(mut self, syncer: Box<dyn Syncer<S::File>>) -> LogThread<S> {
+        self.sink.sync.syncer = syncer;
+        self
     }
 
     /// Runs until the log is closed.
@@ -147,13 +159,14 @@ impl<S: Storage> LogThread<S> {
     }
 
     fn pass_well(&mut self) -> Result<Passed, LogStop> {
+        self.sink.end_sync()?;
         self.take_orders();
         let before = self.reader.position();
         let ordered = self.take_all()?;
         let took = self.reader.position() != before || ordered;
         let now = self.sink.world.clock.rising_us();
         if took {
-            self.unsynced_since_us.get_or_insert(now);
+            self.sink.sync.took(now);
             self.naps = 0;
         }
         let syncs = self.is_sync_due(now);
@@ -161,12 +174,14 @@ impl<S: Storage> LogThread<S> {
         let position = self.reader.position();
         self.reader.written(position);
         if syncs {
-            self.sync()?;
+            self.sink.begin_sync()?;
+            self.sink.end_sync()?;
         }
-        self.sink.status.tell_unsynced_since(self.unsynced_since_us);
+        self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
         let cares = self.look_after(now)?;
         let is_empty = self.ahead.is_empty() && self.reader.position() == self.reader.tail();
         if is_empty && self.sink.status.is_closing() {
+            self.sink.wait_sync()?;
             self.sink.writer.close()?;
             self.sink.tell_durable();
             self.is_over = true;
@@ -233,6 +248,7 @@ impl<S: Storage> LogThread<S> {
                 &self.sink.status,
             ),
             Ordered::EndFrame(EndOrder { told, hold_bytes }) => {
+                self.sink.wait_sync()?;
                 let end = self.sink.writer.end_frame();
                 if end.is_ok() {
                     self.sink.writer.hold(Some(self.sink.writer.oldest()));
@@ -257,31 +273,20 @@ impl<S: Storage> LogThread<S> {
     }
 
     fn is_sync_due(&self, now: u64) -> bool {
+        if self.sink.writer.is_syncing() {
+            return false;
+        }
         if self.sink.status.is_wanted() {
             return true;
         }
-        let Some(since) = self.unsynced_since_us else { return !self.sink.writer.is_synced() };
+        let Some(since) = self.sink.sync.unsynced_since_us() else {
+            return !self.sink.writer.is_synced();
+        };
         match self.sink.status.mode() {
             SyncMode::Always => true,
             SyncMode::EverySecond => now.saturating_sub(since) >= EVERY_SECOND_US,
             SyncMode::No => false,
         }
-    }
-
-    fn sync(&mut self) -> Result<(), LogStop> {
-        let wanted = self.sink.status.take_wanted();
-        let began = self.sink.world.clock.rising_us();
-        let was_synced = self.sink.writer.is_synced();
-        self.sink.writer.sync()?;
-        self.synced_at_us = self.sink.world.clock.rising_us();
-        if !was_synced {
-            self.sink.status.count_sync(self.synced_at_us.saturating_sub(began));
-        }
-        self.unsynced_since_us = None;
-        if !self.sink.tell_durable() && wanted {
-            (self.sink.wake_shards)();
-        }
-        Ok(())
     }
 
     /// What is done beside: the journal learns of a new file, the next file is prepared, a frame
@@ -307,7 +312,8 @@ impl<S: Storage> LogThread<S> {
                 None => self.prepare_again_us = now + RETRY_US,
             }
         }
-        let is_idle = self.unsynced_since_us.is_none() && now >= self.synced_at_us + IDLE_US;
+        let sync = &self.sink.sync;
+        let is_idle = sync.oldest_us().is_none() && now >= sync.ended_us() + IDLE_US;
         if is_idle {
             self.sink.writer.idle_frame()?;
         }
@@ -340,8 +346,9 @@ impl<S: Storage> LogThread<S> {
         let is_well = status.health() != LogHealth::Broken;
         let is_soon = self.naps < NAPS_MOST || self.compaction.is_active();
         let naps = is_well && status.mode() != SyncMode::Always && is_soon;
-        let due =
-            self.unsynced_since_us.map_or(self.synced_at_us + IDLE_US, |at| at + EVERY_SECOND_US);
+        let sync = &self.sink.sync;
+        let due = sync.oldest_us().map_or(sync.ended_us() + IDLE_US, |at| at + EVERY_SECOND_US);
+        let syncs = self.sink.writer.is_syncing();
         let now = clock.rising_us();
         let mut most = if naps { NAP } else { SLEEP };
         if is_well && due > now {
@@ -349,7 +356,9 @@ impl<S: Storage> LogThread<S> {
         }
         status.rest(most, naps, || {
             let has_entries = !naps && self.reader.tail() != self.reader.position();
-            status.is_closing() || is_well && (status.is_wanted() || has_entries)
+            let has_ended = syncs && status.has_sync_ended();
+            let is_wanted = !syncs && status.is_wanted();
+            status.is_closing() || has_ended || is_well && (is_wanted || has_entries)
         });
     }
 }

@@ -72,7 +72,8 @@ pub(super) fn write_rest<S: Storage>(
                         *last = entry.last_lsn();
                         took += 1;
                     }
-                    Added::Waits => {
+                    // No sync is under way here.
+                    Added::Waits | Added::Syncs => {
                         blocked.set(true);
                         waits = true;
                     }
