@@ -202,23 +202,28 @@ impl<S: Storage> LogFollower<S> {
 
     /// The file whose BEGIN names this one as its predecessor.
     fn successor(&mut self, number: u64) -> Result<Option<Successor<S::File>>, LogError> {
-        if self.ahead.is_empty() {
-            self.ahead = self.find_ahead(number)?;
+        let known = self.known_successor(number)?;
+        if known.is_some() {
+            return Ok(known);
         }
+        self.ahead = self.find_ahead(number)?;
+        self.known_successor(number)
+    }
+
+    /// The same, if the files ahead are known, and the next one is there still.
+    fn known_successor(&self, number: u64) -> Result<Option<Successor<S::File>>, LogError> {
         let Some(&next) = self.ahead.last() else { return Ok(None) };
         let found = self.read_begin(next)?;
-        let found = found.filter(|found| found.begin.header.watermark.file == number);
-        if found.is_none() {
-            self.ahead.clear();
-        }
-        Ok(found)
+        Ok(found.filter(|found| found.begin.header.watermark.file == number))
     }
 
     /// The files of the chain behind this one, the next one last. They are found from the newest
-    /// back, as a start does: so a file that no BEGIN names is passed over.
-    fn find_ahead(&self, number: u64) -> Result<Vec<u64>, LogError> {
+    /// back, as a start does: so a file that no BEGIN names is passed over. One that a BEGIN names
+    /// and that isn't there was compacted away, and so was what this follower stands at.
+    fn find_ahead(&mut self, number: u64) -> Result<Vec<u64>, LogError> {
         let mut ahead = Vec::new();
-        for above in numbers_of(&*self.world.storage, &self.key.chain)?.into_iter().rev() {
+        let numbers = numbers_of(&*self.world.storage, &self.key.chain)?;
+        for &above in numbers.iter().rev() {
             if above <= number || !ahead.is_empty() {
                 break;
             }
@@ -226,6 +231,10 @@ impl<S: Storage> LogFollower<S> {
             while let Some(Successor { begin, .. }) = found {
                 ahead.push(begin.header.at.file);
                 match begin.header.watermark.file {
+                    before if before > number && !numbers.contains(&before) => {
+                        self.walk = None;
+                        return Ok(Vec::new());
+                    }
                     before if before > number => found = self.read_begin(before)?,
                     before if before == number => return Ok(ahead),
                     // The chain doesn't have this file.

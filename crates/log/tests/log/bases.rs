@@ -32,7 +32,7 @@ impl<S: Storage> Machine<S> {
         for i in 0..self.shards.len() {
             if !which.contains(&i) {
                 self.pump(book, i)?;
-                self.shards[i].writer.sync()?;
+                self.shards[i].sync()?;
                 if !self.shards[i].is_drained() {
                     which.push(i);
                 }

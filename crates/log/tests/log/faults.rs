@@ -231,14 +231,15 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
             disk.set_capacity(capacity);
             for _ in 0..400 {
                 let i = usize::from(once_in(&chance, 2));
-                let done = match below(&chance, 6) {
+                let done = match below(&chance, 7) {
                     0 => {
                         machine.commit(&mut book, i);
                         Ok(())
                     }
                     1..=2 => machine.shards[i].writer.prepare().map(drop),
                     3 => machine.pump(&book, i).map(drop),
-                    4 => machine.shards[i].writer.sync(),
+                    4 => machine.shards[i].sync(),
+                    5 => machine.shards[i].step_beside(),
                     _ => machine.compact(&book, i),
                 };
                 machine.tell(&mut book).unwrap();

@@ -178,7 +178,7 @@ impl<S: Storage> Machine<S> {
             let mut drained = true;
             for i in 0..self.shards.len() {
                 drained &= self.pump(book, i)?;
-                self.shards[i].writer.sync()?;
+                self.shards[i].sync()?;
             }
             if drained {
                 return Ok(());
@@ -197,9 +197,13 @@ impl<S: Storage> Machine<S> {
                 let sync_follows = once_in(&self.chance, 3);
                 self.shards[i].writer.write(sync_follows)?;
             }
-            550..680 => {
+            550..590 => {
                 self.pump(book, i)?;
-                self.shards[i].writer.sync()?;
+                self.shards[i].sync()?;
+            }
+            590..680 => {
+                self.pump(book, i)?;
+                self.shards[i].step_beside()?;
             }
             680..720 => self.shards[i].writer.idle_frame()?,
             720..780 => drop(self.shards[i].writer.prepare()?),
@@ -208,11 +212,17 @@ impl<S: Storage> Machine<S> {
             985..990 => self.drop_tenant(book)?,
             990..992 => {
                 let others = once_in(&self.chance, 2);
-                let which = (0..SHARDS).filter(|&j| j == i || others).collect();
+                let which: Vec<_> = (0..SHARDS).filter(|&j| j == i || others).collect();
+                for &i in &which {
+                    self.shards[i].end_beside()?;
+                }
                 self.base(book, which, false)?;
             }
             992..993 => self.retire(book)?,
-            _ => drop(self.shards[i].writer.end_frame()?),
+            _ => {
+                self.shards[i].end_beside()?;
+                self.shards[i].writer.end_frame()?;
+            }
         }
         self.tell(book)
     }

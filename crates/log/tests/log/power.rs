@@ -24,13 +24,15 @@ struct Tally {
     kills: u64,
     steps: u64,
     compacted: u64,
+    overlapped: u64,
     bases: u64,
 }
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally { runs, cuts, kills, steps, compacted, bases } = self;
+        let Tally { runs, cuts, kills, steps, compacted, overlapped, bases } = self;
         write!(f, "{runs} runs, {cuts} power cuts, {kills} kills, {steps} steps, ")?;
+        write!(f, "{overlapped} syncs with frames written meanwhile, ")?;
         write!(f, "{compacted} files compacted, {bases} bases")
     }
 }
@@ -54,6 +56,7 @@ fn what_is_durable_survives_power_cuts_and_kills() {
     println!("{tally}, {} violations", violations.len());
     assert!(violations.is_empty(), "{violations:#?}");
     assert!(wanted < 100 || tally.compacted > wanted, "too few files were compacted");
+    assert!(wanted < 100 || tally.overlapped > wanted / 4, "too few syncs had frames beside");
 }
 
 /// One run from an empty disk on.
@@ -121,6 +124,7 @@ fn serve(
         result = close(&mut machine, book);
     }
     tally.bases += machine.bases;
+    tally.overlapped += machine.shards.iter().map(|shard| shard.overlapped).sum::<u64>();
     tally.compacted += machine.shards.iter().map(|shard| shard.compacted).sum::<u64>();
     // What was synced before the disk stood still was told, or may have been.
     machine.tell(book)?;

@@ -6,7 +6,8 @@
 use crate::book::{CommitMark, ShardBook};
 use crate::model::{Keys, ModelChange};
 use nigh_log::{
-    Added, ChangeKind, LogError, LogWriter, NewChange, NewCommit, Storage, VictimReader,
+    Added, ChangeKind, LogError, LogWriter, NewChange, NewCommit, Storage, SyncEnd, SyncJob,
+    VictimReader,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,6 +39,14 @@ enum Pass<S: Storage> {
     Queued,
 }
 
+/// How far a sync is that runs beside.
+#[derive(Debug)]
+enum Beside<F> {
+    Begun(SyncJob<F>),
+    /// The disk is done with it; the writer doesn't know.
+    Run(SyncEnd),
+}
+
 /// One shard.
 pub(crate) struct Shard<S: Storage> {
     pub(crate) writer: LogWriter<S>,
@@ -45,6 +54,9 @@ pub(crate) struct Shard<S: Storage> {
     /// Keys whose newest change is BASED, by stream and key, with their file's number.
     standing: BTreeMap<(u32, u8), u64>,
     pass: Option<Pass<S>>,
+    beside: Option<Beside<S::File>>,
+    /// Syncs that had frames written while they ran.
+    pub(crate) overlapped: u64,
     /// A victim couldn't be read: it never goes, and the shard needs a base.
     pub(crate) stuck: bool,
     /// Files that compaction was done with.
@@ -59,7 +71,40 @@ impl<S: Storage> Shard<S> {
             let based = model.keys.iter().filter(|(_, kept)| kept.based);
             standing.extend(based.map(|(&key, _)| ((stream, key), 0)));
         }
-        Shard { writer, queue: VecDeque::new(), standing, pass: None, stuck: false, compacted: 0 }
+        let queue = VecDeque::new();
+        let (pass, beside, overlapped, stuck, compacted) = (None, None, 0, false, 0);
+        Shard { writer, queue, standing, pass, beside, overlapped, stuck, compacted }
+    }
+
+    /// A step of a sync that runs beside: its begin, the disk's work, or its end.
+    pub(crate) fn step_beside(&mut self) -> Result<(), LogError> {
+        match self.beside.take() {
+            None => self.beside = self.writer.begin_sync()?.map(Beside::Begun),
+            Some(Beside::Begun(job)) => self.beside = Some(Beside::Run(job.run())),
+            Some(Beside::Run(end)) => {
+                let written = |writer: &LogWriter<S>| {
+                    let ends = writer.streams();
+                    ends.map(|(_, written, durable)| written - durable).sum::<u64>()
+                };
+                self.writer.end_sync(end)?;
+                self.overlapped += u64::from(written(&self.writer) > 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the sync that runs beside, if there is one.
+    pub(crate) fn end_beside(&mut self) -> Result<(), LogError> {
+        while self.beside.is_some() {
+            self.step_beside()?;
+        }
+        Ok(())
+    }
+
+    /// All that was added is durable.
+    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
+        self.end_beside()?;
+        self.writer.sync()
     }
 
     /// Makes a commit in memory, and puts it into the queue.
@@ -122,7 +167,8 @@ impl<S: Storage> Shard<S> {
         }
     }
 
-    /// Gives the queue to the writer; `false`: the first commit waits for another log.
+    /// Gives the queue to the writer; `false`: the first commit waits for another log, or for the
+    /// end of a sync that runs beside.
     pub(crate) fn pump(
         &mut self,
         book: &ShardBook,
@@ -137,7 +183,7 @@ impl<S: Storage> Shard<S> {
                 // Changes of a dropped tenant aren't written.
                 Item::Commit(queued) if !book.streams.contains_key(&queued.stream) => {}
                 Item::Commit(queued) => {
-                    if add(&mut self.writer, queued, durable)? == Added::Waits {
+                    if add(&mut self.writer, queued, durable)? != Added::Taken {
                         return Ok(false);
                     }
                 }

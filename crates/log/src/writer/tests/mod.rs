@@ -5,6 +5,7 @@ mod compaction;
 mod composing;
 mod going_on;
 mod order;
+mod overlap;
 mod preparing;
 mod rules;
 mod watched;

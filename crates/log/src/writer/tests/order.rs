@@ -8,6 +8,7 @@ use crate::format::frame::FrameKind;
 use crate::format::layout::BLOCK_BYTES;
 use crate::storage::simulated::{SimChance, below};
 use crate::writer::new_commit::{Added, NewChange, NewCommit};
+use crate::writer::sync_job::SyncJob;
 use std::cell::Cell;
 
 /// A file is synced before the next BEGIN is written, BEGIN before anything behind it; synced
@@ -17,12 +18,22 @@ fn writes_and_syncs_come_in_their_order() {
     for seed in 0..40 {
         let (desk, chance) = (WriterDesk::new(seed), SimChance::new(seed + 77));
         let mut judge = OrderJudge::default();
-        let mut writer = desk.writer(SMALL);
-        let mut released = 0;
+        let (settings, most) = if seed % 2 == 0 { (SMALL, 3000) } else { (MEDIUM, 9000) };
+        let mut writer = desk.writer(settings);
+        let (mut released, mut beside) = (0, None);
         for lsn in 1..120 {
-            let length = usize::try_from(below(&chance, 3000)).unwrap();
-            put(&mut writer, STREAMS[0], lsn, &vec![1; length]);
-            match below(&chance, 8) {
+            let length = usize::try_from(below(&chance, most)).unwrap();
+            let added = try_put(&mut writer, STREAMS[0], lsn, &vec![1; length]).unwrap();
+            let choice = below(&chance, 10);
+            if added == Added::Syncs || beside.is_some() && matches!(choice, 2 | 5 | 7) {
+                let job: SyncJob<_> = beside.take().expect("a sync that was begun");
+                judge.take(&desk.watched.take());
+                writer.end_sync(job.run()).unwrap();
+            }
+            if added == Added::Syncs {
+                put(&mut writer, STREAMS[0], lsn, &vec![1; length]);
+            }
+            match choice {
                 0 => writer.write(false).unwrap(),
                 1 => writer.write(true).unwrap(),
                 2 => writer.sync().unwrap(),
@@ -30,12 +41,20 @@ fn writes_and_syncs_come_in_their_order() {
                 4 => drop(writer.prepare().unwrap()),
                 5 => drop(writer.end_frame().unwrap()),
                 6 => released += u64::from(super::compaction::compact(&mut writer)),
+                8 | 9 if beside.is_none() => {
+                    beside = writer.begin_sync().unwrap();
+                    judge.take(&desk.watched.take());
+                    beside.iter().for_each(|_| judge.sync_begins());
+                }
                 _ => {}
             }
             judge.take(&desk.watched.take());
         }
+        judge.take(&desk.watched.take());
+        beside.into_iter().for_each(|job| writer.end_sync(job.run()).unwrap());
         writer.close().unwrap();
         judge.take(&desk.watched.take());
+        assert!(seed % 2 == 0 || judge.beside > 0, "seed {seed}: nothing was written beside a sync");
         assert!(judge.begun.len() > 5 && judge.syncs > 10, "seed {seed}: too little was done");
         assert!(released > 0, "seed {seed}: nothing was compacted");
     }

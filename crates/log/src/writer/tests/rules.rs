@@ -22,8 +22,12 @@ pub(super) struct OrderJudge {
     files: BTreeMap<Named, KnownFile>,
     /// The file with the last BEGIN.
     newest: u64,
+    /// The sync that was begun: what it covers of the newest file.
+    begun_sync: Option<u64>,
     /// Syncs of begun files.
     pub(super) syncs: usize,
+    /// Writes while a sync ran.
+    pub(super) beside: usize,
     /// BEGINs.
     pub(super) begun: Vec<u64>,
 }
@@ -35,6 +39,13 @@ impl OrderJudge {
     /// If one breaks a rule.
     pub(super) fn take(&mut self, events: &[Event]) {
         events.iter().for_each(|event| self.one(event));
+    }
+
+    /// A sync of the newest file begins now, and isn't run yet.
+    pub(super) fn sync_begins(&mut self) {
+        assert_eq!(self.begun_sync, None, "one sync at a time");
+        let newest = Named { number: self.newest, new: false };
+        self.begun_sync = Some(self.files[&newest].written);
     }
 
     fn one(&mut self, event: &Event) {
@@ -85,17 +96,21 @@ impl OrderJudge {
         }
         let known = self.files.get_mut(&to).expect("it was prepared");
         assert!(!known.unnamed, "the name of {to:?} isn't on disk");
-        let blocks = known.synced.next_multiple_of(BLOCK_BYTES);
-        assert!(from >= blocks, "a write at {from} touches blocks that are synced up to {blocks}");
+        // A sync that was begun may run at any time: what it covers counts as synced.
+        self.beside += usize::from(self.begun_sync.is_some());
+        let synced = self.begun_sync.unwrap_or(known.synced);
+        let blocks = synced.next_multiple_of(BLOCK_BYTES);
+        assert!(from >= blocks, "a write at {from} touches blocks synced up to {blocks}");
         (known.written, known.dirty) = (known.written.max(end), true);
     }
 
     fn sync(&mut self, name: Named) {
+        let is_newest = !name.new && name.number == self.newest;
         let known = self.files.entry(name).or_default();
-        known.dirty = false;
-        known.synced = known.written;
-        if !name.new && name.number == self.newest {
-            let end = known.written;
+        let end = self.begun_sync.take_if(|_| is_newest).unwrap_or(known.written);
+        known.dirty = known.written > end;
+        known.synced = end;
+        if is_newest {
             assert!(end.is_multiple_of(BLOCK_BYTES), "{name:?} is synced up to {end}: in a block");
             self.syncs += 1;
         }
