@@ -54,7 +54,10 @@ fn writes_and_syncs_come_in_their_order() {
         beside.into_iter().for_each(|job| writer.end_sync(job.run()).unwrap());
         writer.close().unwrap();
         judge.take(&desk.watched.take());
-        assert!(seed % 2 == 0 || judge.beside > 0, "seed {seed}: nothing was written beside a sync");
+        assert!(
+            seed % 2 == 0 || judge.beside > 0,
+            "seed {seed}: nothing was written beside a sync"
+        );
         assert!(judge.begun.len() > 5 && judge.syncs > 10, "seed {seed}: too little was done");
         assert!(released > 0, "seed {seed}: nothing was compacted");
     }
