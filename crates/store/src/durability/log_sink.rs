@@ -128,7 +128,8 @@ impl<S: Storage> LogSink<S> {
             if last_looks == 0 && self.status.is_closing() {
                 return Err(LogStop::Left);
             }
-            self.status.rest(WAIT, true, || self.status.has_sync_ended());
+            let syncs = self.writer.is_syncing();
+            self.status.rest(WAIT, true, || syncs && self.status.has_sync_ended());
         }
     }
 

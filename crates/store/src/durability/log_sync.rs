@@ -1,4 +1,5 @@
-//! The sync of a log that is under way, and where it runs: beside the log's thread, or in its place.
+//! The sync of a log that is under way, and where it runs: beside the log's thread, or in its
+//! place.
 //!
 //! ```text
 //! log's thread ── SyncJob ──> Syncer ── SyncEnd ──> log's thread
@@ -6,12 +7,25 @@
 //! ```
 //!
 //! 1. One job is under way at most.
-//! 2. The age of the oldest unsynced change counts from when it was taken, also while a sync runs
-//!    that covers it: it is unsynced until that has ended.
+//! 2. The age of the oldest unsynced change counts from the look at the journal before the one that
+//!    took it, also while a sync runs that covers it: it is unsynced until that has ended.
+//! 3. `everysec` loses at most a second: a change is on disk 1 s after that. So its sync begins
+//!    earlier than that by the longest of the recent syncs, and by some slack. A change that comes
+//!    while a sync runs waits for its end, and then for its own sync: so this holds while a sync
+//!    takes less than half a second. Behind a longer one the next begins at once, and writes wait
+//!    if it gets late.
 //!
 //! The log's thread.
 
 use nigh_log::{Storage, SyncEnd, SyncJob};
+
+/// What `everysec` may lose.
+const SECOND_US: u64 = 1_000_000;
+/// Of it: for the nap before a change is taken, for the frames that a sync's begin writes, and for
+/// a sync that takes longer than those before.
+const SLACK_US: u64 = 100_000;
+/// Recent syncs: of some seconds.
+const RECENT: usize = 16;
 
 /// Runs syncs of one log, one at a time.
 pub trait Syncer<F>: Send {
@@ -48,12 +62,15 @@ impl<F: nigh_log::StoredFile> Syncer<F> for SyncerInPlace {
 /// See the header of this file. Times are µs of the log's clock.
 pub(crate) struct LogSync<S: Storage> {
     pub(crate) syncer: Box<dyn Syncer<S::File>>,
-    /// When the oldest change was taken that no sync covers.
+    /// Since when the oldest change is there that no sync covers.
     unsynced_since_us: Option<u64>,
     /// The same of the sync under way.
     syncing_since_us: Option<u64>,
     began_us: u64,
     ended_us: u64,
+    /// How long the recent ones took, the next one's place first in turn.
+    recent_us: [u64; RECENT],
+    next: usize,
     /// Somebody waited for the sync under way when it began.
     wanted: bool,
 }
@@ -67,21 +84,25 @@ impl<S: Storage> LogSync<S> {
             syncing_since_us: None,
             began_us: 0,
             ended_us: now_us,
+            recent_us: [0; RECENT],
+            next: 0,
             wanted: false,
         }
     }
 
-    /// Something was taken now.
-    pub(crate) fn took(&mut self, now_us: u64) {
-        self.unsynced_since_us.get_or_insert(now_us);
+    /// Something was taken that may be so old.
+    pub(crate) fn took(&mut self, since_us: u64) {
+        self.unsynced_since_us.get_or_insert(since_us);
     }
 
-    /// When the oldest change was taken that no sync covers.
-    pub(crate) fn unsynced_since_us(&self) -> Option<u64> {
-        self.unsynced_since_us
+    /// When the next sync begins, if one is due once a second; `None`: nothing is unsynced.
+    pub(crate) fn due_us(&self) -> Option<u64> {
+        let longest = self.recent_us.iter().max().copied().unwrap_or_default();
+        let wait = (SECOND_US - SLACK_US).saturating_sub(longest);
+        self.unsynced_since_us.map(|since| since + wait)
     }
 
-    /// When the oldest change was taken that isn't synced.
+    /// Since when the oldest change is there that isn't synced.
     pub(crate) fn oldest_us(&self) -> Option<u64> {
         self.syncing_since_us.or(self.unsynced_since_us)
     }
@@ -100,6 +121,9 @@ impl<S: Storage> LogSync<S> {
     /// It has ended. How long it took, and whether somebody waited.
     pub(crate) fn ends(&mut self, now_us: u64) -> (u64, bool) {
         (self.syncing_since_us, self.ended_us) = (None, now_us);
-        (now_us.saturating_sub(self.began_us), std::mem::take(&mut self.wanted))
+        let took_us = now_us.saturating_sub(self.began_us);
+        self.recent_us[self.next] = took_us;
+        self.next = (self.next + 1) % RECENT;
+        (took_us, std::mem::take(&mut self.wanted))
     }
 }

@@ -28,8 +28,6 @@ use std::time::Duration;
 
 /// Bytes of entries in a pass: a few milliseconds of writing.
 const PASS_BYTES: u64 = 8 << 20;
-/// A sync of `everysec` begins so long behind the oldest change: it has ended a second behind it.
-const EVERY_SECOND_US: u64 = 900_000;
 /// Nothing follows for so long: a frame tells what was synced.
 const IDLE_US: u64 = 10_000;
 /// Between looks at the journal while a shard is busy: a few hundred KB of changes.
@@ -65,6 +63,9 @@ pub struct LogThread<S: Storage> {
     oldest_seen: u64,
     /// Files are held for a reader, up to so many bytes.
     holds_bytes: Option<u64>,
+    /// When the last pass looked at the journal, unless the thread rested since: what is there now
+    /// came later.
+    looked_us: Option<u64>,
     naps: u32,
     is_over: bool,
 }
@@ -117,6 +118,7 @@ impl<S: Storage> LogThread<S> {
             prepared: false,
             prepare_again_us: 0,
             holds_bytes: None,
+            looked_us: None,
             naps: 0,
             is_over: false,
         }
@@ -161,12 +163,14 @@ impl<S: Storage> LogThread<S> {
     fn pass_well(&mut self) -> Result<Passed, LogStop> {
         self.sink.end_sync()?;
         self.take_orders();
+        let looks_us = self.sink.world.clock.rising_us();
+        let since_us = self.looked_us.replace(looks_us).unwrap_or(looks_us);
         let before = self.reader.position();
         let ordered = self.take_all()?;
         let took = self.reader.position() != before || ordered;
         let now = self.sink.world.clock.rising_us();
         if took {
-            self.sink.sync.took(now);
+            self.sink.sync.took(since_us);
             self.naps = 0;
         }
         let syncs = self.is_sync_due(now);
@@ -279,12 +283,12 @@ impl<S: Storage> LogThread<S> {
         if self.sink.status.is_wanted() {
             return true;
         }
-        let Some(since) = self.sink.sync.unsynced_since_us() else {
+        let Some(due) = self.sink.sync.due_us() else {
             return !self.sink.writer.is_synced();
         };
         match self.sink.status.mode() {
             SyncMode::Always => true,
-            SyncMode::EverySecond => now.saturating_sub(since) >= EVERY_SECOND_US,
+            SyncMode::EverySecond => now >= due,
             SyncMode::No => false,
         }
     }
@@ -341,13 +345,13 @@ impl<S: Storage> LogThread<S> {
     }
 
     fn rest(&mut self) {
-        self.naps += 1;
+        (self.naps, self.looked_us) = (self.naps + 1, None);
         let (status, clock) = (&self.sink.status, &self.sink.world.clock);
         let is_well = status.health() != LogHealth::Broken;
         let is_soon = self.naps < NAPS_MOST || self.compaction.is_active();
         let naps = is_well && status.mode() != SyncMode::Always && is_soon;
         let sync = &self.sink.sync;
-        let due = sync.oldest_us().map_or(sync.ended_us() + IDLE_US, |at| at + EVERY_SECOND_US);
+        let due = sync.due_us().unwrap_or(sync.ended_us() + IDLE_US);
         let syncs = self.sink.writer.is_syncing();
         let now = clock.rising_us();
         let mut most = if naps { NAP } else { SLEEP };
@@ -356,9 +360,9 @@ impl<S: Storage> LogThread<S> {
         }
         status.rest(most, naps, || {
             let has_entries = !naps && self.reader.tail() != self.reader.position();
-            let has_ended = syncs && status.has_sync_ended();
-            let is_wanted = !syncs && status.is_wanted();
-            status.is_closing() || has_ended || is_well && (is_wanted || has_entries)
+            // Of a log that broke, nobody takes the end.
+            let is_told = if syncs { status.has_sync_ended() } else { status.is_wanted() };
+            status.is_closing() || is_well && (is_told || has_entries)
         });
     }
 }

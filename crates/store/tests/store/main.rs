@@ -18,6 +18,7 @@ mod policies;
 mod room;
 mod salvage;
 mod scan;
+mod slow_syncs;
 mod support;
 mod transactions;
 mod watch;

@@ -1,0 +1,148 @@
+//! Syncs of a log that take their time, by the simulated clock, while the log's thread goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use nigh_log::simulated::{SimClock, SimFault, SimFile};
+use nigh_log::{Clock, SyncEnd, SyncJob};
+use nigh_store::{LogHealth, SyncMode, Syncer};
+
+use crate::durable::Machine;
+
+/// Runs a sync at the end of its time.
+struct SlowSyncer {
+    clock: Arc<SimClock>,
+    took_us: Arc<AtomicU64>,
+    /// When it ends.
+    job: Option<(SyncJob<SimFile>, u64)>,
+}
+
+impl Syncer<SimFile> for SlowSyncer {
+    fn begin(&mut self, job: SyncJob<SimFile>) {
+        assert!(self.job.is_none(), "one sync at a time");
+        self.job = Some((job, self.clock.rising_us() + self.took_us.load(Relaxed)));
+    }
+
+    fn take(&mut self) -> Option<SyncEnd> {
+        let now = self.clock.rising_us();
+        self.job.take_if(|(_, end)| *end <= now).map(|(job, _)| job.run())
+    }
+
+    fn wait(&mut self) -> SyncEnd {
+        let (job, end) = self.job.take().expect("a job that was begun");
+        self.clock.advance_us(end.saturating_sub(self.clock.rising_us()));
+        job.run()
+    }
+}
+
+/// A store of one shard, and how long its syncs take.
+fn slow(seed: u64, mode: SyncMode) -> (Machine, Arc<AtomicU64>) {
+    let mut machine = Machine::new(seed, 1);
+    machine.mode = mode;
+    machine.start().expect("the first start");
+    machine.settle();
+    let (clock, took_us) = (Arc::clone(&machine.clock), Arc::new(AtomicU64::new(0)));
+    let syncer = SlowSyncer { clock, took_us: Arc::clone(&took_us), job: None };
+    let mut log = machine.running().logs.remove(0);
+    log.thread = log.thread.with_syncer(Box::new(syncer));
+    machine.running().logs.push(log);
+    (machine, took_us)
+}
+
+/// `everysec`: what is a second old is on disk, however long syncs take up to near half a second;
+/// and they aren't more than needed.
+#[test]
+fn everysec_loses_a_second_at_most() {
+    for (took_us, most) in [(0, 14), (20_000, 14), (200_000, 18), (440_000, 26)] {
+        let (mut machine, slow_us) = slow(1, SyncMode::EverySecond);
+        slow_us.store(took_us, Relaxed);
+        let before = machine.running().logs[0].status.figures().syncs;
+        let (mut told, mut oldest) = (Vec::new(), 0);
+        for step in 0..5000_u32 {
+            machine.clock.advance_us(2000);
+            if step % 30 == 0 {
+                machine.run("SET k v");
+                told.push((machine.lsns().0, machine.clock.rising_us()));
+            }
+            machine.step();
+            let (now, (_, durable)) = (machine.clock.rising_us(), machine.lsns());
+            told.retain(|&(lsn, _)| lsn > durable);
+            let age = told.first().map_or(0, |&(_, at)| now - at);
+            // The first sync was thought to be quick.
+            oldest = if step < 1000 { 0 } else { age.max(oldest) };
+        }
+        let syncs = machine.running().logs[0].status.figures().syncs - before;
+        assert!(oldest <= 1_000_000, "syncs of {took_us} us: {oldest} us may be lost");
+        assert!(oldest >= 800_000, "syncs of {took_us} us begin early: {oldest} us");
+        assert!(syncs <= most, "syncs of {took_us} us: {syncs} in 10 s");
+    }
+}
+
+/// Entries are written while a sync runs: what the kernel has survives a kill, though nothing of
+/// it is durable yet.
+#[test]
+fn entries_are_written_while_a_sync_runs() {
+    for mode in [SyncMode::Always, SyncMode::EverySecond] {
+        let (mut machine, slow_us) = slow(2, mode);
+        slow_us.store(60_000_000, Relaxed);
+        machine.run("SET a 1");
+        machine.settle();
+        machine.clock.advance_us(950_000);
+        machine.settle();
+        let before = machine.lsns();
+        machine.run("SET b 2");
+        machine.settle();
+        assert_eq!(machine.lsns(), (before.0 + 1, before.1), "a sync is under way");
+        machine.kill();
+        machine.lose_memory();
+        machine.boot += 1;
+        machine.start().expect("from the log alone");
+        assert_eq!((machine.run("GET a"), machine.run("GET b")), ("$1 1".into(), "$1 2".into()));
+    }
+}
+
+/// `always`: what comes while a sync runs is durable by the next one, which begins at its end.
+#[test]
+fn the_next_group_is_synced_behind_the_current_one() {
+    let (mut machine, slow_us) = slow(3, SyncMode::Always);
+    slow_us.store(1000, Relaxed);
+    machine.run("SET a 1");
+    machine.settle();
+    let (a, none) = machine.lsns();
+    assert!(none < a);
+    machine.clock.advance_us(600);
+    machine.run("SET b 2");
+    machine.settle();
+    machine.clock.advance_us(400);
+    machine.settle();
+    assert_eq!(machine.lsns(), (a + 1, a));
+    machine.clock.advance_us(999);
+    machine.settle();
+    assert_eq!(machine.lsns(), (a + 1, a));
+    machine.clock.advance_us(1);
+    machine.settle();
+    assert_eq!(machine.lsns(), (a + 1, a + 1));
+}
+
+/// A sync beside that fails breaks the log, and none is tried again.
+#[test]
+fn a_failed_sync_beside_breaks_the_log_for_good() {
+    let (mut machine, slow_us) = slow(4, SyncMode::Always);
+    slow_us.store(1000, Relaxed);
+    machine.run("SET a 1");
+    machine.settle();
+    machine.run("SET b 2");
+    machine.settle();
+    let (_, durable) = machine.lsns();
+    machine.disk.fail(machine.disk.calls() + 1, SimFault::Io);
+    machine.clock.advance_us(1000);
+    machine.settle();
+    assert_eq!(machine.running().logs[0].status.health(), LogHealth::Broken);
+    assert!(machine.disk.failed_call().is_some_and(|call| call.contains("sync")));
+    let calls = machine.disk.calls();
+    for _ in 0..20 {
+        machine.clock.advance_us(500_000);
+        machine.settle();
+    }
+    assert_eq!((machine.disk.calls(), machine.lsns().1), (calls, durable));
+}
