@@ -17,7 +17,7 @@
 //!    a client sends ends the server.
 //!
 //! Rooms, lowest first: error sync tenant config engine pinning commands observe hop net folder
-//! state handlers turn loading log_threads signals
+//! state handlers turn loading sync_thread log_threads signals
 //! serve
 //!
 //! | room | what it holds |
@@ -35,6 +35,7 @@
 //! | turn | a shard's loop: it reads, executes, sends, answers |
 //! | loading | answers while the log is read |
 //! | log_threads | the log's folder, and a thread for each shard's log |
+//! | sync_thread | a thread that runs a log's syncs |
 //! | signals, serve | the server's beginning and its end |
 #![deny(unsafe_code)]
 

@@ -6,7 +6,8 @@
 //!         (or LongFrame)         next file <── FilePreparer <── files that no longer count
 //! ```
 //!
-//! One thread, the log's; only a [`sync_job::SyncJob`] may run on another. Rules: docs/formats/log.md, Writing and Compaction.
+//! One thread, the log's; only a [`sync_job::SyncJob`] may run on another. Rules:
+//! docs/formats/log.md, Writing and Compaction.
 
 pub(crate) mod begin;
 mod begun_file;
