@@ -52,7 +52,8 @@ class Server:
     def __init__(self, nigh, name, options, preempts):
         self.name, self.port = name, free_port()
         self.folder = tempfile.mkdtemp(prefix="nigh-cpu-", dir="/dev/shm")
-        command = [nigh, "serve", "--port", str(self.port), "--shm-dir", self.folder, "--maxmemory", "1gb"]
+        command = [nigh, "serve", "--port", str(self.port), "--shm-dir", self.folder, "--maxmemory", "1gb",
+                   "--appendonly", "no"]
         as_batch = None if preempts else lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         self.process = subprocess.Popen(command + options, stderr=subprocess.DEVNULL, preexec_fn=as_batch)
         for _ in range(100):

@@ -143,7 +143,7 @@ def nigh(path, arena_bytes, shards):
     port = free_port()
     command = [path, "serve", "--port", str(port), "--shards", str(shards), "--maxmemory", str(arena_bytes)]
     folder = f"/dev/shm/nigh-hits-{port}"
-    return Server(command + ["--maxmemory-policy", "allkeys-lru", "--fresh", "--shm-dir", folder], port), folder
+    return Server(command + ["--maxmemory-policy", "allkeys-lru", "--fresh", "--appendonly", "no", "--shm-dir", folder], port), folder
 
 
 def redis(path, folder):

@@ -182,7 +182,7 @@ def main():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = subprocess.Popen([args.nigh, "serve", "--port", str(port), "--shards", "2", "--shm-dir", folder + "/arenas",
-                               "--maxmemory", "256mb", "--spin-us", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                               "--maxmemory", "256mb", "--spin-us", "0", "--appendonly", "no"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(100):
             try:

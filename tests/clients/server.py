@@ -114,7 +114,8 @@ class Server:
             return line
         line = [nigh_binary(), "serve", "--port", str(self.port), "--shm-dir", self.shm_dir]
         line += ["--unixsocket", self.unix_path]
-        settings = {"maxmemory": ARENA_BYTES, **self.settings}
+        # No log, unless a test is about it.
+        settings = {"maxmemory": ARENA_BYTES, "appendonly": "no", **self.settings}
         for name, value in settings.items():
             line += [f"--{name}", str(value)]
         return line

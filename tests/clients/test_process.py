@@ -41,7 +41,7 @@ class Process(unittest.TestCase):
         return text
 
     def flags(self, **changes):
-        flags = {"port": free_port(), "shm-dir": self.shm.name, "maxmemory": ARENA_BYTES, **changes}
+        flags = {"port": free_port(), "shm-dir": self.shm.name, "maxmemory": ARENA_BYTES, "appendonly": "no", **changes}
         return [f"--{name}={value}" for name, value in flags.items()]
 
     def test_a_port_in_use_is_one_sentence(self):
@@ -79,7 +79,7 @@ class Process(unittest.TestCase):
         for text, named in (("nosuch = 1\n", "nosuch"), ("port = [\n", "nigh.toml")):
             with open(path, "w", encoding="ascii") as file:
                 file.write(text)
-            self.assertIn(named, self.refused("--config", path))
+            self.assertIn(named, self.refused("--config", path, "--appendonly", "no"))
 
     def test_the_example_configuration_is_accepted(self):
         server = self.start(config=ROOT / "packaging/nigh.toml")

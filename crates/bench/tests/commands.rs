@@ -22,7 +22,7 @@ const MAXMEMORY: &str = "256mb";
 /// A server of the `nigh` beside the program under test.
 fn server() -> ServerProcess {
     let nigh = Path::new(BENCH).with_file_name("nigh");
-    let flags = ["--maxmemory", MAXMEMORY].map(Into::into);
+    let flags = ["--maxmemory", MAXMEMORY, "--appendonly", "no"].map(Into::into);
     ServerProcess::nigh(&nigh, &[], &flags).expect("`cargo build -p nigh-cli` has built nigh")
 }
 

@@ -4,6 +4,11 @@ mod support;
 
 use support::{Server, assert_one_sentence, folder, free_port, nigh, stderr};
 
+/// Runs a server without a log, which is to be refused.
+fn serve(flags: &[&str]) -> std::process::Output {
+    nigh(&[&["serve", "--appendonly", "no"], flags].concat())
+}
+
 /// The port is in use. The sentence names the port, the cause once, and the flag that helps.
 #[test]
 fn a_port_in_use_is_named() {
@@ -12,7 +17,7 @@ fn a_port_in_use_is_named() {
     let port = taken.local_addr().expect("it is bound").port().to_string();
     let arenas = folder.path().join("arenas");
     let path = arenas.to_str().expect("UTF-8");
-    let output = nigh(&["serve", "--port", &port, "--shm-dir", path]);
+    let output = serve(&["--port", &port, "--shm-dir", path]);
     assert_one_sentence(&output, &[&port, "--port"]);
     assert_eq!(stderr(&output).matches("Address already in use").count(), 1, "{}", stderr(&output));
 }
@@ -21,7 +26,7 @@ fn a_port_in_use_is_named() {
 #[test]
 fn an_unusable_folder_is_named() {
     let port = free_port().to_string();
-    let output = nigh(&["serve", "--port", &port, "--shm-dir", "/dev/null/arenas"]);
+    let output = serve(&["--port", &port, "--shm-dir", "/dev/null/arenas"]);
     assert_one_sentence(&output, &["/dev/null/arenas"]);
 }
 
@@ -33,7 +38,7 @@ fn a_second_server_on_a_folder_is_refused() {
     server.call(&["SET", "a", "1"]);
     let arenas = folder.path().join("arenas");
     let path = arenas.to_str().expect("UTF-8");
-    let output = nigh(&["serve", "--port", &free_port().to_string(), "--shm-dir", path]);
+    let output = serve(&["--port", &free_port().to_string(), "--shm-dir", path]);
     assert_one_sentence(&output, &[path]);
     assert_eq!(server.call(&["GET", "a"]).bytes(), Some(&b"1"[..]));
 }
@@ -45,17 +50,17 @@ fn too_little_memory_is_said() {
     let port = free_port().to_string();
     let arenas = folder.path().join("arenas");
     let path = arenas.to_str().expect("UTF-8");
-    let output = nigh(&["serve", "--port", &port, "--shm-dir", path, "--maxmemory", "64gb"]);
+    let output = serve(&["--port", &port, "--shm-dir", path, "--maxmemory", "64gb"]);
     assert_one_sentence(&output, &[path]);
 }
 
 /// An unknown flag is wrong usage, and so is a wrong value of a setting.
 #[test]
 fn unknown_flags_and_values_are_refused() {
-    let output = nigh(&["serve", "--frobnicate", "1"]);
+    let output = serve(&["--frobnicate", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--frobnicate"), "{}", stderr(&output));
-    let output = nigh(&["serve", "--port", "70000"]);
+    let output = serve(&["--port", "70000"]);
     assert_ne!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("port"), "{}", stderr(&output));
 }

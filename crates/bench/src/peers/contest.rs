@@ -177,7 +177,11 @@ impl Servers {
         let own = std::env::current_exe().context("can't find this program's own file")?;
         let own = own.to_str().context("this program's path isn't UTF-8")?.to_owned();
         let memory = args.arena.to_string();
-        let nigh = ServerProcess::nigh(nigh, &pinned(), &["--maxmemory".to_owned(), memory])?;
+        let nigh = ServerProcess::nigh(
+            nigh,
+            &pinned(),
+            &words(&format!("--maxmemory {memory} --appendonly no")),
+        )?;
         let redis = start_redis(args, "--dir {dir} --appendonly no", None)?;
         let mut program = pinned();
         program.push(own);

@@ -121,9 +121,10 @@ pub(super) fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Vec
 pub(super) fn start_nigh(args: &Args, nigh: &Path, mode: Option<&str>) -> Result<ServerProcess> {
     let mut flags = words(&format!("--maxmemory {}", args.arena / 2));
     let disk = args.disk()?;
-    if let Some(mode) = mode {
-        flags.extend(words(&format!("--appendonly yes --appendfsync {mode} --dir {{disk}}/log")));
-    }
+    flags.extend(match mode {
+        Some(mode) => words(&format!("--appendonly yes --appendfsync {mode} --dir {{disk}}/log")),
+        None => words("--appendonly no"),
+    });
     ServerProcess::nigh_on(nigh, &pinned(), &flags, mode.map(|_| disk.as_path()))
 }
 

@@ -83,8 +83,8 @@ fn introduction(text: &mut String, args: &Args, machine: &Machine) {
          --arena {}`) on {date}.\n\n\
          - Machine: {cpu}, {cpus} CPUs, {memory}, {system}, Linux {kernel}. Load average \
          of the minute before: {load} (figures are worth little where it isn't near 0).\n\
-         - Servers, all pinned to CPU {SERVER_CPU}: Nigh {nigh} (so of one shard), Redis {redis} \
-         (persistence off), and the floor, which parses RESP and answers at once without a \
+         - Servers, all pinned to CPU {SERVER_CPU}: Nigh {nigh} (so of one shard; `--appendonly no`), Redis {redis} \
+         (`--appendonly no`, no snapshots), and the floor, which parses RESP and answers at once without a \
          store. The load comes from one thread on CPU {LOAD_CPU}, over TCP on loopback. Nigh and \
          the floor poll for 50 µs before they sleep (`spin-us`), as by default; Redis sleeps at \
          once.\n\

@@ -38,7 +38,7 @@ fn data_of_edition_1_is_converted_and_served() {
     let dir = folder.path().join("arenas");
     unpack(&dir);
     let shm_dir = dir.to_str().expect("UTF-8");
-    let refused = nigh(&["serve", "--port", "0", "--shm-dir", shm_dir]);
+    let refused = nigh(&["serve", "--port", "0", "--shm-dir", shm_dir, "--appendonly", "no"]);
     assert_one_sentence(&refused, &["format version 1", "nigh convert --shm-dir", shm_dir]);
     let said = assert_converts(&dir, 2);
     assert!(said.contains("expired") && said.contains("libraries"), "{said}");

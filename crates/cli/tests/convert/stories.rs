@@ -95,7 +95,8 @@ fn the_command_that_a_refused_server_names_works() {
     std::thread::sleep(Duration::from_millis(5));
     let path = dir.to_str().expect("UTF-8");
     let port = support::free_port().to_string();
-    let refused = nigh(&["serve", "--port", &port, "--shm-dir", path, "--partitions", "5"]);
+    let flags = ["--shm-dir", path, "--partitions", "5", "--appendonly", "no"];
+    let refused = nigh(&[&["serve", "--port", &port], &flags[..]].concat());
     assert_one_sentence(&refused, &["--partitions 1", "nigh convert"]);
     let text = stderr(&refused);
     let command = text.split('`').find(|part| part.starts_with("nigh convert")).expect("a command");

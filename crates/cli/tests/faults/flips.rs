@@ -15,6 +15,7 @@ fn serves(dir: &Path) -> bool {
     let port = free_port();
     let mut child = Command::new(NIGH)
         .args(["serve", "--maxmemory", "64mb", "--shards", "1", "--port", &port.to_string()])
+        .args(["--appendonly", "no"])
         .arg("--shm-dir")
         .arg(dir)
         .stderr(Stdio::null())

@@ -11,6 +11,7 @@ fn refused(dir: &Path, parts: &[&str]) {
     // If the server serves instead of refusing, `timeout` ends it.
     let mut command = std::process::Command::new("timeout");
     command.args(["20", NIGH, "serve", "--port", &port, "--shm-dir", dir, "--maxmemory", "64mb"]);
+    command.args(["--appendonly", "no"]);
     assert_one_sentence(&command.output().expect("coreutils are there"), parts);
     let checked = nigh(&["check", dir]);
     assert_eq!(checked.status.code(), Some(1), "{}", stdout(&checked));

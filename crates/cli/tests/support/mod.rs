@@ -43,7 +43,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server with its arenas in `folder`/arenas, and waits until it answers.
+    /// Starts a server with its arenas in `folder`/arenas, and waits until it answers. It has no
+    /// log unless the flags say otherwise; that is so of all these.
     pub(crate) fn start(folder: &Path) -> Self {
         Self::start_with(folder, &["--maxmemory", MAXMEMORY])
     }
@@ -69,9 +70,12 @@ impl Server {
         log: PathBuf,
     ) -> Self {
         let port = free_port();
+        let names_mode = flags.iter().any(|flag| flag.starts_with("--appendonly"));
+        let without_log: &[&str] = if names_mode { &[] } else { &["--appendonly", "no"] };
         let child = Command::new(NIGH)
             .args(["serve", "--port", &port.to_string(), "--shm-dir"])
             .arg(folder.join("arenas"))
+            .args(without_log)
             .args(flags)
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a descriptor is left"))

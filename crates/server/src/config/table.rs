@@ -151,12 +151,14 @@ static SETTINGS: &[Setting] = &[
         "Compare the checksums of all records before serving, and log the wrong ones."),
     row("fresh", Kind::Flag, "no", FIXED, "Start empty: remove the arenas of an earlier server."),
     row("save", Kind::Choice(&[""]), "", FIXED, "Nigh saves no snapshots: see appendonly, and BACKUP."),
-    row("appendonly", Kind::Flag, "no", FIXED, "Keep a log of all changes on disk."),
+    row("appendonly", Kind::Flag, "yes", FIXED,
+        "Keep a log of all changes on disk, in the folder of `dir`. Without, a reboot loses all data."),
     row("appendfsync", Kind::Choice(&["always", "everysec", "no"]), "everysec", MUTABLE,
         "When the log is on disk for certain: always, before a client is answered; everysec, \
          within a second; no, when the system likes."),
     row("dir", Kind::Text { max_bytes: PATH_BYTES }, "nigh-data", FIXED,
-        "Folder of the log, on a disk of this machine."),
+        "Folder of the log, on a disk of this machine; a relative path begins where the server is \
+         started."),
     row("journal-size", bytes(1 << 20, 4 * GIB), "67108864", FIXED,
         "Memory of each shard's journal, which holds changes until they are in the log; rounded up \
          to a power of two. One commit takes at most a fourth."),

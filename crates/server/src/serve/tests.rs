@@ -22,9 +22,12 @@ fn settings(dir: &tempfile::TempDir) -> Config {
     let dirs = ["arenas", "log"].map(|name| dir.path().join(name).display().to_string());
     let [arenas, log] = &dirs;
     let folders = [("shm-dir", arenas.as_str()), ("dir", log), ("log-on-tmpfs", "yes")];
-    for (name, text) in
-        folders.into_iter().chain([("port", "0"), ("maxmemory", "64mb"), ("shards", "2")])
-    {
+    for (name, text) in folders.into_iter().chain([
+        ("port", "0"),
+        ("maxmemory", "64mb"),
+        ("shards", "2"),
+        ("appendonly", "no"),
+    ]) {
         config.set(name, text).expect("a right setting");
     }
     config

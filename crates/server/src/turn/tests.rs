@@ -53,7 +53,9 @@ struct Peer {
 impl Shards {
     /// Shards of tenants with so many partitions each.
     fn of(partitions: &[usize]) -> Shards {
-        Shards::logged(partitions, Config::default(), None)
+        let mut config = Config::default();
+        config.set("appendonly", "no").expect("a flag");
+        Shards::logged(partitions, config, None)
     }
 
     /// The same with these settings, and with the logs that go with them.

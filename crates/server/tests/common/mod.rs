@@ -17,7 +17,7 @@ pub struct TestServer {
     pub dir: PathBuf,
 }
 
-/// The settings of a test's server: a free port, a new folder, little memory.
+/// The settings of a test's server: a free port, a new folder, little memory, no log.
 pub fn config(settings: &[(&str, &str)]) -> Config {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -25,7 +25,8 @@ pub fn config(settings: &[(&str, &str)]) -> Config {
     // A process of the same number may have been killed here before.
     let _ = std::fs::remove_dir_all(&dir);
     let mut config = Config::default();
-    for (name, text) in [("port", "0"), ("shm-dir", &dir), ("maxmemory", "64mb")] {
+    let own = [("port", "0"), ("shm-dir", &dir), ("maxmemory", "64mb"), ("appendonly", "no")];
+    for (name, text) in own {
         config.set(name, text).expect("a right setting");
     }
     for (name, text) in settings {
