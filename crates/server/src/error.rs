@@ -33,17 +33,20 @@ pub enum ServeError {
         /// The folder.
         path: PathBuf,
     },
-    /// The tmpfs can't hold the arena.
+    /// The tmpfs can't hold arenas and journals.
     #[error(
-        "the arena needs {needed} bytes but {path} has only {free}; set --maxmemory lower or enlarge \
-         the tmpfs"
+        "the arenas ({}) and journals ({}) don't fit into the file system of {path}, which has {} \
+         for them: lower --maxmemory, --journal-size or --shards, or enlarge it (Docker: \
+         --shm-size; else mount -o remount,size=)", shown(*arenas), shown(*journals), shown(*free)
     )]
     TooLittleMemory {
         /// The folder.
         path: PathBuf,
-        /// Bytes that the arena may use.
-        needed: u64,
-        /// Bytes that there are.
+        /// Bytes that the arenas are to have.
+        arenas: u64,
+        /// Bytes of the journals.
+        journals: u64,
+        /// Bytes that there are for all.
         free: u64,
     },
     /// The store can't be opened.
@@ -64,6 +67,11 @@ pub enum ServeError {
         /// What is left of the arenas.
         arenas: String,
     },
+}
+
+/// Bytes for people: whole MiB, rounded up.
+pub(crate) fn shown(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
 impl ServeError {

@@ -8,18 +8,19 @@
 
 use crate::config::Config;
 use crate::error::ServeError;
+use crate::folder::log_folder::{self, LogFolder};
 use crate::loading::LoadingState;
 use crate::state::backups::BackupSource;
 use crate::state::shared::Shared;
 use crate::sync_thread::SyncThread;
-use nigh_log::{FileSystemKind, LogSettings, RealChance, RealClock, RealFolder, World};
+use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
     CompactionPace, Keyspace, LogHealth, LogOptions, LogStatus, LogThread, LogThreadParts, Opened,
     OpenedLog, ReplayProgress, ShardCompaction, StartReport, StoreError, StoreOptions, SyncMode,
     log_of, retire_log,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -62,8 +63,9 @@ impl ServerLog {
         domain: &Arc<Domain>,
         loading: &Arc<LoadingState>,
     ) -> Result<(Keyspace, Opened, ServerLog), ServeError> {
-        let dir = PathBuf::from(config.text("dir"));
-        let world = world_of(config, &dir)?;
+        let folder = LogFolder::open(config, &options.dir)?;
+        let (dir, is_made) = (folder.path.clone(), folder.is_made());
+        let world = world_of(folder);
         let began = Instant::now();
         let (told, loading) = (AtomicU64::new(0), Arc::clone(loading));
         let log = LogOptions {
@@ -78,8 +80,11 @@ impl ServerLog {
             }),
         };
         let opened = Keyspace::open_with_log(options, &log, &world, domain);
-        let (keyspace, opened, log) =
-            opened.map_err(|error| refused_start(&dir, &options.dir, error))?;
+        let (keyspace, opened, log) = opened.map_err(|error| {
+            // The folder is held by `world` until this returns.
+            LogFolder::undo(&dir, is_made);
+            refused_start(&dir, &options.dir, error)
+        })?;
         tell_start(&log.report, &dir, began);
         let pace = CompactionPace {
             garbage_percent: config.unsigned("log-garbage"),
@@ -134,7 +139,7 @@ impl ServerLog {
         }
         shared.backups.attach(BackupSource {
             world,
-            dir: PathBuf::from(shared.config().text("dir")),
+            dir: log_folder::path_of(&shared.config())?,
             logs,
             orders: all._orders.clone(),
         });
@@ -175,38 +180,22 @@ impl Drop for Alarm {
 
 /// Sees to a log that arenas have which are to be served without: it is retired.
 pub(crate) fn refuse_logged(config: &Config, options: &StoreOptions) -> Result<(), ServeError> {
-    let dir = PathBuf::from(config.text("dir"));
+    let dir = log_folder::path_of(config)?;
     let log = log_of(&options.dir).map_err(|error| refused(&dir, error))?;
     let Some(id) = log.filter(|_| !config.flag("fresh")) else { return Ok(()) };
-    let world = world_of(config, &dir)?;
+    let world = world_of(LogFolder::open(config, &options.dir)?);
     retire_log(options, id, &world).map_err(|error| refused(&dir, error))?;
     tracing::warn!(dir = %dir.display(), "appendonly is no: the log is retired, its files are removed");
     Ok(())
 }
 
 /// The log's folder, clock and chance.
-fn world_of(config: &Config, dir: &Path) -> Result<World<RealFolder>, ServeError> {
-    let log = |error| refused(dir, StoreError::Log(error));
-    let folder = RealFolder::open(dir, true).map_err(log)?;
-    let advice = match folder.file_system().map_err(log)? {
-        FileSystemKind::Memory if !config.flag("log-on-tmpfs") => {
-            Some("a tmpfs, which the end of the machine takes: name another, or set log-on-tmpfs")
-        }
-        FileSystemKind::Remote if !config.flag("log-any-filesystem") => Some(
-            "a file system that isn't of this machine, where two servers may get the same folder: \
-             name another, or set log-any-filesystem",
-        ),
-        _ => None,
-    };
-    if let Some(advice) = advice {
-        let text = format!("the log's folder {} is in {advice}", dir.display());
-        return Err(ServeError::Setting(text));
-    }
-    Ok(World {
-        storage: Arc::new(folder),
+fn world_of(folder: LogFolder) -> World<RealFolder> {
+    World {
+        storage: Arc::new(folder.real),
         clock: Arc::new(RealClock::new()),
         chance: Arc::new(RealChance),
-    })
+    }
 }
 
 fn refused(dir: &Path, error: StoreError) -> ServeError {

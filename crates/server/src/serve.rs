@@ -8,7 +8,9 @@ use crate::engine::v8::V8;
 use crate::engine::{self, Engine, FunctionLimits, allocator};
 use crate::error::ServeError;
 use crate::folder::arena_folder::Folder;
+use crate::folder::cgroup::memory_limit;
 use crate::folder::faults::Arenas;
+use crate::folder::room::Needs;
 use crate::folder::starts::Skips;
 use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
@@ -29,7 +31,7 @@ use nigh_shm::Domain;
 use nigh_store::{Keyspace, LogStatus, Opened, StoreError, StoreOptions};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 
@@ -113,7 +115,9 @@ impl Server {
         let port = address.map_or(0, |address| address.port());
         let folder = Folder::open(&config.shm_dir(port))?;
         folder.remove_leftover();
-        let capacity_bytes = folder.capacity_bytes(&config)?;
+        let limit = memory_limit(Path::new("/"));
+        let capacity_bytes =
+            folder.capacity_bytes(&config, Needs::of(&config, shards), limit.as_ref())?;
         folder.warn_if_on_disk();
         let exporter = Exporter::start(&config)?;
         let file_limit = file_limit(&config, shards)?;

@@ -153,6 +153,10 @@ fn take_lock(folder: &OwnedFd) -> Result<RealFile, LogError> {
         Err(Errno::WOULDBLOCK) => return Err(LogError::InUse { pid: holder(&lock) }),
         Err(error) => return Err(io("taking the lock")(error.into())),
     }
+    // A start that was refused may have removed the file since it was opened, and the folder too.
+    if lock.links().map_err(io("taking the lock"))? == 0 {
+        return Err(LogError::InUse { pid: holder(&lock) });
+    }
     ftruncate(&lock.file, 0).map_err(|e| io("writing the lock")(e.into()))?;
     let pid = format!("{}\n", std::process::id());
     write_all_at(&lock, 0, pid.as_bytes()).map_err(io("writing the lock"))?;

@@ -8,9 +8,13 @@
 
 use crate::config::Config;
 use crate::error::ServeError;
+use crate::folder::cgroup::MemoryLimit;
 use crate::folder::leftover::{LOCK_FILE, LeftoverError, is_same, lock, remove_leftover};
+use crate::folder::log_folder::refuse_other_users;
+use crate::folder::room::{Needs, look_at_file_system, look_at_limit};
 use crate::folder::starts::Skips;
 use crate::folder::verify::arenas_in;
+use nigh_store::arena_of_name;
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -24,8 +28,6 @@ const TMPFS_MAGIC: u32 = 0x0102_1994;
 const RAMFS_MAGIC: u32 = 0x8584_58f6;
 /// Most that an arena can address, as its format says.
 const MOST_CAPACITY_BYTES: u64 = 32 << 30;
-/// What is left of a tmpfs for the system arena.
-const SYSTEM_BYTES: u64 = 4 << 20;
 
 /// A folder that this process holds.
 #[derive(Debug)]
@@ -39,6 +41,7 @@ impl Folder {
     pub(crate) fn open(path: &Path) -> Result<Self, ServeError> {
         let folder_error = |cause: io::Error| ServeError::Folder { path: path.to_owned(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder_error)?;
+        refuse_other_users(path, |name| arena_of_name(name).is_some(), "--shm-dir")?;
         std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(folder_error)?;
         match lock(path) {
             // `nigh convert` may have put another folder here since the file was opened.
@@ -98,21 +101,33 @@ impl Folder {
         let _ = std::fs::remove_dir(&self.path);
     }
 
-    /// Bytes that the arena may use: the setting, or half of the available memory. New arenas may
-    /// use no more than the file system has; those that an earlier server left are adopted with
-    /// what they hold, whatever is free beside.
-    pub(crate) fn capacity_bytes(&self, config: &Config) -> Result<u64, ServeError> {
+    /// Bytes that the arenas may use: the setting, or half of the available memory. New arenas may
+    /// use no more than the file system and the limit of the control groups have, beside journals
+    /// and process; those that an earlier server left are adopted with what they hold, whatever is
+    /// free beside.
+    pub(crate) fn capacity_bytes(
+        &self,
+        config: &Config,
+        needs: Needs,
+        limit: Option<&MemoryLimit>,
+    ) -> Result<u64, ServeError> {
         let stat = rustix::fs::statvfs(&self.path)
             .map_err(|error| ServeError::Folder { path: self.path.clone(), cause: error.into() })?;
         let partitions = config.unsigned("partitions");
         let held = self.held_bytes();
         let free = stat.f_bavail * stat.f_frsize + held;
-        let usable = free.saturating_sub(SYSTEM_BYTES);
+        let usable = free.saturating_sub(needs.beside_arenas());
         let least = LEAST_CAPACITY_BYTES * partitions;
+        let is_automatic = config.unsigned("maxmemory") == 0;
         let wanted = match config.unsigned("maxmemory") {
             0 => {
                 let available = meminfo_bytes("MemAvailable").unwrap_or(free) + held;
-                (available / 2).min(usable).min(MOST_CAPACITY_BYTES * partitions)
+                let limited = limit.map_or(u64::MAX, |limit| limit.bytes);
+                let under_limit = limited.saturating_sub(needs.beside_arenas() + needs.process);
+                (available.min(limited) / 2)
+                    .min(under_limit)
+                    .min(usable)
+                    .min(MOST_CAPACITY_BYTES * partitions)
             }
             bytes if bytes < least => {
                 return Err(ServeError::Setting(format!(
@@ -123,23 +138,31 @@ impl Folder {
             bytes => bytes,
         };
         let is_left = arenas_in(&self.path).is_ok_and(|arenas| !arenas.is_empty());
-        if is_left && !config.flag("fresh") {
-            let wanted = if config.unsigned("maxmemory") == 0 { wanted.max(held) } else { wanted };
-            let wanted = wanted.max(least);
-            if wanted > usable {
-                tracing::warn!(
-                    maxmemory = wanted,
-                    free = usable.saturating_sub(held),
-                    "the file system of {} has less free than the arenas may still take: what they hold is served, \
-                     and what finds no memory will be refused; free some, or enlarge it",
-                    self.path.display()
-                );
+        let is_left = is_left && !config.flag("fresh");
+        let wanted = if is_left && is_automatic { wanted.max(held) } else { wanted };
+        let wanted = wanted.max(least);
+        let in_files = look_at_file_system(&self.path, wanted, needs, free);
+        let in_limit = look_at_limit(wanted, needs, limit);
+        if !is_left {
+            in_files?;
+            if let Some(warning) = in_limit? {
+                tracing::warn!("{warning}");
             }
             return Ok(wanted);
         }
-        if wanted < least || wanted > usable {
-            let (path, needed) = (self.path.clone(), wanted.max(least));
-            return Err(ServeError::TooLittleMemory { path, needed, free: usable });
+        if in_files.is_err() {
+            tracing::warn!(
+                maxmemory = wanted,
+                free = usable.saturating_sub(held),
+                "the file system of {} has less free than the arenas may still take: what they hold is served, \
+                 and what finds no memory will be refused; free some, or enlarge it",
+                self.path.display()
+            );
+        }
+        match in_limit {
+            Ok(Some(warning)) => tracing::warn!("{warning}"),
+            Err(warning) => tracing::warn!("{warning}"),
+            Ok(None) => {}
         }
         Ok(wanted)
     }
@@ -170,6 +193,8 @@ pub(crate) fn meminfo_bytes(name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const NO_LOG: Needs = Needs { journals: 0, process: 0 };
+
     fn path(name: &str) -> PathBuf {
         PathBuf::from(format!("/dev/shm/nigh-test-folder-{name}-{}", std::process::id()))
     }
@@ -196,7 +221,8 @@ mod tests {
         let folder = folder("capacity");
         let mut config = Config::default();
         config.set("maxmemory", "64gb").expect("a size");
-        let error = folder.capacity_bytes(&config).expect_err("no machine of ours has it");
+        let error =
+            folder.capacity_bytes(&config, NO_LOG, None).expect_err("no machine of ours has it");
         assert!(matches!(error, ServeError::TooLittleMemory { .. }));
         folder.remove();
     }
@@ -207,10 +233,32 @@ mod tests {
         let folder = folder("least");
         let mut config = Config::default();
         config.set("maxmemory", "1mb").expect("a size");
-        let error = folder.capacity_bytes(&config).expect_err("too little").to_string();
+        let error =
+            folder.capacity_bytes(&config, NO_LOG, None).expect_err("too little").to_string();
         assert!(error.starts_with("maxmemory must be at least 8mb"), "{error}");
         config.set("maxmemory", "8mb").expect("a size");
-        assert_eq!(folder.capacity_bytes(&config).expect("enough"), LEAST_CAPACITY_BYTES);
+        let enough = folder.capacity_bytes(&config, NO_LOG, None).expect("enough");
+        assert_eq!(enough, LEAST_CAPACITY_BYTES);
+        folder.remove();
+    }
+
+    /// Without a limit of one's own the arenas leave room for journals and process under that of
+    /// the control group; an own one that can't fit is refused, if no data is there yet.
+    #[test]
+    fn the_limit_of_the_control_group_bounds_the_arenas() {
+        let folder = folder("group");
+        let needs = Needs { journals: 100 << 20, process: 100 << 20 };
+        let limit = MemoryLimit { bytes: 256 << 20, file: "/x/memory.max".into() };
+        let mut config = Config::default();
+        let bytes = folder.capacity_bytes(&config, needs, Some(&limit)).expect("it fits");
+        assert_eq!(bytes, 52 << 20, "less than half of the limit");
+        config.set("maxmemory", "200mb").expect("a size");
+        let error = folder.capacity_bytes(&config, needs, Some(&limit)).expect_err("it can't fit");
+        assert!(error.to_string().contains("/x/memory.max"), "{error}");
+        std::fs::write(folder.path.join("default.0.arena"), b"left").expect("a file");
+        let bytes = folder.capacity_bytes(&config, needs, Some(&limit)).expect("it is served");
+        assert_eq!(bytes, 200 << 20);
+        let _ = std::fs::remove_file(folder.path.join("default.0.arena"));
         folder.remove();
     }
 
