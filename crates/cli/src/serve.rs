@@ -70,6 +70,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut config = Config::default();
     if let Some(file) = &args.file {
         nigh_server::config::load(&mut config, file)?;
+        // Whatever folder the process is in later.
+        config.file = Some(std::path::absolute(file).context("--config")?);
     }
     for (name, text) in &args.flags {
         config.set(name, text).with_context(|| format!("--{name}"))?;

@@ -63,6 +63,14 @@ pub(super) static SERVER: &[CommandSpec] = &[
         ..CONFIG
     },
     CommandSpec {
+        name: "config|rewrite",
+        run: Run::Server(Builtin::ConfigRewrite),
+        arity: 2,
+        since: "2.8.0",
+        summary: "Writes what CONFIG SET has changed into the settings file, durably.",
+        ..CONFIG
+    },
+    CommandSpec {
         name: "config|help",
         run: Run::Server(Builtin::Help),
         arity: 2,

@@ -12,10 +12,12 @@
 //! Plain data; the shard has its own copy, which CONFIG SET changes.
 
 mod file;
+mod rewrite;
 mod table;
 mod value;
 
 pub use file::load;
+pub(crate) use rewrite::rewrite;
 pub use table::{Kind, Setting, Unit, setting, settings};
 pub use value::{ConfigError, Value};
 
@@ -30,12 +32,14 @@ pub struct Config {
     /// The program `nigh`, by which new sources are tried in a process of their own; none: they are
     /// compiled where they are to run at once.
     pub checker: Option<PathBuf>,
+    /// The settings file, into which CONFIG REWRITE writes.
+    pub file: Option<PathBuf>,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let values = settings().iter().map(|row| (row.name, row.default_value())).collect();
-        Self { values, checker: None }
+        Self { values, checker: None, file: None }
     }
 }
 

@@ -108,6 +108,23 @@ fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u
     Ok(changed)
 }
 
+pub(crate) fn config_rewrite(context: &mut Context<'_, '_>) {
+    // Under the lock of the settings: one writes the file at a time, and a whole CONFIG SET.
+    let written = context.state.shared.with_config(|config| match &config.file {
+        None => Err("ERR The server is running without a config file".to_owned()),
+        Some(file) => crate::config::rewrite(config, file)
+            .map(|count| (count, file.clone()))
+            .map_err(|cause| format!("ERR Rewriting config file: {cause}")),
+    });
+    match written {
+        Ok((changed, file)) => {
+            tracing::info!(changed, file = %file.display(), "the settings file is written");
+            context.reply().ok();
+        }
+        Err(text) => context.error(&text),
+    }
+}
+
 pub(crate) fn config_resetstat(context: &mut Context<'_, '_>) {
     context.state.shared.reset_stats();
     context.state.reset_stats();

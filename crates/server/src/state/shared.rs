@@ -353,6 +353,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Looks at the settings; nobody changes them meanwhile.
+    pub(crate) fn with_config<T>(&self, look: impl FnOnce(&Config) -> T) -> T {
+        look(&lock(&self.config))
+    }
+
     /// Tells all shards that the libraries in a tenant's system arena have changed.
     pub(crate) fn libraries_changed(&self, tenant: TenantId) {
         for seat in &self.seats {

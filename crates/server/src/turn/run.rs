@@ -113,6 +113,7 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::ConfigGet => admin::config_get(context, args),
         B::ConfigSet => admin::config_set(context, args),
         B::ConfigResetstat => admin::config_resetstat(context),
+        B::ConfigRewrite => admin::config_rewrite(context),
         B::Time => admin::time(context),
         B::Shutdown => admin::shutdown(context, args),
         B::Backup => backup::backup(context, args),
