@@ -271,6 +271,35 @@ fn first_arena(folder: &Path) -> PathBuf {
     paths.find(|path| path.extension().is_some_and(|it| it == "arena")).expect("arenas")
 }
 
+/// A folder into which only another user may look: its owner is named, and nothing is advised that
+/// would give up the log in it. Run by the superuser, who drops all rights for it.
+#[test]
+fn a_folder_of_another_user_is_named_with_its_owner() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("becoming another user isn't allowed: nothing is tested");
+        return;
+    }
+    let (own, place) = (folder(), disk());
+    let dir = place.path().join("log");
+    make_log(own.path(), &dir);
+    let before = content(&dir);
+    let other = support::folder();
+    std::os::unix::fs::chown(other.path(), Some(12_345), Some(12_345)).expect("root may");
+    // Others may go through it, and not look into it.
+    let passed = std::fs::Permissions::from_mode(0o711);
+    std::fs::set_permissions(place.path(), passed).expect("ours");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "12345", "--regid", "12345", "--clear-groups", "timeout"]);
+    let output = refused_by(command, other.path(), &logged(text(&dir), &[]));
+    if output.status.code() != Some(1) || stderr(&output).contains("failed to run") {
+        eprintln!("another user can't run this: nothing is tested: {}", stderr(&output));
+        return;
+    }
+    assert_one_sentence(&output, &[text(&dir), "user 0", "user 12345", "chown", "--dir"]);
+    assert!(!stderr(&output).contains("appendonly no"), "that would give up a log");
+    assert!(content(&dir) == before, "nothing is changed");
+}
+
 /// A disk that is mounted to be read only, and a folder that may not be written.
 #[test]
 fn a_folder_that_is_read_only_is_refused() {

@@ -48,8 +48,8 @@ impl LogFolder {
             let shown = path.display();
             return Err(ServeError::Store(format!("{missing} ({shown}, by --dir, isn't there)")));
         }
-        refuse_file_system(config, &path, advice)?;
         refuse_other_users(&path, |name| name == META, "--dir")?;
+        refuse_file_system(config, &path, advice)?;
         let real = RealFolder::open(&path, true).map_err(|error| refused(&path, &error, advice))?;
         Ok(Self { path, real, is_made: !is_there })
     }
