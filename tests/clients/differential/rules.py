@@ -11,6 +11,8 @@ import changes_7_2
 from changes_7_2 import pairs, shape
 from wire import Error, Simple, Typed, parse
 
+# Commands that the compared Redis doesn't have: those of 7.2, and our own.
+NOT_IN_REDIS = changes_7_2.NEW_COMMANDS | {b"backup", b"debug|help", b"debug|reload"}
 NEAR_SECONDS = 3  # both servers get a command within this time of each other
 NEAR_MS = 1000 * NEAR_SECONDS
 
@@ -68,7 +70,7 @@ def command_info(ours, theirs):
 def all_commands(ours, theirs):
     """Each command that Nigh has is one that Redis has, with the same row."""
     known = {row[0]: row for row in theirs}
-    ours = [row for row in ours if row[0] not in changes_7_2.NEW_COMMANDS]
+    ours = [row for row in ours if row[0] not in NOT_IN_REDIS]
     return all(row[0] in known and same_command(row, known[row[0]]) for row in ours)
 
 
@@ -87,7 +89,7 @@ def same_command(one, other):
 
 def command_list(ours, theirs):
     """Commands that Redis has, too; with subcommands, if Redis answers them for some command."""
-    ours, theirs = set(members(ours)) - changes_7_2.NEW_COMMANDS, set(members(theirs))
+    ours, theirs = set(members(ours)) - NOT_IN_REDIS, set(members(theirs))
     containers = [{name.split(b"|")[0] for name in names if b"|" in name} for names in (ours, theirs)]
     return ours <= theirs and containers[1] & ours <= containers[0]
 
