@@ -185,8 +185,8 @@ impl Server {
                 // Its permissions, offset, device and inode are between.
                 let name = words.nth(4).map(str::to_owned);
                 let [start, end] = [start, end].map(|it| u64::from_str_radix(it, 16));
-                let start = start.expect("an address").next_multiple_of(THREAD_HEAP_BYTES);
-                let is_heap = start < end.expect("an address");
+                let (start, end) = (start.expect("an address"), end.expect("an address"));
+                let is_heap = end / THREAD_HEAP_BYTES > start.saturating_sub(1) / THREAD_HEAP_BYTES;
                 let other =
                     if is_heap { "malloc's heaps and what adjoins" } else { "V8 and others" };
                 mapping = (first.to_owned(), name.unwrap_or_else(|| other.to_owned()));
