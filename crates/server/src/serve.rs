@@ -162,9 +162,10 @@ impl Server {
             let parts = divided.iter_mut().zip(keyspace.divide(shards));
             parts.for_each(|(shard, part)| shard.push(part));
         }
-        let folder = Arc::new(folder);
-        let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(divided);
-        for (number, (((poll, listeners), mailbox), keyspaces)) in parts.enumerate() {
+        // The shards have it alone: their last one removes it, perhaps before this returns.
+        let folders = std::iter::repeat_n(Arc::new(folder), shards);
+        let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(divided).zip(folders);
+        for (number, ((((poll, listeners), mailbox), keyspaces), folder)) in parts.enumerate() {
             // The first shard shows all the numbers.
             let gauges = exporter.as_ref().filter(|_| number == 0).map(Exporter::gauges);
             // A server that is dropped half started stops the shards that run.
@@ -177,7 +178,7 @@ impl Server {
                 domain: Arc::clone(&domain),
                 gauges,
                 keyspaces,
-                folder: Arc::clone(&folder),
+                folder,
                 engines,
                 logs: logs.clone(),
                 log: sides.next(),
