@@ -1,10 +1,10 @@
-//! What CONFIG REWRITE writes, and libraries: they survive kills, failing system calls, and the loss
-//! of all memory.
+//! What CONFIG REWRITE writes, and libraries: they survive kills, failing system calls, and the
+//! loss of all memory.
 //!
-//! 1. Wherever a server is killed while it writes its settings, the file has the old text or the new
-//!    one, whole, and the next server starts with it. What was answered with OK is the new one.
-//! 2. A system call that fails is an error reply; the file then has the old text or the new one, and
-//!    the server goes on.
+//! 1. Wherever a server is killed while it writes its settings, the file has the old text or the
+//!    new one, whole, and the next server starts with it. What was answered with OK is the new one.
+//! 2. A system call that fails is an error reply; the file then has the old text or the new one,
+//!    and the server goes on.
 //! 3. A library that was loaded under `always` is in the log alone.
 //!
 //! Without strace the tests of faults say so and return.

@@ -4,8 +4,8 @@
 //! FILE ── read, changed keys set ──> FILE.new ── fsync ── rename to FILE ── fsync of the folder
 //! ```
 //!
-//! 1. Whenever it is cut off, FILE has the old text or the new one, whole. When it returns well, the
-//!    new one survives a power cut.
+//! 1. Whenever it is cut off, FILE has the old text or the new one, whole. When it returns well,
+//!    the new one survives a power cut.
 //! 2. Only settings that CONFIG SET may change are written, and of those only the ones whose value
 //!    isn't what the file gives. All else, comments too, stays.
 //! 3. The new file has the old one's permissions before it has its name. A link stays a link: the
