@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) const NIGH: &str = env!("CARGO_BIN_EXE_nigh");
 /// Memory of a test's arena: small, so that many tests fit in tmpfs at once.
 pub(crate) const MAXMEMORY: &str = "256mb";
-/// Longest wait for a server: a debug build on a busy machine needs less.
+/// Longest wait for a server, and for a reply: a debug build on a busy machine needs less.
 const START: Duration = Duration::from_secs(60);
 
 /// glibc aligns a thread's heap by this. V8's mappings, and stacks, are smaller and anywhere.
@@ -133,7 +133,10 @@ impl Server {
     }
 
     pub(crate) fn call(&self, words: &[&str]) -> Frame {
-        self.connect().call(words).unwrap_or_else(|error| panic!("{error}: {}", self.said()))
+        let options = Options { timeout: Some(START), ..Options::default() };
+        Connection::connect(&self.address(), &options)
+            .and_then(|mut connection| connection.call(words))
+            .unwrap_or_else(|error| panic!("{error}: {}", self.said()))
     }
 
     /// The number of the server's process.
