@@ -210,7 +210,10 @@ impl<S: Storage> LogThread<S> {
         let most = self.reader.position() + PASS_BYTES;
         let mut ordered = false;
         loop {
+            // In this order: an order that was given before the tail rose is here then, and has its
+            // place before what is behind.
             let tail = self.reader.tail();
+            self.take_orders();
             let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));
             while self.reader.position() < end.min(most) {
                 if let Some(entry) = self.reader.advance_to(end)? {

@@ -14,7 +14,7 @@
 //! The shard's thread. Rules: docs/formats/log.md, Compaction.
 
 use crate::durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered, Placed};
-use nigh_shm::Standing;
+use nigh_shm::{Effect, Standing, StreamChange};
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
@@ -58,7 +58,7 @@ pub struct ShardCompaction {
     batch: Option<(LookBatch, usize)>,
     pass: Option<Pass>,
     /// Orders that found no room: the next step's first.
-    waiting: VecDeque<LogOrder>,
+    waiting: VecDeque<(Files, LogOrder)>,
 }
 
 impl ShardCompaction {
@@ -70,11 +70,13 @@ impl ShardCompaction {
 
     /// A bounded step; `tail` is the journal's. Whether there is more to do.
     pub(crate) fn step(&mut self, tail: u64, arenas: &mut dyn Arenas) -> bool {
-        while let Some(order) = self.waiting.pop_front() {
+        while let Some((files, order)) = self.waiting.pop_front() {
+            let order =
+                if order.tail == tail { order } else { renewed(files, order, tail, arenas) };
             match self.orders.try_send(order) {
                 Ok(()) => {}
                 Err(TrySendError::Full(order)) => {
-                    self.waiting.push_front(order);
+                    self.waiting.push_front((files, order));
                     return true;
                 }
                 Err(TrySendError::Disconnected(_)) => return false,
@@ -113,10 +115,10 @@ impl ShardCompaction {
         if is_done || step.bad.is_some() {
             self.batch = None;
         }
-        if self.order_again(step)
+        if self.order_again(step, files)
             && let Some(ends) = ends
         {
-            self.order(step.tail, Ordered::Judged(files.victim));
+            self.order(step.tail, files, Ordered::Judged(files.victim));
             self.pass = Some(Pass { files, ends, left: VecDeque::new() });
         }
     }
@@ -138,35 +140,50 @@ impl ShardCompaction {
             let Some((stream, key)) = pass.left.pop_front() else { break };
             step.take(stream, &key, arenas.standing(files, stream, &key, None));
         }
-        let went_well = self.order_again(step);
+        let went_well = self.order_again(step, files);
         if is_over || !went_well {
             self.pass = None;
         }
         if is_over && went_well {
-            self.order(step.tail, Ordered::Release(files.victim));
+            self.order(step.tail, files, Ordered::Release(files.victim));
         }
     }
 
     /// Orders what a step has found; false if the file must stay.
-    fn order_again(&mut self, step: &mut Step) -> bool {
+    fn order_again(&mut self, step: &mut Step, files: Files) -> bool {
         if !step.again.is_empty() {
             let again = std::mem::take(&mut step.again);
-            self.order(step.tail, Ordered::Again(again));
+            self.order(step.tail, files, Ordered::Again(again));
         }
         let Some(bad) = step.bad.take() else { return true };
-        self.order(step.tail, Ordered::Stays(bad));
+        self.order(step.tail, files, Ordered::Stays(bad));
         false
     }
 
-    fn order(&mut self, tail: u64, what: Ordered) {
+    fn order(&mut self, tail: u64, files: Files, what: Ordered) {
         let order = LogOrder { tail, what };
         if !self.waiting.is_empty() {
-            return self.waiting.push_back(order);
+            return self.waiting.push_back((files, order));
         }
         if let Err(TrySendError::Full(order)) = self.orders.try_send(order) {
-            self.waiting.push_back(order);
+            self.waiting.push_back((files, order));
         }
     }
+}
+
+/// An order that found no room, as it is now: what came meanwhile may be in the log already, so the
+/// versions of before mustn't come behind it.
+fn renewed(files: Files, order: LogOrder, tail: u64, arenas: &mut dyn Arenas) -> LogOrder {
+    let Ordered::Again(records) = order.what else { return LogOrder { tail, ..order } };
+    let mut step = Step { tail, again: Vec::new(), bytes: 0, bad: None };
+    for AgainRecord { stream, lsn, record, .. } in records {
+        let change = StreamChange { lsn, effect: Effect::Put, payload: &record, rest: &[] };
+        if let Ok(Some(key)) = change.key() {
+            step.take(stream, key, arenas.standing(files, stream, key, None));
+        }
+    }
+    let what = step.bad.map_or(Ordered::Again(step.again), Ordered::Stays);
+    LogOrder { tail, what }
 }
 
 /// What a step has found.
