@@ -91,6 +91,7 @@ pub use convert::copying::{
     Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in,
 };
 pub use convert::old_keyspace::OldKeyspace;
+pub use durability::base_stage::LogStage;
 pub use durability::compaction::CompactionPace;
 pub use durability::log_status::{LogFigures, LogHealth, LogStatus};
 pub use durability::log_sync::Syncer;
@@ -106,7 +107,10 @@ pub use folder::look::faults_of;
 pub use folder::manifest::{MANIFEST, NEW_MANIFEST, list_others};
 pub use folder::names::{DEFAULT_TENANT, arena_of_name};
 pub use keyspace::Keyspace;
+pub use keyspace::attaching::{AttachedShard, AttachedStream, LogBerth};
 pub use op::{Op, Span};
+pub use open::durable::live_log::{BaseLog, LiveFault, LiveLog};
+pub use open::durable::log_keeper::{KeeperRefusal, LogKeeper, LogNews, LogPort, LogStatuses};
 pub use open::durable::log_options::{
     BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,
 };

@@ -315,6 +315,10 @@ impl JournalFile {
         assert!(!self.has_reader.swap(true, Acquire), "a journal has one reader");
     }
 
+    pub(super) fn give_reader_back(&self) {
+        self.has_reader.store(false, Release);
+    }
+
     pub(super) fn has_no_writer(&self) {
         assert!(!self.has_writer.load(Acquire), "entries that are left are read before more come");
     }

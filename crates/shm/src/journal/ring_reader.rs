@@ -8,6 +8,7 @@
 //!    the reader isn't used otherwise.
 //! 2. So do the runs that it names. They are read from the arenas' mappings, which the reader
 //!    keeps.
+//! 3. There is one at a time.
 //!
 //! The log's thread.
 
@@ -56,6 +57,17 @@ impl JournalReader {
     /// A stream has no more changes.
     pub fn forget_arena(&mut self, stream: u32) {
         self.arenas.remove(&stream);
+    }
+
+    /// Reads on from a position at which an entry begins, or will: what is before it is in a base.
+    /// It isn't given back by that.
+    ///
+    /// # Panics
+    /// If it was read already, or nothing was published up to there.
+    pub fn skip_to(&mut self, position: u64) {
+        let is_there = (self.position..=self.tail()).contains(&position);
+        assert!(is_there, "{position} isn't between what was read and the tail");
+        self.position = position;
     }
 
     /// The position behind what was read.
@@ -116,5 +128,12 @@ impl JournalReader {
         if position > self.file.written() {
             self.file.set_written(position);
         }
+    }
+}
+
+/// Another reader may begin, at the first entry that wasn't written.
+impl Drop for JournalReader {
+    fn drop(&mut self) {
+        self.file.give_reader_back();
     }
 }

@@ -22,7 +22,7 @@ use crate::journal::layout::{CommitSize, Effect, change_bytes};
 use crate::journal::layout::{change as c, entry as e};
 use crate::journal::ring_writer::{EntryEncoder, JournalWriter};
 use crate::write::journal::{Base, JournalPart, Stored};
-use crate::write::root_map::Root;
+use crate::write::root_map::{Root, Roots};
 use crate::write::writer::Writer;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,6 +35,19 @@ impl Writer {
         self.space.forget_names(ring.left());
         let roots = self.roots_of_all();
         self.journal = Some(JournalPart { ring: ring.clone(), stream, needs: Vec::new(), roots });
+    }
+
+    /// The same, or on, for a log that begins anew with a walk over all records. So no key stands
+    /// on anything of before: what the walk appends is whole.
+    pub fn begin_base(&mut self, ring: &JournalWriter, stream: u32) {
+        match &mut self.journal {
+            Some(part) => part.roots.clear(),
+            None => {
+                self.space.forget_names(ring.left());
+                let (needs, roots) = (Vec::new(), Roots::default());
+                self.journal = Some(JournalPart { ring: ring.clone(), stream, needs, roots });
+            }
+        }
     }
 
     /// Tells no journal any more. Runs that entries name are free.

@@ -86,6 +86,8 @@ pub(crate) struct LogCompaction<S: Storage> {
     pace: CompactionPace,
     stage: Stage<S>,
     cycle: CompactionCycle,
+    /// Files before this one are compacted, due or not: a round that was asked for.
+    round: u64,
     waiting: Option<LookBatch>,
     placed: Vec<Placed>,
 }
@@ -101,6 +103,7 @@ impl<S: Storage> LogCompaction<S> {
             pace,
             stage: Stage::Nothing,
             cycle: CompactionCycle::default(),
+            round: 0,
             waiting: None,
             placed: Vec::new(),
         }
@@ -124,7 +127,11 @@ impl<S: Storage> LogCompaction<S> {
                 let (oldest, bytes) = (writer.oldest(), writer.counted_bytes());
                 let is_due = self.pace.is_due(bytes, status.live_bytes());
                 let file_bytes = self.pace.file_bytes;
-                if is_due && self.cycle.goes_on(oldest, bytes, position, file_bytes) {
+                if status.counts() && status.take_round() {
+                    self.round = writer.newest_file();
+                }
+                let is_asked = oldest < self.round;
+                if is_asked || is_due && self.cycle.goes_on(oldest, bytes, position, file_bytes) {
                     self.begin(writer, status);
                 }
                 self.is_active()

@@ -37,6 +37,11 @@ pub(crate) enum LogStop {
     /// The log broke.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A record of a base is bad in memory.
+    #[error(
+        "{0} is bad in memory, so no base can be written: delete it, or restart the server without a log"
+    )]
+    BadMemory(String),
     /// What it needs is in a log that broke.
     #[error("a commit needs what another shard's log has, and that broke")]
     Needed,
@@ -112,7 +117,9 @@ impl<S: Storage> LogSink<S> {
                     self.streams.want_sync(commit.needs).map_err(|()| LogStop::Needed)?;
                     last_looks = last_looks.saturating_sub(self.status.is_closing().into());
                 }
-                Err(error @ LogError::Full { .. }) if self.writer.broken().is_none() => {
+                Err(error @ LogError::Full { .. })
+                    if self.writer.broken().is_none() && self.status.counts() =>
+                {
                     self.status.tell_health(LogHealth::Full, error.to_string());
                     last_looks = 0;
                     // What is there is synced, so that those who wait for it go on.
@@ -125,7 +132,7 @@ impl<S: Storage> LogSink<S> {
                 }
                 Err(error) => return Err(error.into()),
             }
-            if last_looks == 0 && self.status.is_closing() {
+            if last_looks == 0 && self.status.is_closing() || self.status.is_abandoned() {
                 return Err(LogStop::Left);
             }
             let syncs = self.writer.is_syncing();
@@ -209,7 +216,9 @@ impl<S: Storage> LogSink<S> {
         let mut rose = false;
         for (stream, word) in &self.words {
             let durable = self.writer.durable(*stream);
-            if durable > word.load() {
+            if !self.status.counts() {
+                self.streams.tell_synced(*stream, durable);
+            } else if durable > word.load() {
                 word.store(durable);
                 rose = true;
             }

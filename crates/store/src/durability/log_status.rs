@@ -10,6 +10,7 @@
 //!
 //! Any thread.
 
+use crate::durability::base_stage::{BaseStage, LogStage};
 use crate::durability::sync_mode::SyncMode;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
@@ -56,6 +57,9 @@ pub struct LogStatus {
     /// The log's thread is to write what is left, and end.
     closing: AtomicBool,
     thread: OnceLock<Thread>,
+    base: BaseStage,
+    /// A round of compaction is to begin, due or not.
+    round: AtomicBool,
     figures: Figures,
 }
 
@@ -100,10 +104,74 @@ impl LogStatus {
             stood_at: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             thread: OnceLock::new(),
+            base: BaseStage::default(),
+            round: AtomicBool::new(false),
             figures: Figures::default(),
         };
         status.set_mode(mode);
         status
+    }
+
+    /// The state of a log that begins with a base. `broke`: it takes the place of one that broke,
+    /// by this cause; changes are refused until it counts.
+    #[must_use]
+    pub fn of_base(mode: SyncMode, broke: Option<&str>) -> LogStatus {
+        let mut status = LogStatus::new(mode);
+        status.base = BaseStage::begun(broke.is_some());
+        status.cause = Mutex::new(broke.unwrap_or_default().to_owned());
+        status
+    }
+
+    /// How far its base is.
+    #[must_use]
+    pub fn stage(&self) -> LogStage {
+        self.base.get()
+    }
+
+    /// Whether what it has is safe: it isn't, while its base isn't whole.
+    #[inline]
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.base.get() == LogStage::Counts
+    }
+
+    /// Whether its base takes the place of a log that broke: changes are refused until it counts.
+    #[inline]
+    #[must_use]
+    pub fn heals(&self) -> bool {
+        self.base.heals()
+    }
+
+    /// A base has failed in whose place nothing is: changes are refused until a later one counts.
+    pub(crate) fn refuse(&self, cause: &str) {
+        self.tell_health(LogHealth::Broken, cause.to_owned());
+        self.base.refuse();
+    }
+
+    pub(crate) fn set_stage(&self, stage: LogStage) {
+        self.base.set(stage);
+        self.wake_from(NAPS);
+    }
+
+    /// Has the log's thread end without writing what is left.
+    pub fn abandon(&self) {
+        self.base.abandon();
+        self.close();
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.base.is_abandoned()
+    }
+
+    /// Asks for a round of compaction over all files, due or not.
+    pub fn want_round(&self) {
+        self.round.store(true, SeqCst);
+        self.wake_from(NAPS);
+    }
+
+    /// Whether somebody asks for one; forgets it.
+    pub(crate) fn take_round(&self) -> bool {
+        self.round.load(Relaxed) && self.round.swap(false, SeqCst)
     }
 
     /// When it is synced.

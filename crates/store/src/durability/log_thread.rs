@@ -12,6 +12,7 @@
 //!
 //! One thread. Disk, clock and chance are the log's traits.
 
+use crate::durability::base_thread::BasePart;
 use crate::durability::compaction::{CompactionPace, LogCompaction};
 use crate::durability::log_sink::{LogSink, LogStop, RETRY_US};
 use crate::durability::log_status::{LogHealth, LogStatus};
@@ -34,6 +35,9 @@ const IDLE_US: u64 = 10_000;
 const NAP: Duration = Duration::from_millis(2);
 /// Looks without a find, behind which the thread sleeps until it is woken.
 const NAPS_MOST: u32 = 50;
+/// Why a log that doesn't count yet puts no mark.
+const NO_MARK: &str = "a new log is being written, which no backup can be made of yet: try again when \
+    INFO's aof_rewrite_in_progress is 0";
 /// Longest sleep.
 const SLEEP: Duration = Duration::from_secs(1);
 
@@ -50,15 +54,16 @@ pub enum Passed {
 
 /// The thread of one shard's log.
 pub struct LogThread<S: Storage> {
-    reader: JournalReader,
-    sink: LogSink<S>,
+    pub(super) reader: JournalReader,
+    pub(super) sink: LogSink<S>,
+    pub(super) base: BasePart,
     orders: Receiver<LogOrder>,
     ahead: VecDeque<LogOrder>,
     compaction: LogCompaction<S>,
     prepared: bool,
     prepare_again_us: u64,
     /// The newest file that the journal knows.
-    newest_told: u64,
+    pub(super) newest_told: u64,
     /// The oldest file that counted at the last look.
     oldest_seen: u64,
     /// Files are held for a reader, up to so many bytes.
@@ -95,23 +100,23 @@ pub struct LogThreadParts<S: Storage> {
 }
 
 impl<S: Storage> LogThread<S> {
-    /// The thread's state. All that the writer has written is durable.
+    /// The thread's state. All that the writer has written is synced.
     pub fn new(parts: LogThreadParts<S>) -> LogThread<S> {
         let LogThreadParts { reader, writer, world, status, words, streams, .. } = parts;
         let (orders, wake_shards) = (parts.orders, parts.wake_shards);
+        let base = BasePart::of(status.stage());
+        let sync = LogSync::new(world.clock.rising_us());
+        let sink = LogSink { writer, sync, world, status, words, streams, wake_shards };
+        if base.is_on {
+            // Others may stand on what the base begins with.
+            sink.tell_durable();
+        }
         LogThread {
-            newest_told: writer.newest_file(),
-            oldest_seen: writer.oldest(),
+            newest_told: sink.writer.newest_file(),
+            oldest_seen: sink.writer.oldest(),
+            base,
             reader,
-            sink: LogSink {
-                writer,
-                sync: LogSync::new(world.clock.rising_us()),
-                world,
-                status,
-                words,
-                streams,
-                wake_shards,
-            },
+            sink,
             orders,
             ahead: VecDeque::new(),
             compaction: LogCompaction::new(parts.looks, parts.pace),
@@ -144,6 +149,9 @@ impl<S: Storage> LogThread<S> {
 
     /// One pass: entries and orders, a write, a sync if one is due, and what else is to be done.
     pub fn pass(&mut self) -> Passed {
+        if self.sink.status.is_abandoned() {
+            return Passed::Ended;
+        }
         if self.is_over || self.sink.status.health() == LogHealth::Broken {
             return self.pass_broken();
         }
@@ -175,14 +183,15 @@ impl<S: Storage> LogThread<S> {
         }
         let syncs = self.is_sync_due(now);
         self.sink.writer.write(syncs)?;
-        let position = self.reader.position();
-        self.reader.written(position);
+        self.tell_written();
         if syncs {
             self.sink.begin_sync()?;
             self.sink.end_sync()?;
         }
-        self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
-        let cares = self.look_after(now)?;
+        // A chain that doesn't count is late for nobody.
+        let oldest_us = self.sink.sync.oldest_us().filter(|_| !self.base.is_on);
+        self.sink.status.tell_unsynced_since(oldest_us);
+        let cares = self.look_at_base()? | self.look_after(now)?;
         let is_empty = self.ahead.is_empty() && self.reader.position() == self.reader.tail();
         if is_empty && self.sink.status.is_closing() {
             self.sink.wait_sync()?;
@@ -236,13 +245,22 @@ impl<S: Storage> LogThread<S> {
                     let value = record.value.as_mut();
                     if value.is_none_or(|value| value.compare(usize::MAX) == Some(true)) {
                         self.sink.add_again(&record)?;
-                        self.compaction.placed(&record, self.sink.writer.newest_file());
+                        if !self.base.is_on {
+                            self.compaction.placed(&record, self.sink.writer.newest_file());
+                        }
                         continue;
+                    }
+                    if self.base.is_on {
+                        return Err(LogStop::BadMemory(format!("change {}", record.lsn)));
                     }
                     let what = format!("the value of change {} is bad in memory", record.lsn);
                     self.compaction.stop(what, &self.sink.status);
                 }
             }
+            Ordered::Stays(key) if self.base.is_on => {
+                return Err(LogStop::BadMemory(format!("the record of key {key:?}")));
+            }
+            Ordered::BaseEnds => self.base_walked(),
             // A file of which something is bad stays, though its other changes were looked at.
             Ordered::Judged(_) | Ordered::Release(_) if self.compaction.is_stopped() => {}
             Ordered::Judged(victim) => self.sink.writer.judged(victim),
@@ -254,6 +272,9 @@ impl<S: Storage> LogThread<S> {
                 format!("the record of key {key:?} is bad in memory, so its file stays"),
                 &self.sink.status,
             ),
+            Ordered::EndFrame(order) if self.base.is_on => {
+                let _ = order.told.send(Err(NO_MARK.to_owned()));
+            }
             Ordered::EndFrame(EndOrder { told, hold_bytes }) => {
                 self.sink.wait_sync()?;
                 let end = self.sink.writer.end_frame();
@@ -300,7 +321,7 @@ impl<S: Storage> LogThread<S> {
     /// tells what was synced. Whether there is more of it.
     fn look_after(&mut self, now: u64) -> Result<bool, LogStop> {
         let newest = self.sink.writer.newest_file();
-        if newest != self.newest_told {
+        if newest != self.newest_told && !self.base.is_on {
             self.reader.file().set_newest_file(newest);
             (self.newest_told, self.prepared) = (newest, false);
             self.sink.tell_durable();

@@ -27,6 +27,8 @@ pub enum Ordered {
     Release(u64),
     /// This file must stay, since a record that it has is bad in memory.
     Stays(String),
+    /// All records of a base have been ordered.
+    BaseEnds,
     /// A frame ends here and is synced; where is told. What counts there is held from now on.
     EndFrame(EndOrder),
     /// Nothing is held any more.

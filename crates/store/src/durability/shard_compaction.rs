@@ -14,6 +14,7 @@
 //! The shard's thread. Rules: docs/formats/log.md, Compaction.
 
 use crate::durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered, Placed};
+use crate::durability::shard_base::{BASE_FILES, BaseWalk};
 use nigh_shm::{Effect, Standing, StreamChange};
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -35,6 +36,16 @@ pub(crate) trait Arenas {
     /// Keys of a stream of which the log needs something in a file, or before it, that ends with
     /// this LSN.
     fn rooted_in(&self, file: u64, stream: u32, lsn: u64) -> Vec<Box<[u8]>>;
+
+    /// The keys of the next lines of a stream's index, from a cursor on. Returns the next one; 0 at
+    /// the end.
+    fn walk(
+        &self,
+        stream: u32,
+        cursor: u64,
+        lines: u32,
+        keys: &mut VecDeque<(u32, Box<[u8]>)>,
+    ) -> u64;
 }
 
 /// A file that is compacted, and the one in which, or behind which, its records come again.
@@ -57,6 +68,7 @@ pub struct ShardCompaction {
     orders: SyncSender<LogOrder>,
     batch: Option<(LookBatch, usize)>,
     pass: Option<Pass>,
+    base: Option<BaseWalk>,
     /// Orders that found no room: the next step's first.
     waiting: VecDeque<(Files, LogOrder)>,
 }
@@ -65,7 +77,14 @@ impl ShardCompaction {
     /// That of a shard whose log's thread asks for these looks and takes these orders.
     #[must_use]
     pub fn new(looks: Receiver<LookBatch>, orders: SyncSender<LogOrder>) -> ShardCompaction {
-        ShardCompaction { looks, orders, batch: None, pass: None, waiting: VecDeque::new() }
+        let (batch, pass, base, waiting) = (None, None, None, VecDeque::new());
+        ShardCompaction { looks, orders, batch, pass, base, waiting }
+    }
+
+    /// Has all records of these streams, each with its last LSN now, appended to a chain that
+    /// begins now.
+    pub(crate) fn begin_base(&mut self, streams: Vec<(u32, u64)>) {
+        self.base = Some(BaseWalk::new(streams));
     }
 
     /// A bounded step; `tail` is the journal's. Whether there is more to do.
@@ -89,7 +108,9 @@ impl ShardCompaction {
             }
         }
         let mut step = Step { tail, again: Vec::new(), bytes: 0, bad: None };
-        if self.batch.is_some() {
+        if self.base.is_some() {
+            self.walk(&mut step, arenas);
+        } else if self.batch.is_some() {
             self.look(&mut step, arenas);
         } else if self.pass.is_some() {
             self.pass(&mut step, arenas);
@@ -97,6 +118,34 @@ impl ShardCompaction {
             return false;
         }
         true
+    }
+
+    /// Appends some of a base's records.
+    fn walk(&mut self, step: &mut Step, arenas: &mut dyn Arenas) {
+        let Some(base) = &mut self.base else { return };
+        let mut is_over = false;
+        for _ in 0..LOOKS_PER_STEP {
+            if step.bytes >= BYTES_PER_STEP || step.bad.is_some() {
+                break;
+            }
+            match base.next_key() {
+                Some((stream, key)) => {
+                    step.take(stream, &key, arenas.standing(BASE_FILES, stream, &key, None));
+                }
+                None if base.look(arenas) => {
+                    is_over = true;
+                    break;
+                }
+                None => {}
+            }
+        }
+        let went_well = self.order_again(step);
+        if is_over && went_well {
+            self.order(step.tail, Ordered::BaseEnds);
+        }
+        if is_over || !went_well {
+            self.base = None;
+        }
     }
 
     /// Looks at some changes of the batch.

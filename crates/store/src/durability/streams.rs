@@ -5,10 +5,26 @@
 use crate::durability::log_status::{LogHealth, LogStatus};
 use nigh_shm::DurableWord;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A stream's durable LSN, and the state of its log.
-type SharedStream = (DurableWord, Arc<LogStatus>);
+/// A stream.
+struct SharedStream {
+    /// Its durable LSN.
+    word: DurableWord,
+    /// What was synced in a chain that doesn't count yet.
+    synced: AtomicU64,
+    /// The state of its log.
+    status: Arc<LogStatus>,
+}
+
+impl SharedStream {
+    fn durable(&self) -> u64 {
+        // Commits in a base stand on each other: all bases count at once.
+        self.word.load().max(self.synced.load(Acquire))
+    }
+}
 
 /// All streams.
 #[derive(Default)]
@@ -18,26 +34,34 @@ impl SharedStreams {
     /// Adds a stream.
     pub fn add(&self, stream: u32, word: DurableWord, status: Arc<LogStatus>) {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        all.insert(stream, (word, status));
+        all.insert(stream, SharedStream { word, synced: AtomicU64::new(0), status });
     }
 
-    /// The durable LSN of a stream; of one that isn't there, all is.
+    /// A stream is synced up to here in a chain that doesn't count yet.
+    pub(crate) fn tell_synced(&self, stream: u32, lsn: u64) {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = all.get(&stream) {
+            stream.synced.store(lsn, Release);
+        }
+    }
+
+    /// Up to where a stream is on disk; one that isn't there as a whole.
     pub(crate) fn durable(&self, stream: u32) -> u64 {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        all.get(&stream).map_or(u64::MAX, |(word, _)| word.load())
+        all.get(&stream).map_or(u64::MAX, SharedStream::durable)
     }
 
     /// Has the logs of these streams synced at once. Fails if one of them is broken.
     pub(crate) fn want_sync(&self, needs: &[(u32, u64)]) -> Result<(), ()> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for (stream, lsn) in needs {
-            if let Some((word, status)) = all.get(stream)
-                && word.load() < *lsn
+            if let Some(it) = all.get(stream)
+                && it.durable() < *lsn
             {
-                if status.health() == LogHealth::Broken {
+                if it.status.health() == LogHealth::Broken {
                     return Err(());
                 }
-                status.want_sync();
+                it.status.want_sync();
             }
         }
         Ok(())

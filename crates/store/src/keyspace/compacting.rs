@@ -3,7 +3,9 @@
 //!
 //! Thread: the owner's.
 
-use nigh_shm::{Standing, WriteError, Writer};
+use std::collections::VecDeque;
+
+use nigh_shm::{Record, Standing, WriteError, Writer};
 
 use crate::commit::write_set::KeyWrite;
 use crate::durability::orders::Placed;
@@ -108,5 +110,25 @@ impl Arenas for OwnedArenas<'_, '_> {
 
     fn rooted_in(&self, file: u64, stream: u32, lsn: u64) -> Vec<Box<[u8]>> {
         self.keyspace.writer_of(stream).map(|it| it.rooted_in(file, lsn)).unwrap_or_default()
+    }
+
+    fn walk(
+        &self,
+        stream: u32,
+        cursor: u64,
+        lines: u32,
+        keys: &mut VecDeque<(u32, Box<[u8]>)>,
+    ) -> u64 {
+        let (tenant, partition) = (stream >> 8, (stream & 0xFF) as usize);
+        let Some(store) = self.keyspace.parts.get(partition).filter(|store| store.is_owner())
+        else {
+            return 0;
+        };
+        let reader = match tenant {
+            SYSTEM_NUMBER => &store.libraries.reader,
+            _ => store.reader(),
+        };
+        let take = &mut |record: Record<'_>| keys.push_back((stream, record.key().into()));
+        reader.scan(self.turn.pin, cursor, lines, take)
     }
 }

@@ -12,6 +12,7 @@
 //!
 //! Thread: the shard's.
 
+pub(crate) mod attaching;
 mod compacting;
 mod over_partitions;
 

@@ -13,6 +13,7 @@ mod functions;
 mod journal;
 mod keyspace;
 mod lazy;
+mod live;
 mod model;
 mod policies;
 mod room;

@@ -30,9 +30,7 @@ pub(super) fn write_base<S: Storage>(
     clock_ms: u64,
     breaks: &dyn Fn(u64),
 ) -> Result<Vec<LogWriter<S>>, StoreError> {
-    let generation = meta.next_generation;
-    meta.next_generation += 1;
-    save(world, meta)?;
+    let generation = next_generation(world, meta)?;
     let shards = u32::try_from(log.shards).expect("at most 64 shards");
     let mut writers = Vec::new();
     for shard in 0..shards {
@@ -50,9 +48,7 @@ pub(super) fn write_base<S: Storage>(
         writer.sync()?;
         writers.push(writer);
     }
-    meta.chains = (0..shards).map(|shard| Chain { generation, shard, shards }).collect();
-    (meta.ends, meta.mark) = (Vec::new(), None);
-    save_meta(&*world.storage, meta).map_err(|fault| {
+    name_chains(world, meta, generation, shards).map_err(|fault| {
         if matches!(fault, MetaFault::InDoubt(_)) {
             breaks(generation);
         }
@@ -63,12 +59,40 @@ pub(super) fn write_base<S: Storage>(
     Ok(writers)
 }
 
+/// A generation that no chain has; that counts before a file of it is made.
+pub(super) fn next_generation<S: Storage>(
+    world: &World<S>,
+    meta: &mut Meta,
+) -> Result<u64, StoreError> {
+    let generation = meta.next_generation;
+    meta.next_generation += 1;
+    save(world, meta)?;
+    Ok(generation)
+}
+
+/// The chains of all shards in a generation.
+pub(super) fn chains_of(generation: u64, shards: u32) -> impl Iterator<Item = Chain> {
+    (0..shards).map(move |shard| Chain { generation, shard, shards })
+}
+
+/// Has the chains of a generation count, and no others.
+pub(super) fn name_chains<S: Storage>(
+    world: &World<S>,
+    meta: &mut Meta,
+    generation: u64,
+    shards: u32,
+) -> Result<(), MetaFault> {
+    meta.chains = chains_of(generation, shards).collect();
+    (meta.ends, meta.mark) = (Vec::new(), None);
+    save_meta(&*world.storage, meta)
+}
+
 /// Makes a meta count.
 pub(super) fn save<S: Storage>(world: &World<S>, meta: &Meta) -> Result<(), StoreError> {
     save_meta(&*world.storage, meta).map_err(of_fault)
 }
 
-fn of_fault(fault: MetaFault) -> StoreError {
+pub(super) fn of_fault(fault: MetaFault) -> StoreError {
     match fault {
         MetaFault::Unchanged(error) | MetaFault::InDoubt(error) => error.into(),
     }

@@ -4,6 +4,8 @@ mod arenas;
 mod base;
 mod found;
 mod journals;
+pub(crate) mod live_log;
+pub(crate) mod log_keeper;
 pub(crate) mod log_options;
 mod plan;
 mod rebuild;

@@ -15,11 +15,11 @@ use crate::open::durable::base::save;
 use crate::open::durable::found::SHARDS_MOST;
 use crate::open::store_options::StoreOptions;
 use nigh_log::{Storage, World, list, read_meta, remove_unnamed};
-use nigh_shm::{header_of, journal_path, verify};
+use nigh_shm::{JournalFile, header_of, journal_path, verify};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The id of the log that the arenas of a folder have; `None`: they have none.
+/// The id of the log that the arenas or journals of a folder have; `None`: they have none.
 ///
 /// # Errors
 ///
@@ -30,7 +30,16 @@ pub fn log_of(dir: &Path) -> Result<Option<[u8; 16]>, StoreError> {
     }
     let arenas = names(dir)?.into_iter().filter(|name| arena_of_name(name).is_some());
     let mut ids = arenas.filter_map(|name| Some(header_of(&dir.join(name)).ok()?.log_id));
-    Ok(ids.find(|id| *id != [0; 16]))
+    if let Some(id) = ids.find(|id| *id != [0; 16]) {
+        return Ok(Some(id));
+    }
+    // A log that was begun while a server served, which ended before its arenas had the id.
+    for shard in 0..SHARDS_MOST {
+        if let Some(journal) = JournalFile::look(dir, shard)? {
+            return Ok(Some(journal.info().log_id));
+        }
+    }
+    Ok(None)
 }
 
 /// Retires the log of a store's arenas, which must be this world's: its files and the journals go.
@@ -61,6 +70,11 @@ pub fn retire_log<S: Storage>(
     meta.chains.clear();
     save(world, &meta)?;
     remove_unnamed(&*world.storage, &list(&*world.storage)?, &meta)?;
+    remove_journals(dir)
+}
+
+/// Removes the journals of all shards.
+pub(super) fn remove_journals(dir: &Path) -> Result<(), StoreError> {
     for shard in 0..SHARDS_MOST {
         let path = journal_path(dir, shard);
         match std::fs::remove_file(&path) {

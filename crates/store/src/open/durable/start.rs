@@ -136,7 +136,7 @@ pub(crate) fn open_with_log<S: Storage>(
 }
 
 /// The log's meta, checked against the options; a new one if there is none.
-fn meta_of<S: Storage>(
+pub(super) fn meta_of<S: Storage>(
     findings: &Findings<S>,
     options: &StoreOptions,
     world: &World<S>,

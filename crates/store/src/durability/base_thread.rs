@@ -1,0 +1,89 @@
+//! The log thread's part of a base that is written while the server serves: what it withholds until
+//! the chain counts, and the sync before that.
+//!
+//! 1. A record whose value is bad in memory, and a disk without room, end the base.
+//! 2. What has to be synced before the base may count is all that was in the journal when the
+//!    keeper asked: all other bases' walks had ended then.
+//!
+//! One thread.
+
+use crate::durability::base_stage::LogStage;
+use crate::durability::log_sink::LogStop;
+use crate::durability::log_status::LogHealth;
+use crate::durability::log_thread::LogThread;
+use nigh_log::Storage;
+
+/// A base at a log's thread.
+#[derive(Debug, Default)]
+pub(super) struct BasePart {
+    /// The chain doesn't count.
+    pub(super) is_on: bool,
+    /// The journal's tail when a sync of all was asked for.
+    target: Option<u64>,
+}
+
+impl BasePart {
+    pub(super) fn of(stage: LogStage) -> BasePart {
+        BasePart { is_on: stage != LogStage::Counts, target: None }
+    }
+}
+
+impl<S: Storage> LogThread<S> {
+    /// Says that entries were written, unless a chain counts that doesn't have them.
+    pub(super) fn tell_written(&mut self) {
+        if !self.sink.status.heals() {
+            let position = self.reader.position();
+            self.reader.written(position);
+        }
+    }
+
+    /// All records were taken: the owner's last order.
+    pub(super) fn base_walked(&mut self) {
+        if self.base.is_on {
+            self.sink.status.set_stage(LogStage::Walked);
+        }
+    }
+
+    /// What the keeper of the log wants of a base. Whether there is more to do at once. Behind the
+    /// write of a pass.
+    pub(super) fn look_at_base(&mut self) -> Result<bool, LogStop> {
+        if !self.base.is_on {
+            return Ok(false);
+        }
+        match self.sink.status.stage() {
+            LogStage::Counts => {
+                self.base_counts();
+                Ok(true)
+            }
+            LogStage::Syncs => {
+                let tail = self.reader.tail();
+                let target = *self.base.target.get_or_insert(tail);
+                if self.reader.position() < target {
+                    return Ok(true);
+                }
+                self.sink.wait_sync()?;
+                self.sink.begin_sync()?;
+                self.sink.wait_sync()?;
+                self.base.target = None;
+                self.sink.status.set_stage(LogStage::Synced);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Meta names the chain, and that counts: all that was withheld is told.
+    fn base_counts(&mut self) {
+        self.base.is_on = false;
+        let writer = &mut self.sink.writer;
+        writer.named();
+        self.newest_told = writer.newest_file();
+        let file = self.reader.file();
+        file.set_newest_file(self.newest_told);
+        file.set_generation(writer.chain().generation);
+        self.sink.status.tell_health(LogHealth::Well, String::new());
+        self.tell_written();
+        self.sink.tell_durable();
+        (self.sink.wake_shards)();
+    }
+}
