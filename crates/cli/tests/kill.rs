@@ -163,6 +163,8 @@ struct Writer {
     unanswered: VecDeque<Op>,
     /// Keys that were written since the last comparison.
     touched: BTreeSet<String>,
+    /// It waits so long behind each acknowledged operation.
+    pause: Duration,
     count: u64,
     appends: u64,
     /// Brief keys that had expired when they were looked for.
@@ -180,6 +182,7 @@ impl Writer {
             acknowledged: State::new(),
             unanswered: VecDeque::new(),
             touched: BTreeSet::new(),
+            pause: Duration::ZERO,
             count: 0,
             appends: 0,
             over: 0,
@@ -292,6 +295,7 @@ impl Writer {
             }
             self.touched.extend(op.changes.into_iter().map(|(key, _)| key));
             self.count += 1;
+            std::thread::sleep(self.pause);
         }
     }
 
@@ -421,8 +425,37 @@ struct Logged {
     mode: &'static str,
     /// Now and then arenas and journals go with the server, as a reboot takes them.
     forgets: bool,
+    /// It begins and ends while the writers write.
+    flips: bool,
 }
 
+impl Logged {
+    /// Has the log begin and end by CONFIG SET; in the end it counts if `stays`.
+    fn flip(&self, server: &Server, chance: &mut Random, stays: bool) {
+        let set = |on| {
+            let reply =
+                server.call(&["CONFIG", "SET", "appendonly", if on { "yes" } else { "no" }]);
+            assert!(!is_refused(&reply), "{reply:?}: {}", server.said());
+        };
+        for _ in 0..chance.draw(6) {
+            set(chance.draw(2) == 0);
+            std::thread::sleep(Duration::from_millis(chance.draw(25)));
+        }
+        if stays {
+            set(true);
+            server.wait_for_info("log_state:well");
+            // What was acknowledged before it counted is on disk then, and all shards have seen it.
+            let granted = server.call(&["WAITAOF", "1", "0", "0"]);
+            assert!(!is_refused(&granted), "{granted:?}");
+            std::thread::sleep(SEEN);
+        }
+    }
+}
+
+/// Between two operations of a writer that no disk holds up: the journal isn't to be full.
+const PAUSE: Duration = Duration::from_millis(1);
+/// All shards have taken a turn in this time.
+const SEEN: Duration = Duration::from_millis(20);
 /// Rounds between two servers that find no arenas, where they forget.
 const FORGET_EVERY: u64 = 3;
 
@@ -434,13 +467,20 @@ fn killed_servers_lose_nothing_halve_nothing_and_bring_nothing_back() {
 /// The same with a log that is written and compacted meanwhile: files and journal are small.
 #[test]
 fn killed_servers_with_a_log_go_on_from_memory() {
-    rounds(Some(Logged { mode: "everysec", forgets: false }));
+    rounds(Some(Logged { mode: "everysec", forgets: false, flips: false }));
 }
 
 /// With `always`, all that was acknowledged is in the log alone, whatever becomes of memory.
 #[test]
 fn what_was_acknowledged_with_always_is_in_the_log() {
-    rounds(Some(Logged { mode: "always", forgets: true }));
+    rounds(Some(Logged { mode: "always", forgets: true, flips: false }));
+}
+
+/// The same with a log that begins and ends under the writers: when it has begun to count, it has
+/// all that was acknowledged before; a kill while it begins or ends loses nothing.
+#[test]
+fn a_log_that_begins_and_ends_under_load_loses_nothing() {
+    rounds(Some(Logged { mode: "always", forgets: true, flips: true }));
 }
 
 fn rounds(logged: Option<Logged>) {
@@ -450,16 +490,22 @@ fn rounds(logged: Option<Logged>) {
     let dir = disk.path().join("log");
     let dir = dir.to_str().expect("a path of ours");
     let mut flags = vec!["--maxmemory", "2gb"];
-    if let Some(Logged { mode, .. }) = &logged {
-        flags.extend(["--appendonly", "yes", "--appendfsync", *mode, "--dir", dir]);
-        flags.extend(["--journal-size", "4mb", "--log-file-size", "2mb"]);
+    if let Some(Logged { mode, flips, .. }) = &logged {
+        flags.extend(["--appendfsync", *mode, "--dir", dir]);
+        flags.extend(["--log-file-size", "2mb", "--journal-size"]);
+        flags.push(if *flips { "32mb" } else { "4mb" });
         flags.extend(["--log-on-tmpfs", "yes"]); // wherever the build is
     }
+    let forgets = logged.as_ref().is_some_and(|logged| logged.forgets);
+    let flips = logged.as_ref().is_some_and(|logged| logged.flips);
     let arenas = folder.path().join("arenas");
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     let mut pause = Random(WRITERS + 1);
     for round in 0..=kills {
-        let server = Server::start_with(folder.path(), &flags);
+        let is_empty = forgets && round % FORGET_EVERY == 0;
+        let on = logged.as_ref().is_some_and(|it| !it.flips || is_empty || pause.draw(2) == 0);
+        let appendonly = ["--appendonly", if on { "yes" } else { "no" }];
+        let server = Server::start_with(folder.path(), &[&flags[..], &appendonly].concat());
         for writer in &mut writers {
             writer.compare(&mut server.connect());
         }
@@ -473,10 +519,15 @@ fn rounds(logged: Option<Logged>) {
             }
         }
         let span = Duration::from_millis(3 + pause.draw(60));
+        let is_reboot = forgets && round % FORGET_EVERY == FORGET_EVERY - 1;
         std::thread::scope(|scope| {
             for writer in &mut writers {
+                writer.pause = if flips { PAUSE } else { Duration::ZERO };
                 let mut connection = server.connect();
                 scope.spawn(move || writer.write(&mut connection));
+            }
+            if let Some(log) = logged.as_ref().filter(|log| log.flips) {
+                log.flip(&server, &mut pause, is_reboot);
             }
             std::thread::sleep(span);
             server.kill();
@@ -487,8 +538,7 @@ fn rounds(logged: Option<Logged>) {
             let check = nigh(&["check", dir]);
             assert!(check.status.success(), "{}", stdout(&check));
         }
-        let forgets = logged.as_ref().is_some_and(|logged| logged.forgets);
-        if forgets && round % FORGET_EVERY == FORGET_EVERY - 1 {
+        if is_reboot {
             std::fs::remove_dir_all(&arenas).expect("the arenas' folder");
         }
     }

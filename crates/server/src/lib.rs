@@ -17,8 +17,7 @@
 //!    a client sends ends the server.
 //!
 //! Rooms, lowest first: error sync tenant config engine pinning commands observe hop net folder
-//! state handlers turn loading sync_thread log_threads signals
-//! serve
+//! state handlers turn loading sync_thread log_threads log_keeper signals serve
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -36,6 +35,7 @@
 //! | loading | answers while the log is read |
 //! | log_threads | the log's folder, and a thread for each shard's log |
 //! | sync_thread | a thread that runs a log's syncs |
+//! | log_keeper | the thread that begins, heals and ends the log |
 //! | signals, serve | the server's beginning and its end |
 #![deny(unsafe_code)]
 
@@ -47,6 +47,7 @@ mod folder;
 mod handlers;
 mod hop;
 mod loading;
+mod log_keeper;
 mod log_threads;
 mod net;
 mod observe;

@@ -4,7 +4,7 @@
 //! 2. The threads end behind the shards: they write and sync what is left in the journals.
 //! 3. A thread that panics has its log broken for all to see: nobody waits for it in vain.
 //!
-//! The thread that starts the server.
+//! The thread that starts the server; the keeper's.
 
 use crate::config::Config;
 use crate::error::ServeError;
@@ -16,14 +16,14 @@ use crate::sync_thread::SyncThread;
 use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
-    CompactionPace, Keyspace, LogHealth, LogOptions, LogStatus, LogThread, LogThreadParts, Opened,
-    OpenedLog, ReplayProgress, ShardCompaction, StartReport, StoreError, StoreOptions, SyncMode,
-    log_of, retire_log,
+    BaseLog, CompactionPace, Keyspace, LiveLog, LogHealth, LogOptions, LogOrder, LogStatus,
+    LogThread, LogThreadParts, LookBatch, Opened, OpenedLog, ReplayProgress, ShardCompaction,
+    ShardLog, SharedStreams, StartReport, StoreError, StoreOptions, SyncMode, log_of, retire_log,
 };
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -40,6 +40,7 @@ const LOOKS_MOST: usize = 2;
 /// A log that was opened, and whose threads don't run yet.
 pub(crate) struct ServerLog {
     opened: OpenedLog<RealFolder>,
+    live: LiveLog<RealFolder>,
     pace: CompactionPace,
 }
 
@@ -51,7 +52,25 @@ pub(crate) type ShardSide = (JournalWriter, ShardCompaction);
 pub(crate) struct LogThreads {
     threads: Vec<(JoinHandle<()>, Arc<LogStatus>)>,
     /// What a thread takes for its end if it is dropped.
-    _orders: Vec<SyncSender<nigh_store::LogOrder>>,
+    orders: Vec<SyncSender<LogOrder>>,
+    /// One ended by a panic.
+    panicked: bool,
+}
+
+/// A thread's ends of what it and its shard send each other.
+pub(crate) struct ThreadEnds {
+    sender: SyncSender<LogOrder>,
+    orders: Receiver<LogOrder>,
+    looks: SyncSender<LookBatch>,
+}
+
+impl ThreadEnds {
+    /// The ends of both: the thread's, and the shard's.
+    pub(crate) fn new() -> (ThreadEnds, Receiver<LookBatch>, SyncSender<LogOrder>) {
+        let (sender, orders) = sync_channel(ORDERS_MOST);
+        let (looks, looked) = sync_channel(LOOKS_MOST);
+        (ThreadEnds { sender: sender.clone(), orders, looks }, looked, sender)
+    }
 }
 
 impl ServerLog {
@@ -68,30 +87,20 @@ impl ServerLog {
         let world = world_of(folder);
         let began = Instant::now();
         let (told, loading) = (AtomicU64::new(0), Arc::clone(loading));
-        let log = LogOptions {
-            shards,
-            settings: LogSettings { file_bytes: config.unsigned("log-file-size") },
-            journal_bytes: config.unsigned("journal-size").next_power_of_two(),
-            mode: SyncMode::of_name(&config.text("appendfsync")).expect("a choice of the table"),
-            boot_id: boot_id()?,
-            progress: Arc::new(move |progress| {
-                loading.tell(progress);
-                tell(&told, progress);
-            }),
-        };
-        let opened = Keyspace::open_with_log(options, &log, &world, domain);
+        let progress = Arc::new(move |progress| {
+            loading.tell(progress);
+            tell(&told, progress);
+        });
+        let settings = log_options(config, shards, boot_id()?, progress);
+        let opened = Keyspace::open_with_log(options, &settings, &world, domain);
         let (keyspace, opened, log) = opened.map_err(|error| {
             // The folder is held by `world` until this returns.
             LogFolder::undo(&dir, is_made);
             refused_start(&dir, &options.dir, error)
         })?;
         tell_start(&log.report, &dir, began);
-        let pace = CompactionPace {
-            garbage_percent: config.unsigned("log-garbage"),
-            max_bytes: config.unsigned("log-max-size"),
-            file_bytes: config.unsigned("log-file-size"),
-        };
-        Ok((keyspace, opened, ServerLog { opened: log, pace }))
+        let live = LiveLog::of_start(&log, options, &settings);
+        Ok((keyspace, opened, ServerLog { opened: log, live, pace: pace_of(config) }))
     }
 
     /// By shard: what all threads see of the logs.
@@ -99,60 +108,105 @@ impl ServerLog {
         self.opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect()
     }
 
-    /// Starts the threads. Gives, by shard, what that has of its log.
+    /// Starts the threads. Gives, by shard, what that has of its log; and the log for its keeper.
     pub(crate) fn spawn(
         self,
         shared: &Arc<Shared>,
-    ) -> Result<(LogThreads, Vec<ShardSide>), ServeError> {
+    ) -> Result<(LogThreads, Vec<ShardSide>, LiveLog<RealFolder>), ServeError> {
         let logs = self.statuses();
         let OpenedLog { world, shards, streams, .. } = self.opened;
         let (mut all, mut sides) = (LogThreads::default(), Vec::new());
-        for (number, shard) in shards.into_iter().enumerate() {
-            let (sender, orders) = sync_channel(ORDERS_MOST);
-            let (looks, looked) = sync_channel(LOOKS_MOST);
-            sides.push((shard.journal, ShardCompaction::new(looked, sender.clone())));
-            let woken = Arc::clone(shared);
-            let (status, shared) = (Arc::clone(&shard.status), Arc::clone(shared));
-            let alarm = Alarm { status: Arc::clone(&status), shared: Arc::clone(&shared) };
-            let thread = LogThread::new(LogThreadParts {
-                reader: shard.reader,
-                writer: shard.writer,
-                world: world.clone(),
-                status: Arc::clone(&status),
-                words: shard.words,
-                streams: Arc::clone(&streams),
-                orders,
-                looks: (looks, Arc::new(move || woken.seats[number].wake())),
-                pace: self.pace,
-                wake_shards: Arc::new(move || shared.tell_synced()),
-            });
-            let syncer = SyncThread::spawn(number, Arc::clone(&status))?;
-            let run = move || {
-                let alarm = alarm;
-                thread.with_syncer(Box::new(syncer)).run();
-                drop(alarm);
-            };
-            let spawned =
-                std::thread::Builder::new().name(format!("nigh-log-{number}")).spawn(run)?;
-            all.threads.push((spawned, status));
-            all._orders.push(sender);
+        for shard in shards {
+            let ShardLog { journal, reader, writer, status, words } = shard;
+            let (ends, looked, orders) = ThreadEnds::new();
+            sides.push((journal, ShardCompaction::new(looked, orders)));
+            let world = world.clone();
+            let log = BaseLog { world, reader, writer, status, words };
+            all.spawn(log, ends, &streams, self.pace, shared);
         }
         shared.backups.attach(BackupSource {
             world,
             dir: log_folder::path_of(&shared.config())?,
             logs,
-            orders: all._orders.clone(),
+            orders: all.orders(),
         });
-        Ok((all, sides))
+        Ok((all, sides, self.live))
     }
 }
 
 impl LogThreads {
+    /// Starts the thread of a shard's log. One that can't be started is a log that is broken.
+    pub(crate) fn spawn(
+        &mut self,
+        log: BaseLog<RealFolder>,
+        ends: ThreadEnds,
+        streams: &Arc<SharedStreams>,
+        pace: CompactionPace,
+        shared: &Arc<Shared>,
+    ) {
+        let BaseLog { world, reader, writer, status, words } = log;
+        let number = writer.chain().shard as usize;
+        let (woken, synced) = (Arc::clone(shared), Arc::clone(shared));
+        let alarm = Alarm { status: Arc::clone(&status), shared: Arc::clone(shared) };
+        let thread = LogThread::new(LogThreadParts {
+            reader,
+            writer,
+            world,
+            status: Arc::clone(&status),
+            words,
+            streams: Arc::clone(streams),
+            orders: ends.orders,
+            looks: (ends.looks, Arc::new(move || woken.seats[number].wake())),
+            pace,
+            wake_shards: Arc::new(move || synced.tell_synced()),
+        });
+        let spawned = SyncThread::spawn(number, Arc::clone(&status)).and_then(|syncer| {
+            let run = move || {
+                let alarm = alarm;
+                thread.with_syncer(Box::new(syncer)).run();
+                drop(alarm);
+            };
+            std::thread::Builder::new().name(format!("nigh-log-{number}")).spawn(run)
+        });
+        match spawned {
+            Ok(thread) => {
+                self.threads.push((thread, status));
+                self.orders.push(ends.sender);
+            }
+            Err(error) => {
+                let cause = format!("its thread can't be started: {error}");
+                status.tell_health(LogHealth::Broken, cause);
+                shared.tell_synced();
+            }
+        }
+    }
+
+    /// By shard: what takes orders for its thread.
+    pub(crate) fn orders(&self) -> Vec<SyncSender<LogOrder>> {
+        self.orders.clone()
+    }
+
+    /// Whether all have ended, by themselves or since they were told to.
+    pub(crate) fn have_ended(&mut self) -> bool {
+        if self.threads.iter().any(|(thread, _)| !thread.is_finished()) {
+            return false;
+        }
+        self.join();
+        true
+    }
+
+    fn join(&mut self) {
+        for (thread, _) in self.threads.drain(..) {
+            self.panicked |= thread.join().is_err();
+        }
+        self.orders.clear();
+    }
+
     /// Has all threads write and sync what is left, and waits for them. False if one panicked.
     pub(crate) fn close(&mut self) -> bool {
         self.threads.iter().for_each(|(_, status)| status.close());
-        let ended = self.threads.drain(..).map(|(thread, _)| thread.join().is_ok());
-        ended.fold(true, |all, well| all & well)
+        self.join();
+        !self.panicked
     }
 }
 
@@ -189,8 +243,34 @@ pub(crate) fn refuse_logged(config: &Config, options: &StoreOptions) -> Result<(
     Ok(())
 }
 
+/// The settings of a log.
+pub(crate) fn log_options(
+    config: &Config,
+    shards: usize,
+    boot_id: [u8; 16],
+    progress: Arc<dyn Fn(ReplayProgress) + Send + Sync>,
+) -> LogOptions {
+    LogOptions {
+        shards,
+        settings: LogSettings { file_bytes: config.unsigned("log-file-size") },
+        journal_bytes: config.unsigned("journal-size").next_power_of_two(),
+        mode: SyncMode::of_name(&config.text("appendfsync")).expect("a choice of the table"),
+        boot_id,
+        progress,
+    }
+}
+
+/// When logs are compacted.
+pub(crate) fn pace_of(config: &Config) -> CompactionPace {
+    CompactionPace {
+        garbage_percent: config.unsigned("log-garbage"),
+        max_bytes: config.unsigned("log-max-size"),
+        file_bytes: config.unsigned("log-file-size"),
+    }
+}
+
 /// The log's folder, clock and chance.
-fn world_of(folder: LogFolder) -> World<RealFolder> {
+pub(crate) fn world_of(folder: LogFolder) -> World<RealFolder> {
     World {
         storage: Arc::new(folder.real),
         clock: Arc::new(RealClock::new()),
@@ -198,7 +278,7 @@ fn world_of(folder: LogFolder) -> World<RealFolder> {
     }
 }
 
-fn refused(dir: &Path, error: StoreError) -> ServeError {
+pub(crate) fn refused(dir: &Path, error: StoreError) -> ServeError {
     ServeError::Store(match error {
         StoreError::Log(error) => format!("the log in {}: {error}", dir.display()),
         error => error.to_string(),
@@ -229,7 +309,7 @@ fn refused_start(dir: &Path, arenas: &Path, error: StoreError) -> ServeError {
 }
 
 /// The id of the machine's boot.
-fn boot_id() -> Result<[u8; 16], ServeError> {
+pub(crate) fn boot_id() -> Result<[u8; 16], ServeError> {
     let text = std::fs::read_to_string(BOOT_ID)?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let id = u128::from_str_radix(&digits, 16).map(u128::to_be_bytes);

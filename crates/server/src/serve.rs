@@ -15,6 +15,7 @@ use crate::folder::starts::Skips;
 use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
 use crate::loading::{self, LoadingState};
+use crate::log_keeper::{KeeperHandle, Keeping};
 use crate::log_threads::{LogThreads, ServerLog, ShardSide, refuse_logged};
 use crate::net::listener::Listeners;
 use crate::observe::metrics::{Exporter, Gauges};
@@ -28,7 +29,7 @@ use crate::state::stopper::Stopper;
 use crate::turn::shard::Shard;
 use nigh_js::{Fiber, FiberJoin};
 use nigh_shm::Domain;
-use nigh_store::{Keyspace, LogStatus, Opened, StoreError, StoreOptions};
+use nigh_store::{Keyspace, LogKeeper, LogStatus, Opened, StoreError, StoreOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -55,8 +56,8 @@ pub struct Server {
     stopper: Stopper,
     /// The owner's, which was the first, ends last.
     shards: Vec<FiberJoin>,
-    /// They end behind the shards.
-    logs: LogThreads,
+    /// The logs' threads end behind the shards.
+    logs: KeeperHandle,
     _exporter: Option<Exporter>,
 }
 
@@ -144,17 +145,23 @@ impl Server {
             folder: folder.path.clone(),
             stopper: Stopper(Arc::clone(&shared)),
             shards: Vec::new(),
-            logs: LogThreads::default(),
+            logs: KeeperHandle::default(),
             _exporter: None,
         };
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
         shared.serves(Arenas::of(&keyspaces, &folder.path)?);
-        let logs = logs(&keyspaces).or_else(|| log.as_ref().map(ServerLog::statuses));
+        let statuses = log.as_ref().map(ServerLog::statuses);
+        let logs = logs(&keyspaces).or_else(|| statuses.clone());
         let mut sides = Vec::new();
-        if let Some(log) = log.take() {
-            (server.logs, sides) = log.spawn(&shared)?;
+        let (mut keeper, mut threads) = (LogKeeper::off(), LogThreads::default());
+        if let (Some(log), Some(statuses)) = (log.take(), statuses.clone()) {
+            let live;
+            (threads, sides, live) = log.spawn(&shared)?;
+            keeper = LogKeeper::of_start(live, statuses, config.sync_mode());
         }
+        let options = store_options(&config, &server.folder, capacity_bytes);
+        server.logs = KeeperHandle::spawn(Keeping { keeper, threads, statuses, options }, &shared)?;
         let mut sides = sides.into_iter();
         watch(server.stopper.clone())?;
         let mut divided: Vec<Vec<Keyspace>> = (0..shards).map(|_| Vec::new()).collect();
@@ -233,7 +240,7 @@ impl Server {
     fn join(&mut self) -> bool {
         let ended = self.shards.drain(..).map(FiberJoin::join);
         let mut all_well = ended.fold(true, |all, well| all & well);
-        self.stopper.0.backups.close();
+        self.stopper.0.backups.detach();
         all_well &= self.logs.close();
         self.stopper.0.checks.stop();
         all_well
@@ -321,9 +328,7 @@ fn open_keyspace(
     domain: &Arc<Domain>,
     loading: &Arc<LoadingState>,
 ) -> Result<(Keyspace, Option<ServerLog>), ServeError> {
-    let mut options = StoreOptions::new(&folder.path, capacity_bytes);
-    options.fresh = config.flag("fresh");
-    options.partitions = config.size("partitions");
+    let options = store_options(config, &folder.path, capacity_bytes);
     if config.flag("verify") && !options.fresh {
         compare_sums(&folder.path)
             .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
@@ -350,6 +355,13 @@ fn open_keyspace(
         tracing::info!("the arenas have huge pages");
     }
     Ok((keyspace, log))
+}
+
+fn store_options(config: &Config, folder: &Path, capacity_bytes: u64) -> StoreOptions {
+    let mut options = StoreOptions::new(folder, capacity_bytes);
+    options.fresh = config.flag("fresh");
+    options.partitions = config.size("partitions");
+    options
 }
 
 fn shard_count(config: &Config) -> usize {

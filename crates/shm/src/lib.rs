@@ -76,6 +76,7 @@ pub use journal::payload::StreamChange;
 pub use journal::ring_reader::JournalReader;
 pub use journal::ring_writer::JournalWriter;
 pub use qsbr::{Domain, Participant, Pin};
+pub use read::cursor::LineWalk;
 pub use read::foreign::{ForeignReader, ForeignValue, View};
 pub use read::reader::{Moment, Reader};
 pub use recover::adopt::Adoption;

@@ -107,8 +107,8 @@ pub use folder::look::faults_of;
 pub use folder::manifest::{MANIFEST, NEW_MANIFEST, list_others};
 pub use folder::names::{DEFAULT_TENANT, arena_of_name};
 pub use keyspace::Keyspace;
-pub use keyspace::attaching::{AttachedShard, AttachedStream, LogBerth};
 pub use op::{Op, Span};
+pub use open::durable::attached::{AttachedShard, AttachedStream, LogBerth};
 pub use open::durable::live_log::{BaseLog, LiveFault, LiveLog};
 pub use open::durable::log_keeper::{KeeperRefusal, LogKeeper, LogNews, LogPort, LogStatuses};
 pub use open::durable::log_options::{

@@ -124,6 +124,16 @@ impl Server {
         }
     }
 
+    /// Waits until INFO has these words.
+    pub(crate) fn wait_for_info(&self, words: &str) {
+        let begin = Instant::now();
+        let info = || self.call(&["INFO", "all"]).bytes().unwrap_or_default().to_vec();
+        while !String::from_utf8_lossy(&info()).contains(words) {
+            assert!(begin.elapsed() < START, "INFO never has {words}: {}", self.said());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     pub(crate) fn address(&self) -> Address {
         Address::tcp("127.0.0.1", self.port)
     }

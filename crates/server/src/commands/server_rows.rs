@@ -80,6 +80,16 @@ pub(super) static SERVER: &[CommandSpec] = &[
         ..CONFIG
     },
     CommandSpec {
+        name: "bgrewriteaof",
+        run: Run::Server(Builtin::Bgrewriteaof),
+        arity: 1,
+        flags: ADMIN | NOSCRIPT,
+        since: "1.0.0",
+        complexity: "O(1), the log is written anew later",
+        summary: "Compacts the log, or begins a new one in place of one that broke.",
+        ..ROW
+    },
+    CommandSpec {
         name: "time",
         run: Run::Server(Builtin::Time),
         arity: 1,

@@ -24,7 +24,7 @@ pub enum Builtin {
     Help, Ping, Echo, Hello, Auth, Quit, Reset, Select,
     ClientId, ClientGetname, ClientSetname, ClientSetinfo, ClientInfo, ClientList, ClientKill,
     ClientNoEvict, ClientNoTouch, ClientReply,
-    Info, ConfigGet, ConfigSet, ConfigResetstat, ConfigRewrite, Time, Shutdown,
+    Bgrewriteaof, Info, ConfigGet, ConfigSet, ConfigResetstat, ConfigRewrite, Time, Shutdown,
     Backup, Lastsave, Save, DebugReload,
     SlowlogGet, SlowlogLen, SlowlogReset,
     MemoryDoctor, MemoryMallocStats, MemoryPurge, MemoryStats,

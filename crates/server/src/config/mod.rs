@@ -55,6 +55,14 @@ impl Config {
         Ok(())
     }
 
+    /// Gives a setting the value that it has in others.
+    ///
+    /// # Panics
+    /// If the table has no row of that name: a mistake of the caller.
+    pub fn copy(&mut self, name: &'static str, other: &Config) {
+        self.values.insert(name, other.value(name).clone());
+    }
+
     /// The value of a setting.
     ///
     /// # Panics

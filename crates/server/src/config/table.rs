@@ -151,7 +151,7 @@ static SETTINGS: &[Setting] = &[
         "Compare the checksums of all records before serving, and log the wrong ones."),
     row("fresh", Kind::Flag, "no", FIXED, "Start empty: remove the arenas of an earlier server."),
     row("save", Kind::Choice(&[""]), "", FIXED, "Nigh saves no snapshots: see appendonly, and BACKUP."),
-    row("appendonly", Kind::Flag, "yes", FIXED,
+    row("appendonly", Kind::Flag, "yes", MUTABLE,
         "Keep a log of all changes on disk, in the folder of `dir`. Without, a reboot loses all data."),
     row("appendfsync", Kind::Choice(&["always", "everysec", "no"]), "everysec", MUTABLE,
         "When the log is on disk for certain: always, before a client is answered; everysec, \

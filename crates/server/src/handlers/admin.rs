@@ -5,15 +5,15 @@
 use crate::commands::args::{integer, is};
 use crate::commands::spec::CATEGORIES;
 use crate::commands::{self, Builtin, CommandSpec, Resolved, resolve_args};
-use crate::config::{Config, settings};
-use crate::handlers::context::{Context, about, int, wrong_subcommand};
+use crate::config::settings;
+use crate::handlers::context::{Context, SYNTAX, int, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
+use crate::state::logs::one_sentence;
 use crate::state::shared::Stop;
 use nigh_store::{ReplySink, glob};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const SYNTAX: &str = "ERR syntax error";
 /// Entries that SLOWLOG GET answers unless told, as in Redis.
 const SLOWLOG_DEFAULT: i64 = 10;
 
@@ -58,54 +58,21 @@ fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
     }
 }
 
-pub(crate) fn config_set(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let (pairs, odd) = args[2..].as_chunks::<2>();
-    if !odd.is_empty() {
-        return context.error(SYNTAX);
+/// BGREWRITEAOF.
+pub(crate) fn rewrite_log(context: &mut Context<'_, '_>) {
+    let state = &*context.state;
+    if !state.has_log() {
+        return context.error("ERR there is no log to rewrite: appendonly is no");
     }
-    match context.state.shared.change_config(|config| changed_config(config, pairs)) {
-        Ok(()) => {
-            context.state.config_changed();
-            context.reply().ok();
-        }
-        Err(text) => context.reply().error_bytes(&text),
-    }
-}
-
-/// The settings with all pairs applied, or the error reply if one of them is wrong.
-fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u8>> {
-    let mut rows = Vec::with_capacity(pairs.len());
-    let failed = |name: &str, reason: &str| {
-        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
-            .into_bytes()
+    let faults = state.logs.all().iter().map(|log| log.compaction_fault());
+    let wanted = match faults.into_iter().find(|fault| !fault.is_empty()) {
+        Some(fault) => Err(format!("the log can't be compacted: {}", one_sentence(&fault))),
+        None => state.shared.log_desk.rewrite().map_err(str::to_owned),
     };
-    for [name, _] in pairs {
-        let row = std::str::from_utf8(name).ok().and_then(crate::config::setting);
-        let Some(row) = row else {
-            let text = "ERR Unknown option or number of arguments for CONFIG SET - '";
-            return Err(about(text, name, "'"));
-        };
-        rows.push(row);
+    match wanted {
+        Ok(()) => context.reply().simple("Background append only file rewriting started"),
+        Err(reason) => context.reply().error_bytes(format!("ERR {reason}").as_bytes()),
     }
-    for (at, row) in rows.iter().enumerate() {
-        if !row.mutable {
-            let reason = match row.name {
-                "appendonly" => "can't set immutable config: a log begins or ends at a start",
-                _ => "can't set immutable config",
-            };
-            return Err(failed(row.name, reason));
-        }
-        if rows[..at].iter().any(|earlier| earlier.name == row.name) {
-            return Err(failed(row.name, "duplicate parameter"));
-        }
-    }
-    let mut changed = config.clone();
-    for (row, [_, value]) in rows.iter().zip(pairs) {
-        let text = std::str::from_utf8(value)
-            .map_err(|_| failed(row.name, "argument must be UTF-8 text"))?;
-        changed.set(row.name, text).map_err(|error| failed(row.name, &error.reason()))?;
-    }
-    Ok(changed)
 }
 
 pub(crate) fn config_rewrite(context: &mut Context<'_, '_>) {

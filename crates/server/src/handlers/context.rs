@@ -14,6 +14,9 @@ use crate::state::State;
 use crate::state::tenants::LocalTenant;
 use nigh_store::{ReplySink, Turn};
 
+/// The error of arguments that make no sense together.
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+
 /// Bytes of arguments that an unknown command's error quotes, as in Redis.
 pub(crate) const QUOTED_BYTES: usize = 128;
 /// Bytes of a client's word that any other error quotes. Redis quotes all of it.

@@ -170,10 +170,12 @@ fn persistence(f: &mut Fields, state: &State, all: &Snapshot) {
         put(f, name, 0);
     }
     state.shared.backups.fields(f);
-    put(f, "aof_enabled", u8::from(state.logs.exist()));
-    let totals = LogTotals::of(state.logs.all(), &all.parts);
-    totals.status_fields(f);
-    if state.logs.exist() {
+    put(f, "aof_enabled", u8::from(state.has_log()));
+    let mut totals = LogTotals::of(state.logs.all(), &all.parts);
+    // It is about to begin.
+    totals.bases += u64::from(state.has_log() && !state.logs.exist());
+    totals.status_fields(&state.shared.log_desk.rewrites(), f);
+    if state.has_log() {
         totals.fields(f);
     }
 }

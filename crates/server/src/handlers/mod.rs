@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod backup;
+pub(crate) mod config_set;
 pub(crate) mod context;
 pub(crate) mod functions;
 pub(crate) mod info;

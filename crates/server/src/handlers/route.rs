@@ -18,6 +18,7 @@
 use crate::commands::spec::WRITE;
 use crate::commands::{self, Builtin, CommandSpec, Row, Run};
 use crate::engine;
+use crate::handlers::config_set;
 use crate::handlers::context::Context;
 use crate::handlers::waiting::{self, Asked};
 use crate::net::client::Client;
@@ -171,6 +172,7 @@ pub(crate) fn elsewhere(
         (Place::Owner, Target::Owners) if context.is_peer => Flow::Done,
         (Place::Owner, Target::Split { .. } | Target::Owners) => Flow::Scatter(row, target),
         (_, _) if waits => Flow::Await,
+        (Place::Desk, _) if config_set::waits_for_keeper(context, args) => Flow::Check,
         (Place::Move, Target::Part(partition)) => where_moved(context, partition),
         (Place::Wait(builtin), _) => {
             waiting::waits(context, builtin, args).map_or(Flow::Done, Flow::Wait)

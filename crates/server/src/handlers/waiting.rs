@@ -50,13 +50,13 @@ fn timeout_ms(arg: &[u8]) -> Result<u64, &'static str> {
 
 /// What the command waits for first, if it does.
 pub(crate) fn waits(context: &Context<'_, '_>, builtin: Builtin, args: &[&[u8]]) -> Option<Asked> {
-    let asked = asked(builtin, args, context.state.logs.exist()).ok()?;
+    let asked = asked(builtin, args, context.state.has_log()).ok()?;
     (context.waited.is_none() && (asked.local || asked.replicas)).then_some(asked)
 }
 
 /// Answers, also in a transaction.
 pub(crate) fn answer(context: &mut Context<'_, '_>, builtin: Builtin, args: &[&[u8]]) {
-    let has_log = context.state.logs.exist();
+    let has_log = context.state.has_log();
     if let Err(text) = asked(builtin, args, has_log) {
         return context.error(text);
     }

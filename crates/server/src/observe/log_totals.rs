@@ -3,9 +3,11 @@
 //! Read by any thread.
 
 use crate::observe::inside::Fields;
+use crate::observe::rewrites::Rewrites;
 use crate::observe::snapshot::Part;
 use nigh_store::{LogHealth, LogStatus};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// All logs together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub(crate) struct LogTotals {
     /// How many are full, and how many broken.
     pub(crate) full: u64,
     pub(crate) broken: u64,
+    /// Those of which a base is being written.
+    pub(crate) bases: u64,
     /// Why the worst of them isn't well.
     pub(crate) cause: String,
     /// Those with changes that aren't synced.
@@ -34,7 +38,15 @@ impl LogTotals {
         let mut sum = Self::default();
         for log in logs {
             let figures = log.figures();
-            match log.health() {
+            let health = log.health();
+            sum.bases += u64::from(!log.counts() && health != LogHealth::Broken);
+            match health {
+                // Changes are refused until its base counts.
+                LogHealth::Well | LogHealth::Full if log.heals() => {
+                    sum.cause = log.cause();
+                    sum.broken += 1;
+                }
+                _ if !log.counts() && !log.heals() => {}
                 LogHealth::Well => {}
                 LogHealth::Full => {
                     if sum.broken == 0 {
@@ -60,23 +72,35 @@ impl LogTotals {
     }
 
     fn state(&self) -> &'static str {
-        match (self.broken, self.full) {
-            (0, 0) => "well",
-            (0, _) => "full",
+        match (self.broken, self.full, self.bases) {
+            (0, 0, 0) => "well",
+            (0, 0, _) => "base",
+            (0, _, _) => "full",
             _ => "broken",
         }
     }
 
     /// Fields of INFO that are there without a log too.
-    pub(crate) fn status_fields(&self, f: &mut Fields) {
-        let write_status = if self.state() == "well" { "ok" } else { "err" };
+    pub(crate) fn status_fields(&self, rewrites: &Rewrites, f: &mut Fields) {
+        let status = |is_well| if is_well { "ok" } else { "err" }.to_owned();
+        let seconds = |span: Option<Duration>| {
+            span.map_or_else(|| "-1".to_owned(), |span| span.as_secs().to_string())
+        };
+        let began = rewrites.began.map(|began| began.elapsed());
         for (name, value) in [
-            ("aof_rewrite_in_progress", "0"),
-            ("aof_rewrite_scheduled", "0"),
-            ("aof_last_bgrewrite_status", "ok"),
-            ("aof_last_write_status", write_status),
+            ("aof_rewrite_in_progress", u8::from(began.is_some()).to_string()),
+            ("aof_rewrite_scheduled", "0".to_owned()),
+            ("aof_last_rewrite_time_sec", seconds(rewrites.last)),
+            ("aof_current_rewrite_time_sec", seconds(began)),
+            ("aof_last_bgrewrite_status", status(rewrites.failure.is_empty())),
+            ("aof_rewrites", rewrites.count.to_string()),
+            ("aof_rewrites_consecutive_failures", rewrites.failures.to_string()),
+            ("aof_last_write_status", status(self.full + self.broken == 0)),
         ] {
-            f.push((name.to_owned(), value.to_owned()));
+            f.push((name.to_owned(), value));
+        }
+        if !rewrites.failure.is_empty() {
+            f.push(("log_base_failure".to_owned(), one_line(&rewrites.failure)));
         }
     }
 
@@ -87,8 +111,7 @@ impl LogTotals {
         put("aof_pending_bio_fsync", self.unsynced.to_string());
         put("aof_delayed_fsync", self.delays.to_string());
         put("log_state", self.state().to_owned());
-        // One line, whatever the system says.
-        put("log_cause", self.cause.replace(|c: char| c.is_control(), " "));
+        put("log_cause", one_line(&self.cause));
         for (name, value) in [
             ("log_oldest_unsynced_ms", self.oldest_ms),
             ("log_syncs", self.syncs),
@@ -116,6 +139,11 @@ impl LogTotals {
             ("nigh_log_syncs_total", self.syncs),
         ]
     }
+}
+
+/// One line, whatever the system says.
+fn one_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ")
 }
 
 #[cfg(test)]
@@ -151,7 +179,7 @@ mod tests {
         let totals = LogTotals::of(&logs, &[]);
         assert_eq!((totals.state(), totals.full, totals.broken), ("broken", 1, 1));
         let mut fields = Fields::new();
-        totals.status_fields(&mut fields);
+        totals.status_fields(&Rewrites::default(), &mut fields);
         totals.fields(&mut fields);
         let text =
             |name: &str| fields.iter().find(|(field, _)| field == name).expect(name).1.clone();

@@ -12,6 +12,7 @@ pub(crate) mod http;
 pub(crate) mod inside;
 pub(crate) mod log_totals;
 pub(crate) mod metrics;
+pub(crate) mod rewrites;
 pub(crate) mod slowlog;
 pub(crate) mod snapshot;
 pub(crate) mod stats;

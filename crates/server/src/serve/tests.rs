@@ -232,7 +232,8 @@ fn shards_that_sleep_wake_when_the_log_has_synced() {
         shared.tell_synced();
         let broken = ["aof_last_write_status:err", "log_state:broken", "log_cause:it broke"];
         clients[0].informs("persistence", &broken);
-        let text = "-MISCONF Nigh can't write its log: it broke. Reads go on; see INFO \
+        let text = "-MISCONF Nigh can't write its log: it broke. Reads go on, and a new log is \
+                    written from memory (BGREWRITEAOF tries it at once); see INFO \
                     persistence.\r\n";
         clients[1].says(&[&["SET", "k", "w"], &["GET", "k"]], &format!("{text}$1\r\nv\r\n"));
         ends.store(true, Ordering::SeqCst);

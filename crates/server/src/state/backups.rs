@@ -93,7 +93,7 @@ impl Backups {
     ) -> Result<u64, String> {
         let mut desk = lock(&self.desk);
         let Some(source) = desk.source.clone() else {
-            return Err("there is no log to back up: start the server with appendonly yes".into());
+            return Err("there is no log to back up: CONFIG SET appendonly yes begins one".into());
         };
         let broken = source.logs.iter().position(|log| log.health() == LogHealth::Broken);
         if let Some(shard) = broken {
@@ -158,8 +158,8 @@ impl Backups {
         lock(&self.desk).last_s
     }
 
-    /// The server ends: stops what is under way, and lets go of the log.
-    pub(crate) fn close(&self) {
+    /// The log or the server ends: stops what is under way, and lets go of the log.
+    pub(crate) fn detach(&self) {
         self.stops.store(true, Ordering::Release);
         let thread = {
             let mut desk = lock(&self.desk);

@@ -5,15 +5,17 @@
 //! | is well | run |
 //! | is late (`everysec`, and the oldest change that isn't on disk is 2 s old) | wait; after `journal-wait-ms` they are refused |
 //! | is full | are refused, but for removals |
-//! | is broken | are refused |
+//! | is broken, or a base in its place doesn't count yet | are refused |
+//! | is the first, and its base doesn't count yet | run: nothing is promised |
 //!
 //! 1. It is looked at once a turn, at its beginning; what holds then holds for the whole turn.
 //! 2. A refusal changes nothing, and names the cause. Reads go on in any case.
 //!
 //! Belongs to the shard's thread; a [`LogStatus`] is shared with the thread of its log.
 
+use crate::state::shared::NewSide;
 use nigh_shm::JournalWriter;
-use nigh_store::{Keyspace, LogHealth, LogStatus, ShardCompaction, SyncMode, Turn};
+use nigh_store::{AttachedShard, Keyspace, LogHealth, LogStatus, ShardCompaction, SyncMode, Turn};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,6 +63,34 @@ impl Logs {
     pub(crate) fn with_journal(self, own: Option<(JournalWriter, ShardCompaction)>) -> Self {
         let (journal, compaction) = own.unzip();
         Self { journal, compaction, ..self }
+    }
+
+    /// A log begins, or one that broke begins anew: has all records of the shard appended to it.
+    /// `None`: there is no journal, a mistake of the keeper.
+    pub(crate) fn attach(
+        &mut self,
+        keyspace: &mut Keyspace,
+        side: NewSide,
+    ) -> Option<AttachedShard> {
+        let NewSide { berth, journal, statuses, mut compaction, .. } = side;
+        self.journal = journal.or_else(|| self.journal.take());
+        let attached = keyspace.begin_base(self.journal.as_ref()?, &mut compaction, &berth);
+        self.compaction = Some(compaction);
+        (self.all, self.tail) = (Some(statuses), 0);
+        (self.oldest, self.late_since) = (None, None);
+        self.tell_live(keyspace.live_bytes());
+        Some(attached)
+    }
+
+    /// There is no log any more.
+    pub(crate) fn detach(&mut self) {
+        let (number, delays) = (self.number, self.delays);
+        *self = Self { number, delays, ..Self::default() };
+    }
+
+    /// Whether what is said to be on disk is safe: not while the first base is written.
+    pub(crate) fn promise(&self) -> bool {
+        self.exist() && self.all().iter().all(|log| log.counts() || log.heals())
     }
 
     /// A step of the compaction of the own log. Whether there is more to do.
@@ -130,7 +160,7 @@ impl Logs {
 
     /// How the log of a shard is.
     pub(crate) fn health(&self, shard: usize) -> LogHealth {
-        self.all().get(shard).map_or(LogHealth::Well, |log| log.health())
+        self.all().get(shard).map_or(LogHealth::Well, |log| health_of(log))
     }
 
     /// Asks the logs of these shards, a bit for each, for a sync.
@@ -149,7 +179,7 @@ impl Logs {
 
     fn look_at_own(&mut self, now: Instant, most: Duration) {
         let Some(own) = self.own() else { return };
-        let (health, mode, since) = (own.health(), own.mode(), own.unsynced_since_us());
+        let (health, mode, since) = (health_of(own), own.mode(), own.unsynced_since_us());
         self.oldest = since.map(|since| match self.oldest {
             Some((seen, first)) if seen == since => (since, first),
             _ => (since, now),
@@ -180,9 +210,14 @@ impl Logs {
             ),
             Gate::Full | Gate::Broken => one_sentence(&told),
         };
-        self.refusal = format!(
-            "MISCONF Nigh can't write its log: {cause}. Reads go on; see INFO persistence."
-        );
+        let further = match gate {
+            Gate::Broken => {
+                "Reads go on, and a new log is written from memory (BGREWRITEAOF tries it at once)"
+            }
+            _ => "Reads go on",
+        };
+        self.refusal =
+            format!("MISCONF Nigh can't write its log: {cause}. {further}; see INFO persistence.");
         self.delays += u64::from(gate == Gate::Late);
         match gate {
             Gate::Open => tracing::info!(shard = self.number, "the log takes writes again"),
@@ -226,8 +261,18 @@ impl Logs {
     }
 }
 
+/// How a log is for writes: one that takes the place of a broken one takes none before it counts;
+/// the first one hinders nobody before.
+fn health_of(log: &LogStatus) -> LogHealth {
+    match (log.heals(), log.counts()) {
+        (true, _) => LogHealth::Broken,
+        (false, true) => log.health(),
+        (false, false) => LogHealth::Well,
+    }
+}
+
 /// A cause as a part of a sentence: an error reply is one line.
-fn one_sentence(cause: &str) -> String {
+pub(crate) fn one_sentence(cause: &str) -> String {
     let line: String = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line.trim().trim_end_matches('.').to_owned()
 }
@@ -259,7 +304,10 @@ mod tests {
         assert_eq!(logs.refusal(false), Some(text));
         own.tell_health(LogHealth::Broken, "I/O error".to_owned());
         logs.look(now, WAIT);
-        assert!(logs.refusal(true).is_some_and(|text| text.contains(": I/O error. Reads")));
+        assert!(
+            logs.refusal(true)
+                .is_some_and(|text| text.contains(": I/O error. Reads go on, and a new"))
+        );
         own.tell_health(LogHealth::Well, String::new());
         logs.look(now, WAIT);
         assert!(logs.is_open());

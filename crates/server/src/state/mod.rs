@@ -10,6 +10,7 @@ pub(crate) mod backups;
 pub(crate) mod checks;
 pub(crate) mod dirty_set;
 pub(crate) mod libraries;
+pub(crate) mod log_desk;
 pub(crate) mod logs;
 pub(crate) mod place;
 pub(crate) mod shared;
@@ -29,7 +30,7 @@ use crate::observe::stats::Stats;
 use crate::state::libraries::Libraries;
 use crate::state::logs::Logs;
 use crate::state::place::{LIBRARIES, Place};
-use crate::state::shared::{Shared, Versions};
+use crate::state::shared::{LogAsk, Shared, Versions};
 use crate::state::tenants::Tenants;
 use crate::tenant::TenantId;
 use nigh_resp::limits::Limits;
@@ -65,7 +66,7 @@ pub(crate) struct Hot {
 const TIME_EACH_BELOW_NS: u64 = 1_000_000;
 
 impl Hot {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, logs: &Logs) -> Self {
         let slow_us = u64::try_from(config.number("slowlog-log-slower-than")).ok();
         let slow_ns = slow_us.map(|us| us.saturating_mul(1000));
         Self {
@@ -74,7 +75,9 @@ impl Hot {
             query_limit: config.size("client-query-buffer-limit"),
             max_clients: config.size("maxclients"),
             spin_us: config.unsigned("spin-us"),
-            replies_wait: config.flag("appendonly") && config.sync_mode() == SyncMode::Always,
+            replies_wait: config.flag("appendonly")
+                && config.sync_mode() == SyncMode::Always
+                && logs.promise(),
             journal_wait: Duration::from_millis(config.unsigned("journal-wait-ms")),
             password: config.text("requirepass"),
             time_each: slow_ns.is_some_and(|ns| ns < TIME_EACH_BELOW_NS),
@@ -121,8 +124,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of shard `number`, with its part of all tenants' keyspaces. With `appendonly`
-    /// there are `logs`.
+    /// The state of shard `number`, with its part of all tenants' keyspaces. There are `logs` if
+    /// `appendonly` was wanted at the server's start; what has changed since is asked at the seat.
     pub(crate) fn new(
         mut keyspaces: Vec<Keyspace>,
         shared: Arc<Shared>,
@@ -131,7 +134,6 @@ impl State {
         mut engines: Vec<Box<dyn Engine>>,
     ) -> Self {
         let config = shared.config();
-        assert!(logs.exist() == config.flag("appendonly"), "logs are there if they are wanted");
         shared.seats[number].show_engines(engines.iter().map(|engine| engine.remote()).collect());
         for engine in &mut engines {
             engine.tell_starts(Box::new(shared.skips.marker(number)));
@@ -141,7 +143,7 @@ impl State {
         Self {
             tenants: Tenants::new(keyspaces),
             engines,
-            hot: Hot::new(&config),
+            hot: Hot::new(&config, &logs),
             stats: Stats::new(),
             hot_keys: HotKeys::default(),
             mail: MailStats::default(),
@@ -189,14 +191,19 @@ impl State {
     /// Takes over what CONFIG SET changed, here or on another shard.
     pub(crate) fn config_changed(&mut self) {
         self.config = self.shared.config();
-        self.hot = Hot::new(&self.config);
         self.logs.set_mode(self.config.sync_mode());
+        self.hot = Hot::new(&self.config, &self.logs);
         for engine in &mut self.engines {
             engine.set_limits(engine::limits(&self.config));
         }
         let tenants = self.tenants.all.iter_mut();
         tenants.for_each(|tenant| set_eviction(&mut tenant.keyspace, &self.config));
         self.limits_version += 1;
+    }
+
+    /// Whether there is a log by the settings: it may be about to begin.
+    pub(crate) fn has_log(&self) -> bool {
+        self.config.flag("appendonly")
     }
 
     /// Most connections at a time.
@@ -211,12 +218,37 @@ impl State {
         if now.settings != seen.settings {
             self.config_changed();
         }
+        for ask in self.shared.seats[self.number].log_asks() {
+            self.obey_keeper(ask);
+        }
         if now.resets != seen.resets {
             self.reset_stats();
         }
         let mut changed = self.shared.seats[self.number].changed_libraries();
         changed.retain(|tenant| !self.tenants[*tenant].owns(LIBRARIES));
         changed.into_iter().for_each(|tenant| self.renew_libraries(tenant, turn));
+    }
+
+    /// Does what the log's keeper asks for, between two turns.
+    fn obey_keeper(&mut self, ask: LogAsk) {
+        let Some(tenant) = self.tenants.all.first_mut() else { return };
+        let keyspace = &mut tenant.keyspace;
+        match ask {
+            LogAsk::Attach(side) => {
+                let done = side.done.clone();
+                if let Some(attached) = self.logs.attach(keyspace, *side) {
+                    // It may have given up.
+                    let _ = done.try_send(attached);
+                }
+                self.logs.set_mode(self.config.sync_mode());
+            }
+            LogAsk::Detach(done) => {
+                keyspace.leave_log(self.number, self.shared.shards());
+                self.logs.detach();
+                let _ = done.try_send(());
+            }
+        }
+        self.hot = Hot::new(&self.config, &self.logs);
     }
 
     /// A step of the compaction of the shard's log. Whether there is more to do.

@@ -28,6 +28,8 @@ pub(crate) enum Place {
     Move,
     Refresh,
     Wait(Builtin),
+    /// Here, when the log's keeper has answered.
+    Desk,
 }
 
 /// The place of a row's command.
@@ -49,6 +51,7 @@ pub(crate) fn of(spec: &CommandSpec) -> Place {
             | B::FunctionRestore => Place::Owner,
             B::Watch | B::Exec => Place::Move,
             B::Wait | B::Waitaof => Place::Wait(builtin),
+            B::ConfigSet => Place::Desk,
             B::Info
             | B::ClientList
             | B::ClientKill

@@ -28,11 +28,15 @@ use crate::observe::slowlog::Slowlog;
 use crate::observe::snapshot::{ClientRow, Snapshot};
 use crate::state::backups::Backups;
 use crate::state::checks::{Checks, Notice, Outcome};
+use crate::state::log_desk::LogDesk;
 use crate::state::still::Still;
 use crate::sync::lock;
 use crate::tenant::TenantId;
+use nigh_shm::JournalWriter;
+use nigh_store::{AttachedShard, LogBerth, LogStatuses, ShardCompaction};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
@@ -62,6 +66,28 @@ pub(crate) struct Seat {
     awaits_sync: AtomicBool,
     /// They tell which function runs there, and end it.
     engines: OnceLock<Vec<Remote>>,
+    /// What the log's keeper asks of the shard.
+    log_asks: Mutex<Vec<LogAsk>>,
+}
+
+/// What the log's keeper asks of a shard.
+pub(crate) enum LogAsk {
+    /// To begin a base: all changes are told to its journal from now on.
+    Attach(Box<NewSide>),
+    /// To leave the log, and say so.
+    Detach(SyncSender<()>),
+}
+
+/// What a shard gets for a base.
+pub(crate) struct NewSide {
+    pub(crate) berth: LogBerth,
+    /// Its journal, if it has none.
+    pub(crate) journal: Option<JournalWriter>,
+    /// Of all shards.
+    pub(crate) statuses: LogStatuses,
+    pub(crate) compaction: ShardCompaction,
+    /// Who gets what it has then.
+    pub(crate) done: SyncSender<AttachedShard>,
 }
 
 impl Seat {
@@ -78,6 +104,7 @@ impl Seat {
             waits: AtomicBool::new(false),
             awaits_sync: AtomicBool::new(false),
             engines: OnceLock::new(),
+            log_asks: Mutex::default(),
         }
     }
 
@@ -144,6 +171,17 @@ impl Seat {
         std::mem::take(&mut lock(&self.kills))
     }
 
+    /// Asks something of the shard.
+    pub(crate) fn ask_of_log(&self, ask: LogAsk) {
+        lock(&self.log_asks).push(ask);
+        self.note();
+    }
+
+    /// What the log's keeper has asked, in its order.
+    pub(crate) fn log_asks(&self) -> Vec<LogAsk> {
+        std::mem::take(&mut lock(&self.log_asks))
+    }
+
     /// The tenants whose libraries have changed.
     pub(crate) fn changed_libraries(&self) -> BTreeSet<TenantId> {
         std::mem::take(&mut lock(&self.libraries))
@@ -195,6 +233,8 @@ pub(crate) struct Shared {
     pub(crate) still: Still,
     /// Copies of the log.
     pub(crate) backups: Backups,
+    /// What is wanted of the log.
+    pub(crate) log_desk: LogDesk,
 }
 
 /// Ended clients that are remembered: more than can be on their way between shards.
@@ -245,6 +285,7 @@ impl Shared {
             next_seat: AtomicUsize::new(0),
             still: Still::default(),
             backups: Backups::new(),
+            log_desk: LogDesk::default(),
         }
     }
 
@@ -348,9 +389,14 @@ impl Shared {
             *config = change(&config)?;
             lock(&self.slowlog).set_capacity(config.size("slowlog-max-len"));
         }
+        self.settings_changed();
+        Ok(())
+    }
+
+    /// All shards look again at the settings, and at what they mean for them.
+    pub(crate) fn settings_changed(&self) {
         self.settings_version.fetch_add(1, Ordering::Release);
         self.note_all();
-        Ok(())
     }
 
     /// Looks at the settings; nobody changes them meanwhile.

@@ -70,13 +70,15 @@ impl State {
         streams.iter().filter_map(move |stream| {
             let reader = self.stream(tenant, stream);
             let (durable, lsn) = (reader.durable_lsn(), reader.begun_lsn());
-            (durable < lsn).then_some(Need { stream, lsn })
+            // What no log has that counts isn't safe, whatever an earlier one had.
+            let is_unsafe = durable < lsn || lsn > 0 && !self.logs.promise();
+            is_unsafe.then_some(Need { stream, lsn })
         })
     }
 
     /// Whether a change is on disk.
     pub(crate) fn is_durable(&self, tenant: TenantId, need: &Need) -> bool {
-        self.stream(tenant, need.stream).durable_lsn() >= need.lsn
+        self.stream(tenant, need.stream).durable_lsn() >= need.lsn && self.logs.promise()
     }
 
     /// Leaves those of the needs for which replies wait; `wrote`: where their commands have

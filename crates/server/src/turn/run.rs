@@ -11,7 +11,7 @@ use crate::engine::allocator;
 use crate::handlers::context::Context;
 use crate::handlers::route::Target;
 use crate::handlers::{
-    admin, backup, functions, latency, session, transaction, usage, views, waiting,
+    admin, backup, config_set, functions, latency, session, transaction, usage, views, waiting,
 };
 use crate::net::output::ReplyWriter;
 use crate::observe::stats::Ran;
@@ -111,8 +111,9 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::Help => admin::help(context, args),
         B::Info => admin::info(context, args),
         B::ConfigGet => admin::config_get(context, args),
-        B::ConfigSet => admin::config_set(context, args),
+        B::ConfigSet => config_set::config_set(context, args),
         B::ConfigResetstat => admin::config_resetstat(context),
+        B::Bgrewriteaof => admin::rewrite_log(context),
         B::ConfigRewrite => admin::config_rewrite(context),
         B::Time => admin::time(context),
         B::Shutdown => admin::shutdown(context, args),

@@ -232,7 +232,9 @@ impl Work {
             wish.needs.retain(|need| !self.state.is_durable(wish.tenant, need));
             let Asked { local, replicas, .. } = wish.asked;
             let is_granted = (wish.needs.is_empty() || !local) && !replicas;
-            if !is_granted && wish.until.is_none_or(|until| now < until) {
+            // Without a log it is told so.
+            let is_vain = local && !self.state.has_log();
+            if !is_granted && !is_vain && wish.until.is_none_or(|until| now < until) {
                 self.synced.wanted |= self.state.loggers(wish.tenant, &wish.needs);
                 next_end = next_end.into_iter().chain(wish.until).min();
                 return true;

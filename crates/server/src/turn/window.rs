@@ -235,7 +235,7 @@ impl Work {
                 Place::View(_) => waits(),
                 Place::Owner => true,
                 Place::Call => self.is_undivided(prepared) && (waits() || self.writes(prepared)),
-                Place::Here | Place::Move | Place::Refresh | Place::Wait(_) => false,
+                Place::Here | Place::Move | Place::Refresh | Place::Wait(_) | Place::Desk => false,
             };
         is_sent && {
             self.send(prepared, row, owner, false);

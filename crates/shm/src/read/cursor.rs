@@ -9,6 +9,10 @@
 //! 2. A key that changes meanwhile is seen or not; one that moves between the tables, once or
 //!    twice.
 //!
+//! A [`LineWalk`] visits the lines in their order instead. So what it meets spreads evenly over a
+//! smaller table into which it is put; in reverse-binary order, keys that come one after the other
+//! would stand at the same lines there, and find no room.
+//!
 //! Any thread with a pin. The steps are generic over the shared words, so that tests stop them at
 //! any load.
 
@@ -34,7 +38,57 @@ fn last_of_group(cursor: u64, small: u64, large: u64) -> u64 {
     at
 }
 
+/// Where a walk in the order of the lines is.
+#[derive(Debug, Default)]
+pub struct LineWalk {
+    /// The next home line of the smaller table.
+    line: u64,
+    /// The lines of that table at the last step.
+    of: u64,
+}
+
+impl LineWalk {
+    /// The next line of a table with so many, if any is left. If it is larger now, what was visited
+    /// stands at lines that were visited, or behind them. If it is smaller, what is left stands at
+    /// its last lines.
+    fn next(&mut self, lines: u64) -> Option<u64> {
+        if lines < self.of {
+            self.line = lines.saturating_sub(self.of - self.line);
+        }
+        self.of = lines;
+        (self.line < lines).then(|| {
+            self.line += 1;
+            self.line - 1
+        })
+    }
+}
+
 impl Reader {
+    /// Calls `f` for the records of the next `lines` home lines of a walk. True if that was the
+    /// end. While it lasts, nobody else changes the index.
+    ///
+    /// # Panics
+    /// If the pin is another domain's.
+    pub fn walk<'p>(
+        &self,
+        pin: &'p Pin<'_>,
+        place: &mut LineWalk,
+        lines: u32,
+        f: &mut dyn FnMut(Record<'p>),
+    ) -> bool {
+        self.check_pin(pin);
+        let (current, old) = tables(&self.words, self.slot_shift);
+        let small = old.map_or(current.lines, |old| old.lines.min(current.lines));
+        for _ in 0..lines.max(1) {
+            let Some(line) = place.next(small) else { return true };
+            for table in old.into_iter().chain([current]) {
+                let lent = &mut |reference| f(self.lend(pin, reference));
+                visit(&self.words, table, line, small - 1, lent);
+            }
+        }
+        false
+    }
+
     /// Calls `f` for the records of the next `lines` home lines; returns the next cursor, 0 when
     /// all were visited. Start with 0.
     ///
@@ -119,6 +173,38 @@ fn home_line<W: SharedWords>(words: &W, table: Table, line: u64, f: &mut impl Fn
         }
         if match_line(&entries, 0).1 {
             break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of a table by their numbers in the largest one: a key of that home is met in all.
+    #[test]
+    fn a_walk_misses_nothing_of_tables_that_grow_and_shrink() {
+        const MOST: u64 = 64;
+        for seed in 0..2_000_u64 {
+            let mut chance = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            let mut draw = |end: u64| {
+                chance ^= chance << 13;
+                chance ^= chance >> 7;
+                chance ^= chance << 17;
+                chance % end
+            };
+            let (mut place, mut lines) = (LineWalk::default(), 1 << draw(7));
+            let mut met = std::collections::BTreeSet::new();
+            let mut steps = 0;
+            while let Some(line) = place.next(lines) {
+                met.extend((0..MOST).filter(|key| key % lines == line));
+                if draw(5) == 0 {
+                    lines = if draw(2) == 0 { (lines * 2).min(MOST) } else { (lines / 2).max(1) };
+                }
+                steps += 1;
+                assert!(steps < 10_000, "seed {seed} never ends");
+            }
+            assert_eq!(met.len() as u64, MOST, "seed {seed}: {met:?}");
         }
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! Any thread.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8};
 
 /// How far a shard's base is.
@@ -32,11 +32,14 @@ pub enum LogStage {
 const STAGES: [LogStage; 5] =
     [LogStage::Counts, LogStage::Walks, LogStage::Walked, LogStage::Syncs, LogStage::Synced];
 
+/// In the byte of a stage: changes are refused until it counts.
+const HEALS: u8 = 0x80;
+
 /// See the header of this file.
 #[derive(Debug, Default)]
 pub(crate) struct BaseStage {
+    /// The stage's place in [`STAGES`], and [`HEALS`]: both change at once.
     stage: AtomicU8,
-    heals: AtomicBool,
     /// Nothing more of it is needed: its thread ends at once.
     abandoned: AtomicBool,
 }
@@ -44,29 +47,27 @@ pub(crate) struct BaseStage {
 impl BaseStage {
     /// A base begins; `heals`: in place of a log that broke.
     pub(crate) fn begun(heals: bool) -> BaseStage {
-        let stage = BaseStage { heals: AtomicBool::new(heals), ..BaseStage::default() };
-        stage.set(LogStage::Walks);
-        stage
+        let stage = code(LogStage::Walks) | if heals { HEALS } else { 0 };
+        BaseStage { stage: AtomicU8::new(stage), ..BaseStage::default() }
     }
 
     pub(crate) fn get(&self) -> LogStage {
-        STAGES[usize::from(self.stage.load(Acquire)).min(STAGES.len() - 1)]
+        let code = self.stage.load(Acquire) & !HEALS;
+        STAGES[usize::from(code).min(STAGES.len() - 1)]
     }
 
     pub(crate) fn set(&self, stage: LogStage) {
-        let code = STAGES.iter().position(|it| *it == stage).unwrap_or_default();
-        if stage == LogStage::Counts {
-            self.heals.store(false, Release);
-        }
-        self.stage.store(u8::try_from(code).unwrap_or_default(), Release);
+        let kept = if stage == LogStage::Counts { 0 } else { HEALS };
+        let change = |word| Some(word & kept | code(stage));
+        let _ = self.stage.fetch_update(AcqRel, Acquire, change);
     }
 
     pub(crate) fn heals(&self) -> bool {
-        self.heals.load(Acquire)
+        self.stage.load(Acquire) & HEALS != 0
     }
 
     pub(crate) fn refuse(&self) {
-        self.heals.store(true, Release);
+        self.stage.fetch_or(HEALS, AcqRel);
     }
 
     pub(crate) fn abandon(&self) {
@@ -75,5 +76,25 @@ impl BaseStage {
 
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Acquire)
+    }
+}
+
+fn code(stage: LogStage) -> u8 {
+    let place = STAGES.iter().position(|it| *it == stage).unwrap_or_default();
+    u8::try_from(place).unwrap_or_default()
+}
+
+/// A base at a log's thread.
+#[derive(Debug, Default)]
+pub(crate) struct BasePart {
+    /// The chain doesn't count.
+    pub(crate) is_on: bool,
+    /// The journal's tail when a sync of all was asked for.
+    pub(super) target: Option<u64>,
+}
+
+impl BasePart {
+    pub(crate) fn of(stage: LogStage) -> BasePart {
+        BasePart { is_on: stage != LogStage::Counts, target: None }
     }
 }

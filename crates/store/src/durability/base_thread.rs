@@ -13,21 +13,6 @@ use crate::durability::log_status::LogHealth;
 use crate::durability::log_thread::LogThread;
 use nigh_log::Storage;
 
-/// A base at a log's thread.
-#[derive(Debug, Default)]
-pub(super) struct BasePart {
-    /// The chain doesn't count.
-    pub(super) is_on: bool,
-    /// The journal's tail when a sync of all was asked for.
-    target: Option<u64>,
-}
-
-impl BasePart {
-    pub(super) fn of(stage: LogStage) -> BasePart {
-        BasePart { is_on: stage != LogStage::Counts, target: None }
-    }
-}
-
 impl<S: Storage> LogThread<S> {
     /// Says that entries were written, unless a chain counts that doesn't have them.
     pub(super) fn tell_written(&mut self) {

@@ -131,6 +131,9 @@ impl<S: Storage> LogCompaction<S> {
                     self.round = writer.newest_file();
                 }
                 let is_asked = oldest < self.round;
+                if !is_asked {
+                    status.end_round();
+                }
                 if is_asked || is_due && self.cycle.goes_on(oldest, bytes, position, file_bytes) {
                     self.begin(writer, status);
                 }
@@ -143,7 +146,13 @@ impl<S: Storage> LogCompaction<S> {
                     false
                 }
             },
-            Stage::Asked | Stage::Stopped => false,
+            Stage::Asked => false,
+            Stage::Stopped => {
+                // What hinders it stands in the figures.
+                let _ = status.take_round();
+                status.end_round();
+                false
+            }
         }
     }
 

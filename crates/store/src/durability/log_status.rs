@@ -25,6 +25,11 @@ const NAPS: u8 = 1;
 /// It rests until there is something to do.
 const SLEEPS: u8 = 2;
 
+/// A round of compaction was asked for.
+const ROUND_WANTED: u8 = 1;
+/// It goes.
+const ROUND_GOES: u8 = 2;
+
 /// How a log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogHealth {
@@ -58,8 +63,8 @@ pub struct LogStatus {
     closing: AtomicBool,
     thread: OnceLock<Thread>,
     base: BaseStage,
-    /// A round of compaction is to begin, due or not.
-    round: AtomicBool,
+    /// A round of compaction that was asked for: [`ROUND_WANTED`], [`ROUND_GOES`], or 0.
+    round: AtomicU8,
     figures: Figures,
 }
 
@@ -105,7 +110,7 @@ impl LogStatus {
             closing: AtomicBool::new(false),
             thread: OnceLock::new(),
             base: BaseStage::default(),
-            round: AtomicBool::new(false),
+            round: AtomicU8::new(0),
             figures: Figures::default(),
         };
         status.set_mode(mode);
@@ -165,13 +170,26 @@ impl LogStatus {
 
     /// Asks for a round of compaction over all files, due or not.
     pub fn want_round(&self) {
-        self.round.store(true, SeqCst);
+        self.round.store(ROUND_WANTED, SeqCst);
         self.wake_from(NAPS);
     }
 
-    /// Whether somebody asks for one; forgets it.
+    /// Whether a round that was asked for hasn't ended.
+    #[must_use]
+    pub fn is_in_round(&self) -> bool {
+        self.round.load(SeqCst) != 0
+    }
+
+    /// The log's thread: whether a round is to begin; it does.
     pub(crate) fn take_round(&self) -> bool {
-        self.round.load(Relaxed) && self.round.swap(false, SeqCst)
+        self.round.load(Relaxed) == ROUND_WANTED && self.round.swap(ROUND_GOES, SeqCst) != 0
+    }
+
+    /// The log's thread: the round has ended, unless another is wanted since.
+    pub(crate) fn end_round(&self) {
+        if self.round.load(Relaxed) == ROUND_GOES {
+            let _ = self.round.compare_exchange(ROUND_GOES, 0, SeqCst, SeqCst);
+        }
     }
 
     /// When it is synced.

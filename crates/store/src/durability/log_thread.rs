@@ -12,7 +12,7 @@
 //!
 //! One thread. Disk, clock and chance are the log's traits.
 
-use crate::durability::base_thread::BasePart;
+use crate::durability::base_stage::BasePart;
 use crate::durability::compaction::{CompactionPace, LogCompaction};
 use crate::durability::log_sink::{LogSink, LogStop, RETRY_US};
 use crate::durability::log_status::{LogHealth, LogStatus};
@@ -170,7 +170,6 @@ impl<S: Storage> LogThread<S> {
 
     fn pass_well(&mut self) -> Result<Passed, LogStop> {
         self.sink.end_sync()?;
-        self.take_orders();
         let looks_us = self.sink.world.clock.rising_us();
         let since_us = self.looked_us.replace(looks_us).unwrap_or(looks_us);
         let before = self.reader.position();

@@ -2,18 +2,20 @@
 //! keys that stand on what was before.
 //!
 //! ```text
-//! cursor ── some lines of the index ──> keys ──> each one's record as it is now ──> Again
+//! place ── some lines of the index ──> keys ──> each one's record as it is now ──> Again
 //! all streams walked ──> keys that stand on changes of before the base ──> Again ... none is left ──> BaseEnds
 //! ```
 //!
 //! 1. The walk meets each key that is there all the time. One that comes or changes meanwhile is in
-//!    the journal: in the same queue, in its place.
+//!    the journal: in the same queue, in its place. It goes by the order of the lines, so that a
+//!    replay finds room for what comes.
 //! 2. A key that a long value was moved or made to from a record that the walk hadn't met stands on
 //!    what the chain doesn't have: the last part finds it by its root.
 //!
 //! The shard's thread. Rules: docs/formats/log.md, Bases.
 
-use crate::durability::shard_compaction::{Arenas, Files};
+use crate::durability::looks::{Arenas, Files};
+use nigh_shm::LineWalk;
 use std::collections::VecDeque;
 
 /// Home lines of the index that are looked at for keys, at a time.
@@ -28,13 +30,13 @@ pub(super) struct BaseWalk {
     streams: Vec<(u32, u64)>,
     /// The stream that is walked, and how far; behind the last one come keys that stand on others.
     at: usize,
-    cursor: u64,
+    place: LineWalk,
     keys: VecDeque<(u32, Box<[u8]>)>,
 }
 
 impl BaseWalk {
     pub(super) fn new(streams: Vec<(u32, u64)>) -> BaseWalk {
-        BaseWalk { streams, at: 0, cursor: 0, keys: VecDeque::new() }
+        BaseWalk { streams, at: 0, place: LineWalk::default(), keys: VecDeque::new() }
     }
 
     /// The next key; `None` if none is at hand.
@@ -47,9 +49,8 @@ impl BaseWalk {
         let Some((stream, _)) = self.streams.get(self.at) else {
             return self.look_at_standing(arenas);
         };
-        self.cursor = arenas.walk(*stream, self.cursor, LINES_PER_LOOK, &mut self.keys);
-        if self.cursor == 0 {
-            self.at += 1;
+        if arenas.walk(*stream, &mut self.place, LINES_PER_LOOK, &mut self.keys) {
+            (self.at, self.place) = (self.at + 1, LineWalk::default());
         }
         false
     }

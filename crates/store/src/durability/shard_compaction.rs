@@ -13,7 +13,8 @@
 //!
 //! The shard's thread. Rules: docs/formats/log.md, Compaction.
 
-use crate::durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered, Placed};
+use crate::durability::looks::{Arenas, Files};
+use crate::durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered};
 use crate::durability::shard_base::{BASE_FILES, BaseWalk};
 use nigh_shm::{Effect, Standing, StreamChange};
 use std::collections::VecDeque;
@@ -23,37 +24,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 const LOOKS_PER_STEP: usize = 256;
 /// Bytes that a step copies, about.
 const BYTES_PER_STEP: usize = 128 << 10;
-
-/// What a step asks of the arenas.
-pub(crate) trait Arenas {
-    /// The record of a key, to be appended again, since these files go; with `lsn`, only if it has
-    /// this number, and wasn't appended again to a later file.
-    fn standing(&mut self, files: Files, stream: u32, key: &[u8], lsn: Option<u64>) -> Standing;
-
-    /// A long value was appended again.
-    fn placed(&mut self, placed: &Placed);
-
-    /// Keys of a stream of which the log needs something in a file, or before it, that ends with
-    /// this LSN.
-    fn rooted_in(&self, file: u64, stream: u32, lsn: u64) -> Vec<Box<[u8]>>;
-
-    /// The keys of the next lines of a stream's index, from a cursor on. Returns the next one; 0 at
-    /// the end.
-    fn walk(
-        &self,
-        stream: u32,
-        cursor: u64,
-        lines: u32,
-        keys: &mut VecDeque<(u32, Box<[u8]>)>,
-    ) -> u64;
-}
-
-/// A file that is compacted, and the one in which, or behind which, its records come again.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Files {
-    pub(crate) victim: u64,
-    pub(crate) newest: u64,
-}
 
 /// The second part of a file: keys that stand on it.
 struct Pass {
@@ -139,9 +109,9 @@ impl ShardCompaction {
                 None => {}
             }
         }
-        let went_well = self.order_again(step);
+        let went_well = self.order_again(step, BASE_FILES);
         if is_over && went_well {
-            self.order(step.tail, Ordered::BaseEnds);
+            self.order(step.tail, BASE_FILES, Ordered::BaseEnds);
         }
         if is_over || !went_well {
             self.base = None;

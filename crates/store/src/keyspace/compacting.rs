@@ -5,11 +5,12 @@
 
 use std::collections::VecDeque;
 
-use nigh_shm::{Record, Standing, WriteError, Writer};
+use nigh_shm::{LineWalk, Record, Standing, WriteError, Writer};
 
 use crate::commit::write_set::KeyWrite;
+use crate::durability::looks::{Arenas, Files};
 use crate::durability::orders::Placed;
-use crate::durability::shard_compaction::{Arenas, Files, ShardCompaction};
+use crate::durability::shard_compaction::ShardCompaction;
 use crate::keyspace::Keyspace;
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER};
 use crate::turn::Turn;
@@ -115,20 +116,20 @@ impl Arenas for OwnedArenas<'_, '_> {
     fn walk(
         &self,
         stream: u32,
-        cursor: u64,
+        place: &mut LineWalk,
         lines: u32,
         keys: &mut VecDeque<(u32, Box<[u8]>)>,
-    ) -> u64 {
+    ) -> bool {
         let (tenant, partition) = (stream >> 8, (stream & 0xFF) as usize);
         let Some(store) = self.keyspace.parts.get(partition).filter(|store| store.is_owner())
         else {
-            return 0;
+            return true;
         };
         let reader = match tenant {
             SYSTEM_NUMBER => &store.libraries.reader,
             _ => store.reader(),
         };
         let take = &mut |record: Record<'_>| keys.push_back((stream, record.key().into()));
-        reader.scan(self.turn.pin, cursor, lines, take)
+        reader.walk(self.turn.pin, place, lines, take)
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! Thread: the shard's.
 
-pub(crate) mod attaching;
+mod attaching;
 mod compacting;
 mod over_partitions;
 

@@ -12,7 +12,7 @@ use super::Shard;
 use crate::net::client::Close;
 use crate::net::pipeline::Pending;
 use crate::observe::snapshot::Snapshot;
-use crate::state::shared::Arrival;
+use crate::state::shared::{Arrival, Versions};
 use crate::state::told;
 use nigh_store::Turn;
 use std::sync::Arc;
@@ -46,13 +46,17 @@ impl Shard {
                 }
             }
         }
-        let ticket = self.work.state.seen.ticket;
+        let Versions { ticket, settings, .. } = self.work.state.seen;
         {
             let pin = self.participant.pin();
             let turn = Turn { now_ms: self.latest_ms, pin: &pin, random: self.random };
             self.work.state.catch_up(&turn);
         }
         self.participant.quiescent();
+        if self.work.state.seen.settings != settings {
+            // The log may have begun to count, or ended.
+            self.work.synced.look_again();
+        }
         self.end_clients(&seat.kills());
         if self.work.state.seen.ticket != ticket {
             let snapshot = self.snapshot(now);

@@ -25,8 +25,9 @@ fn a_broken_log_refuses_writes_and_reads_go_on() {
     server.tell(0, LogHealth::Broken, "fdatasync: Input/output error");
     assert!(server.is_closed(&mut lost) && lost.came.is_empty());
     server.shards.expect(&mut reads, NULL, "reads go on");
-    let refusal = "MISCONF Nigh can't write its log: fdatasync: Input/output error. Reads go on; \
-                   see INFO persistence.\r\n";
+    let refusal = "MISCONF Nigh can't write its log: fdatasync: Input/output error. Reads go on, \
+                   and a new log is written from memory (BGREWRITEAOF tries it at once); see INFO \
+                   persistence.\r\n";
     let refused = format!("-{refusal}");
     for client in [&mut near, &mut far] {
         for write in ["SET k w", "DEL k", "INCR n", "FLUSHALL", "EXPIRE k 9", "MSET a 1 b 2"] {
@@ -62,8 +63,8 @@ fn each_log_is_about_its_own_partitions() {
     let call = format!("FCALL spread 2 {near} {far} v");
     server.says(&mut client, &[&call], b"+spread\r\n");
     server.tell(0, LogHealth::Broken, "it broke");
-    let refused = b"-MISCONF Nigh can't write its log: it broke. Reads go on; see INFO \
-                    persistence.\r\n";
+    let refused = b"-MISCONF Nigh can't write its log: it broke. Reads go on, and a new log is \
+                    written from memory (BGREWRITEAOF tries it at once); see INFO persistence.\r\n";
     server.says(&mut client, &[&format!("SET {near} w")], OK);
     for command in [call, format!("SET {far} w"), format!("MSET {near} x {far} x")] {
         server.says(&mut client, &[&command], refused);

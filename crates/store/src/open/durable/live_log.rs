@@ -22,7 +22,7 @@ use crate::durability::base_stage::LogStage;
 use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::streams::SharedStreams;
 use crate::error::StoreError;
-use crate::keyspace::attaching::{AttachedShard, LogBerth};
+use crate::open::durable::attached::{AttachedShard, LogBerth};
 use crate::open::durable::base::{chains_of, name_chains, next_generation, of_fault};
 use crate::open::durable::found::Findings;
 use crate::open::durable::log_options::{LogOptions, OpenedLog};
@@ -61,6 +61,8 @@ pub enum BaseLook {
 
 /// One shard's part of a base, for the thread of its log.
 pub struct BaseLog<S: Storage> {
+    /// The log's world.
+    pub world: World<S>,
     /// The log thread's side of the journal.
     pub reader: JournalReader,
     /// The writer of the new chain.
@@ -230,7 +232,8 @@ impl<S: Storage> LiveLog<S> {
                 shared.add(it.number, it.word.clone(), Arc::clone(status));
                 words.push((it.number, it.word));
             }
-            logs.push(BaseLog { reader, writer, status: Arc::clone(status), words });
+            let (world, status) = (self.world.clone(), Arc::clone(status));
+            logs.push(BaseLog { world, reader, writer, status, words });
         }
         Ok((logs, shared))
     }

@@ -19,7 +19,7 @@ use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
 use crate::error::StoreError;
-use crate::keyspace::attaching::{AttachedShard, LogBerth};
+use crate::open::durable::attached::{AttachedShard, LogBerth};
 use crate::open::durable::live_log::{BaseLog, BaseLook, LiveFault, LiveLog};
 use nigh_log::Storage;
 use nigh_shm::JournalWriter;
@@ -150,6 +150,12 @@ impl<S: Storage> LogKeeper<S> {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !matches!(self.stage, Stage::Off | Stage::Counts | Stage::Broken(_))
+    }
+
+    /// Whether the log is retired, and something is left of it.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        matches!(self.stage, Stage::Retires | Stage::Leaves(_) | Stage::Fails(_))
     }
 
     /// Begins a log. It counts later, or [`LogNews::Off`] says that it doesn't.

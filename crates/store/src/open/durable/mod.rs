@@ -1,6 +1,7 @@
 //! Opening a store with a log.
 
 mod arenas;
+pub(crate) mod attached;
 mod base;
 mod found;
 mod journals;

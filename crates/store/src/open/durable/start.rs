@@ -142,7 +142,7 @@ pub(super) fn meta_of<S: Storage>(
     world: &World<S>,
 ) -> Result<Meta, StoreError> {
     let partitions = u32::try_from(options.partitions).expect("at most MOST_PARTITIONS");
-    if let Some(meta) = &findings.meta {
+    if let Some(meta) = findings.meta.as_ref().filter(|meta| !meta.chains.is_empty()) {
         let tenant = meta.tenants.get(&DEFAULT_NUMBER);
         if let Some(tenant) = tenant.filter(|it| it.partitions != partitions) {
             return Err(StoreError::Partitions {
@@ -163,11 +163,16 @@ pub(super) fn meta_of<S: Storage>(
     let tenants =
         [(SYSTEM_NUMBER, SYSTEM_TENANT, 1), (DEFAULT_NUMBER, &options.tenant, partitions)];
     for (number, name, partitions) in tenants {
-        let known = findings.headers.range(number << 8..(number + 1) << 8).next();
-        #[expect(clippy::cast_possible_truncation, reason = "32 random bits")]
-        let seed = known.map_or_else(|| world.chance.word() as u32, |(_, header)| header.seed);
-        let line = TenantLine { name: name.to_owned(), partitions, seed };
-        meta.tenants.entry(number).or_insert(line);
+        if meta.chains.is_empty() || !meta.tenants.contains_key(&number) {
+            let arena = findings.headers.range(number << 8..(number + 1) << 8).next();
+            // A line that is there is of a log that is over: the arenas may be of a later time.
+            let seed = arena.map(|(_, header)| header.seed);
+            let seed = seed.or_else(|| meta.tenants.get(&number).map(|line| line.seed));
+            #[expect(clippy::cast_possible_truncation, reason = "32 random bits")]
+            let seed = seed.unwrap_or_else(|| world.chance.word() as u32);
+            let line = TenantLine { name: name.to_owned(), partitions, seed };
+            meta.tenants.insert(number, line);
+        }
         meta.next_tenant = meta.next_tenant.max(number + 1);
     }
     save(world, &meta)?;

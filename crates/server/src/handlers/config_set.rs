@@ -1,0 +1,109 @@
+//! CONFIG SET. What begins or ends the log is the log's keeper's: the command waits for its answer.
+//!
+//! Belongs to the shard's thread.
+
+use crate::commands::args::is;
+use crate::config::Config;
+use crate::handlers::context::{Context, SYNTAX, about};
+use crate::state::log_desk::Wanted;
+use crate::state::logs::one_sentence;
+use nigh_store::ReplySink;
+
+pub(crate) fn config_set(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let (pairs, odd) = args[2..].as_chunks::<2>();
+    if !odd.is_empty() {
+        return context.error(SYNTAX);
+    }
+    match keeper_answer(context, pairs) {
+        Ok(()) => {}
+        Err(text) => return context.reply().error_bytes(text.as_bytes()),
+    }
+    let others = |config: &Config| {
+        let changed = changed_config(config, pairs);
+        // The log's keeper sets this, and may have changed it since.
+        changed.map(|mut changed| {
+            changed.copy("appendonly", config);
+            changed
+        })
+    };
+    match context.state.shared.change_config(others) {
+        Ok(()) => {
+            context.state.config_changed();
+            context.reply().ok();
+        }
+        Err(text) => context.reply().error_bytes(&text),
+    }
+}
+
+/// What the log's keeper has answered, if it is to begin or end the log.
+fn keeper_answer(context: &Context<'_, '_>, pairs: &[[&[u8]; 2]]) -> Result<(), String> {
+    let failed = |reason: &str| {
+        format!("ERR CONFIG SET failed (possibly related to argument 'appendonly') - {reason}")
+    };
+    match context.state.shared.log_desk.take(context.client.id) {
+        Some(outcome) => outcome.map_err(|reason| failed(&one_sentence(&reason))),
+        None if wanted_log(context, pairs).is_some() => {
+            Err(failed("a log can't begin or end inside of a transaction"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The settings that a CONFIG SET leads to, if these begin or end a log.
+fn wanted_log(context: &Context<'_, '_>, pairs: &[[&[u8]; 2]]) -> Option<Config> {
+    let config = context.state.shared.config();
+    let changed = changed_config(&config, pairs).ok()?;
+    (changed.flag("appendonly") != config.flag("appendonly")).then_some(changed)
+}
+
+/// Whether a CONFIG SET waits for the log's keeper.
+pub(crate) fn waits_for_keeper(context: &Context<'_, '_>, args: &[&[u8]]) -> bool {
+    let (pairs, odd) = args[2..].as_chunks::<2>();
+    let (desk, client) = (&context.state.shared.log_desk, context.client.id);
+    if !pairs.iter().any(|[name, _]| is(name, "appendonly")) || !odd.is_empty() {
+        return false;
+    }
+    // The keeper changes the setting before it gives the outcome, which mustn't be left there.
+    if let Some(done) = desk.is_done(client) {
+        return !done;
+    }
+    let Some(config) = wanted_log(context, pairs) else { return false };
+    let wanted = match config.flag("appendonly") {
+        true => Wanted::On(Box::new(config)),
+        false => Wanted::Off,
+    };
+    desk.ask(client, wanted);
+    desk.is_done(client) == Some(false)
+}
+
+/// The settings with all pairs applied, or the error reply if one of them is wrong.
+fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u8>> {
+    let mut rows = Vec::with_capacity(pairs.len());
+    let failed = |name: &str, reason: &str| {
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+            .into_bytes()
+    };
+    for [name, _] in pairs {
+        let row = std::str::from_utf8(name).ok().and_then(crate::config::setting);
+        let Some(row) = row else {
+            let text = "ERR Unknown option or number of arguments for CONFIG SET - '";
+            return Err(about(text, name, "'"));
+        };
+        rows.push(row);
+    }
+    for (at, row) in rows.iter().enumerate() {
+        if !row.mutable {
+            return Err(failed(row.name, "can't set immutable config"));
+        }
+        if rows[..at].iter().any(|earlier| earlier.name == row.name) {
+            return Err(failed(row.name, "duplicate parameter"));
+        }
+    }
+    let mut changed = config.clone();
+    for (row, [_, value]) in rows.iter().zip(pairs) {
+        let text = std::str::from_utf8(value)
+            .map_err(|_| failed(row.name, "argument must be UTF-8 text"))?;
+        changed.set(row.name, text).map_err(|error| failed(row.name, &error.reason()))?;
+    }
+    Ok(changed)
+}

@@ -1,0 +1,37 @@
+//! What compaction and bases ask of the arenas that a shard owns.
+//!
+//! The shard's thread.
+
+use crate::durability::orders::Placed;
+use nigh_shm::{LineWalk, Standing};
+use std::collections::VecDeque;
+
+/// What a step asks of the arenas.
+pub(crate) trait Arenas {
+    /// The record of a key, to be appended again, since these files go; with `lsn`, only if it has
+    /// this number, and wasn't appended again to a later file.
+    fn standing(&mut self, files: Files, stream: u32, key: &[u8], lsn: Option<u64>) -> Standing;
+
+    /// A long value was appended again.
+    fn placed(&mut self, placed: &Placed);
+
+    /// Keys of a stream of which the log needs something in a file, or before it, that ends with
+    /// this LSN.
+    fn rooted_in(&self, file: u64, stream: u32, lsn: u64) -> Vec<Box<[u8]>>;
+
+    /// The keys of the next lines of a stream's index, from a place on. True at the end.
+    fn walk(
+        &self,
+        stream: u32,
+        place: &mut LineWalk,
+        lines: u32,
+        keys: &mut VecDeque<(u32, Box<[u8]>)>,
+    ) -> bool;
+}
+
+/// A file that is compacted, and the one in which, or behind which, its records come again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Files {
+    pub(crate) victim: u64,
+    pub(crate) newest: u64,
+}
