@@ -29,6 +29,7 @@ pub(crate) enum Outlook {
 
 impl State {
     /// The arena of a stream.
+    #[inline]
     fn stream(&self, tenant: TenantId, stream: usize) -> &Reader {
         let keyspace = &self.tenants[tenant].keyspace;
         match stream {
@@ -67,13 +68,17 @@ impl State {
         tenant: TenantId,
         streams: Streams,
     ) -> impl Iterator<Item = Need> {
-        streams.iter().filter_map(move |stream| {
-            let reader = self.stream(tenant, stream);
-            let (durable, lsn) = (reader.durable_lsn(), reader.begun_lsn());
-            // What no log has that counts isn't safe, whatever an earlier one had.
-            let is_unsafe = durable < lsn || lsn > 0 && !self.logs.promise();
-            is_unsafe.then_some(Need { stream, lsn })
-        })
+        streams.iter().filter_map(move |stream| self.unsynced_of(tenant, stream))
+    }
+
+    /// The last change that has begun in a stream, if it isn't on disk.
+    #[inline]
+    pub(crate) fn unsynced_of(&self, tenant: TenantId, stream: usize) -> Option<Need> {
+        let reader = self.stream(tenant, stream);
+        let (durable, lsn) = (reader.durable_lsn(), reader.begun_lsn());
+        // What no log has that counts isn't safe, whatever an earlier one had.
+        let is_unsafe = durable < lsn || lsn > 0 && !self.logs.promise();
+        is_unsafe.then_some(Need { stream, lsn })
     }
 
     /// Whether a change is on disk.

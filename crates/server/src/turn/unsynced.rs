@@ -8,7 +8,8 @@
 //!
 //! 1. With `appendfsync always` a client's replies leave only when the changes are on disk that had
 //!    begun in the streams that its commands looked at, by a load behind all of these looks. A GET
-//!    whose record is on disk depends on nothing more.
+//!    whose record is on disk depends on nothing more. So does a read of one key, if all is on disk
+//!    that has begun in its partition, by a load behind its look: one load for a whole window.
 //! 2. Replies that came behind the load aren't covered by it: when the others may leave, it is
 //!    made anew for all. A connection that keeps replies runs no command. So only answers of
 //!    other shards come meanwhile, of which there are few.
@@ -33,20 +34,46 @@ use crate::net::slab::Occupant;
 use crate::state::State;
 use crate::state::streams::Outlook;
 use crate::tenant::TenantId;
+use crate::turn::prepared::Prepared;
 use crate::turn::synced_lists::Wish;
-use crate::turn::work::{MOST_ACTIVE, Work};
+use crate::turn::work::{MOST_ACTIVE, WINDOW, Work};
+use nigh_resp::decode::Args;
 use nigh_store::{Op, Turn};
 use std::time::{Duration, Instant};
 
+const _: () = assert!(WINDOW <= u64::BITS as usize, "a bit for each command of a window");
+
+/// Whether a command reads one key, and nothing else.
+const fn reads_one_key(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Get
+            | Op::StrLen
+            | Op::GetRange
+            | Op::SubStr
+            | Op::Type
+            | Op::Ttl
+            | Op::PTtl
+            | Op::ExpireTime
+            | Op::PExpireTime
+    )
+}
+
 /// What a command looks at, and where it may write. Nothing if it isn't about data.
-fn streams_of(state: &State, tenant: TenantId, row: Row, args: &[&[u8]]) -> (Streams, Streams) {
+fn streams_of(
+    state: &State,
+    tenant: TenantId,
+    row: Row,
+    (args, bytes): (&Args<'_>, &[u8]),
+) -> (Streams, Streams) {
     use Builtin as B;
     let of = &state.tenants[tenant];
     let all = || state.streams(tenant);
+    let arg = |at| (at < args.len()).then(|| args.get(bytes, at));
     let (looked, writes) = match commands::of(row).run {
         Run::Data(op) => {
             let keyspace = &of.keyspace;
-            let key = args.get(op.first_key()).filter(|_| op.first_key() > 0);
+            let key = arg(op.first_key()).filter(|_| op.first_key() > 0);
             let looked = match key {
                 _ if keyspace.partitions() == 1 => Streams::of(0),
                 Some(key) if !op.takes_several_keys() => Streams::of(keyspace.partition_of(key)),
@@ -55,7 +82,7 @@ fn streams_of(state: &State, tenant: TenantId, row: Row, args: &[&[u8]]) -> (Str
             (looked, commands::of(row).has(WRITE))
         }
         Run::Server(B::Fcall | B::FcallRo) => {
-            (all(), args.get(1).is_none_or(|name| !of.libraries.only_reads(name)))
+            (all(), arg(1).is_none_or(|name| !of.libraries.only_reads(name)))
         }
         Run::Server(B::Exec) => (all(), true),
         Run::Server(
@@ -83,6 +110,59 @@ impl Work {
         }
     }
 
+    /// The same of a quick one, but for reads of one key: those are noted at the window's end.
+    #[inline]
+    pub(crate) fn note_quick(&mut self, prepared: &Prepared, row: Row, op: Op, turn: &Turn<'_>) {
+        if self.state.hot.replies_wait && !reads_one_key(op) {
+            self.note_streams(prepared.party, prepared.index, row, Some(turn));
+        }
+    }
+
+    /// Whether a quick command that has run is one of those.
+    #[inline]
+    pub(crate) fn is_noted_later(&self, prepared: &Prepared) -> bool {
+        self.state.hot.replies_wait && prepared.quick.is_some_and(reads_one_key)
+    }
+
+    /// Notes what the reads of a window depend on, a bit for each of its commands. Nothing, if all
+    /// is on disk that they may have seen: see 1.
+    #[inline]
+    pub(crate) fn note_reads(&mut self, window: &[Prepared], reads: u64, turn: &Turn<'_>) {
+        let mut last = None; // mostly all are of one partition
+        let mut left = reads;
+        while left != 0 {
+            let prepared = &window[left.trailing_zeros() as usize];
+            left &= left - 1;
+            let place = (prepared.tenant, prepared.partition);
+            if last == Some(place) {
+                continue;
+            }
+            if self.state.unsynced_of(prepared.tenant, prepared.partition).is_some() {
+                return self.note_each_read(window, reads, turn);
+            }
+            last = Some(place);
+        }
+    }
+
+    #[cold]
+    fn note_each_read(&mut self, window: &[Prepared], reads: u64, turn: &Turn<'_>) {
+        let is_read = |at: usize| reads >> at & 1 == 1;
+        for (at, prepared) in window.iter().enumerate().take(WINDOW) {
+            let Some(connection) = self.active[prepared.party].connection_mut() else { continue };
+            if !is_read(at) {
+                continue;
+            }
+            // The client may be in a transaction by now: the read was before that.
+            let pipe = &mut connection.pipe;
+            let (args, bytes) = (pipe.input.batch.args(prepared.index), pipe.input.bytes());
+            let shows = prepared.quick == Some(Op::Get)
+                && shows_durable(&self.state, prepared.tenant, args.get(bytes, 1), turn);
+            if !shows {
+                pipe.depends.add(Streams::of(prepared.partition), Streams::NONE);
+            }
+        }
+    }
+
     /// The same of one that is sent to another shard, which looks later.
     #[inline]
     pub(crate) fn note_sent(&mut self, at: usize, index: usize, row: Row) {
@@ -99,13 +179,13 @@ impl Work {
             return; // queued
         }
         let (input, tenant) = (&pipe.input, pipe.client.tenant);
-        let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
-        if let (Run::Data(Op::Get), Some(turn), [_, key]) = (commands::of(row).run, ran, &args[..])
-            && shows_durable(&self.state, tenant, key, turn)
+        let (args, bytes) = (input.batch.args(index), input.bytes());
+        if let (Run::Data(Op::Get), Some(turn), 2) = (commands::of(row).run, ran, args.len())
+            && shows_durable(&self.state, tenant, args.get(bytes, 1), turn)
         {
             return;
         }
-        let (looked, wrote) = streams_of(&self.state, tenant, row, &args);
+        let (looked, wrote) = streams_of(&self.state, tenant, row, (&args, bytes));
         pipe.depends.add(looked, wrote);
     }
 

@@ -61,7 +61,8 @@ impl Work {
         let mut slow_ns = 0;
         let mut quick = 0;
         let mut window = std::mem::take(&mut self.prepared);
-        for prepared in &window {
+        let mut reads = 0;
+        for (at, prepared) in window.iter().enumerate() {
             debug_assert!(self.state.tenants.is_touched(prepared.tenant), "see `dirty_set`, 1");
             if self.active[prepared.party].stopped {
                 continue; // each that follows too: see 2
@@ -75,6 +76,7 @@ impl Work {
             }
             if self.run_quick(prepared, turn) {
                 quick += 1;
+                reads |= u64::from(self.is_noted_later(prepared)) << at;
             } else if !self.send_away(prepared) && !self.put_aside(prepared) {
                 let began = Instant::now();
                 self.run_other(*prepared, turn);
@@ -83,6 +85,7 @@ impl Work {
                 self.budget.look(ended);
             }
         }
+        self.note_reads(&window, reads, turn);
         let ended = Instant::now();
         self.budget.look(ended);
         let all_ns = ended.duration_since(began).as_nanos().saturating_sub(slow_ns);
@@ -181,7 +184,7 @@ impl Work {
         if pipe.out.waiting() > self.state.hot.output_pause {
             pipe.stopped = true;
         }
-        self.note_look(prepared.party, prepared.index, row, turn);
+        self.note_quick(prepared, row, op, turn);
         self.defer(prepared.party, mark, turn);
         self.active[prepared.party].answered();
         self.count_quick(row);

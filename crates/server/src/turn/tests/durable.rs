@@ -63,6 +63,29 @@ fn a_hit_waits_for_its_own_record_only() {
 }
 
 #[test]
+fn a_read_waits_though_a_transaction_begins_behind_it() {
+    // Both in one window: what the read depends on is noted when the client is in the transaction.
+    for shard in 0..SHARDS {
+        let mut server = Logged::of(1, SyncMode::Always);
+        let (mut writer, mut reader) = (server.connect(0), server.connect(shard));
+        for (command, reply) in [
+            ("GET k", b"$1\r\nv\r\n+OK\r\n".as_slice()),
+            ("STRLEN k", b":1\r\n+OK\r\n"),
+            ("GET none", b"$-1\r\n+OK\r\n"),
+        ] {
+            server.send(&mut writer, &["SET k v"]);
+            server.is_silent(&mut writer, "it isn't on disk");
+            server.send(&mut reader, &[command, "MULTI"]);
+            server.is_silent(&mut reader, command);
+            server.sync(0);
+            server.shards.expect(&mut reader, reply, command);
+            server.shards.expect(&mut writer, OK, "SET");
+            server.says(&mut reader, &["DISCARD"], OK);
+        }
+    }
+}
+
+#[test]
 fn a_kept_reply_is_as_it_was() {
     // A long value lies in the arena until the reply is written: it is copied when that waits.
     let mut server = Logged::of(1, SyncMode::Always);
