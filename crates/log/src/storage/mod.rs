@@ -79,11 +79,12 @@ pub trait StoredFile: Send + Sync + 'static {
     /// As the system says.
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Makes the file so long, and has disk space for it set aside.
+    /// Makes the file so long, and has disk space for it set aside; false if that can't be done
+    /// here: then a write may still find the disk full.
     ///
     /// # Errors
     /// As the system says; `StorageFull` if there is no room.
-    fn allocate(&self, bytes: u64) -> io::Result<()>;
+    fn allocate(&self, bytes: u64) -> io::Result<bool>;
 
     /// Makes its bytes durable: `fdatasync`.
     ///

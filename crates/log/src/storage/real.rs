@@ -248,15 +248,16 @@ impl StoredFile for RealFile {
 
     /// A file that is longer stays so. Where the file system can't set space aside, only the
     /// length is set.
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
+    fn allocate(&self, bytes: u64) -> io::Result<bool> {
         loop {
             match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(true),
                 Err(Errno::INTR) => {}
                 Err(Errno::OPNOTSUPP) if self.len()? < bytes => {
-                    return Ok(ftruncate(&self.file, bytes)?);
+                    ftruncate(&self.file, bytes)?;
+                    return Ok(false);
                 }
-                Err(Errno::OPNOTSUPP) => return Ok(()),
+                Err(Errno::OPNOTSUPP) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -94,7 +94,11 @@ impl<S: Storage> LogWriter<S> {
     ) -> Result<LogWriter<S>, LogError> {
         let streams = StreamTable::new(start.lasts.iter().copied());
         let (least, wanted) = file_sizes(streams.count(), 0, settings);
-        let mut file = preparer.take(least, wanted)?;
+        // A start that goes on holds its clients up, so it writes no zeros; a new chain has none.
+        let mut file = match start.unnamed {
+            true => preparer.take(least, wanted)?,
+            false => preparer.take_soon(least, wanted)?,
+        };
         let first = file.name.number;
         file.begin(&FileStart {
             predecessor: start.end,

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! a spare file ── renamed to .new, folder synced ───┐
-//! none: .new is made ── zeros, 1 MiB at a time ─────┴─> head, synced ──> renamed, folder synced
+//! none: .new is made ── zeros, 1 MiB at a time ─────┼─> head, synced ──> renamed, folder synced
+//! none, and a start waits: .new is made ────────────┘
 //! ```
 //!
 //! 1. A name without `.new` always stands for a whole head that is on disk.
 //! 2. Only a file whose head has its name's number, with one link, is taken; others are removed.
 //! 3. Whatever fails, the log isn't broken: what was being made is removed, and the next step
 //!    begins anew, with another number once the name was given.
+//! 4. A file whose space is set aside reads as zeros before they are written. Its syncs take
+//!    longer, since the file system notes with each what is written by now.
 //!
 //! The log's thread, in bounded steps.
 
@@ -38,6 +41,8 @@ pub(super) struct FilePreparer<S: Storage> {
     /// The prepared file: nothing is written behind its head.
     ready: Option<BegunFile<S::File>>,
     spare: SpareFiles,
+    /// Whether a new file gets its zeros before it is used: see 4.
+    writes_zeros: bool,
 }
 
 /// A file that is being made.
@@ -84,7 +89,15 @@ impl<S: Storage> FilePreparer<S> {
             Some(SpareFile { number: name.number, bytes, begun: true })
         };
         let spare = SpareFiles::new(spare.iter().filter_map(sized).collect());
-        FilePreparer { world: world.clone(), key, highest, making: None, ready: None, spare }
+        FilePreparer {
+            world: world.clone(),
+            key,
+            highest,
+            making: None,
+            ready: None,
+            spare,
+            writes_zeros: true,
+        }
     }
 
     /// The prepared file's bytes; 0: there is none.
@@ -124,6 +137,21 @@ impl<S: Storage> FilePreparer<S> {
                 None => self.step(least.max(wanted))?,
             };
         }
+    }
+
+    /// The same for a start, which holds everybody up: a file that has to be made gets no zeros.
+    ///
+    /// # Errors
+    /// As for `take`.
+    pub(super) fn take_soon(
+        &mut self,
+        least: u64,
+        wanted: u64,
+    ) -> Result<BegunFile<S::File>, LogError> {
+        self.writes_zeros = false;
+        let taken = self.take(least, wanted);
+        self.writes_zeros = true;
+        taken
     }
 
     /// One step towards a prepared file of so many bytes; `true`: it is there, and nothing is left
@@ -175,8 +203,8 @@ impl<S: Storage> FilePreparer<S> {
             return Ok(());
         }
         let file = storage.create(&name.new_name()).map_err(failed("making a file"))?;
-        file.allocate(wanted).map_err(failed("setting space aside"))?;
-        let next = Stage::Zeros(0);
+        let is_ours = file.allocate(wanted).map_err(failed("setting space aside"))?;
+        let next = if self.writes_zeros || !is_ours { Stage::Zeros(0) } else { Stage::Head };
         self.making = Some(Making { file, name, bytes: wanted, next, fresh: true });
         Ok(())
     }

@@ -399,7 +399,7 @@ impl StoredFile for SimFile {
         state.write(self.number, position, bytes, fate)
     }
 
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
+    fn allocate(&self, bytes: u64) -> io::Result<bool> {
         let (mut state, fate) = self.called("allocate");
         plain(fate)?;
         let wanted = size(bytes);
@@ -407,7 +407,7 @@ impl StoredFile for SimFile {
             return Err(Errno::NOSPC.into());
         }
         state.file(self.number).content.extend(wanted);
-        Ok(())
+        Ok(true)
     }
 
     fn sync_data(&self) -> io::Result<()> {

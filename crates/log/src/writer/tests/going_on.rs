@@ -1,6 +1,6 @@
 //! Starts: a chain goes on in a new file.
 
-use super::watched::{Event, file};
+use super::watched::{Event, Named, file};
 use super::{LogWriter, MEDIUM, SMALL, STREAMS, UNIX_MS, WriterDesk, prepare, put};
 use crate::error::LogError;
 use crate::format::frame::FrameKind;
@@ -8,8 +8,12 @@ use crate::format::layout::BLOCK_BYTES;
 use crate::position::LogPosition;
 use crate::storage::simulated::SimChance;
 
-/// A start writes nothing but the BEGIN of a new file, even behind an empty one, and syncs what it
-/// found before.
+fn new(number: u64) -> Named {
+    Named { number, new: true }
+}
+
+/// A start writes nothing but head and BEGIN of a new file, without its zeros, even behind an empty
+/// one, and syncs what it found before.
 #[test]
 fn a_start_begins_a_new_file() {
     let desk = WriterDesk::new(1);
@@ -26,6 +30,9 @@ fn a_start_begins_a_new_file() {
         assert!(writer.is_synced());
         let done = desk.watched.take();
         let old = done.iter().position(|event| *event == Event::Sync(file(1))).unwrap();
+        let makes = |event: &&Event| matches!(event, Event::Write { to, .. } if to.new);
+        let head = Event::Write { to: new(number), from: 0, end: BLOCK_BYTES };
+        assert_eq!(done.iter().filter(makes).collect::<Vec<_>>(), [&head]);
         let write = |event: &Event| matches!(event, Event::Write { to, .. } if !to.new);
         let writes: Vec<&Event> = done.iter().filter(|event| write(event)).collect();
         let (from, end) = (BLOCK_BYTES, 2 * BLOCK_BYTES);

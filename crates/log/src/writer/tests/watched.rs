@@ -147,7 +147,7 @@ impl StoredFile for WatchedFile {
         self.file.write_at(position, bytes)
     }
 
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
+    fn allocate(&self, bytes: u64) -> io::Result<bool> {
         self.file.allocate(bytes)
     }
 
