@@ -14,6 +14,9 @@ pub struct ReplayedCommit<'a> {
     pub at: LogPosition,
     /// Its changes, of one stream, in order.
     pub changes: &'a [FramedChange<'a>],
+    /// The changes behind it in its frame, to be asked for from memory ahead of their turn. Those
+    /// of dropped tenants are among them.
+    pub behind: &'a [FramedChange<'a>],
     /// The latest clock word of its frame, ms, or 0.
     pub clock_ms: u64,
 }
@@ -37,12 +40,14 @@ pub(crate) fn give(
     each: &mut CommitReceiver<'_>,
 ) -> Result<(), LogError> {
     let at = header.at;
+    let mut behind = &*body.changes;
     for changes in body.commits() {
+        behind = behind.get(changes.len()..).unwrap_or_default();
         let stream = changes.first().map(|change| change.header.stream);
         if meta.is_some_and(|meta| stream.is_some_and(|stream| meta.is_dropped(stream))) {
             continue;
         }
-        let commit = ReplayedCommit { at, changes, clock_ms: header.clock_ms };
+        let commit = ReplayedCommit { at, changes, behind, clock_ms: header.clock_ms };
         each(&commit).map_err(|what| LogError::Refused {
             file: name.to_string(),
             position: at.position,

@@ -17,6 +17,12 @@ use crate::index::Table;
 use crate::journal::named_values::NamedRun;
 use std::sync::atomic::Ordering::Acquire;
 
+/// Lines of the index whose records are asked for ahead of the walk: some 20 records, whose cache
+/// misses overlap.
+const LINES_AHEAD: u64 = 4;
+/// Bytes of a key that are asked for with its record's header.
+const KEY_BYTES_ASKED: u64 = 15;
+
 /// A record that was found to be whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WholeRecord {
@@ -129,7 +135,12 @@ impl<'a, W: SharedWords> FormatChecker<'a, W> {
         table: Table,
         f: &mut dyn FnMut(Result<WholeRecord, FormatFault>) -> Result<(), FormatFault>,
     ) -> Result<(), FormatFault> {
-        for line in (0..table.lines).map(|line| table.line_offset(line)) {
+        (0..LINES_AHEAD.min(table.lines)).for_each(|line| self.ask_for(table, line));
+        for line in 0..table.lines {
+            if line + LINES_AHEAD < table.lines {
+                self.ask_for(table, line + LINES_AHEAD);
+            }
+            let line = table.line_offset(line);
             for (at, e) in (line..).step_by(8).zip(self.words.line(line)) {
                 let (reference, tag) = (entry_reference(e), entry_tag(e));
                 if reference > REF_MOVED {
@@ -140,6 +151,16 @@ impl<'a, W: SharedWords> FormatChecker<'a, W> {
             }
         }
         Ok(())
+    }
+
+    /// Asks for the cache lines of the headers and keys that a line's entries name. Any offset may
+    /// be asked for.
+    fn ask_for(&self, table: Table, line: u64) {
+        for e in self.words.line(table.line_offset(line)) {
+            let offset = u64::from(entry_reference(e)) * r::UNIT;
+            self.words.prefetch(offset);
+            self.words.prefetch(offset + r::KEY + KEY_BYTES_ASKED);
+        }
     }
 
     /// The record at a reference that stands at `from`. With a tag it must be a published one's.

@@ -25,13 +25,15 @@ pub(crate) use lookup::{Table, find, match_line, split_state, tables};
 pub(crate) use pick::pick;
 
 use crate::format::layout::{
-    LINE_BYTES, REF_DELETED, REF_MOVED, entry, entry_reference, entry_tag, header,
+    LINE_BYTES, REF_DELETED, REF_MOVED, entry, entry_reference, entry_tag, header, record as r,
 };
 use crate::format::record;
 use crate::format::words::SharedWords;
 use lookup::{bits, probe};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+/// Lines of an old table whose entries' new places are asked for ahead of their move.
+const LINES_AHEAD: u64 = 4;
 /// An entry that was deleted.
 const DELETED: u64 = entry(0, REF_DELETED);
 /// An entry that now stands in the current table.
@@ -218,12 +220,45 @@ impl Index {
         self.load = 0;
     }
 
+    /// Asks for the lines that a search for a hash begins with.
+    #[inline]
+    pub(crate) fn prefetch_lines<W: SharedWords>(&self, words: &W, hash: u32) {
+        for table in self.old().into_iter().chain([self.current]) {
+            words.prefetch(table.line_offset(table.home(hash)));
+        }
+    }
+
+    /// Asks for the record that the first of them names.
+    #[inline]
+    pub(crate) fn prefetch_record<W: SharedWords>(&self, words: &W, hash: u32) {
+        for table in self.old().into_iter().chain([self.current]) {
+            let line = words.line(table.line_offset(table.home(hash)));
+            let (hits, _) = match_line(&line, hash);
+            for i in bits(hits).take(1) {
+                #[expect(clippy::cast_possible_truncation, reason = "below 8")]
+                let reference = entry_reference(line[i as usize]);
+                words.prefetch(u64::from(reference) * r::UNIT);
+            }
+        }
+    }
+
+    /// Asks for the lines that the entries of an old table's line will move to.
+    fn prefetch_rooms<W: SharedWords>(&self, words: &W, old: Table, line: u64) {
+        if line < old.lines {
+            for e in words.line(old.line_offset(line)) {
+                let current = self.current;
+                words.prefetch(current.line_offset(current.home(entry_tag(e))));
+            }
+        }
+    }
+
     /// Moves the entries of so many lines, and ends the growth with the last.
     pub(crate) fn migrate<W: SharedWords>(&mut self, words: &W, lines: u32) -> GrowthStep {
         let mut step = GrowthStep::default();
         while step.lines < lines
             && let Some(mut growth) = self.growth
         {
+            self.prefetch_rooms(words, growth.old, growth.cursor + LINES_AHEAD);
             growth.stuck += self.move_line(words, growth.old.line_offset(growth.cursor));
             growth.cursor += 1;
             step.lines += 1;

@@ -108,6 +108,23 @@ impl Writer {
         Ok(replayed)
     }
 
+    /// Asks for the part of the index that a change will look at, so that the cache misses of many
+    /// overlap; returns the hash of its key, for [`Writer::prefetch_changed`].
+    #[must_use]
+    #[inline]
+    pub fn prefetch_change(&self, change: &StreamChange<'_>) -> Option<u32> {
+        // What is wrong with it is said when its turn comes.
+        let hash = self.hash(change.key().ok().flatten()?);
+        self.index.prefetch_lines(&self.words, hash);
+        Some(hash)
+    }
+
+    /// Asks for the record that a change will replace.
+    #[inline]
+    pub fn prefetch_changed(&self, hash: u32) {
+        self.index.prefetch_record(&self.words, hash);
+    }
+
     /// All of a log was done again: the arena has all changes up to `last`.
     pub fn end_replay(&mut self, last: u64) {
         self.lsn = self.lsn.max(last);

@@ -9,7 +9,7 @@
 use crate::error::StoreError;
 use crate::open::durable::log_options::ReplayProgress;
 use crate::open::durable::streams_of::Stream;
-use nigh_log::{LogRecovery, ReplayedCommit, Storage};
+use nigh_log::{FramedChange, LogRecovery, ReplayedCommit, Storage};
 use nigh_shm::{
     Domain, Effect, Participant, ReplayError, StreamChange, UpkeepBudget, WriteError, Writer,
 };
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// Commits between two looks after the arena's memory.
 const COMMITS_PER_UPKEEP: u32 = 256;
+/// Changes whose cache misses overlap: their keys are asked for together.
+const CHANGES_ASKED: usize = 32;
 /// Tries of a commit for which memory is on its way: some seconds.
 const TRIES_MOST: u32 = 20_000;
 /// Between two of them.
@@ -142,18 +144,18 @@ pub(super) fn replay_chain<S: Storage>(
     }
     let mut refused = None;
     let mut changes = Vec::new();
+    // Changes that have been asked for, and whose turn is still to come.
+    let mut asked = 0;
     let mut each = |commit: &ReplayedCommit<'_>| {
         let Some(first) = commit.changes.first() else { return Ok(()) };
+        if asked == 0 {
+            asked = ask_for(&building, commit);
+        }
+        asked = asked.saturating_sub(commit.changes.len());
         let Some(arena) = building.get_mut(&first.header.stream) else { return Ok(()) };
-        let all = commit.changes.iter().map(|change| StreamChange {
-            lsn: change.header.lsn,
-            effect: Effect::of_byte(change.header.kind.byte()).expect("as in the journal"),
-            payload: change.payload,
-            rest: &[],
-        });
         // The vector's memory is used again: its elements are of this commit only.
         let mut of_commit = std::mem::take(&mut changes);
-        of_commit.extend(all);
+        of_commit.extend(commit.changes.iter().map(change_of));
         let done = arena.apply(&of_commit, &|| format!("{} of its chain", commit.at));
         changes = recycled(of_commit);
         done.map_err(|error| {
@@ -173,6 +175,32 @@ pub(super) fn replay_chain<S: Storage>(
         (None, Err(error)) => Err(error.into()),
         (None, Ok(())) => Ok(building),
     }
+}
+
+/// A change as an arena takes it.
+fn change_of<'a>(change: &FramedChange<'a>) -> StreamChange<'a> {
+    StreamChange {
+        lsn: change.header.lsn,
+        effect: Effect::of_byte(change.header.kind.byte()).expect("as in the journal"),
+        payload: change.payload,
+        rest: &[],
+    }
+}
+
+/// Asks for what a commit, and those behind it, will look at. Returns how many changes that are.
+fn ask_for(building: &BTreeMap<u32, Building>, commit: &ReplayedCommit<'_>) -> usize {
+    let soon = || commit.changes.iter().chain(commit.behind).take(CHANGES_ASKED);
+    let mut hashes = [None; CHANGES_ASKED];
+    for (change, hash) in soon().zip(&mut hashes) {
+        let arena = building.get(&change.header.stream);
+        *hash = arena.and_then(|arena| arena.writer.prefetch_change(&change_of(change)));
+    }
+    for (change, hash) in soon().zip(hashes) {
+        if let (Some(arena), Some(hash)) = (building.get(&change.header.stream), hash) {
+            arena.writer.prefetch_changed(hash);
+        }
+    }
+    soon().count()
 }
 
 /// An empty vector with the memory of this one.
