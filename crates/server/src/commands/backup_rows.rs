@@ -3,8 +3,8 @@
 //! One row a command, as [`super::spec`] says. Data, read by any thread.
 
 use super::spec::{
-    ADMIN, Builtin, CommandSpec, FAST, LOADING, NO_MULTI, NOSCRIPT, PLAIN, Run, STALE, container,
-    help,
+    ADMIN, Builtin, CommandSpec, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, PLAIN, Run,
+    STALE, container, help,
 };
 
 const ROW: CommandSpec = CommandSpec { group: "server", ..PLAIN };
@@ -40,19 +40,22 @@ pub(super) static BACKUP: &[CommandSpec] = &[
     CommandSpec {
         name: "save",
         arity: 1,
-        flags: ADMIN | NOSCRIPT | NO_MULTI,
+        flags: ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI,
         summary: "Is refused: BACKUP copies the log.",
         ..SAVE
     },
     CommandSpec {
         name: "bgsave",
         arity: -1,
-        flags: ADMIN | NOSCRIPT,
+        flags: ADMIN | NOSCRIPT | NO_ASYNC_LOADING,
         summary: "Is refused: BACKUP copies the log.",
         syntax: "[SCHEDULE]",
         ..SAVE
     },
-    container("debug", "Commands for those who look for faults.", "1.0.0", ROW.group),
+    CommandSpec {
+        flags: DEBUG.flags,
+        ..container("debug", "Commands for those who look for faults.", DEBUG.since, ROW.group)
+    },
     CommandSpec {
         name: "debug|reload",
         run: Run::Server(Builtin::DebugReload),

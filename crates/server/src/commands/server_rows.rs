@@ -3,8 +3,8 @@
 //! One row a command, as [`super::spec`] says. Data, read by any thread.
 
 use super::spec::{
-    ADMIN, ALLOW_BUSY, Builtin, CommandSpec, FAST, LOADING, NO_MULTI, NOSCRIPT, PLAIN, READONLY,
-    Run, STALE, WRITE, container,
+    ADMIN, ALLOW_BUSY, Builtin, CommandSpec, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT,
+    PLAIN, READONLY, Run, STALE, WRITE, container,
 };
 use nigh_store::Op;
 
@@ -83,7 +83,7 @@ pub(super) static SERVER: &[CommandSpec] = &[
         name: "bgrewriteaof",
         run: Run::Server(Builtin::Bgrewriteaof),
         arity: 1,
-        flags: ADMIN | NOSCRIPT,
+        flags: ADMIN | NOSCRIPT | NO_ASYNC_LOADING,
         since: "1.0.0",
         complexity: "O(1), the log is written anew later",
         summary: "Compacts the log, or begins a new one in place of one that broke.",

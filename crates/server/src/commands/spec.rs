@@ -63,16 +63,18 @@ pub const FAST: Flags = 1 << 9;
 pub const NO_AUTH: Flags = 1 << 10;
 /// May be called with no key.
 pub const NO_MANDATORY_KEYS: Flags = 1 << 11;
+/// Isn't answered while a replica loads beside its old data: Nigh has no replicas.
+pub const NO_ASYNC_LOADING: Flags = 1 << 12;
 /// Can't stand in a transaction.
-pub const NO_MULTI: Flags = 1 << 12;
+pub const NO_MULTI: Flags = 1 << 13;
 /// Its keys aren't at fixed places.
-pub const MOVABLEKEYS: Flags = 1 << 13;
+pub const MOVABLEKEYS: Flags = 1 << 14;
 /// Is answered while a function runs for too long.
-pub const ALLOW_BUSY: Flags = 1 << 14;
+pub const ALLOW_BUSY: Flags = 1 << 15;
 
 /// Names of the flags in the order of their bits, separated by blanks.
 const FLAG_NAMES: &str = "write readonly denyoom admin noscript loading stale skip_monitor \
-    skip_slowlog fast no_auth no_mandatory_keys no_multi movablekeys allow_busy";
+    skip_slowlog fast no_auth no_mandatory_keys no_async_loading no_multi movablekeys allow_busy";
 
 /// Names of the ACL categories, in the order in which they are listed, separated by blanks.
 pub const CATEGORIES: &str = "keyspace read write set sortedset list hash string bitmap \
@@ -192,10 +194,9 @@ impl CommandSpec {
         match category {
             "read" => self.has(READONLY) && !scripting,
             "write" => self.has(WRITE),
-            "admin" => self.has(ADMIN),
             "fast" => self.has(FAST),
             "slow" => !self.has(FAST),
-            "dangerous" if self.has(ADMIN) => true,
+            "admin" | "dangerous" if self.has(ADMIN) => true,
             _ => self.acl.split(' ').any(|name| name == category),
         }
     }
