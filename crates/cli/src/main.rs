@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. The exit code is 0 after success, 1 after one sentence on stderr, 2 after wrong usage.
+//! 1. The exit code is 0 after success, 1 after one sentence on stderr, 2 after wrong usage. `check
+//!    --salvage` ends with 3 if its copy lacks something.
 //! 2. Results go to stdout; progress and errors go to stderr.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
