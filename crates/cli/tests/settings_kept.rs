@@ -12,14 +12,11 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use support::strace::Strace;
 use support::{Server, folder};
 
-/// Longest wait for strace.
-const SOON: Duration = Duration::from_secs(20);
-const OLD: &str = "# kept\nmaxclients = 50 # few\n";
-const NEW: &str = "# kept\nmaxclients = 70 # few\n";
+const OLD: &str = "# kept\nappendonly = false\nmaxclients = 50 # few\n";
+const NEW: &str = "# kept\nappendonly = false\nmaxclients = 70 # few\n";
 
 fn start(folder: &Path) -> Server {
     let file = folder.join("nigh.toml");
@@ -39,53 +36,16 @@ fn maxclients(server: &Server) -> String {
     String::from_utf8_lossy(value.bytes().expect("a text")).into_owned()
 }
 
-/// strace on all threads of a server. Dropping it lets the server go on.
-struct Strace(Child);
-
-impl Strace {
-    /// None if strace isn't there, or may not.
-    fn on(server: &Server, what: &str, said: &Path) -> Option<Strace> {
-        let file = std::fs::File::create(said).expect("the folder is ours");
-        let trace = "trace=fsync,rename,renameat,renameat2,fchmod,unlink,unlinkat";
-        let mut command = Command::new("strace");
-        command.args(["-f", "-e", trace, "-e", "signal=none"]);
-        if !what.is_empty() {
-            command.args(["-e", &format!("inject={what}")]);
-        }
-        let pid = server.pid().as_raw_nonzero().to_string();
-        let child = command.args(["-p", &pid]).stdin(Stdio::null()).stdout(Stdio::null());
-        let Ok(child) = child.stderr(file).spawn() else {
-            eprintln!("strace isn't here: nothing is tested");
-            return None;
-        };
-        let (mut strace, begin) = (Strace(child), Instant::now());
-        loop {
-            let text = std::fs::read_to_string(said).unwrap_or_default();
-            if text.contains(" attached") {
-                return Some(strace);
-            }
-            if strace.0.try_wait().expect("it is our child").is_some() {
-                eprintln!("strace may not: nothing is tested: {text}");
-                return None;
-            }
-            assert!(begin.elapsed() < SOON, "strace does nothing: {text}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+/// strace on all threads of a server.
+fn strace(server: &Server, what: &str, said: &Path) -> Option<Strace> {
+    let pid = server.pid().as_raw_nonzero().to_string();
+    let trace = "trace=fsync,rename,renameat,renameat2,fchmod,unlink,unlinkat";
+    let inject = format!("inject={what}");
+    let mut args = vec!["-f", "-e", trace, "-e", "signal=none", "-p", &pid];
+    if !what.is_empty() {
+        args.extend(["-e", &inject]);
     }
-}
-
-impl Drop for Strace {
-    fn drop(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.0);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
-        let begin = Instant::now();
-        // One whose process was killed may not end by itself.
-        while begin.elapsed() < Duration::from_secs(1) && matches!(self.0.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Strace::attach(&args, said)
 }
 
 /// Without a file, the error is Redis's.
@@ -106,7 +66,7 @@ fn settings_are_written_in_a_durable_order() {
     let server = start(folder.path());
     server.call(&["CONFIG", "SET", "maxclients", "70"]);
     let said = folder.path().join("strace");
-    let Some(strace) = Strace::on(&server, "", &said) else { return };
+    let Some(strace) = strace(&server, "", &said) else { return };
     assert_eq!(rewrite(&server), Ok(()));
     drop(strace);
     let text = std::fs::read_to_string(&said).expect("strace has said it");
@@ -132,7 +92,7 @@ fn a_kill_leaves_the_old_settings_or_the_new_ones() {
         let (call, when) = what.split_once(':').unwrap_or((what, "when=1"));
         let inject = format!("{call}:signal=KILL:{when}");
         let said = folder.path().join("strace");
-        let Some(strace) = Strace::on(&server, &inject, &said) else { return };
+        let Some(strace) = strace(&server, &inject, &said) else { return };
         assert!(rewrite(&server).is_err(), "{what}: it was killed before it could answer");
         drop(strace);
         drop(server);
@@ -166,7 +126,7 @@ fn a_failed_call_is_an_error_and_leaves_the_old_settings() {
         let server = start(folder.path());
         server.call(&["CONFIG", "SET", "maxclients", "70"]);
         let said = folder.path().join("strace");
-        let Some(strace) = Strace::on(&server, what, &said) else { return };
+        let Some(strace) = strace(&server, what, &said) else { return };
         let error = rewrite(&server).expect_err("a call fails");
         assert!(error.starts_with("ERR Rewriting config file: "), "{error}");
         assert!(error.contains(cause) && error.contains("nigh.toml"), "{what}: {error}");

@@ -4,6 +4,7 @@
 
 pub(crate) mod chain;
 pub(crate) mod load;
+pub(crate) mod strace;
 pub(crate) mod together;
 
 use nigh_client::{Address, Connection, Frame, Options};
