@@ -15,7 +15,7 @@
 
 use anyhow::{Context, Result, bail};
 use nigh_client::{Address, Connection, Frame, Options};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -187,6 +187,9 @@ impl ServerProcess {
     pub(crate) fn pause(&self) -> Result<()> {
         // Behind this the process begins no child, so none is missed.
         self.signal(Signal::STOP)?;
+        // Its threads stand a little later.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.process)), options)?;
         self.children()?.into_iter().try_for_each(|child| send(child, Signal::STOP))
     }
 
