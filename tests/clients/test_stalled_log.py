@@ -104,6 +104,53 @@ class StalledLog(unittest.TestCase):
                 each.socket.settimeout(LIMIT_S)
                 self.assertEqual(each.reply(), b"+OK\r\n")
 
+    def test_a_durable_function_answers_when_its_writes_are_on_disk(self):
+        source = (
+            "#!js name=l\n"
+            "export function plain(db, [value], [key]) { db.set(key, value); return 1; }\n"
+            "export function safe(db, [value], [key]) { db.set(key, value); return 2; }\n"
+            "safe.flags = ['durable'];"
+        )
+        for mode in ("everysec", "no"):
+            with self.subTest(mode):
+                server = self.start(wait_ms=50)
+                with Wire(server.address, timeout=LIMIT_S) as wire, Wire(
+                    server.address, timeout=LIMIT_S
+                ) as other:
+                    self.assertEqual(wire.call("CONFIG", "SET", "appendfsync", mode), b"+OK\r\n")
+                    self.assertEqual(wire.call("FUNCTION", "LOAD", source), b"$1\r\nl\r\n")
+                    self.assertIn(b"durable", wire.call("FUNCTION", "LIST"))
+                    self.assertEqual(wire.call("FCALL", "safe", 1, "a", "v"), b":2\r\n")
+                    with Stopped(server.process.pid, "nigh-log"):
+                        for command in (["FCALL", "safe", 1, "k", "v"], ["GET", "a"]):
+                            wire.send(encode(command))
+                        wire.socket.settimeout(0.5)
+                        with self.assertRaises(TimeoutError):
+                            wire.reply()
+                        answer = other.call("FCALL", "plain", 1, "o", "w")
+                        self.assertEqual(answer, b":1\r\n", "others don't wait")
+                        self.assertEqual(other.call("GET", "k"), b"$1\r\nv\r\n")
+                    wire.socket.settimeout(LIMIT_S)
+                    self.assertEqual(wire.reply(), b":2\r\n")
+                    self.assertEqual(wire.reply(), b"$1\r\nv\r\n")
+                    # With `no`, nobody else asks for a sync.
+                    self.assertEqual(other.call("WAITAOF", 1, 0, 1000), b"*2\r\n:1\r\n:0\r\n")
+
+    def test_without_a_log_a_durable_function_is_refused(self):
+        shm = tempfile.TemporaryDirectory(prefix="nigh-test-", dir=SHM)
+        self.addCleanup(shm.cleanup)
+        server = Server(settings={"appendonly": "no", "shards": 1}, shm_dir=shm.name)
+        self.addCleanup(server.stop)
+        source = (
+            "#!js name=l\nexport function safe(db, [value], [key]) { db.set(key, value); }\n"
+            "safe.flags = ['durable'];"
+        )
+        with Wire(server.address, timeout=LIMIT_S) as wire:
+            self.assertEqual(wire.call("FUNCTION", "LOAD", source), b"$1\r\nl\r\n")
+            answer = wire.call("FCALL", "safe", 1, "k", "v")
+            self.assertTrue(answer.startswith(b"-ERR function 'safe' has the flag"), answer)
+            self.assertEqual(wire.call("EXISTS", "k"), b":0\r\n")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=1)

@@ -401,8 +401,9 @@ function flagsOf(name, fn) {
     const flag = flags[i];
     if (flag === "no-writes") bits |= 1;
     else if (flag === "allow-cross-slot-keys") bits |= 2;
+    else if (flag === "durable") bits |= 4;
     else if (typeof flag === "string") {
-      throw badFlags(name, `unknown flag '${StringSlice(flag, 0, 64)}' (known: no-writes, allow-cross-slot-keys)`);
+      throw badFlags(name, `unknown flag '${StringSlice(flag, 0, 64)}' (known: no-writes, allow-cross-slot-keys, durable)`);
     }
     else throw badFlags(name, "an array of strings is wanted");
   }

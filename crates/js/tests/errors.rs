@@ -105,13 +105,13 @@ fn a_library_tells_what_it_has() {
     let mut bench = Bench::new();
     let library = bench.add(
         "m",
-        "/** Reads. */\nexport function read(db) {}\nread.flags = ['no-writes', 'allow-cross-slot-keys'];\n\
+        "/** Reads. */\nexport function read(db) {}\nread.flags = ['durable', 'no-writes', 'allow-cross-slot-keys'];\n\
          export const limit = 3;\nexport async function later() {}\nfunction inner() {}\nexport { inner as outer };",
     );
     let names: Vec<&str> = library.functions.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(names, ["later", "outer", "read"]);
     let read = &library.functions[2];
-    assert_eq!(read.flags().collect::<Vec<_>>(), ["no-writes", "allow-cross-slot-keys"]);
+    assert_eq!(read.flags().collect::<Vec<_>>(), ["no-writes", "allow-cross-slot-keys", "durable"]);
     assert_eq!(read.description.as_deref(), Some("Reads."));
 }
 
@@ -282,7 +282,7 @@ fn places_in_a_load_error_are_the_librarys() {
     assert_eq!(
         refusal(&mut bench, flag),
         "ERR Error compiling library 'm': TypeError: flags of function 'f': unknown flag 'no-write' \
-         (known: no-writes, allow-cross-slot-keys)"
+         (known: no-writes, allow-cross-slot-keys, durable)"
     );
     let inside = "#!js name=m\nexport const f = () => 1;\n[2, 1].sort(3);";
     let error = refusal(&mut bench, inside);

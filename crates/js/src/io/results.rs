@@ -60,6 +60,7 @@ pub(crate) fn installed_functions(io: &Io) -> Vec<Function> {
             name: String::from_utf8_lossy(io.bytes(at + 8, length)).into_owned(),
             no_writes: flags & 1 != 0,
             allow_cross_slot_keys: flags & 2 != 0,
+            durable: flags & 4 != 0,
             description: None,
         });
         at += 8 + length.next_multiple_of(8);

@@ -34,6 +34,8 @@ pub struct Function {
     pub no_writes: bool,
     /// Whether it has the flag `allow-cross-slot-keys`.
     pub allow_cross_slot_keys: bool,
+    /// Whether it has the flag `durable`.
+    pub durable: bool,
     /// Text of the JSDoc comment right before the function.
     pub description: Option<String>,
 }
@@ -42,6 +44,7 @@ impl Function {
     /// The flags by their names, as `FUNCTION LIST` shows them.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         let no_writes = self.no_writes.then_some("no-writes");
-        no_writes.into_iter().chain(self.allow_cross_slot_keys.then_some("allow-cross-slot-keys"))
+        let cross_slot = self.allow_cross_slot_keys.then_some("allow-cross-slot-keys");
+        no_writes.into_iter().chain(cross_slot).chain(self.durable.then_some("durable"))
     }
 }

@@ -13,25 +13,37 @@ use std::collections::BTreeMap;
 /// What a function of [`RustWords`] does: its reply without the mark in front, or an error.
 type Word = fn(&Call<'_>, &mut dyn Host) -> Result<String, String>;
 
-/// The functions there are: a library's source names some of them.
-const WORDS: [(&str, Word); 4] = [
-    ("echo", |call, _| Ok(call.args.concat().escape_ascii().to_string())),
-    ("put", |call, host| {
-        let writes = [CallWrite::Put { key: call.keys[0], value: call.args[0], expiry_ms: 0 }];
-        host.commit(&writes).map(|()| "put".to_owned())
-    }),
-    ("spread", |call, host| {
-        let (value, expiry_ms) = (call.args[0], 0);
-        let put = |key| CallWrite::Put { key, value, expiry_ms };
-        let writes: Vec<CallWrite<'_>> = call.keys.iter().copied().map(put).collect();
-        host.commit(&writes).map(|()| "spread".to_owned())
-    }),
+/// The functions there are: a library's source names some of them. Those that are called safe have
+/// the flag `durable`.
+const WORDS: [(&str, Word); 7] = [
+    ("echo", echo),
+    ("safe_echo", echo),
+    ("put", put),
+    ("safe_put", put),
+    ("spread", spread),
+    ("safe_spread", spread),
     ("count", |call, host| {
         let mut count = 0;
         host.scan(call.args[0], 0, 100, &mut |_| count += 1);
         Ok(count.to_string())
     }),
 ];
+
+fn echo(call: &Call<'_>, _: &mut dyn Host) -> Result<String, String> {
+    Ok(call.args.concat().escape_ascii().to_string())
+}
+
+fn put(call: &Call<'_>, host: &mut dyn Host) -> Result<String, String> {
+    let writes = [CallWrite::Put { key: call.keys[0], value: call.args[0], expiry_ms: 0 }];
+    host.commit(&writes).map(|()| "put".to_owned())
+}
+
+fn spread(call: &Call<'_>, host: &mut dyn Host) -> Result<String, String> {
+    let (value, expiry_ms) = (call.args[0], 0);
+    let put = |key| CallWrite::Put { key, value, expiry_ms };
+    let writes: Vec<CallWrite<'_>> = call.keys.iter().copied().map(put).collect();
+    host.commit(&writes).map(|()| "spread".to_owned())
+}
 
 /// An engine whose functions are written in Rust.
 #[derive(Default)]
@@ -74,8 +86,9 @@ impl Engine for RustWords {
         let name = first.split_once("name=").ok_or(LoadError::MissingName)?.1.to_owned();
         let function = |word: &str| Function {
             name: word.to_owned(),
-            no_writes: !matches!(word, "put" | "spread"),
-            allow_cross_slot_keys: word == "spread",
+            no_writes: !["put", "spread"].iter().any(|writes| word.contains(writes)),
+            allow_cross_slot_keys: word.contains("spread"),
+            durable: word.contains("safe"),
             description: None,
         };
         Ok(Library { name, functions: words.split_whitespace().map(function).collect() })

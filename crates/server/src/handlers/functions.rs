@@ -17,7 +17,7 @@ use crate::commands::args::is;
 use crate::engine::{self, Call, Library, Overlay, Reason, RunTurn};
 use crate::handlers::context::{Context, wrong_subcommand};
 use crate::handlers::store_host::StoreHost;
-use crate::handlers::{introspect, payload};
+use crate::handlers::{insistence, introspect, payload};
 use crate::net::output::ReplyWriter;
 use crate::state::State;
 use crate::state::libraries::{Libraries, Listed, key_end};
@@ -308,6 +308,13 @@ pub(crate) fn run_turn(state: &mut State, tenant: TenantId, turn: &Turn<'_>) -> 
 /// that can't be told what other partitions have says so in `LocalTenant::untold`: the transaction
 /// is to run again.
 pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if context.tenant().libraries.is_durable(args[1]) {
+        // EXEC has looked, but its library may have been loaded since.
+        if let Some(text) = insistence::refusal_of_call(context, args[1]) {
+            return context.error(&text);
+        }
+        context.client.insists = true;
+    }
     let (state, tenant) = (&mut *context.state, context.client.tenant);
     let run_turn = run_turn(state, tenant, context.turn);
     let LocalTenant { keyspace, libraries, in_transaction, untold, .. } =

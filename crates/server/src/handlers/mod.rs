@@ -6,6 +6,7 @@ pub(crate) mod config_set;
 pub(crate) mod context;
 pub(crate) mod functions;
 pub(crate) mod info;
+pub(crate) mod insistence;
 pub(crate) mod introspect;
 pub(crate) mod latency;
 pub(crate) mod payload;

@@ -52,6 +52,8 @@ pub(crate) struct Client {
     pub(crate) transaction: Option<Box<Transaction>>,
     /// Commands of the transaction that EXEC runs now.
     pub(crate) executes: Option<usize>,
+    /// EXEC has called a function with the flag `durable`: its reply waits until all is on disk.
+    pub(crate) insists: bool,
     pub(crate) watches: Vec<(usize, WatchToken)>,
     pub(crate) last_row: Option<Row>,
     pub(crate) close: Close,
@@ -89,6 +91,7 @@ impl Client {
             no_touch: false,
             transaction: None,
             executes: None,
+            insists: false,
             watches: Vec::new(),
             last_row: None,
             close: Close::No,

@@ -65,6 +65,8 @@ pub(crate) struct Depends {
     pub(crate) looked: Streams,
     /// Those in which their commands have written.
     pub(crate) wrote: Streams,
+    /// One of them called a function with the flag `durable`: they wait whatever the mode is.
+    pub(crate) insists: bool,
 }
 
 impl Depends {

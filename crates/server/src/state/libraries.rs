@@ -27,6 +27,8 @@ pub(crate) struct Libraries {
     writing: HashSet<Vec<u8>>,
     /// Functions that may write to several partitions.
     crossing: HashSet<Vec<u8>>,
+    /// Functions whose replies wait until all is on disk.
+    durable: HashSet<Vec<u8>>,
     /// Kept in the arena, but not loadable: name, engine and reason.
     pub(crate) broken: BTreeMap<String, (usize, String)>,
 }
@@ -52,6 +54,8 @@ impl Libraries {
         self.writing.extend(writing.map(|function| function.name.clone().into_bytes()));
         let crossing = library.functions.iter().filter(|function| function.allow_cross_slot_keys);
         self.crossing.extend(crossing.map(|function| function.name.clone().into_bytes()));
+        let durable = library.functions.iter().filter(|function| function.durable);
+        self.durable.extend(durable.map(|function| function.name.clone().into_bytes()));
         self.by_name.insert(library.name.clone(), (engine, library));
     }
 
@@ -62,6 +66,7 @@ impl Libraries {
             self.elsewhere.remove(function.name.as_bytes());
             self.writing.remove(function.name.as_bytes());
             self.crossing.remove(function.name.as_bytes());
+            self.durable.remove(function.name.as_bytes());
         }
     }
 
@@ -100,6 +105,18 @@ impl Libraries {
     /// Whether a function may write to several partitions.
     pub(crate) fn crosses(&self, name: &[u8]) -> bool {
         self.crossing.contains(name)
+    }
+
+    /// Whether there is a function with the flag `durable`.
+    #[inline]
+    pub(crate) fn has_durable(&self) -> bool {
+        !self.durable.is_empty()
+    }
+
+    /// Whether a function has the flag `durable`.
+    #[inline]
+    pub(crate) fn is_durable(&self, name: &[u8]) -> bool {
+        self.has_durable() && self.durable.contains(name)
     }
 
     /// Whether a function may write, but to one partition only.

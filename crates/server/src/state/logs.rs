@@ -210,14 +210,7 @@ impl Logs {
             ),
             Gate::Full | Gate::Broken => one_sentence(&told),
         };
-        let further = match gate {
-            Gate::Broken => {
-                "Reads go on, and a new log is written from memory (BGREWRITEAOF tries it at once)"
-            }
-            _ => "Reads go on",
-        };
-        self.refusal =
-            format!("MISCONF Nigh can't write its log: {cause}. {further}; see INFO persistence.");
+        self.refusal = refusal_text(&cause, gate == Gate::Broken);
         self.delays += u64::from(gate == Gate::Late);
         match gate {
             Gate::Open => tracing::info!(shard = self.number, "the log takes writes again"),
@@ -250,6 +243,15 @@ impl Logs {
         self.gate == Gate::Late
     }
 
+    /// The error that refuses what needs all logs, if one of them isn't well.
+    pub(crate) fn refusal_of_any(&self) -> Option<String> {
+        if let Some(text) = self.refusal(false) {
+            return Some(text.to_owned());
+        }
+        let ill = self.all().iter().find(|log| health_of(log) != LogHealth::Well)?;
+        Some(refusal_text(&one_sentence(&ill.cause()), health_of(ill) == LogHealth::Broken))
+    }
+
     /// The error that refuses a write, if it is to be refused.
     pub(crate) fn refusal(&self, only_removes: bool) -> Option<&str> {
         let refuses = match self.gate {
@@ -259,6 +261,15 @@ impl Logs {
         };
         refuses.then_some(self.refusal.as_str())
     }
+}
+
+/// The error that refuses a write.
+fn refusal_text(cause: &str, is_broken: bool) -> String {
+    let further = match is_broken {
+        true => "Reads go on, and a new log is written from memory (BGREWRITEAOF tries it at once)",
+        false => "Reads go on",
+    };
+    format!("MISCONF Nigh can't write its log: {cause}. {further}; see INFO persistence.")
 }
 
 /// How a log is for writes: one that takes the place of a broken one takes none before it counts;

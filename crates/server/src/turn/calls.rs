@@ -113,6 +113,12 @@ impl Work {
         tenant.keyspace.partitions() > 1 && tenant.libraries.crosses(self.function(call))
     }
 
+    /// Whether a call's reply waits until all is on disk.
+    fn insists(&self, call: &WaitingCall) -> bool {
+        let libraries = &self.state.tenants[call.tenant].libraries;
+        libraries.has_durable() && libraries.is_durable(self.function(call))
+    }
+
     /// Runs calls as one batch; how many of them have run: one at least.
     fn run_batch(&mut self, calls: &[WaitingCall], turn: &Turn<'_>) -> usize {
         let mut answers = self.call_all(calls, turn);
@@ -151,7 +157,11 @@ impl Work {
             let pipe = &mut **party;
             let silent = pipe.client.reply_mode != ReplyMode::On;
             dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
-            self.note_look(call.party, call.index, call.row, turn);
+            if self.insists(call) {
+                self.insist(call.party);
+            } else {
+                self.note_look(call.party, call.index, call.row, turn);
+            }
             if !answers.mail.is_empty() {
                 self.send_writes(call.party, mark, std::mem::take(&mut answers.mail), silent);
             } else {

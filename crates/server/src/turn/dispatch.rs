@@ -14,7 +14,7 @@ use crate::commands::spec::{NO_AUTH, NO_MULTI};
 use crate::commands::{self, Builtin, Resolved, Row, Run};
 use crate::handlers::context::{Context, QUOTED_BYTES, mute, quote};
 use crate::handlers::route::{self, Effect, Flow, Target};
-use crate::handlers::transaction;
+use crate::handlers::{insistence, transaction};
 use crate::net::client::Client;
 use crate::net::output::{Mark, Output};
 use crate::net::queued::ReplyMode;
@@ -119,6 +119,9 @@ fn check(
         if let Some(text) = text.filter(|_| effect != Effect::Nothing) {
             return Err(text.into());
         }
+    }
+    if let Some(text) = insistence::refusal(context, args, row) {
+        return Err(text.into_bytes());
     }
     Ok((row, target))
 }

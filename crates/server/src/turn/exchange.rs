@@ -129,12 +129,15 @@ impl Work {
         connection.pipe.pending = Pending::Nothing;
         connection.pipe.client.last_row = Some(row);
         connection.pipe.input.next = index + 1;
-        self.note_sent(at, index, row);
+        if prepared.is_call && self.is_durable_call(prepared) {
+            self.insist(at);
+        } else {
+            self.note_sent(at, index, row);
+        }
         let connection = sender(&mut self.active, at);
         self.state.stats.hops_out += 1;
-        let keyspace = &self.state.tenants[prepared.tenant].keyspace;
-        if !is_brief && keyspace.partitions() > 1 && self.state.is_about_libraries(row) {
-            // What functions there are says where a call goes.
+        if !is_brief && self.state.is_about_libraries(row) {
+            // What functions there are says where a call goes, and whether its reply waits.
             connection.pipe.stopped = true;
             connection.pipe.pending = Pending::Answers;
         }

@@ -21,6 +21,9 @@ pub(crate) struct Wish {
 pub(crate) struct SyncedLists {
     /// Connections that keep replies.
     pub(crate) keeping: Vec<Occupant>,
+    /// How many of them keep replies for the mode's sake alone, at most: those that are gone may be
+    /// counted until the next look.
+    pub(crate) by_mode: usize,
     /// What clients have asked to wait for.
     pub(crate) wishes: Vec<Wish>,
     /// When the first of them has waited for long enough.

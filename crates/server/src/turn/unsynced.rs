@@ -17,7 +17,11 @@
 //!    they are written, when the mode has changed, or when it is gone.
 //! 4. A shard keeps the replies of its own clients only. What it answers to another shard, that one
 //!    keeps.
-//! 5. No wake-up is lost. A log's thread stores durable LSNs, then counts (`Shared::tell_synced`).
+//! 5. A call of a function with the flag `durable` insists: its connection's replies wait in any
+//!    mode, for all that the tenant had begun. It is refused before it runs unless all logs are
+//!    well ([`crate::handlers::insistence`]). Other connections don't wait for it. If the log ends
+//!    meanwhile, its reply never leaves.
+//! 6. No wake-up is lost. A log's thread stores durable LSNs, then counts (`Shared::tell_synced`).
 //!    A shard loads the count, then the durable LSNs: at the beginning of a turn, and again before
 //!    it sleeps. So what isn't seen is counted later than what the shard has seen.
 //!
@@ -29,7 +33,7 @@ use crate::handlers::waiting::Asked;
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::depends::{Depends, Need, Streams};
-use crate::net::pipeline::Pending;
+use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::slab::Occupant;
 use crate::state::State;
 use crate::state::streams::Outlook;
@@ -105,7 +109,9 @@ impl Work {
     /// A client's command has run: notes what its reply depends on.
     #[inline]
     pub(crate) fn note_look(&mut self, at: usize, index: usize, row: Row, turn: &Turn<'_>) {
-        if self.state.hot.replies_wait {
+        if self.active[at].client.insists {
+            self.insist(at);
+        } else if self.state.hot.replies_wait {
             self.note_streams(at, index, row, Some(turn));
         }
     }
@@ -171,6 +177,17 @@ impl Work {
         }
     }
 
+    /// A function with the flag `durable` has run, or was sent to another shard: see 5.
+    #[cold]
+    pub(crate) fn insist(&mut self, at: usize) {
+        let Some(connection) = self.active[at].connection_mut() else { return };
+        let Pipeline { client, depends, .. } = &mut connection.pipe;
+        client.insists = false;
+        let all = self.state.streams(client.tenant);
+        depends.add(all, all);
+        depends.insists = true;
+    }
+
     #[cold]
     fn note_streams(&mut self, at: usize, index: usize, row: Row, ran: Option<&Turn<'_>>) {
         let Some(connection) = self.active[at].connection_mut() else { return };
@@ -194,7 +211,8 @@ impl Work {
     #[cold]
     pub(crate) fn keeps_replies(&mut self, connection: &mut Connection, turn: &Turn<'_>) -> bool {
         let Connection { pipe, kept, later, .. } = &mut *connection;
-        if !self.state.hot.replies_wait {
+        let insists = pipe.depends.insists;
+        if !self.state.hot.replies_wait && !insists {
             pipe.depends = Depends::default();
             return kept.keeps(); // until the next turn: see `release_kept`
         }
@@ -204,7 +222,8 @@ impl Work {
         let tenant = pipe.client.tenant;
         kept.needs.extend(self.state.unsynced(tenant, pipe.depends.looked));
         kept.bytes = pipe.out.waiting();
-        match self.state.look_at_needs(tenant, &mut kept.needs, pipe.depends.wrote) {
+        let outlook = self.state.look_at_needs(tenant, &mut kept.needs, pipe.depends.wrote);
+        match or_never(&self.state, insists, outlook) {
             Outlook::Wait => {}
             Outlook::Leave => {
                 if later.is_empty() {
@@ -221,6 +240,7 @@ impl Work {
         self.synced.wanted |= self.state.loggers(tenant, &kept.needs);
         pipe.out.settle_all(&self.state.tenants.readers(), turn.pin);
         self.synced.keeping.push(Occupant::of(connection));
+        self.synced.by_mode += usize::from(!insists);
         if self.synced.keeping.len() > 2 * self.slab.len() {
             // Most of them are gone, and the logs tell nothing.
             let (slab, own) = (&mut self.slab, connection.slot);
@@ -257,7 +277,7 @@ impl Work {
         }
         let syncs = self.state.shared.syncs();
         let has_news = std::mem::replace(&mut self.synced.seen, syncs) != syncs;
-        if has_news || !self.state.hot.replies_wait {
+        if has_news || self.keeps_for_nothing() {
             self.release_kept(turn);
         }
         if has_news || self.synced.next_end.is_some_and(|end| self.now >= end) {
@@ -265,19 +285,28 @@ impl Work {
         }
     }
 
+    /// Whether the mode has changed, and replies are kept for its sake.
+    #[inline]
+    fn keeps_for_nothing(&self) -> bool {
+        self.synced.by_mode > 0 && !self.state.hot.replies_wait
+    }
+
     fn release_kept(&mut self, turn: &Turn<'_>) {
         let mut keeping = std::mem::take(&mut self.synced.keeping);
-        let mut released = 0;
+        let (mut released, mut by_mode) = (0, 0);
         keeping.retain(|&who| {
+            let Some(connection) = self.slab.occupant(who) else { return false };
+            let for_mode = usize::from(!connection.pipe.depends.insists);
             if released == MOST_ACTIVE {
+                by_mode += for_mode;
                 return true; // the next turn's
             }
-            let Some(connection) = self.slab.occupant(who) else { return false };
             match outlook(&self.state, connection) {
                 Outlook::Wait => {
                     // What was asked for may have come too late for what was synced.
                     let (tenant, kept) = (connection.pipe.client.tenant, &connection.kept);
                     self.synced.wanted |= self.state.loggers(tenant, &kept.needs);
+                    by_mode += for_mode;
                     return true;
                 }
                 Outlook::Leave => {}
@@ -298,7 +327,7 @@ impl Work {
             self.ready.queue(who.slot());
             false
         });
-        self.synced.keeping = keeping;
+        (self.synced.keeping, self.synced.by_mode) = (keeping, by_mode);
         if released == MOST_ACTIVE {
             self.synced.look_again();
         }
@@ -351,7 +380,7 @@ impl Work {
             return false;
         }
         self.state.shared.syncs() != self.synced.seen
-            || !self.state.hot.replies_wait && !self.synced.keeping.is_empty()
+            || self.keeps_for_nothing()
             || self.synced.next_end.is_some_and(|end| now >= end)
     }
 
@@ -378,11 +407,13 @@ fn shows_durable(state: &State, tenant: TenantId, key: &[u8], turn: &Turn<'_>) -
 /// What is to become of kept replies, and of those that have come behind them.
 fn outlook(state: &State, connection: &mut Connection) -> Outlook {
     let Connection { pipe, kept, .. } = connection;
-    if !state.hot.replies_wait {
+    let insists = pipe.depends.insists;
+    if !state.hot.replies_wait && !insists {
         return Outlook::Leave;
     }
     let (tenant, wrote) = (pipe.client.tenant, pipe.depends.wrote);
     let first = state.look_at_needs(tenant, &mut kept.needs, wrote);
+    let first = or_never(state, insists, first);
     if first != Outlook::Leave || kept.bytes == pipe.out.waiting() {
         return first;
     }
@@ -391,11 +422,17 @@ fn outlook(state: &State, connection: &mut Connection) -> Outlook {
     state.look_at_needs(tenant, &mut kept.needs, wrote)
 }
 
+/// The outlook of replies of which one insists maybe: without a log it can't be kept.
+fn or_never(state: &State, insists: bool, outlook: Outlook) -> Outlook {
+    let is_vain = insists && outlook == Outlook::Wait && !state.has_log();
+    if is_vain { Outlook::Never } else { outlook }
+}
+
 /// Ends a connection whose replies can't be given.
 fn end_unanswered(connection: &mut Connection) {
     tracing::warn!(
         address = %connection.pipe.client.address,
-        "client disconnected: the log broke before its last writes were on disk"
+        "client disconnected: the log broke or ended before its last writes were on disk"
     );
     connection.pipe.client.end(Close::Now);
     connection.pipe.client.settle();

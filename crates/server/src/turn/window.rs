@@ -237,7 +237,11 @@ impl Work {
             || match self.state.place(row) {
                 Place::View(_) => waits(),
                 Place::Owner => true,
-                Place::Call => self.is_undivided(prepared) && (waits() || self.writes(prepared)),
+                Place::Call => {
+                    self.is_undivided(prepared)
+                        && !self.is_durable_call(prepared)
+                        && (waits() || self.writes(prepared))
+                }
                 Place::Here | Place::Move | Place::Refresh | Place::Wait(_) | Place::Desk => false,
             };
         is_sent && {
@@ -256,6 +260,17 @@ impl Work {
         let input = &self.active[prepared.party].input;
         let name = input.batch.args(prepared.index).get(input.bytes(), 1);
         !self.state.tenants[prepared.tenant].libraries.only_reads(name)
+    }
+
+    /// Whether a function call is one of a function with the flag `durable`: it is looked at
+    /// further.
+    #[inline]
+    pub(crate) fn is_durable_call(&self, prepared: &Prepared) -> bool {
+        let libraries = &self.state.tenants[prepared.tenant].libraries;
+        libraries.has_durable() && {
+            let input = &self.active[prepared.party].input;
+            libraries.is_durable(input.batch.args(prepared.index).get(input.bytes(), 1))
+        }
     }
 
     /// Whether a function call may run here.
@@ -280,6 +295,7 @@ impl Work {
             || !self.is_undivided(prepared)
             || self.state.tenants[prepared.tenant].keyspace.wants_turn()
             || self.calls.len() >= 2 * CALLS_AT_ONCE
+            || self.is_durable_call(prepared)
         {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use super::logged::{Logged, NULL, OK};
 use super::*;
-use nigh_store::SyncMode;
+use nigh_store::{LogHealth, SyncMode};
 
 #[test]
 fn a_write_is_answered_when_it_is_on_disk() {
@@ -259,5 +259,192 @@ fn nothing_is_kept_when_nobody_is_to_wait() {
         let text = b"-ERR CONFIG SET failed (possibly related to argument 'appendonly') - this \
                      server has nobody who begins a log\r\n";
         server.says(&mut client, &["CONFIG SET appendonly no"], text);
+    }
+}
+
+const WORDS: &str = "#!words name=w\nput echo safe_put safe_echo safe_spread\n";
+const MODES: [SyncMode; 3] = [SyncMode::No, SyncMode::EverySecond, SyncMode::Always];
+
+/// Shards with logs, and functions with the flag `durable`, which are on disk.
+fn with_safe_words(partitions: usize, mode: SyncMode) -> Logged {
+    let mut server = Logged::of(partitions, mode);
+    let mut client = server.connect(0);
+    server.shards.send(&mut client, &[vec![b"FUNCTION", b"LOAD", WORDS.as_bytes()]]);
+    for _ in 0..3 {
+        server.shards.turn(false);
+        server.sync_all();
+    }
+    server.shards.expect(&mut client, b"$1\r\nw\r\n", "FUNCTION LOAD");
+    server
+}
+
+#[test]
+fn a_durable_call_is_answered_when_it_is_on_disk_in_each_mode() {
+    // Shard 1 has it sent to the owner.
+    for mode in MODES {
+        for shard in 0..SHARDS {
+            let mut server = with_safe_words(1, mode);
+            let (mut client, mut other) = (server.connect(shard), server.connect(shard));
+            server.send(&mut client, &["FCALL safe_put 1 k v"]);
+            server.is_silent(&mut client, "it isn't on disk");
+            assert!(server.logs[0].is_wanted(), "a sync is asked for at once");
+            if mode != SyncMode::Always {
+                let commands = ["SET a 1", "GET k", "FCALL put 1 b 2"];
+                server.says(&mut other, &commands, b"+OK\r\n$1\r\nv\r\n+put\r\n");
+            }
+            // What comes behind it runs when it is answered, or is answered behind it.
+            server.send(&mut client, &["GET k"]);
+            server.is_silent(&mut client, "behind it");
+            server.sync(0);
+            server.shards.expect(&mut client, b"+put\r\n$1\r\nv\r\n", "both");
+            // One that only reads waits for what others had begun.
+            server.send(&mut other, &["SET a 2"]);
+            if mode == SyncMode::Always {
+                server.is_silent(&mut other, "always");
+            } else {
+                server.shards.expect(&mut other, OK, "others don't wait");
+            }
+            let call = ["PING", "FCALL_RO safe_echo 0 x", "PING"];
+            let mut reader = server.connect(shard);
+            server.send(&mut reader, &call);
+            server.is_silent_but(&mut reader, b"+PONG\r\n");
+            server.sync(0);
+            server.shards.expect(&mut reader, b"+PONG\r\n+x\r\n+PONG\r\n", "in order");
+            server.says(&mut reader, &["FCALL safe_echo 0 x"], b"+x\r\n");
+            if mode != SyncMode::Always {
+                // It was for that call alone.
+                server.says(&mut client, &["SET k w", "FCALL put 1 k x"], b"+OK\r\n+put\r\n");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_durable_call_waits_for_all_parts_of_it() {
+    for mode in [SyncMode::No, SyncMode::EverySecond] {
+        let mut server = with_safe_words(2, mode);
+        let (near, far) = (server.key(1), server.key(0));
+        let mut client = server.connect(1);
+        let spread = format!("FCALL safe_spread 2 {near} {far} v");
+        server.send(&mut client, &[&spread, "PING"]);
+        server.is_silent(&mut client, "no part is on disk");
+        server.sync(1);
+        server.is_silent(&mut client, "one is");
+        server.sync(0);
+        server.shards.expect(&mut client, b"+spread\r\n+PONG\r\n", "both are");
+        // A key of another shard's partition: its log is waited for.
+        let put = format!("FCALL safe_put 1 {far} w");
+        server.after_sync(0, &mut client, &[&put], b"+put\r\n");
+    }
+}
+
+#[test]
+fn a_function_that_was_loaded_just_before_is_known_as_durable() {
+    let mut server = Logged::of(1, SyncMode::EverySecond);
+    let mut client = server.connect(1);
+    let words = "#!words name=w\nsafe_put\n";
+    let call: Vec<&[u8]> = vec![b"FCALL", b"safe_put", b"1", b"k", b"v"];
+    server.shards.send(&mut client, &[vec![b"FUNCTION", b"LOAD", words.as_bytes()], call]);
+    server.is_silent_but(&mut client, b"$1\r\nw\r\n");
+    server.sync(0);
+    server.shards.expect(&mut client, b"$1\r\nw\r\n+put\r\n", "on disk");
+}
+
+#[test]
+fn exec_waits_for_a_durable_call_in_it() {
+    for mode in MODES {
+        let mut server = with_safe_words(1, mode);
+        let mut client = server.connect(0);
+        let commands = ["MULTI", "SET a 1", "FCALL safe_put 1 k v", "EXEC"];
+        server.send(&mut client, &commands);
+        server.is_silent_but(&mut client, b"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+        assert!(server.logs[0].is_wanted());
+        server.sync(0);
+        let replies = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+put\r\n";
+        server.shards.expect(&mut client, replies, "EXEC");
+        if mode != SyncMode::Always {
+            let replies = b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n";
+            server.says(&mut client, &["MULTI", "SET a 2", "EXEC"], replies);
+        }
+    }
+}
+
+#[test]
+fn a_durable_call_outlasts_always() {
+    // The mode changes while replies are kept: only those of the call wait on.
+    let mut server = with_safe_words(1, SyncMode::Always);
+    let (mut safe, mut plain) = (server.connect(0), server.connect(1));
+    server.send(&mut safe, &["FCALL safe_put 1 k v"]);
+    server.send(&mut plain, &["SET a 1"]);
+    server.is_silent(&mut safe, "always");
+    server.is_silent(&mut plain, "always");
+    let mut other = server.connect(1);
+    server.says(&mut other, &["CONFIG SET appendfsync no"], OK);
+    server.shards.expect(&mut plain, OK, "no");
+    server.is_silent(&mut safe, "it insists");
+    let now = Instant::now();
+    let spins = |server: &Logged| server.shards.shards[0].work.has_synced(now);
+    assert!(!spins(&server), "the shard may sleep meanwhile");
+    server.sync(0);
+    assert!(spins(&server));
+    server.shards.expect(&mut safe, b"+put\r\n", "on disk");
+}
+
+#[test]
+fn without_a_log_a_durable_call_is_refused_before_it_runs() {
+    for shard in 0..SHARDS {
+        let mut config = Config::default();
+        config.set("appendonly", "no").expect("a flag");
+        let mut shards = Shards::logged(&[1], config, None);
+        let mut client = shards.connect(shard, TenantId(0));
+        shards.send(&mut client, &[vec![b"FUNCTION", b"LOAD", WORDS.as_bytes()]]);
+        shards.expect(&mut client, b"$1\r\nw\r\n", "FUNCTION LOAD");
+        let text = "ERR function 'safe_put' has the flag durable, and this server keeps no log: \
+                    CONFIG SET appendonly yes begins one, or load the function without the flag; \
+                    nothing was run\r\n";
+        let call: Vec<&[u8]> = vec![b"FCALL", b"safe_put", b"1", b"k", b"v"];
+        let get: Vec<&[u8]> = vec![b"GET", b"k"];
+        shards.send(&mut client, &[call.clone(), get.clone()]);
+        shards.expect(&mut client, format!("-{text}$-1\r\n").as_bytes(), "FCALL");
+        shards.send(&mut client, &[vec![b"MULTI"], vec![b"SET", b"k", b"1"], call]);
+        shards.send(&mut client, &[vec![b"DISCARD"], get]);
+        let replies = format!("+OK\r\n+QUEUED\r\n-{text}+OK\r\n$-1\r\n");
+        shards.expect(&mut client, replies.as_bytes(), "MULTI");
+        shards.send(&mut client, &[vec![b"FCALL", b"put", b"1", b"k", b"v"]]);
+        shards.expect(&mut client, b"+put\r\n", "one without the flag runs");
+    }
+}
+
+#[test]
+fn with_a_broken_log_a_durable_call_is_refused_or_never_answered() {
+    for mode in MODES {
+        let mut server = with_safe_words(1, mode);
+        let (mut lost, mut near, mut far) =
+            (server.connect(1), server.connect(0), server.connect(1));
+        server.send(&mut lost, &["FCALL safe_put 1 k v"]);
+        server.is_silent(&mut lost, "it isn't on disk");
+        server.tell(0, LogHealth::Broken, "it broke");
+        assert!(server.is_closed(&mut lost) && lost.came.is_empty());
+        let text = "MISCONF Nigh can't write its log: it broke. Reads go on, and a new log is \
+                    written from memory (BGREWRITEAOF tries it at once); see INFO persistence.\r\n";
+        for client in [&mut near, &mut far] {
+            for call in ["FCALL safe_put 1 k w", "FCALL_RO safe_echo 0 x"] {
+                server.says(client, &[call], format!("-{text}").as_bytes());
+            }
+            server.says(client, &["FCALL echo 0 x"], b"+x\r\n");
+        }
+        let aborted = "EXECABORT Transaction discarded because of previous errors.\r\n";
+        let expected = format!("+OK\r\n-{text}-{aborted}");
+        server.says(&mut near, &["MULTI", "FCALL safe_put 1 k w", "EXEC"], expected.as_bytes());
+        // It breaks between the call and EXEC.
+        server.tell(0, LogHealth::Well, "");
+        server.sync(0);
+        server.says(&mut near, &["MULTI", "FCALL safe_put 1 k w"], b"+OK\r\n+QUEUED\r\n");
+        server.tell(0, LogHealth::Broken, "it broke");
+        let expected = format!("-EXECABORT Transaction discarded because of: {text}");
+        server.says(&mut near, &["EXEC"], expected.as_bytes());
+        server.tell(0, LogHealth::Well, "");
+        server.sync(0);
+        server.after_sync(0, &mut far, &["FCALL safe_put 1 k x"], b"+put\r\n");
     }
 }
