@@ -448,3 +448,17 @@ fn with_a_broken_log_a_durable_call_is_refused_or_never_answered() {
         server.after_sync(0, &mut far, &["FCALL safe_put 1 k x"], b"+put\r\n");
     }
 }
+
+#[test]
+fn if_the_log_ends_a_durable_call_is_never_answered() {
+    for shard in 0..SHARDS {
+        let mut server = with_safe_words(1, SyncMode::EverySecond);
+        let mut lost = server.connect(shard);
+        server.send(&mut lost, &["FCALL safe_put 1 k v"]);
+        server.is_silent(&mut lost, "it isn't on disk");
+        let state = &mut server.shards.shards[shard].work.state;
+        state.config.set("appendonly", "no").expect("a flag");
+        state.shared.tell_synced();
+        assert!(server.is_closed(&mut lost) && lost.came.is_empty());
+    }
+}
