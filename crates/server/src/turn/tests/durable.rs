@@ -342,6 +342,11 @@ fn a_durable_call_waits_for_all_parts_of_it() {
 fn a_function_that_was_loaded_just_before_is_known_as_durable() {
     let mut server = Logged::of(1, SyncMode::EverySecond);
     let mut client = server.connect(1);
+    // It has had an answer, so that several may be under way at the owner.
+    let other = b"#!words name=o\necho\n";
+    server.shards.send(&mut client, &[vec![b"FUNCTION", b"LOAD", other]]);
+    server.shards.expect(&mut client, b"$1\r\no\r\n", "FUNCTION LOAD");
+    server.sync(0);
     let words = "#!words name=w\nsafe_put\n";
     let call: Vec<&[u8]> = vec![b"FCALL", b"safe_put", b"1", b"k", b"v"];
     server.shards.send(&mut client, &[vec![b"FUNCTION", b"LOAD", words.as_bytes()], call]);
