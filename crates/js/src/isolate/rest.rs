@@ -4,17 +4,17 @@
 //! 1. A collection delays no call: it begins after a second without work, and V8's own tasks mark
 //!    in small steps. Optimized code stays, unless the heap limit is below 128 MiB: then V8
 //!    collects at once, and the next calls are slow for some 20 ms.
-//! 2. Collections begin after one, two, four and eight seconds, and then not again until something
-//!    has run. The first ones take dropped contexts, later ones the objects that only these held.
-//!    Several are needed: while V8 marks, which may take seconds, no new marking begins, and
-//!    objects that were alive at its start stay.
+//! 2. Collections begin after one, two, four, eight and sixteen seconds, and then not again until
+//!    something has run. The first ones take dropped contexts, later ones the objects that only
+//!    these held. Several are needed: while V8 marks, which may take seconds, no new marking
+//!    begins, and objects that were alive at its start stay.
 //!
 //! The runtime's thread.
 
 /// Looks without work before the first collection: a second, with ten looks a second.
 const QUIET_LOOKS: u32 = 10;
 /// Looks without work before the last collection.
-const LAST_LOOKS: u32 = 8 * QUIET_LOOKS;
+const LAST_LOOKS: u32 = 16 * QUIET_LOOKS;
 
 /// How long an isolate has had no work.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ mod tests {
             (0..count).filter(|_| rest.look(done)).collect::<Vec<_>>()
         };
         assert_eq!(looks(0, 100), [], "nothing has run");
-        assert_eq!(looks(7, 1000), [10, 20, 40, 80]);
+        assert_eq!(looks(7, 1000), [10, 20, 40, 80, 160]);
         assert_eq!(looks(8, 10), [], "something runs again");
         assert_eq!(looks(9, 50), [10, 20, 40]);
     }
