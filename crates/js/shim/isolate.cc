@@ -240,9 +240,11 @@ void nigh_isolate_pump(NighIsolate* owner, uint32_t max) {
   Bury(owner);
 }
 
-void nigh_isolate_collect(NighIsolate* owner) {
+void nigh_isolate_collect(NighIsolate* owner, bool dropped_now) {
   nigh::Entered entered(owner);
-  BeginCollection(owner->isolate);
+  if (!dropped_now || owner->dying.empty()) return BeginCollection(owner->isolate);
+  HandleScope handles(owner->isolate);
+  owner->isolate->LowMemoryNotification();
 }
 
 void nigh_isolate_prepare(NighIsolate* owner, size_t count) {

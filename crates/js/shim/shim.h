@@ -92,8 +92,9 @@ void nigh_isolate_free(NighIsolate* isolate);
 void nigh_isolate_limits(NighIsolate* isolate, size_t heap_bytes, size_t array_buffer_bytes,
                          size_t stack_bytes);
 void nigh_isolate_heap(const NighIsolate* isolate, NighHeap* out);
-// Begins a collection; V8's tasks do the rest.
-void nigh_isolate_collect(NighIsolate* isolate);
+// Begins a collection; V8's tasks do the rest. `dropped_now`: collects at once if there are dropped
+// contexts.
+void nigh_isolate_collect(NighIsolate* isolate, bool dropped_now);
 // Runs V8's foreground tasks, at most `max`.
 void nigh_isolate_pump(NighIsolate* isolate, uint32_t max);
 // Makes contexts ahead until `count` are ready for nigh_context_new; none while the heap is half

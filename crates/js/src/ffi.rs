@@ -143,7 +143,7 @@ unsafe extern "C" {
         stack_bytes: usize,
     );
     pub(crate) fn nigh_isolate_heap(isolate: *const RawIsolate, out: *mut Heap);
-    pub(crate) fn nigh_isolate_collect(isolate: *mut RawIsolate);
+    pub(crate) fn nigh_isolate_collect(isolate: *mut RawIsolate, dropped_now: bool);
     pub(crate) fn nigh_isolate_pump(isolate: *mut RawIsolate, max: u32);
     pub(crate) fn nigh_isolate_prepare(isolate: *mut RawIsolate, count: usize);
     pub(crate) fn nigh_isolate_lose(isolate: *mut RawIsolate);

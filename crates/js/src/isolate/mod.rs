@@ -201,10 +201,11 @@ impl Isolate {
         self.native(|| unsafe { ffi::nigh_isolate_prepare(self.raw, contexts) });
     }
 
-    /// Makes V8 begin a collection; its tasks do the rest.
-    pub(crate) fn begin_collection(&self) {
+    /// Makes V8 begin a collection; its tasks do the rest. `dropped_now`: collects at once if there
+    /// are dropped contexts.
+    pub(crate) fn begin_collection(&self, dropped_now: bool) {
         // SAFETY: our isolate, on its thread.
-        self.native(|| unsafe { ffi::nigh_isolate_collect(self.raw) });
+        self.native(|| unsafe { ffi::nigh_isolate_collect(self.raw, dropped_now) });
     }
 
     /// Collects if dropped contexts hold much memory. V8 counts it as used, and would stop the next

@@ -159,7 +159,7 @@ impl Runtime {
     /// work that V8 has put off, which gives dropped contexts and garbage back.
     pub fn catch_up(&mut self) {
         if self.rest.look(self.turn + self.contexts_made) {
-            self.isolate.begin_collection();
+            self.isolate.begin_collection(self.rest.is_last());
         }
         self.isolate.idle(TASKS_MAX, 0);
     }
