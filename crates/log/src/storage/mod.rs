@@ -3,6 +3,7 @@
 //!
 //! Any thread; a file is written by one thread at a time.
 
+pub(crate) mod aligned;
 pub(crate) mod real;
 #[cfg(feature = "simulation")]
 pub mod simulated;

@@ -6,27 +6,35 @@
 //!    for the message of [`LogError::InUse`]. A folder that is opened to read takes no lock, and
 //!    nothing in it can be changed.
 //! 3. Folders that are made have mode 0700, files 0600.
+//! 4. What is long and lies on blocks, in the file and in memory, goes to the disk past the page
+//!    cache: a MiB that the cache has no pages for costs up to 1.6 ms of this thread's time there,
+//!    and 0.08 ms here. Where that can't be done, it goes through the cache.
 //!
 //! Any thread.
 
 use crate::error::LogError;
+use crate::format::layout::BLOCK_BYTES;
 use crate::format::names::LOCK;
+use crate::storage::aligned::ALIGN;
 use crate::storage::{Chance, Clock, Storage, StoredFile, write_all_at};
 use rustix::fs::{Access, AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::fs::{accessat, fallocate, fdatasync, flock, fstat, fstatfs, fsync, ftruncate};
-use rustix::fs::{openat, renameat, unlinkat};
+use rustix::fs::{open, openat, renameat, unlinkat};
 use rustix::io::{Errno, pread, pwrite};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The folder itself, in errors.
 const HERE: &str = ".";
 /// Mode of files that are made.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// From so many bytes on, a write past the page cache is cheaper than one through it.
+const DIRECT_BYTES: usize = 256 << 10;
 /// Most bytes of the lock's text that are read: a process id.
 const LOCK_BYTES_MOST: usize = 20;
 
@@ -42,6 +50,31 @@ pub struct RealFolder {
 #[derive(Debug)]
 pub struct RealFile {
     file: OwnedFd,
+    /// The same file, past the page cache; `None` if that can't be had. Opened when it is needed.
+    direct: OnceLock<Option<OwnedFd>>,
+}
+
+impl RealFile {
+    fn new(file: OwnedFd) -> RealFile {
+        RealFile { file, direct: OnceLock::new() }
+    }
+
+    /// Writes whole blocks past the page cache; `None`: these go through it.
+    fn write_direct(&self, position: u64, bytes: &[u8]) -> Option<Result<usize, Errno>> {
+        let is_on_block =
+            position.is_multiple_of(BLOCK_BYTES) && bytes.as_ptr().addr().is_multiple_of(ALIGN);
+        if bytes.len() < DIRECT_BYTES || !is_on_block {
+            return None;
+        }
+        let direct = self.direct.get_or_init(|| {
+            let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            open(same, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
+        });
+        let whole = bytes.len() / ALIGN * ALIGN;
+        let written = pwrite(direct.as_ref()?, bytes.get(..whole)?, position);
+        // A disk may want more than blocks.
+        (written != Err(Errno::INVAL)).then_some(written)
+    }
 }
 
 /// On what a folder lies.
@@ -147,7 +180,7 @@ fn take_lock(folder: &OwnedFd) -> Result<RealFile, LogError> {
     let io = |doing| move |error: io::Error| LogError::io(LOCK, 0, doing, error);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(folder, LOCK, flags, FILE_MODE);
-    let lock = RealFile { file: opened.map_err(|e| io("opening the lock")(e.into()))? };
+    let lock = RealFile::new(opened.map_err(|e| io("opening the lock")(e.into()))?);
     match flock(&lock.file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(LogError::InUse { pid: holder(&lock) }),
@@ -196,7 +229,7 @@ impl Storage for RealFolder {
         let rights = if self.lock.is_some() { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = rights | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.folder, name, flags, Mode::empty()) {
-            Ok(file) => Ok(Some(RealFile { file })),
+            Ok(file) => Ok(Some(RealFile::new(file))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -206,7 +239,7 @@ impl Storage for RealFolder {
     fn create(&self, name: &str) -> io::Result<RealFile> {
         self.remove(name)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        Ok(RealFile { file: openat(&self.folder, name, flags, FILE_MODE)? })
+        Ok(RealFile::new(openat(&self.folder, name, flags, FILE_MODE)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -243,7 +276,8 @@ impl StoredFile for RealFile {
     }
 
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<usize> {
-        Ok(pwrite(&self.file, bytes, position)?)
+        let direct = self.write_direct(position, bytes);
+        Ok(direct.unwrap_or_else(|| pwrite(&self.file, bytes, position))?)
     }
 
     /// A file that is longer stays so. Where the file system can't set space aside, only the

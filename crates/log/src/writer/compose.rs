@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! buffer:  | room for header and stream table | change | change | …
-//!                 ^ the frame begins here, once it is closed
 //! ```
 //!
 //! 1. A payload is copied once, to where it is written from. The stream table is only known when
-//!    the frame is closed, so it is put right before the changes, and the header before it.
+//!    the frame is closed: if it is shorter than its room, the changes move up to it. So a frame
+//!    begins where its buffer does, from where a disk takes it without a copy.
 //! 2. The checksum is computed in one pass when the frame is closed, while its bytes are in caches.
 //! 3. The open frame is never longer than 1 MiB; a longer commit is a [`super::long_frame`]'s.
 //!
@@ -16,13 +16,14 @@ use crate::format::change::ChangeHeader;
 use crate::format::frame_body::StreamRow;
 use crate::format::layout::{BLOCK_BYTES, FRAME_BYTES, change as c, frame as f, put};
 use crate::format::sum::SumKey;
+use crate::storage::aligned::AlignedBytes;
 use crate::writer::frame_facts::{BodyFacts, FrameFacts};
 use crate::writer::new_commit::{NewChange, NewCommit};
 
 /// The open frame.
 #[derive(Debug)]
 pub(super) struct FrameComposer {
-    buffer: Vec<u8>,
+    buffer: AlignedBytes,
     /// Rows that have room before the changes.
     rows_most: usize,
     changes: u32,
@@ -32,8 +33,12 @@ pub(super) struct FrameComposer {
 impl FrameComposer {
     /// An empty frame, for so many streams.
     pub(super) fn new(streams: usize) -> FrameComposer {
-        let mut new =
-            FrameComposer { buffer: Vec::new(), rows_most: streams, changes: 0, clock_ms: 0 };
+        let mut new = FrameComposer {
+            buffer: AlignedBytes::default(),
+            rows_most: streams,
+            changes: 0,
+            clock_ms: 0,
+        };
         new.clear(streams);
         new
     }
@@ -70,12 +75,14 @@ impl FrameComposer {
         rows: impl Iterator<Item = StreamRow>,
         count: usize,
     ) -> (&[u8], u32) {
-        let changes_bytes = self.buffer.len() - self.front();
-        let table = self.front() - count * f::ROW_BYTES;
+        let (front, changes_bytes) = (self.front(), self.buffer.len() - self.front());
+        let behind_table = f::BYTES + count * f::ROW_BYTES;
+        if behind_table < front {
+            self.buffer.copy_within(front.., behind_table);
+        }
         rows.zip(0..count).for_each(|(row, i)| {
-            put(&mut self.buffer, table + i * f::ROW_BYTES, &row.encode());
+            put(&mut self.buffer, f::BYTES + i * f::ROW_BYTES, &row.encode());
         });
-        let begin = table - f::BYTES;
         let body = BodyFacts {
             bytes: (changes_bytes + count * f::ROW_BYTES) as u64,
             rows: u32::try_from(count).expect("streams have u32 numbers"),
@@ -83,20 +90,22 @@ impl FrameComposer {
             clock_ms: self.clock_ms,
         };
         let length = usize::try_from(facts.length(body.bytes)).expect("about 1 MiB");
-        self.buffer.resize(begin + length, 0);
-        let frame = self.buffer.get_mut(begin..).unwrap_or_default();
-        let sum = seal(frame, facts, &body);
-        (frame, sum)
+        // What moved up has left bytes behind its end.
+        self.buffer.resize(behind_table + changes_bytes);
+        self.buffer.resize(length);
+        let sum = seal(&mut self.buffer, facts, &body);
+        (&self.buffer, sum)
     }
 
     /// Begins the next frame, for so many streams.
     pub(super) fn clear(&mut self, streams: usize) {
         self.rows_most = streams;
+        let most = self.front() + FRAME_BYTES + usize::try_from(BLOCK_BYTES).expect("4,096");
+        if self.buffer.capacity() < most {
+            self.buffer = AlignedBytes::with_capacity(most);
+        }
         // What stands before the changes is stored when the frame is closed.
-        self.buffer.truncate(self.front());
-        self.buffer.resize(self.front(), 0);
-        let most = FRAME_BYTES + usize::try_from(BLOCK_BYTES).expect("4,096");
-        self.buffer.reserve(most);
+        self.buffer.resize(self.front());
         (self.changes, self.clock_ms) = (0, 0);
     }
 
@@ -107,7 +116,7 @@ impl FrameComposer {
 }
 
 /// Appends a change that fits into memory.
-fn append(buffer: &mut Vec<u8>, header: &ChangeHeader, change: &NewChange<'_>) {
+fn append(buffer: &mut AlignedBytes, header: &ChangeHeader, change: &NewChange<'_>) {
     buffer.extend_from_slice(&header.encode());
     change.payload.iter().for_each(|piece| buffer.extend_from_slice(piece));
     buffer.extend_from_slice(padding(header));

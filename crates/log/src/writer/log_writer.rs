@@ -245,6 +245,18 @@ impl<S: Storage> LogWriter<S> {
         self.streams.ends(stream).0
     }
 
+    /// Behind all frames that were written.
+    #[must_use]
+    pub fn end(&self) -> LogPosition {
+        self.file.at()
+    }
+
+    /// Whether something was added that no frame has yet.
+    #[must_use]
+    pub fn has_open_frame(&self) -> bool {
+        !self.composer.is_empty()
+    }
+
     /// Each stream with its last written and its last durable LSN, in order of streams.
     pub fn streams(&self) -> impl Iterator<Item = (u32, u64, u64)> {
         self.streams.iter()
@@ -312,7 +324,8 @@ impl<S: Storage> LogWriter<S> {
         slot: usize,
         bytes: usize,
     ) -> Result<Added, LogError> {
-        self.write(false)?;
+        // It begins on a block, as its pieces do.
+        self.write(true)?;
         let rows = usize::from(!commit.again);
         let body_bytes = rows * f::ROW_BYTES + bytes;
         if !self.make_room(body_bytes)? {

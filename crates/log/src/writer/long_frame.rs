@@ -1,33 +1,34 @@
 //! A commit that is longer than 1 MiB: a frame of its own, written in pieces.
 //!
 //! 1. Memory for one piece is enough, however long the commit is.
-//! 2. The first 512 bytes, with the header, are written last: until then there is no frame.
+//! 2. The first block, with the header, is written last: until then there is no frame.
 //!
 //! The log's thread.
 
 use crate::error::LogError;
 use crate::format::frame_body::StreamRow;
-use crate::format::layout::{FRAME_BYTES, SECTOR_BYTES, frame as f, put};
+use crate::format::layout::{FRAME_BYTES, frame as f, put};
 use crate::format::sum::SumKey;
 use crate::storage::StoredFile;
+use crate::storage::aligned::{ALIGN, AlignedBytes};
 use crate::writer::begun_file::BegunFile;
 use crate::writer::compose::padding;
 use crate::writer::frame_facts::{BodyFacts, FrameFacts};
 use crate::writer::new_commit::NewCommit;
 
-/// Bytes that are kept for the end.
-const FIRST_BYTES: usize = 512;
+/// Bytes that are kept for the end: with them gone, pieces still begin on blocks.
+const FIRST_BYTES: usize = ALIGN;
 /// Bytes of a piece: long writes cost the same for each byte from here on.
 const PIECE_BYTES: usize = FRAME_BYTES;
 
-const _: () = assert!(FIRST_BYTES as u64 == SECTOR_BYTES && FIRST_BYTES >= f::BYTES);
+const _: () = assert!(FIRST_BYTES >= f::BYTES && FIRST_BYTES < PIECE_BYTES);
 
 /// A frame that is being written.
 struct LongFrame<'f, F> {
     file: &'f BegunFile<F>,
     /// Where the piece begins.
     position: u64,
-    piece: Vec<u8>,
+    piece: AlignedBytes,
     /// Sum of the body before the piece.
     sum: u32,
     /// The frame's first bytes; empty until they are known.
@@ -59,7 +60,7 @@ impl<F: StoredFile> LongFrame<'_, F> {
         let rest = self.piece.get(kept..).unwrap_or_default();
         self.file.write(self.position + kept as u64, rest)?;
         self.position += self.piece.len() as u64;
-        self.piece.clear();
+        self.piece.resize(0);
         Ok(())
     }
 }
@@ -74,7 +75,7 @@ pub(super) fn write_long<F: StoredFile>(
     let mut frame = LongFrame {
         file,
         position: facts.at.position,
-        piece: Vec::with_capacity(PIECE_BYTES),
+        piece: AlignedBytes::with_capacity(PIECE_BYTES),
         sum: facts.key.body(facts.at.position),
         first: Vec::new(),
     };

@@ -3,7 +3,7 @@
 //! ```text
 //! a spare file ── renamed to .new, folder synced ───┐
 //! none: .new is made ── zeros, 1 MiB at a time ─────┼─> head, synced ──> renamed, folder synced
-//! none, and a start waits: .new is made ────────────┘
+//! none, and zeros don't pay: .new is made ───────────┘
 //! ```
 //!
 //! 1. A name without `.new` always stands for a whole head that is on disk.
@@ -11,7 +11,8 @@
 //! 3. Whatever fails, the log isn't broken: what was being made is removed, and the next step
 //!    begins anew, with another number once the name was given.
 //! 4. A file whose space is set aside reads as zeros before they are written. Its syncs take
-//!    longer, since the file system notes with each what is written by now.
+//!    longer, since the file system notes with each what is written by now. So zeros pay where
+//!    syncs are many and somebody waits for them, but not at a start.
 //!
 //! The log's thread, in bounded steps.
 
@@ -21,6 +22,7 @@ use crate::format::layout::BLOCK_BYTES;
 use crate::format::names::FileName;
 use crate::format::sum::SumKey;
 use crate::reader::log_file::{ChainKey, ReadFile};
+use crate::storage::aligned::AlignedBytes;
 use crate::storage::{Storage, StoredFile, World, write_all_at};
 use crate::writer::begun_file::BegunFile;
 use crate::writer::spare_files::{SpareFile, SpareFiles};
@@ -148,10 +150,15 @@ impl<S: Storage> FilePreparer<S> {
         least: u64,
         wanted: u64,
     ) -> Result<BegunFile<S::File>, LogError> {
-        self.writes_zeros = false;
+        let usual = std::mem::replace(&mut self.writes_zeros, false);
         let taken = self.take(least, wanted);
-        self.writes_zeros = true;
+        self.writes_zeros = usual;
         taken
+    }
+
+    /// Whether new files get zeros: they save each sync some time, and cost a write of each byte.
+    pub(super) fn write_zeros(&mut self, yes: bool) {
+        self.writes_zeros = yes;
     }
 
     /// One step towards a prepared file of so many bytes; `true`: it is there, and nothing is left
@@ -220,7 +227,7 @@ impl<S: Storage> FilePreparer<S> {
         match making.next {
             Stage::Zeros(from) => {
                 let rest = usize::try_from(making.bytes - from).unwrap_or(usize::MAX);
-                let zeros = vec![0; rest.min(ZEROS_BYTES)];
+                let zeros = AlignedBytes::zeros(rest.min(ZEROS_BYTES));
                 write_all_at(&making.file, from, &zeros).map_err(failed("writing zeros"))?;
                 making.file.sync_data().map_err(failed("syncing zeros"))?;
                 let next = from + zeros.len() as u64;

@@ -25,6 +25,12 @@ impl<S: Storage> LogWriter<S> {
         self.preparer.step(wanted)
     }
 
+    /// Whether files that are made from now on are written with zeros first: so if syncs are many
+    /// and somebody waits for them. As it begins: yes.
+    pub fn write_zeros(&mut self, yes: bool) {
+        self.preparer.write_zeros(yes);
+    }
+
     /// Number of the newest file whose BEGIN is on disk.
     #[must_use]
     pub fn newest_file(&self) -> u64 {

@@ -14,11 +14,13 @@ use crate::durability::log_thread::LogThread;
 use nigh_log::Storage;
 
 impl<S: Storage> LogThread<S> {
-    /// Says that entries were written, unless a chain counts that doesn't have them.
+    /// Says which entries were written, unless a chain counts that doesn't have them.
     pub(super) fn tell_written(&mut self) {
+        if !self.sink.writer.has_open_frame() {
+            self.framed = self.reader.position();
+        }
         if !self.sink.status.heals() {
-            let position = self.reader.position();
-            self.reader.written(position);
+            self.reader.written(self.framed);
         }
     }
 

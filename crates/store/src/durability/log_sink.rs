@@ -142,6 +142,7 @@ impl<S: Storage> LogSink<S> {
 
     /// One step towards a prepared file; whether it is there. Without room: the log is full.
     pub(crate) fn prepare(&mut self) -> Result<Option<bool>, LogStop> {
+        self.writer.write_zeros(self.status.mode() == SyncMode::Always);
         match self.writer.prepare() {
             Ok(done) => {
                 if done && self.status.health() == LogHealth::Full {

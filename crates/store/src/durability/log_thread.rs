@@ -6,6 +6,8 @@
 //! ```
 //!
 //! 1. What was written is told to the journal only behind the `write` that has returned.
+//!    A frame is written when it is full, when a sync begins, when nothing has come for a while, or
+//!    when it holds a quarter of the journal back: one long write costs less than many short ones.
 //! 2. A log that breaks is noted in the journal before anybody is told. Its thread does nothing
 //!    more then: entries stay in the journal, and the next start writes a base.
 //! 3. Each pass is bounded by bytes; what it leaves is the next one's.
@@ -35,6 +37,8 @@ const IDLE_US: u64 = 10_000;
 const NAP: Duration = Duration::from_millis(2);
 /// Looks without a find, behind which the thread sleeps until it is woken.
 const NAPS_MOST: u32 = 50;
+/// The share of the journal that an open frame may hold back.
+const HELD_SHARE: u64 = 4;
 /// Why a log that doesn't count yet puts no mark.
 const NO_MARK: &str = "a new log is being written, which no backup can be made of yet: try again when \
     INFO's aof_rewrite_in_progress is 0";
@@ -59,6 +63,8 @@ pub struct LogThread<S: Storage> {
     pub(super) base: BasePart,
     orders: Receiver<LogOrder>,
     ahead: VecDeque<LogOrder>,
+    /// All entries before this position are in frames that were written.
+    pub(super) framed: u64,
     compaction: LogCompaction<S>,
     prepared: bool,
     prepare_again_us: u64,
@@ -114,6 +120,7 @@ impl<S: Storage> LogThread<S> {
         LogThread {
             newest_told: sink.writer.newest_file(),
             oldest_seen: sink.writer.oldest(),
+            framed: reader.position(),
             base,
             reader,
             sink,
@@ -181,12 +188,13 @@ impl<S: Storage> LogThread<S> {
             self.naps = 0;
         }
         let syncs = self.is_sync_due(now);
-        self.sink.writer.write(syncs)?;
-        self.tell_written();
         if syncs {
             self.sink.begin_sync()?;
             self.sink.end_sync()?;
+        } else if self.must_write(took) {
+            self.sink.writer.write(false)?;
         }
+        self.tell_written();
         // A chain that doesn't count is late for nobody.
         let oldest_us = self.sink.sync.oldest_us().filter(|_| !self.base.is_on);
         self.sink.status.tell_unsynced_since(oldest_us);
@@ -195,6 +203,7 @@ impl<S: Storage> LogThread<S> {
         if is_empty && self.sink.status.is_closing() {
             self.sink.wait_sync()?;
             self.sink.writer.close()?;
+            self.tell_written();
             self.sink.tell_durable();
             self.is_over = true;
             return Ok(Passed::Ended);
@@ -224,8 +233,13 @@ impl<S: Storage> LogThread<S> {
             self.take_orders();
             let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));
             while self.reader.position() < end.min(most) {
+                let (from, frames_end) = (self.reader.position(), self.sink.writer.end());
                 if let Some(entry) = self.reader.advance_to(end)? {
                     self.sink.add_entry(&entry)?;
+                    if self.sink.writer.end() != frames_end {
+                        // This entry is in the open frame, or in the last one that was written.
+                        self.framed = from;
+                    }
                 }
             }
             if self.reader.position() < end {
@@ -297,6 +311,13 @@ impl<S: Storage> LogThread<S> {
     fn let_go(&mut self) {
         self.sink.writer.hold(None);
         (self.holds_bytes, self.prepared) = (None, false);
+    }
+
+    /// Whether the open frame is written before a sync begins.
+    fn must_write(&self, took: bool) -> bool {
+        let held = self.reader.position() - self.framed;
+        let is_quiet = !took && self.naps >= NAPS_MOST;
+        is_quiet || held >= self.reader.file().ring_bytes() / HELD_SHARE
     }
 
     fn is_sync_due(&self, now: u64) -> bool {

@@ -212,7 +212,7 @@ fn commits_about_1_mib_long_are_whole() {
     assert!(desk.replayed() == wanted, "a payload came back otherwise");
 }
 
-/// Before its first 512 bytes are written, a long frame isn't there.
+/// Before its first block is written, a long frame isn't there; its pieces lie on blocks.
 #[test]
 fn a_long_commit_is_written_first_block_last() {
     let desk = WriterDesk::new(9);
@@ -229,11 +229,12 @@ fn a_long_commit_is_written_first_block_last() {
             writes.push((from, end));
         }
     }
-    let begin = 2 * BLOCK_BYTES + SECTOR_BYTES;
+    let begin = 3 * BLOCK_BYTES;
     assert_eq!(writes[0], (2 * BLOCK_BYTES, begin), "the open frame is written before");
-    let last = writes.iter().position(|&write| write == (begin, begin + SECTOR_BYTES));
-    let first = writes.iter().position(|&(from, _)| from == begin + SECTOR_BYTES);
+    let last = writes.iter().position(|&write| write == (begin, begin + BLOCK_BYTES));
+    let first = writes.iter().position(|&(from, _)| from == begin + BLOCK_BYTES);
     assert_eq!(first, Some(1));
+    assert!(writes.iter().all(|&(from, _)| from.is_multiple_of(BLOCK_BYTES)), "{writes:?}");
     let parts = &writes[1..last.unwrap()];
     assert!(parts.len() > 1 && parts.windows(2).all(|pair| pair[0].1 == pair[1].0), "{writes:?}");
     assert_eq!(writer.written(STREAMS[0]), 2);

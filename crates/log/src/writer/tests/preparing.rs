@@ -52,6 +52,25 @@ fn a_new_file_is_made_in_bounded_steps() {
     assert_eq!(writer.newest_file(), 1, "it is begun only when it is needed");
 }
 
+/// Where syncs are seldom, a new file is there at once, and reads as zeros all the same.
+#[test]
+fn zeros_are_written_only_where_they_pay() {
+    let desk = WriterDesk::new(1);
+    let mut writer = desk.writer(LogSettings { file_bytes: 5 << 20 });
+    writer.write_zeros(false);
+    desk.watched.take();
+    while !writer.prepare().unwrap() {}
+    let wanted = [
+        Event::Create(new(2)),
+        Event::Write { to: new(2), from: 0, end: BLOCK_BYTES },
+        Event::Sync(new(2)),
+        Event::Rename(new(2), file(2)),
+        Event::SyncFolder,
+    ];
+    assert_eq!(desk.watched.take(), wanted);
+    assert_eq!(writer.bytes(), 2 * (5 << 20), "its space is set aside");
+}
+
 /// A file that no longer counts is taken instead, with another salt in its head; its old frames
 /// mean nothing then.
 #[test]
