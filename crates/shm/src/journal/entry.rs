@@ -35,6 +35,10 @@ pub(super) struct EntryHead {
     needs: u16,
     changes: u32,
     pub(super) clock_ms: u64,
+    /// The stream of all its changes.
+    pub(super) stream: u32,
+    /// The number of its first change.
+    pub(super) first_lsn: u64,
 }
 
 /// The header of a change.
@@ -148,19 +152,24 @@ impl Published {
             return self.fault(position, "changes of an entry", "what fits, at least 1", changes);
         }
         let clock_ms = word(e::CLOCK);
-        let head = EntryHead { position, end, needs, changes, clock_ms };
-        self.check_changes(&head)?;
+        let mut head =
+            EntryHead { position, end, needs, changes, clock_ms, stream: 0, first_lsn: 0 };
+        (head.stream, head.first_lsn) = self.check_changes(&head)?;
         Ok((end, Some(head)))
     }
 
-    /// Whether the changes of a commit fill it, and follow on each other.
-    fn check_changes(&self, head: &EntryHead) -> Result<(), FormatFault> {
-        let mut at = head.first_change();
+    /// Whether the changes of a commit fill it, and follow on each other: the stream and the LSN
+    /// of the first.
+    fn check_changes(&self, head: &EntryHead) -> Result<(u32, u64), FormatFault> {
+        let (mut at, mut first) = (head.first_change(), (0, 0));
         let mut before: Option<ChangeHead> = None;
         for i in 0..head.changes {
             let (change, end) = self.change_at(head, at)?;
             let (stream, lsn) = match before {
-                None => (change.stream, change.lsn),
+                None => {
+                    first = (change.stream, change.lsn);
+                    first
+                }
                 Some(before) => (before.stream, before.lsn + 1),
             };
             if change.stream != stream || change.lsn != lsn {
@@ -180,7 +189,8 @@ impl Published {
         let unused = head.end - at;
         ensure(unused < e::ALIGN, || {
             FormatFault::new(self.offset(at), "bytes behind the last change", "0 to 31", unused)
-        })
+        })?;
+        Ok(first)
     }
 
     /// The change at a position within a commit, and where it ends.

@@ -26,7 +26,6 @@ pub(super) enum Compared {
 pub struct JournalEntry<'a> {
     published: Published,
     head: EntryHead,
-    first: (u32, u64),
     arenas: &'a ArenasByStream,
     path: &'a Path,
     compared: Compared,
@@ -41,10 +40,7 @@ impl<'a> JournalEntry<'a> {
         (arenas, path): (&'a ArenasByStream, &'a Path),
         compared: Compared,
     ) -> JournalEntry<'a> {
-        // SAFETY: as the caller promises; nothing of it leaves this call.
-        let first = unsafe { published.changes(&head) }.next();
-        let first = first.map_or((0, 0), |(change, _)| (change.stream, change.lsn));
-        JournalEntry { published, head, first, arenas, path, compared }
+        JournalEntry { published, head, arenas, path, compared }
     }
 
     /// Where it lies in the file.
@@ -73,19 +69,19 @@ impl<'a> JournalEntry<'a> {
     /// The stream of all its changes.
     #[must_use]
     pub fn stream(&self) -> u32 {
-        self.first.0
+        self.head.stream
     }
 
     /// The number of its first change.
     #[must_use]
     pub fn first_lsn(&self) -> u64 {
-        self.first.1
+        self.head.first_lsn
     }
 
     /// The number of its last change.
     #[must_use]
     pub fn last_lsn(&self) -> u64 {
-        self.first.1 + u64::from(self.head.changes()) - 1
+        self.head.first_lsn + u64::from(self.head.changes()) - 1
     }
 
     /// Number of its changes.
@@ -133,7 +129,13 @@ impl<'a> JournalEntry<'a> {
 pub(crate) fn named_run(
     change: &StreamChange<'_>,
 ) -> Result<Option<(NamedRun, u32)>, &'static str> {
-    if !matches!(change.effect, Effect::Put | Effect::Based) {
+    // Most changes name none: that is seen by the record's flags alone.
+    let names = match change.effect {
+        Effect::Put => Payload::has_run(change.payload),
+        Effect::Based => true,
+        Effect::Gone | Effect::Clear => false,
+    };
+    if !names {
         return Ok(None);
     }
     let payload = Payload::parse(change, true)?;

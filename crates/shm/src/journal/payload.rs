@@ -171,6 +171,11 @@ impl<'a> Payload<'a> {
         Ok(Payload { head, record: bytes, key, inline, run, base, value: given })
     }
 
+    /// Whether the record of a PUT's payload says that its value lies in a run.
+    pub(super) fn has_run(payload: &[u8]) -> bool {
+        payload.first_chunk::<HEADER_LEN>().is_some_and(|head| Head::from_bytes(head).has_run())
+    }
+
     /// Whether the record has the bytes that were written.
     pub(crate) fn check_sum(&self) -> Result<(), &'static str> {
         let body = self.record.get(HEADER_LEN..).unwrap_or_default();
