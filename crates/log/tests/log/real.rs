@@ -7,7 +7,7 @@ use nigh_log::{
     Storage, StoredFile, World, list, read_exact_at, read_meta, write_all_at,
 };
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -231,4 +231,53 @@ fn clocks_and_chance_are_the_machine_s() {
     assert!(unix > 1_600_000_000_000 && clock.rising_us() >= rising);
     let words: std::collections::BTreeSet<u64> = (0..100).map(|_| RealChance.word()).collect();
     assert_eq!(words.len(), 100);
+}
+
+/// Long writes that lie on blocks go past the page cache; the others through it. Whoever reads
+/// beside sees the last bytes of both, and so does the file.
+#[test]
+fn long_and_short_writes_leave_the_same_bytes() {
+    const BLOCK: usize = 4096;
+    let (folder, chance) = (tempfile::tempdir().unwrap(), RealChance);
+    let world = open(folder.path());
+    let file = world.storage.create("mixed").unwrap();
+    file.allocate(4 << 20).unwrap();
+    let reader = world.storage.open("mixed").unwrap().unwrap();
+    let mut wanted = vec![0; 4 << 20];
+    let below = |end: usize| usize::try_from(chance.word() % end as u64).unwrap();
+    let memory: Vec<u8> = (0..(2 << 20) + BLOCK).map(|_| chance.word().to_le_bytes()[0]).collect();
+    let aligned = memory.as_ptr().align_offset(BLOCK);
+    for round in 0..200 {
+        // On a block or not, in memory and in the file; and lengths that end within a block.
+        let from = if round % 3 == 0 { below(BLOCK) } else { aligned };
+        let position = below(512) * BLOCK + if round % 5 == 0 { below(BLOCK) } else { 0 };
+        let longest = if round % 2 == 0 { 1 << 20 } else { 3 * BLOCK };
+        let bytes = &memory[from..from + 1 + below(longest)];
+        write_all_at(&file, position as u64, bytes).unwrap();
+        wanted[position..position + bytes.len()].copy_from_slice(bytes);
+        let look = below(3 << 20);
+        let mut found = vec![0; 1 << 16];
+        read_exact_at(&reader, look as u64, &mut found).unwrap();
+        assert!(found == wanted[look..look + found.len()], "round {round}: other bytes at {look}");
+    }
+    let path = folder.path().join("mixed");
+    assert!(fs::read(&path).unwrap() == wanted, "the file has other bytes");
+    let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap();
+    if fs::OpenOptions::new().write(true).custom_flags(direct).open(&path).is_ok() {
+        assert!(is_open_directly(&path), "no write went past the page cache");
+    }
+}
+
+/// Whether this process has the file open so that it bypasses the page cache.
+fn is_open_directly(path: &Path) -> bool {
+    let flags = |fd: &str| {
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        flags.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0)
+    };
+    let direct = rustix::fs::OFlags::DIRECT.bits();
+    fs::read_dir("/proc/self/fd").unwrap().flatten().any(|fd| {
+        let is_it = fs::read_link(fd.path()).is_ok_and(|to| to == path);
+        is_it && flags(&fd.file_name().to_string_lossy()) & direct != 0
+    })
 }
