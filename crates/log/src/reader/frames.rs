@@ -16,6 +16,7 @@ use crate::format::sum::SumKey;
 use crate::position::LogPosition;
 use crate::reader::log_file::ReadFile;
 use crate::storage::StoredFile;
+use crate::storage::aligned::AlignedBytes;
 use std::io;
 use std::ops::Range;
 
@@ -31,7 +32,8 @@ pub(crate) struct FrameWalk<F> {
     limit: u64,
     position: u64,
     before: Option<u32>,
-    buffer: Vec<u8>,
+    /// It begins where a block does if its first frame does.
+    buffer: AlignedBytes,
     /// The bytes in the buffer that were read.
     filled: usize,
     /// Where the buffer's first byte stands in the file.
@@ -54,7 +56,7 @@ impl<F: StoredFile> FrameWalk<F> {
             file,
             position,
             before,
-            buffer: Vec::new(),
+            buffer: AlignedBytes::default(),
             filled: 0,
             buffer_at: position,
             ahead: AHEAD_FIRST_BYTES,
@@ -176,12 +178,10 @@ impl<F: StoredFile> FrameWalk<F> {
         let most = bytes_of(self.limit - self.position);
         let wanted = self.ahead.max(bytes).min(most);
         self.ahead = (self.ahead * 4).min(AHEAD_BYTES);
-        let more = wanted.saturating_sub(self.buffer.len());
-        if self.buffer.try_reserve_exact(more).is_err() {
+        if wanted > self.buffer.len() && self.buffer.try_resize(wanted).is_err() {
             let error = io::ErrorKind::OutOfMemory.into();
             return Err(self.file.io(self.position, "taking memory for a frame", error));
         }
-        self.buffer.resize(self.buffer.len() + more, 0);
         let into = self.buffer.get_mut(self.filled..wanted).unwrap_or_default();
         self.file.read(self.position + self.filled as u64, into)?;
         self.filled = self.filled.max(wanted);

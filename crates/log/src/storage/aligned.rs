@@ -4,6 +4,7 @@
 //! are only slower to write.
 
 use crate::format::layout::BLOCK_BYTES;
+use std::collections::TryReserveError;
 use std::ops::{Deref, DerefMut};
 
 /// Addresses are multiples of this: bytes.
@@ -22,7 +23,11 @@ pub(crate) struct AlignedBytes {
 impl AlignedBytes {
     /// No bytes, with room for so many.
     pub(crate) fn with_capacity(capacity: usize) -> AlignedBytes {
-        let mut bytes: Vec<u8> = Vec::with_capacity(capacity + ALIGN);
+        AlignedBytes::in_memory(Vec::with_capacity(capacity + ALIGN))
+    }
+
+    /// No bytes, in memory that has none.
+    fn in_memory(mut bytes: Vec<u8>) -> AlignedBytes {
         let lead = bytes.as_ptr().align_offset(ALIGN);
         bytes.resize(lead, 0);
         AlignedBytes { bytes, lead }
@@ -43,6 +48,19 @@ impl AlignedBytes {
     /// Cuts what is behind so many bytes, or adds zeros.
     pub(crate) fn resize(&mut self, count: usize) {
         self.bytes.resize(self.lead + count, 0);
+    }
+
+    /// The same, on a block again if there has to be more memory.
+    pub(crate) fn try_resize(&mut self, count: usize) -> Result<(), TryReserveError> {
+        if count > self.capacity() {
+            let mut memory = Vec::new();
+            memory.try_reserve_exact(count + ALIGN)?;
+            let mut larger = AlignedBytes::in_memory(memory);
+            larger.extend_from_slice(self);
+            *self = larger;
+        }
+        self.resize(count);
+        Ok(())
     }
 
     /// Adds bytes.

@@ -19,7 +19,7 @@ use crate::storage::aligned::ALIGN;
 use crate::storage::{Chance, Clock, Storage, StoredFile, write_all_at};
 use rustix::fs::{Access, AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::fs::{accessat, fallocate, fdatasync, flock, fstat, fstatfs, fsync, ftruncate};
-use rustix::fs::{open, openat, renameat, unlinkat};
+use rustix::fs::{fcntl_getfl, open, openat, renameat, unlinkat};
 use rustix::io::{Errno, pread, pwrite};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
@@ -33,7 +33,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 const HERE: &str = ".";
 /// Mode of files that are made.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// From so many bytes on, a write past the page cache is cheaper than one through it.
+/// From so many bytes on, the way past the page cache is the cheaper one.
 const DIRECT_BYTES: usize = 256 << 10;
 /// Most bytes of the lock's text that are read: a process id.
 const LOCK_BYTES_MOST: usize = 20;
@@ -59,22 +59,25 @@ impl RealFile {
         RealFile { file, direct: OnceLock::new() }
     }
 
-    /// Writes whole blocks past the page cache; `None`: these go through it.
-    fn write_direct(&self, position: u64, bytes: &[u8]) -> Option<Result<usize, Errno>> {
+    /// The file past the page cache, for bytes that go or come that way.
+    fn direct_for(&self, position: u64, memory: &[u8]) -> Option<&OwnedFd> {
         let is_on_block =
-            position.is_multiple_of(BLOCK_BYTES) && bytes.as_ptr().addr().is_multiple_of(ALIGN);
-        if bytes.len() < DIRECT_BYTES || !is_on_block {
+            position.is_multiple_of(BLOCK_BYTES) && memory.as_ptr().addr().is_multiple_of(ALIGN);
+        if memory.len() < DIRECT_BYTES || !is_on_block {
             return None;
         }
         let direct = self.direct.get_or_init(|| {
             let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            open(same, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
+            let rights = fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
+            open(same, rights | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
         });
-        let whole = bytes.len() / ALIGN * ALIGN;
-        let written = pwrite(direct.as_ref()?, bytes.get(..whole)?, position);
-        // A disk may want more than blocks.
-        (written != Err(Errno::INVAL)).then_some(written)
+        direct.as_ref()
     }
+}
+
+/// So many bytes without those behind the last whole block.
+fn whole_blocks(bytes: usize) -> usize {
+    bytes / ALIGN * ALIGN
 }
 
 /// On what a folder lies.
@@ -272,12 +275,27 @@ impl StoredFile for RealFile {
     }
 
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        if let Some(direct) = self.direct_for(position, into) {
+            let whole = whole_blocks(into.len());
+            match pread(direct, into.get_mut(..whole).unwrap_or_default(), position) {
+                // The disk wants more than blocks; or what is behind the last whole one.
+                Err(Errno::INVAL) | Ok(0) => {}
+                done => return Ok(done?),
+            }
+        }
         Ok(pread(&self.file, into, position)?)
     }
 
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<usize> {
-        let direct = self.write_direct(position, bytes);
-        Ok(direct.unwrap_or_else(|| pwrite(&self.file, bytes, position))?)
+        if let Some(direct) = self.direct_for(position, bytes) {
+            let whole = bytes.get(..whole_blocks(bytes.len())).unwrap_or_default();
+            match pwrite(direct, whole, position) {
+                // The disk wants more than blocks.
+                Err(Errno::INVAL) => {}
+                done => return Ok(done?),
+            }
+        }
+        Ok(pwrite(&self.file, bytes, position)?)
     }
 
     /// A file that is longer stays so. Where the file system can't set space aside, only the

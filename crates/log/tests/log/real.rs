@@ -233,10 +233,10 @@ fn clocks_and_chance_are_the_machine_s() {
     assert_eq!(words.len(), 100);
 }
 
-/// Long writes that lie on blocks go past the page cache; the others through it. Whoever reads
-/// beside sees the last bytes of both, and so does the file.
+/// What is long and lies on blocks goes and comes past the page cache; all else through it. Whoever
+/// reads beside sees the last bytes of both, and so does the file.
 #[test]
-fn long_and_short_writes_leave_the_same_bytes() {
+fn long_and_short_ways_have_the_same_bytes() {
     const BLOCK: usize = 4096;
     let (folder, chance) = (tempfile::tempdir().unwrap(), RealChance);
     let world = open(folder.path());
@@ -247,18 +247,21 @@ fn long_and_short_writes_leave_the_same_bytes() {
     let below = |end: usize| usize::try_from(chance.word() % end as u64).unwrap();
     let memory: Vec<u8> = (0..(2 << 20) + BLOCK).map(|_| chance.word().to_le_bytes()[0]).collect();
     let aligned = memory.as_ptr().align_offset(BLOCK);
+    let mut found = vec![0; memory.len() + BLOCK];
+    let found_aligned = found.as_ptr().align_offset(BLOCK);
     for round in 0..200 {
         // On a block or not, in memory and in the file; and lengths that end within a block.
         let from = if round % 3 == 0 { below(BLOCK) } else { aligned };
+        let into = if round % 4 == 0 { below(BLOCK) } else { found_aligned };
         let position = below(512) * BLOCK + if round % 5 == 0 { below(BLOCK) } else { 0 };
         let longest = if round % 2 == 0 { 1 << 20 } else { 3 * BLOCK };
         let bytes = &memory[from..from + 1 + below(longest)];
         write_all_at(&file, position as u64, bytes).unwrap();
         wanted[position..position + bytes.len()].copy_from_slice(bytes);
-        let look = below(3 << 20);
-        let mut found = vec![0; 1 << 16];
-        read_exact_at(&reader, look as u64, &mut found).unwrap();
-        assert!(found == wanted[look..look + found.len()], "round {round}: other bytes at {look}");
+        let look = below(3 << 8) * BLOCK + if round % 7 == 0 { below(BLOCK) } else { 0 };
+        let found = &mut found[into..into + 1 + below(longest)];
+        read_exact_at(&reader, look as u64, found).unwrap();
+        assert!(found == &wanted[look..look + found.len()], "round {round}: bytes at {look}");
     }
     let path = folder.path().join("mixed");
     assert!(fs::read(&path).unwrap() == wanted, "the file has other bytes");
