@@ -7,7 +7,7 @@ use nigh_log::simulated::{SimClock, SimFault, SimFile};
 use nigh_log::{Clock, SyncEnd, SyncJob};
 use nigh_store::{LogHealth, SyncMode, Syncer};
 
-use crate::durable::Machine;
+use crate::machine::Machine;
 
 /// Runs a sync at the end of its time.
 struct SlowSyncer {

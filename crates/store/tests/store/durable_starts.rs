@@ -11,7 +11,7 @@ use nigh_store::{
     KeyWrite, Keyspace, Passed, StoreError, StoreOptions, SyncMode, Turn, log_of, retire_log,
 };
 
-use crate::durable::Machine;
+use crate::machine::Machine;
 use crate::support::START_MS;
 
 /// A key that is over stays over, also if its arena is gone and the clock has stepped back.
