@@ -17,9 +17,9 @@ use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
 use crate::turn::call_queue::WaitingCall;
+use crate::turn::dispatch;
 use crate::turn::prepared::Prepared;
 use crate::turn::work::Work;
-use crate::turn::{budget, dispatch};
 use nigh_store::Turn;
 
 impl Work {

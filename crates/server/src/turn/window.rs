@@ -21,10 +21,10 @@ use crate::net::connection::Connection;
 use crate::net::output::{Mark, ReplyWriter};
 use crate::net::pipeline::{Pending, Pipeline};
 use crate::state::place::Place;
+use crate::turn::budget;
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{CALLS_AT_ONCE, Look, Work};
-use crate::turn::budget;
 use nigh_store::{Lack, Turn};
 use std::time::Instant;
 

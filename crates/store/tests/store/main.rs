@@ -17,6 +17,7 @@ mod live;
 mod machine;
 mod model;
 mod policies;
+mod power_cuts;
 mod room;
 mod salvage;
 mod scan;

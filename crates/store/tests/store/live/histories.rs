@@ -226,12 +226,13 @@ fn alive(state: &BTreeMap<String, String>, now_ms: u64) -> BTreeMap<String, Stri
 }
 
 impl Live {
-    /// Some steps, over a disk that may have stopped.
-    fn settle_if_it_can(&mut self) {
-        for _ in 0..200 {
-            if !self.step_all() {
-                return;
-            }
+    /// The keys of the histories, by partition.
+    fn divided_keys(&mut self) -> Vec<Vec<String>> {
+        let mut keys = vec![Vec::new(); PARTITIONS];
+        for key in (0..30).map(|i| format!("k{i}")) {
+            let partition = self.served().keyspace.partition_of(key.as_bytes());
+            keys[partition].push(key);
         }
+        keys
     }
 }

@@ -294,16 +294,6 @@ impl Live {
         more
     }
 
-    /// The keys of the histories, by partition.
-    fn divided_keys(&mut self) -> Vec<Vec<String>> {
-        let mut keys = vec![Vec::new(); PARTITIONS];
-        for key in (0..30).map(|i| format!("k{i}")) {
-            let partition = self.served().keyspace.partition_of(key.as_bytes());
-            keys[partition].push(key);
-        }
-        keys
-    }
-
     /// Everything does one step. Whether there is more to do.
     fn step_all(&mut self) -> bool {
         let mut more = false;
@@ -326,6 +316,15 @@ impl Live {
             }
         }
         panic!("it never comes to rest");
+    }
+
+    /// Some steps, over a disk that may have stopped.
+    fn settle_if_it_can(&mut self) {
+        for _ in 0..200 {
+            if !self.step_all() {
+                return;
+            }
+        }
     }
 
     /// One step of one of all.

@@ -199,3 +199,41 @@ fn a_base_that_fails_leaves_the_store_as_it_was() {
     }
     assert!(failures > 5, "{failures} of {calls}");
 }
+
+/// Long values move, while a base is written, to keys that its walk has passed already: they stand
+/// on records that the walk meets no more.
+#[test]
+fn long_values_that_move_behind_the_walk_are_in_the_base() {
+    const LONG: usize = 12;
+    let mut live = Live::new(11, 1, 1, SyncMode::Always);
+    live.start(false).expect("a start without a log");
+    for i in 0..3_000 {
+        live.run(&format!("SET k{i} v"));
+    }
+    for i in 0..LONG {
+        live.bytes(&[b"SET", format!("from{i}").as_bytes(), "L".repeat(140_000 + i).as_bytes()]);
+    }
+    live.set_on().expect("a log");
+    while live.served().hands.threads.is_empty() {
+        live.take_ask(0);
+        let on = live.served();
+        on.keeper.step(&mut on.hands);
+    }
+    // One value moves at each look of the walk.
+    for i in 0..LONG {
+        for _ in 0..3 {
+            live.end_turn(0);
+            live.served().hands.pass(0);
+        }
+        assert_eq!(live.run(&format!("RENAME from{i} to{i}")).as_deref(), Some("+OK"));
+    }
+    live.settle();
+    assert_eq!(live.news().last(), Some(&LogNews::Counts));
+    live.cut_power();
+    live.start(true).expect("after the power cut");
+    for i in 0..LONG {
+        let length = live.run(&format!("STRLEN to{i}"));
+        assert_eq!(length, Some(format!(":{}", 140_000 + i)), "to{i}");
+        assert_eq!(live.get(&format!("from{i}")), "$-1");
+    }
+}
