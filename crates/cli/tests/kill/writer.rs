@@ -1,9 +1,10 @@
 //! A writer of small and large values, logs and brief keys, and what a server may have of it.
 
+use crate::support::held::{BRIEF_MS, Found, HOUR_MS, Held, Part, now_ms};
 use crate::support::load::{Random, bytes, words};
 use nigh_client::{Connection, Frame};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Operations of a connection that are unanswered at a time.
 const IN_FLIGHT: usize = 16;
@@ -22,33 +23,6 @@ const LARGE_EVERY: u64 = 500;
 const LARGE_LOG_EVERY: u64 = 10;
 /// Mean number of appends to a log before it begins anew.
 const LOG_PARTS: u64 = 60;
-/// Longest life of a brief key, ms: some expire with the server's end, others under its successor.
-const BRIEF_MS: u64 = 1500;
-/// Most difference of the server's clock and ours, with a turn of a busy machine, ms.
-const SLACK_MS: u64 = 300;
-/// The other expiry.
-const HOUR_MS: u64 = 3_600_000;
-
-/// Number and length of a write, from which all its bytes follow.
-type Part = (u64, usize);
-
-/// A key's value: parts in order, and the expiry (0: none).
-#[derive(Clone, Debug, PartialEq)]
-struct Held {
-    parts: Vec<Part>,
-    expiry_ms: u64,
-}
-
-impl Held {
-    fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.1).sum()
-    }
-
-    fn is(&self, data: &[u8]) -> bool {
-        data.len() == self.len()
-            && data == self.parts.iter().copied().flat_map(bytes).collect::<Vec<u8>>()
-    }
-}
 
 type State = BTreeMap<String, Option<Held>>;
 
@@ -120,11 +94,6 @@ impl Op {
         let changes = keys.iter().map(|key| (key.clone(), Change::Set(part, 0))).collect();
         Op { commands: vec![words(&command)], changes }
     }
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    u64::try_from(now.as_millis()).expect("before the end of time")
 }
 
 /// One writer's view of the world.
@@ -341,26 +310,6 @@ impl Writer {
     }
 }
 
-/// A server's answer about a key.
-struct Found {
-    data: Frame,
-    /// It was read between these.
-    read_ms: (u64, u64),
-    expiry_ms: Option<u64>,
-}
-
-impl Found {
-    fn is(&self, held: &Option<Held>) -> bool {
-        let (Some(held), Frame::Bulk(data)) = (held, &self.data) else {
-            let may_be_over =
-                |held: &Held| held.expiry_ms != 0 && held.expiry_ms < self.read_ms.1 + SLACK_MS;
-            return self.data.is_null() && held.as_ref().is_none_or(may_be_over);
-        };
-        let is_over = held.expiry_ms != 0 && held.expiry_ms + SLACK_MS < self.read_ms.0;
-        !is_over && held.is(data) && self.expiry_ms.is_none_or(|expiry| expiry == held.expiry_ms)
-    }
-}
-
 /// An error, or a transaction in which one failed.
 pub(crate) fn is_refused(reply: &Frame) -> bool {
     reply.error().is_some()
@@ -373,10 +322,7 @@ fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String>
     for (key, held) in expected {
         let is_there = !found[key].data.is_null();
         if !found[key].is(held) {
-            let (bytes, expiry) = (found[key].data.bytes().map(<[u8]>::len), found[key].expiry_ms);
-            return Some(format!(
-                "{key} should be {held:?}, has {bytes:?} bytes, expiry {expiry:?}"
-            ));
+            return Some(format!("{key} should be {held:?}, has {}", found[key].tell()));
         }
         let Some(held) = held.as_ref().filter(|held| held.expiry_ms != 0) else { continue };
         if let Some((first, was_there)) = pair.replace((held, is_there))

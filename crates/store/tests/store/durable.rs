@@ -10,7 +10,7 @@ use nigh_log::simulated::{SimChance, SimDisk, below, once_in};
 use nigh_shm::JournalError;
 use nigh_store::{BaseCause, KeyWrite, Keyspace, LogHealth, StoreError, SyncMode, Turn};
 
-use crate::machine::Machine;
+use crate::machine::{Machine, seeds};
 use crate::support::START_MS;
 
 /// A killed server's successor has all that was told, whether its log has it or not.
@@ -235,8 +235,7 @@ fn a_call_isnt_on_disk_before_what_it_read() {
 /// all that was told durable.
 #[test]
 fn histories_with_kills_and_power_cuts() {
-    let seeds = std::env::var("NIGH_DURABLE_SEEDS").ok().and_then(|it| it.parse().ok());
-    let seeds: u64 = seeds.unwrap_or(12);
+    let seeds = seeds().unwrap_or(12);
     let mut ends = [0; 3];
     for seed in 0..seeds {
         let mut machine = Machine::new(100 + seed, 1);

@@ -25,6 +25,11 @@ const PASSES_MOST: u32 = 10_000;
 /// Bytes of a log file: small, so that files change and go.
 const FILE_BYTES: u64 = 32 << 10;
 
+/// How many histories there are: more, if the environment says so.
+pub(crate) fn seeds() -> Option<u64> {
+    std::env::var("NIGH_DURABLE_SEEDS").ok()?.parse().ok()
+}
+
 /// One shard's log: its thread's state, and what the shard has of it.
 pub(crate) struct Log {
     pub(crate) thread: LogThread<SimDisk>,
