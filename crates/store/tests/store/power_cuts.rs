@@ -152,7 +152,8 @@ fn last_lsn(machine: &Machine, disk: &SimDisk) -> u64 {
     found.last.get(&STREAM).copied().unwrap_or(0)
 }
 
-/// A store that starts with what is left has the keys as they were behind the last of these changes.
+/// A store that starts with what is left has the keys as they were behind the last of these
+/// changes.
 fn check_start(disk: SimDisk, seed: u64, made: &[Made], at: &str) {
     let mut next = Machine::new(seed, 1);
     next.disk = disk;
