@@ -3,9 +3,13 @@
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 20
+KILLS ?= 2000
+KILL_WRITES ?= 25000
+CUTS ?= 500000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools build run test demo bench bench-peers fuzz models soak mutants fmt lint ci clean-data
+.PHONY: help setup test-tools build run test demo bench bench-peers fuzz models soak kills cuts \
+	mutants log-mutants fmt lint ci clean-data
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +48,16 @@ models: ## check the rules of journal and log by exhaustive models, and that the
 
 soak: setup ## the long versions of the tests by faults and chance; TIMES=1 takes an hour
 	@scripts/soak.sh $(or $(TIMES),1)
+
+kills: setup ## KILLS (2000) SIGKILLs of each mode, with KILL_WRITES (25000) answers between two
+	NIGH_KILLS=$(KILLS) NIGH_KILL_WRITES=$(KILL_WRITES) cargo test --release --locked -p nigh-cli \
+		--test kill_many -- --nocapture
+
+cuts: setup ## CUTS (500000) simulated power losses of a log, and a tenth of them of a store in each mode
+	@scripts/cuts.sh $(CUTS)
+
+log-mutants: setup ## seed mistakes into journal and log; do tests notice each? hours
+	python3 scripts/log_mutants.py
 
 mutants: ## change FILES (or all that keep invariants) in small ways; do tests notice? hours
 	@scripts/mutants.sh $(FILES)

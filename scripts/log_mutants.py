@@ -1,24 +1,28 @@
 #!/usr/bin/env python3
 """Seeds mistakes into the code of journal and log, one at a time: does a test notice each?
 
-  scripts/log_mutants.py [WORD...]    only those whose title has one of these words
+  scripts/log_mutants.py [WORD...]          only those whose title has one of these words
+  scripts/log_mutants.py --dry [WORD...]    runs nothing: does each piece of text stand there once?
 
 A mistake is a piece of text in a file, and what stands there instead. Each is made in a copy of the
 checkout below target/, and the tests that should notice it run: none may pass all of them. Exit
-code 1 if one lived, or if a piece of text isn't there any more.
+code 1 if one lived, or if a piece of text isn't there any more, or more than once.
 """
 
+import os
 import pathlib
 import subprocess
 import sys
 import time
 
+# Packages, with the targets whose tests run; all, if none is named.
 LOG, SHM, STORE = "nigh-log", "nigh-shm", "nigh-store"
+SERVER, CLI_BACKUP = "nigh-server --lib", "nigh-cli --test backup"
 W, R = "crates/log/src/writer/", "crates/log/src/reader/"
 D, O = "crates/store/src/durability/", "crates/store/src/open/durable/"
-S = "crates/shm/src/"
+S, T = "crates/shm/src/", "crates/server/src/"
 
-# title, file, text, instead, crate whose tests run, filter of tests
+# title, file, text, instead, package whose tests run, filter of tests
 MISTAKES = [
     ("the next file begins before the old one is synced", W + "log_writer.rs",
      "        self.sync_file()?;\n        self.files.ended", "        self.files.ended", LOG, ""),
@@ -72,10 +76,12 @@ MISTAKES = [
     ("gaps in a stream's LSNs are taken", R + "so_far.rs",
      "if known.is_some_and(|known| known + 1 != first) {", "if known.is_some_and(|known| known + 1 > first) {", LOG, ""),
     ("meta counts before its renaming is synced", "crates/log/src/folder/meta_file.rs",
-     "sync_folder()", "names().map(drop)", LOG, ""),
+     "storage.sync_folder().map_err(in_doubt(", "storage.names().map(drop).map_err(in_doubt(", LOG, ""),
+    ("a renaming counts that a start has found, and not synced", "crates/log/src/folder/meta_file.rs",
+     "storage.sync_folder().map_err(|error|", "storage.names().map(drop).map_err(|error|", LOG, ""),
     ("the journal is told that a change was written before it was", D + "log_thread.rs",
-     "        self.sink.writer.write(syncs)?;\n        let position = self.reader.position();\n        self.reader.written(position);",
-     "        let position = self.reader.position();\n        self.reader.written(position);\n        if syncs {\n            self.sink.writer.write(syncs)?;\n        }", STORE, "durable"),
+     "        self.sink.writer.write(syncs)?;\n        self.tell_written();",
+     "        self.tell_written();\n        if syncs {\n            self.sink.writer.write(syncs)?;\n        }", STORE, "durable"),
     ("written counts as durable", D + "log_sink.rs",
      "let durable = self.writer.durable(*stream);", "let durable = self.writer.written(*stream);", STORE, "durable"),
     ("a record is appended again behind later changes", D + "log_thread.rs",
@@ -114,14 +120,104 @@ MISTAKES = [
      "                self.space.name_in_journal(name.slot, position);", "                let _ = (name, position);", SHM, "told"),
     ("a replayed value's sum isn't compared", S + "recover/replay.rs",
      "    it.check_sum().map_err(wrong)?;\n", "", SHM, "told"),
+    # Syncs beside.
+    ("LSNs are durable when their sync begins", W + "log_writer.rs",
+     "self.streams.sync_begins();", "self.streams.sync_begins();\n        self.streams.sync_ends();", LOG, ""),
+    ("a sync counts before its end is taken", D + "log_sink.rs",
+     "            Some(job) => self.sync.syncer.begin(job),",
+     "            Some(job) => {\n                self.sync.syncer.begin(job);\n                self.words.iter().for_each(|(stream, word)| word.store(self.writer.written(*stream)));\n            }",
+     STORE, "slow_syncs"),
+    ("a sync that was asked for while one ran isn't begun", D + "log_thread.rs",
+     "        if self.sink.writer.is_syncing() {\n            return false;\n        }\n        if self.sink.status.is_wanted() {",
+     "        if self.sink.writer.is_syncing() {\n            return self.sink.status.take_wanted() && false;\n        }\n        if self.sink.status.is_wanted() {",
+     STORE, "asked_for_while_one_runs"),
+    # Logs that begin, heal and end while serving.
+    ("a base counts before it is synced", O + "live_log.rs",
+     "if all(LogStage::Synced) { BaseLook::Whole }", "if all(LogStage::Syncs) { BaseLook::Whole }", STORE, "live"),
+    ("a base counts before all its records are written", O + "live_log.rs",
+     "if all(LogStage::Walked) {", "if !all(LogStage::Synced) {", STORE, "live"),
+    ("a base tells what is durable before it counts", D + "log_sink.rs",
+     "            if !self.status.counts() {", "            if !self.status.counts() && false {", STORE, "while_a_log_heals"),
+    ("the journal gives back what only a base has that doesn't count", D + "base_thread.rs",
+     "        if !self.sink.status.heals() {", "        if !self.sink.status.heals() || true {", STORE, "may_be_cut_off_anywhere"),
+    ("changes are taken while a log heals", D + "base_stage.rs",
+     "| if heals { HEALS } else { 0 };", "| if heals { 0 } else { 0 };", STORE, "while_a_log_heals"),
+    ("a base ends before the keys that stand on others", D + "shard_base.rs",
+     "            return self.look_at_standing(arenas);", "            return self.look_at_standing(arenas) || true;", STORE, "that_move_behind_the_walk"),
+    ("the files of a broken log go before the new one counts", O + "live_log.rs",
+     "let (before, shards) = (self.meta.clone(), self.shards());\n",
+     "let (before, shards) = (self.meta.clone(), self.shards());\n        let _ = self.remove(&before.chains);\n", STORE, "may_be_cut_off_anywhere"),
+    ("a renaming in doubt is taken for none", O + "live_log.rs",
+     "        if !is_in_doubt {", "        if !is_in_doubt || true {", STORE, "live"),
+    ("a base begins while threads of the broken log run", O + "log_keeper.rs",
+     "            Stage::Ends(cause) => {\n                if port.threads_ended() {",
+     "            Stage::Ends(cause) => {\n                if port.threads_ended() || true {", STORE, "live"),
+    ("a log that is retired still counts", O + "live_log.rs",
+     "        self.meta.chains.clear();\n", "", STORE, "live"),
+    ("the journals of a retired log stay", O + "log_keeper.rs",
+     "        if let Err(error) = live.remove_journals() {", "        let _ = &live;\n        if let Err(error) = Ok::<(), StoreError>(()) {", STORE, "live"),
+    # Salvage.
+    ("a salvage takes what is behind a bad record", R + "salvage.rs",
+     "            read = read_from(oldest, Some(&Stop { at, what: Some(what) }), &mut |_, _, _| Ok(()))?;",
+     "            let _ = (at, what);", LOG, "its_reader_refuses"),
+    ("a salvage keeps keys that stand on nothing", "crates/store/src/salvage/log_salvage.rs",
+     "in watch.into_dangling() {", "in watch.into_dangling().into_iter().take(0) {", STORE, "salvage"),
+    ("a salvage keeps the log's id", "crates/store/src/salvage/log_salvage.rs",
+     "..Meta::new(random(), Secret(random()))", "..Meta::new(meta.id, Secret(random()))", STORE, "salvage"),
+    ("a salvage doesn't name what is lost", R + "salvage.rs",
+     "(first <= last).then_some(LostLsns", "(first < first && first <= last).then_some(LostLsns", LOG, "salvage"),
+    ("a salvage begins at a file that no frame counts any more", R + "salvage.rs",
+     "            oldest = oldest.max(Some(seen.oldest).filter(|&oldest| oldest <= number));",
+     "            oldest = oldest.or(Some(seen.oldest).filter(|&oldest| oldest <= number));", LOG, "salvage"),
+    # Backups.
+    ("a backup's mark stands before changes that were answered", D + "log_thread.rs",
+     "let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));",
+     "let end = self.ahead.front().map_or(tail, |order| match order.what {\n                Ordered::EndFrame(_) => self.reader.position(),\n                _ => order.tail.min(tail),\n            });",
+     STORE, "backup"),
+    ("a backup's marks are put while shards go on", T + "state/backup_run.rs",
+     "        while !shared.still.ask(OUTSIDE,", "        while false && !shared.still.ask(OUTSIDE,", CLI_BACKUP, "one_moment"),
+    ("a backup's mark isn't synced", W + "log_writer.rs",
+     "        self.refuse_if_broken()?;\n        self.sync_file()?;\n        let (shard, at)",
+     "        self.write(true)?;\n        let (shard, at)", LOG, "backup"),
+    ("a backup is put into place before it is read back", "crates/log/src/backup/make.rs",
+     "        let read = verify(&copy, self.meta, progress, BackupError::NotWhole);",
+     "        self.place.publish()?;\n        let read = verify(&copy, self.meta, progress, BackupError::NotWhole);", LOG, "backup"),
+    ("a restored log keeps its id", "crates/log/src/backup/restore.rs",
+     "let id = random_id(&*backup.chance);", "let id = meta.id;", LOG, "backup"),
+    # Replies.
+    ("reads under always are answered before what they show is on disk", T + "turn/unsynced.rs",
+     "            if self.state.unsynced_of(prepared.tenant, prepared.partition).is_some() {",
+     "            if self.state.unsynced_of(prepared.tenant, prepared.partition).is_some() && false {", SERVER, "turn::tests::durable"),
+    ("a hit counts as on disk without a look at its LSN", T + "turn/unsynced.rs",
+     "is_some_and(|record| record.lsn() <= reader.durable_lsn())",
+     "is_some_and(|record| record.lsn() <= reader.durable_lsn() || true)", SERVER, "turn::tests::durable"),
+    ("replies of other shards aren't waited for under always", T + "turn/unsynced.rs",
+     "    kept.needs.extend(state.unsynced(tenant, pipe.depends.looked));\n    kept.bytes = pipe.out.waiting();\n    state.look",
+     "    kept.bytes = pipe.out.waiting();\n    state.look", SERVER, "turn::tests::durable"),
+    ("a durable call is answered when it has run", T + "turn/unsynced.rs",
+     "        depends.insists = true;\n", "", SERVER, "turn::tests::durable"),
+    ("a durable call waits for what it wrote at its own shard only", T + "turn/unsynced.rs",
+     "        depends.add(all, all);", "        depends.add(Streams::of(0), Streams::of(0));", SERVER, "turn::tests::durable"),
+    ("a write whose log broke is answered", T + "state/streams.rs",
+     "            is_lost |= is_write && health == LogHealth::Broken;",
+     "            is_lost |= false;\n            if health == LogHealth::Broken {\n                return false;\n            }", SERVER, ""),
+    ("a durable call is taken while a log is broken", T + "handlers/insistence.rs",
+     "        return state.logs.refusal_of_any();", "        return state.logs.refusal_of_any().filter(|_| false);", SERVER, "turn::tests::durable"),
+    ("WAITAOF answers at once", T + "turn/unsynced.rs",
+     "            let is_granted = (wish.needs.is_empty() || !local) && !replicas;",
+     "            let is_granted = !replicas;", SERVER, ""),
 ]
 
 
 def run(copy, crate, tests):
     """Whether the tests pass."""
     target = pathlib.Path("target/log-mutants").resolve()
-    command = ["cargo", "test", "-q", "--locked", "-p", crate, "--lib", "--tests", "--", tests]
-    env = dict(__import__("os").environ, CARGO_TARGET_DIR=str(target), RUST_BACKTRACE="0")
+    package, *targets = crate.split()
+    targets = targets or ["--lib", "--tests"]
+    command = ["cargo", "test", "-q", "--locked", "-p", package, *targets, "--", tests]
+    # The copy has no .v8 of its own.
+    v8 = os.environ.get("NIGH_V8_DIR", pathlib.Path(".v8").resolve())
+    env = dict(os.environ, CARGO_TARGET_DIR=str(target), RUST_BACKTRACE="0", NIGH_V8_DIR=str(v8))
     try:
         done = subprocess.run(command, cwd=copy, env=env, timeout=400,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -131,23 +227,39 @@ def run(copy, crate, tests):
     return done.returncode == 0, "fails" if compiled else "DOESN'T COMPILE"
 
 
+def dry(mistakes):
+    """How many of them can't be made in this tree."""
+    wrong = 0
+    for title, file, text, instead, *_ in mistakes:
+        path = pathlib.Path(file)
+        count = path.read_text().count(text) if path.exists() else 0
+        if count != 1 or text == instead:
+            print(f"GONE    {title}: its text stands {count} times in {file}")
+            wrong += 1
+    print(f"{len(mistakes)} mistakes, {wrong} can't be made")
+    return wrong
+
+
 def main():
     words = sys.argv[1:]
+    is_dry = "--dry" in words
+    words = [word for word in words if word != "--dry"]
+    mistakes = [it for it in MISTAKES if not words or any(word in it[0] for word in words)]
+    if is_dry:
+        sys.exit(1 if dry(mistakes) else 0)
     copy = pathlib.Path("target/log-mutants-copy")
     subprocess.run(["git", "worktree", "remove", "--force", copy], stderr=subprocess.DEVNULL)
     subprocess.run(["git", "worktree", "add", "-q", "--detach", copy, "HEAD"], check=True)
     wrong = 0
     try:
-        for title, file, text, instead, crate, tests in MISTAKES:
-            if words and not any(word in title for word in words):
-                continue
+        for title, file, text, instead, crate, tests in mistakes:
             path = copy / file
             before = path.read_text()
-            if text not in before:
-                print(f"GONE    {title}: its text isn't in {file}")
+            if before.count(text) != 1:
+                print(f"GONE    {title}: its text isn't in {file}, or not once")
                 wrong += 1
                 continue
-            path.write_text(before.replace(text, instead, 1))
+            path.write_text(before.replace(text, instead))
             began = time.time()
             passes, how = run(copy, crate, tests)
             path.write_text(before)
@@ -157,7 +269,7 @@ def main():
             print(f"{word:<16}{title} ({time.time() - began:.0f} s)", flush=True)
     finally:
         subprocess.run(["git", "worktree", "remove", "--force", copy])
-    print(f"{len(MISTAKES)} mistakes, {wrong} not found")
+    print(f"{len(mistakes)} mistakes, {wrong} not found")
     sys.exit(1 if wrong else 0)
 
 

@@ -2,7 +2,7 @@
 # The long versions of the tests by faults and by chance: scripts/soak.sh [TIMES]
 #
 # With TIMES 1 it takes about an hour on two cores; all numbers grow with it. `make test` has a short
-# version of each but of the last two, which need root, strace and loop devices. It goes on after a
+# version of each but of the last three, which need root, strace and loop devices. It goes on after a
 # failure, and says in the end what failed.
 set -euo pipefail
 
@@ -24,12 +24,15 @@ step() {
 cargo build --release --locked -p nigh-cli
 step "killed servers" env NIGH_KILLS=$((500 * times)) cargo test --release --locked -p nigh-cli \
     --test kill --test kill_full -- --nocapture
+step "thousands of kills" env NIGH_KILLS=$((200 * times)) NIGH_KILL_WRITES=25000 \
+    cargo test --release --locked -p nigh-cli --test kill_many -- --nocapture
 step "killed servers with a log" env NIGH_KILLS=$((200 * times)) NIGH_SLACK_MS=100 \
     cargo test --release --locked -p nigh-cli --test kill_log -- --nocapture
 step "a simulated disk under a store" env NIGH_DURABLE_SEEDS=$((500 * times)) \
     cargo test --release --locked -p nigh-store --test store durable -- --nocapture
-step "a simulated disk under a log" env NIGH_POWER_CUTS=$((10000 * times)) NIGH_FAULTS=6000 \
-    NIGH_BITS=1000000 cargo test --release --locked -p nigh-log -- --nocapture
+step "power losses" scripts/cuts.sh $((20000 * times))
+step "a simulated disk under a log" env NIGH_FAULTS=6000 NIGH_BITS=1000000 \
+    cargo test --release --locked -p nigh-log -- --nocapture
 step "histories" env NIGH_HISTORY_SECONDS=$((60 * times)) cargo test --release --locked \
     -p nigh-server --test linearizability --test serialisability -- --nocapture
 step "moments" env NIGH_MOMENT_SECONDS=$((120 * times)) \
@@ -42,7 +45,11 @@ for shards in 1 2; do
             --mode "$mode" --shards "$shards" --rounds $((25 * times))
     done
 done
-step "failing system calls" tests/faults/syscalls.py --nigh "$nigh" --rounds $((200 * times))
+for mode in always everysec; do
+    step "each call fails, $mode" tests/faults/each_call.py --nigh "$nigh" --mode "$mode" \
+        --every $((300 / times + 1))
+done
+step "system calls that kill or fail" tests/faults/syscalls.py --nigh "$nigh" --rounds $((200 * times))
 
 printf '\n== soak\n%s' "$summary"
 exit $failed

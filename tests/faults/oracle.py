@@ -59,8 +59,8 @@ def state(client, count):
         last = (count - 3) // 4 * 4 + 2
         log = range(last // LOG_COMMANDS * LOG_COMMANDS + 2, last + 1, 4)
         keys[f"{tag}log"] = b"".join(b"%d;" % number for number in log)
-    deleted = (count - 4) // 4 * 4 + 3 - 2 - 4 * LIVE if count > 3 else -1
-    for number in range(max(1, deleted + 4), count, 4):
+    deleted = (count - 4) // 4 * 4 + 3 - 2 - 4 * LIVE if count > 3 else 0
+    for number in range(deleted + 4 if deleted > 0 else 1, count, 4):
         keys[f"{tag}k{number}"] = value(number)
     return keys
 

@@ -2,12 +2,17 @@
 """Ends and faults of a real server at exact system calls, by strace.
 
 In each round clients write while strace watches one kind of system call. At the N-th one of a
-thread it either kills the server, before or after the call, or lets the call fail once:
+thread it either kills the server, before or after the call, or lets the call fail:
 
     kill    whoever was answered finds all of it at the next server, with what is in memory; with
             `always` without that too
-    error   the server goes on: reads are answered, writes are refused with MISCONF or go on, and
-            nothing that was answered is lost by a kill after that
+    error   a start refuses, and the next one has all; or the server goes on: reads are answered,
+            writes are refused with MISCONF or go on, and nothing that was answered is lost by a
+            kill after that
+
+The N-th call of each thread fails, those of a start and of the threads of a log that heals among
+them: so a log may break again and again. One failure alone, and that the log heals behind it:
+tests/faults/each_call.py.
 
 tests/faults/syscalls.py --nigh PATH --rounds 100
 """

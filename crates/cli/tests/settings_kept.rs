@@ -48,6 +48,16 @@ fn strace(server: &Server, what: &str, said: &Path) -> Option<Strace> {
     Strace::attach(&args, said)
 }
 
+/// A server that was started by a settings file, and has another setting since.
+fn changed() -> (tempfile::TempDir, std::path::PathBuf, Server) {
+    let folder = folder();
+    let path = folder.path().join("nigh.toml");
+    std::fs::write(&path, OLD).expect("ours");
+    let server = start(folder.path());
+    server.call(&["CONFIG", "SET", "maxclients", "70"]);
+    (folder, path, server)
+}
+
 /// Without a file, the error is Redis's.
 #[test]
 fn without_a_settings_file_nothing_is_written() {
@@ -60,11 +70,7 @@ fn without_a_settings_file_nothing_is_written() {
 /// The bytes are on disk before they have the name, and the name before the answer.
 #[test]
 fn settings_are_written_in_a_durable_order() {
-    let folder = folder();
-    let path = folder.path().join("nigh.toml");
-    std::fs::write(&path, OLD).expect("ours");
-    let server = start(folder.path());
-    server.call(&["CONFIG", "SET", "maxclients", "70"]);
+    let (folder, path, server) = changed();
     let said = folder.path().join("strace");
     let Some(strace) = strace(&server, "", &said) else { return };
     assert_eq!(rewrite(&server), Ok(()));
@@ -84,11 +90,7 @@ fn settings_are_written_in_a_durable_order() {
 #[test]
 fn a_kill_leaves_the_old_settings_or_the_new_ones() {
     for what in ["fchmod", "fsync", "rename", "fsync:when=2"] {
-        let folder = folder();
-        let path = folder.path().join("nigh.toml");
-        std::fs::write(&path, OLD).expect("ours");
-        let server = start(folder.path());
-        server.call(&["CONFIG", "SET", "maxclients", "70"]);
+        let (folder, path, server) = changed();
         let (call, when) = what.split_once(':').unwrap_or((what, "when=1"));
         let inject = format!("{call}:signal=KILL:{when}");
         let said = folder.path().join("strace");
@@ -120,11 +122,7 @@ fn a_failed_call_is_an_error_and_leaves_the_old_settings() {
         ("rename:error=EROFS:when=1", "Read-only file system"),
         ("fsync:error=EIO:when=2", "Input/output error"),
     ] {
-        let folder = folder();
-        let path = folder.path().join("nigh.toml");
-        std::fs::write(&path, OLD).expect("ours");
-        let server = start(folder.path());
-        server.call(&["CONFIG", "SET", "maxclients", "70"]);
+        let (folder, path, server) = changed();
         let said = folder.path().join("strace");
         let Some(strace) = strace(&server, what, &said) else { return };
         let error = rewrite(&server).expect_err("a call fails");

@@ -19,7 +19,8 @@ use crate::log_threads::{
 use crate::observe::rewrites::RewriteNews;
 use crate::state::backups::BackupSource;
 use crate::state::log_desk::Wanted;
-use crate::state::shared::{LogAsk, NewSide, Shared};
+use crate::state::seat::{LogAsk, NewSide};
+use crate::state::shared::Shared;
 use nigh_log::RealFolder;
 use nigh_shm::JournalWriter;
 use nigh_store::{

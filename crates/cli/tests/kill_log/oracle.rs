@@ -10,10 +10,11 @@
 //! 2. An operation is whole or not there: an MSET, an EXEC, a RENAME.
 //! 3. Brief keys expire meanwhile. One that is over may be missing, or must be if it was long ago.
 
+use crate::support::held::{BRIEF_MS, Found, HOUR_MS, Held, Part, now_ms};
 use crate::support::load::{Random, bytes, words};
 use nigh_client::{Connection, Frame};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Keys of a writer: small ones; large ones; values that grow; keys with a brief life.
 const SMALL: u64 = 400;
@@ -26,22 +27,6 @@ const AT_ONCE: u64 = 12;
 const LARGE_BYTES: std::ops::Range<usize> = 300_000..600_000;
 /// Mean number of appends to a growing value before it begins anew.
 const PARTS: u64 = 60;
-/// Longest life of a brief key, ms.
-const BRIEF_MS: u64 = 1500;
-/// Most difference of the server's clock and ours, with a turn of a busy machine, ms.
-const SLACK_MS: u64 = 300;
-/// The other expiry, ms.
-const HOUR_MS: u64 = 3_600_000;
-
-/// Number and length of a write, from which all its bytes follow.
-type Part = (u64, usize);
-
-/// A key's value: parts in order, and the expiry (0: none).
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Held {
-    parts: Vec<Part>,
-    expiry_ms: u64,
-}
 
 type State = BTreeMap<String, Option<Held>>;
 
@@ -87,18 +72,6 @@ pub(crate) struct Writer {
     pub(crate) refused: u64,
     /// Brief keys that were over and gone.
     pub(crate) over: u64,
-}
-
-/// What a server has of a key, and when it was read.
-struct Found {
-    data: Frame,
-    read_ms: (u64, u64),
-    expiry_ms: Option<u64>,
-}
-
-pub(crate) fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    u64::try_from(now.as_millis()).expect("before the end of time")
 }
 
 fn apply(state: &mut State, changes: &[(String, Change)]) {
@@ -442,40 +415,4 @@ fn commands(changes: &[(String, Change)], at_once: bool) -> Vec<Vec<Vec<u8>>> {
         all.push(words(&[b"EXEC"]));
     }
     all
-}
-
-impl Held {
-    fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.1).sum()
-    }
-
-    fn is(&self, data: &[u8]) -> bool {
-        if data.len() != self.len() {
-            return false;
-        }
-        let mut rest = data;
-        self.parts.iter().all(|part| {
-            let (begin, behind) = rest.split_at(part.1);
-            rest = behind;
-            begin == bytes(*part)
-        })
-    }
-}
-
-impl Found {
-    fn is(&self, held: &Option<Held>) -> bool {
-        let (Some(held), Frame::Bulk(data)) = (held, &self.data) else {
-            let may_be_over =
-                |held: &Held| held.expiry_ms != 0 && held.expiry_ms < self.read_ms.1 + SLACK_MS;
-            return self.data.is_null() && held.as_ref().is_none_or(may_be_over);
-        };
-        let is_over = held.expiry_ms != 0 && held.expiry_ms + SLACK_MS < self.read_ms.0;
-        !is_over && held.is(data) && self.expiry_ms.is_none_or(|expiry| expiry == held.expiry_ms)
-    }
-
-    fn tell(&self) -> String {
-        let bytes = self.data.bytes();
-        let begin = bytes.map(|it| String::from_utf8_lossy(&it[..it.len().min(24)]).into_owned());
-        format!("{:?} bytes {begin:?}, expiry {:?}", bytes.map(<[u8]>::len), self.expiry_ms)
-    }
 }

@@ -21,21 +21,24 @@ impl Random {
     }
 }
 
+/// A number that the environment gives, or this one.
+pub(crate) fn number(name: &str, unless_told: u64) -> u64 {
+    std::env::var(name).map_or(unless_told, |text| text.parse().expect("a number"))
+}
+
 /// The number of kills: `NIGH_KILLS`, or this number.
 pub(crate) fn kills(unless_told: u64) -> u64 {
-    std::env::var("NIGH_KILLS").map_or(unless_told, |text| text.parse().expect("a number"))
+    number("NIGH_KILLS", unless_told)
 }
 
 /// What is allowed on top of a promised time: `NIGH_SLACK_MS`, or this number.
 pub(crate) fn slack(unless_told: u64) -> std::time::Duration {
-    let told = std::env::var("NIGH_SLACK_MS").map(|text| text.parse().expect("a number"));
-    std::time::Duration::from_millis(told.unwrap_or(unless_told))
+    std::time::Duration::from_millis(number("NIGH_SLACK_MS", unless_told))
 }
 
 /// The seed of a test: this number, and `NIGH_SEED`.
 pub(crate) fn seed(of_test: u64) -> u64 {
-    let more = std::env::var("NIGH_SEED").map_or(0, |text| text.parse().expect("a number"));
-    of_test + 1 + 100 * more
+    of_test + 1 + 100 * number("NIGH_SEED", 0)
 }
 
 /// The bytes of a write.

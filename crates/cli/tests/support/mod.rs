@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod chain;
+pub(crate) mod held;
 pub(crate) mod load;
 pub(crate) mod strace;
 pub(crate) mod together;

@@ -9,9 +9,12 @@ use crate::machine::Machine;
 use nigh_log::simulated::{SimChance, SimClock, SimDisk, below, once_in};
 use nigh_log::{Chance, Clock, LogError, World};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Cuts without a variable that says otherwise.
 const CUTS: u64 = 2_000;
+/// Cuts between two lines about how far it is.
+const TELL_EVERY: u64 = 10_000;
 /// Cuts of one run.
 const RUN_CUTS: u64 = 25;
 const FILE_BYTES: [u64; 4] = [16 << 10, 20 << 10, 32 << 10, 64 << 10];
@@ -48,12 +51,19 @@ pub(crate) fn variable(name: &str, default: u64) -> u64 {
 fn what_is_durable_survives_power_cuts_and_kills() {
     let (wanted, first) = (variable("NIGH_POWER_CUTS", CUTS), variable("NIGH_POWER_SEED", 1));
     let (mut tally, mut violations) = (Tally::default(), Vec::new());
+    let began = Instant::now();
+    let tell = |tally: &Tally, violations: usize| {
+        println!("{tally}, {violations} violations; {} s", began.elapsed().as_secs());
+    };
     while tally.cuts < wanted {
-        let seed = first + tally.runs;
+        let (seed, before) = (first + tally.runs, tally.cuts / TELL_EVERY);
         tally.runs += 1;
         violations.extend(run(seed, &mut tally).err().map(|what| format!("seed {seed}: {what}")));
+        if tally.cuts / TELL_EVERY > before {
+            tell(&tally, violations.len());
+        }
     }
-    println!("{tally}, {} violations", violations.len());
+    tell(&tally, violations.len());
     assert!(violations.is_empty(), "{violations:#?}");
     assert!(wanted < 100 || tally.compacted > wanted, "too few files were compacted");
     assert!(wanted < 100 || tally.overlapped > wanted / 4, "too few syncs had frames beside");

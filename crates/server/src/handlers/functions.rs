@@ -21,7 +21,7 @@ use crate::handlers::{insistence, introspect, payload};
 use crate::net::output::ReplyWriter;
 use crate::state::State;
 use crate::state::libraries::{Libraries, Listed, key_end};
-use crate::state::shared::Seat;
+use crate::state::seat::Seat;
 use crate::state::tenants::LocalTenant;
 use crate::tenant::TenantId;
 use nigh_resp::Protocol;

@@ -13,7 +13,7 @@
 //!
 //! Belongs to the shard's thread; a [`LogStatus`] is shared with the thread of its log.
 
-use crate::state::shared::NewSide;
+use crate::state::seat::NewSide;
 use nigh_shm::JournalWriter;
 use nigh_store::{AttachedShard, Keyspace, LogHealth, LogStatus, ShardCompaction, SyncMode, Turn};
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod call_queue;
 pub(crate) mod calls;
+pub(crate) mod checked;
 pub(crate) mod cycle;
 pub(crate) mod dispatch;
 pub(crate) mod exchange;

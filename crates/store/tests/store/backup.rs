@@ -13,7 +13,7 @@ use nigh_log::{
 };
 use nigh_store::{EndOrder, LogOrder, Ordered, StoreError, SyncMode};
 
-use crate::durable::Machine;
+use crate::machine::Machine;
 
 const KEYS: u64 = 40;
 

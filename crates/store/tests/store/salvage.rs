@@ -13,7 +13,7 @@ use nigh_log::{
 };
 use nigh_store::{LogSalvage, SalvageError, StoreError, salvage_log};
 
-use crate::durable::Machine;
+use crate::machine::Machine;
 
 /// The stream of the data.
 const DATA: u32 = 1 << 8;

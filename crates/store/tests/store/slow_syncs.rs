@@ -7,7 +7,7 @@ use nigh_log::simulated::{SimClock, SimFault, SimFile};
 use nigh_log::{Clock, SyncEnd, SyncJob};
 use nigh_store::{LogHealth, SyncMode, Syncer};
 
-use crate::durable::Machine;
+use crate::machine::Machine;
 
 /// Runs a sync at the end of its time.
 struct SlowSyncer {
@@ -36,7 +36,7 @@ impl Syncer<SimFile> for SlowSyncer {
 }
 
 /// A store of one shard, and how long its syncs take.
-fn slow(seed: u64, mode: SyncMode) -> (Machine, Arc<AtomicU64>) {
+pub(crate) fn slow(seed: u64, mode: SyncMode) -> (Machine, Arc<AtomicU64>) {
     let mut machine = Machine::new(seed, 1);
     machine.mode = mode;
     machine.start().expect("the first start");
@@ -122,6 +122,28 @@ fn the_next_group_is_synced_behind_the_current_one() {
     machine.clock.advance_us(1);
     machine.settle();
     assert_eq!(machine.lsns(), (a + 1, a + 1));
+}
+
+/// `everysec`: a client that asks for a sync while one runs waits for the end of that one and the
+/// next, and not for a second.
+#[test]
+fn a_sync_that_is_asked_for_while_one_runs_begins_behind_it() {
+    let (mut machine, slow_us) = slow(5, SyncMode::EverySecond);
+    slow_us.store(1000, Relaxed);
+    let status = Arc::clone(&machine.running().logs[0].status);
+    machine.run("SET a 1");
+    status.want_sync();
+    machine.settle();
+    machine.run("SET b 2");
+    let (b, _) = machine.lsns();
+    status.want_sync();
+    machine.settle();
+    assert!(machine.lsns().1 < b - 1, "the first sync runs");
+    for durable in [b - 1, b] {
+        machine.clock.advance_us(1000);
+        machine.settle();
+        assert_eq!(machine.lsns(), (b, durable));
+    }
 }
 
 /// A sync beside that fails breaks the log, and none is tried again.

@@ -104,6 +104,24 @@ fn a_damaged_chain_is_cut_at_its_first_bad_frame() {
     assert_eq!(saved.files.iter().map(|lost| lost.bytes).collect::<Vec<_>>(), bytes);
 }
 
+/// A record that was bad before it was written has a frame whose sums are right.
+#[test]
+fn a_commit_that_its_reader_refuses_is_where_the_chain_is_cut() {
+    let log = HandLog::new();
+    let files = three_files(&log);
+    log.store_all(&files);
+    let check = &mut |commit: &crate::ReplayedCommit<'_>| {
+        let is_bad = commit.changes.iter().any(|change| change.header.lsn == 5);
+        if is_bad { Err("its record is bad".to_owned()) } else { Ok(()) }
+    };
+    let saved = salvage_chain(&log.world(), &log.meta, &CHAIN, check).expect("reads");
+    let bad = saved.bad.clone().expect("is named");
+    assert_eq!((bad.file, bad.position), (name(2), files[1].frames[2]));
+    assert!(bad.what.contains("its record is bad"), "{}", bad.what);
+    assert_eq!((saved.end, saved.last.get(&A)), (at(2, files[1].frames[2]), Some(&4)));
+    assert_eq!(saved.lsns, [LostLsns { stream: A, first: 5, last: 6 }]);
+}
+
 #[test]
 fn a_missing_file_is_where_the_chain_is_cut() {
     let log = HandLog::new();

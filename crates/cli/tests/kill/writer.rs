@@ -1,35 +1,11 @@
-//! SIGKILL under write load: the next server has every acknowledged write, and no half commit.
-//!
-//! ```text
-//! round:  start (adopts) ─► compare with the oracle ─► writers in parallel ─► SIGKILL ─► nigh check
-//! ```
-//!
-//! Each writer has keys of its own and one connection, whose commands run in order: SET, DEL,
-//! APPEND, MSET, PEXPIREAT, PERSIST, and MULTI/EXEC of them. When the server dies, some commands
-//! are unanswered. The next server must satisfy:
-//!
-//! 1. A prefix of the unanswered commands happened, each wholly: all keys equal the oracle after
-//!    *some* prefix. For APPEND the value is all parts so far, in order, and no more.
-//! 2. Brief keys expire while the server runs, is killed or starts. An expired key is never found
-//!    again; a key with time left is found. Two keys with the same expiry by one transaction are
-//!    both found, or neither.
-//! 3. Other keys expire in an hour, or never. Their expiry is compared, too.
-//! 4. `nigh check` finds nothing.
-//!
-//! `NIGH_KILLS` sets the number of kills.
+//! A writer of small and large values, logs and brief keys, and what a server may have of it.
 
-mod support;
-
+use crate::support::held::{BRIEF_MS, Found, HOUR_MS, Held, Part, now_ms};
+use crate::support::load::{Random, bytes, words};
 use nigh_client::{Connection, Frame};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use support::load::{self, Random, bytes, words};
-use support::{Server, folder, nigh, stdout};
+use std::time::Duration;
 
-/// Number of kills, unless `NIGH_KILLS` is set.
-const KILLS: u64 = 10;
-/// Connections that write at the same time.
-const WRITERS: u64 = 3;
 /// Operations of a connection that are unanswered at a time.
 const IN_FLIGHT: usize = 16;
 /// Most keys of a writer: enough for the index to grow several times.
@@ -41,41 +17,12 @@ const BRIEF: u64 = 300;
 const READ_AT_ONCE: usize = 500;
 /// A value that doesn't fit into half a segment of the tests' arena.
 const LARGE: usize = 700_000;
-/// Rounds between flushes: until then overwritten records stay in the arena.
-const FLUSH_EVERY: u64 = 8;
 /// One value in this many is large.
 const LARGE_EVERY: u64 = 500;
 /// One log in this many begins with a large part.
 const LARGE_LOG_EVERY: u64 = 10;
 /// Mean number of appends to a log before it begins anew.
 const LOG_PARTS: u64 = 60;
-/// Longest life of a brief key, ms: some expire with the server's end, others under its successor.
-const BRIEF_MS: u64 = 1500;
-/// Most difference of the server's clock and ours, with a turn of a busy machine, ms.
-const SLACK_MS: u64 = 300;
-/// The other expiry.
-const HOUR_MS: u64 = 3_600_000;
-
-/// Number and length of a write, from which all its bytes follow.
-type Part = (u64, usize);
-
-/// A key's value: parts in order, and the expiry (0: none).
-#[derive(Clone, Debug, PartialEq)]
-struct Held {
-    parts: Vec<Part>,
-    expiry_ms: u64,
-}
-
-impl Held {
-    fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.1).sum()
-    }
-
-    fn is(&self, data: &[u8]) -> bool {
-        data.len() == self.len()
-            && data == self.parts.iter().copied().flat_map(bytes).collect::<Vec<u8>>()
-    }
-}
 
 type State = BTreeMap<String, Option<Held>>;
 
@@ -149,32 +96,27 @@ impl Op {
     }
 }
 
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    u64::try_from(now.as_millis()).expect("before the end of time")
-}
-
 /// One writer's view of the world.
-struct Writer {
+pub(crate) struct Writer {
     id: u64,
     random: Random,
     sequence: u64,
-    acknowledged: State,
+    pub(crate) acknowledged: State,
     unanswered: VecDeque<Op>,
     /// Keys that were written since the last comparison.
     touched: BTreeSet<String>,
     /// It waits so long behind each acknowledged operation.
-    pause: Duration,
-    count: u64,
-    appends: u64,
+    pub(crate) pause: Duration,
+    pub(crate) count: u64,
+    pub(crate) appends: u64,
     /// Brief keys that had expired when they were looked for.
-    over: u64,
+    pub(crate) over: u64,
     /// Comparisons in which some of the unanswered writes had happened.
-    in_part: u64,
+    pub(crate) in_part: u64,
 }
 
 impl Writer {
-    fn new(id: u64) -> Self {
+    pub(crate) fn new(id: u64) -> Self {
         Self {
             id,
             random: Random(id + 1),
@@ -264,7 +206,7 @@ impl Writer {
     }
 
     /// Writes until the connection breaks.
-    fn write(&mut self, connection: &mut Connection) {
+    pub(crate) fn write(&mut self, connection: &mut Connection) {
         loop {
             while self.unanswered.len() < IN_FLIGHT {
                 let op = self.op();
@@ -300,7 +242,7 @@ impl Writer {
     }
 
     /// Compares with the server's keys, and takes these over.
-    fn compare(&mut self, connection: &mut Connection) {
+    pub(crate) fn compare(&mut self, connection: &mut Connection) {
         for (key, _) in self.unanswered.iter().flat_map(|op| &op.changes) {
             self.acknowledged.entry(key.clone()).or_insert(None);
             self.touched.insert(key.clone());
@@ -368,28 +310,8 @@ impl Writer {
     }
 }
 
-/// A server's answer about a key.
-struct Found {
-    data: Frame,
-    /// It was read between these.
-    read_ms: (u64, u64),
-    expiry_ms: Option<u64>,
-}
-
-impl Found {
-    fn is(&self, held: &Option<Held>) -> bool {
-        let (Some(held), Frame::Bulk(data)) = (held, &self.data) else {
-            let may_be_over =
-                |held: &Held| held.expiry_ms != 0 && held.expiry_ms < self.read_ms.1 + SLACK_MS;
-            return self.data.is_null() && held.as_ref().is_none_or(may_be_over);
-        };
-        let is_over = held.expiry_ms != 0 && held.expiry_ms + SLACK_MS < self.read_ms.0;
-        !is_over && held.is(data) && self.expiry_ms.is_none_or(|expiry| expiry == held.expiry_ms)
-    }
-}
-
 /// An error, or a transaction in which one failed.
-fn is_refused(reply: &Frame) -> bool {
+pub(crate) fn is_refused(reply: &Frame) -> bool {
     reply.error().is_some()
         || reply.elements().is_some_and(|replies| replies.iter().any(|r| r.error().is_some()))
 }
@@ -400,10 +322,7 @@ fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String>
     for (key, held) in expected {
         let is_there = !found[key].data.is_null();
         if !found[key].is(held) {
-            let (bytes, expiry) = (found[key].data.bytes().map(<[u8]>::len), found[key].expiry_ms);
-            return Some(format!(
-                "{key} should be {held:?}, has {bytes:?} bytes, expiry {expiry:?}"
-            ));
+            return Some(format!("{key} should be {held:?}, has {}", found[key].tell()));
         }
         let Some(held) = held.as_ref().filter(|held| held.expiry_ms != 0) else { continue };
         if let Some((first, was_there)) = pair.replace((held, is_there))
@@ -414,141 +333,4 @@ fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String>
         }
     }
     None
-}
-
-/// The server is killed again and again, under writers of small and large values, logs and brief
-/// keys, while the index grows. Every acknowledged write is there, commits are whole, and expired
-/// keys stay gone.
-/// A log for the servers of a test.
-struct Logged {
-    /// `appendfsync`.
-    mode: &'static str,
-    /// Now and then arenas and journals go with the server, as a reboot takes them.
-    forgets: bool,
-    /// It begins and ends while the writers write.
-    flips: bool,
-}
-
-impl Logged {
-    /// Has the log begin and end by CONFIG SET; in the end it counts if `stays`.
-    fn flip(&self, server: &Server, chance: &mut Random, stays: bool) {
-        let set = |on| {
-            let reply =
-                server.call(&["CONFIG", "SET", "appendonly", if on { "yes" } else { "no" }]);
-            assert!(!is_refused(&reply), "{reply:?}: {}", server.said());
-        };
-        for _ in 0..chance.draw(6) {
-            set(chance.draw(2) == 0);
-            std::thread::sleep(Duration::from_millis(chance.draw(25)));
-        }
-        if stays {
-            set(true);
-            server.wait_for_info("log_state:well");
-            // What was acknowledged before it counted is on disk then, and all shards have seen it.
-            let granted = server.call(&["WAITAOF", "1", "0", "0"]);
-            assert!(!is_refused(&granted), "{granted:?}");
-            std::thread::sleep(SEEN);
-        }
-    }
-}
-
-/// Between two operations of a writer that no disk holds up: the journal isn't to be full.
-const PAUSE: Duration = Duration::from_millis(1);
-/// All shards have taken a turn in this time.
-const SEEN: Duration = Duration::from_millis(20);
-/// Rounds between two servers that find no arenas, where they forget.
-const FORGET_EVERY: u64 = 3;
-
-#[test]
-fn killed_servers_lose_nothing_halve_nothing_and_bring_nothing_back() {
-    rounds(None);
-}
-
-/// The same with a log that is written and compacted meanwhile: files and journal are small.
-#[test]
-fn killed_servers_with_a_log_go_on_from_memory() {
-    rounds(Some(Logged { mode: "everysec", forgets: false, flips: false }));
-}
-
-/// With `always`, all that was acknowledged is in the log alone, whatever becomes of memory.
-#[test]
-fn what_was_acknowledged_with_always_is_in_the_log() {
-    rounds(Some(Logged { mode: "always", forgets: true, flips: false }));
-}
-
-/// The same with a log that begins and ends under the writers: when it has begun to count, it has
-/// all that was acknowledged before; a kill while it begins or ends loses nothing.
-#[test]
-fn a_log_that_begins_and_ends_under_load_loses_nothing() {
-    rounds(Some(Logged { mode: "always", forgets: true, flips: true }));
-}
-
-fn rounds(logged: Option<Logged>) {
-    let kills = load::kills(KILLS);
-    let folder = folder();
-    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
-    let dir = disk.path().join("log");
-    let dir = dir.to_str().expect("a path of ours");
-    let mut flags = vec!["--maxmemory", "2gb"];
-    if let Some(Logged { mode, flips, .. }) = &logged {
-        flags.extend(["--appendfsync", *mode, "--dir", dir]);
-        flags.extend(["--log-file-size", "2mb", "--journal-size"]);
-        flags.push(if *flips { "32mb" } else { "4mb" });
-        flags.extend(["--log-on-tmpfs", "yes"]); // wherever the build is
-    }
-    let forgets = logged.as_ref().is_some_and(|logged| logged.forgets);
-    let flips = logged.as_ref().is_some_and(|logged| logged.flips);
-    let arenas = folder.path().join("arenas");
-    let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
-    let mut pause = Random(WRITERS + 1);
-    for round in 0..=kills {
-        let is_empty = forgets && round % FORGET_EVERY == 0;
-        let on = logged.as_ref().is_some_and(|it| !it.flips || is_empty || pause.draw(2) == 0);
-        let appendonly = ["--appendonly", if on { "yes" } else { "no" }];
-        let server = Server::start_with(folder.path(), &[&flags[..], &appendonly].concat());
-        for writer in &mut writers {
-            writer.compare(&mut server.connect());
-        }
-        if round == kills {
-            break;
-        }
-        if round % FLUSH_EVERY == FLUSH_EVERY - 1 {
-            assert!(!is_refused(&server.call(&["FLUSHALL"])), "FLUSHALL always works");
-            for writer in &mut writers {
-                writer.acknowledged.values_mut().for_each(|held| *held = None);
-            }
-        }
-        let span = Duration::from_millis(3 + pause.draw(60));
-        let is_reboot = forgets && round % FORGET_EVERY == FORGET_EVERY - 1;
-        std::thread::scope(|scope| {
-            for writer in &mut writers {
-                writer.pause = if flips { PAUSE } else { Duration::ZERO };
-                let mut connection = server.connect();
-                scope.spawn(move || writer.write(&mut connection));
-            }
-            if let Some(log) = logged.as_ref().filter(|log| log.flips) {
-                log.flip(&server, &mut pause, is_reboot);
-            }
-            std::thread::sleep(span);
-            server.kill();
-        });
-        let check = nigh(&["check", arenas.to_str().expect("a path of ours")]);
-        assert!(check.status.success(), "{}", stdout(&check));
-        if logged.is_some() {
-            let check = nigh(&["check", dir]);
-            assert!(check.status.success(), "{}", stdout(&check));
-        }
-        if is_reboot {
-            std::fs::remove_dir_all(&arenas).expect("the arenas' folder");
-        }
-    }
-    let sum = |of: fn(&Writer) -> u64| writers.iter().map(of).sum::<u64>();
-    let (written, over) = (sum(|w| w.count), sum(|w| w.over));
-    let (appends, in_part) = (sum(|w| w.appends), sum(|w| w.in_part));
-    assert!(written > kills, "{written} acknowledged writes in {kills} rounds are no load");
-    assert!(appends > kills && over > kills, "{appends} appends, {over} keys over are no load");
-    eprintln!(
-        "{kills} kills, {written} acknowledged writes ({appends} of them single APPENDs), all there; {in_part} \
-         comparisons with writes of which nobody was told; {over} keys were over and stayed gone"
-    );
 }

@@ -11,7 +11,7 @@ use nigh_store::{
     KeyWrite, Keyspace, Passed, StoreError, StoreOptions, SyncMode, Turn, log_of, retire_log,
 };
 
-use crate::durable::Machine;
+use crate::machine::{Machine, seeds};
 use crate::support::START_MS;
 
 /// A key that is over stays over, also if its arena is gone and the clock has stepped back.
@@ -39,11 +39,6 @@ const KEYS: usize = 24;
 
 fn keys() -> Vec<String> {
     (0..KEYS).map(|i| format!("k{i}")).collect()
-}
-
-/// How many histories there are: more, if the environment says so.
-fn seeds() -> Option<u64> {
-    std::env::var("NIGH_DURABLE_SEEDS").ok()?.parse().ok()
 }
 
 /// Calls of a start, the last among them; all, if there are to be more histories than usual.
