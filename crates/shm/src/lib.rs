@@ -84,7 +84,7 @@ pub use recover::bases::{BaseKeys, BaseWatch, tombstone_payload};
 pub use recover::edition1;
 pub use recover::journal_left::StreamJournal;
 pub use recover::records::RecordTaker;
-pub use recover::replay::{ReplayError, Replayed};
+pub use recover::replay::{CheckedChange, ReplayError, Replayed};
 pub use recover::verifier::{ArenaReport, BadRecord, verify};
 pub use region::durable::DurableWord;
 pub use region::kept::Kept;

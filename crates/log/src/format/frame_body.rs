@@ -56,7 +56,8 @@ impl<'a> FrameBody<'a> {
     ) -> Result<FrameBody<'a>, &'static str> {
         let rows = rows_of(header, body)?;
         let mut rest = body.get(rows.len() * f::ROW_BYTES..).unwrap_or_default();
-        let mut changes = Vec::new();
+        let most = rest.len() / c::BYTES;
+        let mut changes = Vec::with_capacity(most.min(header.changes as usize));
         for _ in 0..header.changes {
             let bytes = rest.first_chunk::<{ c::BYTES }>().ok_or("a frame has fewer changes")?;
             let header = ChangeHeader::parse(bytes)?;
@@ -82,7 +83,7 @@ impl<'a> FrameBody<'a> {
 
     /// The commits, each with its changes in order.
     pub(crate) fn commits(&self) -> impl Iterator<Item = &[FramedChange<'a>]> {
-        self.changes.chunk_by(|change, _| change.header.more)
+        commits_of(&self.changes)
     }
 
     /// Commits are whole, of one stream, with LSNs that rise by one, and clear first.
@@ -121,6 +122,13 @@ impl<'a> FrameBody<'a> {
         let whole = self.rows.iter().zip(&next).all(|(row, &next)| row.last + 1 == next);
         if whole { Ok(()) } else { Err("a frame's table counts other changes than it has") }
     }
+}
+
+/// The commits of a frame's changes.
+pub(crate) fn commits_of<'c, 'a>(
+    changes: &'c [FramedChange<'a>],
+) -> impl Iterator<Item = &'c [FramedChange<'a>]> {
+    changes.chunk_by(|change, _| change.header.more)
 }
 
 fn rows_of(header: &FrameHeader, body: &[u8]) -> Result<Vec<StreamRow>, &'static str> {

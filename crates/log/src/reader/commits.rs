@@ -2,7 +2,7 @@
 
 use crate::error::LogError;
 use crate::format::frame::FrameHeader;
-use crate::format::frame_body::{FrameBody, FramedChange};
+use crate::format::frame_body::{FrameBody, FramedChange, commits_of};
 use crate::format::meta::Meta;
 use crate::format::names::FileName;
 use crate::position::LogPosition;
@@ -14,12 +14,30 @@ pub struct ReplayedCommit<'a> {
     pub at: LogPosition,
     /// Its changes, of one stream, in order.
     pub changes: &'a [FramedChange<'a>],
-    /// The changes behind it in its frame, to be asked for from memory ahead of their turn. Those
-    /// of dropped tenants are among them.
-    pub behind: &'a [FramedChange<'a>],
     /// The latest clock word of its frame, ms, or 0.
     pub clock_ms: u64,
 }
+
+/// A frame that was read: for a reader that looks ahead of the commit that it is at.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayedFrame<'a> {
+    /// Where it begins.
+    pub at: LogPosition,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its changes in order, those of dropped tenants too.
+    pub changes: &'a [FramedChange<'a>],
+}
+
+impl<'a> ReplayedFrame<'a> {
+    /// Its commits, each with its changes of one stream.
+    pub fn commits(&self) -> impl Iterator<Item = &'a [FramedChange<'a>]> {
+        commits_of(self.changes)
+    }
+}
+
+/// Takes a frame, or says why it can't: [`LogError::Refused`].
+pub type FrameTaker<'r> = dyn FnMut(&ReplayedFrame<'_>) -> Result<(), String> + 'r;
 
 /// Takes a commit, or says why it can't: [`LogError::Refused`].
 pub type CommitReceiver<'r> = dyn FnMut(&ReplayedCommit<'_>) -> Result<(), String> + 'r;
@@ -40,19 +58,18 @@ pub(crate) fn give(
     each: &mut CommitReceiver<'_>,
 ) -> Result<(), LogError> {
     let at = header.at;
-    let mut behind = &*body.changes;
     for changes in body.commits() {
-        behind = behind.get(changes.len()..).unwrap_or_default();
         let stream = changes.first().map(|change| change.header.stream);
         if meta.is_some_and(|meta| stream.is_some_and(|stream| meta.is_dropped(stream))) {
             continue;
         }
-        let commit = ReplayedCommit { at, changes, behind, clock_ms: header.clock_ms };
-        each(&commit).map_err(|what| LogError::Refused {
-            file: name.to_string(),
-            position: at.position,
-            what,
-        })?;
+        let commit = ReplayedCommit { at, changes, clock_ms: header.clock_ms };
+        each(&commit).map_err(|what| refused(name, at, what))?;
     }
     Ok(())
+}
+
+/// The error of a receiver that refuses what a frame has.
+pub(crate) fn refused(name: &FileName, at: LogPosition, what: String) -> LogError {
+    LogError::Refused { file: name.to_string(), position: at.position, what }
 }

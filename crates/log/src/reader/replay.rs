@@ -4,7 +4,9 @@
 //! Any thread.
 
 use crate::error::LogError;
-use crate::reader::commits::{CommitReceiver, FrameReceiver, give};
+use crate::reader::commits::{
+    CommitReceiver, FrameReceiver, FrameTaker, ReplayedFrame, give, refused,
+};
 use crate::reader::counted::CountedWalk;
 use crate::reader::ends::LogRecovery;
 use crate::reader::so_far::ReadSoFar;
@@ -25,6 +27,26 @@ impl<S: Storage> LogRecovery<S> {
         let mut bytes = 0;
         self.frames(&mut |name, header, body| {
             give(Some(&self.meta), name, header, body, each)?;
+            bytes += header.length;
+            progress(bytes);
+            Ok(())
+        })
+    }
+
+    /// The same frame by frame, and with the changes of dropped tenants.
+    ///
+    /// # Errors
+    /// As of [`LogRecovery::replay`].
+    pub fn replay_frames(
+        &self,
+        each: &mut FrameTaker<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), LogError> {
+        let mut bytes = 0;
+        self.frames(&mut |name, header, body| {
+            let frame =
+                ReplayedFrame { at: header.at, bytes: header.length, changes: &body.changes };
+            each(&frame).map_err(|what| refused(name, header.at, what))?;
             bytes += header.length;
             progress(bytes);
             Ok(())

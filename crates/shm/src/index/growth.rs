@@ -53,6 +53,13 @@ pub(crate) fn lines_for(keys: u64) -> u64 {
     lines.min(1 << TABLE_SHIFT_MAX).next_power_of_two()
 }
 
+/// Lines of a table that so many keys fill without making it grow.
+pub(crate) fn lines_without_growth(keys: u64) -> u64 {
+    let entries = keys.saturating_mul(100) / GROW_PERCENT;
+    let lines = (entries / LINE_ENTRIES + 1).max(FIRST_TABLE_LINES);
+    lines.min(1 << TABLE_SHIFT_MAX).next_power_of_two()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +70,12 @@ mod tests {
         assert_eq!(lines_for(1_000_000) * LINE_ENTRIES, 1 << 21);
         assert_eq!(lines_for(0), FIRST_TABLE_LINES);
         assert_eq!(lines_for(u64::MAX), 1 << TABLE_SHIFT_MAX);
+        // The most that 2^20 entries hold before they grow.
+        let most = share(1 << 20, GROW_PERCENT);
+        assert_eq!(lines_without_growth(most - 1) * LINE_ENTRIES, 1 << 20);
+        assert_eq!(lines_without_growth(most + 1) * LINE_ENTRIES, 1 << 21);
+        assert_eq!(lines_without_growth(0), FIRST_TABLE_LINES);
+        assert_eq!(lines_without_growth(u64::MAX), 1 << TABLE_SHIFT_MAX);
         // What made 2^20 entries grow fills the next table to less than half.
         let trigger = share(1 << 20, GROW_PERCENT);
         assert_eq!(lines_for(trigger) * LINE_ENTRIES, 1 << 21);

@@ -220,15 +220,24 @@ impl Index {
         self.load = 0;
     }
 
-    /// Asks for the lines that a search for a hash begins with.
-    #[inline]
-    pub(crate) fn prefetch_lines<W: SharedWords>(&self, words: &W, hash: u32) {
+    /// Loads the lines that searches for these hashes begin with, all at once: then they are in
+    /// the cache. In a table of many small pages a prefetch is mostly for nothing: processors drop
+    /// those of addresses that they can't translate at once.
+    pub(crate) fn load_lines<W: SharedWords>(
+        &self,
+        words: &W,
+        hashes: impl Iterator<Item = u32> + Clone,
+    ) {
+        let mut all = 0;
         for table in self.old().into_iter().chain([self.current]) {
-            words.prefetch(table.line_offset(table.home(hash)));
+            for hash in hashes.clone() {
+                all ^= words.load64(table.line_offset(table.home(hash)), Relaxed);
+            }
         }
+        std::hint::black_box(all);
     }
 
-    /// Asks for the record that the first of them names.
+    /// Asks for the record that the line names which a search for a hash begins with.
     #[inline]
     pub(crate) fn prefetch_record<W: SharedWords>(&self, words: &W, hash: u32) {
         for table in self.old().into_iter().chain([self.current]) {

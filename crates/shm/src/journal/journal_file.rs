@@ -22,7 +22,7 @@ use crate::format::words::{MappedWords, SharedWords};
 use crate::memory::file_mapping::FileMapping;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::mm::{Advice, ProtFlags};
+use rustix::mm::ProtFlags;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -192,8 +192,8 @@ impl JournalFile {
         retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes))
             .map_err(|e| no_memory(&path, bytes, e))?;
         mapping.map(file, 0, bytes, WRITABLE).map_err(failed("mapping the file"))?;
-        // Page tables now rather than at the first touch. A refusal costs only those faults.
-        let _ = mapping.advise(0, bytes, Advice::LinuxPopulateWrite);
+        // No page tables ahead: a start would wait for all of them, and a page's first touch costs
+        // a microsecond for some twenty changes.
         Ok(JournalFile::over(mapping, path, shard, ring_bytes, true))
     }
 

@@ -25,10 +25,9 @@ use crate::format::record;
 use crate::format::words::SharedWords;
 use crate::index::moment;
 use crate::index::{EntryPlace, Index, split_state};
-use crate::journal::payload::StreamChange;
 use crate::qsbr::Domain;
 use crate::recover::journal_left::{JournalLeft, StreamJournal};
-use crate::recover::replay::{ReplayError, Values};
+use crate::recover::replay::{CheckedChange, ReplayError, Values};
 use crate::region::Region;
 use crate::space::Space;
 use crate::write::create::{ArenaSpec, capacity_error, check_tenant};
@@ -236,8 +235,11 @@ impl Writer {
                 return Ok(());
             }
             redone += 1;
-            let changes: Vec<_> = entry.raw_changes().map(|(_, change)| change).collect();
-            self.apply_patiently(&changes).map_err(|error| match error {
+            let changes =
+                entry.raw_changes().map(|(_, change)| self.checked(&change, Values::Named));
+            let changes = changes.collect::<Result<Vec<_>, _>>();
+            let done = changes.and_then(|changes| self.apply_patiently(&changes));
+            done.map_err(|error| match error {
                 ReplayError::Write(cause) => {
                     let path = spec.path.clone();
                     ArenaError::Memory { path, doing: "do again what its journal has", cause }
@@ -253,7 +255,7 @@ impl Writer {
     }
 
     /// Does a commit again; waits for memory that is under way.
-    fn apply_patiently(&mut self, changes: &[StreamChange<'_>]) -> Result<(), ReplayError> {
+    fn apply_patiently(&mut self, changes: &[CheckedChange<'_>]) -> Result<(), ReplayError> {
         for _ in 0..WAITS_MAX {
             match self.apply(changes, Values::Named) {
                 Err(ReplayError::Write(WriteError::Busy)) => {

@@ -15,6 +15,8 @@
 //!    again alters nothing, and an older version that a log has once more is skipped.
 //! 3. A commit for which there is no memory is refused as a whole.
 //! 4. Sources of a commit are looked up before any of its changes is published.
+//! 5. The bytes of a change are compared with their sums once, before its turn: then its part of
+//!    the index can be asked for ahead.
 //!
 //! The arena's writer only.
 
@@ -28,7 +30,6 @@ use crate::index::{EntryPlace, Table, moment};
 use crate::journal::layout::Effect;
 use crate::journal::named_values::NamedRun;
 use crate::journal::payload::{Payload, PayloadBase, StreamChange};
-use crate::qsbr::Pin;
 use crate::write::append::Append;
 use crate::write::writer::{LINES_PER_WRITE, Writer};
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -57,6 +58,33 @@ pub struct Replayed {
     /// Places of changes in the commit that stand on a version which isn't there: their keys were
     /// removed.
     pub dangling: Vec<usize>,
+}
+
+/// A change whose bytes are those that were written, and which an arena is to do again.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedChange<'a> {
+    /// The number of the arena in this process.
+    arena: u32,
+    lsn: u64,
+    effect: Effect,
+    /// Of its key; 0 if it clears.
+    hash: u32,
+    /// `None` if it clears.
+    parts: Option<Payload<'a>>,
+}
+
+impl<'a> CheckedChange<'a> {
+    /// Its number.
+    #[must_use]
+    pub fn lsn(&self) -> u64 {
+        self.lsn
+    }
+
+    /// The key that it changes; `None` if it clears all.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a [u8]> {
+        self.parts.map(|parts| parts.key)
+    }
 }
 
 /// Where values in runs are.
@@ -95,34 +123,48 @@ impl Writer {
     /// [`WriteError::Busy`], try again after [`Writer::maintain`].
     ///
     /// # Panics
-    /// If the pin is another domain's, or the writer has a journal.
-    pub fn replay(
+    /// If the writer has a journal.
+    pub fn replay(&mut self, changes: &[StreamChange<'_>]) -> Result<Replayed, ReplayError> {
+        let checked = changes.iter().map(|change| self.check_change(change));
+        self.replay_checked(&checked.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// The same with changes that were checked before.
+    ///
+    /// # Errors
+    /// As of [`Writer::replay`].
+    ///
+    /// # Panics
+    /// If the writer has a journal, or another one checked a change.
+    pub fn replay_checked(
         &mut self,
-        pin: &Pin<'_>,
-        changes: &[StreamChange<'_>],
+        changes: &[CheckedChange<'_>],
     ) -> Result<Replayed, ReplayError> {
-        self.check_pin(pin);
+        let number = self.region.number();
+        assert!(changes.iter().all(|change| change.arena == number), "a change of another arena");
         let newest = changes.iter().map(|change| change.lsn).max().unwrap_or(0);
         let replayed = self.apply(changes, Values::Given)?;
         self.lsn = self.lsn.max(newest);
         Ok(replayed)
     }
 
-    /// Asks for the part of the index that a change will look at, so that the cache misses of many
-    /// overlap; returns the hash of its key, for [`Writer::prefetch_changed`].
-    #[must_use]
-    #[inline]
-    pub fn prefetch_change(&self, change: &StreamChange<'_>) -> Option<u32> {
-        // What is wrong with it is said when its turn comes.
-        let hash = self.hash(change.key().ok().flatten()?);
-        self.index.prefetch_lines(&self.words, hash);
-        Some(hash)
+    /// A log's change for this arena, whose bytes are compared with their sums.
+    ///
+    /// # Errors
+    /// If its bytes are wrong.
+    pub fn check_change<'a>(
+        &self,
+        change: &StreamChange<'a>,
+    ) -> Result<CheckedChange<'a>, ReplayError> {
+        self.checked(change, Values::Given)
     }
 
-    /// Asks for the record that a change will replace.
-    #[inline]
-    pub fn prefetch_changed(&self, hash: u32) {
-        self.index.prefetch_record(&self.words, hash);
+    /// Sees to it that what some changes will look at is in the cache when their turn comes: waits
+    /// for all their index lines at once, and asks for the records that they will replace.
+    pub fn prefetch_changes(&self, changes: &[CheckedChange<'_>]) {
+        let hashes = changes.iter().filter(|change| change.parts.is_some()).map(|it| it.hash);
+        self.index.load_lines(&self.words, hashes.clone());
+        hashes.for_each(|hash| self.index.prefetch_record(&self.words, hash));
     }
 
     /// All of a log was done again: the arena has all changes up to `last`.
@@ -133,17 +175,32 @@ impl Writer {
         self.store_counters();
     }
 
+    /// A change whose bytes are compared with its sums.
+    #[inline]
+    pub(crate) fn checked<'a>(
+        &self,
+        change: &StreamChange<'a>,
+        values: Values,
+    ) -> Result<CheckedChange<'a>, ReplayError> {
+        let (StreamChange { lsn, effect, .. }, arena) = (*change, self.region.number());
+        if effect == Effect::Clear {
+            return Ok(CheckedChange { arena, lsn, effect, hash: 0, parts: None });
+        }
+        let parts = checked(change, values)?;
+        Ok(CheckedChange { arena, lsn, effect, hash: self.hash(parts.key), parts: Some(parts) })
+    }
+
     /// Does a commit again.
     pub(crate) fn apply(
         &mut self,
-        changes: &[StreamChange<'_>],
+        changes: &[CheckedChange<'_>],
         values: Values,
     ) -> Result<Replayed, ReplayError> {
         assert!(self.journal.is_none(), "what is done again is told to no journal");
         let mut replayed = Replayed::default();
         match changes {
-            [change] if change.effect != Effect::Clear => {
-                if !self.apply_one(change, values)? {
+            [CheckedChange { parts: Some(parts), effect, hash, .. }] => {
+                if !self.apply_one(parts, *effect, *hash, values)? {
                     replayed.dangling.push(0);
                 }
             }
@@ -156,18 +213,19 @@ impl Writer {
     /// A commit of one change that doesn't clear. False if it stands on nothing.
     fn apply_one(
         &mut self,
-        change: &StreamChange<'_>,
+        it: &Payload<'_>,
+        effect: Effect,
+        hash: u32,
         values: Values,
     ) -> Result<bool, ReplayError> {
-        let it = checked(change, values)?;
-        let hash = self.hash(it.key);
+        let lsn = it.head.lsn;
         self.advance_growth(LINES_PER_WRITE);
         let mut at = self.index.locate(&self.words, hash, it.key);
-        if self.is_known(at.found, change.lsn) {
+        if self.is_known(at.found, lsn) {
             return Ok(true);
         }
-        if change.effect == Effect::Gone {
-            self.remove_again(hash, it.key, change.lsn);
+        if effect == Effect::Gone {
+            self.remove_again(hash, it.key, lsn);
             return Ok(true);
         }
         if at.found.is_none() {
@@ -176,8 +234,8 @@ impl Writer {
                 at = self.index.locate(&self.words, hash, it.key);
             }
         }
-        let Some((offset, head)) = self.restore(&it, hash, values)? else {
-            self.remove_again(hash, it.key, change.lsn);
+        let Some((offset, head)) = self.restore(it, hash, values)? else {
+            self.remove_again(hash, it.key, lsn);
             return Ok(false);
         };
         let old = self.enter(&at, entry(hash, record::reference_of(offset)), &head);
@@ -188,7 +246,7 @@ impl Writer {
     /// A commit of several, or one that clears. Returns the places of those that stand on nothing.
     fn apply_all(
         &mut self,
-        changes: &[StreamChange<'_>],
+        changes: &[CheckedChange<'_>],
         values: Values,
     ) -> Result<Vec<usize>, ReplayError> {
         let (mut restored, mut dangling) = (Vec::with_capacity(changes.len()), Vec::new());
@@ -217,22 +275,19 @@ impl Writer {
     /// Stages a change of several; false if it stands on nothing.
     fn restore_held<'a>(
         &mut self,
-        change: &StreamChange<'a>,
+        change: &CheckedChange<'a>,
         values: Values,
     ) -> Result<(Restored<'a>, bool), ReplayError> {
-        let lsn = change.lsn;
-        if change.effect == Effect::Clear {
-            return Ok((Restored::Clear { lsn }, true));
-        }
-        let it = checked(change, values)?;
-        let (hash, key) = (self.hash(it.key), it.key);
+        let CheckedChange { lsn, effect, hash, parts, .. } = *change;
+        let Some(it) = &parts else { return Ok((Restored::Clear { lsn }, true)) };
+        let key = it.key;
         if self.is_known(self.index.locate(&self.words, hash, key).found, lsn) {
             return Ok((Restored::Known, true));
         }
-        if change.effect == Effect::Gone {
+        if effect == Effect::Gone {
             return Ok((Restored::Gone { hash, key, lsn }, true));
         }
-        let Some((offset, head)) = self.restore(&it, hash, values)? else {
+        let Some((offset, head)) = self.restore(it, hash, values)? else {
             return Ok((Restored::Gone { hash, key, lsn }, false));
         };
         self.space.hold(offset, &head);

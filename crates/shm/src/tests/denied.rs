@@ -52,7 +52,7 @@ fn a_clearing_takes_one_number_also_where_no_page_can_be_had() {
     let aside = dir.path().join("aside");
     std::fs::rename(&a.spec.path, &aside).unwrap();
     let clearing = |lsn| [StreamChange { lsn, effect: Effect::Clear, payload: &[], rest: &[] }];
-    let refused = a.writer.replay(&a.me.pin(), &clearing(4));
+    let refused = a.writer.replay(&clearing(4));
     assert_eq!(refused, Err(ReplayError::Write(WriteError::Denied(Denial::Gone))));
     assert_eq!((a.writer.stats().lsn, a.writer.keys()), (3, 3));
     a.writer.clear();
@@ -60,6 +60,6 @@ fn a_clearing_takes_one_number_also_where_no_page_can_be_had() {
     assert_eq!((0..3u8).find_map(|n| a.get(&[n])), None);
     std::fs::rename(&aside, &a.spec.path).unwrap();
     a.put(b"k", b"v", 0).unwrap();
-    assert!(a.writer.replay(&a.me.pin(), &clearing(6)).unwrap().dangling.is_empty());
+    assert!(a.writer.replay(&clearing(6)).unwrap().dangling.is_empty());
     assert_eq!((a.writer.stats().lsn, a.writer.keys()), (6, 0));
 }

@@ -207,3 +207,28 @@ fn keys_that_come_and_go_always_find_a_place() {
         std::fs::remove_file(&spec.path).unwrap();
     }
 }
+
+#[test]
+fn an_index_for_keys_that_are_expected_grows_once_within_a_share_of_the_arena() {
+    // A log is replayed: as its first keys come, the caller guesses how many will. Without a guess
+    // the index grew ten times. One for more keys than the arena could hold made no larger table.
+    let grown = |capacity, guess| {
+        let dir = directory();
+        let mut a = Arena::create(&spec(dir.path().join("a"), capacity));
+        a.writer.expect_keys(guess);
+        for i in 0..20_000u32 {
+            a.put_soon(&i.to_le_bytes(), b"v").unwrap();
+            if i.is_multiple_of(64) {
+                a.turn();
+            }
+        }
+        assert!((0..20_000u32).all(|i| a.get(&i.to_le_bytes()).is_some()));
+        let stats = a.writer.stats();
+        (stats.rebuilds.larger, stats.index_lines * LINE_BYTES)
+    };
+    let (steps, least) = grown(64 * MIB, 0);
+    assert!(steps >= 5, "{steps}");
+    assert_eq!(grown(64 * MIB, 20_000), (1, least));
+    let (steps, bytes) = grown(64 * MIB, u64::MAX);
+    assert!(steps == 1 && bytes <= 64 * MIB / 64, "{steps} steps, {bytes} bytes");
+}

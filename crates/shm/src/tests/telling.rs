@@ -122,7 +122,7 @@ pub(super) fn replay(
     changes: &[StreamChange<'_>],
 ) -> Result<Vec<usize>, ReplayError> {
     for _ in 0..TURNS_MAX {
-        let done = b.writer.replay(&b.me.pin(), changes);
+        let done = b.writer.replay(changes);
         b.me.quiescent();
         b.writer.maintain(UpkeepBudget::default());
         match done {

@@ -20,11 +20,14 @@
 //! The arena's writer only.
 
 use crate::error::WriteError;
-use crate::format::layout::{LINE_BYTES, REF_MOVED, TABLE_SHIFT_MAX, entry_reference, entry_tag};
+use crate::format::layout::{
+    LINE_BYTES, LINE_ENTRIES, REF_MOVED, TABLE_SHIFT_MAX, entry_reference, entry_tag,
+};
 use crate::format::words::SharedWords;
 use crate::index::Table;
 use crate::index::growth::{
-    GROW_PERCENT, PREPARE_PERCENT, PreparedTable, SHRINK_PERCENT, lines_for, share,
+    GROW_PERCENT, PREPARE_PERCENT, PreparedTable, SHRINK_PERCENT, lines_for, lines_without_growth,
+    share,
 };
 use crate::write::writer::Writer;
 
@@ -40,6 +43,11 @@ const TABLE_NOW_BYTES: u64 = 1 << 20;
 /// Lines that are moved at once for a key that finds no place in the new table: some 500
 /// microseconds when memory is cold.
 pub(crate) const FINISH_LINES: u32 = 1024;
+
+/// A table for keys that are only guessed takes at most this share of the arena.
+const GUESS_SHARE: u64 = 64;
+/// Bytes of an entry.
+const ENTRY_BYTES: u64 = LINE_BYTES / LINE_ENTRIES;
 
 impl Writer {
     /// Moves lines if the index grows; returns how many.
@@ -59,8 +67,23 @@ impl Writer {
 
     /// Lines that the next table should have if so many keys come along.
     pub(crate) fn lines_wanted(&self, more: u64) -> u64 {
-        let now = self.index.current().lines;
-        lines_for(self.index.live() + more).max(now / 2)
+        let (now, live) = (self.index.current().lines, self.index.live());
+        let lines = lines_for(live + more).max(now / 2);
+        match self.expected {
+            0 => lines,
+            expected => {
+                let bytes = self.space.geometry().capacity_bytes / GUESS_SHARE;
+                let most = share(bytes / ENTRY_BYTES, GROW_PERCENT);
+                lines.max(lines_without_growth(live.saturating_add(expected).min(most)))
+            }
+        }
+    }
+
+    /// So many keys more than there are will come along, the caller guesses: the index doesn't grow
+    /// step by step then, since its next table is for all of them. 0 for no guess. A table that
+    /// takes more than a small share of the arena isn't made for a guess.
+    pub fn expect_keys(&mut self, more: u64) {
+        self.expected = more;
     }
 
     /// Sees to room for a new key, `has_room` telling whether it has found some. True if that may

@@ -69,6 +69,8 @@ pub struct Writer {
     pub(crate) table_denied: bool,
     /// Since the last upkeep a write was refused until the next table is there.
     pub(crate) awaits_table: bool,
+    /// See [`Writer::expect_keys`].
+    pub(crate) expected: u64,
     /// See [`Writer::take_crowded`].
     pub(crate) crowded: Option<u32>,
     pub(crate) not_sync: PhantomData<Cell<()>>,
@@ -98,6 +100,7 @@ impl Writer {
             lacks_table: false,
             table_denied: false,
             awaits_table: false,
+            expected: 0,
             crowded: None,
             not_sync: PhantomData,
         }

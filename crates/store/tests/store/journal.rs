@@ -174,7 +174,7 @@ impl Replica {
 
     fn replay_one(&mut self, changes: &[StreamChange<'_>]) -> Result<(), ReplayError> {
         for _ in 0..TURNS_MAX {
-            let outcome = self.writer.replay(&self.participant.pin(), changes);
+            let outcome = self.writer.replay(changes);
             self.participant.quiescent();
             self.writer.maintain(UpkeepBudget::default());
             if outcome != Err(ReplayError::Write(WriteError::Busy)) {

@@ -1,8 +1,10 @@
 //! Opening a store with a log.
 
+mod ahead;
 mod arenas;
 pub(crate) mod attached;
 mod base;
+mod building;
 mod found;
 mod journals;
 pub(crate) mod live_log;

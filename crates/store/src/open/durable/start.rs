@@ -17,13 +17,14 @@ use crate::folder::look::look;
 use crate::folder::names::SYSTEM_TENANT;
 use crate::open::durable::arenas::StartStream;
 use crate::open::durable::base::{save, write_base};
+use crate::open::durable::building::Building;
 use crate::open::durable::found::Findings;
 use crate::open::durable::journals::renew;
 use crate::open::durable::log_options::{
     BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,
 };
 use crate::open::durable::plan::Origin;
-use crate::open::durable::rebuild::{Building, by_chain, replay_chain};
+use crate::open::durable::rebuild::{by_chain, replay_chain};
 use crate::open::durable::rest::{StartStreams, named_values, write_rest};
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER, Stream};
 use crate::open::store_options::StoreOptions;
@@ -45,7 +46,7 @@ pub(crate) fn open_with_log<S: Storage>(
     world: &World<S>,
     domain: &Arc<Domain>,
 ) -> Result<(Vec<OpenedArena>, OpenedLog<S>), StoreError> {
-    let findings = Findings::look(options, log, world)?;
+    let mut findings = Findings::look(options, log, world)?;
     if findings.chains.is_empty() {
         // Nothing else has what an arena had that is missing.
         look(&options.dir, &options.tenant, Edition::Living)?;
@@ -64,10 +65,11 @@ pub(crate) fn open_with_log<S: Storage>(
     let counts = !findings.chains.is_empty();
     let mut writers = Vec::new();
     if counts && continues && !is_broken {
-        for chain in &meta.chains {
-            let recovery = LogRecovery::find(world, &meta, chain)?;
+        // Nothing was written to them since they were found.
+        for recovery in std::mem::take(&mut findings.chains) {
+            let chain = recovery.chain();
             let begun = LogWriter::begin(world, &meta, recovery, log.settings, clock_ms);
-            writers.push(begun.map_err(|error| findings.note_broken(chain, error))?);
+            writers.push(begun.map_err(|error| findings.note_broken(&chain, error))?);
         }
         let written = write_rest(&findings, &streams, &mut writers);
         findings.note_all_broken(&writers);
@@ -78,7 +80,7 @@ pub(crate) fn open_with_log<S: Storage>(
         Some(BaseCause::First)
     } else if is_broken {
         Some(BaseCause::Broken)
-    } else if findings.chains.len() != log.shards {
+    } else if meta.chains.len() != log.shards {
         Some(BaseCause::Shards)
     } else if streams.values().any(|it| it.plan.needs_base) {
         Some(BaseCause::Behind)
@@ -215,6 +217,7 @@ fn build_missing<S: Storage>(
         let threads: Vec<_> = parts
             .map(|(chain, streams)| {
                 let read = &read;
+                let streams = (streams, domain);
                 scope.spawn(move || replay_chain(chain, streams, progress, (read, all_bytes)))
             })
             .collect();
@@ -228,10 +231,10 @@ fn build_missing<S: Storage>(
     for (number, mut arena) in built.into_iter().flatten() {
         let last = lasts.get(&number).copied().unwrap_or(0);
         let last = behind(findings, streams, (number, last), &mut arena)?;
-        arena.finish(last, [&meta.id, &log.boot_id])?;
-        let Some(it) = streams.get_mut(&number) else { continue };
-        let (writer, _) = Writer::adopt(&it.stream.spec, domain)?;
-        it.writer = Some(writer);
+        let writer = arena.finish(last, [&meta.id, &log.boot_id])?;
+        if let Some(it) = streams.get_mut(&number) {
+            it.writer = Some(writer);
+        }
     }
     Ok(())
 }
