@@ -57,6 +57,7 @@ pub(crate) struct Machine {
     pub(crate) shards: usize,
     pub(crate) partitions: usize,
     pub(crate) mode: SyncMode,
+    pub(crate) file_bytes: u64,
     pub(crate) running: Option<Running>,
 }
 
@@ -72,6 +73,7 @@ impl Machine {
             shards: 1,
             partitions,
             mode: SyncMode::Always,
+            file_bytes: FILE_BYTES,
             running: None,
         }
     }
@@ -90,7 +92,7 @@ impl Machine {
         options.partitions = self.partitions;
         let log = LogOptions {
             shards: self.shards,
-            settings: LogSettings { file_bytes: FILE_BYTES },
+            settings: LogSettings { file_bytes: self.file_bytes },
             journal_bytes: 1 << 20,
             mode: self.mode,
             boot_id: [self.boot; 16],
@@ -116,7 +118,11 @@ impl Machine {
                 streams: Arc::clone(&opened.streams),
                 orders,
                 looks: (looks, Arc::new(|| {})),
-                pace: CompactionPace { garbage_percent: 20, max_bytes: 0, file_bytes: FILE_BYTES },
+                pace: CompactionPace {
+                    garbage_percent: 20,
+                    max_bytes: 0,
+                    file_bytes: self.file_bytes,
+                },
                 wake_shards: Arc::new(|| {}),
             });
             let (journal, status) = (shard.journal, shard.status);
