@@ -8,24 +8,20 @@
 use crate::format::format_fault::{FormatFault, ensure, hex, sum_fault};
 use crate::format::head::{Head, RunName};
 use crate::format::layout::{
-    COUNT_END, GENERATIONS, Geometry, LINE_ENTRIES, LSN_END, REF_MOVED, TABLE_LINES_MIN,
-    TABLE_SHIFT_MAX, entry_reference, entry_tag, header, record as r,
+    COUNT_END, GENERATIONS, Geometry, LSN_END, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX,
+    entry_reference, entry_tag, header, record as r,
 };
 use crate::format::sum;
 use crate::format::words::SharedWords;
 use crate::index::Table;
 use crate::journal::named_values::NamedRun;
-use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
-/// Lines of the index whose records are loaded together: some 30, whose cache misses overlap.
-const LINES_AT_ONCE: usize = 8;
-/// The most records that these name.
-const RECORDS_AT_ONCE: usize = 64;
-const _: () = assert!(RECORDS_AT_ONCE as u64 == LINES_AT_ONCE as u64 * LINE_ENTRIES);
-/// The word of a record that is loaded with its first one: the key's end, if that is short. It may
-/// lie in the next cache line.
-const OF_KEY: u64 = r::KEY + 8;
+/// Lines of the index whose records are asked for ahead of the walk: some 20 records, whose cache
+/// misses overlap.
+const LINES_AHEAD: u64 = 4;
+/// Bytes of a key that are asked for with its record's header.
+const KEY_BYTES_ASKED: u64 = 15;
 
 /// A record that was found to be whole.
 #[derive(Debug, Clone, Copy)]
@@ -139,51 +135,32 @@ impl<'a, W: SharedWords> FormatChecker<'a, W> {
         table: Table,
         f: &mut dyn FnMut(Result<WholeRecord, FormatFault>) -> Result<(), FormatFault>,
     ) -> Result<(), FormatFault> {
-        for first in (0..table.lines).step_by(LINES_AT_ONCE) {
-            let lines = first..table.lines.min(first + LINES_AT_ONCE as u64);
-            self.load_records(table, lines.clone());
-            for line in lines.map(|line| table.line_offset(line)) {
-                for (at, e) in (line..).step_by(8).zip(self.words.line(line)) {
-                    let (reference, tag) = (entry_reference(e), entry_tag(e));
-                    if reference > REF_MOVED {
-                        f(self.record(at, reference, Some(tag)))?;
-                    } else if tag != 0 {
-                        let what = "tag of an entry without a record";
-                        f(Err(FormatFault::new(at, what, 0, tag)))?;
-                    }
+        (0..LINES_AHEAD.min(table.lines)).for_each(|line| self.ask_for(table, line));
+        for line in 0..table.lines {
+            if line + LINES_AHEAD < table.lines {
+                self.ask_for(table, line + LINES_AHEAD);
+            }
+            let line = table.line_offset(line);
+            for (at, e) in (line..).step_by(8).zip(self.words.line(line)) {
+                let (reference, tag) = (entry_reference(e), entry_tag(e));
+                if reference > REF_MOVED {
+                    f(self.record(at, reference, Some(tag)))?;
+                } else if tag != 0 {
+                    f(Err(FormatFault::new(at, "tag of an entry without a record", 0, tag)))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Loads the headers and short keys that the entries of some lines name, all at once: then they
-    /// are in the cache. (A prefetch instead would be dropped mostly, since there are more pages
-    /// than the processor has translations of.)
-    fn load_records(&self, table: Table, lines: Range<u64>) {
-        let (mut offsets, mut count) = ([0; RECORDS_AT_ONCE], 0);
-        for e in lines.flat_map(|line| self.words.line(table.line_offset(line))) {
+    /// Asks for the cache lines of the headers and keys that a line's entries name. Any offset may
+    /// be asked for.
+    fn ask_for(&self, table: Table, line: u64) {
+        for e in self.words.line(table.line_offset(line)) {
             let offset = u64::from(entry_reference(e)) * r::UNIT;
-            if entry_reference(e) > REF_MOVED && self.is_written(offset) {
-                offsets[count] = offset;
-                count += 1;
-            }
+            self.words.prefetch(offset);
+            self.words.prefetch(offset + r::KEY + KEY_BYTES_ASKED);
         }
-        let load = |at| self.words.load64(at, Relaxed);
-        let loads = offsets[..count].iter().map(|at| load(*at) ^ load(at + OF_KEY));
-        std::hint::black_box(loads.fold(0, |all, word| all ^ word));
-    }
-
-    /// Whether a header and a short key at this offset lie where something was written: elsewhere a
-    /// load may take memory.
-    fn is_written(&self, offset: u64) -> bool {
-        let end = offset + OF_KEY + 8;
-        if offset < self.g.slot_offset(self.g.first_slot) || end > self.end {
-            return false;
-        }
-        let slot = self.g.slot_of(offset);
-        let tail = u64::from(self.words.load32(self.g.tail_offset(slot), Relaxed)) * r::UNIT;
-        tail <= self.g.slot_bytes() && end - self.g.slot_offset(slot) <= tail
     }
 
     /// The record at a reference that stands at `from`. With a tag it must be a published one's.
