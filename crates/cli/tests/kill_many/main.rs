@@ -199,7 +199,7 @@ impl Rounds {
         let Totals { kills, starts_killed, forgotten, answered, lost, longest } = self.totals;
         format!(
             "{}: {kills} kills and {starts_killed} of starts, memory gone {forgotten} times, \
-             {answered} acknowledged writes, {lost} lost, at most {} ms old, 0 half; {} s",
+             {answered} acknowledged writes, {lost} lost, at most {} ms old; {} s",
             self.mode,
             longest.as_millis(),
             began.elapsed().as_secs()

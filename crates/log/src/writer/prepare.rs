@@ -3,7 +3,7 @@
 //! ```text
 //! a spare file ── renamed to .new, folder synced ───┐
 //! none: .new is made ── zeros, 1 MiB at a time ─────┼─> head, synced ──> renamed, folder synced
-//! none, and zeros don't pay: .new is made ───────────┘
+//! none, and zeros don't pay: .new is made ──────────┘
 //! ```
 //!
 //! 1. A name without `.new` always stands for a whole head that is on disk.

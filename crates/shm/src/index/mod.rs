@@ -221,8 +221,8 @@ impl Index {
     }
 
     /// Loads the lines that searches for these hashes begin with, all at once: then they are in
-    /// the cache. In a table of many small pages a prefetch is mostly for nothing: processors drop
-    /// those of addresses that they can't translate at once.
+    /// the cache. For a replay that takes less time than asking for them (design 18); for a window
+    /// of commands more.
     pub(crate) fn load_lines<W: SharedWords>(
         &self,
         words: &W,
