@@ -199,10 +199,9 @@ fn memory(between: Between<'_>) -> Vec<String> {
             bytes(now("used_memory_rss")),
         ),
         format!(
-            "cleaner  {} relocated/s   {} segments/s   {} dead records/s   {} segments in all   index {}",
+            "cleaner  {} relocated/s   {} segments/s   {} segments in all   index {}",
             bytes(between.rate("cleaner_relocated_bytes")),
             thousands(between.rate("cleaner_segments")),
-            thousands(between.rate("cleaner_dead_records")),
             thousands(now("cleaner_segments")),
             if now("arena_index_growing") > 0.0 { "is being rebuilt" } else { "at rest" },
         ),

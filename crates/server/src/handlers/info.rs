@@ -285,7 +285,6 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "arena_index_rebuilds_smaller", arena.rebuilds.smaller);
     put(f, "cleaner_segments", arena.cleaner.segments);
     put(f, "cleaner_relocated_bytes", arena.cleaner.relocated_bytes);
-    put(f, "cleaner_dead_records", arena.cleaner.dead_records);
     put(f, "cleaner_expired_keys", arena.cleaner.expired_keys);
     put(f, "cleaner_bad_records", arena.cleaner.bad_records);
     put(f, "cleaner_longest_step_bytes", arena.cleaner.longest_step_bytes);

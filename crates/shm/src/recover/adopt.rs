@@ -20,7 +20,9 @@ use crate::error::{ArenaError, WriteError, io};
 use crate::format::format_fault::FormatFault;
 use crate::format::head::Head;
 use crate::format::header_info::{HeaderInfo, header_of, incarnation_fault, length_fault};
-use crate::format::layout::{CAPACITY_MIN, INCARNATION_OVER, entry, header, record as r};
+use crate::format::layout::{
+    CAPACITY_MIN, INCARNATION_OVER, entry, entry_reference, header, record as r,
+};
 use crate::format::record;
 use crate::format::words::SharedWords;
 use crate::index::moment;
@@ -136,6 +138,7 @@ impl Writer {
         writer.cleaner.resume(&found.counts);
         writer.expires = found.expires;
         writer.drop_twins();
+        writer.mark_live();
         let redone_commits = writer.redo(spec, found, left)?;
         writer.store_counters();
         writer.incarnation += 1;
@@ -161,6 +164,12 @@ impl Writer {
             self.space.discharge(offset, &head);
             self.expires -= u64::from(head.expiry_ms != 0);
         }
+    }
+
+    /// Marks what the index names, for the cleaner.
+    fn mark_live(&mut self) {
+        let (words, space) = (self.words, &mut self.space);
+        self.index.each(&words, &mut |_, e| space.mark(u64::from(entry_reference(e)) * r::UNIT));
     }
 
     /// Ends a change that was interrupted. No key is newer then than what is committed. Returns how

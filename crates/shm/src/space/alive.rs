@@ -32,6 +32,7 @@ impl Space {
         s.live += u32::try_from(bytes).expect("shorter than a slot");
         s.records += 1;
         debug_assert!(s.list >= LISTS, "only heads take records");
+        self.marks.set(offset);
         self.live_bytes += bytes;
         self.record_bytes += bytes;
         if head.has_run() {
@@ -48,6 +49,8 @@ impl Space {
         let (slot, bytes) = (self.g.slot_of(offset), head.bytes());
         let s = self.slot(slot);
         s.records = s.records.checked_sub(1).expect("a record dies once");
+        self.marks.unset(offset);
+        let s = self.slot(slot);
         let left = s.live.checked_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
         let dead = match left {
             Some(left) if (left == 0) == (s.records == 0) => {
@@ -68,6 +71,11 @@ impl Space {
         if dead {
             self.retire_if_dead(slot);
         }
+    }
+
+    /// Marks a record that an adopted index names, and that the survey has counted in.
+    pub(crate) fn mark(&mut self, offset: u64) {
+        self.marks.set(offset);
     }
 
     /// The length of a record that went is not the one that it had when it came, or that of another
@@ -184,6 +192,7 @@ impl Space {
             if self.slots[slot as usize].state == SlotState::Segment {
                 let s = self.slot(slot);
                 (s.records, s.live) = (0, 0);
+                self.marks.wipe(slot);
                 self.retire_if_dead(slot);
             }
         }

@@ -193,11 +193,20 @@ impl Space {
         (self.g.slot_bytes().saturating_sub(kept), self.g.slot_bytes())
     }
 
-    /// The cleaner has come so far. A victim from which everything is gone is none any more.
-    pub(crate) fn advance_victim(&mut self, slot: u32, at: u64) {
-        if let Some(victim) = &mut self.victim
-            && victim.slot == slot
-        {
+    /// What died has no mark any more: before [`Self::next_live`].
+    pub(crate) fn forget_dead(&mut self) {
+        self.marks.take_dead();
+    }
+
+    /// Where the victim's next live record begins, from `at` on.
+    #[inline]
+    pub(crate) fn next_live(&self, victim: &Victim, at: u64) -> Option<u64> {
+        self.marks.next(at, victim.end)
+    }
+
+    /// The cleaner has come so far with its victim.
+    pub(crate) fn advance_victim(&mut self, at: u64) {
+        if let Some(victim) = &mut self.victim {
             victim.at = at;
         }
     }
@@ -209,13 +218,14 @@ impl Space {
     }
 
     /// A victim in which something stays that can't be moved is left alone until it dies. Returns
-    /// how many live records it has.
+    /// how many of its live records have no mark: damage made two entries name one.
     pub(crate) fn give_up_victim(&mut self) -> u32 {
         let Some(victim) = self.victim.take() else { return 0 };
         let slot = self.slot(victim.slot);
         debug_assert!(slot.list == UNLISTED);
         slot.list = UNFIT;
-        slot.records
+        let records = slot.records;
+        records.saturating_sub(self.marks.count(victim.slot))
     }
 
     /// Room in the cold head; `None` if there is no segment to be had now.

@@ -41,6 +41,11 @@ impl Space {
         for (slot, found) in space.slots.iter_mut().zip(&found.slots) {
             *slot = Slot::adopted(found);
         }
+        for slot in g.first_slot..g.slots {
+            if space.slots[slot as usize].state == SlotState::Segment {
+                space.marks.begin(slot);
+            }
+        }
         let segments = space.slots.iter().filter(|slot| slot.state == SlotState::Segment).count();
         space.segments = u32::try_from(segments).expect("a number of slots");
         space.backed += space.segment_bytes();

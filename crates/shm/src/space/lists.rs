@@ -9,7 +9,7 @@
 //! 1. Kept are live bytes, and those at the end that no record took: the copies may leave as many.
 //!    So a segment without dead records is nobody's victim, and cleaning comes to an end.
 //! 2. A segment stands in the list of its kept bytes, or in none: a head, one with staged records,
-//!    the cleaner's victim, and one that can't be walked.
+//!    the cleaner's victim, and one of which damage keeps something.
 //! 3. Every step costs the same, however many segments there are.
 //!
 //! The arena's writer only.

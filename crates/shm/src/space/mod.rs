@@ -20,6 +20,7 @@ mod alive;
 mod cold;
 mod from_survey;
 mod lists;
+mod marks;
 mod named;
 mod reclaim;
 mod runs;
@@ -27,6 +28,7 @@ mod slots;
 mod warm;
 
 use self::lists::Lists;
+use self::marks::Marks;
 use self::slots::{
     CLEANER_SEGMENTS, FIRST_STEP_BYTES, HeadSegment, NamedRuns, RECLAIM_STEP, RESERVE_BACKED_FROM,
     Retired, Shortage, Slot, SlotState, ValueRun, WAIT_STEP,
@@ -56,6 +58,7 @@ pub(crate) struct Space {
     /// The segment that the cleaner is emptying.
     victim: Option<Victim>,
     lists: Lists,
+    marks: Marks,
     runs: HashMap<u32, ValueRun>,
     named: NamedRuns,
     /// Slots of runs beyond what their values need.
@@ -117,6 +120,7 @@ impl Space {
             cold: None,
             victim: None,
             lists: Lists::new(&g),
+            marks: Marks::new(&g),
             runs: HashMap::new(),
             named: NamedRuns::default(),
             spare_slots: 0,
@@ -274,6 +278,7 @@ impl Space {
     /// Makes a slot an empty segment.
     fn head_at(&mut self, slot: u32) -> HeadSegment {
         *self.slot(slot) = Slot::new(SlotState::Segment);
+        self.marks.begin(slot);
         self.segments += 1;
         self.demand.note();
         let (next, end) = (self.g.slot_offset(slot), self.g.slot_offset(slot + 1));

@@ -41,6 +41,7 @@ impl Space {
         let (slot, slots, bytes) = self.place_of(what);
         if matches!(what, Retired::Segment(_)) {
             self.unlist(slot);
+            self.marks.end(slot);
             self.segments -= 1;
             self.victim = self.victim.filter(|victim| victim.slot != slot);
         }

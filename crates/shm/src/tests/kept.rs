@@ -1,10 +1,12 @@
 //! Records whose bytes have changed, and a cleaner that meets them.
 
 use super::{Arena, directory, spec};
-use crate::format::layout::record as r;
+use crate::format::layout::{entry, entry_reference, record as r};
+use crate::format::words::SharedWords;
 use crate::space::Need;
 use crate::{Kept, UpkeepBudget, WriteError, verify};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
 
 const MIB: u64 = 1 << 20;
 /// Keys of a filled arena: eight segments and more.
@@ -148,8 +150,9 @@ fn a_record_is_not_dropped_for_an_expiry_that_nobody_gave_it() {
 }
 
 #[test]
-fn a_record_of_a_wrong_length_keeps_its_segment_and_is_told() {
-    // Behind a wrong length nobody knows where the next record begins: what is alive there stays.
+fn a_record_of_a_wrong_length_stays_and_is_told_and_those_behind_it_are_moved() {
+    // A cleaner that went from each record to the next by its length left all behind a wrong one
+    // where it lay, dead or alive.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     poor(&mut a);
@@ -158,9 +161,44 @@ fn a_record_of_a_wrong_length_keeps_its_segment_and_is_told() {
     a.settle();
     let [kept] = &told(&a)[..] else { panic!("told once") };
     assert!(kept.key.is_none() && kept.finding.offset == at, "{kept:?}");
-    assert_eq!(place(&a, &key(NEAR)), behind);
+    assert!(place(&a, &key(BAD)) == at && place(&a, &key(NEAR)) != behind);
     assert!((NEAR..KEYS).step_by(8).all(|i| a.get(&key(i)) == Some(value(i))));
     assert_at_rest(&mut a);
+}
+
+#[test]
+fn entries_that_damage_doubled_or_gave_another_hash_are_told() {
+    // Two entries of the index name one record, or none is where its key's hash says: the cleaner
+    // can't move what it can't find, and says so.
+    let dir = directory();
+    for doubled in [true, false] {
+        let mut a = Arena::create(&spec(dir.path().join(format!("{doubled}")), 8 * MIB));
+        for i in 0..KEYS {
+            a.put(&key(i), &value(i), 0).unwrap();
+        }
+        (0..KEYS).filter(|&i| i % 8 != 0).for_each(|i| assert!(a.delete(&key(i))));
+        let (bad, hash) = (key(BAD), a.writer.hash(&key(BAD)));
+        let (record, words) = (place(&a, &bad), a.writer.words);
+        let at = a.writer.index.locate(&words, hash, &bad).found.expect("it is there").at;
+        let e = words.load64(at, Relaxed);
+        if doubled {
+            let line = at - at % 64;
+            let room = (line..line + 64).step_by(8).find(|&at| words.load64(at, Relaxed) == 0);
+            words.store64(room.expect("a line with room"), e, Relaxed);
+            let spec = a.spec.clone();
+            drop(a);
+            a = Arena::adopt(&spec).0;
+            assert!(a.delete(&bad), "by its first entry");
+        } else {
+            words.store64(at, entry(hash ^ 1 << 30, entry_reference(e)), Relaxed);
+        }
+        a.settle();
+        let [kept] = &told(&a)[..] else { panic!("told once") };
+        let what = ["entry of a live record is none", "didn't meet is 1, expected 0"];
+        assert!(kept.finding.what.contains(what[usize::from(doubled)]), "{kept:?}");
+        assert!(doubled || kept.finding.offset == record, "{kept:?}");
+        assert_at_rest(&mut a);
+    }
 }
 
 #[test]
@@ -283,30 +321,33 @@ fn a_run_is_let_go_only_by_a_record_that_is_whole() {
 }
 
 #[test]
-fn a_bad_record_that_goes_while_its_segment_is_walked_hides_none_behind_it() {
-    // The cleaner met a bad record, a client overwrote it, and a wrong length ended the walk before
-    // another record that was alive. It counted the bad one still, and thought that it had met them
-    // all: the segment was kept without a word.
+fn a_bad_record_that_goes_while_its_segment_is_cleaned_lets_it_come_back() {
+    // The cleaner has met a bad record, and a client overwrites it before the cleaner comes to the
+    // segment's end. A dead record on its way has a wrong length.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     for i in 0..KEYS {
         a.put(&key(i), &value(i), 0).unwrap();
     }
-    let (bad, cut, near) = (key(0), place(&a, &key(100)), key(101));
+    let (bad, dead, near) = (key(0), place(&a, &key(100)), key(101));
+    let near_at = place(&a, &near);
+    let slot = a.writer.space.geometry().slot_of(near_at);
+    assert_eq!(slot, a.writer.space.geometry().slot_of(place(&a, &bad)), "neighbours");
     flip(&a, place(&a, &bad) + 200, 0x10);
-    (1..KEYS).filter(|&i| i != 101).for_each(|i| assert!(a.delete(&key(i))));
-    flip(&a, cut + r::VALUE_LEN + 3, 0x40);
-    // The first step meets the bad record, and ends before the wrong length.
+    // More than a batch lives before the other one.
+    (50..KEYS).filter(|&i| i != 101).for_each(|i| assert!(a.delete(&key(i))));
+    flip(&a, dead + r::VALUE_LEN + 3, 0x40);
     while a.writer.stats().cleaner.bad_records == 0 {
         assert!(a.writer.clean(1, Need::Pressure) > 0);
     }
+    assert_eq!(place(&a, &near), near_at, "the step ended before it");
     let [kept] = &told(&a)[..] else { panic!("told once") };
     assert_eq!(kept.key.as_ref(), Some(&bad));
+    let generation = a.writer.space.generation(slot);
     a.put(&bad, b"new", 0).unwrap();
     a.settle();
-    let [kept] = &told(&a)[..] else { panic!("told once") };
-    assert_eq!((kept.finding.offset, a.get(&near)), (cut, Some(value(101))), "{kept:?}");
-    assert!(kept.finding.what.contains("didn't meet is 1, expected 0"), "{kept:?}");
+    assert!(told(&a).is_empty() && a.writer.space.generation(slot) > generation);
+    assert_eq!((a.get(&near), a.get(&bad)), (Some(value(101)), Some(b"new".to_vec())));
 }
 
 #[test]

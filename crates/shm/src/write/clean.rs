@@ -1,29 +1,30 @@
 //! Cleaning: live records of poor segments move together, so that whole segments can be reused.
 //!
 //! ```text
-//! victim     | dead | LIVE | dead | BAD | LIVE | expired |    walked from its start to its tail
+//! victim     | dead | LIVE | dead | BAD | LIVE | expired |    by its marks, from live to live
 //!                      │             │     │        └─ deleted
 //!                      │             └─ stays, and the segment with it
 //! cold head  | ... | LIVE | LIVE |       copied whole, then the entry is stored again (Release)
 //! victim     retired ── grace period ──> reused
 //! ```
 //!
-//! 1. A record is alive exactly if the index names its very place.
+//! 1. A record is alive exactly if the index names its very place, and then it has a mark (see
+//!    `marks`). What is dead costs nothing, and no length is believed to find what lies behind it.
 //! 2. The cleaner runs between writes, never within one: what a write has located stays where it
 //!    is.
 //! 3. Each step is bounded in bytes and records, so in time; what is owed beyond waits for the
 //!    next.
 //! 4. Moving a record changes none of its fields (LSN, expiry, flags, its run).
 //! 5. A live record whose checksum is wrong is neither moved nor dropped, and told once. Its
-//!    segment is no victim any more, so it is walked once by each writer; it dies when clients have
-//!    overwritten or deleted what is left in it.
+//!    segment is no victim any more, so it is gone through once by each writer; it dies when
+//!    clients have overwritten or deleted what is left in it.
 //!
 //! The arena's writer only; moving a record is generic over the shared words.
 
 use crate::error::WriteError;
 use crate::format::format_fault::FormatFault;
 use crate::format::head::Head;
-use crate::format::layout::{is_over, record as r};
+use crate::format::layout::{LINE_BYTES, is_over, record as r};
 use crate::format::record::reference_of;
 use crate::format::words::SharedWords;
 use crate::region::kept::Kept;
@@ -31,10 +32,13 @@ use crate::space::{Need, Victim};
 use crate::write::cleaner::{locate, move_record};
 use crate::write::writer::Writer;
 
-/// Records whose index lines are asked for together: more than a core fetches at once, few enough
-/// that the first line is still cached when its turn comes.
+/// Live records whose memory is asked for together: more than a core fetches at once, few enough
+/// that the first is still cached when its turn comes.
 const BATCH_RECORDS: usize = 32;
-/// Records that a step looks at most, live or dead: some 200 microseconds when memory is cold.
+/// Cache lines of a record that are asked for: most records have no more, and the rest of a long
+/// one comes by itself.
+const RECORD_LINES: u64 = 3;
+/// Live records that a step meets at most: some 200 microseconds when memory is cold.
 const STEP_RECORDS: u64 = 2048;
 /// Bytes of a victim that a step walks over at most: copying as many takes some 400 microseconds.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
@@ -55,6 +59,26 @@ const IDLE_MS: u64 = 50;
 const SPARSE_TURN_BYTES: u64 = 16 << 10;
 /// Most bytes that are owed: what could not be paid in a few steps is the upkeep's.
 const OWED_BYTES_MAX: u64 = 8 * STEP_BYTES;
+
+/// A live record that the cleaner is about to meet.
+#[derive(Clone, Copy)]
+struct LiveRecord {
+    offset: u64,
+    hash: u32,
+    head: Head,
+}
+
+impl LiveRecord {
+    const NONE: LiveRecord = LiveRecord { offset: 0, hash: 0, head: Head::EMPTY };
+}
+
+/// What a batch has gone by.
+struct Passed {
+    bytes: u64,
+    records: u64,
+    /// There is no room for the next one.
+    is_stuck: bool,
+}
 
 /// The outcome for a record that the cleaner met.
 enum Fate {
@@ -186,7 +210,7 @@ impl Writer {
         error
     }
 
-    /// Walks over so many bytes of victims. Returns how many it did.
+    /// Goes by so many bytes of victims. Returns how many it did.
     pub(crate) fn clean(&mut self, bytes: u64, need: Need) -> u64 {
         let began = self.cleaner.clock.map(|clock| (clock, clock()));
         let (mut walked, mut records) = (0, 0);
@@ -194,13 +218,13 @@ impl Writer {
             && records < STEP_RECORDS
             && let Some(victim) = self.space.take_victim(need)
         {
-            let (bytes, n) = self.clean_batch(victim);
-            self.cleaner.stuck = n == 0;
-            if self.cleaner.stuck {
+            let passed = self.clean_batch(victim);
+            walked += passed.bytes;
+            records += passed.records;
+            self.cleaner.stuck = passed.is_stuck;
+            if passed.is_stuck {
                 break;
             }
-            walked += bytes;
-            records += n;
         }
         let stats = &mut self.cleaner.stats;
         stats.steps += 1;
@@ -211,92 +235,84 @@ impl Writer {
         walked
     }
 
-    /// Looks at the next records of a victim. Returns bytes and records; none if there is no room
-    /// for what is alive.
-    fn clean_batch(&mut self, victim: Victim) -> (u64, u64) {
-        let mut batch = [(0u64, 0u32, Head::EMPTY); BATCH_RECORDS];
-        let (count, end, whole) = self.read_ahead(&victim, &mut batch);
-        if victim.at == self.space.geometry().slot_offset(victim.slot) {
-            self.cleaner.bad.clear();
-        }
-        for (n, (offset, hash, head)) in (0u64..).zip(&batch[..count]) {
-            if let Fate::Stuck = self.meet(*offset, *hash, head) {
-                self.space.advance_victim(victim.slot, *offset);
-                return (offset - victim.at, n);
+    /// Meets the next live records of a victim.
+    fn clean_batch(&mut self, victim: Victim) -> Passed {
+        let mut batch = [LiveRecord::NONE; BATCH_RECORDS];
+        self.space.forget_dead();
+        let (count, mut end) = self.read_ahead(&victim, &mut batch);
+        let (mut records, mut is_stuck) = (0, false);
+        for live in &batch[..count] {
+            is_stuck = matches!(self.meet(live), Fate::Stuck);
+            if is_stuck {
+                end = live.offset;
+                break;
             }
-            if !self.space.is_victim(victim.slot) {
-                // Nothing of it is alive any more.
-                self.cleaner.stats.segments += 1;
-                return (offset + head.bytes() - victim.at, n + 1);
-            }
+            records += 1;
         }
-        self.space.advance_victim(victim.slot, end);
-        if !whole || end >= victim.end {
+        if !self.space.is_victim(victim.slot) {
+            // Nothing of it is alive any more.
+            self.cleaner.stats.segments += 1;
+        } else if end >= victim.end {
             self.keep_victim(end);
-            return (end - victim.at, count.max(1) as u64);
+        } else {
+            self.space.advance_victim(end);
         }
-        (end - victim.at, count as u64)
+        Passed { bytes: end - victim.at, records, is_stuck }
     }
 
-    /// Reads the headers of the next records, hashes their keys and asks for their index lines.
-    /// Returns how many, where they end, and whether all was whole.
-    fn read_ahead(
-        &self,
-        victim: &Victim,
-        batch: &mut [(u64, u32, Head); BATCH_RECORDS],
-    ) -> (usize, u64, bool) {
-        let g = self.space.geometry();
+    /// Finds the next live records by their marks, asks for them, hashes their keys and asks for
+    /// their index lines. Returns how many, and where the victim goes on behind them.
+    fn read_ahead(&self, victim: &Victim, batch: &mut [LiveRecord; BATCH_RECORDS]) -> (usize, u64) {
         let (mut count, mut at) = (0, victim.at);
-        while count < BATCH_RECORDS && at + r::HEADER_BYTES <= victim.end {
-            let head = Head::load(&self.words, at);
-            if head.fault(g, at).is_some() {
-                return (count, at, false);
+        while let Some(offset) = self.space.next_live(victim, at)
+            && count < BATCH_RECORDS
+        {
+            for line in 0..RECORD_LINES {
+                self.words.prefetch(offset + line * LINE_BYTES);
+            }
+            batch[count].offset = offset;
+            count += 1;
+            at = offset + r::UNIT;
+        }
+        for live in &mut batch[..count] {
+            live.head = Head::load(&self.words, live.offset);
+            if live.head.fault(self.space.geometry(), live.offset).is_some() {
+                continue;
             }
             // SAFETY: these bytes lie in a segment of this arena, as `fault` has found; its writer
             // alone stores to it.
-            let key = unsafe { self.words.bytes(at + r::KEY, head.key_len.into()) };
-            let hash = self.hash(key);
+            let key = unsafe { self.words.bytes(live.offset + r::KEY, live.head.key_len.into()) };
+            live.hash = self.hash(key);
             for table in [Some(self.index.current()), self.index.old()].into_iter().flatten() {
-                self.words.prefetch(table.line_offset(table.home(hash)));
+                self.words.prefetch(table.line_offset(table.home(live.hash)));
             }
-            batch[count] = (at, hash, head);
-            count += 1;
-            at += head.bytes();
         }
-        // A rest in which no header fits is no record.
-        (count, at, count == BATCH_RECORDS || at >= victim.end)
+        (count, self.space.next_live(victim, at).unwrap_or(victim.end))
     }
 
     /// Leaves a segment alone in which something is alive that could not be moved.
     #[cold]
-    fn keep_victim(&mut self, walked_to: u64) {
-        // Clients may have overwritten some of the bad ones since they were met.
-        let is_there = |&(hash, reference): &(u32, u32)| {
-            locate(&self.words, &self.index, hash, reference).is_some()
-        };
-        let bad = self.cleaner.bad.iter().filter(|&it| is_there(it)).count() as u64;
-        let unmet = u64::from(self.space.give_up_victim()).saturating_sub(bad);
-        if unmet > 0 {
+    fn keep_victim(&mut self, end: u64) {
+        let unmarked = self.space.give_up_victim();
+        if unmarked > 0 {
             let what = "number of live records that cleaning the segment didn't meet";
-            let finding = (&FormatFault::new(walked_to, what, 0, unmet)).into();
+            let finding = (&FormatFault::new(end, what, 0, unmarked)).into();
             self.region.note_kept(Kept { key: None, finding });
         }
     }
 
-    /// Moves a record if it is alive, deletes it if its time is over and the journal has room for
-    /// that, leaves it if its checksum is wrong.
+    /// Moves a live record, deletes it if its time is over and the journal has room for that,
+    /// leaves it if its bytes are not those that were written.
     #[inline]
-    fn meet(&mut self, offset: u64, hash: u32, head: &Head) -> Fate {
-        let Some(place) = locate(&self.words, &self.index, hash, reference_of(offset)) else {
-            self.cleaner.stats.dead_records += 1;
-            return Fate::Done;
-        };
-        let sum = self.sum_of(offset, head);
-        if sum != head.checksum {
-            self.note_wrong_sum(offset, head, sum);
-            self.cleaner.bad.push((hash, reference_of(offset)));
+    fn meet(&mut self, live: &LiveRecord) -> Fate {
+        let LiveRecord { offset, hash, ref head } = *live;
+        if !self.is_whole(offset, head) {
             return Fate::Done;
         }
+        let Some(place) = locate(&self.words, &self.index, hash, reference_of(offset)) else {
+            self.note_unnamed(offset, head);
+            return Fate::Done;
+        };
         if is_over(head.expiry_ms, self.cleaner.now_ms) && self.may_remove(head.key_len.into()) {
             self.remove_at(&place, hash);
             self.cleaner.stats.expired_keys += 1;
@@ -313,34 +329,5 @@ impl Writer {
         self.cleaner.stats.relocated_records += 1;
         self.cleaner.stats.relocated_bytes += head.bytes();
         Fate::Done
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::layout::inline_record_bytes;
-    use crate::format::record;
-    use crate::memory::provision::Backing;
-    use crate::tests::{Arena, directory, spec};
-
-    #[test]
-    fn a_walk_ends_where_no_header_fits_any_more() {
-        // The last slot of the address space ends in 16 bytes that are no record: the file was
-        // damaged where nothing is alive. The walk looked for a header there, of which half lies
-        // behind the arena's end.
-        let dir = directory();
-        let a = Arena::create(&spec(dir.path().join("a"), 4 << 20));
-        let (words, g) = (a.writer.words, *a.writer.space.geometry());
-        let (slot, end) = (g.slots - 1, g.address_bytes);
-        a.writer.region.back(g.slot_offset(slot), g.slot_bytes()).unwrap();
-        let bytes = inline_record_bytes(3, 0);
-        let head = Head { lsn: 1, key_len: 3, kind: r::KIND_STRING, ..Head::EMPTY };
-        let at = end - r::UNIT - bytes;
-        record::write(&words, at, &head, b"key", &[]);
-        let mut batch = [(0, 0, Head::EMPTY); BATCH_RECORDS];
-        let read = a.writer.read_ahead(&Victim { slot, at, end }, &mut batch);
-        let written = (at, a.writer.hash(b"key"), Head::load(&words, at));
-        assert_eq!((read, batch[0]), ((1, end - r::UNIT, false), written));
     }
 }

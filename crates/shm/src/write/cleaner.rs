@@ -21,8 +21,6 @@ pub struct CleanerStats {
     pub relocated_bytes: u64,
     /// Records that were moved.
     pub relocated_records: u64,
-    /// Dead records that were met.
-    pub dead_records: u64,
     /// Expired keys that were met and deleted.
     pub expired_keys: u64,
     /// Live records that were met whose checksum is wrong, and which stay where they are; 1,000 are
@@ -30,7 +28,7 @@ pub struct CleanerStats {
     pub bad_records: u64,
     /// Steps: each was in front of a request or of the next turn.
     pub steps: u64,
-    /// Bytes that the longest step walked over.
+    /// Bytes of victims that the longest step went by.
     pub longest_step_bytes: u64,
     /// Time of the longest step by the clock that was passed, or 0.
     pub longest_step_ns: u64,
@@ -42,7 +40,6 @@ impl CleanerStats {
         self.segments += other.segments;
         self.relocated_bytes += other.relocated_bytes;
         self.relocated_records += other.relocated_records;
-        self.dead_records += other.dead_records;
         self.expired_keys += other.expired_keys;
         self.bad_records += other.bad_records;
         self.steps += other.steps;
@@ -68,8 +65,6 @@ pub(crate) struct Cleaner {
     /// Expired keys deleted since the last upkeep.
     pub(crate) expired: u32,
     pub(crate) known: KnownBad,
-    /// The present victim's bad records, by hash and reference.
-    pub(super) bad: Vec<(u32, u32)>,
     pub(crate) wants_turn: bool,
     /// The last step found no room for what is alive.
     pub(crate) stuck: bool,

@@ -47,6 +47,14 @@ impl Writer {
         self.note_bad(head.lsn, Some(key), &sum_fault(offset, head, expected));
     }
 
+    /// A live record has the right bytes, and no entry where its key's hash says.
+    #[cold]
+    pub(crate) fn note_unnamed(&mut self, offset: u64, head: &Head) {
+        let what = "entry of a live record";
+        let fault = FormatFault::new(offset, what, "one with its key's hash", "none");
+        self.note_bad(head.lsn, None, &fault);
+    }
+
     #[cold]
     fn note_bad(&mut self, lsn: u64, key: Option<Vec<u8>>, fault: &FormatFault) {
         if self.cleaner.known.is_news(fault.offset, lsn) {
