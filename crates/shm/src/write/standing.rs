@@ -78,6 +78,19 @@ impl HeldValue {
 }
 
 impl Writer {
+    /// Asks for the index line of a hash.
+    #[inline]
+    pub fn prefetch_line(&self, hash: u32) {
+        let table = self.index.current();
+        self.words.prefetch(table.line_offset(table.home(hash)));
+    }
+
+    /// Asks for the record that the line names.
+    #[inline]
+    pub fn prefetch_record(&self, hash: u32) {
+        self.index.prefetch_record(&self.words, hash);
+    }
+
     /// The record of a key; with `lsn`, only if it has this number.
     ///
     /// # Panics

@@ -179,14 +179,14 @@ impl<S: Storage> LogCompaction<S> {
         let file = reader.file();
         let step = reader.advance(BATCH_BYTES)?;
         let is_last = step.is_none();
-        let looks = step.map(|step| looks_of(&step)).unwrap_or_default();
+        let (looks, keys) = step.map(|step| looks_of(&step)).unwrap_or_default();
         let ends = is_last.then(|| writer.lasts_behind(file));
         if is_last {
             self.stage = Stage::Asked;
         }
         if is_last || !looks.is_empty() {
             let (newest, placed) = (writer.newest_file(), std::mem::take(&mut self.placed));
-            self.send(LookBatch { file, newest, placed, looks, ends });
+            self.send(LookBatch { file, newest, placed, looks, keys, ends });
         }
         Ok(())
     }
@@ -246,16 +246,20 @@ impl<S: Storage> LogCompaction<S> {
     }
 }
 
-/// What the owner is to look at: changes of which a record may be there.
-fn looks_of(step: &VictimStep<'_>) -> Vec<Look> {
-    let has_record = |kind| matches!(kind, ChangeKind::Put | ChangeKind::Based);
-    let changes = step.changes.iter().filter(|change| has_record(change.header.kind));
-    let look = |change: &nigh_log::FramedChange<'_>| {
-        let (stream, lsn) = (change.header.stream, change.header.lsn);
-        let effect = Effect::of_byte(change.header.kind.byte())?;
+/// What the owner is to look at: changes of which a record may be there, and their keys.
+fn looks_of(step: &VictimStep<'_>) -> (Vec<Look>, Vec<u8>) {
+    let (mut looks, mut keys) = (Vec::with_capacity(step.changes.len()), Vec::new());
+    for change in &step.changes {
+        let (kind, stream, lsn) = (change.header.kind, change.header.stream, change.header.lsn);
+        let Some(effect) = Effect::of_byte(kind.byte()) else { continue };
         // A payload that can't be read is none that could be live: it was never replayed either.
         let of = StreamChange { lsn, effect, payload: change.payload, rest: &[] };
-        Some(Look { stream, lsn, key: of.key().ok()??.into() })
-    };
-    changes.filter_map(look).collect()
+        if matches!(kind, ChangeKind::Put | ChangeKind::Based)
+            && let Ok(Some(key)) = of.key()
+        {
+            keys.extend_from_slice(key);
+            looks.push(Look { stream, lsn, key_end: keys.len() });
+        }
+    }
+    (looks, keys)
 }

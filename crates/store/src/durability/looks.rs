@@ -12,6 +12,9 @@ pub(crate) trait Arenas {
     /// this number, and wasn't appended again to a later file.
     fn standing(&mut self, files: Files, stream: u32, key: &[u8], lsn: Option<u64>) -> Standing;
 
+    /// Asks memory for what [`Self::standing`] will look at.
+    fn ask_for(&self, keys: &mut dyn Iterator<Item = (u32, &[u8])>);
+
     /// A long value was appended again.
     fn placed(&mut self, placed: &Placed);
 

@@ -66,8 +66,23 @@ pub struct LookBatch {
     pub placed: Vec<Placed>,
     /// The changes.
     pub looks: Vec<Look>,
+    /// Their keys, one behind the other: what another thread gives back should be one piece.
+    pub keys: Vec<u8>,
     /// With the last ones: the last LSN of each stream in the file, and in all before it.
     pub ends: Option<Vec<(u32, u64)>>,
+}
+
+impl LookBatch {
+    /// The changes from one on, with their keys.
+    pub fn looks_from(&self, first: usize) -> impl Iterator<Item = (&Look, &[u8])> + Clone {
+        let before = first.checked_sub(1).and_then(|before| self.looks.get(before));
+        let looks = self.looks.get(first..).unwrap_or_default();
+        looks.iter().scan(before.map_or(0, |look| look.key_end), |begin, look| {
+            let key = self.keys.get(*begin..look.key_end).unwrap_or_default();
+            *begin = look.key_end;
+            Some((look, key))
+        })
+    }
 }
 
 /// A long value that was appended again.
@@ -90,6 +105,6 @@ pub struct Look {
     pub stream: u32,
     /// The LSN.
     pub lsn: u64,
-    /// The key.
-    pub key: Box<[u8]>,
+    /// Where the key ends in the batch's keys. It begins where the one before ends.
+    pub key_end: usize,
 }

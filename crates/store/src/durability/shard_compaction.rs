@@ -14,7 +14,7 @@
 //! The shard's thread. Rules: docs/formats/log.md, Compaction.
 
 use crate::durability::looks::{Arenas, Files};
-use crate::durability::orders::{AgainRecord, LogOrder, Look, LookBatch, Ordered};
+use crate::durability::orders::{AgainRecord, LogOrder, LookBatch, Ordered};
 use crate::durability::shard_base::{BASE_FILES, BaseWalk};
 use nigh_shm::{Effect, Standing, StreamChange};
 use std::collections::VecDeque;
@@ -22,6 +22,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 /// Looks of a step: some 100 microseconds of cache misses.
 const LOOKS_PER_STEP: usize = 256;
+/// Looks whose memory is asked for together.
+const LOOKS_AHEAD: usize = 32;
 /// Bytes that a step copies, about.
 const BYTES_PER_STEP: usize = 128 << 10;
 
@@ -122,12 +124,16 @@ impl ShardCompaction {
     fn look(&mut self, step: &mut Step, arenas: &mut dyn Arenas) {
         let Some((batch, done)) = &mut self.batch else { return };
         let files = Files { victim: batch.file, newest: batch.newest };
-        for Look { stream, lsn, key } in batch.looks.iter().skip(*done).take(LOOKS_PER_STEP) {
+        for (n, (look, key)) in batch.looks_from(*done).take(LOOKS_PER_STEP).enumerate() {
             if step.bytes >= BYTES_PER_STEP || step.bad.is_some() {
                 break;
             }
+            if n.is_multiple_of(LOOKS_AHEAD) {
+                let ahead = batch.looks_from(*done).take(LOOKS_AHEAD);
+                arenas.ask_for(&mut ahead.map(|(look, key)| (look.stream, key)));
+            }
             *done += 1;
-            step.take(*stream, key, arenas.standing(files, *stream, key, Some(*lsn)));
+            step.take(look.stream, key, arenas.standing(files, look.stream, key, Some(look.lsn)));
         }
         let is_done = *done == batch.looks.len();
         let ends = if is_done { batch.ends.take() } else { None };

@@ -103,6 +103,18 @@ impl Arenas for OwnedArenas<'_, '_> {
         standing
     }
 
+    fn ask_for(&self, keys: &mut dyn Iterator<Item = (u32, &[u8])>) {
+        let lines = keys.filter_map(|(stream, key)| {
+            let writer = self.keyspace.writer_of(stream)?;
+            let hash = writer.hash(key);
+            writer.prefetch_line(hash);
+            Some((writer, hash))
+        });
+        // All lines before the first record: they come while the others are asked for.
+        let lines: Vec<(&Writer, u32)> = lines.collect();
+        lines.into_iter().for_each(|(writer, hash)| writer.prefetch_record(hash));
+    }
+
     fn placed(&mut self, placed: &Placed) {
         if let Some(writer) = self.keyspace.writer_of_mut(placed.stream) {
             writer.root_placed(&placed.key, placed.lsn, placed.file);
