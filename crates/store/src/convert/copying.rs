@@ -110,6 +110,15 @@ impl Source<'_> {
         }
     }
 
+    /// The latest time by which expiry was judged, Unix ms; 0 if it isn't known.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        match self {
+            Source::Living(keyspace) => keyspace.clock_ms(),
+            Source::Old(_) => 0,
+        }
+    }
+
     fn libraries(&self) -> u64 {
         match self {
             Source::Living(keyspace) => libraries(keyspace),
