@@ -67,7 +67,7 @@ pub(crate) fn assert_converts(folder: &Path, partitions: usize, more: &[&str]) -
 pub(crate) fn content(keys: u64) -> Content {
     let later = crate::now_ms() + 3_600_000;
     let value = |n: u64| match n % 100 {
-        7 => vec![b'x'; 400_000],
+        7 => vec![b'x'; 700_000],
         _ => format!("value {n}").into_bytes(),
     };
     let key = |n: u64| {
@@ -157,10 +157,17 @@ fn data_with_a_log_is_converted_and_served() {
         let at = format!("{partitions} partitions");
         let said = assert_converts(folder, partitions, &[]);
         assert!(said.contains(&format!("{partitions} now")), "{said}");
-        assert_eq!((partitions_at(&folder.join("arenas")), partitions_of_log(folder)), (partitions, partitions));
+        assert_eq!(
+            (partitions_at(&folder.join("arenas")), partitions_of_log(folder)),
+            (partitions, partitions)
+        );
         assert_one_generation(folder, &at);
         let server = start(folder, partitions);
-        assert!(server.said().contains("rebuilt=0") && server.said().contains("base=None"), "{}", server.said());
+        assert!(
+            server.said().contains("rebuilt=0") && server.said().contains("base=None"),
+            "{}",
+            server.said()
+        );
         compare(&server, &all, &at);
         assert_library(&server, &at);
         let more = Content::from([(format!("after:{partitions}"), (vec![b'y'; 300_000], -1))]);
@@ -275,11 +282,13 @@ fn a_log_that_is_not_the_arenas_own_is_refused() {
     };
     let arenas = one.join("arenas");
     let convert = |log: &Path| {
-        let words = ["convert", "--dir", text(log), "--shm-dir", text(&arenas), "--partitions", "2"];
+        let words =
+            ["convert", "--dir", text(log), "--shm-dir", text(&arenas), "--partitions", "2"];
         nigh(&words)
     };
     let before = (look(&arenas), look(&log_of(other)), look(&log_of(one)));
-    let parts = [&*id(one), &*id(other), text(&arenas), text(&log_of(other)), "--dir"].map(str::to_owned);
+    let parts =
+        [&*id(one), &*id(other), text(&arenas), text(&log_of(other)), "--dir"].map(str::to_owned);
     assert_one_sentence(&convert(&log_of(other)), &parts.each_ref().map(String::as_str));
     assert_one_sentence(&convert(&one.join("none")), &[&id(one), "none", "--dir"]);
     // The folder that is taken unasked isn't there.
@@ -293,8 +302,8 @@ fn a_log_that_is_not_the_arenas_own_is_refused() {
     server.kill();
     // Arenas without a log aren't converted with one that happens to be there.
     let plain = folder_without_log();
-    let arenas = plain.path().join("arenas");
-    let words = ["convert", "--dir", text(&log_of(other)), "--shm-dir", text(&arenas), "--partitions", "2"];
+    let (arenas, log) = (plain.path().join("arenas"), log_of(other));
+    let words = ["convert", "--dir", text(&log), "--shm-dir", text(&arenas), "--partitions", "2"];
     assert_one_sentence(&nigh(&words), &["without the log", text(&arenas)]);
 }
 

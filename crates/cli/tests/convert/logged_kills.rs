@@ -4,7 +4,8 @@ use crate::logged::{
     Content, assert_converts, assert_one_generation, compare, content, log_of, partitions_of_log,
     spawn, start, store, words,
 };
-use crate::support::{NIGH, assert_one_sentence, folder};
+use crate::stories::way_to_mount;
+use crate::support::{NIGH, assert_one_sentence, folder, stderr};
 use crate::{beside, partitions_at};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -171,30 +172,47 @@ fn arenas_of_before_the_renaming_are_built_anew() {
 }
 
 /// The disk of the log has no room for the new one: one sentence says so, the copy is gone, and all
-/// is as it was.
+/// is as it was. With room, the same command works.
 #[test]
 fn a_disk_without_room_for_the_log_changes_nothing() {
     let folder = folder();
     let folder = folder.path();
+    let Some(way) = way_to_mount(folder) else { return };
     let all = content(1000);
     let server = start(folder, 1);
     store(&server, &all);
     server.signal(rustix::process::Signal::TERM);
     server.ended();
-    // No file of this process may be longer: that is how it is met, without a disk of one's own.
-    let words = words(folder, 3);
-    let limited = Command::new("sh")
-        .args(["-c", "ulimit -f \"$1\"; shift; trap '' XFSZ; exec \"$@\"", "sh", "8"])
-        .arg(NIGH)
-        .args(&words)
-        .output();
-    assert_one_sentence(&limited.expect("a shell is there"), &["log"]);
+    // The log goes to a disk of its own, which ends with the shell, and comes back from there.
+    let script = "log=$1; shift; mv \"$log\" \"$log.kept\" && mkdir \"$log\" || exit 77
+        mount -t tmpfs -o size=\"$1\" none \"$log\" && cp -a \"$log.kept/.\" \"$log\" || exit 77; shift
+        \"$@\"; code=$?
+        rm -r \"$log.kept\" && cp -a \"$log\" \"$log.kept\"; umount \"$log\"; rmdir \"$log\"; mv \"$log.kept\" \"$log\"
+        exit $code";
+    let bytes: u64 = crate::names(&log_of(folder))
+        .iter()
+        .map(|name| log_of(folder).join(name).metadata().expect("it is there").len())
+        .sum();
+    let convert_on = |size: u64| {
+        let output = Command::new("unshare")
+            .args(way)
+            .args(["sh", "-c", script, "sh"])
+            .arg(log_of(folder))
+            .arg(size.to_string())
+            .arg(NIGH)
+            .args(words(folder, 3))
+            .output();
+        output.expect("util-linux is there")
+    };
+    let output = convert_on(bytes + (3 << 20));
+    assert_one_sentence(&output, &["the log in", "as it was"]);
     assert_eq!((partitions_of_log(folder), partitions_at(&folder.join("arenas"))), (1, 1));
     assert!(!beside(&folder.join("arenas")).exists());
-    let server = start(folder, 1);
     assert_one_generation(folder, "refused");
+    let server = start(folder, 1);
     compare(&server, &all, "as it was");
     server.kill();
-    assert_converts(folder, 3, &[]);
+    let output = convert_on(4 * bytes + (16 << 20));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     compare(&start(folder, 3), &all, "with room");
 }

@@ -17,19 +17,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use nigh_log::{
-    Meta, MetaFault, Storage, World, list, remove_chains, remove_unnamed,
-};
-use nigh_shm::{JournalFile, Writer, header_of};
+use nigh_log::{Meta, MetaFault, Storage, World, list, remove_chains, remove_unnamed};
+use nigh_shm::{HeaderInfo, JournalFile, Writer, header_of};
 
 use crate::convert::copying::{Left, left_in};
 use crate::error::StoreError;
 use crate::folder::edition::Edition;
 use crate::folder::names::path_of;
 use crate::keyspace::Keyspace;
-use crate::open::durable::base::{
-    chains_of, name_chains, next_generation, of_fault, write_chain,
-};
+use crate::open::durable::base::{chains_of, name_chains, next_generation, of_fault, write_chain};
 use crate::open::durable::live_log::LiveFault;
 use crate::open::durable::log_options::{LogOptions, OpenedLog};
 use crate::open::durable::streams_of::{
@@ -41,7 +37,7 @@ use crate::open::durable::streams_of::{
 ///
 /// # Errors
 ///
-/// The directory or an arena can't be read.
+/// The directory or an arena can't be read, or the arenas have changes of a time without the log.
 pub fn left_in_log(dir: &Path, tenant: &str, meta: &Meta) -> Result<Option<Left>, StoreError> {
     if meta.chains.is_empty() {
         // The log is over, or isn't begun: all is in the arenas.
@@ -52,8 +48,12 @@ pub fn left_in_log(dir: &Path, tenant: &str, meta: &Meta) -> Result<Option<Left>
     };
     let partitions = line.partitions as usize;
     let headers = (0..partitions).filter_map(|it| header_of(&path_of(dir, tenant, it)).ok());
-    let of_log = headers.filter(|header| header.log_id == meta.id);
-    let capacity_bytes = of_log.map(|it| it.capacity_bytes() * u64::from(it.partitions)).max();
+    let headers: Vec<_> = headers.collect();
+    if headers.iter().any(|it| it.log_id == [0; 16] && it.committed_lsn > 0) {
+        return Err(StoreError::Unlogged { dir: dir.to_owned() });
+    }
+    let bytes = |it: &HeaderInfo| it.capacity_bytes() * u64::from(it.partitions);
+    let capacity_bytes = headers.iter().filter(|it| it.log_id == meta.id).map(bytes).max();
     Ok(Some(Left { partitions, capacity_bytes: capacity_bytes.unwrap_or(0) }))
 }
 
@@ -128,9 +128,8 @@ impl<S: Storage> Conversion<S> {
     ) -> Result<(), StoreError> {
         let shards = self.shards();
         for chain in chains_of(self.generation, shards) {
-            let is_of = |partition: &usize| {
-                shard_of(*partition, shards as usize) == chain.shard as usize
-            };
+            let is_of =
+                |partition: &usize| shard_of(*partition, shards as usize) == chain.shard as usize;
             let mut arenas: Vec<(u32, &Writer)> = Vec::new();
             if is_of(&0) {
                 arenas.push((SYSTEM_STREAM, &copy.librarian().libraries.writer));
@@ -138,8 +137,7 @@ impl<S: Storage> Conversion<S> {
             let data = (0..copy.partitions()).filter(is_of);
             arenas.extend(data.map(|it| (data_stream(it), &*copy.part(it).data)));
             let at = (options.settings, clock_ms);
-            let writer =
-                write_chain((&self.world, &self.meta), chain, &arenas, at, goes_on)?;
+            let writer = write_chain((&self.world, &self.meta), chain, &arenas, at, goes_on)?;
             self.newest.push(writer.newest_file());
         }
         Ok(())

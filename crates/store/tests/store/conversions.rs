@@ -6,12 +6,13 @@
 //!                               ^ from here on the log is that of the copy
 //! ```
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nigh_log::World;
-use nigh_log::simulated::SimFault;
+use nigh_log::simulated::{SimChance, SimFault};
 use nigh_shm::Domain;
 use nigh_store::{
     Conversion, Copying, Keyspace, LiveFault, LogOptions, StoreError, StoreOptions, SyncMode,
@@ -21,6 +22,8 @@ use nigh_store::{
 use crate::machine::{Machine, seeds};
 
 const KEYS: usize = 40;
+/// The calls behind the renaming of `meta`, and some before.
+const LAST_CALLS: u64 = 12;
 /// Steps of a copy: some keys are copied in each.
 const STEPS_MOST: u32 = 10_000;
 
@@ -80,6 +83,15 @@ impl From<StoreError> for Ended {
 
 /// Converts as the program does, but perhaps for the swap.
 fn convert(machine: &Machine, partitions: usize, swaps: bool) -> Result<(), Ended> {
+    convert_while(machine, partitions, swaps, &|| true)
+}
+
+fn convert_while(
+    machine: &Machine,
+    partitions: usize,
+    swaps: bool,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<(), Ended> {
     let mut options = StoreOptions::new(arenas(machine), 32 << 20);
     options.system_capacity_bytes = 4 << 20;
     options.partitions = machine.partitions;
@@ -106,7 +118,7 @@ fn convert(machine: &Machine, partitions: usize, swaps: bool) -> Result<(), Ende
         is_done
     });
     assert!(is_done);
-    let mut conversion = Conversion::write(opened, &log, &mut to, now_ms, &|| true)?;
+    let mut conversion = Conversion::write(opened, &log, &mut to, now_ms, goes_on)?;
     drop((from, to));
     for name in names(&arenas(machine)).iter().filter(|name| name.starts_with("journal.")) {
         let at = |dir: PathBuf| dir.join(name);
@@ -200,17 +212,34 @@ fn a_log_without_arenas_is_converted() {
     assert_eq!(machine.state(&keys()), state);
 }
 
-/// Calls of a conversion; all, if there are to be more histories than usual.
+/// One who is interrupted while the chains are written has written nothing that stays.
+#[test]
+fn a_conversion_that_is_stopped_leaves_nothing() {
+    for records in [0, 1, 20] {
+        let (mut machine, state) = scene(1, 2);
+        let asked = Cell::new(0);
+        let goes_on = || asked.replace(asked.get() + 1) < records;
+        let ended = convert_while(&machine, 3, true, &goes_on);
+        assert!(matches!(ended, Err(Ended::Store(StoreError::Stopped))), "{ended:?}");
+        assert_eq!(asked.get(), records + 1);
+        assert_clean(&machine, 1, "stopped");
+        machine.kill();
+        assert_eq!(start(&mut machine, "stopped"), 1);
+        assert_eq!(machine.state(&keys()), state);
+    }
+}
+
+/// Calls of a conversion, the last ones among them; all, if there are to be more histories than
+/// usual.
 fn some_of(calls: u64) -> impl Iterator<Item = u64> {
-    let step = if seeds().is_some() { 1 } else { 5 };
-    (0..calls).step_by(step).map(move |back| calls - back)
+    let step = if seeds().is_some() { 1 } else { 7 };
+    (1..=calls).filter(move |call| calls - call < LAST_CALLS || call % step == 0)
 }
 
 /// Calls to the disk that a conversion makes.
-fn calls_of(before: usize, wanted: usize) -> u64 {
-    let (machine, _) = scene(before, 2);
+fn calls_of(machine: &Machine, wanted: usize) -> u64 {
     let made = machine.disk.calls();
-    convert(&machine, wanted, true).expect("a sound disk");
+    convert(machine, wanted, true).expect("a sound disk");
     machine.disk.calls() - made
 }
 
@@ -219,7 +248,7 @@ fn calls_of(before: usize, wanted: usize) -> u64 {
 #[test]
 fn a_conversion_may_be_cut_off_anywhere() {
     for (before, wanted) in [(1, 3), (3, 2), (2, 2)] {
-        let calls = calls_of(before, wanted);
+        let calls = calls_of(&scene(before, 2).0, wanted);
         let (mut old, mut new) = (0, 0);
         for call in some_of(calls) {
             for (swaps, cut) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -248,22 +277,29 @@ fn a_conversion_may_be_cut_off_anywhere() {
 /// conversion began, whole.
 #[test]
 fn a_power_cut_in_a_conversion_loses_nothing_that_was_on_disk() {
+    let on_disk = |before, luck| {
+        let (mut machine, state) = scene(before, 2);
+        machine.chance = Arc::new(SimChance::new(luck));
+        machine.start().expect("a sound disk");
+        machine.settle();
+        machine.kill();
+        (machine, state)
+    };
     for (before, wanted) in [(1, 3), (3, 2)] {
-        let calls = calls_of(before, wanted);
+        let calls = calls_of(&on_disk(before, 0).0, wanted);
+        let (mut old, mut new) = (0, 0);
         for call in some_of(calls) {
             let at = format!("{before} to {wanted}, call {call} of {calls}");
-            let (mut machine, state) = scene(before, 2);
-            machine.start().expect(&at);
-            machine.settle();
-            machine.kill();
+            let (mut machine, state) = on_disk(before, call);
             machine.disk.stop_at(machine.disk.calls() + call);
             let _ = convert(&machine, wanted, call % 2 == 0);
             machine.cut_power();
             let found = start(&mut machine, &at);
-            assert!(found == before || found == wanted, "{at}");
+            *(if found == before { &mut old } else { &mut new }) += 1;
             assert_eq!(machine.state(&keys()), state, "{at}");
             assert_clean(&machine, found, &at);
         }
+        assert!(old > 0 && new > 0, "{old} old, {new} new");
     }
 }
 
@@ -271,7 +307,7 @@ fn a_power_cut_in_a_conversion_loses_nothing_that_was_on_disk() {
 /// the renaming lasts, and then no file of either log goes until a later one counts.
 #[test]
 fn a_conversion_that_fails_changes_nothing() {
-    let calls = calls_of(1, 3);
+    let calls = calls_of(&scene(1, 2).0, 3);
     let (mut unchanged, mut in_doubt) = (0, 0);
     for call in 1..=calls {
         let (mut machine, state) = scene(1, 2);
@@ -285,7 +321,6 @@ fn a_conversion_that_fails_changes_nothing() {
                 in_doubt += 1;
                 0
             }
-            Err(Ended::Store(StoreError::Stopped)) => unreachable!("nobody stops it"),
             Err(Ended::Store(_) | Ended::Fault(_)) => {
                 unchanged += 1;
                 1

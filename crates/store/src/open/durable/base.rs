@@ -16,8 +16,8 @@ use crate::open::durable::arenas::StartStream;
 use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::rest::StartStreams;
 use nigh_log::{
-    Chain, ChangeKind, LogSettings, LogWriter, Meta, MetaFault, NewChange, NewCommit, Storage, World,
-    list, remove_unnamed, save_meta,
+    Chain, ChangeKind, LogSettings, LogWriter, Meta, MetaFault, NewChange, NewCommit, Storage,
+    World, list, remove_unnamed, save_meta,
 };
 use nigh_shm::Writer;
 
