@@ -82,7 +82,7 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         return Err(StoreError::PartitionCount { wanted }.into());
     }
     let memory_bytes = args.maxmemory.as_deref().map(bytes_of).transpose()?;
-    let log = stopped_log::find(args)?;
+    let log = stopped_log::find(args.dir.as_deref(), &args.shm_dir, &args.tenant)?;
     let log = log.map(|dir| StoppedLog::take(&dir, &args.shm_dir)).transpose()?;
     if log.as_ref().is_some_and(StoppedLog::counts) {
         // A reboot takes the folder. What isn't one is refused below.
@@ -214,8 +214,13 @@ fn convert_logged(
     let stop = Interrupt::catch();
     let copy = copy_to(beside, options, (&from).into(), wanted, (&domain, &stop))?;
     let Copy { folder, mut keyspace, copied, now_ms } = copy;
-    let goes_on = || !stop.is_wanted();
+    let bar = bar_of(copied.keys + copied.libraries, "writing the log");
+    let goes_on = || {
+        bar.inc(1);
+        !stop.is_wanted()
+    };
     let mut conversion = log.write((opened, &settings), &mut keyspace, now_ms, &goes_on)?;
+    bar.finish_and_clear();
     drop((from, keyspace));
     list_others(dir, beside)?;
     folder.make_like(dir, &links)?;
@@ -307,6 +312,15 @@ impl Interrupt {
     }
 }
 
+/// Shows how far something is.
+fn bar_of(all: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(all).with_message(what);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// The reason why a copy ended early.
 enum Stopped {
     Interrupted,
@@ -320,11 +334,7 @@ fn copy_all(
     keys: u64,
     stop: &Interrupt,
 ) -> Result<Copied, Stopped> {
-    let bar = ProgressBar::new(keys);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  copying keys")
-    {
-        bar.set_style(style);
-    }
+    let bar = bar_of(keys, "copying keys");
     let mut moved = Instant::now();
     loop {
         let before = copying.copied();

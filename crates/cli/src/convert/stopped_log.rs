@@ -3,7 +3,6 @@
 //! 1. Looking for it changes nothing. Its lock is held from [`StoppedLog::take`] on.
 //! 2. It is the log of the arenas, by its id, or there are none.
 
-use super::Args;
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_log::{
@@ -23,14 +22,15 @@ use std::sync::Arc;
 /// The file that says that a folder has a log.
 const META: &str = "meta";
 
-/// The folder that has the log of the data; `None` if the data has none.
-pub(super) fn find(args: &Args) -> Result<Option<PathBuf>> {
-    let arenas = args.shm_dir.display();
-    let dir = args.dir.clone().unwrap_or_else(|| Config::default().text("dir").into());
+/// The folder that has the log of a tenant's data; `None` if the data has none. `named` is what the
+/// user says.
+pub(super) fn find(named: Option<&Path>, shm_dir: &Path, tenant: &str) -> Result<Option<PathBuf>> {
+    let arenas = shm_dir.display();
+    let dir = named.map_or_else(|| Config::default().text("dir").into(), Path::to_owned);
     let dir = std::path::absolute(&dir).with_context(|| format!("can't use {}", dir.display()))?;
     let is_there = dir.join(META).is_file();
     let log = dir.display();
-    match log_of(&args.shm_dir)? {
+    match log_of(shm_dir)? {
         Some(id) => {
             let id = hex(&id);
             ensure!(
@@ -38,10 +38,10 @@ pub(super) fn find(args: &Args) -> Result<Option<PathBuf>> {
                 "the arenas in {arenas} have the log {id}, and {log} has none: name the log's folder with --dir"
             );
         }
-        None if args.dir.is_some() => {
+        None if named.is_some() => {
             ensure!(is_there, "{log} has no log: name its folder with --dir, or leave --dir out");
         }
-        None if !is_there || has_arenas(&args.shm_dir, &args.tenant) => return Ok(None),
+        None if !is_there || has_arenas(shm_dir, tenant) => return Ok(None),
         // After a reboot: the log alone has the data.
         None => {}
     }

@@ -303,8 +303,8 @@ fn a_power_cut_in_a_conversion_loses_nothing_that_was_on_disk() {
     }
 }
 
-/// A call to the disk fails: the conversion says so, and all is as it was; or it isn't known whether
-/// the renaming lasts, and then no file of either log goes until a later one counts.
+/// A call to the disk fails: the conversion says so, and all is as it was. Or it isn't known
+/// whether the renaming lasts; then no file of either log goes until a later one counts.
 #[test]
 fn a_conversion_that_fails_changes_nothing() {
     let calls = calls_of(&scene(1, 2).0, 3);
