@@ -278,9 +278,8 @@ fn copy_to<'a>(
     beside.clone_into(&mut options.dir);
     let (mut keyspace, _) = Keyspace::open(&options, domain)?;
     let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-    // What was over stays over, though the machine's clock has stepped back.
-    let now_ms = u64::try_from(unix_ms)?.max(from.clock_ms());
-    let copying = Copying::new(from, &mut keyspace, now_ms);
+    let copying = Copying::new(from, &mut keyspace, u64::try_from(unix_ms)?);
+    let now_ms = copying.now_ms();
     match copy_all(copying, &mut domain.join(), from.keys(), stop) {
         Ok(copied) => Ok(Copy { folder, keyspace, copied, now_ms }),
         Err(Stopped::Interrupted) => bail!("interrupted; {} is as it was", dir.display()),

@@ -3,7 +3,7 @@
 //! 1. Looking for it changes nothing. Its lock is held from [`StoppedLog::take`] on.
 //! 2. It is the log of the arenas, by its id, or there are none.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_log::{
     FileName, LogError, LogSettings, Meta, RealChance, RealClock, RealFolder, Storage, StoredFile,
@@ -73,20 +73,22 @@ impl StoppedLog {
         );
         let real = RealFolder::open(dir, false).map_err(|error| match error {
             LogError::InUse { pid } => {
-                anyhow::anyhow!("process {pid} uses the log in {shown}: stop it first")
+                anyhow!("process {pid} uses the log in {shown}: stop it first")
             }
-            error => anyhow::Error::new(error).context(format!("the log in {shown}")),
+            LogError::Io { doing, source, .. } => {
+                anyhow!("the log in {shown} can't be changed: {doing} failed: {source}")
+            }
+            error => anyhow!("the log in {shown}: {error}"),
         })?;
         let world = World {
             storage: Arc::new(real),
             clock: Arc::new(RealClock::new()),
             chance: Arc::new(RealChance),
         };
-        let meta = read_meta(&*world.storage).with_context(|| format!("the log in {shown}"))?;
+        let meta = read_meta(&*world.storage);
+        let meta = meta.map_err(|error| anyhow!("the log in {shown}: {error}"))?;
         let meta = meta.with_context(|| format!("{shown} has no log"))?;
-        if meta.mark.is_some() {
-            return Err(LogError::IsBackup).with_context(|| shown.to_string());
-        }
+        ensure!(meta.mark.is_none(), "{shown}: {}", LogError::IsBackup);
         if let Some(id) = log_of(shm_dir)?.filter(|id| *id != meta.id) {
             let (shm_dir, id, found) = (shm_dir.display(), hex(&id), hex(&meta.id));
             bail!(
@@ -119,7 +121,7 @@ impl StoppedLog {
         let shown = bar.clone();
         let journal = JournalFile::look(&options.dir, 0).map_err(StoreError::from)?;
         let storage = &*self.world.storage;
-        let listing = list(storage).with_context(|| self.name())?;
+        let listing = list(storage).map_err(|error| anyhow!("{}: {error}", self.name()))?;
         let bytes = |name: &FileName| storage.open(&name.to_string()).ok()??.len().ok();
         // As large as those that are there; one that had a long frame is larger.
         let file_bytes = listing.files.iter().filter_map(bytes).min();
@@ -140,7 +142,7 @@ impl StoppedLog {
         };
         let opened = Keyspace::open_with_log(options, &log, &self.world, domain);
         bar.finish_and_clear();
-        let (keyspace, _, opened) = opened.with_context(|| self.name())?;
+        let (keyspace, _, opened) = opened.map_err(|error| anyhow!(self.tell(&error)))?;
         Ok((keyspace, opened, log))
     }
 
@@ -152,20 +154,23 @@ impl StoppedLog {
         now_ms: u64,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Conversion<RealFolder>> {
-        Conversion::write(opened, log, copy, now_ms, goes_on).map_err(|error| match error {
-            StoreError::Stopped => anyhow::anyhow!("interrupted; the data is as it was"),
-            error => anyhow::anyhow!("{}: {error}; the data is as it was", self.name()),
-        })
+        Conversion::write(opened, log, copy, now_ms, goes_on)
+            .map_err(|error| anyhow!("{}; the data is as it was", self.tell(&error)))
     }
 
     /// Has the log of the copy count.
     pub(super) fn name_chains(&self, conversion: &mut Conversion<RealFolder>) -> Result<()> {
         conversion.name().map_err(|fault| match fault {
-            LiveFault::Unchanged(error) => {
-                anyhow::anyhow!("{}: {error}; the data is as it was", self.name())
-            }
-            fault => anyhow::anyhow!("{}: {fault}: convert again", self.name()),
+            LiveFault::Unchanged(error) => anyhow!("{}; the data is as it was", self.tell(&error)),
+            fault => anyhow!("{}: {fault}: convert again", self.name()),
         })
+    }
+
+    fn tell(&self, error: &StoreError) -> String {
+        match error {
+            StoreError::Log(error) => format!("{}: {error}", self.name()),
+            error => error.to_string(),
+        }
     }
 
     fn name(&self) -> String {

@@ -216,3 +216,30 @@ fn a_disk_without_room_for_the_log_changes_nothing() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     compare(&start(folder, 3), &all, "with room");
 }
+
+/// The folder of the log can only be read: a sentence says so, and nothing is changed.
+#[test]
+fn a_log_that_cannot_be_changed_is_refused() {
+    let folder = folder();
+    let folder = folder.path();
+    let Some(way) = way_to_mount(folder) else { return };
+    let all = content(10);
+    let server = start(folder, 1);
+    store(&server, &all);
+    server.kill();
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" || exit 77
+        shift; exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(way)
+        .args(["sh", "-c", script, "sh"])
+        .arg(log_of(folder))
+        .arg(NIGH)
+        .args(words(folder, 3))
+        .output()
+        .expect("util-linux is there");
+    let log = log_of(folder).display().to_string();
+    assert_one_sentence(&output, &[&log, "can't be changed", "Read-only file system"]);
+    assert_eq!(partitions_at(&folder.join("arenas")), 1);
+    let server = start(folder, 1);
+    compare(&server, &all, "as it was");
+}

@@ -20,6 +20,7 @@ use nigh_store::{
 };
 
 use crate::machine::{Machine, seeds};
+use crate::support::START_MS;
 
 const KEYS: usize = 40;
 /// The calls behind the renaming of `meta`, and some before.
@@ -109,8 +110,8 @@ fn convert_while(
     wanted.dir = beside(machine);
     wanted.partitions = partitions;
     let (mut to, _) = Keyspace::open(&wanted, &domain)?;
-    let now_ms = machine.clock_ms();
-    let mut copying = Copying::new(&from, &mut to, now_ms);
+    let mut copying = Copying::new(&from, &mut to, machine.clock_ms());
+    let now_ms = copying.now_ms();
     let mut me = domain.join();
     let is_done = (0..STEPS_MOST).any(|_| {
         let is_done = copying.step(&me.pin()).expect("room for all");
@@ -210,6 +211,29 @@ fn a_log_without_arenas_is_converted() {
     machine.partitions = 5;
     start(&mut machine, "without arenas");
     assert_eq!(machine.state(&keys()), state);
+}
+
+/// A key that was over before the machine's clock stepped back stays over.
+#[test]
+fn a_copy_judges_expiry_by_the_latest_clock() {
+    let (mut machine, _) = scene(1, 1);
+    machine.start().expect("a sound disk");
+    // More of them than are removed within a turn.
+    (0..2000).for_each(|i| drop(machine.run(&format!("SET short{i} 1 PX 1000"))));
+    machine.clock.advance_us(2_000_000);
+    machine.run("SET other 2");
+    machine.settle();
+    let left = machine.running().keyspace.stats().keys;
+    assert!(left > 100, "{left} keys are there, some of them over");
+    machine.kill();
+    machine.clock.set_unix_ms(START_MS);
+    convert(&machine, 2, true).expect("a sound disk");
+    machine.partitions = 2;
+    start(&mut machine, "the clock stepped back");
+    assert_eq!(machine.run("GET other"), "$1 2");
+    for i in 0..2000 {
+        assert_eq!(machine.run(&format!("GET short{i}")), "$-1");
+    }
 }
 
 /// One who is interrupted while the chains are written has written nothing that stays.
