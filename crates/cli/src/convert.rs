@@ -4,6 +4,7 @@
 //! ```text
 //! DIR           lock, arenas ──copy──┐        DIR           lock, new arenas
 //! DIR.convert   lock, new arenas <───┘  swap  DIR.convert   lock, old arenas ──> removed
+//!                     └──> chains of a new generation ──> meta names them, before the swap
 //! ```
 //!
 //! Invariants:
@@ -12,33 +13,32 @@
 //! 2. At every moment one whole set of arenas lies at DIR. One system call swaps the folders, and
 //!    the program removes files only after it. So a DIR.convert that is left over holds nothing
 //!    needed. The next conversion or the next server removes it (see `nigh_server::leftover`).
+//! 3. With a log, its `meta` decides which data counts, by one renaming (`nigh_store::Conversion`).
+//!    Arenas of the other data don't fit it: a start builds from the log what isn't there.
+
+mod copy_folder;
+mod stopped_log;
 
 use crate::render::thousands;
 use anyhow::{Context, Result, bail, ensure};
+use copy_folder::{CopyFolder, beside, hold, to_take_along};
 use indicatif::{ProgressBar, ProgressStyle};
-use nigh_server::leftover::{self, LOCK_FILE, is_same};
+use nigh_server::leftover;
 use nigh_shm::layout::VERSION;
 use nigh_shm::{Domain, Participant, WriteError};
 use nigh_store::{
-    Copied, CopyError, Copying, DEFAULT_TENANT, Edition, Keyspace, Left, MANIFEST, MOST_PARTITIONS,
-    NEW_MANIFEST, OldKeyspace, Refused, Source, StoreError, StoreOptions, copy_bytes, left_in,
-    list_others, log_of,
+    Copied, CopyError, Copying, DEFAULT_TENANT, Edition, Keyspace, Left, MOST_PARTITIONS,
+    OldKeyspace, Refused, Source, StoreError, StoreOptions, copy_bytes, left_in, list_others,
 };
-use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
-use std::fs::{DirBuilder, DirEntry, File, Permissions};
+use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use stopped_log::StoppedLog;
 
-/// The end of an arena's file name.
-const ARENA: &str = ".arena";
-/// The end of the name of an arena that is still being made.
-const UNMADE: &str = ".arena.new";
-/// The file of the libraries, which all tenants share.
-const SYSTEM: &str = "_system.0.arena";
 /// Least memory of a partition: a server refuses less.
 const LEAST_PARTITION_BYTES: u64 = 8 << 20;
 /// Longest wait for memory that is on its way. It usually comes within milliseconds.
@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Folder of the arenas: the --shm-dir of the server, which is stopped
     #[arg(long, value_name = "DIR")]
     shm_dir: PathBuf,
+    /// Folder of the log, if the data has one: the --dir of the server [default: nigh-data]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Partitions of the new arenas, 1 to 64 [default: as many as now]
     #[arg(long, value_name = "N")]
     partitions: Option<usize>,
@@ -79,6 +82,12 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         return Err(StoreError::PartitionCount { wanted }.into());
     }
     let memory_bytes = args.maxmemory.as_deref().map(bytes_of).transpose()?;
+    let log = stopped_log::find(args.dir.as_deref(), &args.shm_dir, &args.tenant)?;
+    let log = log.map(|dir| StoppedLog::take(&dir, &args.shm_dir)).transpose()?;
+    if log.as_ref().is_some_and(StoppedLog::counts) {
+        // A reboot takes the folder. What isn't one is refused below.
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(&args.shm_dir);
+    }
     let dir = match args.shm_dir.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             bail!("there is no folder {}: nothing to convert", args.shm_dir.display())
@@ -90,15 +99,15 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         || format!("{name} holds no arenas of tenant {}: nothing to convert", args.tenant);
     let look = || -> Result<(Edition, Left)> {
         let edition = edition_of(&dir, &args.tenant)?;
-        Ok((edition, left_in(&dir, &args.tenant, edition)?.with_context(nothing)?))
+        let left = match &log {
+            Some(log) if edition == Edition::Living => log.left(&dir, &args.tenant)?,
+            Some(_) => bail!("the arenas in {name} are older than logs: leave --dir out"),
+            None => left_in(&dir, &args.tenant, edition)?,
+        };
+        Ok((edition, left.with_context(nothing)?))
     };
     // It looks before it locks, so that it leaves no lock file where no server was.
     look()?;
-    ensure!(
-        log_of(&dir)?.is_none(),
-        "the arenas in {name} have a log: start once with --appendonly no, which retires it, then \
-         convert, then start with --appendonly yes"
-    );
     let _held = hold(&dir)?;
     let beside = beside(&dir)?;
     leftover::remove_leftover(&dir)?;
@@ -122,7 +131,21 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         println!("{name}: nothing to do, the data has {} partition(s) already", left.partitions);
         return Ok(());
     }
-    let copied = convert(&args.tenant, &dir, &beside, edition, [&left, &wanted])?;
+    ensure!(
+        wanted.capacity_bytes > 0,
+        "no arena in {name} tells how much memory the data was made for: say it with --maxmemory"
+    );
+    let mut options = StoreOptions::new(&dir, left.capacity_bytes);
+    if left.capacity_bytes == 0 {
+        let least = LEAST_PARTITION_BYTES * left.partitions as u64;
+        options.capacity_bytes = wanted.capacity_bytes.max(least);
+    }
+    args.tenant.clone_into(&mut options.tenant);
+    options.partitions = left.partitions;
+    let copied = match &log {
+        Some(log) => convert_logged(log, &options, &beside, &wanted)?,
+        None => convert(&options, &beside, edition, &wanted)?,
+    };
     if is_old {
         println!("{name}: version 1 of the format before, {VERSION} now");
     }
@@ -147,36 +170,88 @@ fn bytes_of(text: &str) -> Result<u64> {
     Ok(config.unsigned("maxmemory"))
 }
 
-/// Copies the data of `dir`, of this edition, into the folder `beside`, and swaps the two.
+/// Copies the data of this edition that `options` say into the folder `beside`, and swaps the two.
 fn convert(
-    tenant: &str,
-    dir: &Path,
+    options: &StoreOptions,
     beside: &Path,
     edition: Edition,
-    [left, wanted]: [&Left; 2],
+    wanted: &Left,
 ) -> Result<Copied> {
-    let mut options = StoreOptions::new(dir, left.capacity_bytes);
-    tenant.clone_into(&mut options.tenant);
-    options.partitions = left.partitions;
-    let links = to_take_along(dir, tenant)?;
-    let (copy, copied) = match edition {
+    let dir = &*options.dir;
+    let links = to_take_along(dir, &options.tenant)?;
+    let stop = Interrupt::catch();
+    let copy = match edition {
         Edition::Living => {
             let domain = Domain::new(1);
-            let (from, _) = Keyspace::open(&options, &domain)?;
-            copy_to(beside, &options, (&from).into(), wanted, &domain)?
+            let (from, _) = Keyspace::open(options, &domain)?;
+            copy_to(beside, options, (&from).into(), wanted, (&domain, &stop))?
         }
         Edition::One => {
-            let from = OldKeyspace::open(dir, tenant)?;
-            copy_to(beside, &options, (&from).into(), wanted, &Domain::new(1))?
+            let from = OldKeyspace::open(dir, &options.tenant)?;
+            copy_to(beside, options, (&from).into(), wanted, (&Domain::new(1), &stop))?
         }
     };
+    let Copy { folder, keyspace, copied, .. } = copy;
+    drop(keyspace);
     list_others(dir, beside)?;
-    copy.make_like(dir, &links)?;
-    copy.swap_with(dir)?;
-    if let Err(error) = copy.remove() {
-        eprintln!("nigh: the data is converted, but what it was before is still there: {error:#}");
+    folder.make_like(dir, &links)?;
+    folder.swap_with(dir)?;
+    remove(folder);
+    Ok(copied)
+}
+
+/// The same of data that has a log: see `nigh_store::Conversion`.
+fn convert_logged(
+    log: &StoppedLog,
+    options: &StoreOptions,
+    beside: &Path,
+    wanted: &Left,
+) -> Result<Copied> {
+    let (dir, domain) = (&*options.dir, Domain::new(1));
+    let (from, opened, settings) = log.open(options, &domain)?;
+    // Opening may have made journals anew.
+    let links = to_take_along(dir, &options.tenant)?;
+    let stop = Interrupt::catch();
+    let copy = copy_to(beside, options, (&from).into(), wanted, (&domain, &stop))?;
+    let Copy { folder, mut keyspace, copied, now_ms } = copy;
+    let bar = bar_of(copied.keys + copied.libraries, "writing the log");
+    let goes_on = || {
+        bar.inc(1);
+        !stop.is_wanted()
+    };
+    let mut conversion = log.write((opened, &settings), &mut keyspace, now_ms, &goes_on)?;
+    bar.finish_and_clear();
+    drop((from, keyspace));
+    list_others(dir, beside)?;
+    folder.make_like(dir, &links)?;
+    log.name_chains(&mut conversion)?;
+    match folder.swap_with(dir) {
+        Ok(()) => remove(folder),
+        Err(error) => eprintln!(
+            "nigh: the data is converted, but its arenas aren't in place, so that the next server builds them \
+             from the log: {error:#}"
+        ),
+    }
+    if let Some(error) = conversion.remove_old() {
+        eprintln!("nigh: the data is converted, but the log that it had is still there: {error}");
     }
     Ok(copied)
+}
+
+/// Removes what the data was before.
+fn remove(folder: CopyFolder<'_>) {
+    if let Err(error) = folder.remove() {
+        eprintln!("nigh: the data is converted, but what it was before is still there: {error:#}");
+    }
+}
+
+/// A copy that is whole, and isn't in its place yet.
+struct Copy<'a> {
+    folder: CopyFolder<'a>,
+    keyspace: Keyspace,
+    copied: Copied,
+    /// The time by which it has judged expiry, Unix ms.
+    now_ms: u64,
 }
 
 /// Copies all of `from`, which `options` opened, into a new folder `beside`.
@@ -185,8 +260,8 @@ fn copy_to<'a>(
     options: &'a StoreOptions,
     from: Source<'_>,
     wanted: &Left,
-    domain: &Arc<Domain>,
-) -> Result<(CopyFolder<'a>, Copied)> {
+    (domain, stop): (&Arc<Domain>, &Interrupt),
+) -> Result<Copy<'a>> {
     let (dir, mut options) = (&*options.dir, options.clone());
     options.partitions = wanted.partitions;
     options.capacity_bytes =
@@ -199,13 +274,14 @@ fn copy_to<'a>(
          file system, or delete keys first",
         dir.display()
     );
-    let copy = CopyFolder::make(beside, dir)?;
+    let folder = CopyFolder::make(beside, dir)?;
     beside.clone_into(&mut options.dir);
-    let (mut to, _) = Keyspace::open(&options, domain)?;
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-    let copying = Copying::new(from, &mut to, u64::try_from(now_ms)?);
-    match copy_all(copying, &mut domain.join(), from.keys()) {
-        Ok(copied) => Ok((copy, copied)),
+    let (mut keyspace, _) = Keyspace::open(&options, domain)?;
+    let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    let copying = Copying::new(from, &mut keyspace, u64::try_from(unix_ms)?);
+    let now_ms = copying.now_ms();
+    match copy_all(copying, &mut domain.join(), from.keys(), stop) {
+        Ok(copied) => Ok(Copy { folder, keyspace, copied, now_ms }),
         Err(Stopped::Interrupted) => bail!("interrupted; {} is as it was", dir.display()),
         Err(Stopped::Copy(CopyError::Unreadable(error))) => {
             bail!("{error}; {} is as it was", dir.display())
@@ -215,6 +291,33 @@ fn copy_to<'a>(
             bail!("{}; {} is as it was", why(refused, needed, free, &options), dir.display())
         }
     }
+}
+
+/// SIGINT and SIGTERM, caught: else a signal would end the process, with the copy left over.
+struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    fn catch() -> Interrupt {
+        let wanted = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // Without this no data is lost.
+            let _ = signal_hook::flag::register(signal, Arc::clone(&wanted));
+        }
+        Interrupt(wanted)
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Shows how far something is.
+fn bar_of(all: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(all).with_message(what);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  {msg}") {
+        bar.set_style(style);
+    }
+    bar
 }
 
 /// The reason why a copy ended early.
@@ -228,17 +331,9 @@ fn copy_all(
     mut copying: Copying<'_>,
     participant: &mut Participant,
     keys: u64,
+    stop: &Interrupt,
 ) -> Result<Copied, Stopped> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Without this a signal would end the process: no data is lost, but the copy is left over.
-        let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
-    }
-    let bar = ProgressBar::new(keys);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  copying keys")
-    {
-        bar.set_style(style);
-    }
+    let bar = bar_of(keys, "copying keys");
     let mut moved = Instant::now();
     loop {
         let before = copying.copied();
@@ -246,7 +341,7 @@ fn copy_all(
         participant.quiescent();
         let copied = copying.copied();
         bar.set_position(copied.keys + copied.expired);
-        if interrupted.load(Ordering::Relaxed) {
+        if stop.is_wanted() {
             return Err(Stopped::Interrupted);
         }
         if outcome.is_ok() || copied != before {
@@ -295,143 +390,11 @@ fn why(refused: Refused, needed: u64, free: u64, options: &StoreOptions) -> Stri
     }
 }
 
-/// The copy's folder: it lies beside the data's, since the two are swapped.
-fn beside(dir: &Path) -> Result<PathBuf> {
-    let (Some(parent), Some(beside)) = (dir.parent(), leftover::beside(dir)) else {
-        bail!("{} can't be converted: it has no parent folder for the copy", dir.display());
-    };
-    ensure!(
-        dir.metadata()?.dev() == parent.metadata()?.dev(),
-        "{} is a mount point, and a copy can't be swapped in for it: convert it by another path, whose parent \
-         folder is on the same file system (for a container's volume, from outside)",
-        dir.display()
-    );
-    Ok(beside)
-}
-
-/// Locks a folder as a server does.
-fn hold(path: &Path) -> Result<File> {
-    let file = path.join(LOCK_FILE);
-    let failed = || format!("can't lock {}", file.display());
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock = File::from(rustix::fs::open(&file, flags, 0o600.into()).with_context(failed)?);
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            bail!("a server, or another nigh convert, uses {}: stop it first", path.display())
-        }
-        Err(error) => return Err(error).with_context(failed),
-    }
-    // Another conversion that held it before may have put another folder in its place.
-    ensure!(
-        is_same(&lock.metadata()?, &file.metadata().with_context(failed)?),
-        "{} was replaced just now: try again",
-        path.display()
-    );
-    Ok(lock)
-}
-
 /// Bytes that the file system of a folder has left.
 fn free_bytes(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path)
         .with_context(|| format!("can't ask for the free space of {}", path.display()))?;
     Ok(stat.f_bavail * stat.f_frsize)
-}
-
-fn entries(path: &Path) -> Result<Vec<DirEntry>> {
-    let read = std::fs::read_dir(path).and_then(Iterator::collect);
-    read.with_context(|| format!("can't look into {}", path.display()))
-}
-
-/// The files at `dir` that are linked instead of copied, so that they are there after the swap.
-fn to_take_along(dir: &Path, tenant: &str) -> Result<Vec<PathBuf>> {
-    let mut links = Vec::new();
-    for entry in entries(dir)? {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let number = name.strip_prefix(tenant).and_then(|rest| rest.strip_prefix('.'));
-        let number = number.and_then(|rest| rest.strip_suffix(ARENA));
-        let is_copied = number.is_some_and(|text| text.parse::<usize>().is_ok())
-            || name == SYSTEM
-            || [LOCK_FILE, MANIFEST, NEW_MANIFEST].contains(&&*name)
-            || name.ends_with(UNMADE);
-        if is_copied {
-            continue;
-        }
-        ensure!(
-            !entry.file_type()?.is_dir(),
-            "{} is a folder and can't be taken along: move it elsewhere first",
-            entry.path().display()
-        );
-        links.push(entry.path());
-    }
-    Ok(links)
-}
-
-/// The folder at `path`, beside the data's: the copy, and after the swap the old data. Dropping
-/// this removes the folder.
-struct CopyFolder<'a> {
-    path: &'a Path,
-    /// The data's folder.
-    dir: &'a Path,
-    _lock: File,
-    is_gone: bool,
-}
-
-impl<'a> CopyFolder<'a> {
-    fn make(path: &'a Path, dir: &'a Path) -> Result<CopyFolder<'a>> {
-        DirBuilder::new()
-            .mode(0o700)
-            .create(path)
-            .with_context(|| format!("can't make the copy's folder {}", path.display()))?;
-        Ok(CopyFolder { path, dir, _lock: hold(path)?, is_gone: false })
-    }
-
-    fn remove(mut self) -> Result<()> {
-        self.is_gone = true;
-        Ok(leftover::remove(self.path, self.dir)?)
-    }
-
-    /// Gives the copy the mode and owner of the data's folder, links the files that weren't copied,
-    /// and syncs all of it.
-    fn make_like(&self, dir: &Path, links: &[PathBuf]) -> Result<()> {
-        let failed = || format!("can't make {} like {}", self.path.display(), dir.display());
-        let owner = dir.metadata()?;
-        std::fs::set_permissions(self.path, Permissions::from_mode(0o700)).with_context(failed)?;
-        let own: Result<Vec<_>> = Ok(entries(self.path)?.iter().map(DirEntry::path).collect());
-        for path in own?.iter().map(PathBuf::as_path).chain([self.path]) {
-            let found = path.metadata()?;
-            if (found.uid(), found.gid()) != (owner.uid(), owner.gid()) {
-                chown(path, Some(owner.uid()), Some(owner.gid())).with_context(failed)?;
-            }
-            File::open(path)?.sync_all().with_context(failed)?;
-        }
-        for link in links {
-            let name = link.file_name().unwrap_or_default();
-            std::fs::hard_link(link, self.path.join(name))
-                .with_context(|| format!("can't take {} along", link.display()))?;
-        }
-        Ok(())
-    }
-
-    fn swap_with(&self, dir: &Path) -> Result<()> {
-        renameat_with(CWD, self.path, CWD, dir, RenameFlags::EXCHANGE).with_context(|| {
-            let (copy, dir) = (self.path.display(), dir.display());
-            format!("can't swap {copy} and {dir}, which is as it was")
-        })?;
-        // The swap must be on disk before the old data is removed. On a tmpfs this does nothing.
-        let parent = dir.parent().context("a folder that was swapped has a parent")?;
-        File::open(parent)?.sync_all().context("the data is converted, but not yet on disk")
-    }
-}
-
-impl Drop for CopyFolder<'_> {
-    fn drop(&mut self) {
-        if !self.is_gone {
-            // The next conversion or the next server removes the rest.
-            let _ = leftover::remove(self.path, self.dir);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -287,6 +287,14 @@ pub(crate) fn refused(dir: &Path, error: StoreError) -> ServeError {
 
 /// The same of a start that goes by the log, with what to do about a damaged one.
 fn refused_start(dir: &Path, arenas: &Path, error: StoreError) -> ServeError {
+    if let StoreError::Partitions { found, wanted, .. } = error {
+        let (log, arenas) = (dir.display(), arenas.display());
+        return ServeError::Store(format!(
+            "the log in {log} holds data in {found} partition(s), and {wanted} were asked for: start \
+             with --partitions {found}, or convert the data first with `nigh convert --dir {log} \
+             --shm-dir {arenas} --partitions {wanted}`"
+        ));
+    }
     let is_damage = error.is_log_damage();
     let ServeError::Store(text) = refused(dir, error) else { unreachable!("it is of the store") };
     if !is_damage {
@@ -309,7 +317,10 @@ fn refused_start(dir: &Path, arenas: &Path, error: StoreError) -> ServeError {
 }
 
 /// The id of the machine's boot.
-pub(crate) fn boot_id() -> Result<[u8; 16], ServeError> {
+///
+/// # Errors
+/// The system doesn't tell it.
+pub fn boot_id() -> Result<[u8; 16], ServeError> {
     let text = std::fs::read_to_string(BOOT_ID)?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let id = u128::from_str_radix(&digits, 16).map(u128::to_be_bytes);
@@ -335,6 +346,10 @@ fn tell_start(report: &StartReport, dir: &Path, began: Instant) {
     for aside in &report.set_aside {
         let file = aside.display();
         tracing::warn!(%file, "an arena that lacked what the log has was built anew");
+    }
+    for stray in &report.strays {
+        let file = stray.display();
+        tracing::warn!(%file, "an arena that a conversion had left was removed: the log has its keys");
     }
     let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let StartReport { adopted, rebuilt, completed, replayed_bytes, base, .. } = report;

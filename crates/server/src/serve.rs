@@ -10,6 +10,7 @@ use crate::error::ServeError;
 use crate::folder::arena_folder::Folder;
 use crate::folder::cgroup::memory_limit;
 use crate::folder::faults::Arenas;
+use crate::folder::log_folder;
 use crate::folder::room::Needs;
 use crate::folder::starts::Skips;
 use crate::folder::verify::compare_sums;
@@ -347,7 +348,8 @@ fn open_keyspace(
             (keyspace, opened, None)
         }
     };
-    log_opened(&opened, &options, keyspace.capacity_bytes());
+    let log_dir = log.is_some().then(|| log_folder::path_of(config)).transpose()?;
+    log_opened(&opened, &options, log_dir.as_deref(), keyspace.capacity_bytes());
     if let Some(error) = &opened.manifest_error {
         let dir = options.dir.display();
         tracing::warn!(%error, "the arenas in {dir} can't be listed in a manifest: one that is missing may go unnoticed");
@@ -413,7 +415,7 @@ fn shared_of(
     Ok((Arc::new(shared), (polls, wakers)))
 }
 
-fn log_opened(opened: &Opened, options: &StoreOptions, bytes: u64) {
+fn log_opened(opened: &Opened, options: &StoreOptions, log_dir: Option<&Path>, bytes: u64) {
     let partitions = options.partitions;
     let Some(adoption) = &opened.data else {
         return tracing::info!(partitions, "created new arenas");
@@ -429,10 +431,11 @@ fn log_opened(opened: &Opened, options: &StoreOptions, bytes: u64) {
     );
     let wanted = options.capacity_bytes / partitions as u64 * partitions as u64;
     if bytes < wanted {
+        let log = log_dir.map_or(String::new(), |dir| format!("--dir {} ", dir.display()));
         tracing::warn!(
             bytes,
             "maxmemory is lowered: the arenas were made with half as much, and reach no further. For more, stop the \
-             server and convert them: `nigh convert --shm-dir {} --maxmemory {wanted}`",
+             server and convert them: `nigh convert {log}--shm-dir {} --maxmemory {wanted}`",
             options.dir.display()
         );
     }

@@ -332,6 +332,9 @@ pub enum StoreError {
          another, or start without --fresh"
     )]
     FreshLog,
+    /// What was under way was to stop.
+    #[error("interrupted")]
+    Stopped,
     /// The tenant's name can't be the name of a file.
     #[error(
         "tenant name {name:?} is not usable: 1 to 128 of a-z, A-Z, 0-9, '.', '_' and '-', not starting with '.' or '_'"

@@ -40,7 +40,7 @@
 //! | open | opening and closing |
 //! | salvage | what can be saved of a damaged log |
 //! | keyspace | all partitions of a tenant, and commands over several |
-//! | convert | copying into other arenas |
+//! | convert | copying into other arenas, and the log of a copy |
 //!
 //! # Where versions of Redis differ
 //!
@@ -87,6 +87,7 @@ mod types;
 mod upkeep;
 
 pub use commit::write_set::KeyWrite;
+pub use convert::conversion::{Conversion, left_in_log};
 pub use convert::copying::{
     Copied, CopyError, Copying, Left, Refused, Source, copy_bytes, left_in,
 };

@@ -15,7 +15,7 @@ fn of_edition_1(_: &Path, _: &str) -> Result<Edition, StoreError> {
 
 fn arguments(dir: &Path, partitions: Option<usize>) -> Args {
     let (shm_dir, tenant) = (dir.to_owned(), DEFAULT_TENANT.to_owned());
-    Args { shm_dir, partitions, maxmemory: None, tenant }
+    Args { shm_dir, dir: None, partitions, maxmemory: None, tenant }
 }
 
 /// The keys of all partitions, and the libraries, of a folder with this many partitions and bytes.

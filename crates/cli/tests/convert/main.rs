@@ -4,6 +4,8 @@
 
 mod kept;
 mod kills;
+mod logged;
+mod logged_kills;
 mod stories;
 #[path = "../support/mod.rs"]
 mod support;

@@ -304,7 +304,7 @@ fn a_partition_that_overflows_changes_nothing() {
 
 /// The command that runs another one with mounts of its own. `None` where that isn't permitted, as
 /// in most containers: the tests about mounts can't run there.
-fn way_to_mount(folder: &Path) -> Option<&'static [&'static str]> {
+pub(crate) fn way_to_mount(folder: &Path) -> Option<&'static [&'static str]> {
     let root = folder.metadata().expect("it is there").uid() == 0;
     let way: &[&str] = if root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
     let mount = ["mount", "-t", "tmpfs", "none"];

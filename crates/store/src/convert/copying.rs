@@ -110,6 +110,14 @@ impl Source<'_> {
         }
     }
 
+    /// The latest time by which expiry was judged, Unix ms; 0 if it isn't known.
+    fn clock_ms(&self) -> u64 {
+        match self {
+            Source::Living(keyspace) => keyspace.clock_ms(),
+            Source::Old(_) => 0,
+        }
+    }
+
     fn libraries(&self) -> u64 {
         match self {
             Source::Living(keyspace) => libraries(keyspace),
@@ -210,7 +218,7 @@ pub struct Copying<'k> {
 
 impl<'k> Copying<'k> {
     /// Begins to copy `from` into `to`, which is empty. Keys whose time is over at `now_ms`, Unix
-    /// ms, are left out.
+    /// ms, are left out; so are those that were over by the clock of `from`, if that was ahead.
     ///
     /// # Panics
     ///
@@ -225,7 +233,14 @@ impl<'k> Copying<'k> {
         };
         assert!(is_whole && whole(to), "keyspaces are copied before they are divided");
         assert!(keys(to) == 0, "a copy begins empty");
+        let now_ms = now_ms.max(from.clock_ms());
         Copying { from, to, now_ms, at: 0, cursor: 0, ahead: 0, copied: Copied::default() }
+    }
+
+    /// The time by which expiry is judged, Unix ms.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// The counts so far.

@@ -3,6 +3,7 @@
 mod adoption;
 mod backup;
 mod commands;
+mod conversions;
 mod convert;
 mod durable;
 mod durable_starts;

@@ -8,17 +8,20 @@
 //! 1. A file is set aside by a renaming, and removed only when what took its place is whole.
 //! 2. With no log that counts, an arena that can't be adopted refuses the start: nothing else has
 //!    its keys.
+//! 3. An arena of the log that counts, of a partition that the tenant hasn't, is what a conversion
+//!    left: the log has its keys, in other partitions.
 //!
 //! The thread that starts the server.
 
 use crate::error::StoreError;
-use crate::folder::names::names;
+use crate::folder::names::{names, partitions_there, path_of};
 use crate::open::durable::found::Findings;
 use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::plan::{ArenaLsns, Origin, StreamFacts, StreamPlan};
 use crate::open::durable::streams_of::Stream;
-use nigh_log::Storage;
-use nigh_shm::{Adoption, Domain, JournalFile, StreamJournal, Writer};
+use crate::open::store_options::StoreOptions;
+use nigh_log::{Meta, Storage};
+use nigh_shm::{Adoption, Domain, JournalFile, StreamJournal, Writer, header_of};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -116,6 +119,14 @@ impl<S: Storage> Findings<S> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The arenas of the log `meta` that are of partitions which there aren't.
+pub(super) fn strays(options: &StoreOptions, meta: &Meta) -> Result<Vec<PathBuf>, StoreError> {
+    let there = partitions_there(&options.dir, &options.tenant)?;
+    let beyond = there.into_iter().filter(|&partition| partition >= options.partitions);
+    let paths = beyond.map(|partition| path_of(&options.dir, &options.tenant, partition));
+    Ok(paths.filter(|path| header_of(path).is_ok_and(|it| it.log_id == meta.id)).collect())
 }
 
 fn dir_of(path: &Path) -> PathBuf {

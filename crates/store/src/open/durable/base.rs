@@ -16,16 +16,17 @@ use crate::open::durable::arenas::StartStream;
 use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::rest::StartStreams;
 use nigh_log::{
-    Chain, ChangeKind, LogWriter, Meta, MetaFault, NewChange, NewCommit, Storage, World, list,
-    remove_unnamed, save_meta,
+    Chain, ChangeKind, LogSettings, LogWriter, Meta, MetaFault, NewChange, NewCommit, Storage,
+    World, list, remove_unnamed, save_meta,
 };
+use nigh_shm::Writer;
 
 /// Writes a base for all shards; returns the writers, by shard. `breaks` is told of the generation
 /// if it isn't known whether that counts.
 pub(super) fn write_base<S: Storage>(
     world: &World<S>,
     meta: &mut Meta,
-    streams: &mut StartStreams,
+    streams: &StartStreams,
     log: &LogOptions,
     clock_ms: u64,
     breaks: &dyn Fn(u64),
@@ -33,20 +34,16 @@ pub(super) fn write_base<S: Storage>(
     let generation = next_generation(world, meta)?;
     let shards = u32::try_from(log.shards).expect("at most 64 shards");
     let mut writers = Vec::new();
-    for shard in 0..shards {
-        let chain = Chain { generation, shard, shards };
-        let is_of = |it: &&mut StartStream| it.stream.shard(log.shards) == shard as usize;
-        let mut of_shard: Vec<&mut StartStream> = streams.values_mut().filter(is_of).collect();
-        let lasts: Vec<(u32, u64)> =
-            of_shard.iter().map(|it| (it.stream.number, it.last_lsn())).collect();
-        let mut writer =
-            LogWriter::begin_chain(world, meta, chain, &lasts, log.settings, clock_ms)?;
-        for it in &mut of_shard {
-            append_all(&mut writer, it)?;
-        }
-        writer.write(true)?;
-        writer.sync()?;
-        writers.push(writer);
+    for chain in chains_of(generation, shards) {
+        let is_of = |it: &&StartStream| it.stream.shard(log.shards) == chain.shard as usize;
+        let of_shard = streams.values().filter(is_of);
+        let arenas = of_shard.map(|it| {
+            let arena = it.writer.as_ref().expect("each stream has its arena by now");
+            (it.stream.number, arena)
+        });
+        let arenas: Vec<_> = arenas.collect();
+        let at = (log.settings, clock_ms);
+        writers.push(write_chain((world, meta), chain, &arenas, at, &|| true)?);
     }
     name_chains(world, meta, generation, shards).map_err(|fault| {
         if matches!(fault, MetaFault::InDoubt(_)) {
@@ -60,7 +57,7 @@ pub(super) fn write_base<S: Storage>(
 }
 
 /// A generation that no chain has; that counts before a file of it is made.
-pub(super) fn next_generation<S: Storage>(
+pub(crate) fn next_generation<S: Storage>(
     world: &World<S>,
     meta: &mut Meta,
 ) -> Result<u64, StoreError> {
@@ -71,12 +68,12 @@ pub(super) fn next_generation<S: Storage>(
 }
 
 /// The chains of all shards in a generation.
-pub(super) fn chains_of(generation: u64, shards: u32) -> impl Iterator<Item = Chain> {
+pub(crate) fn chains_of(generation: u64, shards: u32) -> impl Iterator<Item = Chain> {
     (0..shards).map(move |shard| Chain { generation, shard, shards })
 }
 
 /// Has the chains of a generation count, and no others.
-pub(super) fn name_chains<S: Storage>(
+pub(crate) fn name_chains<S: Storage>(
     world: &World<S>,
     meta: &mut Meta,
     generation: u64,
@@ -92,20 +89,42 @@ pub(super) fn save<S: Storage>(world: &World<S>, meta: &Meta) -> Result<(), Stor
     save_meta(&*world.storage, meta).map_err(of_fault)
 }
 
-pub(super) fn of_fault(fault: MetaFault) -> StoreError {
+pub(crate) fn of_fault(fault: MetaFault) -> StoreError {
     match fault {
         MetaFault::Unchanged(error) | MetaFault::InDoubt(error) => error.into(),
     }
 }
 
+/// Writes a new chain with all records of some arenas, in order of their streams, and syncs it. It
+/// is stopped when `goes_on` says so.
+pub(crate) fn write_chain<S: Storage>(
+    (world, meta): (&World<S>, &Meta),
+    chain: Chain,
+    arenas: &[(u32, &Writer)],
+    (settings, clock_ms): (LogSettings, u64),
+    goes_on: &dyn Fn() -> bool,
+) -> Result<LogWriter<S>, StoreError> {
+    let lasts: Vec<_> = arenas.iter().map(|(stream, arena)| (*stream, arena.lsn())).collect();
+    let mut writer = LogWriter::begin_chain(world, meta, chain, &lasts, settings, clock_ms)?;
+    for (stream, arena) in arenas {
+        append_all(&mut writer, *stream, arena, goes_on)?;
+    }
+    writer.write(true)?;
+    writer.sync()?;
+    Ok(writer)
+}
+
 /// Appends all records of an arena.
 fn append_all<S: Storage>(
     writer: &mut LogWriter<S>,
-    it: &mut StartStream,
+    stream: u32,
+    arena: &Writer,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<(), StoreError> {
-    let stream = it.stream.number;
-    let arena = it.writer.as_mut().expect("each stream has its arena by now");
     arena.each_record(&mut |lsn, payload| {
+        if !goes_on() {
+            return Err(StoreError::Stopped);
+        }
         let changes = [NewChange { kind: ChangeKind::Put, payload }];
         let commit = NewCommit {
             stream,

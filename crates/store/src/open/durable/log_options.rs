@@ -72,6 +72,8 @@ pub struct StartReport {
     pub adopted: usize,
     /// Files that were set aside, since the log has more than they have.
     pub set_aside: Vec<std::path::PathBuf>,
+    /// Arenas of partitions that there are no more, removed: a conversion left them.
+    pub strays: Vec<std::path::PathBuf>,
     /// Commits of journals that were written to the log.
     pub completed: u64,
     /// Torn tails that were cut off, by shard.

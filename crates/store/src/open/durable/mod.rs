@@ -3,7 +3,7 @@
 mod ahead;
 mod arenas;
 pub(crate) mod attached;
-mod base;
+pub(crate) mod base;
 mod building;
 mod found;
 mod journals;

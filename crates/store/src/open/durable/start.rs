@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::folder::edition::Edition;
 use crate::folder::look::look;
 use crate::folder::names::SYSTEM_TENANT;
-use crate::open::durable::arenas::StartStream;
+use crate::open::durable::arenas::{StartStream, strays};
 use crate::open::durable::base::{save, write_base};
 use crate::open::durable::building::Building;
 use crate::open::durable::found::Findings;
@@ -28,7 +28,10 @@ use crate::open::durable::rebuild::{by_chain, replay_chain};
 use crate::open::durable::rest::{StartStreams, named_values, write_rest};
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER, Stream};
 use crate::open::store_options::StoreOptions;
-use nigh_log::{Chain, LogError, LogRecovery, LogWriter, Meta, Secret, Storage, TenantLine, World};
+use nigh_log::{
+    Chain, LogError, LogRecovery, LogWriter, Meta, Secret, Storage, TenantLine, World, list,
+    remove_unnamed,
+};
 use nigh_shm::{
     Adoption, Domain, DurableWord, JournalEntry, JournalReader, JournalWriter, StreamChange, Writer,
 };
@@ -65,6 +68,8 @@ pub(crate) fn open_with_log<S: Storage>(
     let counts = !findings.chains.is_empty();
     let mut writers = Vec::new();
     if counts && continues && !is_broken {
+        // A conversion that was cut off left them. (Behind a base they go, too.)
+        remove_unnamed(&*world.storage, &list(&*world.storage)?, &meta)?;
         // Nothing was written to them since they were found.
         for recovery in std::mem::take(&mut findings.chains) {
             let chain = recovery.chain();
@@ -100,15 +105,16 @@ pub(crate) fn open_with_log<S: Storage>(
     if report.base.is_some() {
         drop(writers);
         let breaks = |generation| findings.ours().iter().for_each(|it| it.set_broken(generation));
-        writers = write_base(world, &mut meta, &mut streams, log, clock_ms, &breaks)?;
+        writers = write_base(world, &mut meta, &streams, log, clock_ms, &breaks)?;
     }
     let journals = renew(&options.dir, findings.journals, &writers, &meta, log)?;
     for it in streams.values_mut() {
         report.set_aside.append(&mut it.aside);
     }
-    for aside in &report.set_aside {
+    report.strays = strays(options, &meta)?;
+    for over in report.set_aside.iter().chain(&report.strays) {
         // Whoever looks at the folder may remove it too.
-        let _ = std::fs::remove_file(aside);
+        let _ = std::fs::remove_file(over);
     }
     let shared = Arc::new(SharedStreams::default());
     let mut shards = Vec::new();
@@ -306,12 +312,5 @@ impl<S: Storage> Findings<S> {
             let has_arena = streams.values().filter(of).any(|it| it.writer.is_some());
             self.is_broken(shard, has_arena)
         })
-    }
-}
-
-impl StartStream {
-    /// The number of the last change that memory has.
-    pub(super) fn last_lsn(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::lsn)
     }
 }

@@ -33,7 +33,7 @@ impl Stream {
             capacity_bytes: options.system_capacity_bytes,
             seed: Some(seed),
         };
-        Stream { number: SYSTEM_NUMBER << 8, partition: 0, spec }
+        Stream { number: SYSTEM_STREAM, partition: 0, spec }
     }
 
     /// The stream of a partition of the tenant's data.
@@ -47,13 +47,21 @@ impl Stream {
             capacity_bytes: options.capacity_bytes / options.partitions as u64,
             seed: Some(seed),
         };
-        Stream { number: DEFAULT_NUMBER << 8 | number(partition), partition, spec }
+        Stream { number: data_stream(partition), partition, spec }
     }
 
     /// The shard that owns it, of so many.
     pub(crate) fn shard(&self, shards: usize) -> usize {
         shard_of(self.partition, shards)
     }
+}
+
+/// The stream of the libraries.
+pub(crate) const SYSTEM_STREAM: u32 = SYSTEM_NUMBER << 8;
+
+/// The stream of a partition of the tenant's data.
+pub(crate) fn data_stream(partition: usize) -> u32 {
+    DEFAULT_NUMBER << 8 | u32::try_from(partition).expect("at most MOST_PARTITIONS")
 }
 
 /// The shard that owns a partition, of so many.
