@@ -6,7 +6,7 @@
 //! 2. A failed write or sync breaks the log, and a write under `always` whose sync failed isn't
 //!    answered. The server writes a new log, which has all; then it takes writes again.
 //! 3. A full disk refuses what isn't a removal, until there is room: by what else goes from the
-//!    disk, or by removals alone.
+//!    disk, or by removals alone, of whatever size the disk is. It hinders no start.
 //!
 //! Without strace, or where mounting isn't allowed, a test says so and returns.
 
@@ -23,10 +23,13 @@ use support::{Server, folder};
 const SOON: Duration = Duration::from_secs(20);
 /// Bytes of a value on the full disk, and of that disk.
 const VALUE_BYTES: usize = 10_000;
-const DISK: &str = "size=40m";
+const DISK_BYTES: usize = 40 << 20;
 /// Bytes of other files on it.
 const BALLAST_BYTES: usize = 12 << 20;
-const LESS_BALLAST_BYTES: usize = 4 << 20;
+/// A disk with room for what the log keeps, and for some files more.
+const LEAST_DISK_BYTES: usize = 10 << 20;
+/// By how much disks are larger than that: up to a file, and to a block more or less.
+const MORE_BYTES: [usize; 6] = [0, 4 << 10, 508 << 10, 516 << 10, 1020 << 10, 1 << 20];
 
 fn flags(dir: &Path, mode: &str) -> Vec<String> {
     let dir = dir.to_str().expect("a path of ours");
@@ -219,10 +222,10 @@ struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
     /// None if mounting isn't allowed.
-    fn mount() -> Option<SmallDisk> {
+    fn mount(bytes: usize) -> Option<SmallDisk> {
         let folder = disk_folder();
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", DISK, "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
             .arg(folder.path())
             .output();
         if mounted.is_ok_and(|output| output.status.success()) {
@@ -280,72 +283,100 @@ fn has(server: &Server, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// Whether writes are taken again soon.
-fn soon_takes_writes(server: &Server) -> bool {
+/// Writes are taken again soon.
+fn takes_writes(server: &Server) {
     let begin = Instant::now();
     while let Some(text) = error_of(&server.call(&["SET", "again", "1"])) {
         assert!(text.starts_with("MISCONF"), "{text}");
-        if begin.elapsed() >= SOON {
-            return false;
-        }
+        assert!(begin.elapsed() < SOON, "it stays full: {}", server.said());
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(info(server, "log_state"), "well");
-    true
 }
 
-fn takes_writes(server: &Server) {
-    assert!(soon_takes_writes(server), "{}", server.said());
-}
-
+/// What else was on the disk goes: writes go on.
 #[test]
 fn a_full_disk_refuses_writes_until_there_is_room() {
     for mode in ["everysec", "always"] {
-        let (folder, Some(disk)) = (folder(), SmallDisk::mount()) else { return };
+        let (folder, Some(disk)) = (folder(), SmallDisk::mount(DISK_BYTES)) else { return };
         let flags = flags(&disk.path(), mode);
         let ballast = disk.ballast("ballast", BALLAST_BYTES);
-        let less = disk.ballast("less", LESS_BALLAST_BYTES);
         let server = start(folder.path(), &flags);
         let written = fill(&server, 0);
-        assert!(written > 500, "{written} keys of {VALUE_BYTES} bytes fill no disk of {DISK}");
+        assert!(written > 500, "{written} keys of {VALUE_BYTES} bytes fill no {DISK_BYTES} bytes");
         assert_eq!(info(&server, "log_state"), "full");
         has(&server, 0..written);
-        // What else was on the disk goes.
         std::fs::remove_file(ballast).expect("it is there");
         takes_writes(&server);
         let more = fill(&server, written);
         assert!(more > written + 300, "{written}, then {more}");
-        // A server is killed now. The next one needs a file for what its log lacks: it says so. If
-        // the log had room for all that was told, it starts.
         server.kill();
-        let words: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let mut next = Server::spawn(folder.path(), &words);
-        if let Some(said) = next.wait_or_end() {
-            let last = said.trim_end().lines().last().unwrap_or_default();
-            assert!(last.contains("no room for the next log file"), "{said}");
-        } else {
-            has(&next, 0..more);
-            next.kill();
-        }
-        std::fs::remove_file(less).expect("it is there");
         let server = start(folder.path(), &flags);
         has(&server, 0..more);
-        let more = fill(&server, more);
-        // Removals make room by themselves, if they leave little: unless the last file is full to
-        // its last blocks, where compaction can't note what it drops. Then a disk with more room
-        // helps only.
-        assert_eq!(error_of(&server.call(&["FLUSHALL"])), None);
-        if !soon_takes_writes(&server) {
-            eprintln!("{mode}: full to the last block, so removals make no room");
-            server.kill();
-            continue;
-        }
-        synced(&server);
-        server.kill();
-        std::fs::remove_dir_all(folder.path().join("arenas")).expect("they are there");
-        let server = start(folder.path(), &flags);
-        assert_eq!(server.call(&["GET", "again"]).bytes(), Some(&b"1"[..]));
-        assert_eq!(server.call(&["DBSIZE"]).integer(), Some(1));
-        eprintln!("{mode}: full behind {written} and {more} keys, room again by removals");
+        eprintln!("{mode}: full behind {written} and {more} keys");
     }
+}
+
+/// Nothing else goes: removals make room by themselves, be they one or many, and whatever the disk
+/// has left. Until they are enough, the server may be killed, or power cut.
+#[test]
+fn removals_heal_a_disk_that_is_full_to_its_last_block() {
+    for (number, more_bytes) in MORE_BYTES.into_iter().enumerate() {
+        for mode in ["everysec", "always"] {
+            let disk = SmallDisk::mount(LEAST_DISK_BYTES + more_bytes);
+            let (folder, Some(disk)) = (folder(), disk) else { return };
+            let flags = flags(&disk.path(), mode);
+            let mut server = start(folder.path(), &flags);
+            let written = fill(&server, 0);
+            assert!(written > 100, "{written} keys of {VALUE_BYTES} bytes fill it");
+            assert_eq!(server.call(&["DEL", "f0"]).integer(), Some(1));
+            synced(&server);
+            for with_arenas in [true, false] {
+                server.kill();
+                if !with_arenas {
+                    std::fs::remove_dir_all(folder.path().join("arenas")).expect("they are there");
+                }
+                server = start(folder.path(), &flags);
+                has(&server, 1..written);
+                assert_eq!(server.call(&["EXISTS", "f0"]).integer(), Some(0));
+            }
+            let left = if number % 2 == 0 { flush(&server) } else { remove(&server, 1..written) };
+            takes_writes(&server);
+            synced(&server);
+            server.kill();
+            std::fs::remove_dir_all(folder.path().join("arenas")).expect("they are there");
+            let server = start(folder.path(), &flags);
+            assert_eq!(server.call(&["GET", "again"]).bytes(), Some(&b"1"[..]));
+            has(&server, left..written);
+            let keys = written.saturating_sub(left) + 1;
+            assert_eq!(server.call(&["DBSIZE"]).integer(), i64::try_from(keys).ok());
+            eprintln!("{mode}, {more_bytes} bytes more: {written} keys, room with {keys} of them");
+        }
+    }
+}
+
+/// A removal that is taken, if not at once then when compaction has made room for it.
+fn removes(server: &Server, words: &[&str]) {
+    let begin = Instant::now();
+    while let Some(text) = error_of(&server.call(words)) {
+        assert!(text.starts_with("MISCONF") && begin.elapsed() < SOON, "{words:?}: {text}");
+    }
+}
+
+/// All keys go; the first that is there then.
+fn flush(server: &Server) -> usize {
+    removes(server, &["FLUSHALL"]);
+    usize::MAX
+}
+
+/// Keys go one by one until there is room for writes; the first that is there then.
+fn remove(server: &Server, keys: std::ops::Range<usize>) -> usize {
+    let end = keys.end;
+    for key in keys {
+        removes(server, &["DEL", &format!("f{key}")]);
+        if info(server, "log_state") == "well" {
+            return key + 1;
+        }
+    }
+    end
 }

@@ -27,7 +27,7 @@ pub(crate) const ONE_HASH: &str = "ERR too many keys with one hash";
 pub(crate) const BAD_RECORD: &str = "IOERR the value's bytes have changed in memory: write the key anew or delete it; the server's log and `nigh check` name it";
 
 /// The log's thread doesn't keep up: the same command finds room in a later turn.
-pub const JOURNAL_FULL: &str = "MISCONF Nigh can't write its log: the journal is full, since the disk doesn't keep up. Reads go on; see INFO persistence.";
+pub const JOURNAL_FULL: &str = "MISCONF Nigh can't write its log: the journal is full, since the disk doesn't keep up or has no room. Reads go on; see INFO persistence.";
 /// One commit takes a fourth of a journal at most.
 pub(crate) const JOURNAL_TOO_SMALL: &str = "ERR the commit is too large for the journal, of which it may take a fourth: make it smaller, or raise journal-size";
 

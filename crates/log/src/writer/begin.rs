@@ -16,6 +16,7 @@ use crate::storage::{Storage, World};
 use crate::writer::begun_file::FileStart;
 use crate::writer::chain_files::ChainFiles;
 use crate::writer::compose::FrameComposer;
+use crate::writer::kept_room::KeptRoom;
 use crate::writer::log_writer::{LogWriter, chain_file, file_sizes};
 use crate::writer::prepare::FilePreparer;
 use crate::writer::settings::LogSettings;
@@ -50,6 +51,7 @@ impl<S: Storage> LogWriter<S> {
         recovery.sync_all()?;
         let key = ChainKey::of(meta, &recovery.chain());
         let preparer = FilePreparer::new(world, key, recovery.highest, &recovery.spare);
+        preparer.remove_left();
         let newest = recovery.newest;
         let start = ChainStart {
             files: recovery.files,
@@ -121,6 +123,7 @@ impl<S: Storage> LogWriter<S> {
             file,
             files: ChainFiles::new(files, start.unnamed),
             preparer,
+            kept: KeptRoom::default(),
             watermark_told: false,
             unsynced: false,
             syncing: None,

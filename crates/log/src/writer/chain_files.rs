@@ -79,9 +79,30 @@ impl ChainFiles {
         self.told_written != self.oldest()
     }
 
+    /// Whether a file waits for a sync to leave, or for one that tells it.
+    pub(super) fn is_leaving(&self) -> bool {
+        let waits = matches!(self.victim, VictimState::Released(_) | VictimState::Covered(_));
+        waits || !self.all_told()
+    }
+
     /// Bytes of the files that count by what is on disk.
     pub(super) fn bytes(&self) -> u64 {
         self.counted.iter().chain(&self.leaving).map(|file| file.file_bytes).sum()
+    }
+
+    /// Bytes of the longest of them.
+    pub(super) fn longest(&self) -> u64 {
+        self.counted.iter().map(|file| file.file_bytes).max().unwrap_or(0)
+    }
+
+    /// Bytes of the oldest.
+    pub(super) fn oldest_bytes(&self) -> u64 {
+        self.counted.front().map_or(0, |file| file.file_bytes)
+    }
+
+    /// How many they are.
+    pub(super) fn count(&self) -> usize {
+        self.counted.len() + self.leaving.len()
     }
 
     /// The file being written ends here, by a frame with this sum.

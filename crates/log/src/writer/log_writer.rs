@@ -28,6 +28,7 @@ use crate::writer::begun_file::{BegunFile, FileStart};
 use crate::writer::chain_files::ChainFiles;
 use crate::writer::compose::FrameComposer;
 use crate::writer::frame_facts::{BodyFacts, FrameEnd, FrameFacts, frame_length};
+use crate::writer::kept_room::KeptRoom;
 use crate::writer::long_frame::write_long;
 use crate::writer::new_commit::{Added, NewCommit};
 use crate::writer::prepare::FilePreparer;
@@ -48,6 +49,7 @@ pub struct LogWriter<S: Storage> {
     pub(super) file: BegunFile<S::File>,
     pub(super) files: ChainFiles,
     pub(super) preparer: FilePreparer<S>,
+    pub(super) kept: KeptRoom,
     /// All before it was synced.
     pub(super) watermark: LogPosition,
     /// A frame of this file has this watermark.
@@ -214,7 +216,9 @@ impl<S: Storage> LogWriter<S> {
     pub fn close(&mut self) -> Result<(), LogError> {
         self.sync()?;
         self.idle_frame()?;
-        self.sync_file()
+        self.sync_file()?;
+        // A file that was released while the sync before ran has left by this one.
+        self.sync()
     }
 
     /// Ends a frame here and syncs it: where a backup of the chain ends.
@@ -255,6 +259,12 @@ impl<S: Storage> LogWriter<S> {
     #[must_use]
     pub fn has_open_frame(&self) -> bool {
         !self.composer.is_empty()
+    }
+
+    /// Bytes of what was added that no frame has yet.
+    #[must_use]
+    pub fn open_bytes(&self) -> u64 {
+        self.composer.body_bytes(self.streams.framed()) as u64
     }
 
     /// Each stream with its last written and its last durable LSN, in order of streams.

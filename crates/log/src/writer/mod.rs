@@ -14,6 +14,7 @@ mod begun_file;
 mod chain_files;
 mod compose;
 mod frame_facts;
+mod kept_room;
 pub(crate) mod log_writer;
 mod long_frame;
 pub(crate) mod new_commit;

@@ -1,9 +1,9 @@
 //! Preparing files, ahead of need.
 //!
 //! ```text
-//! a spare file ── renamed to .new, folder synced ───┐
-//! none: .new is made ── zeros, 1 MiB at a time ─────┼─> head, synced ──> renamed, folder synced
-//! none, and zeros don't pay: .new is made ──────────┘
+//! a spare file ── renamed to .new, folder synced ─┐
+//! none: .new is made, its space is set aside ─────┴─> making ... making
+//! the first one ── zeros, 1 MiB at a time, if they pay ── head, synced ──> renamed, folder synced
 //! ```
 //!
 //! 1. A name without `.new` always stands for a whole head that is on disk.
@@ -13,19 +13,23 @@
 //! 4. A file whose space is set aside reads as zeros before they are written. Its syncs take
 //!    longer, since the file system notes with each what is written by now. So zeros pay where
 //!    syncs are many and somebody waits for them, but not at a start.
+//! 5. One file is ready. The others ahead of need are space that is set aside, as much as
+//!    [`crate::writer::kept_room`] says. They get their numbers with their heads; the number in a
+//!    `.new` name says nothing.
 //!
 //! The log's thread, in bounded steps.
 
 use crate::error::LogError;
 use crate::format::head::Head;
 use crate::format::layout::BLOCK_BYTES;
-use crate::format::names::FileName;
+use crate::format::names::{FileName, NEW};
 use crate::format::sum::SumKey;
 use crate::reader::log_file::{ChainKey, ReadFile};
 use crate::storage::aligned::AlignedBytes;
 use crate::storage::{Storage, StoredFile, World, write_all_at};
 use crate::writer::begun_file::BegunFile;
 use crate::writer::spare_files::{SpareFile, SpareFiles};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -39,7 +43,8 @@ pub(super) struct FilePreparer<S: Storage> {
     key: ChainKey,
     /// The highest number of any name that was ever given.
     highest: u64,
-    making: Option<Making<S::File>>,
+    /// Files whose space is set aside. The first is made ready next.
+    making: VecDeque<Making<S::File>>,
     /// The prepared file: nothing is written behind its head.
     ready: Option<BegunFile<S::File>>,
     spare: SpareFiles,
@@ -51,12 +56,15 @@ pub(super) struct FilePreparer<S: Storage> {
 #[derive(Debug)]
 struct Making<F> {
     file: F,
+    /// Its present name is this one with `.new`.
     name: FileName,
     bytes: u64,
     /// What the next step does.
     next: Stage,
     /// It is new: its length has to become durable too.
     fresh: bool,
+    /// The file system has set its space aside, or it has all its zeros.
+    has_space: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +72,19 @@ enum Stage {
     /// Zeros from this offset on.
     Zeros(u64),
     Head,
-    /// The name, with this salt in the head.
-    Name(u64),
+    /// This name, with this salt in the head.
+    Name(FileName, u64),
+}
+
+/// What is to be there ahead of need.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ahead {
+    /// Bytes of a file.
+    pub(super) file_bytes: u64,
+    /// Of these, what changes can't have.
+    pub(super) overhead: u64,
+    /// Bytes that changes can have in all files. One file is there in any case.
+    pub(super) room: u64,
 }
 
 /// Which call failed, and how.
@@ -95,7 +114,7 @@ impl<S: Storage> FilePreparer<S> {
             world: world.clone(),
             key,
             highest,
-            making: None,
+            making: VecDeque::new(),
             ready: None,
             spare,
             writes_zeros: true,
@@ -109,8 +128,39 @@ impl<S: Storage> FilePreparer<S> {
 
     /// Bytes of all that is prepared, being made, or spare.
     pub(super) fn bytes(&self) -> u64 {
-        let making = self.making.as_ref().map_or(0, |making| making.bytes);
+        let making: u64 = self.making.iter().map(|making| making.bytes).sum();
         self.ready_bytes() + making + self.spare.bytes()
+    }
+
+    /// Bytes that changes can have in files whose space is set aside; in each, so many they can't.
+    pub(super) fn room(&self, overhead: u64) -> u64 {
+        let making = self.making.iter().filter(|making| making.has_space);
+        let making: u64 = making.map(|it| it.bytes.saturating_sub(overhead)).sum();
+        self.ready_bytes().saturating_sub(overhead) + making
+    }
+
+    /// Whether space has to be set aside.
+    pub(super) fn lacks(&self, ahead: Ahead) -> bool {
+        self.is_short(ahead) || self.making.iter().any(|making| !making.has_space)
+    }
+
+    /// Whether another file has to be begun.
+    fn is_short(&self, ahead: Ahead) -> bool {
+        let is_none = self.ready.is_none() && self.making.is_empty();
+        let to_come = self.making.iter().filter(|making| !making.has_space);
+        let to_come: u64 = to_come.map(|it| it.bytes.saturating_sub(ahead.overhead)).sum();
+        is_none || self.room(ahead.overhead) + to_come < ahead.room
+    }
+
+    /// Removes what a process was making that has ended.
+    pub(super) fn remove_left(&self) {
+        // What can't be removed takes room, and does no other harm.
+        for name in self.world.storage.names().unwrap_or_default() {
+            let made = name.strip_suffix(NEW).and_then(FileName::parse);
+            if made.is_some_and(|made| made.is_of(&self.key.chain)) {
+                let _ = self.world.storage.remove(&name);
+            }
+        }
     }
 
     /// A file that no longer counts.
@@ -134,10 +184,18 @@ impl<S: Storage> FilePreparer<S> {
     /// `Full`, or another error; there is no such file then.
     pub(super) fn take(&mut self, least: u64, wanted: u64) -> Result<BegunFile<S::File>, LogError> {
         loop {
-            match self.ready.take_if(|ready| ready.file_bytes >= least) {
-                Some(file) => return Ok(file),
-                None => self.step(least.max(wanted))?,
+            if let Some(file) = self.ready.take_if(|ready| ready.file_bytes >= least) {
+                return Ok(file);
+            }
+            self.give_up_ready();
+            let is_long = self.making.front().is_none_or(|making| making.bytes < least);
+            let done = match is_long {
+                true => self.begin(least.max(wanted)).map(|making| self.making.push_front(making)),
+                false => self.go_on(0),
             };
+            if let Err((name, failed)) = done {
+                self.without_room(&name, failed, true)?;
+            }
         }
     }
 
@@ -161,37 +219,66 @@ impl<S: Storage> FilePreparer<S> {
         self.writes_zeros = yes;
     }
 
-    /// One step towards a prepared file of so many bytes; `true`: it is there, and nothing is left
-    /// to be removed.
+    /// One step towards what is to be there ahead of need; `true`: it is there, and nothing is left
+    /// to be removed. Space is set aside first.
     ///
     /// # Errors
     /// `Full`, or another error; a later step tries again.
-    pub(super) fn step(&mut self, wanted: u64) -> Result<bool, LogError> {
-        if let Some(small) = self.ready.take_if(|ready| ready.file_bytes < wanted) {
-            let (number, bytes) = (small.name.number, small.file_bytes);
-            self.spare.push(SpareFile { number, bytes, begun: false });
+    pub(super) fn step(&mut self, ahead: Ahead) -> Result<bool, LogError> {
+        let wanted = ahead.file_bytes;
+        if self.ready_bytes() < wanted {
+            self.give_up_ready();
         }
-        if self.ready.is_some() {
+        let without = self.making.iter().position(|making| !making.has_space);
+        let done = if self.is_short(ahead) {
+            self.begin(wanted).map(|making| self.making.push_back(making))
+        } else if let Some(next) = without.or(self.ready.is_none().then_some(0)) {
+            self.go_on(next)
+        } else {
             return self.remove_surplus(wanted);
-        }
-        // What is too small is given up: the next one takes its place, since it gets the same name.
-        drop(self.making.take_if(|making| making.bytes < wanted));
-        let (name, done) = match self.making.take() {
-            Some(making) => (making.name, self.go_on(making)),
-            None => (self.key.name(self.highest + 1), self.begin(wanted)),
         };
-        if let Err(error) = done {
-            // If they can't be removed, the next start does it.
-            let _ = self.world.storage.remove(&name.new_name());
-            let _ = self.world.storage.remove(&name.to_string());
-            self.without_room(&name, error)?;
+        let Err((name, failed)) = done else { return Ok(false) };
+        let full = self.without_room(&name, failed, false);
+        if full.is_err() {
+            self.make_ready()?;
         }
-        Ok(false)
+        full.map(|()| false)
+    }
+
+    /// No more space can be set aside. What there is has to be ready all the same: the log may wait
+    /// for the next file, to say in it which one has left.
+    fn make_ready(&mut self) -> Result<(), LogError> {
+        while self.ready.is_none() {
+            let Some(first) = self.making.front_mut() else { return Ok(()) };
+            if first.has_space && matches!(first.next, Stage::Zeros(_)) {
+                first.next = Stage::Head;
+            }
+            if let Err((name, failed)) = self.go_on(0) {
+                return self.without_room(&name, failed, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// The prepared file is too short: a longer one comes before it, so it needs another number.
+    fn give_up_ready(&mut self) {
+        if let Some(BegunFile { name, file_bytes: bytes, .. }) = self.ready.take() {
+            self.spare.push(SpareFile { number: name.number, bytes, begun: false });
+        }
     }
 
     /// Begins to make a file, from a spare one if there is one.
-    fn begin(&mut self, wanted: u64) -> Result<(), Failed> {
-        let name = self.key.name(self.highest + 1);
+    fn begin(&mut self, wanted: u64) -> Result<Making<S::File>, (FileName, Failed)> {
+        let made = self.making.iter().map(|making| making.name.number);
+        let name = self.key.name(made.fold(self.highest, u64::max) + 1);
+        self.begin_as(name, wanted).map_err(|failed| {
+            // If it can't be removed, the next start does it.
+            let _ = self.world.storage.remove(&name.new_name());
+            (name, failed)
+        })
+    }
+
+    fn begin_as(&mut self, name: FileName, wanted: u64) -> Result<Making<S::File>, Failed> {
         let storage = &self.world.storage;
         while let Some(spare) = self.spare.take(wanted) {
             let old = self.key.name(spare.number).to_string();
@@ -206,14 +293,12 @@ impl<S: Storage> FilePreparer<S> {
             // Else the old name could come back, with a head that isn't its own.
             storage.sync_folder().map_err(failed("syncing the folder"))?;
             let (bytes, next) = (spare.bytes / BLOCK_BYTES * BLOCK_BYTES, Stage::Head);
-            self.making = Some(Making { file, name, bytes, next, fresh: false });
-            return Ok(());
+            return Ok(Making { file, name, bytes, next, fresh: false, has_space: true });
         }
         let file = storage.create(&name.new_name()).map_err(failed("making a file"))?;
-        let is_ours = file.allocate(wanted).map_err(failed("setting space aside"))?;
-        let next = if self.writes_zeros || !is_ours { Stage::Zeros(0) } else { Stage::Head };
-        self.making = Some(Making { file, name, bytes: wanted, next, fresh: true });
-        Ok(())
+        let has_space = file.allocate(wanted).map_err(failed("setting space aside"))?;
+        let next = if self.writes_zeros || !has_space { Stage::Zeros(0) } else { Stage::Head };
+        Ok(Making { file, name, bytes: wanted, next, fresh: true, has_space })
     }
 
     /// The file of a spare name, if it may be taken.
@@ -222,8 +307,37 @@ impl<S: Storage> FilePreparer<S> {
         (read.file.links().ok()? == 1).then_some(read.file)
     }
 
-    /// The next stage of what is being made.
-    fn go_on(&mut self, mut making: Making<S::File>) -> Result<(), Failed> {
+    /// The next stage of one that is being made. If it fails, that one is removed.
+    fn go_on(&mut self, at: usize) -> Result<(), (FileName, Failed)> {
+        let Some(mut making) = self.making.remove(at) else { return Ok(()) };
+        let (name, stage) = (making.name, making.next);
+        match self.next_stage(&mut making) {
+            Ok(()) => match making.next {
+                Stage::Name(name, salt) if matches!(stage, Stage::Name(..)) => {
+                    self.ready = Some(BegunFile {
+                        file: Arc::new(making.file),
+                        name,
+                        file_bytes: making.bytes,
+                        key: SumKey { secret: self.key.secret, salt },
+                        position: BLOCK_BYTES,
+                        last_sum: 0,
+                    });
+                }
+                _ => self.making.insert(at, making),
+            },
+            Err(failed) => {
+                // If they can't be removed, the next start does it.
+                let _ = self.world.storage.remove(&name.new_name());
+                if let Stage::Name(named, _) = stage {
+                    let _ = self.world.storage.remove(&named.to_string());
+                }
+                return Err((name, failed));
+            }
+        }
+        Ok(())
+    }
+
+    fn next_stage(&mut self, making: &mut Making<S::File>) -> Result<(), Failed> {
         match making.next {
             Stage::Zeros(from) => {
                 let rest = usize::try_from(making.bytes - from).unwrap_or(usize::MAX);
@@ -232,14 +346,15 @@ impl<S: Storage> FilePreparer<S> {
                 making.file.sync_data().map_err(failed("syncing zeros"))?;
                 let next = from + zeros.len() as u64;
                 let done = next == making.bytes;
+                making.has_space |= done;
                 making.next = if done { Stage::Head } else { Stage::Zeros(next) };
             }
             Stage::Head => {
-                let salt = self.world.chance.word();
+                let (salt, name) = (self.world.chance.word(), self.key.name(self.highest + 1));
                 let head = Head {
                     log_id: self.key.log_id,
                     chain: self.key.chain,
-                    number: making.name.number,
+                    number: name.number,
                     file_bytes: making.bytes,
                     salt,
                 };
@@ -248,25 +363,17 @@ impl<S: Storage> FilePreparer<S> {
                 let synced =
                     if making.fresh { making.file.sync_all() } else { making.file.sync_data() };
                 synced.map_err(failed("syncing a head"))?;
-                making.next = Stage::Name(salt);
+                making.next = Stage::Name(name, salt);
             }
-            Stage::Name(salt) => {
-                self.highest = making.name.number;
-                let (from, to) = (making.name.new_name(), making.name.to_string());
+            // A longer file came before it, and has the number.
+            Stage::Name(name, _) if name.number <= self.highest => making.next = Stage::Head,
+            Stage::Name(name, _) => {
+                self.highest = name.number;
+                let (from, to) = (making.name.new_name(), name.to_string());
                 self.world.storage.rename(&from, &to).map_err(failed("renaming"))?;
                 self.world.storage.sync_folder().map_err(failed("syncing the folder"))?;
-                self.ready = Some(BegunFile {
-                    file: Arc::new(making.file),
-                    name: making.name,
-                    file_bytes: making.bytes,
-                    key: SumKey { secret: self.key.secret, salt },
-                    position: BLOCK_BYTES,
-                    last_sum: 0,
-                });
-                return Ok(());
             }
         }
-        self.making = Some(making);
         Ok(())
     }
 
@@ -277,13 +384,24 @@ impl<S: Storage> FilePreparer<S> {
         Ok(false)
     }
 
-    /// A step failed. If that was for want of room and a spare file can go, it goes.
-    fn without_room(&mut self, name: &FileName, failed: Failed) -> Result<(), LogError> {
+    /// A step failed. If that was for want of room and a spare file can go, it goes; if the file is
+    /// needed now, one that was set aside too.
+    fn without_room(
+        &mut self,
+        name: &FileName,
+        failed: Failed,
+        is_needed: bool,
+    ) -> Result<(), LogError> {
         let Failed { doing, source } = failed;
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                let spare = self.spare.take_any().ok_or(LogError::Full { source })?;
-                self.remove(spare)
+                if let Some(spare) = self.spare.take_any() {
+                    return self.remove(spare);
+                }
+                let last = if is_needed { self.making.pop_back() } else { None };
+                let last = last.ok_or(LogError::Full { source })?.name.new_name();
+                let removed = self.world.storage.remove(&last);
+                removed.map_err(|source| LogError::io(&last, 0, "removing", source))
             }
             _ => Err(LogError::io(&name.to_string(), 0, doing, source)),
         }

@@ -10,19 +10,53 @@ use crate::error::LogError;
 use crate::reader::victim::VictimReader;
 use crate::storage::Storage;
 use crate::writer::frame_facts::{FrameEnd, frame_length};
+use crate::writer::kept_room::KeptRoom;
 use crate::writer::log_writer::{LogWriter, file_sizes};
+use crate::writer::prepare::Ahead;
 
 impl<S: Storage> LogWriter<S> {
-    /// One bounded step towards a prepared file: at most 1 MiB is written, or one file synced or
-    /// removed. `true`: it is there, and nothing is left to do.
+    /// One bounded step towards the files that are to be there ahead of need: space is set aside,
+    /// at most 1 MiB is written, or one file synced or removed. `true`: they are there, and nothing
+    /// is left to do.
     ///
     /// # Errors
-    /// `Full`: writes have to be refused once the last file is full; try again in a second. Another
-    /// error is as harmless. `Broken`: no file is begun any more.
+    /// `Full`: writes have to be refused; try again in a second. Another error is as harmless.
+    /// `Broken`: no file is begun any more.
     pub fn prepare(&mut self) -> Result<bool, LogError> {
         self.refuse_if_broken()?;
-        let (_, wanted) = file_sizes(self.streams.count(), 0, self.settings);
-        self.preparer.step(wanted)
+        self.preparer.step(self.ahead())
+    }
+
+    /// From now on so much room is set aside that, with a full disk, so many bytes of changes can
+    /// still be written, removals too, and files compacted.
+    pub fn keep_room(&mut self, backlog_bytes: u64) {
+        self.kept = KeptRoom { backlog: backlog_bytes };
+    }
+
+    /// Whether some of the room isn't set aside that is kept: [`LogWriter::prepare`] is due before
+    /// more is added, or the disk is full.
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        self.preparer.lacks(self.ahead())
+    }
+
+    /// Bytes that may be added beside what compaction needs, on a full disk.
+    #[must_use]
+    pub fn room_to_add(&self) -> u64 {
+        let end = KeptRoom::end(self.ahead().file_bytes, self.files.longest());
+        self.room().saturating_sub(end)
+    }
+
+    /// Bytes that the oldest file's records take at most if they are appended again.
+    #[must_use]
+    pub fn room_to_compact(&self) -> u64 {
+        KeptRoom::once_more(self.files.oldest_bytes())
+    }
+
+    fn ahead(&self) -> Ahead {
+        let (overhead, file_bytes) = file_sizes(self.streams.count(), 0, self.settings);
+        let room = self.kept.all(file_bytes, self.files.longest());
+        Ahead { file_bytes, overhead, room }
     }
 
     /// Whether files that are made from now on are written with zeros first: so if syncs are many
@@ -49,15 +83,22 @@ impl<S: Storage> LogWriter<S> {
         self.files.bytes()
     }
 
-    /// Bytes that changes may still have in the file being written and in the prepared one: what a
-    /// victim's records need to have if the disk is full.
+    /// Bytes that frames with changes have in the files that count.
+    #[must_use]
+    pub fn changes_bytes(&self) -> u64 {
+        let overhead = self.ahead().overhead * self.files.count() as u64;
+        self.files.bytes().saturating_sub(overhead + self.room_here())
+    }
+
+    /// Bytes that changes may still have in the file being written, and in those set aside.
     #[must_use]
     pub fn room(&self) -> u64 {
-        let (least, _) = file_sizes(self.streams.count(), 0, self.settings);
-        let body = self.composer.body_bytes(self.streams.framed()) as u64;
-        let open = frame_length(self.file.position, body, FrameEnd::Sector);
-        let here = self.file.changes_end().saturating_sub(self.file.position + open);
-        here + self.preparer.ready_bytes().saturating_sub(least)
+        self.room_here() + self.preparer.room(self.ahead().overhead)
+    }
+
+    fn room_here(&self) -> u64 {
+        let open = frame_length(self.file.position, self.open_bytes(), FrameEnd::Sector);
+        self.file.changes_end().saturating_sub(self.file.position + open)
     }
 
     /// A new tenant's stream: it has no change yet.
@@ -83,6 +124,12 @@ impl<S: Storage> LogWriter<S> {
     #[must_use]
     pub fn oldest(&self) -> u64 {
         self.files.oldest_on_disk()
+    }
+
+    /// The oldest file that counts as the next frame says it: the next victim.
+    #[must_use]
+    pub fn next_victim(&self) -> u64 {
+        self.files.oldest()
     }
 
     /// The next file to be compacted, from now on under way. `None`: one is, or only the file that
@@ -129,6 +176,12 @@ impl<S: Storage> LogWriter<S> {
     pub fn release(&mut self, victim: u64) {
         let is_durable = self.is_durable();
         self.files.release(victim, is_durable);
+    }
+
+    /// Whether a released file waits for a sync to go.
+    #[must_use]
+    pub fn is_releasing(&self) -> bool {
+        self.files.is_leaving()
     }
 
     /// A file that is ≤ each one with the change that has this LSN, or with its record appended

@@ -80,6 +80,9 @@ pub struct JournalFile {
     /// Position up to which all is in the log's file, in the page cache at least. Stored by the
     /// log's thread, for the shard's.
     written: AtomicU64,
+    /// Position up to which entries may be published, however much room the ring has: what the log
+    /// has room for. Stored and looked at as `written`.
+    limit: AtomicU64,
     has_writer: AtomicBool,
     has_reader: AtomicBool,
 }
@@ -212,6 +215,7 @@ impl JournalFile {
             ring_bytes,
             is_writable,
             written: AtomicU64::new(head),
+            limit: AtomicU64::new(u64::MAX),
             has_writer: AtomicBool::new(false),
             has_reader: AtomicBool::new(false),
         }
@@ -328,6 +332,18 @@ impl JournalFile {
     pub(super) fn written(&self) -> u64 {
         // SYNC(journal-written): that thread looks no more at what is before it.
         self.written.load(Acquire)
+    }
+
+    /// Entries may be published up to this position, by what the log's thread said last.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// The log's thread: the log has room for entries up to this position, and for no more that
+    /// come behind the shard's next [`super::JournalWriter::leave`].
+    pub fn set_limit(&self, position: u64) {
+        self.limit.store(position, Relaxed);
     }
 
     pub(super) fn set_written(&self, position: u64) {

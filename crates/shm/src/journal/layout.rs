@@ -201,13 +201,15 @@ pub(crate) const fn reserve_bytes(ring_bytes: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitSize {
     bytes: u64,
+    named_bytes: u64,
 }
 
 impl CommitSize {
     /// A commit with so many dependencies, and no change yet.
     #[must_use]
     pub const fn new(needs: usize) -> CommitSize {
-        CommitSize { bytes: entry::HEADER_BYTES + needs as u64 * entry::NEED_BYTES }
+        let bytes = entry::HEADER_BYTES + needs as u64 * entry::NEED_BYTES;
+        CommitSize { bytes, named_bytes: 0 }
     }
 
     /// A key gets a value, which lies in its record or (`in_run`) in a run of its own:
@@ -215,12 +217,14 @@ impl CommitSize {
     pub const fn put(&mut self, key_len: usize, value_len: usize, in_run: bool) {
         let inline = inline_record_bytes(key_len, value_len);
         self.bytes += change_bytes(if in_run { run_record_bytes(key_len) } else { inline });
+        self.named_bytes += if in_run { value_len as u64 } else { 0 };
     }
 
-    /// A key gets a value in a run that is made from another version's.
-    pub const fn based(&mut self, key_len: usize, source_len: usize) {
+    /// A key gets a value in a run that is made from another version's, and so many bytes.
+    pub const fn based(&mut self, key_len: usize, source_len: usize, added: usize) {
         let payload = change::BASE_BYTES + run_record_bytes(key_len) + source_len as u64;
         self.bytes += change_bytes(payload);
+        self.named_bytes += added as u64;
     }
 
     /// A key goes.
@@ -237,6 +241,12 @@ impl CommitSize {
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         round_up(self.bytes, entry::ALIGN)
+    }
+
+    /// Bytes of the values that it names: the log will have them, the journal doesn't.
+    #[must_use]
+    pub const fn named_bytes(&self) -> u64 {
+        self.named_bytes
     }
 }
 
@@ -255,9 +265,11 @@ mod tests {
         assert_eq!(size.bytes(), 224, "32 + 24, and 24 + 144");
         let mut size = CommitSize::new(64);
         size.put(3, 1 << 30, true);
+        assert_eq!(size.named_bytes(), 1 << 30);
         assert_eq!(size.bytes(), round_up(32 + 1024 + 24 + 64, 32));
         let mut size = CommitSize::new(1);
-        size.based(8, 3);
+        size.based(8, 3, 5);
+        assert_eq!(size.named_bytes(), 5);
         size.gone(8);
         assert_eq!(size.bytes(), round_up(48 + 24 + 16 + 64 + 8 + 24 + 48, 32));
         assert_eq!(reserve_bytes(64 << 20), 4 << 20);

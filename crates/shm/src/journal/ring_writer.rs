@@ -14,7 +14,10 @@
 //!    stores of the arena were made of (settled).
 //! 3. Nobody publishes without room: to have asked for it is the caller's duty, and a lack of it a
 //!    mistake of ours.
-//! 4. All writers of one shard share one ring, by clones of one handle. They belong to one thread
+//! 4. The log may have room for less than the ring: the shard takes its word for it once a turn, as
+//!    it takes what was written. So within a turn no more is published than the ring had room for
+//!    at its beginning. Values that entries name count too, since the log will have them.
+//! 5. All writers of one shard share one ring, by clones of one handle. They belong to one thread
 //!    at a time; it may hand over.
 //!
 //! The shard's thread.
@@ -25,7 +28,8 @@ use super::layout::{ENTRY_SHARE, change as c, entry as e, header, reserve_bytes}
 use super::thread_owned::ThreadOwned;
 use crate::format::layout::round_up;
 use crate::format::words::{MappedWords, SharedWords};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -38,6 +42,10 @@ struct RingCursors {
     head: Cell<u64>,
     /// All commits up to here have had all of their stores.
     settled: Cell<u64>,
+    /// Entries may be published up to here.
+    end: Cell<u64>,
+    /// Entries that name values: the position behind each, and the bytes of its values.
+    named: RefCell<VecDeque<(u64, u64)>>,
 }
 
 struct RingSide {
@@ -64,9 +72,10 @@ impl JournalWriter {
         let (words, ring_bytes) = (file.words(), file.ring_bytes());
         let (tail, head) =
             (words.load64(header::TAIL, Relaxed), words.load64(header::HEAD, Relaxed));
-        let cursors =
-            RingCursors { tail: Cell::new(tail), head: Cell::new(head), settled: Cell::new(tail) };
-        let cursors = ThreadOwned::new(cursors);
+        let end = (head + ring_bytes).min(file.limit());
+        let [tail, head, settled, end] = [tail, head, tail, end].map(Cell::new);
+        let named = RefCell::default();
+        let cursors = ThreadOwned::new(RingCursors { tail, head, settled, end, named });
         let side = RingSide { file: Arc::clone(file), words, ring_bytes, cursors };
         JournalWriter { side: Arc::new(side) }
     }
@@ -102,11 +111,29 @@ impl JournalWriter {
     #[inline]
     pub fn has_room(&self, bytes: u64, removes_only: bool) -> bool {
         let cursors = self.cursors();
-        let ring = self.side.ring_bytes;
-        let free = ring - (cursors.tail.get() - cursors.head.get());
-        let kept = if removes_only { 0 } else { reserve_bytes(ring) };
+        let free = cursors.end.get().saturating_sub(cursors.tail.get());
+        let kept = if removes_only { 0 } else { reserve_bytes(self.side.ring_bytes) };
         // Twice over: a SKIP may come before it.
         bytes.saturating_mul(2).saturating_add(kept) <= free
+    }
+
+    /// Whether there is room for one that names values of so many bytes: they count as if they lay
+    /// in the ring, but one commit with long ones needs only that no others wait.
+    #[must_use]
+    pub fn has_room_to_name(&self, bytes: u64, named_bytes: u64) -> bool {
+        let (ring, cursors) = (self.side.ring_bytes, self.cursors());
+        if named_bytes > ring / 2 {
+            return cursors.named.borrow().is_empty() && self.has_room(bytes, false);
+        }
+        let free = cursors.end.get().saturating_sub(cursors.tail.get());
+        bytes * 2 + named_bytes + reserve_bytes(ring) <= free
+    }
+
+    /// The last entry names values of so many bytes.
+    pub(crate) fn note_named(&self, bytes: u64) {
+        let cursors = self.cursors();
+        cursors.named.borrow_mut().push_back((cursors.tail.get(), bytes));
+        cursors.end.set(cursors.end.get().saturating_sub(bytes));
     }
 
     /// Bytes that are in use.
@@ -129,17 +156,24 @@ impl JournalWriter {
         self.cursors().head.get()
     }
 
-    /// Gives back what the log's thread has written. To be called at the end of a turn. Returns
-    /// whether there was something.
+    /// Gives back what the log's thread has written, and looks up to where it has room. To be
+    /// called at the end of a turn. Returns whether there is more room than before.
     pub fn leave(&self) -> bool {
         let cursors = self.cursors();
         let head = self.side.file.written().min(cursors.settled.get());
-        if head <= cursors.head.get() {
-            return false;
+        if head > cursors.head.get() {
+            cursors.head.set(head);
+            self.side.words.store64(header::HEAD, head, Release);
         }
-        cursors.head.set(head);
-        self.side.words.store64(header::HEAD, head, Release);
-        true
+        let head = cursors.head.get();
+        let mut named = cursors.named.borrow_mut();
+        while named.front().is_some_and(|&(position, _)| position <= head) {
+            named.pop_front();
+        }
+        let named_bytes: u64 = named.iter().map(|&(_, bytes)| bytes).sum();
+        let end = (head + self.side.ring_bytes).min(self.side.file.limit());
+        let end = end.saturating_sub(named_bytes);
+        end > cursors.end.replace(end)
     }
 
     /// All stores of what was published have been made.

@@ -97,7 +97,7 @@ impl Writer {
                 match append.in_run || writer.takes_run(append.key.len(), len) {
                     true => {
                         let source = append.base.map_or(0, |base| writer.key_of(base).len());
-                        size.based(append.key.len(), source);
+                        size.based(append.key.len(), source, inline);
                     }
                     false => size.put(append.key.len(), len, false),
                 }

@@ -92,8 +92,12 @@ impl Writer {
         let Some(part) = &self.journal else { return Ok(()) };
         let mut bytes = CommitSize::new(part.needs.len());
         size(&mut bytes);
-        let bytes = bytes.bytes();
-        if part.ring.has_room(bytes, removes_only) && bytes <= part.ring.most_bytes() {
+        let (bytes, named) = (bytes.bytes(), bytes.named_bytes());
+        let has_room = match named {
+            0 => part.ring.has_room(bytes, removes_only),
+            _ => part.ring.has_room_to_name(bytes, named),
+        };
+        if has_room && bytes <= part.ring.most_bytes() {
             return Ok(());
         }
         Err(match part.ring.most_bytes() {
@@ -126,7 +130,10 @@ impl Writer {
         let head = Head::load(&self.words, u64::from(reference) * r::UNIT);
         let key_len = usize::from(head.key_len);
         match self.based.get(&reference) {
-            Some(base) => size.based(key_len, base.key.len()),
+            Some(base) => {
+                let added = head.value_len.saturating_sub(base.len);
+                size.based(key_len, base.key.len(), added as usize);
+            }
             None if head.is_tombstone() => size.gone(key_len),
             None => size.put(key_len, head.value_len as usize, head.has_run()),
         }
@@ -217,13 +224,15 @@ impl Writer {
             all.for_each(|key| part.roots.forget(key));
         }
         rooted.iter().for_each(|(it, root)| part.roots.set(key_of(&words, *it), *root));
-        for &e in entries {
-            let offset = u64::from(entry_reference(e)) * r::UNIT;
-            let head = Head::load(&words, offset);
-            if head.has_run() {
-                let name = RunName::load(&words, offset, &head);
-                self.space.name_in_journal(name.slot, position);
-            }
+        let mut named_bytes = 0;
+        for it in staged().filter(|it| it.head.has_run()) {
+            let base = it.base.map_or(0, |base| base.len);
+            named_bytes += u64::from(it.head.value_len.saturating_sub(base));
+            let name = RunName::load(&words, it.offset, &it.head);
+            self.space.name_in_journal(name.slot, position);
+        }
+        if named_bytes > 0 {
+            part.ring.note_named(named_bytes);
         }
     }
 }

@@ -64,7 +64,7 @@ impl<S: Storage> LogThread<S> {
         self.base.is_on = false;
         let writer = &mut self.sink.writer;
         writer.named();
-        self.newest_told = writer.newest_file();
+        (self.newest_told, self.room_for) = (writer.newest_file(), 0);
         let file = self.reader.file();
         file.set_newest_file(self.newest_told);
         file.set_generation(writer.chain().generation);

@@ -18,6 +18,10 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 const BATCH_BYTES: usize = 256 << 10;
 /// While less than this part of the files is garbage, nothing is compacted: an eighth.
 const LEAST_GARBAGE: u64 = 8;
+/// For the frames that say that a file has gone.
+const NOTES_BYTES: u64 = 16 << 10;
+/// With a full disk, this part of a file's bytes is enough: less than removals may have of it.
+const GARBAGE_SHARE: u64 = 4;
 
 /// When a log is compacted.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +35,7 @@ pub struct CompactionPace {
 }
 
 impl CompactionPace {
+    /// Whether a log is compacted whose disk has room.
     fn is_due(&self, files: u64, live: u64) -> bool {
         let garbage = files.saturating_sub(live);
         let is_too_long = self.max_bytes > 0 && files > self.max_bytes;
@@ -43,30 +48,42 @@ impl CompactionPace {
 
 /// A round over all files. One that leaves as many bytes as it found has found no garbage: copies
 /// of what was appended again twice, by a process that ended in the midst, look alive. Then nothing
-/// is compacted until as much as a file has was written anew.
+/// is compacted until as much as a file has was written anew; with a full disk, until there is more
+/// garbage than that round has left.
 #[derive(Debug, Default)]
 struct CompactionCycle {
     /// The newest file when it began.
     last: u64,
-    /// Bytes of all files then.
+    /// Bytes of all files then, and what looked like garbage.
     bytes: u64,
+    garbage: u64,
     /// Position in the journal before which nothing is compacted.
     rests_until: u64,
+    /// What looks like garbage, and isn't: a round that freed nothing had it when it began.
+    left: u64,
 }
 
 impl CompactionCycle {
-    fn begins(&mut self, victim: u64, newest: u64, bytes: u64) {
+    fn begins(&mut self, victim: u64, newest: u64, bytes: u64, garbage: u64) {
         if victim > self.last || self.last == 0 {
-            (self.last, self.bytes) = (newest, bytes);
+            (self.last, self.bytes, self.garbage) = (newest, bytes, garbage);
         }
     }
 
     /// Whether another file may be compacted, at a position of the journal.
-    fn goes_on(&mut self, oldest: u64, bytes: u64, position: u64, file_bytes: u64) -> bool {
-        if self.last > 0 && oldest > self.last && bytes >= self.bytes {
-            (self.last, self.rests_until) = (0, position + file_bytes);
+    fn goes_on(&mut self, victim: u64, bytes: u64, position: u64, file_bytes: u64) -> bool {
+        if self.last > 0 && victim > self.last && bytes >= self.bytes {
+            (self.last, self.rests_until, self.left) = (0, position + file_bytes, self.garbage);
         }
         position >= self.rests_until
+    }
+
+    /// The same with a full disk and so much garbage: a part of a file is enough, or any if nothing
+    /// more may be written.
+    fn goes_on_full(&mut self, garbage: u64, file_bytes: u64, is_shut: bool) -> bool {
+        self.left = self.left.min(garbage);
+        let least = if is_shut { 1 } else { file_bytes / GARBAGE_SHARE };
+        garbage >= self.left + least
     }
 }
 
@@ -109,13 +126,13 @@ impl<S: Storage> LogCompaction<S> {
         }
     }
 
-    /// A bounded step, when the journal was read up to a position. Whether there is more to do at
-    /// once.
+    /// A bounded step, when the journal was read up to a position, and so many bytes more may come
+    /// without being asked. Whether there is more to do at once.
     pub(crate) fn step(
         &mut self,
         writer: &mut LogWriter<S>,
         status: &LogStatus,
-        position: u64,
+        (position, promised): (u64, u64),
     ) -> bool {
         if let Some(batch) = self.waiting.take()
             && !self.send(batch)
@@ -125,8 +142,15 @@ impl<S: Storage> LogCompaction<S> {
         match &mut self.stage {
             Stage::Nothing => {
                 let (oldest, bytes) = (writer.oldest(), writer.counted_bytes());
-                let is_due = self.pace.is_due(bytes, status.live_bytes());
-                let file_bytes = self.pace.file_bytes;
+                let (live, file_bytes) = (status.live_bytes(), self.pace.file_bytes);
+                let goes_on = self.cycle.goes_on(writer.next_victim(), bytes, position, file_bytes);
+                let is_due = if status.health() == LogHealth::Full {
+                    let garbage = garbage_of(writer, status);
+                    let is_shut = writer.room_to_add() == 0;
+                    self.cycle.goes_on_full(garbage, file_bytes, is_shut)
+                } else {
+                    goes_on && self.pace.is_due(bytes, live)
+                };
                 if status.counts() && status.take_round() {
                     self.round = writer.newest_file();
                 }
@@ -134,8 +158,8 @@ impl<S: Storage> LogCompaction<S> {
                 if !is_asked {
                     status.end_round();
                 }
-                if is_asked || is_due && self.cycle.goes_on(oldest, bytes, position, file_bytes) {
-                    self.begin(writer, status);
+                if is_asked || is_due {
+                    self.begin(writer, status, promised);
                 }
                 self.is_active()
             }
@@ -156,17 +180,19 @@ impl<S: Storage> LogCompaction<S> {
         }
     }
 
-    fn begin(&mut self, writer: &mut LogWriter<S>, status: &LogStatus) {
-        // Where the disk is full, what is still alive must find room in the files that are there:
-        // at most a file, or all live records. (Twice, for the frames, and what is removed
-        // meanwhile.)
+    fn begin(&mut self, writer: &mut LogWriter<S>, status: &LogStatus, promised: u64) {
+        // With a full disk, what is still alive must find room in the files that are there, and the
+        // file before must have gone: at most a file, or all live records. (Twice, for the frames,
+        // and what is removed meanwhile.)
+        let needed = writer.room_to_compact().min(2 * status.live_bytes() + NOTES_BYTES);
         let is_full = status.health() == LogHealth::Full;
-        if is_full && writer.room() < self.pace.file_bytes.min(2 * status.live_bytes()) {
+        if is_full && (writer.room() < needed + promised || !writer.is_synced()) {
             return;
         }
         match writer.victim() {
             Ok(Some(reader)) => {
-                self.cycle.begins(reader.file(), writer.newest_file(), writer.counted_bytes());
+                let (newest, bytes) = (writer.newest_file(), writer.counted_bytes());
+                self.cycle.begins(reader.file(), newest, bytes, garbage_of(writer, status));
                 self.stage = Stage::Reading(Box::new(reader));
             }
             Ok(None) => {}
@@ -244,6 +270,11 @@ impl<S: Storage> LogCompaction<S> {
         status.tell_compaction_fault(what);
         (self.stage, self.waiting) = (Stage::Stopped, None);
     }
+}
+
+/// Bytes of frames that aren't live records.
+fn garbage_of<S: Storage>(writer: &LogWriter<S>, status: &LogStatus) -> u64 {
+    writer.changes_bytes().saturating_sub(status.live_bytes())
 }
 
 /// What the owner is to look at: changes of which a record may be there, and their keys.

@@ -71,6 +71,8 @@ pub(crate) struct LogSync<S: Storage> {
     /// How long the recent ones took, the next one's place first in turn.
     recent_us: [u64; RECENT],
     next: usize,
+    /// Entries are among what is unsynced: not only records that were appended again.
+    has_entries: bool,
     /// Somebody waited for the sync under way when it began.
     wanted: bool,
 }
@@ -86,13 +88,20 @@ impl<S: Storage> LogSync<S> {
             ended_us: now_us,
             recent_us: [0; RECENT],
             next: 0,
+            has_entries: false,
             wanted: false,
         }
     }
 
-    /// Something was taken that may be so old.
-    pub(crate) fn took(&mut self, since_us: u64) {
+    /// Something was taken that may be so old; whether entries were.
+    pub(crate) fn took(&mut self, since_us: u64, entries: bool) {
         self.unsynced_since_us.get_or_insert(since_us);
+        self.has_entries |= entries;
+    }
+
+    /// Whether entries are unsynced that no sync under way covers.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.has_entries
     }
 
     /// When the next sync begins, if one is due once a second; `None`: nothing is unsynced.
@@ -115,6 +124,7 @@ impl<S: Storage> LogSync<S> {
     /// A sync begins, for which somebody waits or nobody.
     pub(crate) fn begins(&mut self, wanted: bool, now_us: u64) {
         self.syncing_since_us = self.unsynced_since_us.take();
+        self.has_entries = false;
         (self.wanted, self.began_us) = (wanted, now_us);
     }
 

@@ -10,7 +10,9 @@
 //!    when it holds a quarter of the journal back: one long write costs less than many short ones.
 //! 2. A log that breaks is noted in the journal before anybody is told. Its thread does nothing
 //!    more then: entries stay in the journal, and the next start writes a base.
-//! 3. Each pass is bounded by bytes; what it leaves is the next one's.
+//! 3. Each pass is bounded by bytes, and ends where a file begins; what it leaves is the next
+//!    one's. It takes something only if the room is set aside that a log keeps, or the log is full.
+//! 4. Of a full log, the journal learns how much more may come.
 //!
 //! One thread. Disk, clock and chance are the log's traits.
 
@@ -19,7 +21,7 @@ use crate::durability::compaction::{CompactionPace, LogCompaction};
 use crate::durability::log_sink::{LogSink, LogStop, RETRY_US};
 use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::log_sync::{LogSync, Syncer};
-use crate::durability::orders::{EndOrder, LogOrder, LookBatch, Ordered};
+use crate::durability::orders::{AgainRecord, EndOrder, LogOrder, LookBatch, Ordered};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
 use nigh_log::{ChainMark, LogWriter, Storage, World};
@@ -68,6 +70,10 @@ pub struct LogThread<S: Storage> {
     compaction: LogCompaction<S>,
     prepared: bool,
     prepare_again_us: u64,
+    /// The journal's limit.
+    limit: u64,
+    /// The newest file when room was set aside.
+    pub(super) room_for: u64,
     /// The newest file that the journal knows.
     pub(super) newest_told: u64,
     /// The oldest file that counted at the last look.
@@ -108,7 +114,8 @@ pub struct LogThreadParts<S: Storage> {
 impl<S: Storage> LogThread<S> {
     /// The thread's state. All that the writer has written is synced.
     pub fn new(parts: LogThreadParts<S>) -> LogThread<S> {
-        let LogThreadParts { reader, writer, world, status, words, streams, .. } = parts;
+        let LogThreadParts { reader, mut writer, world, status, words, streams, .. } = parts;
+        writer.keep_room(reader.file().ring_bytes());
         let (orders, wake_shards) = (parts.orders, parts.wake_shards);
         let base = BasePart::of(status.stage());
         let sync = LogSync::new(world.clock.rising_us());
@@ -117,7 +124,7 @@ impl<S: Storage> LogThread<S> {
             // Others may stand on what the base begins with.
             sink.tell_durable();
         }
-        LogThread {
+        let mut thread = LogThread {
             newest_told: sink.writer.newest_file(),
             oldest_seen: sink.writer.oldest(),
             framed: reader.position(),
@@ -129,11 +136,17 @@ impl<S: Storage> LogThread<S> {
             compaction: LogCompaction::new(parts.looks, parts.pace),
             prepared: false,
             prepare_again_us: 0,
+            limit: u64::MAX,
+            room_for: 0,
             holds_bytes: None,
             looked_us: None,
             naps: 0,
             is_over: false,
-        }
+        };
+        // Before anybody is served: so a full log takes no writes at a start either. What fails
+        // otherwise fails the first pass.
+        let _ = thread.set_room_aside();
+        thread
     }
 
     /// Has syncs run by this, instead of in place.
@@ -179,12 +192,14 @@ impl<S: Storage> LogThread<S> {
         self.sink.end_sync()?;
         let looks_us = self.sink.world.clock.rising_us();
         let since_us = self.looked_us.replace(looks_us).unwrap_or(looks_us);
+        self.set_room_aside()?;
         let before = self.reader.position();
         let ordered = self.take_all()?;
-        let took = self.reader.position() != before || ordered;
+        let entries = self.reader.position() != before;
+        let took = entries || ordered;
         let now = self.sink.world.clock.rising_us();
         if took {
-            self.sink.sync.took(since_us);
+            self.sink.sync.took(since_us, entries);
             self.naps = 0;
         }
         let syncs = self.is_sync_due(now);
@@ -221,10 +236,43 @@ impl<S: Storage> LogThread<S> {
         }
     }
 
+    /// Has all room set aside that is kept, behind the beginning of a file. If there is none, the
+    /// log is full.
+    fn set_room_aside(&mut self) -> Result<(), LogStop> {
+        let newest = self.sink.writer.newest_file();
+        if std::mem::replace(&mut self.room_for, newest) == newest {
+            return Ok(());
+        }
+        while self.sink.status.health() == LogHealth::Well && self.sink.writer.lacks_room() {
+            if self.sink.prepare()?.is_none() {
+                self.prepare_again_us = self.sink.world.clock.rising_us() + RETRY_US;
+            }
+        }
+        self.tell_limit();
+        Ok(())
+    }
+
+    /// Tells the journal how much more there is room for.
+    fn tell_limit(&mut self) {
+        let status = &self.sink.status;
+        let limit = match status.health() {
+            LogHealth::Full if status.counts() => {
+                self.reader.position() + self.sink.writer.room_to_add()
+            }
+            _ => u64::MAX,
+        };
+        let rose = limit > std::mem::replace(&mut self.limit, limit);
+        self.reader.file().set_limit(limit);
+        if rose {
+            (self.sink.wake_shards)();
+        }
+    }
+
     /// Takes entries and orders, each in its place, as many as a pass may have. Whether an order
     /// was obeyed.
     fn take_all(&mut self) -> Result<bool, LogStop> {
         let most = self.reader.position() + PASS_BYTES;
+        let newest = self.sink.writer.newest_file();
         let mut ordered = false;
         loop {
             // In this order: an order that was given before the tail rose is here then, and has its
@@ -232,7 +280,8 @@ impl<S: Storage> LogThread<S> {
             let tail = self.reader.tail();
             self.take_orders();
             let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));
-            while self.reader.position() < end.min(most) {
+            let begun = |sink: &LogSink<S>| sink.writer.newest_file() != newest;
+            while self.reader.position() < end.min(most) && !begun(&self.sink) {
                 let (from, frames_end) = (self.reader.position(), self.sink.writer.end());
                 if let Some(entry) = self.reader.advance_to(end)? {
                     self.sink.add_entry(&entry)?;
@@ -242,7 +291,7 @@ impl<S: Storage> LogThread<S> {
                     }
                 }
             }
-            if self.reader.position() < end {
+            if self.reader.position() < end || begun(&self.sink) {
                 return Ok(ordered);
             }
             let Some(order) = self.ahead.pop_front() else { return Ok(ordered) };
@@ -255,6 +304,14 @@ impl<S: Storage> LogThread<S> {
         match what {
             Ordered::Again(records) => {
                 for mut record in records {
+                    if self.lacks_room_for(&record) {
+                        let what = format!(
+                            "a full disk has no room to move the value of change {}",
+                            record.lsn
+                        );
+                        self.compaction.stop(what, &self.sink.status);
+                        continue;
+                    }
                     let value = record.value.as_mut();
                     if value.is_none_or(|value| value.compare(usize::MAX) == Some(true)) {
                         self.sink.add_again(&record)?;
@@ -307,6 +364,14 @@ impl<S: Storage> LogThread<S> {
         Ok(())
     }
 
+    /// Whether a record that is to be appended again would wait for room, and all others with it.
+    /// A file never goes without one.
+    fn lacks_room_for(&self, record: &AgainRecord) -> bool {
+        let value = record.value.as_ref().map_or(0, |value| value.bytes().len());
+        let is_full = self.sink.status.health() == LogHealth::Full && !self.base.is_on;
+        is_full && self.sink.writer.room() < (record.record.len() + value) as u64
+    }
+
     /// Files that don't count may be prepared again.
     fn let_go(&mut self) {
         self.sink.writer.hold(None);
@@ -315,7 +380,8 @@ impl<S: Storage> LogThread<S> {
 
     /// Whether the open frame is written before a sync begins.
     fn must_write(&self, took: bool) -> bool {
-        let held = self.reader.position() - self.framed;
+        // Values that entries name hold the journal back too.
+        let held = (self.reader.position() - self.framed).max(self.sink.writer.open_bytes());
         let is_quiet = !took && self.naps >= NAPS_MOST;
         is_quiet || held >= self.reader.file().ring_bytes() / HELD_SHARE
     }
@@ -324,14 +390,18 @@ impl<S: Storage> LogThread<S> {
         if self.sink.writer.is_syncing() {
             return false;
         }
-        if self.sink.status.is_wanted() {
+        // On a full disk, a file that goes is what all wait for.
+        let is_full = self.sink.status.health() == LogHealth::Full;
+        let awaits_file = is_full && self.sink.writer.is_releasing();
+        if self.sink.status.is_wanted() || awaits_file && !self.sink.writer.is_synced() {
             return true;
         }
         let Some(due) = self.sink.sync.due_us() else {
             return !self.sink.writer.is_synced();
         };
         match self.sink.status.mode() {
-            SyncMode::Always => true,
+            // What compaction appends again needn't be there before its file goes.
+            SyncMode::Always => self.sink.sync.has_entries() || !self.compaction.is_active(),
             SyncMode::EverySecond => now >= due,
             SyncMode::No => false,
         }
@@ -349,7 +419,7 @@ impl<S: Storage> LogThread<S> {
         let oldest = self.sink.writer.oldest();
         if oldest != self.oldest_seen {
             // Files that went are prepared again, or removed.
-            (self.oldest_seen, self.prepared) = (oldest, false);
+            (self.oldest_seen, self.prepared, self.prepare_again_us) = (oldest, false, 0);
         }
         if self.holds_bytes.is_some_and(|most| self.sink.writer.held_bytes() > most) {
             self.let_go();
@@ -365,8 +435,11 @@ impl<S: Storage> LogThread<S> {
         if is_idle {
             self.sink.writer.idle_frame()?;
         }
-        let position = self.reader.position();
-        let compacts = self.compaction.step(&mut self.sink.writer, &self.sink.status, position);
+        self.tell_limit();
+        let (position, ring_bytes) = (self.reader.position(), self.reader.file().ring_bytes());
+        let promised = self.limit.max(self.reader.tail()).min(position + ring_bytes) - position;
+        let (writer, status) = (&mut self.sink.writer, &*self.sink.status);
+        let compacts = self.compaction.step(writer, status, (position, promised));
         Ok(compacts || !self.prepared && now >= self.prepare_again_us)
     }
 

@@ -15,6 +15,9 @@ use crate::keyspace::Keyspace;
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER};
 use crate::turn::Turn;
 
+/// Bytes that a log has beside each record: docs/formats/log.md, "A change".
+const CHANGE_HEADER_BYTES: u64 = 24;
+
 impl Keyspace {
     /// Commits a write set of a call that may have read all partitions: after a power cut it isn't
     /// there without what it read. So the log has it only behind the other shards' logs.
@@ -54,11 +57,13 @@ impl Keyspace {
         compaction.step(tail, &mut OwnedArenas { keyspace: self, turn })
     }
 
-    /// Bytes of live records in the arenas that this shard owns, the libraries' among them.
+    /// Bytes that the live records have in a log, of the arenas that this shard owns: the
+    /// libraries' are among them.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let owned = self.parts.iter().filter(|store| store.is_owner());
-        owned.map(|store| store.stats().data.used_bytes).sum()
+        let all = owned.map(|store| store.stats().data);
+        all.map(|data| data.used_bytes + data.keys * CHANGE_HEADER_BYTES).sum()
     }
 
     /// The writer of a stream; `None` if it isn't here.

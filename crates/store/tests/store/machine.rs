@@ -213,33 +213,43 @@ impl Machine {
 
     /// Applies a command at the partition of its first key.
     pub(crate) fn bytes(&mut self, args: &[&[u8]]) -> String {
-        let now_ms = self.clock_ms();
-        let op = op(args[0]);
         for _ in 0..PASSES_MOST {
-            let running = self.running();
-            running.turns += 1;
-            let partition = match op.first_key() {
-                0 => 0,
-                at => running.keyspace.partition_of(args[at]),
-            };
-            let (reply, busy) = {
-                let pin = running.participant.pin();
-                let turn = Turn { now_ms, pin: &pin, random: running.turns };
-                running.keyspace.begin_turn(&turn);
-                let store = running.keyspace.part_mut(partition);
-                let mut out = Resp2::default();
-                store.apply(op, args, &turn, &mut out);
-                let busy = store.take_busy();
-                running.keyspace.maintain(&turn);
-                (out.0, busy)
-            };
-            running.participant.quiescent();
-            if !busy {
-                return String::from_utf8_lossy(&reply).trim_end().replace("\r\n", " ");
+            if let Some(reply) = self.try_bytes(args) {
+                return reply;
             }
             self.settle();
         }
         panic!("memory never comes back");
+    }
+
+    /// The same once: `None` if memory or the journal has no room for it now.
+    pub(crate) fn try_run(&mut self, command: &str) -> Option<String> {
+        let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        self.try_bytes(&args)
+    }
+
+    fn try_bytes(&mut self, args: &[&[u8]]) -> Option<String> {
+        let now_ms = self.clock_ms();
+        let op = op(args[0]);
+        let running = self.running();
+        running.turns += 1;
+        let partition = match op.first_key() {
+            0 => 0,
+            at => running.keyspace.partition_of(args[at]),
+        };
+        let (reply, busy) = {
+            let pin = running.participant.pin();
+            let turn = Turn { now_ms, pin: &pin, random: running.turns };
+            running.keyspace.begin_turn(&turn);
+            let store = running.keyspace.part_mut(partition);
+            let mut out = Resp2::default();
+            store.apply(op, args, &turn, &mut out);
+            let busy = store.take_busy();
+            running.keyspace.maintain(&turn);
+            (out.0, busy)
+        };
+        running.participant.quiescent();
+        (!busy).then(|| String::from_utf8_lossy(&reply).trim_end().replace("\r\n", " "))
     }
 
     pub(crate) fn clock_ms(&self) -> u64 {

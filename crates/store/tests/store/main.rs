@@ -10,6 +10,7 @@ mod durable_starts;
 mod eviction;
 mod folder;
 mod full;
+mod full_disk;
 mod functions;
 mod journal;
 mod keyspace;

@@ -11,9 +11,12 @@ use crate::storage::real::RealFolder;
 use crate::storage::simulated::{SimChance, SimFault};
 use crate::storage::{Storage, World};
 use crate::writer::new_commit::Added;
-use crate::writer::prepare::FilePreparer;
+use crate::writer::prepare::{Ahead, FilePreparer};
 use crate::writer::settings::LogSettings;
 use std::sync::Arc;
+
+/// One file, for a writer that keeps no room.
+const AHEAD: Ahead = Ahead { file_bytes: SMALL.file_bytes, overhead: 0, room: 0 };
 
 fn new(number: u64) -> Named {
     Named { number, new: true }
@@ -259,12 +262,12 @@ fn a_file_with_two_names_is_not_taken() {
     let world = World { storage, clock, chance };
     let key = ChainKey::of(&desk.meta, &super::CHAIN);
     let mut preparer = FilePreparer::new(&world, key, 0, &[]);
-    while !preparer.step(SMALL.file_bytes).unwrap() {}
+    while !preparer.step(AHEAD).unwrap() {}
     let (first, copy) = (folder.path().join(name(1)), folder.path().join("copy"));
     std::fs::hard_link(&first, &copy).unwrap();
     let bytes = std::fs::read(&copy).unwrap();
     let mut preparer = FilePreparer::new(&world, key, 1, &[key.name(1)]);
-    while !preparer.step(SMALL.file_bytes).unwrap() {}
+    while !preparer.step(AHEAD).unwrap() {}
     assert!(!first.exists() && folder.path().join(name(2)).exists());
     assert!(std::fs::read(&copy).unwrap() == bytes, "the copy was changed");
 }
@@ -326,4 +329,101 @@ fn a_file_that_gets_too_small_is_given_up() {
     assert_eq!((desk.numbers(), writer.newest_file()), (vec![1, 2], 2));
     assert_eq!(desk.watched.disk.used_bytes(), writer.bytes());
     assert_eq!(desk.replayed().len(), 1);
+}
+
+/// Bytes that may be waiting when the disk is found full.
+const BACKLOG: u64 = 100_000;
+
+/// With its room set aside, a writer takes on a full disk what was waiting, and then as much as it
+/// says, and what compaction appends.
+#[test]
+fn what_was_waiting_has_room_on_a_full_disk() {
+    for bytes in [100, 700, 5000] {
+        let desk = WriterDesk::new(12);
+        let mut writer = desk.writer(MEDIUM);
+        assert!(writer.lacks_room() || writer.room() > 0);
+        writer.keep_room(BACKLOG);
+        assert!(writer.lacks_room());
+        prepare(&mut writer);
+        assert!(!writer.lacks_room());
+        desk.watched.disk.set_capacity(desk.watched.disk.used_bytes());
+        let (mut lsn, mut written) = (0, 0);
+        while written < BACKLOG {
+            lsn += 1;
+            put(&mut writer, STREAMS[0], lsn, &vec![1; bytes]);
+            written += bytes as u64;
+        }
+        assert!(matches!(writer.prepare(), Err(LogError::Full { .. })));
+        assert!(writer.room_to_add() > 0, "removals are taken");
+        while writer.room_to_add() > 0 {
+            lsn += 1;
+            put(&mut writer, STREAMS[0], lsn, b"gone");
+            writer.sync().unwrap();
+        }
+        assert!(writer.room() > writer.room_to_compact());
+        assert_eq!(writer.durable(STREAMS[0]), lsn);
+        assert_eq!(desk.replayed().len() as u64, lsn);
+        // With nothing alive, the oldest file goes, and its space is set aside.
+        assert!(compact(&mut writer));
+        writer.sync().unwrap();
+        writer.sync().unwrap();
+        assert_eq!(writer.oldest(), 2);
+        let _ = writer.prepare();
+        assert!(writer.room_to_add() > 0);
+    }
+}
+
+/// A commit that is longer than a file gets one before those that are being made, however far the
+/// next one is; none gets its number twice.
+#[test]
+fn a_long_file_comes_before_those_that_are_being_made() {
+    for steps in 0..12 {
+        let desk = WriterDesk::new(13);
+        let mut writer = desk.writer(SMALL);
+        writer.keep_room(BACKLOG);
+        for _ in 0..steps {
+            writer.prepare().unwrap();
+        }
+        put(&mut writer, STREAMS[0], 1, &[1; 300_000]);
+        for lsn in 2..=40 {
+            put(&mut writer, STREAMS[0], lsn, &[1; 3000]);
+            writer.prepare().unwrap();
+        }
+        writer.sync().unwrap();
+        assert_eq!(desk.replayed().len(), 40, "{steps} steps before");
+    }
+}
+
+/// On a full disk, a long commit takes what was set aside.
+#[test]
+fn a_long_file_takes_what_was_set_aside() {
+    let desk = WriterDesk::new(14);
+    let mut writer = desk.writer(MEDIUM);
+    writer.keep_room(BACKLOG);
+    prepare(&mut writer);
+    desk.watched.disk.set_capacity(desk.watched.disk.used_bytes());
+    put(&mut writer, STREAMS[0], 1, &[1; 150_000]);
+    writer.sync().unwrap();
+    assert_eq!(desk.replayed().len(), 1);
+}
+
+/// What a process was making that was killed takes no room from the next one.
+#[test]
+fn a_start_removes_what_was_being_made() {
+    let desk = WriterDesk::new(15);
+    let mut writer = desk.writer(MEDIUM);
+    writer.keep_room(BACKLOG);
+    prepare(&mut writer);
+    put(&mut writer, STREAMS[0], 1, b"it");
+    writer.sync().unwrap();
+    drop(writer);
+    let disk = &desk.watched.disk;
+    let being_made = || disk.names().unwrap().iter().any(|name| name.ends_with(".new"));
+    assert!(being_made());
+    disk.set_capacity(disk.used_bytes());
+    let mut writer = desk.reopened(MEDIUM);
+    assert!(!being_made());
+    put(&mut writer, STREAMS[0], 2, b"it");
+    writer.sync().unwrap();
+    assert_eq!(desk.replayed().len(), 2);
 }

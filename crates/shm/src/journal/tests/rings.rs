@@ -200,3 +200,41 @@ proptest! {
         }
     }
 }
+
+/// The log may have less room than the ring: nothing is published beyond what it says, removals
+/// neither, and what it says later counts from the shard's next look on.
+#[test]
+fn the_log_says_how_much_more_may_come() {
+    let ring = Ring::new();
+    let file = std::sync::Arc::clone(ring.writer.file());
+    file.set_limit(ring.writer.tail() + 1000);
+    assert!(ring.writer.has_room(2000, true), "it holds for the whole turn");
+    assert!(!ring.writer.leave());
+    assert!(ring.writer.has_room(500, true) && !ring.writer.has_room(501, true));
+    assert!(!ring.writer.has_room(100, false), "a part is for removals");
+    file.set_limit(ring.writer.tail() + 1200);
+    assert!(ring.writer.leave() && ring.writer.has_room(600, true));
+    file.set_limit(u64::MAX);
+    assert!(ring.writer.leave() && ring.writer.has_room(JOURNAL_BYTES_MIN / 4, false));
+    file.set_limit(0);
+    assert!(!ring.writer.leave() && !ring.writer.has_room(1, true));
+}
+
+/// Values that entries only name take room in the log: they count as if they lay in the ring, until
+/// their entries have left. One that is too long for that waits until no other is there.
+#[test]
+fn named_values_take_room() {
+    let mut ring = Ring::new();
+    let half = JOURNAL_BYTES_MIN / 2;
+    assert!(ring.writer.has_room_to_name(100, half) && ring.writer.has_room_to_name(100, 9 * half));
+    ring.put(&[None]);
+    ring.writer.note_named(half);
+    assert!(
+        !ring.writer.has_room_to_name(100, half) && !ring.writer.has_room_to_name(100, 9 * half)
+    );
+    assert!(ring.writer.has_room(half / 4, false) && !ring.writer.has_room(half / 2, false));
+    assert!(!ring.writer.leave(), "it wasn't written");
+    assert!(ring.next().is_some());
+    ring.leave();
+    assert!(ring.writer.has_room_to_name(100, half) && ring.writer.has_room_to_name(100, 9 * half));
+}

@@ -13,6 +13,8 @@ fn a_broken_log_heals_while_serving() {
     live.bytes(&[b"SET", b"long", "L".repeat(150_000).as_bytes()]);
     live.settle();
     for more_failures in 0..3u64 {
+        // Else it is the next file that can't be made.
+        live.settle();
         live.run("SET b 2");
         let next = live.machine.disk.calls() + 1;
         live.machine.disk.fail(next, SimFault::Io);

@@ -376,6 +376,8 @@ impl Live {
                 return Some(String::from_utf8_lossy(&reply).trim_end().replace("\r\n", " "));
             }
             self.step_all();
+            // A log that was full is tried again each second.
+            self.machine.clock.advance_us(1000);
         }
         panic!("memory or the journal never has room");
     }
