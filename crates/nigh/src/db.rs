@@ -6,16 +6,16 @@
 //! Any thread.
 
 use crate::batch::WriteBatch;
-use crate::engine::Engine;
 use crate::error::{DbError, OpenError};
+use crate::folders::{DbFolders, boot_id, free_bytes};
 use crate::log_side::LogSide;
 use crate::options::{Durability, Options, WriteOptions};
 use crate::owner::{Owner, OwnerLock};
-use crate::place::{Place, boot_id, free_bytes};
-use crate::seats::Seats;
-use crate::stats::Stats;
+use crate::participants::Participants;
+use crate::shared_db::SharedDb;
+use crate::stats::DbStats;
 use crate::upkeep;
-use crate::value::Value;
+use crate::value::LentValue;
 use nigh_log::LogSettings;
 use nigh_shm::Domain;
 use nigh_store::{Keyspace, LogHealth, LogOptions, StoreOptions, SyncMode};
@@ -45,16 +45,16 @@ const LIBRARY_BYTES: u64 = 8 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Db {
-    engine: Arc<Engine>,
+    shared: Arc<SharedDb>,
     /// `None` when the database is closed.
-    running: Option<Running>,
+    running: Option<OpenParts>,
 }
 
 /// What runs while a database is open.
-struct Running {
+struct OpenParts {
     upkeep: JoinHandle<()>,
     log: JoinHandle<()>,
-    place: Place,
+    folders: DbFolders,
     keeps_memory: bool,
 }
 
@@ -72,16 +72,16 @@ impl Db {
     /// do.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db, OpenError> {
         options.check()?;
-        let place = Place::take(path.as_ref(), options)?;
+        let folders = DbFolders::take(path.as_ref(), options)?;
         let domain = Domain::new(options.threads_most + OWNERS);
         let capacity = options.capacity_bytes.unwrap_or_else(|| Options::capacity_of(free_bytes()));
-        let mut store = StoreOptions::new(&place.memory, capacity);
+        let mut store = StoreOptions::new(&folders.memory, capacity);
         store.system_capacity_bytes = LIBRARY_BYTES;
         let log = LogOptions {
             shards: 1,
             settings: LogSettings { file_bytes: options.log_file_bytes },
             journal_bytes: options.journal_bytes.next_power_of_two(),
-            // Where each write waits, files are prepared so that a sync takes no longer than it must.
+            // Where each write waits, files are prepared so that a sync is as short as can be.
             mode: match options.durability {
                 Durability::Strong => SyncMode::Always,
                 Durability::Eventual => SyncMode::EverySecond,
@@ -89,12 +89,12 @@ impl Db {
             boot_id: boot_id()?,
             progress: Arc::new(|_| ()),
         };
-        let opened = Keyspace::open_with_log(&store, &log, &place.world, &domain);
+        let opened = Keyspace::open_with_log(&store, &log, &folders.world, &domain);
         let (keyspace, _, opened) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                let (path, memory) = (place.path.clone(), place.memory.clone());
-                place.undo();
+                let (path, memory) = (folders.path.clone(), folders.memory.clone());
+                folders.undo();
                 return Err(OpenError::of_store(path, memory, error));
             }
         };
@@ -106,26 +106,29 @@ impl Db {
             }
         });
         let (log, side, log_thread) = LogSide::start(opened, options.log_file_bytes, wake)?;
-        let engine = Arc::new(Engine {
+        let shared = Arc::new(SharedDb {
             reader: keyspace.reader(0).clone(),
-            seats: Seats::new(&domain, options.threads_most),
+            participants: Participants::new(&domain, options.threads_most),
             owner: OwnerLock::new(Owner::new(keyspace, domain.join(), side)),
             log,
-            world: place.world.clone(),
+            world: folders.world.clone(),
             durability: options.durability,
             ends: AtomicBool::new(false),
         });
-        let upkeep = match upkeep::start(Arc::clone(&engine)) {
+        let upkeep = match upkeep::start(Arc::clone(&shared)) {
             Ok(upkeep) => upkeep,
             Err(source) => {
-                engine.log.status.close();
+                shared.log.status.close();
                 let _ = log_thread.join();
                 return Err(OpenError::Thread { source });
             }
         };
         let _ = keeper.set(upkeep.thread().clone());
         let keeps_memory = options.keeps_memory;
-        Ok(Db { engine, running: Some(Running { upkeep, log: log_thread, place, keeps_memory }) })
+        Ok(Db {
+            shared,
+            running: Some(OpenParts { upkeep, log: log_thread, folders, keeps_memory }),
+        })
     }
 
     /// The value of a key, where it lies; `None` if there is none. Takes no lock.
@@ -133,8 +136,8 @@ impl Db {
     /// # Errors
     /// More threads read than the database was opened for.
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>, DbError> {
-        self.engine.get(key)
+    pub fn get(&self, key: &[u8]) -> Result<Option<LentValue<'_>>, DbError> {
+        self.shared.get(key)
     }
 
     /// Adds the bytes of a key's value to those of `into`. False, and nothing is added, if the key
@@ -143,7 +146,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_into(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, DbError> {
-        self.engine.get_into(key, into)
+        self.shared.get_into(key, into)
     }
 
     /// The values of several keys, all of one moment: a [`WriteBatch`] is seen whole or not at all.
@@ -151,8 +154,8 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`].
-    pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>, DbError> {
-        self.engine.multi_get(keys)
+    pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<LentValue<'_>>>, DbError> {
+        self.shared.multi_get(keys)
     }
 
     /// Gives a key a value, and no expiry.
@@ -161,7 +164,7 @@ impl Db {
     /// The key or the value is too long, memory is full, or the log can't be written.
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), DbError> {
-        self.engine.put(key, value, &WriteOptions::new())
+        self.shared.put(key, value, &WriteOptions::new())
     }
 
     /// The same, by these options.
@@ -174,7 +177,7 @@ impl Db {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<(), DbError> {
-        self.engine.put(key, value, options)
+        self.shared.put(key, value, options)
     }
 
     /// Deletes a key. Whether it was there.
@@ -182,7 +185,7 @@ impl Db {
     /// # Errors
     /// The log can't be written.
     pub fn delete(&self, key: &[u8]) -> Result<bool, DbError> {
-        self.engine.delete(key, &WriteOptions::new())
+        self.shared.delete(key, &WriteOptions::new())
     }
 
     /// The same, by these options; an expiry means nothing here.
@@ -190,7 +193,7 @@ impl Db {
     /// # Errors
     /// As [`Db::delete`]; [`DbError::NotDurable`] if the disk takes too long.
     pub fn delete_with(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
-        self.engine.delete(key, options)
+        self.shared.delete(key, options)
     }
 
     /// Does all of a batch, or nothing.
@@ -198,7 +201,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put`], or the batch is too large for the journal.
     pub fn write(&self, batch: &WriteBatch) -> Result<(), DbError> {
-        self.engine.write(batch, &WriteOptions::new())
+        self.shared.write(batch, &WriteOptions::new())
     }
 
     /// The same, by these options; an expiry means nothing here, as each write of a batch has its
@@ -207,7 +210,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`]; [`DbError::NotDurable`] if the disk takes too long.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
-        self.engine.write(batch, options)
+        self.shared.write(batch, options)
     }
 
     /// Adds `by` to the decimal integer that a key has, 0 if it isn't there. Its expiry stays.
@@ -216,7 +219,7 @@ impl Db {
     /// # Errors
     /// The value is no such number, the sum is out of range, or as [`Db::put`].
     pub fn incr(&self, key: &[u8], by: i64) -> Result<i64, DbError> {
-        self.engine.incr(key, by, &WriteOptions::new())
+        self.shared.incr(key, by, &WriteOptions::new())
     }
 
     /// If a key has the value `expected`, or isn't there if that is `None`, gives it the value
@@ -238,7 +241,7 @@ impl Db {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool, DbError> {
-        self.engine.compare_and_set(key, expected, new, &WriteOptions::new())
+        self.shared.compare_and_set(key, expected, new, &WriteOptions::new())
     }
 
     /// The same, by these options.
@@ -252,15 +255,15 @@ impl Db {
         new: Option<&[u8]>,
         options: &WriteOptions,
     ) -> Result<bool, DbError> {
-        self.engine.compare_and_set(key, expected, new, options)
+        self.shared.compare_and_set(key, expected, new, options)
     }
 
     /// A step of a walk over the keys that begin with `prefix`: passes about `count` of them, with
     /// their values, to `found`. The first step has the cursor 0. Returns the cursor of the next
     /// one; 0 at the end.
     ///
-    /// A key that is there all the while is met, maybe twice if the number of keys changes much; one
-    /// that comes or goes meanwhile may be. There is no order. A prefix doesn't make the walk
+    /// A key that is there all the while is met, maybe twice if the number of keys changes much;
+    /// one that comes or goes meanwhile may be. There is no order. A prefix doesn't make the walk
     /// shorter: all keys are looked at.
     ///
     /// ```
@@ -288,7 +291,7 @@ impl Db {
         count: u32,
         mut found: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64, DbError> {
-        self.engine.scan_step(prefix, cursor, count, &mut found)
+        self.shared.scan_step(prefix, cursor, count, &mut found)
     }
 
     /// Waits until all changes are on disk that were made before.
@@ -296,15 +299,15 @@ impl Db {
     /// # Errors
     /// The log can't be written, or the disk takes too long.
     pub fn flush(&self) -> Result<(), DbError> {
-        self.engine.flush()
+        self.shared.flush()
     }
 
     /// Counts and sizes.
     ///
     /// # Errors
     /// [`DbError::Stopped`].
-    pub fn stats(&self) -> Result<Stats, DbError> {
-        Stats::of(&self.engine)
+    pub fn stats(&self) -> Result<DbStats, DbError> {
+        DbStats::of(&self.shared)
     }
 
     /// Has the log take all that there is, and closes the database. Dropping does the same, and
@@ -318,16 +321,16 @@ impl Db {
     }
 
     fn end(&mut self) -> Result<(), DbError> {
-        let Some(Running { upkeep, log, place, keeps_memory }) = self.running.take() else {
+        let Some(OpenParts { upkeep, log, folders, keeps_memory }) = self.running.take() else {
             return Ok(());
         };
-        upkeep::end(&self.engine, upkeep.thread());
+        upkeep::end(&self.shared, upkeep.thread());
         let kept_well = upkeep.join().is_ok();
-        let status = &self.engine.log.status;
+        let status = &self.shared.log.status;
         status.close();
         let ended_well = log.join().is_ok();
-        let Some(owner) = self.engine.owner.end() else { return Err(DbError::Stopped) };
-        let reader = &self.engine.reader;
+        let Some(owner) = self.shared.owner.end() else { return Err(DbError::Stopped) };
+        let reader = &self.shared.reader;
         let is_safe = status.health() == LogHealth::Well
             && reader.durable_lsn() >= reader.begun_lsn()
             && kept_well
@@ -335,7 +338,7 @@ impl Db {
         let removes = is_safe && !keeps_memory;
         owner.keyspace.close(removes);
         if removes {
-            place.remove_memory();
+            folders.remove_memory();
         }
         match status.health() {
             _ if is_safe => Ok(()),

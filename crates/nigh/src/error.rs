@@ -253,16 +253,16 @@ pub enum DbError {
 }
 
 /// Why an attempt to write ended.
-pub(crate) enum Refusal {
+pub(crate) enum WriteRefusal {
     /// The store refuses; maybe not for long.
     Write(WriteError),
     /// For good.
     Final(DbError),
 }
 
-impl From<WriteError> for Refusal {
-    fn from(error: WriteError) -> Refusal {
-        Refusal::Write(error)
+impl From<WriteError> for WriteRefusal {
+    fn from(error: WriteError) -> WriteRefusal {
+        WriteRefusal::Write(error)
     }
 }
 

@@ -8,6 +8,18 @@
 //! What it is not: keys have no order, all data must fit memory, one process has it open at a time,
 //! and it runs on Linux on x86-64.
 //!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("data");
+//! let db = nigh::Db::open(path, &nigh::Options::new())?;
+//! db.put(b"greeting", b"hello")?;         // survives this process; on disk within about a second
+//! assert_eq!(db.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));   // no lock, no copy
+//! let strong = nigh::WriteOptions::strong();
+//! db.put_with(b"order", b"paid", &strong)?;               // on disk when it returns
+//! db.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! 1. A write that has returned survives this process, also if that is killed. It is on disk within
 //!    about a second; a strong one when it returns.
 //! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, and for [`Db::multi_get`].
@@ -15,21 +27,21 @@
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: error options batch seats value log_side owner engine place reads writes
-//! stats upkeep db
+//! Rooms, lowest first: error options batch participants value log_side owner shared_db folders
+//! reads writes stats upkeep db
 
 #![forbid(unsafe_code)]
 
 mod batch;
 mod db;
-mod engine;
 mod error;
+mod folders;
 mod log_side;
 mod options;
 mod owner;
-mod place;
+mod participants;
 mod reads;
-mod seats;
+mod shared_db;
 mod stats;
 mod upkeep;
 mod value;
@@ -39,5 +51,5 @@ pub use batch::WriteBatch;
 pub use db::Db;
 pub use error::{DbError, OpenError};
 pub use options::{Durability, Options, WriteOptions};
-pub use stats::Stats;
-pub use value::Value;
+pub use stats::DbStats;
+pub use value::LentValue;

@@ -40,14 +40,14 @@ const LOOK: Duration = Duration::from_secs(1);
 /// write may lose.
 const LATE_US: u64 = 2_000_000;
 
-/// News of the log, counted for those who wait.
+/// SyncNews of the log, counted for those who wait.
 #[derive(Default)]
-struct News {
+struct SyncNews {
     count: Mutex<u64>,
     told: Condvar,
 }
 
-impl News {
+impl SyncNews {
     fn tell(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.told.notify_all();
@@ -68,7 +68,7 @@ impl News {
 /// What all threads see of the log.
 pub(crate) struct LogSide {
     pub(crate) status: Arc<LogStatus>,
-    news: Arc<News>,
+    news: Arc<SyncNews>,
     is_late: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ impl LogSide {
         let ShardLog { journal, reader, writer, status, words } = shard;
         let (orders, to_obey) = sync_channel(ORDERS_MOST);
         let (looks, to_look_at) = sync_channel(LOOKS_MOST);
-        let news = Arc::new(News::default());
+        let news = Arc::new(SyncNews::default());
         let told = Arc::clone(&news);
         let thread = LogThread::new(LogThreadParts {
             reader,
@@ -104,7 +104,7 @@ impl LogSide {
             pace: CompactionPace { garbage_percent: GARBAGE_PERCENT, max_bytes: 0, file_bytes },
             wake_shards: Arc::new(move || told.tell()),
         });
-        let alarm = Alarm { status: Arc::clone(&status), news: Arc::clone(&news) };
+        let alarm = PanicAlarm { status: Arc::clone(&status), news: Arc::clone(&news) };
         let run = move || {
             let _alarm = alarm;
             thread.run();
@@ -173,12 +173,12 @@ impl LogSide {
 }
 
 /// Tells that a log is broken if its thread ends by a panic.
-struct Alarm {
+struct PanicAlarm {
     status: Arc<LogStatus>,
-    news: Arc<News>,
+    news: Arc<SyncNews>,
 }
 
-impl Drop for Alarm {
+impl Drop for PanicAlarm {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let cause = "its thread ended by a fault of its own".to_owned();

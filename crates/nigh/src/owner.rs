@@ -14,7 +14,7 @@ use crate::error::DbError;
 use crate::log_side::OwnerSide;
 use crate::options::unix_ms;
 use nigh_shm::Participant;
-use nigh_store::{Keyspace, Store, Turn};
+use nigh_store::{Keyspace, Maintenance, Store, Turn};
 use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
@@ -31,15 +31,6 @@ pub(crate) struct Owner {
     /// The time of the latest turn, Unix ms: it never goes back.
     latest_ms: u64,
     turns: u64,
-}
-
-/// What a look after the partition has left.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
-    /// There is more to do at once.
-    pub(crate) more: bool,
-    /// Something comes back soon.
-    pub(crate) waiting: bool,
 }
 
 impl Owner {
@@ -74,19 +65,18 @@ impl Owner {
     }
 
     /// Looks after memory, journal and log.
-    pub(crate) fn look_after(&mut self) -> Left {
+    pub(crate) fn look_after(&mut self) -> Maintenance {
         self.turns += 1;
         self.latest_ms = self.latest_ms.max(unix_ms(SystemTime::now()));
-        let left;
+        let mut left;
         {
             let pin = self.participant.pin();
             let random = self.turns.wrapping_mul(GOLDEN);
             let turn = Turn { now_ms: self.latest_ms, pin: &pin, random };
             self.keyspace.begin_turn(&turn);
-            let kept = self.keyspace.maintain(&turn);
+            left = self.keyspace.maintain(&turn);
             let OwnerSide { journal, compaction } = &mut self.log;
-            let compacts = self.keyspace.compact(compaction, journal.tail(), &turn);
-            left = Left { more: kept.more || compacts, waiting: kept.waiting };
+            left.more |= self.keyspace.compact(compaction, journal.tail(), &turn);
         }
         self.participant.quiescent();
         self.log.journal.leave();

@@ -12,11 +12,11 @@
 //!
 //! Any thread.
 
-use crate::engine::Engine;
 use crate::error::DbError;
 use crate::options::unix_ms;
-use crate::seats::Hold;
-use crate::value::Value;
+use crate::participants::Hold;
+use crate::shared_db::SharedDb;
+use crate::value::LentValue;
 use nigh_shm::layout::is_over;
 use nigh_shm::{Pin, Record, TooNew, ValueRef};
 use std::time::SystemTime;
@@ -29,7 +29,7 @@ const KEYS_AHEAD: usize = 32;
 const LINES_PER_KEY: u64 = 10;
 
 /// What a look at several keys found: their values, as they were then.
-type Found = Vec<Option<ValueRef>>;
+type FoundValues = Vec<Option<ValueRef>>;
 
 /// Why a look at several keys found nothing that counts.
 #[derive(Debug)]
@@ -40,19 +40,19 @@ enum Unread {
     Clock,
 }
 
-impl Engine {
+impl SharedDb {
     /// The value of a key.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>, DbError> {
-        let hold = self.seats.hold()?;
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<LentValue<'_>>, DbError> {
+        let hold = self.participants.hold()?;
         let value = self.find(&hold.pin(), key)?.map(|record| record.value_ref());
-        Ok(value.map(|value| Value::new(hold, &self.reader, value)))
+        Ok(value.map(|value| LentValue::new(hold, &self.reader, value)))
     }
 
     /// The same, copied behind what `into` has. Whether there is one.
     #[inline]
     pub(crate) fn get_into(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, DbError> {
-        let hold = self.seats.hold()?;
+        let hold = self.participants.hold()?;
         let pin = hold.pin();
         let record = self.find(&pin, key)?;
         record.inspect(|record| into.extend_from_slice(record.value()));
@@ -93,14 +93,14 @@ impl Engine {
     }
 
     /// The values of several keys at one moment.
-    pub(crate) fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>, DbError> {
-        let hold = self.seats.hold()?;
+    pub(crate) fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<LentValue<'_>>>, DbError> {
+        let hold = self.participants.hold()?;
         let found = self.find_all(&hold, keys)?;
-        let lend = |value| Value::new(hold.again(), &self.reader, value);
+        let lend = |value| LentValue::new(hold.again(), &self.reader, value);
         Ok(found.into_iter().map(|value| value.map(lend)).collect())
     }
 
-    fn find_all(&self, hold: &Hold, keys: &[&[u8]]) -> Result<Found, DbError> {
+    fn find_all(&self, hold: &Hold, keys: &[&[u8]]) -> Result<FoundValues, DbError> {
         let pin = hold.pin();
         let now_ms = unix_ms(SystemTime::now());
         for _ in 0..TRIES {
@@ -117,7 +117,12 @@ impl Engine {
         Ok(found.expect("all that was begun is committed while the owner does nothing"))
     }
 
-    fn find_at_moment(&self, pin: &Pin<'_>, keys: &[&[u8]], now_ms: u64) -> Result<Found, Unread> {
+    fn find_at_moment(
+        &self,
+        pin: &Pin<'_>,
+        keys: &[&[u8]],
+        now_ms: u64,
+    ) -> Result<FoundValues, Unread> {
         let reader = &self.reader;
         let moment = reader.moment(pin).ok_or(Unread::TooNew)?;
         let mut found = Vec::with_capacity(keys.len());
@@ -151,7 +156,7 @@ impl Engine {
         count: u32,
         found: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, DbError> {
-        let hold = self.seats.hold()?;
+        let hold = self.participants.hold()?;
         let pin = hold.pin();
         let now_ms = self.reader.clock_ms().max(unix_ms(SystemTime::now()));
         let count = u64::from(count.max(1));

@@ -2,13 +2,13 @@
 //!
 //! Any thread: plain data.
 
-use crate::engine::Engine;
 use crate::error::DbError;
+use crate::shared_db::SharedDb;
 
 /// What a database holds, and what it did since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct DbStats {
     /// Keys. One whose time is over counts until it is met.
     pub keys: u64,
     /// Keys with an expiry.
@@ -31,11 +31,11 @@ pub struct Stats {
     pub syncs: u64,
 }
 
-impl Stats {
-    pub(crate) fn of(engine: &Engine) -> Result<Stats, DbError> {
-        let store = engine.owner.take()?.owner().keyspace.stats();
-        let log = engine.log.status.figures();
-        Ok(Stats {
+impl DbStats {
+    pub(crate) fn of(shared: &SharedDb) -> Result<DbStats, DbError> {
+        let store = shared.owner.take()?.owner().keyspace.stats();
+        let log = shared.log.status.figures();
+        Ok(DbStats {
             keys: store.keys,
             expires: store.expires,
             expired_keys: store.expired_keys,
@@ -43,7 +43,7 @@ impl Stats {
             memory_bytes: store.data.backed_bytes,
             capacity_bytes: store.data.capacity_bytes,
             last_change: store.data.lsn,
-            durable_change: engine.reader.durable_lsn(),
+            durable_change: shared.reader.durable_lsn(),
             log_bytes: log.bytes,
             syncs: log.syncs,
         })

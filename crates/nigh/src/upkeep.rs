@@ -6,7 +6,7 @@
 //!
 //! One thread, `nigh-upkeep`.
 
-use crate::engine::Engine;
+use crate::shared_db::SharedDb;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{JoinHandle, Thread};
@@ -20,38 +20,38 @@ const SOON: Duration = Duration::from_millis(2);
 const BREATH: Duration = Duration::from_micros(50);
 
 /// Starts the thread.
-pub(crate) fn start(engine: Arc<Engine>) -> std::io::Result<JoinHandle<()>> {
-    let run = move || run(&engine);
+pub(crate) fn start(shared: Arc<SharedDb>) -> std::io::Result<JoinHandle<()>> {
+    let run = move || run(&shared);
     std::thread::Builder::new().name("nigh-upkeep".to_owned()).spawn(run)
 }
 
 /// Has it end.
-pub(crate) fn end(engine: &Engine, thread: &Thread) {
-    engine.ends.store(true, Ordering::SeqCst);
+pub(crate) fn end(shared: &SharedDb, thread: &Thread) {
+    shared.ends.store(true, Ordering::SeqCst);
     thread.unpark();
 }
 
-fn run(engine: &Engine) {
+fn run(shared: &SharedDb) {
     let mut next_tick = Instant::now();
-    while !engine.ends.load(Ordering::SeqCst) {
+    while !shared.ends.load(Ordering::SeqCst) {
         let now = Instant::now();
         let is_tick = now >= next_tick;
         let left = {
             // A writer panicked: nothing is to be looked after any more.
-            let Ok(mut owning) = engine.owner.take() else { return };
+            let Ok(mut owning) = shared.owner.take() else { return };
             let owner = owning.owner();
             if is_tick {
-                engine.log.status.tell_live(owner.keyspace.live_bytes());
+                shared.log.status.tell_live(owner.keyspace.live_bytes());
             }
             owner.look_after()
         };
         if is_tick {
             next_tick = now + TICK;
-            engine.log.look(engine.world.clock.rising_us());
+            shared.log.look(shared.world.clock.rising_us());
         }
         if left.more {
             // The log's thread takes orders, and sends more to look at.
-            engine.log.status.wake();
+            shared.log.status.wake();
         }
         let most = match (left.more, left.waiting) {
             (true, _) => BREATH,

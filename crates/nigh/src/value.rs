@@ -2,7 +2,7 @@
 //!
 //! The thread that read it.
 
-use crate::seats::Hold;
+use crate::participants::Hold;
 use nigh_shm::{Reader, ValueRef};
 use std::fmt;
 use std::ops::Deref;
@@ -14,23 +14,23 @@ use std::ops::Deref;
 /// the bytes. It doesn't leave its thread, and ends before its database:
 ///
 /// ```compile_fail
-/// fn leaves(value: nigh::Value<'_>) {
+/// fn leaves(value: nigh::LentValue<'_>) {
 ///     std::thread::scope(|scope| scope.spawn(|| value.len()).join()).unwrap();
 /// }
 /// ```
-pub struct Value<'db> {
+pub struct LentValue<'db> {
     hold: Hold,
     reader: &'db Reader,
     value: ValueRef,
 }
 
-impl<'db> Value<'db> {
-    pub(crate) fn new(hold: Hold, reader: &'db Reader, value: ValueRef) -> Value<'db> {
-        Value { hold, reader, value }
+impl<'db> LentValue<'db> {
+    pub(crate) fn new(hold: Hold, reader: &'db Reader, value: ValueRef) -> LentValue<'db> {
+        LentValue { hold, reader, value }
     }
 }
 
-impl Deref for Value<'_> {
+impl Deref for LentValue<'_> {
     type Target = [u8];
 
     #[inline]
@@ -39,20 +39,20 @@ impl Deref for Value<'_> {
     }
 }
 
-impl AsRef<[u8]> for Value<'_> {
+impl AsRef<[u8]> for LentValue<'_> {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value<'_> {
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for LentValue<'_> {
     fn eq(&self, other: &T) -> bool {
         **self == *other.as_ref()
     }
 }
 
-impl fmt::Debug for Value<'_> {
+impl fmt::Debug for LentValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Value").field(&String::from_utf8_lossy(self)).finish()
+        f.debug_tuple("LentValue").field(&String::from_utf8_lossy(self)).finish()
     }
 }

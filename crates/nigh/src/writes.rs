@@ -14,9 +14,9 @@
 //! Any thread.
 
 use crate::batch::WriteBatch;
-use crate::engine::Engine;
-use crate::error::{DbError, Refusal};
+use crate::error::{DbError, WriteRefusal};
 use crate::options::{Durability, WriteOptions};
+use crate::shared_db::SharedDb;
 use nigh_shm::layout::is_over;
 use nigh_shm::{Record, WriteError};
 use nigh_store::{KeyWrite, Store, Turn};
@@ -30,7 +30,7 @@ const LATE_MOST: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(50);
 const PAUSE_MOST: Duration = Duration::from_millis(2);
 
-impl Engine {
+impl SharedDb {
     /// Gives a key a value.
     #[inline]
     pub(crate) fn put(
@@ -65,7 +65,7 @@ impl Engine {
         self.commit(options.durability, false, |store, turn| {
             let record = live(store, key, turn);
             let number = record.map_or(Ok(0), |record| number_of(record.value()))?;
-            let sum = number.checked_add(by).ok_or(Refusal::Final(DbError::Overflow))?;
+            let sum = number.checked_add(by).ok_or(WriteRefusal::Final(DbError::Overflow))?;
             let expiry_ms = record.map_or(0, |record| record.expiry_ms());
             let value = sum.to_string();
             let put = KeyWrite::Put { key, value: value.as_bytes(), expiry_ms };
@@ -109,7 +109,7 @@ impl Engine {
         &self,
         durability: Option<Durability>,
         only_removes: bool,
-        mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, Refusal>,
+        mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
     ) -> Result<R, DbError> {
         let mut patience = Patience::default();
         let (answer, begun) = loop {
@@ -129,8 +129,8 @@ impl Engine {
             self.log.status.wake();
             match tried {
                 Ok(done) => break done,
-                Err(Refusal::Final(error)) => return Err(error),
-                Err(Refusal::Write(error)) => patience.wait(error)?,
+                Err(WriteRefusal::Final(error)) => return Err(error),
+                Err(WriteRefusal::Write(error)) => patience.wait(error)?,
             }
         };
         if durability.unwrap_or(self.durability) == Durability::Strong {
@@ -146,9 +146,9 @@ fn live<'p>(store: &Store, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
     (!is_over(record.expiry_ms(), turn.now_ms)).then_some(record)
 }
 
-fn number_of(value: &[u8]) -> Result<i64, Refusal> {
+fn number_of(value: &[u8]) -> Result<i64, WriteRefusal> {
     let text = std::str::from_utf8(value).ok();
-    text.and_then(|text| text.parse().ok()).ok_or(Refusal::Final(DbError::NotANumber))
+    text.and_then(|text| text.parse().ok()).ok_or(WriteRefusal::Final(DbError::NotANumber))
 }
 
 /// How long a write has waited for what comes back.

@@ -5,16 +5,16 @@
 use crate::log_side::LogSide;
 use crate::options::Durability;
 use crate::owner::OwnerLock;
-use crate::seats::Seats;
+use crate::participants::Participants;
 use nigh_log::{RealFolder, World};
 use nigh_shm::Reader;
 use std::sync::atomic::AtomicBool;
 
 /// The shared state of a database.
-pub(crate) struct Engine {
+pub(crate) struct SharedDb {
     /// Finds records, without a lock.
     pub(crate) reader: Reader,
-    pub(crate) seats: Seats,
+    pub(crate) participants: Participants,
     pub(crate) owner: OwnerLock,
     pub(crate) log: LogSide,
     pub(crate) world: World<RealFolder>,

@@ -38,16 +38,16 @@ const MEMINFO: &str = "/proc/meminfo";
 const FREE_BYTES: u64 = 1 << 30;
 
 /// The folders of a database that this process holds.
-pub(crate) struct Place {
+pub(crate) struct DbFolders {
     pub(crate) path: PathBuf,
     pub(crate) memory: PathBuf,
     pub(crate) world: World<RealFolder>,
     lock: File,
 }
 
-impl Place {
+impl DbFolders {
     /// Makes the folders that aren't there, and takes them.
-    pub(crate) fn take(path: &Path, options: &Options) -> Result<Place, OpenError> {
+    pub(crate) fn take(path: &Path, options: &Options) -> Result<DbFolders, OpenError> {
         let told = |doing| {
             let path = path.to_owned();
             move |source| OpenError::Folder { path, doing, source }
@@ -74,7 +74,7 @@ impl Place {
             }
         };
         let lock = take_memory(&memory)?;
-        Ok(Place { path, memory, world, lock })
+        Ok(DbFolders { path, memory, world, lock })
     }
 
     /// The database can't be opened: a memory folder in which nothing is goes.
