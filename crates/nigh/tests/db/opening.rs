@@ -1,7 +1,7 @@
 //! Opening and closing.
 
 use crate::{all, open, small};
-use nigh::{Db, Durability, OpenError, Options, WriteOptions};
+use nigh::{Db, Durability, OpenError, Options};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -145,12 +145,14 @@ fn a_new_database_in_the_place_of_one_that_was_killed_begins_empty() {
 fn a_copy_of_a_folder_has_memory_of_its_own() {
     let dir = tempfile::tempdir().expect("a folder");
     let (path, copy) = (dir.path().join("data"), dir.path().join("copy"));
-    let db = open(&path);
-    db.put_with(b"key", b"value", &WriteOptions::strong()).expect("put");
+    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
     std::fs::create_dir(&copy).expect("a folder");
     for entry in path.read_dir().expect("a folder").flatten() {
         std::fs::copy(entry.path(), copy.join(entry.file_name())).expect("a copy");
     }
+    let db = open(&path);
     let other = open(&copy);
     other.put(b"key", b"other").expect("put");
     assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
