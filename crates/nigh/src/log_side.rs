@@ -34,6 +34,8 @@ const LOOKS_MOST: usize = 2;
 const GARBAGE_PERCENT: u64 = 100;
 /// Longest wait of a write for the disk.
 const WAIT_MOST: Duration = Duration::from_secs(60);
+/// The same while the log has no room: it isn't likely to get some.
+const FULL_MOST: Duration = Duration::from_secs(2);
 /// Between looks at the log's health while nothing is told.
 const LOOK: Duration = Duration::from_secs(1);
 /// Age of the oldest change that isn't on disk from which on writes wait: twice what an eventual
@@ -145,7 +147,9 @@ impl LogSide {
     pub(crate) fn look(&self, now_us: u64) {
         let since = self.status.unsynced_since_us();
         let is_late = since.is_some_and(|since| now_us.saturating_sub(since) >= LATE_US);
-        let counts = self.status.mode() == SyncMode::EverySecond;
+        // A log without room says so itself.
+        let is_well = self.status.health() == LogHealth::Well;
+        let counts = self.status.mode() == SyncMode::EverySecond && is_well;
         self.is_late.store(is_late && counts, Ordering::Relaxed);
     }
 
@@ -164,8 +168,12 @@ impl LogSide {
             if self.status.health() == LogHealth::Broken {
                 return Err(self.ill());
             }
-            if begin.elapsed() >= WAIT_MOST {
-                return Err(DbError::NotDurable { seconds: WAIT_MOST.as_secs() });
+            let most = match self.status.health() {
+                LogHealth::Full => FULL_MOST,
+                _ => WAIT_MOST,
+            };
+            if begin.elapsed() >= most {
+                return Err(DbError::NotDurable { seconds: begin.elapsed().as_secs() });
             }
             self.news.wait(seen);
         }

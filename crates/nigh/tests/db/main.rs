@@ -1,6 +1,7 @@
 //! The library as a program uses it: real folders, real threads, real kills.
 
 mod calls;
+mod full_disk;
 mod kills;
 mod model;
 mod opening;
