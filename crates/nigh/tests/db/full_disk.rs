@@ -65,10 +65,11 @@ fn fill_and_go_on(path: &Path, ballast: &Path) {
     for n in 0..10 {
         assert!(db.delete(format!("{n}").as_bytes()).expect("a delete works"));
     }
-    // The change is made, so the answer isn't that it was refused.
+    // The change is made: it gets to the disk if removals have won room, or the answer says that it
+    // isn't there. It is never called refused.
     let begin = Instant::now();
     let strong = db.delete_with(b"10", &WriteOptions::strong());
-    assert!(matches!(strong, Err(DbError::NotDurable { .. })), "{strong:?}");
+    assert!(matches!(strong, Ok(true) | Err(DbError::NotDurable { .. })), "{strong:?}");
     assert!(begin.elapsed() < Duration::from_secs(30), "it needn't wait for long");
     std::fs::remove_file(ballast).expect("there is room again");
     let deadline = Instant::now() + Duration::from_secs(30);
