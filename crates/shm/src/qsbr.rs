@@ -131,20 +131,25 @@ impl Domain {
     /// If the domain is full: its size is the number of threads that the server starts.
     #[must_use]
     pub fn join(self: &Arc<Self>) -> Participant {
+        self.try_join().expect("more participants than the domain was made for")
+    }
+
+    /// The same; `None` if the domain is full.
+    #[must_use]
+    pub fn try_join(self: &Arc<Self>) -> Option<Participant> {
         let mut taken = lock(&self.taken);
-        let slot = taken.iter().position(|t| !t);
-        let slot = slot.expect("more participants than the domain was made for");
+        let slot = taken.iter().position(|t| !t)?;
         taken[slot] = true;
         drop(taken);
         let number = PARTICIPANTS.fetch_add(1, Ordering::Relaxed);
         self.qsbr.online(slot as u64);
-        Participant {
+        Some(Participant {
             domain: Arc::clone(self),
             slot: slot as u64,
             turn: number << TURN_BITS,
             online: true,
             not_sync: PhantomData,
-        }
+        })
     }
 
     pub(crate) fn stamp(&self) -> u64 {
@@ -323,8 +328,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "more participants")]
     fn a_full_domain_says_so() {
-        // A third thread joins a domain of two.
+        // A third thread joins a domain of two: when one has left, there is a place.
         let domain = Domain::new(2);
-        let _kept = (domain.join(), domain.join(), domain.join());
+        let (_first, second) = (domain.join(), domain.join());
+        assert!(domain.try_join().is_none());
+        drop(second);
+        let _second = domain.try_join().expect("one has left");
+        let _third = domain.join();
     }
 }

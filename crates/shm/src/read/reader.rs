@@ -177,13 +177,14 @@ impl Reader {
         })
     }
 
-    /// The value that was noted earlier in this turn.
+    /// The value that was noted earlier in this turn. It stays as long as the participant that the
+    /// pin borrows from doesn't announce.
     ///
     /// # Panics
     /// If it was noted in another turn, by another participant or in another arena.
     #[must_use]
     #[inline]
-    pub fn bytes<'p>(&self, pin: &'p Pin<'_>, value: ValueRef) -> &'p [u8] {
+    pub fn bytes<'p>(&self, pin: &Pin<'p>, value: ValueRef) -> &'p [u8] {
         self.check_pin(pin);
         assert!(value.turn == pin.turn(), "a value of another turn: copy what outlives its turn");
         assert!(value.arena == self.region.number(), "a value of another arena");

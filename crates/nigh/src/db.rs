@@ -1,0 +1,355 @@
+//! A database: opening it, what can be asked of it, and closing it.
+//!
+//! 1. All that an open started has ended when `close` or drop returns.
+//! 2. Memory goes back to the system only when the log has all that was there.
+//!
+//! Any thread.
+
+use crate::batch::WriteBatch;
+use crate::error::{DbError, OpenError};
+use crate::folders::{DbFolders, boot_id, free_bytes};
+use crate::log_side::LogSide;
+use crate::options::{Durability, Options, WriteOptions};
+use crate::owner::{Owner, OwnerLock};
+use crate::participants::Participants;
+use crate::shared_db::SharedDb;
+use crate::stats::DbStats;
+use crate::upkeep;
+use crate::value::LentValue;
+use nigh_log::LogSettings;
+use nigh_shm::Domain;
+use nigh_store::{Keyspace, LogHealth, LogOptions, StoreOptions, SyncMode};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::thread::{JoinHandle, Thread};
+
+/// Participants beside the threads that read: the owner.
+const OWNERS: usize = 1;
+/// Memory that function libraries may take; there are none here.
+const LIBRARY_BYTES: u64 = 8 << 20;
+
+/// A database in this process: keys and values are bytes, and any thread may call anything.
+///
+/// Keys have no order. All data must fit memory. Only one process has a database open.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// use nigh::{Db, Options};
+///
+/// let db = Db::open(path, &Options::new())?;
+/// db.put(b"greeting", b"hello")?;
+/// assert_eq!(db.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));
+/// db.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Db {
+    shared: Arc<SharedDb>,
+    /// `None` when the database is closed.
+    running: Option<OpenParts>,
+}
+
+/// What runs while a database is open.
+struct OpenParts {
+    upkeep: JoinHandle<()>,
+    log: JoinHandle<()>,
+    folders: DbFolders,
+    keeps_memory: bool,
+}
+
+const _: () = {
+    const fn is_for_any_thread<T: Send + Sync>() {}
+    is_for_any_thread::<Db>();
+};
+
+impl Db {
+    /// Opens the database in a folder, which is made if it isn't there. What an earlier process
+    /// wrote is there, also if that was killed.
+    ///
+    /// # Errors
+    /// It is open elsewhere, or something of it can't be used; the message says what, and what to
+    /// do.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db, OpenError> {
+        options.check()?;
+        let folders = DbFolders::take(path.as_ref(), options)?;
+        let domain = Domain::new(options.threads_most + OWNERS);
+        let capacity = options.capacity_bytes.unwrap_or_else(|| Options::capacity_of(free_bytes()));
+        let mut store = StoreOptions::new(&folders.memory, capacity);
+        store.system_capacity_bytes = LIBRARY_BYTES;
+        let log = LogOptions {
+            shards: 1,
+            settings: LogSettings { file_bytes: options.log_file_bytes },
+            journal_bytes: options.journal_bytes.next_power_of_two(),
+            // Where each write waits, files are prepared so that a sync is as short as can be.
+            mode: match options.durability {
+                Durability::Strong => SyncMode::Always,
+                Durability::Eventual => SyncMode::EverySecond,
+            },
+            boot_id: boot_id()?,
+            progress: Arc::new(|_| ()),
+        };
+        let opened = Keyspace::open_with_log(&store, &log, &folders.world, &domain);
+        let (keyspace, _, opened) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let (path, memory) = (folders.path.clone(), folders.memory.clone());
+                folders.undo();
+                return Err(OpenError::of_store(path, memory, error));
+            }
+        };
+        let keeper: Arc<OnceLock<Thread>> = Arc::default();
+        let woken = Arc::clone(&keeper);
+        let wake = Arc::new(move || {
+            if let Some(thread) = woken.get() {
+                thread.unpark();
+            }
+        });
+        let (log, side, log_thread) = LogSide::start(opened, options.log_file_bytes, wake)?;
+        let shared = Arc::new(SharedDb {
+            reader: keyspace.reader(0).clone(),
+            participants: Participants::new(&domain, options.threads_most),
+            owner: OwnerLock::new(Owner::new(keyspace, domain.join(), side)),
+            log,
+            world: folders.world.clone(),
+            durability: options.durability,
+            ends: AtomicBool::new(false),
+        });
+        let upkeep = match upkeep::start(Arc::clone(&shared)) {
+            Ok(upkeep) => upkeep,
+            Err(source) => {
+                shared.log.status.close();
+                let _ = log_thread.join();
+                return Err(OpenError::Thread { source });
+            }
+        };
+        let _ = keeper.set(upkeep.thread().clone());
+        let keeps_memory = options.keeps_memory;
+        Ok(Db {
+            shared,
+            running: Some(OpenParts { upkeep, log: log_thread, folders, keeps_memory }),
+        })
+    }
+
+    /// The value of a key, where it lies; `None` if there is none. Takes no lock.
+    ///
+    /// # Errors
+    /// More threads read than the database was opened for.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<LentValue<'_>>, DbError> {
+        self.shared.get(key)
+    }
+
+    /// Adds the bytes of a key's value to those of `into`. False, and nothing is added, if the key
+    /// isn't there.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get_into(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, DbError> {
+        self.shared.get_into(key, into)
+    }
+
+    /// The values of several keys, all of one moment: a [`WriteBatch`] is seen whole or not at all.
+    /// Faster than one after the other, since memory is asked for ahead.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<LentValue<'_>>>, DbError> {
+        self.shared.multi_get(keys)
+    }
+
+    /// Gives a key a value, and no expiry.
+    ///
+    /// # Errors
+    /// The key or the value is too long, memory is full, or the log can't be written.
+    #[inline]
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), DbError> {
+        self.shared.put(key, value, &WriteOptions::new())
+    }
+
+    /// The same, by these options.
+    ///
+    /// # Errors
+    /// As [`Db::put`]; [`DbError::NotDurable`] if the disk takes too long.
+    pub fn put_with(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        options: &WriteOptions,
+    ) -> Result<(), DbError> {
+        self.shared.put(key, value, options)
+    }
+
+    /// Deletes a key. Whether it was there.
+    ///
+    /// # Errors
+    /// The log can't be written.
+    pub fn delete(&self, key: &[u8]) -> Result<bool, DbError> {
+        self.shared.delete(key, &WriteOptions::new())
+    }
+
+    /// The same, by these options; an expiry means nothing here.
+    ///
+    /// # Errors
+    /// As [`Db::delete`]; [`DbError::NotDurable`] if the disk takes too long.
+    pub fn delete_with(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
+        self.shared.delete(key, options)
+    }
+
+    /// Does all of a batch, or nothing.
+    ///
+    /// # Errors
+    /// As [`Db::put`], or the batch is too large for the journal.
+    pub fn write(&self, batch: &WriteBatch) -> Result<(), DbError> {
+        self.shared.write(batch, &WriteOptions::new())
+    }
+
+    /// The same, by these options; an expiry means nothing here, as each write of a batch has its
+    /// own.
+    ///
+    /// # Errors
+    /// As [`Db::write`]; [`DbError::NotDurable`] if the disk takes too long.
+    pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
+        self.shared.write(batch, options)
+    }
+
+    /// Adds `by` to the decimal integer that a key has, 0 if it isn't there. Its expiry stays.
+    /// Returns the sum.
+    ///
+    /// # Errors
+    /// The value is no such number, the sum is out of range, or as [`Db::put`].
+    pub fn incr(&self, key: &[u8], by: i64) -> Result<i64, DbError> {
+        self.shared.incr(key, by, &WriteOptions::new())
+    }
+
+    /// If a key has the value `expected`, or isn't there if that is `None`, gives it the value
+    /// `new`, or deletes it if that is `None`. Whether it did.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = nigh::Db::open(dir.path().join("data"), &nigh::Options::new())?;
+    /// assert!(db.compare_and_set(b"leader", None, Some(b"me"))?);
+    /// assert!(!db.compare_and_set(b"leader", None, Some(b"another"))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn compare_and_set(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool, DbError> {
+        self.shared.compare_and_set(key, expected, new, &WriteOptions::new())
+    }
+
+    /// The same, by these options.
+    ///
+    /// # Errors
+    /// As [`Db::put_with`].
+    pub fn compare_and_set_with(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        options: &WriteOptions,
+    ) -> Result<bool, DbError> {
+        self.shared.compare_and_set(key, expected, new, options)
+    }
+
+    /// A step of a walk over the keys that begin with `prefix`: passes about `count` of them, with
+    /// their values, to `found`. The first step has the cursor 0. Returns the cursor of the next
+    /// one; 0 at the end.
+    ///
+    /// A key that is there all the while is met, maybe twice if the number of keys changes much;
+    /// one that comes or goes meanwhile may be. There is no order. A prefix doesn't make the walk
+    /// shorter: all keys are looked at.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = nigh::Db::open(dir.path().join("data"), &nigh::Options::new())?;
+    /// db.put(b"user:1", b"Ada")?;
+    /// db.put(b"order:1", b"tea")?;
+    /// let (mut users, mut cursor) = (0, 0);
+    /// loop {
+    ///     cursor = db.scan(b"user:", cursor, 100, |_key, _name| users += 1)?;
+    ///     if cursor == 0 {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(users, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn scan(
+        &self,
+        prefix: &[u8],
+        cursor: u64,
+        count: u32,
+        mut found: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64, DbError> {
+        self.shared.scan_step(prefix, cursor, count, &mut found)
+    }
+
+    /// Waits until all changes are on disk that were made before.
+    ///
+    /// # Errors
+    /// The log can't be written, or the disk takes too long.
+    pub fn flush(&self) -> Result<(), DbError> {
+        self.shared.flush()
+    }
+
+    /// Counts and sizes.
+    ///
+    /// # Errors
+    /// [`DbError::Stopped`].
+    pub fn stats(&self) -> Result<DbStats, DbError> {
+        DbStats::of(&self.shared)
+    }
+
+    /// Has the log take all that there is, and closes the database. Dropping does the same, and
+    /// tells no error.
+    ///
+    /// # Errors
+    /// The log couldn't take all of it. Then memory and journal stay for the next open, and nothing
+    /// is lost as long as the machine runs.
+    pub fn close(mut self) -> Result<(), DbError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), DbError> {
+        let Some(OpenParts { upkeep, log, folders, keeps_memory }) = self.running.take() else {
+            return Ok(());
+        };
+        upkeep::end(&self.shared, upkeep.thread());
+        let kept_well = upkeep.join().is_ok();
+        let status = &self.shared.log.status;
+        status.close();
+        let ended_well = log.join().is_ok();
+        let Some(owner) = self.shared.owner.end() else { return Err(DbError::Stopped) };
+        let reader = &self.shared.reader;
+        let is_safe = status.health() == LogHealth::Well
+            && reader.durable_lsn() >= reader.begun_lsn()
+            && kept_well
+            && ended_well;
+        let removes = is_safe && !keeps_memory;
+        owner.keyspace.close(removes);
+        if removes {
+            folders.remove_memory();
+        }
+        match status.health() {
+            _ if is_safe => Ok(()),
+            LogHealth::Full => Err(DbError::LogFull { cause: status.cause() }),
+            _ => Err(DbError::LogBroken { cause: status.cause() }),
+        }
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,285 @@
+//! What can go wrong: when a database is opened, and when it is used.
+//!
+//! 1. A message says what happened, to which thing, and what to do.
+//!
+//! Any thread: plain data.
+
+use nigh_log::LogError;
+use nigh_shm::WriteError;
+use nigh_store::StoreError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a database can't be opened. Nothing of it has changed then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The path is a file.
+    #[error("{} is a file, and a database is a folder: name another path", path.display())]
+    NotAFolder {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A folder can't be made or used.
+    #[error(
+        "the folder {} can't be used: {doing} failed: {source}: make it writable, or name another",
+        path.display()
+    )]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The database is open already, in this process or in another one.
+    #[error(
+        "the database {} is open in process {pid}: use that one's, or close it first",
+        path.display()
+    )]
+    InUse {
+        /// The database's folder.
+        path: PathBuf,
+        /// The process that has it.
+        pid: String,
+    },
+    /// The folder for memory is another database's, or a server's, that is open.
+    #[error(
+        "the memory folder {} is in use by another database: name another by \
+         Options::memory_dir",
+        path.display()
+    )]
+    MemoryInUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder for memory is another user's.
+    #[error(
+        "the memory folder {} belongs to user {owner}, and this process runs as user {own}: name \
+         another by Options::memory_dir",
+        path.display()
+    )]
+    OtherUser {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// This process's user.
+        own: u32,
+    },
+    /// What lies in memory is of a database whose log isn't in the folder.
+    #[error(
+        "the memory folder {} has data of another database than {}: if that one is gone, remove \
+         the memory folder; else name another by Options::memory_dir",
+        memory.display(), path.display()
+    )]
+    OtherMemory {
+        /// The database's folder.
+        path: PathBuf,
+        /// The folder for memory.
+        memory: PathBuf,
+    },
+    /// An option is out of its bounds.
+    #[error("the option {name} is {given}, and may be {least} to {most}")]
+    Option {
+        /// Its name.
+        name: &'static str,
+        /// What was given.
+        given: u64,
+        /// Least possible.
+        least: u64,
+        /// Most possible.
+        most: u64,
+    },
+    /// The system doesn't tell the id of the machine's boot.
+    #[error(
+        "{file} can't be read: {source}: the database needs it to know whether memory is from before a reboot"
+    )]
+    Boot {
+        /// The system's file.
+        file: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The log is damaged.
+    #[error(
+        "the log of {} is damaged: {source}: put back a copy of the folder, or save what is whole \
+         into another folder with `nigh check {} --salvage NEW`",
+        path.display(), path.display()
+    )]
+    Damaged {
+        /// The database's folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<StoreError>,
+    },
+    /// Log or memory can't be used.
+    #[error("the database {} can't be opened: {source}", path.display())]
+    Store {
+        /// The database's folder.
+        path: PathBuf,
+        /// Why.
+        source: Box<StoreError>,
+    },
+    /// A thread of the database can't be started.
+    #[error("a thread of the database can't be started: {source}: raise the limit of threads")]
+    Thread {
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// What the log's folder says.
+    pub(crate) fn of_log(path: PathBuf, error: LogError) -> OpenError {
+        match error {
+            LogError::InUse { pid } => OpenError::InUse { path, pid },
+            LogError::Io { doing, source, .. } => OpenError::Folder { path, doing, source },
+            error if error.is_damage() => {
+                OpenError::Damaged { path, source: Box::new(error.into()) }
+            }
+            error => OpenError::Store { path, source: Box::new(error.into()) },
+        }
+    }
+
+    /// What the store says.
+    pub(crate) fn of_store(path: PathBuf, memory: PathBuf, source: StoreError) -> OpenError {
+        match source {
+            source if source.is_log_damage() => {
+                OpenError::Damaged { path, source: Box::new(source) }
+            }
+            StoreError::OtherLog { .. } | StoreError::LogMissing { .. } => {
+                OpenError::OtherMemory { path, memory }
+            }
+            source => OpenError::Store { path, source: Box::new(source) },
+        }
+    }
+}
+
+/// Why a call failed. A write that failed has changed nothing, unless the variant says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DbError {
+    /// The key is too long.
+    #[error("a key of {len} bytes is longer than 65535: shorten it, or use its hash as the key")]
+    KeyTooLong {
+        /// Its bytes.
+        len: usize,
+    },
+    /// The value is too long.
+    #[error("a value of {len} bytes is longer than 512 MiB: divide it among several keys")]
+    ValueTooLong {
+        /// Its bytes.
+        len: usize,
+    },
+    /// A batch takes more of the journal than one may.
+    #[error(
+        "a batch of {bytes} bytes is larger than {most}, a fourth of the journal: make it smaller, or \
+         raise Options::journal_bytes"
+    )]
+    BatchTooLarge {
+        /// Bytes that it takes.
+        bytes: u64,
+        /// Most that one may take.
+        most: u64,
+    },
+    /// Live data fills the memory.
+    #[error("the database is full: delete keys, or open it with a higher Options::capacity_bytes")]
+    Full,
+    /// The system gives no memory.
+    #[error("the system gives the database no memory: {cause}: free some, or enlarge the tmpfs")]
+    NoMemory {
+        /// What the system says.
+        cause: String,
+    },
+    /// Memory that is free can't be used again, as somebody reads there.
+    #[error(
+        "memory is held by values that threads keep: drop them soon, or copy them with get_into"
+    )]
+    Held,
+    /// Too many keys have one hash.
+    #[error("too many keys with one hash: use another key")]
+    OneHash,
+    /// The bytes of a value in memory are others than were written.
+    #[error("the value's bytes have changed in memory: write the key anew, or delete it")]
+    BadRecord,
+    /// The key's value is no decimal integer of 64 bits.
+    #[error("the value isn't a decimal integer of 64 bits: write the key anew before incr")]
+    NotANumber,
+    /// A sum is out of the range of 64 bits.
+    #[error("the sum is out of the range of 64-bit integers: the value is as it was")]
+    Overflow,
+    /// The disk doesn't keep up.
+    #[error("the disk hasn't taken the log's last changes for seconds: write again later")]
+    Late,
+    /// The change is made and survives this process, but isn't on disk.
+    #[error(
+        "the change is made, but the disk hasn't taken it for {seconds} s: call flush to wait again"
+    )]
+    NotDurable {
+        /// How long the call waited.
+        seconds: u64,
+    },
+    /// The log has no room.
+    #[error("the log has no room: {cause}: free some on its disk; deletes still work")]
+    LogFull {
+        /// What the log says.
+        cause: String,
+    },
+    /// The log broke. Reads go on.
+    #[error(
+        "the log broke: {cause}: close the database and open it again, which writes a new log from memory"
+    )]
+    LogBroken {
+        /// What the log says.
+        cause: String,
+    },
+    /// More threads read at once than the database was opened for.
+    #[error("more than {most} threads use the database: raise Options::threads_most")]
+    TooManyThreads {
+        /// Most threads.
+        most: usize,
+    },
+    /// The store refuses for another cause.
+    #[error("the write was refused: {cause}")]
+    Refused {
+        /// What it says.
+        cause: String,
+    },
+    /// A thread panicked within a write: a fault of this library.
+    #[error("a write ended by a fault of its own: open the database again; nothing is lost")]
+    Stopped,
+}
+
+/// Why an attempt to write ended.
+pub(crate) enum WriteRefusal {
+    /// The store refuses; maybe not for long.
+    Write(WriteError),
+    /// For good.
+    Final(DbError),
+}
+
+impl From<WriteError> for WriteRefusal {
+    fn from(error: WriteError) -> WriteRefusal {
+        WriteRefusal::Write(error)
+    }
+}
+
+impl DbError {
+    /// What a write says that isn't tried again.
+    pub(crate) fn of_write(error: WriteError) -> DbError {
+        match error {
+            WriteError::Oom => DbError::Full,
+            WriteError::Denied(denial) => DbError::NoMemory { cause: denial.to_string() },
+            WriteError::Busy => DbError::Held,
+            WriteError::KeyTooLong { len } => DbError::KeyTooLong { len },
+            WriteError::ValueTooLong { len } => DbError::ValueTooLong { len },
+            WriteError::TooManyKeysWithOneHash => DbError::OneHash,
+            WriteError::JournalFull => DbError::Late,
+            WriteError::JournalTooSmall { bytes, most } => DbError::BatchTooLarge { bytes, most },
+            WriteError::BadRecord => DbError::BadRecord,
+            error => DbError::Refused { cause: error.to_string() },
+        }
+    }
+}

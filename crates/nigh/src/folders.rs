@@ -1,0 +1,161 @@
+//! Where a database lies: its folder on disk, and its folder in memory.
+//!
+//! ```text
+//! the database's folder   the log, and `lock`
+//! the memory folder       the arenas, the journal, and `lock`: /dev/shm/nigh-ID-DEVICE-INODE
+//! ```
+//!
+//! 1. Both are locked before anything in them is looked at, and as long as the database is open.
+//! 2. The memory folder is named after the log's id and the database's folder itself, not after its
+//!    path: a folder that was moved finds its memory; a copy doesn't, nor a new database in the
+//!    place of one that was removed. So a new log gets its id first.
+//! 3. The memory folder is this user's, with mode 0700: others can't put anything into it.
+//!
+//! The thread that opens or closes.
+
+use crate::error::OpenError;
+use crate::options::Options;
+use nigh_log::{
+    LogError, Meta, MetaFault, RealChance, RealClock, RealFolder, Secret, World, list, need_meta,
+    read_meta, save_meta,
+};
+use nigh_shm::journal_path;
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The tmpfs that each Linux has.
+const TMPFS: &str = "/dev/shm";
+/// The file that is locked in the memory folder; a server locks the same.
+const LOCK: &str = "lock";
+/// Where the kernel tells the id of the machine's boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Where the kernel tells how much memory is free.
+const MEMINFO: &str = "/proc/meminfo";
+/// Free memory if the kernel doesn't tell: enough for a small database.
+const FREE_BYTES: u64 = 1 << 30;
+
+/// The folders of a database that this process holds.
+pub(crate) struct DbFolders {
+    pub(crate) path: PathBuf,
+    pub(crate) memory: PathBuf,
+    pub(crate) world: World<RealFolder>,
+    lock: File,
+}
+
+impl DbFolders {
+    /// Makes the folders that aren't there, and takes them.
+    pub(crate) fn take(path: &Path, options: &Options) -> Result<DbFolders, OpenError> {
+        let told = |doing| {
+            let path = path.to_owned();
+            move |source| OpenError::Folder { path, doing, source }
+        };
+        let path = std::path::absolute(path).map_err(told("finding it"))?;
+        if path.exists() && !path.is_dir() {
+            return Err(OpenError::NotAFolder { path });
+        }
+        let real = RealFolder::open(&path, true);
+        let real = real.map_err(|error| OpenError::of_log(path.clone(), error))?;
+        let world = World {
+            storage: Arc::new(real),
+            clock: Arc::new(RealClock::new()),
+            chance: Arc::new(RealChance),
+        };
+        let memory = match &options.memory_dir {
+            Some(dir) => std::path::absolute(dir).map_err(told("finding its memory folder"))?,
+            None => {
+                let id = log_id(&world);
+                let id = id.map_err(|error| OpenError::of_log(path.clone(), error))?;
+                let it = path.metadata().map_err(told("looking at it"))?;
+                let (id, device, inode) = (u128::from_be_bytes(id), it.dev(), it.ino());
+                Path::new(TMPFS).join(format!("nigh-{id:032x}-{device:x}-{inode:x}"))
+            }
+        };
+        let lock = take_memory(&memory)?;
+        Ok(DbFolders { path, memory, world, lock })
+    }
+
+    /// The database can't be opened: a memory folder in which nothing is goes.
+    pub(crate) fn undo(self) {
+        let there = self.memory.read_dir().map_or(0, Iterator::count);
+        if there == 1 {
+            let _ = std::fs::remove_file(self.memory.join(LOCK));
+            let _ = std::fs::remove_dir(&self.memory);
+        }
+        drop(self.lock);
+    }
+
+    /// Gives the memory back, but for the arenas, which are gone. The log has all that was there.
+    pub(crate) fn remove_memory(self) {
+        // What can't be removed is taken over, or replaced, by the next open.
+        let _ = std::fs::remove_file(journal_path(&self.memory, 0));
+        let _ = std::fs::remove_file(self.memory.join(LOCK));
+        let _ = std::fs::remove_dir(&self.memory);
+        drop(self.lock);
+    }
+}
+
+/// The id of the folder's log. One that isn't there gets it now, and counts only later.
+fn log_id(world: &World<RealFolder>) -> Result<[u8; 16], LogError> {
+    let storage = &*world.storage;
+    if let Some(meta) = read_meta(storage)? {
+        return Ok(meta.id);
+    }
+    need_meta(&list(storage)?, None)?;
+    let random = || {
+        let (a, b) = (world.chance.word(), world.chance.word());
+        (u128::from(a) | u128::from(b) << 64).to_le_bytes()
+    };
+    let meta = Meta::new(random(), Secret(random()));
+    save_meta(storage, &meta).map_err(|fault| match fault {
+        MetaFault::Unchanged(error) | MetaFault::InDoubt(error) => error,
+    })?;
+    Ok(meta.id)
+}
+
+/// Makes the memory folder if it isn't there, and locks it.
+fn take_memory(path: &Path) -> Result<File, OpenError> {
+    let told = |doing| move |source| OpenError::Folder { path: path.to_owned(), doing, source };
+    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(OpenError::NotAFolder { path: path.to_owned() });
+        }
+        made => made.map_err(told("making it"))?,
+    }
+    let there = path.symlink_metadata().map_err(told("looking at it"))?;
+    let own = rustix::process::geteuid().as_raw();
+    if there.uid() != own {
+        return Err(OpenError::OtherUser { path: path.to_owned(), owner: there.uid(), own });
+    }
+    if there.mode() & 0o077 != 0 {
+        let mode = Permissions::from_mode(0o700);
+        std::fs::set_permissions(path, mode).map_err(told("closing it to others"))?;
+    }
+    let file = path.join(LOCK);
+    let lock = File::options().create(true).truncate(false).write(true).open(file);
+    let lock = lock.map_err(told("opening its lock"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::MemoryInUse { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(told("locking it")(source)),
+    }
+}
+
+/// The id of the machine's boot.
+pub(crate) fn boot_id() -> Result<[u8; 16], OpenError> {
+    let told = |source| OpenError::Boot { file: BOOT_ID, source };
+    let text = std::fs::read_to_string(BOOT_ID).map_err(told)?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let id = u128::from_str_radix(&digits, 16).map(u128::to_be_bytes);
+    id.map_err(|error| told(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+/// Bytes of memory that are free in this machine.
+pub(crate) fn free_bytes() -> u64 {
+    let text = std::fs::read_to_string(MEMINFO).unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.map_or(FREE_BYTES, |kib| kib << 10)
+}

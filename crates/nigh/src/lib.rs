@@ -1,0 +1,55 @@
+//! A durable key-value store inside your process.
+//!
+//! ```text
+//! get ── no lock ──────────────> memory <── publish ── put, by the calling thread, under one lock
+//!                                                          └──> journal ── nigh-log ──> files
+//! ```
+//!
+//! What it is not: keys have no order, all data must fit memory, one process has it open at a time,
+//! and it runs on Linux on x86-64.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("data");
+//! let db = nigh::Db::open(path, &nigh::Options::new())?;
+//! db.put(b"greeting", b"hello")?;         // survives this process; on disk within about a second
+//! assert_eq!(db.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));   // no lock, no copy
+//! let strong = nigh::WriteOptions::strong();
+//! db.put_with(b"order", b"paid", &strong)?;               // on disk when it returns
+//! db.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! 1. A write that has returned survives this process, also if that is killed. It is on disk within
+//!    about a second; a strong one when it returns.
+//! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, and for [`Db::multi_get`].
+//! 3. Reads take no lock, and lend the bytes where they lie.
+//!
+//! Why it is built so: `docs/design/0021-embedded.md`.
+//!
+//! Rooms, lowest first: error options batch participants value log_side owner shared_db folders
+//! reads writes stats upkeep db
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod db;
+mod error;
+mod folders;
+mod log_side;
+mod options;
+mod owner;
+mod participants;
+mod reads;
+mod shared_db;
+mod stats;
+mod upkeep;
+mod value;
+mod writes;
+
+pub use batch::WriteBatch;
+pub use db::Db;
+pub use error::{DbError, OpenError};
+pub use options::{Durability, Options, WriteOptions};
+pub use stats::DbStats;
+pub use value::LentValue;

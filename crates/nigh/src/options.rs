@@ -1,0 +1,208 @@
+//! How a database is opened, and how one write is done.
+//!
+//! Any thread: plain data.
+
+use crate::error::OpenError;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Least memory of a database: segments of 64 KiB, two in reserve, and an index.
+const CAPACITY_LEAST: u64 = 8 << 20;
+/// Most that an index entry reaches.
+const CAPACITY_MOST: u64 = 64 << 30;
+/// A journal, bytes.
+const JOURNAL_LEAST: u64 = 1 << 20;
+const JOURNAL_MOST: u64 = 4 << 30;
+/// A file of the log, bytes.
+const LOG_FILE_LEAST: u64 = 1 << 20;
+const LOG_FILE_MOST: u64 = 1 << 30;
+/// Threads that read at once. Each has a cache line that the writer looks at.
+const THREADS_MOST: u64 = 4096;
+
+/// When a write is answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the change is in memory and in the journal: it survives this process, and is on disk
+    /// within about a second. A power cut may take it.
+    #[default]
+    Eventual,
+    /// When the change, and all before it, is on disk.
+    Strong,
+}
+
+/// How a database is opened.
+///
+/// ```
+/// use nigh::{Durability, Options};
+///
+/// let options = Options::new().capacity_bytes(1 << 30).durability(Durability::Strong);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(crate) memory_dir: Option<PathBuf>,
+    pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) journal_bytes: u64,
+    pub(crate) log_file_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) threads_most: usize,
+    pub(crate) keeps_memory: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            memory_dir: None,
+            capacity_bytes: None,
+            journal_bytes: 64 << 20,
+            log_file_bytes: 64 << 20,
+            durability: Durability::Eventual,
+            threads_most: 256,
+            keeps_memory: false,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// The folder, in a tmpfs, for memory and journal. By default one of the database's own in
+    /// `/dev/shm`.
+    #[must_use]
+    pub fn memory_dir(self, dir: impl Into<PathBuf>) -> Options {
+        Options { memory_dir: Some(dir.into()), ..self }
+    }
+
+    /// Bytes of memory that the data may take, 8 MiB to 64 GiB. By default half of what is free.
+    /// They are taken as data comes.
+    #[must_use]
+    pub fn capacity_bytes(self, bytes: u64) -> Options {
+        Options { capacity_bytes: Some(bytes), ..self }
+    }
+
+    /// Bytes of the journal, 1 MiB to 4 GiB; rounded up to a power of two, 64 MiB by default. A
+    /// batch takes at most a fourth of it.
+    #[must_use]
+    pub fn journal_bytes(self, bytes: u64) -> Options {
+        Options { journal_bytes: bytes, ..self }
+    }
+
+    /// Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default.
+    #[must_use]
+    pub fn log_file_bytes(self, bytes: u64) -> Options {
+        Options { log_file_bytes: bytes, ..self }
+    }
+
+    /// When writes are answered that don't say it themselves.
+    #[must_use]
+    pub fn durability(self, durability: Durability) -> Options {
+        Options { durability, ..self }
+    }
+
+    /// Threads that may read at once, up to 4096; 256 by default.
+    #[must_use]
+    pub fn threads_most(self, threads: usize) -> Options {
+        Options { threads_most: threads, ..self }
+    }
+
+    /// Leaves the data in memory when the database is closed, so that the next open needn't read
+    /// the log. By default the memory goes back to the system.
+    #[must_use]
+    pub fn keep_memory(self, keeps: bool) -> Options {
+        Options { keeps_memory: keeps, ..self }
+    }
+
+    /// Refuses what is out of bounds.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let within = |name, given: u64, least, most| match (least..=most).contains(&given) {
+            true => Ok(()),
+            false => Err(OpenError::Option { name, given, least, most }),
+        };
+        if let Some(bytes) = self.capacity_bytes {
+            within("capacity_bytes", bytes, CAPACITY_LEAST, CAPACITY_MOST)?;
+        }
+        within("journal_bytes", self.journal_bytes, JOURNAL_LEAST, JOURNAL_MOST)?;
+        within("log_file_bytes", self.log_file_bytes, LOG_FILE_LEAST, LOG_FILE_MOST)?;
+        within("threads_most", self.threads_most as u64, 1, THREADS_MOST)
+    }
+
+    /// The capacity where nothing was said and so many bytes are free.
+    pub(crate) fn capacity_of(free_bytes: u64) -> u64 {
+        (free_bytes / 2).clamp(CAPACITY_LEAST, CAPACITY_MOST)
+    }
+}
+
+/// How one write is done.
+///
+/// ```
+/// use nigh::WriteOptions;
+/// use std::time::Duration;
+///
+/// let session = WriteOptions::strong().expires_in(Duration::from_secs(3600));
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteOptions {
+    pub(crate) durability: Option<Durability>,
+    expiry: Option<Expiry>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Expiry {
+    In(Duration),
+    At(SystemTime),
+}
+
+impl WriteOptions {
+    /// As the database says, without an expiry.
+    #[must_use]
+    pub fn new() -> WriteOptions {
+        WriteOptions::default()
+    }
+
+    /// [`Durability::Strong`], whatever the database says.
+    #[must_use]
+    pub fn strong() -> WriteOptions {
+        WriteOptions { durability: Some(Durability::Strong), ..WriteOptions::new() }
+    }
+
+    /// [`Durability::Eventual`], whatever the database says.
+    #[must_use]
+    pub fn eventual() -> WriteOptions {
+        WriteOptions { durability: Some(Durability::Eventual), ..WriteOptions::new() }
+    }
+
+    /// The key is gone after so long, to a millisecond.
+    #[must_use]
+    pub fn expires_in(self, time: Duration) -> WriteOptions {
+        WriteOptions { expiry: Some(Expiry::In(time)), ..self }
+    }
+
+    /// The key is gone from this time on, to a millisecond.
+    #[must_use]
+    pub fn expires_at(self, time: SystemTime) -> WriteOptions {
+        WriteOptions { expiry: Some(Expiry::At(time)), ..self }
+    }
+
+    /// Unix ms from which on the key is gone; 0: never.
+    pub(crate) fn expiry_ms(&self) -> u64 {
+        let at = match self.expiry {
+            None => return 0,
+            // Beyond all time is never.
+            Some(Expiry::In(time)) => match SystemTime::now().checked_add(time) {
+                Some(at) => at,
+                None => return 0,
+            },
+            Some(Expiry::At(at)) => at,
+        };
+        unix_ms(at).max(1)
+    }
+}
+
+/// A time in Unix ms.
+pub(crate) fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,131 @@
+//! The owner of the partition: whoever has the lock. It alone writes.
+//!
+//! ```text
+//! lock ── turn: clock, pin ── the write ── upkeep, now and then ── announce ── unlock
+//! ```
+//!
+//! 1. Its participant announces at the end of each turn, so its own pin holds nothing back.
+//! 2. The journal is handed over before the lock goes, since it belongs to one thread at a time.
+//! 3. Each turn does a bounded piece of work.
+//!
+//! The thread that has the lock.
+
+use crate::error::DbError;
+use crate::log_side::OwnerSide;
+use crate::options::unix_ms;
+use nigh_shm::Participant;
+use nigh_store::{Keyspace, Maintenance, Store, Turn};
+use std::sync::{Mutex, MutexGuard};
+use std::time::SystemTime;
+
+/// Turns between two looks at memory and journal: some 50 microseconds of writes.
+const TURNS_PER_UPKEEP: u64 = 64;
+/// Any odd constant gives all numbers in turn; the store mixes it.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// What the owner has.
+pub(crate) struct Owner {
+    pub(crate) keyspace: Keyspace,
+    participant: Participant,
+    log: OwnerSide,
+    /// The time of the latest turn, Unix ms: it never goes back.
+    latest_ms: u64,
+    turns: u64,
+}
+
+impl Owner {
+    /// Of a keyspace that was opened.
+    pub(crate) fn new(keyspace: Keyspace, participant: Participant, log: OwnerSide) -> Owner {
+        let latest_ms = keyspace.clock_ms();
+        Owner { keyspace, participant, log, latest_ms, turns: 0 }
+    }
+
+    /// One turn of a writer.
+    #[inline]
+    pub(crate) fn turn<R>(&mut self, work: impl FnOnce(&mut Store, &Turn<'_>) -> R) -> R {
+        self.turns += 1;
+        self.latest_ms = self.latest_ms.max(unix_ms(SystemTime::now()));
+        let is_due = self.turns.is_multiple_of(TURNS_PER_UPKEEP);
+        let outcome;
+        {
+            let pin = self.participant.pin();
+            let random = self.turns.wrapping_mul(GOLDEN);
+            let turn = Turn { now_ms: self.latest_ms, pin: &pin, random };
+            self.keyspace.begin_turn(&turn);
+            outcome = work(self.keyspace.part_mut(0), &turn);
+            if is_due || self.keyspace.wants_turn() {
+                self.keyspace.maintain(&turn);
+            }
+        }
+        self.participant.quiescent();
+        if is_due {
+            self.log.journal.leave();
+        }
+        outcome
+    }
+
+    /// Looks after memory, journal and log.
+    pub(crate) fn look_after(&mut self) -> Maintenance {
+        self.turns += 1;
+        self.latest_ms = self.latest_ms.max(unix_ms(SystemTime::now()));
+        let mut left;
+        {
+            let pin = self.participant.pin();
+            let random = self.turns.wrapping_mul(GOLDEN);
+            let turn = Turn { now_ms: self.latest_ms, pin: &pin, random };
+            self.keyspace.begin_turn(&turn);
+            left = self.keyspace.maintain(&turn);
+            let OwnerSide { journal, compaction } = &mut self.log;
+            left.more |= self.keyspace.compact(compaction, journal.tail(), &turn);
+        }
+        self.participant.quiescent();
+        self.log.journal.leave();
+        left
+    }
+}
+
+/// The lock. `None` when the database is closed.
+pub(crate) struct OwnerLock(Mutex<Option<Owner>>);
+
+impl OwnerLock {
+    pub(crate) fn new(owner: Owner) -> OwnerLock {
+        owner.log.journal.hand_over();
+        OwnerLock(Mutex::new(Some(owner)))
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    /// A thread panicked while it had it: what it was doing isn't known.
+    #[inline]
+    pub(crate) fn take(&self) -> Result<Owning<'_>, DbError> {
+        match self.0.lock() {
+            Ok(guard) if guard.is_some() => Ok(Owning(guard)),
+            _ => Err(DbError::Stopped),
+        }
+    }
+
+    /// Takes the owner away; `None` if a thread panicked while it had the lock.
+    pub(crate) fn end(&self) -> Option<Owner> {
+        self.0.lock().ok()?.take()
+    }
+}
+
+/// The owner, for whoever has the lock.
+pub(crate) struct Owning<'a>(MutexGuard<'a, Option<Owner>>);
+
+impl Owning<'_> {
+    #[inline]
+    pub(crate) fn owner(&mut self) -> &mut Owner {
+        self.0.as_mut().expect("looked at when the lock was taken")
+    }
+}
+
+impl Drop for Owning<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(owner) = &*self.0 {
+            owner.log.journal.hand_over();
+        }
+    }
+}

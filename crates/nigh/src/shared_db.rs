@@ -1,0 +1,24 @@
+//! What all threads of a database share.
+//!
+//! Any thread.
+
+use crate::log_side::LogSide;
+use crate::options::Durability;
+use crate::owner::OwnerLock;
+use crate::participants::Participants;
+use nigh_log::{RealFolder, World};
+use nigh_shm::Reader;
+use std::sync::atomic::AtomicBool;
+
+/// The shared state of a database.
+pub(crate) struct SharedDb {
+    /// Finds records, without a lock.
+    pub(crate) reader: Reader,
+    pub(crate) participants: Participants,
+    pub(crate) owner: OwnerLock,
+    pub(crate) log: LogSide,
+    pub(crate) world: World<RealFolder>,
+    pub(crate) durability: Durability,
+    /// The database is being closed.
+    pub(crate) ends: AtomicBool,
+}

@@ -1,0 +1,63 @@
+//! The thread that looks after a database while nobody calls: expiry, cleaning, memory ahead of
+//! need, compaction of the log.
+//!
+//! 1. It never has the lock for longer than one bounded step.
+//! 2. It ends with the database.
+//!
+//! One thread, `nigh-upkeep`.
+
+use crate::shared_db::SharedDb;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// Between looks while nothing is to be done.
+const TICK: Duration = Duration::from_millis(100);
+/// Until memory comes back from another thread: about 2 MiB's worth.
+const SOON: Duration = Duration::from_millis(2);
+/// Between steps, so that writers get the lock.
+const BREATH: Duration = Duration::from_micros(50);
+
+/// Starts the thread.
+pub(crate) fn start(shared: Arc<SharedDb>) -> std::io::Result<JoinHandle<()>> {
+    let run = move || run(&shared);
+    std::thread::Builder::new().name("nigh-upkeep".to_owned()).spawn(run)
+}
+
+/// Has it end.
+pub(crate) fn end(shared: &SharedDb, thread: &Thread) {
+    shared.ends.store(true, Ordering::SeqCst);
+    thread.unpark();
+}
+
+fn run(shared: &SharedDb) {
+    let mut next_tick = Instant::now();
+    while !shared.ends.load(Ordering::SeqCst) {
+        let now = Instant::now();
+        let is_tick = now >= next_tick;
+        let left = {
+            // A writer panicked: nothing is to be looked after any more.
+            let Ok(mut owning) = shared.owner.take() else { return };
+            let owner = owning.owner();
+            if is_tick {
+                shared.log.status.tell_live(owner.keyspace.live_bytes());
+            }
+            owner.look_after()
+        };
+        if is_tick {
+            next_tick = now + TICK;
+            shared.log.look(shared.world.clock.rising_us());
+        }
+        if left.more {
+            // The log's thread takes orders, and sends more to look at.
+            shared.log.status.wake();
+        }
+        let most = match (left.more, left.waiting) {
+            (true, _) => BREATH,
+            (false, true) => SOON,
+            (false, false) => TICK,
+        };
+        std::thread::park_timeout(most);
+    }
+}

@@ -1,0 +1,182 @@
+//! Writing: by the calling thread, while it has the lock.
+//!
+//! ```text
+//! lock ── one turn: stage, journal, publish ── unlock ── strong: wait for the disk
+//!   └── no room: unlock, and again a little later, for a bounded time
+//! ```
+//!
+//! 1. A write is in the journal before it is seen, so it survives this process as soon as the call
+//!    has returned.
+//! 2. Nobody waits for the disk, or for memory, with the lock.
+//! 3. A strong write waits for all that had begun before it returns: what its answer tells is on
+//!    disk, also if it has changed nothing.
+//!
+//! Any thread.
+
+use crate::batch::WriteBatch;
+use crate::error::{DbError, WriteRefusal};
+use crate::options::{Durability, WriteOptions};
+use crate::shared_db::SharedDb;
+use nigh_shm::layout::is_over;
+use nigh_shm::{Record, WriteError};
+use nigh_store::{KeyWrite, Store, Turn};
+use std::time::{Duration, Instant};
+
+/// Longest wait for memory that others hold.
+const HELD_MOST: Duration = Duration::from_secs(2);
+/// Longest wait for a disk that is late.
+const LATE_MOST: Duration = Duration::from_secs(10);
+/// Between two tries: the first, and the longest.
+const PAUSE: Duration = Duration::from_micros(50);
+const PAUSE_MOST: Duration = Duration::from_millis(2);
+
+impl SharedDb {
+    /// Gives a key a value.
+    #[inline]
+    pub(crate) fn put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        options: &WriteOptions,
+    ) -> Result<(), DbError> {
+        let put = [KeyWrite::Put { key, value, expiry_ms: options.expiry_ms() }];
+        self.commit(options.durability, false, |store, turn| Ok(store.commit_writes(&put, turn)?))
+    }
+
+    /// Deletes a key. Whether it was there.
+    pub(crate) fn delete(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
+        self.commit(options.durability, true, |store, turn| {
+            let is_there = live(store, key, turn).is_some();
+            store.commit_writes(&[KeyWrite::Delete { key }], turn)?;
+            Ok(is_there)
+        })
+    }
+
+    /// Does all of a batch, or nothing.
+    pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
+        let (writes, removes) = (batch.writes(), batch.only_removes());
+        self.commit(options.durability, removes, |store, turn| {
+            Ok(store.commit_writes(&writes, turn)?)
+        })
+    }
+
+    /// Adds to a key's decimal integer, 0 if it isn't there, and keeps its expiry. Returns the sum.
+    pub(crate) fn incr(&self, key: &[u8], by: i64, options: &WriteOptions) -> Result<i64, DbError> {
+        self.commit(options.durability, false, |store, turn| {
+            let record = live(store, key, turn);
+            let number = record.map_or(Ok(0), |record| number_of(record.value()))?;
+            let sum = number.checked_add(by).ok_or(WriteRefusal::Final(DbError::Overflow))?;
+            let expiry_ms = record.map_or(0, |record| record.expiry_ms());
+            let value = sum.to_string();
+            let put = KeyWrite::Put { key, value: value.as_bytes(), expiry_ms };
+            store.commit_writes(&[put], turn)?;
+            Ok(sum)
+        })
+    }
+
+    /// Gives a key its new value, if it has the expected one; `None`: it isn't there. Whether it
+    /// had.
+    pub(crate) fn compare_and_set(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        options: &WriteOptions,
+    ) -> Result<bool, DbError> {
+        let expiry_ms = options.expiry_ms();
+        let write = match new {
+            Some(value) => KeyWrite::Put { key, value, expiry_ms },
+            None => KeyWrite::Delete { key },
+        };
+        self.commit(options.durability, new.is_none(), |store, turn| {
+            let found = live(store, key, turn).map(|record| record.value());
+            if found != expected {
+                return Ok(false);
+            }
+            store.commit_writes(&[write], turn)?;
+            Ok(true)
+        })
+    }
+
+    /// Waits until all changes are on disk that had begun.
+    pub(crate) fn flush(&self) -> Result<(), DbError> {
+        self.log.wait(&self.reader, self.reader.begun_lsn())
+    }
+
+    /// Runs an attempt in a turn of the owner, again while it lacks what comes back.
+    #[inline]
+    fn commit<R>(
+        &self,
+        durability: Option<Durability>,
+        only_removes: bool,
+        mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
+    ) -> Result<R, DbError> {
+        let mut patience = Patience::default();
+        let (answer, begun) = loop {
+            self.log.check(only_removes)?;
+            if self.log.is_late() {
+                patience.wait(WriteError::JournalFull)?;
+                continue;
+            }
+            let tried = {
+                let mut owning = self.owner.take()?;
+                let owner = owning.owner();
+                if patience.has_waited() {
+                    owner.look_after();
+                }
+                owner.turn(&mut attempt).map(|answer| (answer, self.reader.begun_lsn()))
+            };
+            self.log.status.wake();
+            match tried {
+                Ok(done) => break done,
+                Err(WriteRefusal::Final(error)) => return Err(error),
+                Err(WriteRefusal::Write(error)) => patience.wait(error)?,
+            }
+        };
+        if durability.unwrap_or(self.durability) == Durability::Strong {
+            self.log.wait(&self.reader, begun)?;
+        }
+        Ok(answer)
+    }
+}
+
+/// The record of a key that is there, as the owner sees it.
+fn live<'p>(store: &Store, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
+    let record = store.reader().get(turn.pin, store.hash(key), key)?;
+    (!is_over(record.expiry_ms(), turn.now_ms)).then_some(record)
+}
+
+fn number_of(value: &[u8]) -> Result<i64, WriteRefusal> {
+    let text = std::str::from_utf8(value).ok();
+    text.and_then(|text| text.parse().ok()).ok_or(WriteRefusal::Final(DbError::NotANumber))
+}
+
+/// How long a write has waited for what comes back.
+#[derive(Default)]
+struct Patience {
+    since: Option<Instant>,
+    pause: Duration,
+}
+
+impl Patience {
+    fn has_waited(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Waits a little, if that helps against `error` and it wasn't too long.
+    #[cold]
+    fn wait(&mut self, error: WriteError) -> Result<(), DbError> {
+        let most = match error {
+            WriteError::Busy => HELD_MOST,
+            WriteError::JournalFull => LATE_MOST,
+            error => return Err(DbError::of_write(error)),
+        };
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= most {
+            return Err(DbError::of_write(error));
+        }
+        self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MOST);
+        std::thread::sleep(self.pause);
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! The library as a program uses it: real folders, real threads, real kills.
+
+mod calls;
+mod full_disk;
+mod kills;
+mod model;
+mod opening;
+mod threads;
+
+use nigh::{Db, Options};
+use std::path::Path;
+
+/// Small enough that several databases fit any machine.
+fn small() -> Options {
+    Options::new().capacity_bytes(64 << 20).journal_bytes(1 << 20).log_file_bytes(1 << 20)
+}
+
+fn open(path: &Path) -> Db {
+    Db::open(path, &small()).expect("it can be opened")
+}
+
+/// All keys and values that a walk meets, in order.
+fn all(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut found, mut cursor) = (Vec::new(), 0);
+    loop {
+        let mut add = |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+        cursor = db.scan(b"", cursor, 100, &mut add).expect("a scan");
+        if cursor == 0 {
+            break;
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}

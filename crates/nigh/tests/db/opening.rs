@@ -1,0 +1,196 @@
+//! Opening and closing.
+
+use crate::{all, open, small};
+use nigh::{Db, Durability, OpenError, Options};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The folder in /dev/shm that is named after a database's folder; `None`: there is none.
+fn memory_of(path: &Path) -> Option<PathBuf> {
+    let it = path.metadata().expect("it is there");
+    let name = format!("-{:x}-{:x}", it.dev(), it.ino());
+    let there = Path::new("/dev/shm").read_dir().expect("a tmpfs").flatten();
+    let mut named = there.filter(|entry| entry.file_name().to_string_lossy().ends_with(&name));
+    named.next().map(|entry| entry.path())
+}
+
+#[test]
+fn what_was_written_is_there_after_closing_and_opening() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("some/data");
+    {
+        let db = open(&path);
+        for n in 0..2000 {
+            db.put(format!("{n}").as_bytes(), format!("value {n}").as_bytes()).expect("put");
+        }
+        db.delete(b"7").expect("delete");
+        assert!(memory_of(&path).is_some());
+        db.close().expect("close");
+    }
+    assert!(memory_of(&path).is_none(), "memory goes back");
+    let db = open(&path);
+    assert_eq!(all(&db).len(), 1999);
+    assert_eq!(db.get(b"42").expect("get").as_deref(), Some(&b"value 42"[..]));
+    drop(db); // closes it
+    assert!(memory_of(&path).is_none());
+    // Where nothing was written, nothing is lost.
+    open(&path).close().expect("close");
+    assert_eq!(all(&open(&path)).len(), 1999);
+}
+
+#[test]
+fn memory_that_is_kept_is_gone_on_with() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, memory) = (dir.path().join("data"), dir.path().join("memory"));
+    let options = small().memory_dir(&memory).keep_memory(true);
+    let db = Db::open(&path, &options).expect("open");
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
+    assert!(memory.join("default.0.arena").is_file());
+    let db = Db::open(&path, &options.keep_memory(false)).expect("open");
+    assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
+    db.close().expect("close");
+    assert!(!memory.exists());
+}
+
+#[test]
+fn a_folder_that_was_moved_has_its_data() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+    let db = Db::open(&here, &small().keep_memory(true)).expect("open");
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
+    std::fs::rename(&here, &there).expect("it is moved");
+    let db = open(&there);
+    assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_second_opener_is_refused_until_the_first_has_closed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let first = open(&path);
+    let error = Db::open(&path, &small()).err().expect("it is in use").to_string();
+    let own = std::process::id();
+    let text = format!("the database {} is open in process {own}", path.display());
+    assert!(error.starts_with(&text), "{error}");
+    assert!(!error.contains('\n'));
+    // Another database may not have its memory either.
+    let memory = memory_of(&path).expect("it is open");
+    let options = small().memory_dir(memory);
+    let error = Db::open(dir.path().join("other"), &options).err();
+    assert!(matches!(error, Some(OpenError::MemoryInUse { .. })), "{error:?}");
+    first.put(b"key", b"value").expect("the first goes on");
+    first.close().expect("close");
+    assert_eq!(all(&open(&path)).len(), 1);
+}
+
+#[test]
+fn what_cannot_be_opened_is_named_with_what_to_do() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"text").expect("a file");
+    let told = |path: &Path, options: &Options| {
+        Db::open(path, options).err().expect("it is refused").to_string()
+    };
+    let error = told(&file, &small());
+    assert_eq!(
+        error,
+        format!("{} is a file, and a database is a folder: name another path", file.display())
+    );
+    let error = told(&file.join("below"), &small());
+    assert!(error.starts_with("the folder ") && error.contains("can't be used"), "{error}");
+    let error = told(&dir.path().join("data"), &small().capacity_bytes(1000));
+    assert_eq!(error, "the option capacity_bytes is 1000, and may be 8388608 to 68719476736");
+    let error = told(&dir.path().join("data"), &small().memory_dir(&file));
+    assert!(error.contains("is a file"), "{error}");
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"text");
+}
+
+#[test]
+fn memory_of_a_database_that_was_removed_is_refused_by_name() {
+    // The folder on disk was removed by hand, and a new database is to have its memory.
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, memory) = (dir.path().join("data"), dir.path().join("memory"));
+    let options = small().memory_dir(&memory).keep_memory(true);
+    let db = Db::open(&path, &options).expect("open");
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
+    std::fs::remove_dir_all(&path).expect("it is removed");
+    let error = Db::open(&path, &options).err().expect("it is refused");
+    assert!(matches!(error, OpenError::OtherMemory { .. }), "{error}");
+    assert!(error.to_string().contains(&*memory.display().to_string()), "{error}");
+    std::fs::remove_dir_all(&memory).expect("as the message says");
+    assert!(all(&Db::open(&path, &small().memory_dir(&memory)).expect("open")).is_empty());
+}
+
+#[test]
+fn a_new_database_in_the_place_of_one_that_was_killed_begins_empty() {
+    // What was in memory is left as by a kill; the folder is removed and made again, with the same
+    // number maybe.
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
+    let left = memory_of(&path).expect("it was kept");
+    std::fs::remove_dir_all(&path).expect("it is removed");
+    let db = open(&path);
+    assert!(all(&db).is_empty());
+    drop(db);
+    std::fs::remove_dir_all(left).expect("it was nobody's");
+}
+
+#[test]
+fn a_copy_of_a_folder_has_memory_of_its_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (dir.path().join("data"), dir.path().join("copy"));
+    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
+    std::fs::create_dir(&copy).expect("a folder");
+    for entry in path.read_dir().expect("a folder").flatten() {
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).expect("a copy");
+    }
+    let db = open(&path);
+    let other = open(&copy);
+    other.put(b"key", b"other").expect("put");
+    assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
+    assert_eq!(other.get(b"key").expect("get").as_deref(), Some(&b"other"[..]));
+}
+
+#[test]
+fn log_files_without_meta_are_refused_and_kept() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let db = open(&path);
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
+    let meta = std::fs::read(path.join("meta")).expect("it is there");
+    std::fs::remove_file(path.join("meta")).expect("it is removed");
+    let error = Db::open(&path, &small()).err().expect("it is refused").to_string();
+    assert!(error.contains("no meta"), "{error}");
+    std::fs::write(path.join("meta"), meta).expect("it is put back");
+    assert_eq!(all(&open(&path)).len(), 1);
+}
+
+#[test]
+fn a_damaged_log_is_refused_and_its_file_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let db = Db::open(&path, &small().durability(Durability::Strong)).expect("open");
+    for n in 0..200 {
+        db.put(format!("{n}").as_bytes(), &[9; 1000]).expect("put");
+    }
+    db.close().expect("close");
+    let entries = path.read_dir().expect("a folder").flatten().map(|entry| entry.path());
+    let mut logs: Vec<_> = entries.filter(|it| it.extension().is_some()).collect();
+    logs.sort();
+    let log = logs.first().expect("it has a file");
+    let mut bytes = std::fs::read(log).expect("a file");
+    bytes[60_000..60_100].fill(0xAA);
+    std::fs::write(log, bytes).expect("a file");
+    let error = Db::open(&path, &small()).err().expect("it is refused");
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+    assert!(error.to_string().contains("salvage"), "{error}");
+}
