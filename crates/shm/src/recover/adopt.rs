@@ -167,8 +167,10 @@ impl Writer {
     }
 
     /// Marks what the index names, for the cleaner.
-    fn mark_live(&mut self) {
+    pub(crate) fn mark_live(&mut self) {
         let (words, space) = (self.words, &mut self.space);
+        // A twin was counted out, and is live all the same.
+        space.forget_dead();
         self.index.each(&words, &mut |_, e| space.mark(u64::from(entry_reference(e)) * r::UNIT));
     }
 

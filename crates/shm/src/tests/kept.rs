@@ -1,9 +1,10 @@
 //! Records whose bytes have changed, and a cleaner that meets them.
 
 use super::{Arena, directory, spec};
+use crate::format::head::Head;
 use crate::format::layout::{entry, entry_reference, record as r};
 use crate::format::words::SharedWords;
-use crate::space::Need;
+use crate::space::{Need, Victim};
 use crate::{Kept, UpkeepBudget, WriteError, verify};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -164,6 +165,25 @@ fn a_record_of_a_wrong_length_stays_and_is_told_and_those_behind_it_are_moved() 
     assert!(place(&a, &key(BAD)) == at && place(&a, &key(NEAR)) != behind);
     assert!((NEAR..KEYS).step_by(8).all(|i| a.get(&key(i)) == Some(value(i))));
     assert_at_rest(&mut a);
+}
+
+#[test]
+fn a_record_that_was_counted_twice_and_once_out_is_marked() {
+    // A kill leaves an entry in both tables of a growing index, and adoption counts one of them
+    // out. The mark of a record that was counted out goes some deaths later: it took that of the
+    // live record with it, and the cleaner passed it by.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    a.put(b"k", b"v", 0).unwrap();
+    let at = place(&a, b"k");
+    let head = Head::load(&a.writer.words, at);
+    a.writer.space.charge(at, &head);
+    a.writer.space.discharge(at, &head);
+    a.writer.mark_live();
+    a.writer.space.forget_dead();
+    let slot = a.writer.space.geometry().slot_of(at);
+    let segment = Victim { slot, at, end: at + head.bytes() };
+    assert_eq!(a.writer.space.next_live(&segment, at), Some(at));
 }
 
 #[test]
