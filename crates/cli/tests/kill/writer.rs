@@ -318,15 +318,18 @@ pub(crate) fn is_refused(reply: &Frame) -> bool {
 
 /// The first key that isn't as expected, or whose twin of the same expiry is missing.
 fn mismatch(expected: &State, found: &BTreeMap<String, Found>) -> Option<String> {
-    let mut pair: Option<(&Held, bool)> = None;
+    // Two keys of one expiry go at one moment: what one MGET says of both.
+    let mut pair: Option<(&Held, bool, (u64, u64))> = None;
     for (key, held) in expected {
         let is_there = !found[key].data.is_null();
         if !found[key].is(held) {
             return Some(format!("{key} should be {held:?}, has {}", found[key].tell()));
         }
         let Some(held) = held.as_ref().filter(|held| held.expiry_ms != 0) else { continue };
-        if let Some((first, was_there)) = pair.replace((held, is_there))
+        let read_ms = found[key].read_ms;
+        if let Some((first, was_there, first_read_ms)) = pair.replace((held, is_there, read_ms))
             && *first == *held
+            && first_read_ms == read_ms
             && was_there != is_there
         {
             return Some(format!("{key} is there: {is_there}, the one before it: {was_there}"));
