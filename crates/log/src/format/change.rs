@@ -1,6 +1,6 @@
 //! The header of a change. Its payload is the store's.
 
-use crate::format::layout::{LSN_END, PAYLOAD_BYTES_MOST, change as c, word32, word64};
+use crate::format::layout::{LSN_END, PAYLOAD_BYTES_MOST, change as c, put, word32, word64};
 
 /// What a change does; only the store knows how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,6 @@ impl ChangeKind {
     }
 }
 
-const _: () = assert!(c::PAYLOAD_BYTES == 0 && c::STREAM == 4 && c::LSN == 8 && c::KIND == 16);
-
 /// The header of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeHeader {
@@ -62,20 +60,14 @@ pub struct ChangeHeader {
 impl ChangeHeader {
     /// The bytes.
     #[must_use]
-    #[inline]
     pub fn encode(&self) -> [u8; c::BYTES] {
+        let mut bytes = [0; c::BYTES];
+        put(&mut bytes, c::PAYLOAD_BYTES, &self.payload_bytes.to_le_bytes());
+        put(&mut bytes, c::STREAM, &self.stream.to_le_bytes());
+        put(&mut bytes, c::LSN, &self.lsn.to_le_bytes());
         let more = if self.more { c::FLAG_MORE } else { 0 };
         let again = if self.again { c::FLAG_AGAIN } else { 0 };
-        let words = [
-            u64::from(self.payload_bytes) | u64::from(self.stream) << 32,
-            self.lsn,
-            u64::from(self.kind.byte()) | u64::from(more | again) << 8,
-        ];
-        // By whole words: one that reads wider than was written waits.
-        let mut bytes = [0; c::BYTES];
-        for (into, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-            *into = word.to_le_bytes();
-        }
+        put(&mut bytes, c::KIND, &[self.kind.byte(), more | again]);
         bytes
     }
 

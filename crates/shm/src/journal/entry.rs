@@ -62,7 +62,6 @@ impl ChangeHead {
         ]
     }
 
-    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
     fn from_words([lengths, lsn, kind]: [u64; 3]) -> Option<ChangeHead> {
         let (flags, zeros) = ((kind >> 8) as u8, kind >> 16);
@@ -85,7 +84,6 @@ impl Published {
         header::BYTES + (position & (self.ring_bytes - 1))
     }
 
-    #[cold]
     fn fault<T>(
         &self,
         position: u64,
@@ -97,11 +95,6 @@ impl Published {
     }
 
     /// The commit at a position, or the first behind it that is no SKIP; `None` at the tail.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "as a call it returns by memory, and what reads that waits for all its stores"
-    )]
     pub(super) fn commit_at(&self, position: u64) -> Result<Option<EntryHead>, FormatFault> {
         let mut at = position;
         // A SKIP ends where the ring does, so there are never two in a row.
@@ -118,11 +111,6 @@ impl Published {
     }
 
     /// The entry at a position below the tail: where it ends, and its head if it is a commit.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "as a call it returns by memory, and what reads that waits for all its stores"
-    )]
     #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
     fn entry_at(&self, position: u64) -> Result<(u64, Option<EntryHead>), FormatFault> {
         let at = self.offset(position);
@@ -206,11 +194,6 @@ impl Published {
     }
 
     /// The change at a position within a commit, and where it ends.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "as a call it returns by memory, and what reads that waits for all its stores"
-    )]
     fn change_at(&self, head: &EntryHead, at: u64) -> Result<(ChangeHead, u64), FormatFault> {
         if at + c::HEADER_BYTES > head.end {
             return self.fault(at, "end of an entry", "behind its changes", head.end);
@@ -236,7 +219,6 @@ impl Published {
     }
 
     /// The dependencies of a commit: stream and LSN of each.
-    #[inline]
     pub(super) fn needs(&self, head: &EntryHead) -> impl Iterator<Item = (u32, u64)> + use<> {
         let (words, first) = (self.words, self.offset(head.position) + e::HEADER_BYTES);
         (0..u64::from(head.needs)).map(move |i| {
@@ -270,11 +252,6 @@ impl Published {
 impl EntryHead {
     fn first_change(&self) -> u64 {
         self.position + e::HEADER_BYTES + u64::from(self.needs) * e::NEED_BYTES
-    }
-
-    /// Whether it has dependencies.
-    pub(super) fn has_needs(&self) -> bool {
-        self.needs > 0
     }
 
     /// Number of its changes.

@@ -96,12 +96,6 @@ impl<'a> JournalEntry<'a> {
         self.len() == 0
     }
 
-    /// Whether it depends on something.
-    #[must_use]
-    pub fn has_needs(&self) -> bool {
-        self.head.has_needs()
-    }
-
     /// What it depends on: stream and LSN of each.
     pub fn needs(&self) -> impl Iterator<Item = (u32, u64)> + use<> {
         self.published.needs(&self.head)

@@ -28,8 +28,6 @@ pub struct JournalReader {
     arenas: ArenasByStream,
     /// The next entry begins here, or behind a SKIP here.
     position: u64,
-    /// The tail when it was looked at last: the shard stores it for each commit.
-    seen: u64,
 }
 
 impl JournalReader {
@@ -41,12 +39,7 @@ impl JournalReader {
     pub fn new(file: &Arc<JournalFile>) -> JournalReader {
         file.take_reader();
         let position = file.written();
-        JournalReader {
-            file: Arc::clone(file),
-            arenas: ArenasByStream::new(),
-            position,
-            seen: position,
-        }
+        JournalReader { file: Arc::clone(file), arenas: ArenasByStream::new(), position }
     }
 
     /// The journal's file.
@@ -106,15 +99,11 @@ impl JournalReader {
     ///
     /// # Panics
     /// If `end` is behind the tail.
-    #[inline]
     pub fn advance_to(&mut self, end: u64) -> Result<Option<JournalEntry<'_>>, JournalError> {
         if end <= self.position {
             return Ok(None);
         }
-        if end > self.seen {
-            self.seen = self.tail();
-            assert!(end <= self.seen, "{end} is behind the tail of the journal");
-        }
+        assert!(end <= self.tail(), "{end} is behind the tail of the journal");
         let (words, ring_bytes) = (self.file.words(), self.file.ring_bytes());
         let published = Published { words, ring_bytes, tail: end };
         let found = published.commit_at(self.position);

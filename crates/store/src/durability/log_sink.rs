@@ -69,10 +69,8 @@ impl<S: Storage> LogSink<S> {
     /// Adds a commit of the journal.
     pub(crate) fn add_entry(&mut self, entry: &JournalEntry<'_>) -> Result<(), LogStop> {
         let needs: Vec<(u32, u64)> = match self.status.mode() {
-            SyncMode::EverySecond | SyncMode::Always if entry.has_needs() => {
-                entry.needs().collect()
-            }
-            _ => Vec::new(),
+            SyncMode::No => Vec::new(),
+            _ => entry.needs().collect(),
         };
         let (stream, first_lsn, clock_ms) = (entry.stream(), entry.first_lsn(), entry.clock_ms());
         let commit = |changes: &[NewChange<'_>], sink: &mut LogSink<S>| {
