@@ -150,6 +150,13 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         println!("{name}: version 1 of the format before, {VERSION} now");
     }
     println!("{name}: {} partition(s) before, {} now", left.partitions, wanted.partitions);
+    tell(&copied, memory_bytes);
+    println!("{:<12} {:>15.2}", "seconds", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Says what was copied, and the bytes of memory that were asked for.
+fn tell(copied: &Copied, memory_bytes: Option<u64>) {
     let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
     line("keys", copied.keys);
     if copied.expired > 0 {
@@ -159,8 +166,6 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
     if let Some(bytes) = memory_bytes {
         line("memory", bytes);
     }
-    println!("{:<12} {:>15.2}", "seconds", begin.elapsed().as_secs_f64());
-    Ok(())
 }
 
 /// The bytes of a size, which is written as for the server's setting.
