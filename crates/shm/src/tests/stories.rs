@@ -272,6 +272,43 @@ fn a_large_commit_finds_places_in_a_small_table() {
 }
 
 #[test]
+fn keys_in_the_order_of_another_table_find_places() {
+    // A log's base has its keys in the order of the table that they stood in. In a smaller one they
+    // fill sixteen lines, and a table twice as large wouldn't part them: no other was tried, and
+    // the start from the log was refused for keys with one hash, each of which had its own.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    let of_line = |line, count: std::ops::Range<u32>| count.map(move |n| n << 7 | line);
+    let mut hashes: Vec<u32> = (0..16).flat_map(|line| of_line(line, 0..8)).collect();
+    hashes.extend((16..64).flat_map(|line| of_line(line, 0..4)));
+    hashes.extend(of_line(0, 8..16));
+    for alone in [true, false] {
+        for pair in hashes.chunks(2) {
+            let put = |a: &mut Arena| {
+                let pin = a.me.pin();
+                let key = |hash: u32| format!("{hash} {alone}");
+                if alone {
+                    return pair.iter().try_for_each(|&hash| {
+                        a.writer.put(&pin, hash, key(hash).as_bytes(), &[b"v"], 0)
+                    });
+                }
+                let staged =
+                    pair.iter().map(|&hash| a.writer.stage(hash, key(hash).as_bytes(), &[b"v"], 0));
+                let staged = staged.collect::<Result<Vec<_>, _>>()?;
+                let done = a.writer.commit(&pin, false, &staged);
+                if done.is_err() {
+                    a.writer.abandon(&staged);
+                }
+                done
+            };
+            a.soon(put).unwrap();
+        }
+        a.writer.clear();
+        a.settle();
+    }
+}
+
+#[test]
 fn too_many_keys_with_one_hash_are_refused_and_lose_nothing() {
     // Colliding keys fill their sixteen lines; the next is refused, the others stay, also over
     // growth, which finds room for all of them and ends. (With the second seed it began for a key

@@ -127,20 +127,19 @@ impl Writer {
         }
     }
 
-    /// Whether a key that finds no room would find some in a table twice as large: a quarter of the
-    /// entries of its lines would stand elsewhere there. By chance it is half of them, also where
-    /// lines are full in a table that is half empty, since a sweep over it deletes while others
-    /// come. Of keys with one hash it is none, and they would never all move. A table with so few
-    /// keys that the larger one would shrink again doesn't grow for it.
+    /// Whether a key that finds no room would find some in a larger table: a quarter of the entries
+    /// of its lines have another hash. By chance nearly all have, also where lines are full in a
+    /// table that is half empty, since a sweep over it deletes while others come. Those that a
+    /// table twice as large would part are fewer, or none: a log's base has its keys in the order of
+    /// a table. A table with so few keys that the larger one would shrink again doesn't grow for it.
     pub(crate) fn would_part(&self, hash: u32) -> bool {
         let table = self.index.current();
         if self.index.live() <= share(table.entries(), 2 * SHRINK_PERCENT) {
             return false;
         }
-        let parts = |e: u64| u64::from(entry_tag(e) ^ hash) & table.lines != 0;
         let lines = || table.probe(hash).map(|at| self.words.line(at));
-        let apart = lines().flatten().filter(|&e| entry_reference(e) > REF_MOVED && parts(e));
-        apart.count() * 4 >= lines().flatten().count()
+        let parts = |&e: &u64| entry_reference(e) > REF_MOVED && entry_tag(e) != hash;
+        lines().flatten().filter(parts).count() * 4 >= lines().flatten().count()
     }
 
     /// The hash of a key that was refused since the last call because its lines of the index are
