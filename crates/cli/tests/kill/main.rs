@@ -119,13 +119,16 @@ fn rounds(logged: Option<Logged>) {
     let arenas = folder.path().join("arenas");
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     let mut pause = Random(WRITERS + 1);
+    let mut before = String::new();
     for round in 0..=kills {
         let is_empty = forgets && round % FORGET_EVERY == 0;
         let on = logged.as_ref().is_some_and(|it| !it.flips || is_empty || pause.draw(2) == 0);
         let appendonly = ["--appendonly", if on { "yes" } else { "no" }];
         let server = Server::start_with(folder.path(), &[&flags[..], &appendonly].concat());
         for writer in &mut writers {
-            writer.compare(&mut server.connect());
+            if let Err(wrong) = writer.compare(&mut server.connect()) {
+                panic!("round {round}: {wrong}; {}; the one before it: {before}", server.said());
+            }
         }
         if round == kills {
             break;
@@ -148,6 +151,7 @@ fn rounds(logged: Option<Logged>) {
                 log.flip(&server, &mut pause, is_reboot);
             }
             std::thread::sleep(span);
+            before = server.said();
             server.kill();
         });
         let check = nigh(&["check", arenas.to_str().expect("a path of ours")]);

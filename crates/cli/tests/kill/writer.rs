@@ -241,8 +241,8 @@ impl Writer {
         }
     }
 
-    /// Compares with the server's keys, and takes these over.
-    pub(crate) fn compare(&mut self, connection: &mut Connection) {
+    /// Compares with the server's keys, and takes these over. The error tells what is wrong.
+    pub(crate) fn compare(&mut self, connection: &mut Connection) -> Result<(), String> {
         for (key, _) in self.unanswered.iter().flat_map(|op| &op.changes) {
             self.acknowledged.entry(key.clone()).or_insert(None);
             self.touched.insert(key.clone());
@@ -259,14 +259,16 @@ impl Writer {
             apply(&mut expected, &op.changes);
             wrong = mismatch(&expected, &found);
         }
-        assert!(
-            wrong.is_none(),
-            "writer {}: no prefix of the unanswered writes explains what was found; with none of \
-             them: {}; with all: {}",
-            self.id,
-            first.unwrap_or_default(),
-            wrong.unwrap_or_default()
-        );
+        if let Some(wrong) = wrong {
+            let differ = expected.iter().filter(|(key, held)| !found[*key].is(held)).count();
+            return Err(format!(
+                "writer {}: no prefix of the unanswered writes explains what was found; with none \
+                 of them: {}; with all: {wrong}; {differ} of {} keys differ",
+                self.id,
+                first.unwrap_or_default(),
+                expected.len(),
+            ));
+        }
         // An expired key stays expired.
         for (key, held) in &mut expected {
             if held.as_ref().is_some_and(|held| held.expiry_ms != 0) && found[key].data.is_null() {
@@ -276,6 +278,7 @@ impl Writer {
         }
         self.acknowledged = expected;
         self.touched.clear();
+        Ok(())
     }
 
     /// All keys, and the expiry of those that were written since the last comparison.

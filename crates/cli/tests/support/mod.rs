@@ -12,8 +12,12 @@ use nigh_client::{Address, Connection, Frame, Options};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// The binary under test.
@@ -31,10 +35,26 @@ pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("nigh-test-").tempdir_in("/dev/shm").expect("tmpfs is there")
 }
 
-/// A port that is free now.
+/// First port of the tests' blocks, and ports in each. The kernel gives out none of them.
+const FIRST_PORT: u16 = 10_000;
+const BLOCK_PORTS: u16 = 256;
+const BLOCKS: u16 = 80;
+
+/// A port that is free now. Each process of tests has a block of its own, for as long as it lives:
+/// two that asked the kernel at once got the same now and then, and one talked to the other's
+/// server.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
-    listener.local_addr().expect("it is bound").port()
+    static BLOCK: OnceLock<(u16, UnixListener)> = OnceLock::new();
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let claim = |block: u16| {
+        let name = SocketAddr::from_abstract_name(format!("nigh-test-ports-{block}"));
+        let held = UnixListener::bind_addr(&name.expect("a short name")).ok()?;
+        Some((FIRST_PORT + block * BLOCK_PORTS, held))
+    };
+    let (first, _) = BLOCK.get_or_init(|| (0..BLOCKS).find_map(claim).expect("a block is free"));
+    let next = || first + NEXT.fetch_add(1, Ordering::Relaxed) % BLOCK_PORTS;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (0..BLOCK_PORTS).map(|_| next()).find(is_free).expect("a port of the block is free")
 }
 
 /// A running server.

@@ -82,7 +82,7 @@ pub struct Denied {
 
 impl Region {
     /// Makes the file under a temporary name; its header's page and the first slots' table pages
-    /// are backed. To be told [`Self::is_named`] when it was renamed to `path`.
+    /// are backed. To be told [`Self::set_named`] when it was renamed to `path`.
     pub(crate) fn create(
         temporary: &Path,
         path: &Path,
@@ -205,15 +205,18 @@ impl Region {
     }
 
     /// The file has its name now.
-    pub(crate) fn is_named(&self) {
+    pub(crate) fn set_named(&self) {
         self.named.store(true, Ordering::Release);
     }
 
+    /// The name of a file that hasn't its own yet: the arena is being built, and nobody reads it.
+    pub(crate) fn temporary(&self) -> Option<&Path> {
+        let temporary = self.temporary.as_deref();
+        temporary.filter(|_| !self.named.load(Ordering::Acquire))
+    }
+
     fn reopen(&self) -> Result<OwnedFd, Errno> {
-        let path = match &self.temporary {
-            Some(temporary) if !self.named.load(Ordering::Acquire) => temporary,
-            _ => &self.path,
-        };
+        let path = self.temporary().unwrap_or(&self.path);
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let file = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
         let stat = rustix::fs::fstat(&file)?;

@@ -339,7 +339,10 @@ impl Writer {
                 return Ok(None);
             }
             if self.index.growing() {
-                self.finish_growth()?;
+                match self.finish_growth() {
+                    Err(WriteError::TooManyKeysWithOneHash) => break,
+                    done => done?,
+                }
                 continue;
             }
             let few = !full && self.index.load() + new <= places / 2;
@@ -356,7 +359,7 @@ impl Writer {
                 }
             }
         }
-        Err(WriteError::TooManyKeysWithOneHash)
+        self.spread(&self.hashes_put(entries)).map(|()| None)
     }
 
     /// Moves what the keys would meet in the table that is being emptied: promises count on what is
@@ -432,7 +435,7 @@ impl Writer {
 }
 
 /// Whether so many keys find places in an empty table of `lines` lines.
-fn all_fit(hashes: &[u32], lines: u64, taken: &mut HashMap<u64, u32>) -> bool {
+pub(crate) fn all_fit(hashes: &[u32], lines: u64, taken: &mut HashMap<u64, u32>) -> bool {
     taken.clear();
     hashes.iter().all(|&hash| {
         (0..PROBE_LINES.min(lines)).any(|i| {

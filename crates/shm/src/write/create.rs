@@ -75,7 +75,7 @@ impl Writer {
         let path = self.region.path();
         renameat_with(CWD, temporary(path), CWD, path, RenameFlags::NOREPLACE)
             .map_err(|e| io(path, "naming the file", e))?;
-        self.region.is_named();
+        self.region.set_named();
         Ok(())
     }
 

@@ -45,7 +45,7 @@ const TABLE_NOW_BYTES: u64 = 1 << 20;
 pub(crate) const FINISH_LINES: u32 = 1024;
 
 /// A table for keys that are only guessed takes at most this share of the arena.
-const GUESS_SHARE: u64 = 64;
+pub(crate) const GUESS_SHARE: u64 = 64;
 /// Bytes of an entry.
 const ENTRY_BYTES: u64 = LINE_BYTES / LINE_ENTRIES;
 
@@ -104,13 +104,18 @@ impl Writer {
         let has_room = self.index.room(&self.words, hash).is_some();
         let (entries, load) = (self.index.current().entries(), self.index.load());
         if !has_room && !self.would_part(hash) {
-            return Err(WriteError::TooManyKeysWithOneHash);
+            return self.spread(&[hash]).map(|()| true);
         }
         if self.index.growing() {
             if has_room {
                 return Ok(true);
             }
-            self.finish_growth()?;
+            match self.finish_growth() {
+                Err(WriteError::TooManyKeysWithOneHash) => {
+                    return self.spread(&[hash]).map(|()| true);
+                }
+                done => done?,
+            }
             return self.begin_growth(0, true).map(|()| true);
         }
         self.prepare_table();
@@ -127,19 +132,20 @@ impl Writer {
         }
     }
 
-    /// Whether a key that finds no room would find some in a larger table: a quarter of the entries
-    /// of its lines have another hash. By chance nearly all have, also where lines are full in a
-    /// table that is half empty, since a sweep over it deletes while others come. Those that a
-    /// table twice as large would part are fewer, or none: a log's base has its keys in the order of
-    /// a table. A table with so few keys that the larger one would shrink again doesn't grow for it.
+    /// Whether a key that finds no room would find some in a table twice as large: a quarter of the
+    /// entries of its lines would stand elsewhere there. By chance it is half of them, also where
+    /// lines are full in a table that is half empty, since a sweep over it deletes while others
+    /// come. Of keys with one hash it is none, and they would never all move. A table with so few
+    /// keys that the larger one would shrink again doesn't grow for it.
     pub(crate) fn would_part(&self, hash: u32) -> bool {
         let table = self.index.current();
         if self.index.live() <= share(table.entries(), 2 * SHRINK_PERCENT) {
             return false;
         }
+        let parts = |e: u64| u64::from(entry_tag(e) ^ hash) & table.lines != 0;
         let lines = || table.probe(hash).map(|at| self.words.line(at));
-        let parts = |&e: &u64| entry_reference(e) > REF_MOVED && entry_tag(e) != hash;
-        lines().flatten().filter(parts).count() * 4 >= lines().flatten().count()
+        let apart = lines().flatten().filter(|&e| entry_reference(e) > REF_MOVED && parts(e));
+        apart.count() * 4 >= lines().flatten().count()
     }
 
     /// The hash of a key that was refused since the last call because its lines of the index are

@@ -16,6 +16,7 @@ pub(crate) mod maintain;
 pub(crate) mod root_map;
 pub(crate) mod roots;
 pub(crate) mod sound;
+pub(crate) mod spread;
 pub(crate) mod standing;
 pub(crate) mod tell;
 pub(crate) mod writer;
