@@ -10,7 +10,7 @@ CUTS ?= 500000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-tools build run test demo bench bench-peers fuzz models soak kills cuts \
-	mutants log-mutants fmt lint ci clean-data install-c header
+	mutants log-mutants fmt lint ci clean-data install-c header wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ build: setup ## build the release binaries, nigh and nigh-bench
 install-c: ## build the library for C and install it under PREFIX (/usr/local)
 	cargo build --release --locked -p nigh-c
 	scripts/install-c.sh $(TARGET_DIR)/release $(PREFIX)
+
+wheel: test-tools ## build the library for Python: target/wheels/nigh-*.whl
+	cd crates/nigh-py && ../../.tools/venv/bin/maturin build --release
 
 header: ## make crates/nigh-c/include/nigh.h anew
 	NIGH_WRITE_HEADER=1 cargo test --locked -p nigh-c --test header

@@ -238,7 +238,7 @@ pub unsafe extern "C" fn nigh_get_into(
                 return Ok(NIGH_TOO_SMALL);
             }
             if !found.is_empty() {
-                // SAFETY: the buffer has as much room by rule 1, and isn't in the database's memory.
+                // SAFETY: the buffer has the room by rule 1, and isn't in the database's memory.
                 unsafe {
                     std::ptr::copy_nonoverlapping(found.as_ptr(), buffer.cast(), found.len())
                 };

@@ -42,7 +42,7 @@ impl Installed {
         run(&mut command).split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Compiles a program with these flags and runs it in a folder of its own. Returns what it says.
+    /// Compiles a program and runs it in a folder of its own. Returns what it says.
     fn try_out<S: AsRef<OsStr>>(
         &self,
         compiler: &str,
