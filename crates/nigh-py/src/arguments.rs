@@ -1,7 +1,7 @@
 //! What Python passes, as the library takes it.
 //!
-//! 1. Bytes are used where they lie: they never change. Of any other buffer a copy is made, since it
-//!    may change while the interpreter's lock is free.
+//! 1. Bytes are used where they lie: they never change. Any other buffer is copied, since it may
+//!    change while the interpreter's lock is free.
 //!
 //! Any thread that has the interpreter's lock.
 

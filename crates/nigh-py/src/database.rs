@@ -176,8 +176,8 @@ impl Db {
         step(py, &self.open, prefix, cursor, count)
     }
 
-    /// The keys that begin with `prefix`, and their values. There is no order. One that is there all
-    /// the while is met, maybe twice if the number of keys changes much.
+    /// The keys that begin with `prefix`, and their values. There is no order. One that is there
+    /// all the while is met, maybe twice if the number of keys changes much.
     #[pyo3(signature = (prefix=None))]
     fn items(&self, prefix: Option<Bytes<'_>>) -> Walk {
         self.walk(Gives::Items, prefix)

@@ -7,8 +7,8 @@
 //!
 //! 1. While a call uses a database, no Python code runs in its thread: so nobody closes it there,
 //!    and nobody waits for itself. Arguments are turned into bytes before, lists are made behind.
-//! 2. Waits without the interpreter's lock: for the disk, for `close` and `open`, and copies of long
-//!    values. Short writes and reads keep it: to get it back from a busy thread takes milliseconds.
+//! 2. The interpreter's lock is free while a call waits for the disk, opens, closes, or copies a
+//!    long value. Short calls keep it: to get it back from a busy thread takes milliseconds.
 //! 3. Exceptions name the database, and say what happened and what to do.
 //!
 //! Rooms, lowest first: errors arguments open_db batch walk database

@@ -1,7 +1,7 @@
 //! A database that is open until somebody closes it, for all threads of the interpreter.
 //!
-//! 1. `is_closed` is set by a thread that has the interpreter's lock, before it waits for calls that
-//!    use the database. So a thread that keeps the interpreter's lock never waits for a close.
+//! 1. A thread that closes sets `is_closed` with the interpreter's lock, before it waits for calls
+//!    that use the database. So a thread that keeps the interpreter's lock never waits for a close.
 //! 2. Whoever uses the database without the interpreter's lock gives it back before it takes that.
 //!
 //! Any thread that has the interpreter's lock.
