@@ -3,13 +3,14 @@
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 20
+PREFIX ?= /usr/local
 KILLS ?= 2000
 KILL_WRITES ?= 25000
 CUTS ?= 500000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-tools build run test demo bench bench-peers fuzz models soak kills cuts \
-	mutants log-mutants fmt lint ci clean-data
+	mutants log-mutants fmt lint ci clean-data install-c header wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +23,16 @@ test-tools: ## get what only the tests need into .tools
 
 build: setup ## build the release binaries, nigh and nigh-bench
 	cargo build --release --locked -p nigh-cli -p nigh-bench
+
+install-c: ## build the library for C and install it under PREFIX (/usr/local)
+	cargo build --release --locked -p nigh-c
+	scripts/install-c.sh $(TARGET_DIR)/release $(PREFIX)
+
+wheel: test-tools ## build the library for Python: target/wheels/nigh-*.whl
+	cd crates/nigh-py && ../../.tools/venv/bin/maturin build --release
+
+header: ## make crates/nigh-c/include/nigh.h anew
+	NIGH_WRITE_HEADER=1 cargo test --locked -p nigh-c --test header
 
 run: build ## serve in the foreground on port 6379
 	@$(TARGET_DIR)/release/nigh serve

@@ -26,13 +26,14 @@ put_in_place() {
     mv -T "$1" "$2"
 }
 
-# Python and Node.js come from the distribution. Missing packages are named, or installed, all at
-# once.
+# Python, Node.js and pkg-config come from the distribution. Missing packages are named, or
+# installed, all at once.
 check_packages() {
     local packages=()
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
     command -v node >/dev/null || packages+=(nodejs)
     command -v npm >/dev/null || packages+=(npm)
+    command -v pkg-config >/dev/null || packages+=(pkg-config)
     ((${#packages[@]} == 0)) || need_packages "${packages[@]}"
 }
 

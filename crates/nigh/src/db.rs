@@ -222,6 +222,35 @@ impl Db {
         self.shared.incr(key, by, &WriteOptions::new())
     }
 
+    /// The same, by these options; an expiry means nothing here.
+    ///
+    /// # Errors
+    /// As [`Db::incr`]; [`DbError::NotDurable`] if the disk takes too long.
+    pub fn incr_with(&self, key: &[u8], by: i64, options: &WriteOptions) -> Result<i64, DbError> {
+        self.shared.incr(key, by, options)
+    }
+
+    /// Gives a key the expiry of these options, or none if they have none; its value stays. Whether
+    /// the key is there. A time that is over deletes it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = nigh::Db::open(dir.path().join("data"), &nigh::Options::new())?;
+    /// use nigh::WriteOptions;
+    /// use std::time::Duration;
+    ///
+    /// db.put(b"session", b"Ada")?;
+    /// assert!(db.expire(b"session", &WriteOptions::new().expires_in(Duration::from_secs(60)))?);
+    /// assert!(db.expire(b"session", &WriteOptions::new())?); // it stays for good again
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put_with`].
+    pub fn expire(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
+        self.shared.expire(key, options)
+    }
+
     /// If a key has the value `expected`, or isn't there if that is `None`, gives it the value
     /// `new`, or deletes it if that is `None`. Whether it did.
     ///

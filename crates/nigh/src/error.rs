@@ -46,8 +46,8 @@ pub enum OpenError {
     },
     /// The folder for memory is another database's, or a server's, that is open.
     #[error(
-        "the memory folder {} is in use by another database: name another by \
-         Options::memory_dir",
+        "the memory folder {} is in use by another database: name another by the \
+         option memory_dir",
         path.display()
     )]
     MemoryInUse {
@@ -57,7 +57,7 @@ pub enum OpenError {
     /// The folder for memory is another user's.
     #[error(
         "the memory folder {} belongs to user {owner}, and this process runs as user {own}: name \
-         another by Options::memory_dir",
+         another by the option memory_dir",
         path.display()
     )]
     OtherUser {
@@ -71,7 +71,7 @@ pub enum OpenError {
     /// What lies in memory is of a database whose log isn't in the folder.
     #[error(
         "the memory folder {} has data of another database than {}: if that one is gone, remove \
-         the memory folder; else name another by Options::memory_dir",
+         the memory folder; else name another by the option memory_dir",
         memory.display(), path.display()
     )]
     OtherMemory {
@@ -176,7 +176,7 @@ pub enum DbError {
     /// A batch takes more of the journal than one may.
     #[error(
         "a batch of {bytes} bytes is larger than {most}, a fourth of the journal: make it smaller, or \
-         raise Options::journal_bytes"
+         raise the option journal_bytes"
     )]
     BatchTooLarge {
         /// Bytes that it takes.
@@ -185,7 +185,7 @@ pub enum DbError {
         most: u64,
     },
     /// Live data fills the memory.
-    #[error("the database is full: delete keys, or open it with a higher Options::capacity_bytes")]
+    #[error("the database is full: delete keys, or open it with more capacity_bytes")]
     Full,
     /// The system gives no memory.
     #[error("the system gives the database no memory: {cause}: free some, or enlarge the tmpfs")]
@@ -236,7 +236,7 @@ pub enum DbError {
         cause: String,
     },
     /// More threads read at once than the database was opened for.
-    #[error("more than {most} threads use the database: raise Options::threads_most")]
+    #[error("more than {most} threads use the database: raise the option threads_most")]
     TooManyThreads {
         /// Most threads.
         most: usize,

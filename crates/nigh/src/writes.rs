@@ -74,6 +74,18 @@ impl SharedDb {
         })
     }
 
+    /// Gives a key another expiry, or none. Whether it was there.
+    pub(crate) fn expire(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
+        let expiry_ms = options.expiry_ms();
+        self.commit(options.durability, false, |store, turn| {
+            let is_there = live(store, key, turn).is_some();
+            if is_there {
+                store.commit_writes(&[KeyWrite::Expire { key, expiry_ms }], turn)?;
+            }
+            Ok(is_there)
+        })
+    }
+
     /// Gives a key its new value, if it has the expected one; `None`: it isn't there. Whether it
     /// had.
     pub(crate) fn compare_and_set(

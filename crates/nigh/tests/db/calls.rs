@@ -96,10 +96,31 @@ fn a_key_is_gone_when_its_time_is_over() {
 }
 
 #[test]
+fn expire_gives_a_key_another_expiry_and_leaves_its_value() {
+    let (_dir, db) = database();
+    let hour = WriteOptions::new().expires_in(Duration::from_secs(3600));
+    let past = WriteOptions::new().expires_at(SystemTime::UNIX_EPOCH);
+    let expires = || db.stats().expect("stats").expires;
+    assert!(!db.expire(b"key", &hour).expect("expire"), "it isn't there");
+    db.put(b"key", b"value").expect("put");
+    assert!(db.expire(b"key", &hour).expect("expire"));
+    assert_eq!(expires(), 1);
+    assert!(db.expire(b"key", &WriteOptions::strong()).expect("expire"));
+    assert_eq!(expires(), 0, "it stays for good again");
+    assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
+    assert!(db.expire(b"key", &past).expect("expire"));
+    assert!(db.get(b"key").expect("get").is_none());
+    assert!(!db.expire(b"key", &hour).expect("expire"), "its time is over");
+}
+
+#[test]
 fn numbers_are_added_and_what_is_none_is_refused() {
     let (_dir, db) = database();
     assert_eq!(db.incr(b"n", 5).expect("incr"), 5);
     assert_eq!(db.incr(b"n", -7).expect("incr"), -2);
+    assert_eq!(db.incr_with(b"strong", 1, &WriteOptions::strong()).expect("incr"), 1);
+    let stats = db.stats().expect("stats");
+    assert_eq!(stats.durable_change, stats.last_change, "a strong sum is on disk");
     assert_eq!(db.get(b"n").expect("get").as_deref(), Some(&b"-2"[..]));
     assert!(matches!(db.incr(b"n", i64::MIN), Err(DbError::Overflow)));
     db.put(b"text", b"five").expect("put");

@@ -1,0 +1,310 @@
+/*
+ * Nigh: a durable key-value store inside your process.
+ *
+ *     nigh_db db;
+ *     if (nigh_open("data", NULL, &db) != NIGH_OK) puts(nigh_error_message());
+ *     nigh_put(db, "greeting", 8, "hello", 5, NULL);
+ *     nigh_close(db);
+ *
+ * What it is not: keys have no order, all data must fit memory, one process has a database open at
+ * a time, and it runs on Linux on x86-64.
+ *
+ * - Any thread may call anything. Reads take no lock; what they return is copied.
+ * - Keys (up to 65,535 bytes) and values (up to 512 MiB) are any bytes, given by pointer and length.
+ *   A pointer may be NULL if the length is 0.
+ * - A function returns a status: NIGH_OK, another answer above it, or an error below it. After an
+ *   error, nigh_error_message() says what happened and what to do. A write that failed has changed
+ *   nothing, unless its status says otherwise.
+ * - A result is also set if there is an error: to NULL, 0, or a handle that names no database.
+ * - What a function hands out as a pointer that isn't const is given back by nigh_free().
+ * - A process that ends without nigh_close, or is killed, loses nothing.
+ * - The child of a fork must not use the databases that its parent has opened.
+ */
+
+#ifndef NIGH_H
+#define NIGH_H
+
+/* Made of crates/nigh-c/src by cbindgen: `make header` makes it anew. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+// How a call ended. 0 and above are answers, below are errors.
+typedef enum nigh_status {
+    // It is done.
+    NIGH_OK = 0,
+    // The key isn't there.
+    NIGH_NOT_FOUND = 1,
+    // The key's value isn't the expected one: nothing is written.
+    NIGH_MISMATCH = 2,
+    // The buffer is too small for the value: nothing is copied.
+    NIGH_TOO_SMALL = 3,
+    // An argument can't be: NULL, or out of its bounds.
+    NIGH_INVALID = -1,
+    // The handle names no open database: it is closed, or was never opened.
+    NIGH_CLOSED = -2,
+    // The database is open already, here or in another process.
+    NIGH_IN_USE = -3,
+    // The database is damaged.
+    NIGH_DAMAGED = -4,
+    // The database can't be opened for another cause.
+    NIGH_CANNOT_OPEN = -5,
+    // A key, a value or a batch is too long.
+    NIGH_TOO_LARGE = -6,
+    // Data fills the memory that the database may take.
+    NIGH_FULL = -7,
+    // The system gives no memory.
+    NIGH_NO_MEMORY = -8,
+    // The value is no number, or the sum is out of range.
+    NIGH_NOT_A_NUMBER = -9,
+    // The disk, or memory that others hold, doesn't keep up: try again later.
+    NIGH_BUSY = -10,
+    // The change is made and survives this process, but the disk hasn't taken it.
+    NIGH_NOT_DURABLE = -11,
+    // The log's disk is full. Deletes still work.
+    NIGH_LOG_FULL = -12,
+    // The log can't be written: close the database and open it again.
+    NIGH_LOG_BROKEN = -13,
+    // More threads than the database was opened for.
+    NIGH_TOO_MANY_THREADS = -14,
+    // The write is refused for another cause.
+    NIGH_REFUSED = -15,
+    // A fault of Nigh's own.
+    NIGH_FAULT = -16,
+} nigh_status;
+
+// When a write is answered.
+typedef enum nigh_durability {
+    // As the database was opened; for a database: NIGH_EVENTUAL.
+    NIGH_AS_OPENED = 0,
+    // When the change survives this process. It is on disk within about a second; a power cut may
+    // take it.
+    NIGH_EVENTUAL = 1,
+    // When the change, and all before it, is on disk.
+    NIGH_STRONG = 2,
+} nigh_durability;
+
+// What a write of a batch does.
+typedef enum nigh_write_kind {
+    // The key gets the value.
+    NIGH_PUT = 0,
+    // The key is deleted, if it is there; the value doesn't count.
+    NIGH_DELETE = 1,
+} nigh_write_kind;
+
+// How a database is opened. All zeros are the defaults.
+typedef struct nigh_options {
+    // The folder, in a tmpfs, for memory and journal; NULL: one of the database's own in /dev/shm.
+    const char *memory_dir;
+    // Bytes of memory that the data may take, 8 MiB to 64 GiB; 0: half of what is free. They are
+    // taken as data comes.
+    uint64_t capacity_bytes;
+    // Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB. A batch takes a fourth of it at most.
+    uint64_t journal_bytes;
+    // Bytes of a file of the log, 1 MiB to 1 GiB; 0: 64 MiB.
+    uint64_t log_file_bytes;
+    // Threads that read at once, up to 4096; 0: 256.
+    uint32_t threads_most;
+    // A nigh_durability: when writes are answered that don't say it themselves.
+    int32_t durability;
+    // Not 0: closing leaves the data in memory, so that the next open needn't read the log.
+    int32_t keep_memory;
+} nigh_options;
+
+// A database: a number, so that a handle of a closed one is told from others. All zeros is none.
+typedef struct nigh_db {
+    // Not for use.
+    uint64_t id;
+} nigh_db;
+
+// Bytes: a key or a value. In a result, `data` is NULL if there is none, and a NUL that doesn't
+// count follows the bytes.
+typedef struct nigh_bytes {
+    // Where they begin.
+    const char *data;
+    // Their number.
+    size_t len;
+} nigh_bytes;
+
+// How one write is done. NULL, or all zeros: as the database was opened, without an expiry.
+typedef struct nigh_write_options {
+    // A nigh_durability.
+    int32_t durability;
+    // If not 0: the key is gone after so many milliseconds.
+    uint64_t expires_in_ms;
+    // If not 0: the key is gone from this time on, in Unix milliseconds. Not together with
+    // `expires_in_ms`.
+    uint64_t expires_at_ms;
+} nigh_write_options;
+
+// One write of a batch.
+typedef struct nigh_batch_write {
+    // A nigh_write_kind.
+    int32_t kind;
+    // The key.
+    struct nigh_bytes key;
+    // Its value.
+    struct nigh_bytes value;
+    // As in nigh_write_options.
+    uint64_t expires_in_ms;
+    // As in nigh_write_options.
+    uint64_t expires_at_ms;
+} nigh_batch_write;
+
+// A key with its value.
+typedef struct nigh_pair {
+    // The key.
+    struct nigh_bytes key;
+    // Its value.
+    struct nigh_bytes value;
+} nigh_pair;
+
+// What a database holds, and what it did since it was opened.
+typedef struct nigh_db_stats {
+    // Keys. One whose time is over counts until it is met.
+    uint64_t keys;
+    // Keys with an expiry.
+    uint64_t expires;
+    // Keys that were removed because their time was over.
+    uint64_t expired_keys;
+    // Bytes of live records: keys, values and what belongs to them.
+    uint64_t used_bytes;
+    // Bytes of memory that the data takes.
+    uint64_t memory_bytes;
+    // Bytes of memory that it may take.
+    uint64_t capacity_bytes;
+    // The number of the last change.
+    uint64_t last_change;
+    // All changes up to this number are on disk.
+    uint64_t durable_change;
+    // Bytes of the log's files that count.
+    uint64_t log_bytes;
+    // How often the log was synced.
+    uint64_t syncs;
+} nigh_db_stats;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// For a single write: on disk when the call returns.
+extern const struct nigh_write_options nigh_strong;
+
+// The message of this thread's last call that failed: what happened, to which thing, and what to
+// do. Empty if none did. It stays until the thread's next call that fails.
+const char *nigh_error_message(void);
+
+// Gives back what a function has handed out. NULL is nothing.
+void nigh_free(void *given);
+
+// Opens the database in a folder, which is made if it isn't there. What an earlier process wrote
+// is there, also if that was killed. `options` may be NULL.
+enum nigh_status nigh_open(const char *folder,
+                           const struct nigh_options *options,
+                           struct nigh_db *db);
+
+// Has the log take all that there is, and closes the database; calls of other threads that use it
+// return first. After an error it is closed too: memory and journal stay for the next open, and
+// nothing is lost as long as the machine runs.
+enum nigh_status nigh_close(struct nigh_db db);
+
+// Finds the value of a key: NIGH_OK, and a copy of it, for nigh_free, with a NUL behind that
+// doesn't count; or NIGH_NOT_FOUND.
+enum nigh_status nigh_get(struct nigh_db db,
+                          const void *key,
+                          size_t key_len,
+                          char **value,
+                          size_t *value_len);
+
+// Copies the value of a key into a buffer of `room` bytes: NIGH_OK, or NIGH_NOT_FOUND, or
+// NIGH_TOO_SMALL. `value_len` gets the value's length, also if the buffer is too small for it.
+enum nigh_status nigh_get_into(struct nigh_db db,
+                               const void *key,
+                               size_t key_len,
+                               void *buffer,
+                               size_t room,
+                               size_t *value_len);
+
+// Finds the values of several keys, all of one moment: a batch is seen whole or not at all.
+// `values` gets as many as there are keys, for one nigh_free of all; `data` is NULL where there is
+// none.
+enum nigh_status nigh_multi_get(struct nigh_db db,
+                                const struct nigh_bytes *keys,
+                                size_t keys_len,
+                                struct nigh_bytes **values);
+
+// Gives a key a value, and the expiry of `options`, else none. `options` may be NULL.
+enum nigh_status nigh_put(struct nigh_db db,
+                          const void *key,
+                          size_t key_len,
+                          const void *value,
+                          size_t value_len,
+                          const struct nigh_write_options *options);
+
+// Deletes a key: NIGH_OK, or NIGH_NOT_FOUND. `options` may be NULL; an expiry means nothing.
+enum nigh_status nigh_delete(struct nigh_db db,
+                             const void *key,
+                             size_t key_len,
+                             const struct nigh_write_options *options);
+
+// Does several writes, in their order: all of them or none, also if the process is killed or the
+// power goes. Of several to one key the last counts. `options` may be NULL; its expiry means
+// nothing, as each write has its own.
+enum nigh_status nigh_batch(struct nigh_db db,
+                            const struct nigh_batch_write *writes,
+                            size_t writes_len,
+                            const struct nigh_write_options *options);
+
+// Adds `by` to the decimal integer that a key has, 0 if it isn't there. Its expiry stays. `sum`
+// gets the result, and may be NULL; so may `options`, whose expiry means nothing.
+enum nigh_status nigh_incr(struct nigh_db db,
+                           const void *key,
+                           size_t key_len,
+                           int64_t by,
+                           int64_t *sum,
+                           const struct nigh_write_options *options);
+
+// If a key has the value `expected`, gives it the value `desired`: NIGH_OK, or NIGH_MISMATCH.
+// `expected` NULL: if the key isn't there. `desired` NULL: deletes it. A value of no bytes is a
+// pointer that isn't NULL, with the length 0. `options` may be NULL.
+enum nigh_status nigh_compare_and_set(struct nigh_db db,
+                                      const void *key,
+                                      size_t key_len,
+                                      const void *expected,
+                                      size_t expected_len,
+                                      const void *desired,
+                                      size_t desired_len,
+                                      const struct nigh_write_options *options);
+
+// Gives a key the expiry of `options`, or none if they have none or are NULL: NIGH_OK, or
+// NIGH_NOT_FOUND. Its value stays. A time that is over deletes the key.
+enum nigh_status nigh_expire(struct nigh_db db,
+                             const void *key,
+                             size_t key_len,
+                             const struct nigh_write_options *options);
+
+// A step of a walk over the keys that begin with `prefix`: about `count` of them, with their
+// values, for one nigh_free of all. `cursor` is 0 for the first step; it gets the next one's, and
+// 0 at the end. A step may find nothing and not be the last.
+//
+// A key that is there all the while is met, maybe twice if the number of keys changes much; one
+// that comes or goes meanwhile may be. There is no order. A prefix doesn't make the walk shorter.
+enum nigh_status nigh_scan(struct nigh_db db,
+                           const void *prefix,
+                           size_t prefix_len,
+                           uint32_t count,
+                           uint64_t *cursor,
+                           struct nigh_pair **pairs,
+                           size_t *pairs_len);
+
+// Waits until all changes are on disk that were made before.
+enum nigh_status nigh_flush(struct nigh_db db);
+
+// Counts and sizes.
+enum nigh_status nigh_stats(struct nigh_db db, struct nigh_db_stats *stats);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* NIGH_H */

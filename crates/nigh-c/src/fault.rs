@@ -1,0 +1,177 @@
+//! How a call ends: its status, and the message of its error, one for each thread.
+//!
+//! 1. A panic ends here.
+//! 2. A message stays until the thread's next call that fails.
+//!
+//! Any thread.
+
+use nigh::{DbError, OpenError};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How a call ended. 0 and above are answers, below are errors.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(non_camel_case_types, reason = "the names in C")]
+pub enum nigh_status {
+    /// It is done.
+    NIGH_OK = 0,
+    /// The key isn't there.
+    NIGH_NOT_FOUND = 1,
+    /// The key's value isn't the expected one: nothing is written.
+    NIGH_MISMATCH = 2,
+    /// The buffer is too small for the value: nothing is copied.
+    NIGH_TOO_SMALL = 3,
+    /// An argument can't be: NULL, or out of its bounds.
+    NIGH_INVALID = -1,
+    /// The handle names no open database: it is closed, or was never opened.
+    NIGH_CLOSED = -2,
+    /// The database is open already, here or in another process.
+    NIGH_IN_USE = -3,
+    /// The database is damaged.
+    NIGH_DAMAGED = -4,
+    /// The database can't be opened for another cause.
+    NIGH_CANNOT_OPEN = -5,
+    /// A key, a value or a batch is too long.
+    NIGH_TOO_LARGE = -6,
+    /// Data fills the memory that the database may take.
+    NIGH_FULL = -7,
+    /// The system gives no memory.
+    NIGH_NO_MEMORY = -8,
+    /// The value is no number, or the sum is out of range.
+    NIGH_NOT_A_NUMBER = -9,
+    /// The disk, or memory that others hold, doesn't keep up: try again later.
+    NIGH_BUSY = -10,
+    /// The change is made and survives this process, but the disk hasn't taken it.
+    NIGH_NOT_DURABLE = -11,
+    /// The log's disk is full. Deletes still work.
+    NIGH_LOG_FULL = -12,
+    /// The log can't be written: close the database and open it again.
+    NIGH_LOG_BROKEN = -13,
+    /// More threads than the database was opened for.
+    NIGH_TOO_MANY_THREADS = -14,
+    /// The write is refused for another cause.
+    NIGH_REFUSED = -15,
+    /// A fault of Nigh's own.
+    NIGH_FAULT = -16,
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) status: nigh_status,
+    message: String,
+}
+
+impl Fault {
+    /// An error of the boundary's own.
+    pub(crate) fn new(status: nigh_status, message: impl Into<String>) -> Fault {
+        Fault { status, message: message.into() }
+    }
+
+    /// An argument that can't be.
+    pub(crate) fn invalid(message: impl Into<String>) -> Fault {
+        Fault::new(nigh_status::NIGH_INVALID, message)
+    }
+}
+
+impl From<OpenError> for Fault {
+    fn from(error: OpenError) -> Fault {
+        let status = match error {
+            OpenError::InUse { .. } | OpenError::MemoryInUse { .. } => nigh_status::NIGH_IN_USE,
+            OpenError::Damaged { .. } => nigh_status::NIGH_DAMAGED,
+            OpenError::Option { .. } => nigh_status::NIGH_INVALID,
+            _ => nigh_status::NIGH_CANNOT_OPEN,
+        };
+        Fault::new(status, error.to_string())
+    }
+}
+
+impl From<DbError> for Fault {
+    fn from(error: DbError) -> Fault {
+        let status = match error {
+            DbError::KeyTooLong { .. }
+            | DbError::ValueTooLong { .. }
+            | DbError::BatchTooLarge { .. } => nigh_status::NIGH_TOO_LARGE,
+            DbError::Full => nigh_status::NIGH_FULL,
+            DbError::NoMemory { .. } => nigh_status::NIGH_NO_MEMORY,
+            DbError::NotANumber | DbError::Overflow => nigh_status::NIGH_NOT_A_NUMBER,
+            DbError::Held | DbError::Late => nigh_status::NIGH_BUSY,
+            DbError::NotDurable { .. } => nigh_status::NIGH_NOT_DURABLE,
+            DbError::LogFull { .. } => nigh_status::NIGH_LOG_FULL,
+            DbError::LogBroken { .. } => nigh_status::NIGH_LOG_BROKEN,
+            DbError::TooManyThreads { .. } => nigh_status::NIGH_TOO_MANY_THREADS,
+            DbError::Stopped => nigh_status::NIGH_FAULT,
+            _ => nigh_status::NIGH_REFUSED,
+        };
+        Fault::new(status, error.to_string())
+    }
+}
+
+thread_local! {
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+/// The status of a call. What it says of its error is kept for the thread.
+pub(crate) fn answer(call: impl FnOnce() -> Result<nigh_status, Fault>) -> nigh_status {
+    let fault = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(status)) => return status,
+        Ok(Err(fault)) => fault,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let text = text.unwrap_or("it doesn't say which");
+            let status = nigh_status::NIGH_FAULT;
+            Fault::new(status, format!("a fault of Nigh's own ({text}): please report it"))
+        }
+    };
+    let mut message = fault.message.into_bytes();
+    message.retain(|byte| *byte != 0);
+    let message = CString::new(message).unwrap_or_default();
+    // In a thread that ends, nobody asks any more.
+    let _ = MESSAGE.try_with(|kept| kept.replace(message));
+    fault.status
+}
+
+/// Hands the message of this thread's last error to `read`; it is empty if there was none.
+pub(crate) fn with_message<R>(read: impl Fn(&CStr) -> R) -> R {
+    let kept = MESSAGE.try_with(|kept| read(&kept.borrow()));
+    kept.unwrap_or_else(|_| read(c""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> String {
+        with_message(|message| message.to_str().expect("text").to_owned())
+    }
+
+    #[test]
+    fn a_panic_is_a_status_and_its_text_is_told() {
+        // Something breaks within a call; the caller is C, which knows no panics.
+        assert_eq!(answer(|| panic!("no {}", "luck")), nigh_status::NIGH_FAULT);
+        assert_eq!(message(), "a fault of Nigh's own (no luck): please report it");
+        assert_eq!(answer(|| std::panic::panic_any(7)), nigh_status::NIGH_FAULT);
+        assert!(message().contains("doesn't say"), "{}", message());
+    }
+
+    #[test]
+    fn a_message_stays_until_the_threads_next_error() {
+        assert_eq!(message(), "");
+        let fails = |text: &'static str| move || Err(Fault::invalid(text));
+        assert_eq!(answer(fails("one\0two")), nigh_status::NIGH_INVALID);
+        assert_eq!(answer(|| Ok(nigh_status::NIGH_OK)), nigh_status::NIGH_OK);
+        assert_eq!(message(), "onetwo");
+        std::thread::spawn(move || {
+            assert_eq!(message(), "", "another thread has its own");
+            assert_eq!(answer(fails("other")), nigh_status::NIGH_INVALID);
+        })
+        .join()
+        .expect("it ends well");
+        assert_eq!(message(), "onetwo");
+        assert_eq!(answer(fails("three")), nigh_status::NIGH_INVALID);
+        assert_eq!(message(), "three");
+    }
+}

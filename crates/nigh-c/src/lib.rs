@@ -1,0 +1,30 @@
+//! The embedded library for C and C++: `libnigh.so`, `libnigh.a` and `nigh.h`.
+//!
+//! ```text
+//! C ── boundary: pointers to slices ──> open_dbs: a handle's database ──> nigh::Db
+//! C <── status, results <── a copy in malloc's memory <── LentValue
+//!        └── message: fault, one for each thread
+//! ```
+//!
+//! 1. No panic crosses: it becomes a status (`fault.rs`).
+//! 2. A handle is a number, not a pointer: a call after close, or with a handle that is none, gets
+//!    an error and touches nothing (`open_dbs.rs`).
+//! 3. All `unsafe` is in `boundary.rs`: C names bytes by pointer and length, and only there they
+//!    are turned into slices.
+//! 4. Enums and booleans that C passes are integers here, since any number may come.
+//! 5. What C gets is copied: a lent value doesn't leave its thread, and C couldn't be kept from
+//!    taking it elsewhere.
+//!
+//! The names are C's, so that source and header read alike. Any thread may call anything.
+//!
+//! Rooms, lowest first: fault c_types options open_dbs boundary
+
+#![deny(unsafe_code)]
+#![expect(unreachable_pub, reason = "cbindgen puts into the header what is pub")]
+
+#[expect(unsafe_code, reason = "C's pointers are turned into slices here, and only here")]
+mod boundary;
+mod c_types;
+mod fault;
+mod open_dbs;
+mod options;

@@ -1,0 +1,63 @@
+//! The exceptions.
+//!
+//! Any thread that has the interpreter's lock.
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(nigh, Error, PyException, "What any call on a database may raise.");
+create_exception!(nigh, OpenError, Error, "A database can't be opened. Nothing of it has changed.");
+create_exception!(nigh, InUseError, OpenError, "The database is open already, here or elsewhere.");
+create_exception!(nigh, DamagedError, OpenError, "The database is damaged.");
+create_exception!(nigh, ClosedError, Error, "The database is closed.");
+create_exception!(nigh, TooLargeError, Error, "A key, a value or a batch is too long.");
+create_exception!(nigh, FullError, Error, "Memory is full: the database's own, or the system's.");
+create_exception!(nigh, NotANumberError, Error, "The value is no number, or the sum out of range.");
+create_exception!(nigh, BusyError, Error, "The disk doesn't keep up: try again later.");
+create_exception!(
+    nigh,
+    NotDurableError,
+    Error,
+    "The change is made and survives this process, but the disk hasn't taken it."
+);
+create_exception!(
+    nigh,
+    LogError,
+    Error,
+    "The log can't be written: its disk is full, or it broke."
+);
+
+/// Why a database at this path wasn't opened.
+pub(crate) fn of_open(error: &::nigh::OpenError) -> PyErr {
+    use ::nigh::OpenError as Cause;
+    let text = error.to_string();
+    match error {
+        Cause::InUse { .. } | Cause::MemoryInUse { .. } => InUseError::new_err(text),
+        Cause::Damaged { .. } => DamagedError::new_err(text),
+        Cause::Option { .. } => PyValueError::new_err(text),
+        _ => OpenError::new_err(text),
+    }
+}
+
+/// Why a call on the database at this path failed.
+pub(crate) fn of_call(path: &str, error: &::nigh::DbError) -> PyErr {
+    use ::nigh::DbError as Cause;
+    let text = format!("{path}: {error}");
+    match error {
+        Cause::KeyTooLong { .. } | Cause::ValueTooLong { .. } | Cause::BatchTooLarge { .. } => {
+            TooLargeError::new_err(text)
+        }
+        Cause::Full | Cause::NoMemory { .. } => FullError::new_err(text),
+        Cause::NotANumber | Cause::Overflow => NotANumberError::new_err(text),
+        Cause::Held | Cause::Late => BusyError::new_err(text),
+        Cause::NotDurable { .. } => NotDurableError::new_err(text),
+        Cause::LogFull { .. } | Cause::LogBroken { .. } => LogError::new_err(text),
+        _ => Error::new_err(text),
+    }
+}
+
+/// The database at this path is closed.
+pub(crate) fn closed(path: &str) -> PyErr {
+    ClosedError::new_err(format!("{path}: the database is closed: open it again"))
+}

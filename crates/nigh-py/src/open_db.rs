@@ -1,0 +1,126 @@
+//! A database that is open until somebody closes it, for all threads of the interpreter.
+//!
+//! 1. A thread that closes sets `is_closed` with the interpreter's lock, before it waits for calls
+//!    that use the database. So a thread that keeps the interpreter's lock never waits for a close.
+//! 2. Whoever uses the database without the interpreter's lock gives it back before it takes that.
+//!
+//! Any thread that has the interpreter's lock.
+
+use crate::errors;
+use nigh::{DbError, Options};
+use pyo3::prelude::*;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+/// Bytes whose copying takes longer than to give the interpreter's lock away and get it back.
+const LONG: usize = 64 << 10;
+
+/// A database, while it is open.
+pub(crate) struct OpenDb {
+    path: String,
+    is_strong: bool,
+    is_closed: AtomicBool,
+    db: RwLock<Option<nigh::Db>>,
+}
+
+impl OpenDb {
+    pub(crate) fn open(
+        py: Python<'_>,
+        path: &Path,
+        options: &Options,
+        is_strong: bool,
+    ) -> PyResult<OpenDb> {
+        let db = py.detach(|| nigh::Db::open(path, options));
+        Ok(OpenDb {
+            path: path.display().to_string(),
+            is_strong,
+            is_closed: AtomicBool::new(false),
+            db: RwLock::new(Some(db.map_err(|error| errors::of_open(&error))?)),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// A call that doesn't take long. It runs no Python code.
+    #[inline]
+    pub(crate) fn call<R>(
+        &self,
+        call: impl FnOnce(&nigh::Db) -> Result<R, DbError>,
+    ) -> PyResult<R> {
+        if self.is_closed() {
+            return Err(errors::closed(&self.path));
+        }
+        self.answer(self.try_call(call))
+    }
+
+    /// A call that waits for the disk: the interpreter goes on meanwhile.
+    pub(crate) fn waiting_call<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&nigh::Db) -> Result<R, DbError> + Send,
+    ) -> PyResult<R> {
+        if self.is_closed() {
+            return Err(errors::closed(&self.path));
+        }
+        self.answer(py.detach(|| self.try_call(call)))
+    }
+
+    /// A write of so many bytes, which waits for the disk if it is strong; `None`: as the database
+    /// was opened.
+    #[inline]
+    pub(crate) fn write<R: Send>(
+        &self,
+        py: Python<'_>,
+        strong: Option<bool>,
+        len: usize,
+        write: impl FnOnce(&nigh::Db) -> Result<R, DbError> + Send,
+    ) -> PyResult<R> {
+        if strong.unwrap_or(self.is_strong) || len >= LONG {
+            self.waiting_call(py, write)
+        } else {
+            self.call(write)
+        }
+    }
+
+    /// Closes it, after the calls that use it. Nothing if it is closed.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let closed = py.detach(|| {
+            let db = self.db.write().unwrap_or_else(PoisonError::into_inner).take();
+            db.map_or(Ok(()), nigh::Db::close)
+        });
+        closed.map_err(|error| errors::of_call(&self.path, &error))
+    }
+
+    /// `None` if it is closed.
+    #[inline]
+    fn try_call<R>(
+        &self,
+        call: impl FnOnce(&nigh::Db) -> Result<R, DbError>,
+    ) -> Option<Result<R, DbError>> {
+        self.db.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(call)
+    }
+
+    #[inline]
+    fn answer<R>(&self, answer: Option<Result<R, DbError>>) -> PyResult<R> {
+        let answer = answer.ok_or_else(|| errors::closed(&self.path))?;
+        answer.map_err(|error| errors::of_call(&self.path, &error))
+    }
+}
+
+impl Drop for OpenDb {
+    /// Python has forgotten an open database: it is closed, and nobody is told an error.
+    fn drop(&mut self) {
+        // When the interpreter ends, there is no lock to give away.
+        let _ = Python::try_attach(|py| self.close(py));
+    }
+}

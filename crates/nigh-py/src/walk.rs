@@ -1,0 +1,82 @@
+//! Walks over the keys with a prefix.
+//!
+//! Any thread that has the interpreter's lock.
+
+use crate::open_db::OpenDb;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Keys of a step: enough to make its beginning cheap, few enough for the memory of their values.
+const STEP_KEYS: u32 = 64;
+
+/// A key and its value.
+pub(crate) type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// One step: the next cursor, and what was found.
+pub(crate) fn step<'py>(
+    py: Python<'py>,
+    db: &OpenDb,
+    prefix: &[u8],
+    cursor: u64,
+    count: u32,
+) -> PyResult<(u64, Vec<Pair<'py>>)> {
+    let mut found = Vec::new();
+    let next = db.call(|db| {
+        db.scan(prefix, cursor, count, |key, value| {
+            found.push((PyBytes::new(py, key), PyBytes::new(py, value)));
+        })
+    })?;
+    Ok((next, found))
+}
+
+/// What a walk gives of each key.
+#[derive(Clone, Copy)]
+pub(crate) enum Gives {
+    Keys,
+    Values,
+    Items,
+}
+
+/// An iterator over keys, values or both.
+#[pyclass(module = "nigh")]
+pub(crate) struct Walk {
+    db: Arc<OpenDb>,
+    gives: Gives,
+    prefix: Vec<u8>,
+    /// `None` behind the last step.
+    cursor: Option<u64>,
+    found: VecDeque<(Py<PyBytes>, Py<PyBytes>)>,
+}
+
+impl Walk {
+    pub(crate) fn new(db: Arc<OpenDb>, gives: Gives, prefix: &[u8]) -> Walk {
+        Walk { db, gives, prefix: prefix.to_vec(), cursor: Some(0), found: VecDeque::new() }
+    }
+}
+
+#[pymethods]
+impl Walk {
+    fn __iter__(slf: Bound<'_, Walk>) -> Bound<'_, Walk> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        loop {
+            if let Some((key, value)) = self.found.pop_front() {
+                return Ok(Some(match self.gives {
+                    Gives::Keys => key.into_bound(py).into_any(),
+                    Gives::Values => value.into_bound(py).into_any(),
+                    Gives::Items => (key, value).into_pyobject(py)?.into_any(),
+                }));
+            }
+            let Some(cursor) = self.cursor else { return Ok(None) };
+            // A prefix that few keys have takes many steps.
+            py.check_signals()?;
+            let (next, found) = step(py, &self.db, &self.prefix, cursor, STEP_KEYS)?;
+            self.cursor = (next != 0).then_some(next);
+            self.found.extend(found.into_iter().map(|(key, value)| (key.unbind(), value.unbind())));
+        }
+    }
+}

@@ -1,0 +1,386 @@
+"""The embedded library for Python and C: the same calls on a database and on a dictionary, with
+closings and kills among them; and what only Python has.
+
+NIGH_SEED repeats a run, NIGH_EMBEDDED_ROUNDS makes it longer.
+"""
+
+import array
+import ast
+import gc
+import inspect
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import embedded
+from embedded import ROOT, SMALL, Child
+from server import SHM, tested_kind
+
+SEED = int(os.environ.get("NIGH_SEED", random.randrange(1 << 32)))
+ROUNDS = int(os.environ.get("NIGH_EMBEDDED_ROUNDS", "6"))
+CALLS_PER_ROUND = 200
+HOUR_S = 3600.0
+LIMIT_S = 60
+
+
+def setUpModule():
+    if tested_kind() != "nigh":
+        raise unittest.SkipTest("Redis is no library")
+    sys.path.insert(0, embedded.site())
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="nigh-embedded-")
+        self.addCleanup(self.folder.cleanup)
+        self.shm = tempfile.TemporaryDirectory(prefix="embedded-", dir=SHM)
+        self.addCleanup(self.shm.cleanup)
+        self.path = os.path.join(self.folder.name, "data")
+        self.options = {**SMALL, "memory_dir": os.path.join(self.shm.name, "memory")}
+
+    def open(self, **options):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = nigh.Db(self.path, **{**self.options, **options})
+        self.addCleanup(db.close)
+        return db
+
+
+class Model:
+    """What a database must have, and random calls on it."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.map = {}
+
+    def key(self):
+        return b"key %d" % self.random.randrange(24)
+
+    def value(self):
+        kind = self.random.randrange(12)
+        if kind < 4:
+            return b"%d" % self.random.randrange(-1000, 1000)
+        if kind == 11:
+            return self.random.randbytes(self.random.randrange(30_000, 90_000))
+        return self.random.randbytes(self.random.randrange(40))
+
+    def call(self):
+        """A call, and what it does to a dictionary: it returns the result."""
+        strong = self.random.choice([None, None, None, None, None, False, True])
+        key, value, state = self.key(), self.value(), self.map
+        options = {"strong": strong}
+        kind = self.random.choices(
+            ["put", "set", "delete", "get", "multi_get", "write", "incr", "cas", "expire", "len",
+             "items", "flush"], [6, 4, 3, 3, 2, 3, 3, 4, 2, 1, 1, 1])[0]
+        if kind == "put":
+            if self.random.random() < 0.2:
+                options["expires_in"] = HOUR_S
+            return ("put", (key, value), options), lambda: state.update({key: value})
+        if kind == "set":
+            return ("set", (key, value), {}), lambda: state.update({key: value})
+        if kind == "delete":
+            return ("delete", (key,), options), lambda: state.pop(key, None) is not None
+        if kind == "get":
+            return ("get", (key,), {}), lambda: state.get(key)
+        if kind == "multi_get":
+            keys = [self.key() for _ in range(self.random.randrange(40))]
+            return ("multi_get", (keys,), {}), lambda: [state.get(key) for key in keys]
+        if kind == "write":
+            writes = [(self.key(), self.random.choice([None, self.value()])) for _ in range(4)]
+            return ("write", (writes,), options), lambda: self.write(writes)
+        if kind == "incr":
+            by = self.random.randrange(-99, 99)
+            return ("incr", (key, by), options), lambda: self.incr(key, by)
+        if kind == "cas":
+            expected = self.random.choice([state.get(key), state.get(key), None, b"other"])
+            desired = self.random.choice([None, value, value])
+            result = lambda: self.compare_and_set(key, expected, desired)
+            return ("compare_and_set", (key, expected, desired), options), result
+        if kind == "expire":
+            when = self.random.choice([{"expires_in": HOUR_S}, {"expires_at": 1.0}, {}])
+            return ("expire", (key,), {**options, **when}), lambda: self.expire(key, when)
+        if kind == "items":
+            prefix = self.random.choice([b"", b"key 1", b"none"])
+            result = lambda: sorted(it for it in state.items() if it[0].startswith(prefix))
+            return ("items", (prefix,), {}), result
+        return (kind, (), {}), lambda: len(state) if kind == "len" else None
+
+    def write(self, writes):
+        for key, value in writes:
+            self.map.pop(key, None)
+            if value is not None:
+                self.map[key] = value
+
+    def incr(self, key, by):
+        try:
+            old = self.map.get(key, b"0").decode()
+            if "_" in old or old != old.strip():
+                raise ValueError
+            self.map[key] = b"%d" % (int(old) + by)
+        except ValueError:
+            return "error: no number"
+        return int(self.map[key])
+
+    def compare_and_set(self, key, expected, desired):
+        if self.map.get(key) != expected:
+            return False
+        self.write([(key, desired)])
+        return True
+
+    def expire(self, key, when):
+        there = key in self.map
+        if "expires_at" in when:
+            self.map.pop(key, None)
+        return there
+
+
+class SameAsADictionary(Folder):
+    def test_from_python(self):
+        self.compare("python")
+
+    def test_from_c(self):
+        self.compare("c")
+
+    def compare(self, kind):
+        model, round_ = Model(SEED), 0
+        child = Child(kind, self.path, **self.options)
+        try:
+            for round_ in range(ROUNDS):
+                for number in range(CALLS_PER_ROUND):
+                    call, expected = model.call()
+                    has = child.call(call[0], *call[1], **call[2])
+                    wants = expected()
+                    if str(wants).startswith("error:"):
+                        self.assertIn("decimal integer", has)
+                    else:
+                        self.assertEqual(has, wants, f"NIGH_SEED={SEED} {round_}/{number}: {call}")
+                before = dict(model.map)
+                if round_ % 3 == 0:
+                    child.close()
+                elif round_ % 3 == 1:
+                    child.kill()
+                else:
+                    # Killed in the midst of a write, which is done, or not: as a whole.
+                    writes = [(b"key %d" % n, b"%d" % round_) for n in range(20)]
+                    child.tell(("write", (writes,), {}))
+                    time.sleep(model.random.random() / 500)
+                    child.kill()
+                    model.write(writes)
+                child = Child(kind, self.path, **self.options)
+                has = child.call("items")
+                if round_ % 3 == 2 and has == sorted(before.items()):
+                    model.map = before
+                self.assertEqual(has, sorted(model.map.items()), f"NIGH_SEED={SEED} {round_}")
+            child.close()
+        finally:
+            child.kill()
+
+
+class Python(Folder):
+    def test_it_is_a_dictionary(self):
+        db = self.open()
+        db[b"key"] = b"value"
+        self.assertEqual(db[b"key"], b"value")
+        self.assertIn(b"key", db)
+        self.assertNotIn(b"other", db)
+        self.assertEqual((db.get(b"other"), db.get(b"other", 7)), (None, 7))
+        self.assertEqual((len(db), list(db), list(db.values())), (1, [b"key"], [b"value"]))
+        with self.assertRaises(KeyError) as told:
+            db[b"other"]  # pylint: disable=pointless-statement
+        self.assertEqual(told.exception.args, (b"other",))
+        del db[b"key"]
+        with self.assertRaises(KeyError):
+            del db[b"key"]
+        db.close()
+
+    def test_any_buffer_is_bytes_and_text_is_refused(self):
+        db = self.open()
+        db[bytearray(b"key")] = memoryview(b"a.b.c")[::2]
+        self.assertEqual(db[b"key"], b"abc")
+        db[b"numbers"] = array.array("H", [1, 2])
+        self.assertEqual(db[b"numbers"], b"\1\0\2\0")
+        for call in (lambda: db["key"], lambda: db.put(b"key", 7), lambda: db.multi_get(["key"])):
+            with self.assertRaisesRegex(TypeError, "bytes or a buffer are needed, not (str|int)"):
+                call()
+
+    def test_a_batch_is_written_if_its_block_ends_well(self):
+        db = self.open()
+        with db.batch(strong=True) as batch:
+            batch.put(b"a", b"1", expires_in=HOUR_S)
+            batch[b"b"] = b"2"
+            batch.delete(b"b")
+            self.assertEqual(len(batch), 3)
+            self.assertEqual(len(db), 0)
+        self.assertEqual(list(db.items()), [(b"a", b"1")])
+        self.assertEqual(db.stats().expires, 1)
+        self.assertEqual(db.stats().durable_change, db.stats().last_change)
+        with self.assertRaises(ZeroDivisionError), db.batch() as batch:
+            batch.put(b"c", b"3")
+            print(1 / 0)
+        self.assertNotIn(b"c", db)
+        batch.put(b"d", b"4")
+        batch.write()
+        self.assertEqual((db[b"d"], len(batch)), (b"4", 0))
+
+    def test_a_walk_meets_all_keys_and_scan_is_its_step(self):
+        db = self.open()
+        wanted = {b"user:%d" % n: b"%d" % n for n in range(500)}
+        for key, value in wanted.items():
+            db[key] = value
+        db[b"order:1"] = b"tea"
+        self.assertEqual(dict(db.items(b"user:")), wanted)
+        self.assertEqual(set(db.keys(prefix=b"order")), {b"order:1"})
+        cursor, found = db.scan(count=10)
+        self.assertTrue(found and cursor)
+        while cursor:
+            cursor, more = db.scan(b"", cursor, 10)
+            found += more
+        self.assertEqual(dict(found), {**wanted, b"order:1": b"tea"})
+
+    def test_errors_name_the_database_and_what_to_do(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = self.open(capacity_bytes=8 << 20)
+        within = lambda error, text: self.assertRaisesRegex(error, text)
+        with within(nigh.InUseError, f"{self.path} is open in process {os.getpid()}.*close it"):
+            nigh.Db(self.path, **self.options)
+        with within(nigh.TooLargeError, f"{self.path}: a key of 70000 bytes.*shorten it"):
+            db.put(b"k" * 70_000, b"")
+        db[b"0"] = b"five"
+        with within(nigh.NotANumberError, "isn't a decimal integer"):
+            db.incr(b"0")
+        with within(nigh.TooLargeError, "a batch of .* bytes"), db.batch() as batch:
+            for number in range(300):
+                batch.put(b"%d" % number, bytes(1000))
+        with within(nigh.FullError, f"{self.path}: the database is full: delete keys"):
+            for number in range(1000):
+                db[b"%d" % number] = bytes(60_000)
+        with within(ValueError, "expires_in is -1"):
+            db.put(b"0", b"", expires_in=-1.0)
+        with within(ValueError, "both expires_in and expires_at"):
+            db.expire(b"0", expires_in=1.0, expires_at=1.0)
+        with within(ValueError, "capacity_bytes is 1"):
+            nigh.Db(self.path + "2", capacity_bytes=1)
+        with within(nigh.OpenError, "is a file"):
+            nigh.Db(__file__)
+        self.assertTrue(issubclass(nigh.InUseError, nigh.OpenError) and issubclass(nigh.OpenError, nigh.Error))
+
+    def test_a_closed_database_says_so_and_closing_again_is_nothing(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        with self.open() as db:
+            db[b"key"] = b"value"
+            walk, batch = db.items(), db.batch()
+            batch.put(b"other", b"value")
+        self.assertTrue(db.closed)
+        db.close()
+        calls = [lambda: db[b"key"], lambda: db.put(b"key", b""), db.flush, db.stats, lambda: len(db),
+                 lambda: next(walk), batch.write, lambda: db.incr(b"n", strong=True)]
+        for call in calls:
+            with self.assertRaisesRegex(nigh.ClosedError, f"{self.path}: the database is closed"):
+                call()
+        self.assertIn("closed", repr(db))
+
+    def test_a_forgotten_database_is_closed(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = nigh.Db(self.path, **self.options)
+        db[b"key"] = b"value"
+        del db
+        gc.collect()
+        self.assertEqual(self.open()[b"key"], b"value")
+
+    def test_close_waits_for_other_threads_and_they_are_told(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db, begun, written, faults = self.open(), threading.Semaphore(0), [0] * 4, []
+
+        def write(thread):
+            try:
+                while True:
+                    db.put(b"%d" % thread, b"%d" % (written[thread] + 1), strong=True)
+                    written[thread] += 1
+                    begun.release()
+            except nigh.ClosedError:
+                pass
+            except BaseException as error:  # pylint: disable=broad-except
+                faults.append(error)
+
+        threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(8):
+            self.assertTrue(begun.acquire(timeout=LIMIT_S))
+        db.close()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        self.assertEqual(faults, [])
+        db = self.open()
+        for thread, count in enumerate(written):
+            self.assertEqual(db.get(b"%d" % thread, b"0"), b"%d" % count)
+
+    def test_waits_for_the_disk_let_other_threads_run_and_short_calls_do_not(self):
+        # Nobody takes the interpreter's lock away here; another thread runs only if a call gives it.
+        db = self.open()
+        before = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, before)
+
+        def gives_the_lock(call):
+            ready, go, ran = threading.Event(), threading.Event(), []
+            other = threading.Thread(target=lambda: (ready.set(), go.wait(), ran.append(1)))
+            other.start()
+            ready.wait()
+            sys.setswitchinterval(1000.0)
+            go.set()
+            for number in range(300):
+                call(number)
+                if ran:
+                    break
+            gave = bool(ran)
+            sys.setswitchinterval(before)
+            other.join()
+            return gave
+
+        number = lambda n: b"%d" % n
+        self.assertTrue(gives_the_lock(lambda n: db.put(b"k", number(n), strong=True)))
+        self.assertTrue(gives_the_lock(lambda n: db.put(b"k", bytes(1 << 20))))
+        self.assertTrue(gives_the_lock(lambda n: (db.put(b"k", number(n)), db.flush())))
+        self.assertFalse(gives_the_lock(lambda n: db.put(b"k", number(n))))
+        self.assertFalse(gives_the_lock(lambda n: db.get(b"k")))
+
+    def test_the_stub_has_all_that_the_module_has(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        package = os.path.dirname(nigh.__file__)
+        self.assertTrue(os.path.exists(os.path.join(package, "py.typed")))
+        with open(os.path.join(package, "__init__.pyi"), encoding="utf-8") as file:
+            stub = ast.parse(file.read())
+        classes = {it.name: it for it in stub.body if isinstance(it, ast.ClassDef)}
+        public = {name for name in dir(nigh) if isinstance(getattr(nigh, name), type)}
+        self.assertEqual(set(classes), public)
+        ignored = set(dir(object)) - {"__iter__"}
+        for name in ("Db", "Batch", "Walk", "Stats"):
+            methods = {it.name: it for it in classes[name].body if isinstance(it, ast.FunctionDef)}
+            there = {it for it in vars(getattr(nigh, name)) if it not in ignored}
+            self.assertEqual(set(methods) - ignored, there - {"__doc__", "__module__"}, name)
+            for method in (it for it in methods if not it.startswith("__") and name != "Stats"):
+                has = getattr(nigh.__dict__[name], method)
+                if not callable(has):
+                    continue
+                args = methods[method].args
+                names = [arg.arg for arg in args.posonlyargs + args.args + args.kwonlyargs]
+                self.assertEqual(names, list(inspect.signature(has).parameters), f"{name}.{method}")
+
+    def test_the_readmes_example_runs(self):
+        example = (ROOT / "examples/python/greeting.py").read_text(encoding="utf-8")
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        self.assertTrue(f"```python\n{example}```\n" in readme, "README.md shows another example")
+        environment = {**os.environ, "PYTHONPATH": embedded.site()}
+        line = [sys.executable, ROOT / "examples/python/greeting.py"]
+        done = subprocess.run(line, cwd=self.folder.name, env=environment, capture_output=True,
+                              text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, "hello None\n[(b'user:1', b'Ada'), (b'user:2', b'Alan')]\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
