@@ -13,19 +13,18 @@ use crate::options::{Durability, Options, WriteOptions};
 use crate::owner::{Owner, OwnerLock};
 use crate::participants::Participants;
 use crate::shared_db::SharedDb;
+use crate::snapshot::Snapshot;
+use crate::snapshot_pin::Snapshots;
 use crate::stats::DbStats;
 use crate::upkeep;
 use crate::value::LentValue;
 use nigh_log::LogSettings;
-use nigh_shm::Domain;
 use nigh_store::{Keyspace, LogHealth, LogOptions, StoreOptions, SyncMode};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 
-/// Participants beside the threads that read: the owner.
-const OWNERS: usize = 1;
 /// Memory that function libraries may take; there are none here.
 const LIBRARY_BYTES: u64 = 8 << 20;
 
@@ -73,7 +72,7 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db, OpenError> {
         options.check()?;
         let folders = DbFolders::take(path.as_ref(), options)?;
-        let domain = Domain::new(options.threads_most + OWNERS);
+        let domain = Participants::domain(options.threads_most);
         let capacity = options.capacity_bytes.unwrap_or_else(|| Options::capacity_of(free_bytes()));
         let mut store = StoreOptions::new(&folders.memory, capacity);
         store.system_capacity_bytes = LIBRARY_BYTES;
@@ -106,13 +105,16 @@ impl Db {
             }
         });
         let (log, side, log_thread) = LogSide::start(opened, options.log_file_bytes, wake)?;
+        let snapshot_hold_bytes = options.snapshot_hold_of(keyspace.capacity_bytes());
+        let snapshots = Snapshots::new(snapshot_hold_bytes);
         let shared = Arc::new(SharedDb {
             reader: keyspace.reader(0).clone(),
             participants: Participants::new(&domain, options.threads_most),
-            owner: OwnerLock::new(Owner::new(keyspace, domain.join(), side)),
+            owner: OwnerLock::new(Owner::new(keyspace, domain.join(), side, snapshots)),
             log,
             world: folders.world.clone(),
             durability: options.durability,
+            snapshot_hold_bytes,
             ends: AtomicBool::new(false),
         });
         let upkeep = match upkeep::start(Arc::clone(&shared)) {
@@ -323,6 +325,43 @@ impl Db {
         self.shared.scan_step(prefix, cursor, count, &mut found)
     }
 
+    /// All keys and values as they are now, to be read while others write. A batch is there whole or
+    /// not at all; what is written later isn't there; what is overwritten or deleted later is. A
+    /// key whose time is over now isn't there; one whose time ends later is.
+    ///
+    /// Taking it makes writers wait for some milliseconds per million keys; then it has 4 bytes for
+    /// each key. Nobody waits for it later: memory that is given up waits, up to
+    /// [`Options::snapshot_hold_bytes`], and a snapshot beyond that ends with an error. So drop it
+    /// when you have read enough; once all was read, it holds nothing back.
+    ///
+    /// It may go to another thread, and outlive the database, which ends it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = nigh::Db::open(dir.path().join("data"), &nigh::Options::new())?;
+    /// db.put(b"a", b"1")?;
+    /// let snapshot = db.snapshot()?;
+    /// db.put(b"a", b"2")?;
+    /// for pair in snapshot {
+    ///     assert_eq!(pair?, (b"a".to_vec(), b"1".to_vec()));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Sixteen are open.
+    pub fn snapshot(&self) -> Result<Snapshot, DbError> {
+        self.shared.snapshot(b"")
+    }
+
+    /// The same of the keys that begin with `prefix`. All keys are looked at.
+    ///
+    /// # Errors
+    /// As [`Db::snapshot`].
+    pub fn snapshot_of(&self, prefix: &[u8]) -> Result<Snapshot, DbError> {
+        self.shared.snapshot(prefix)
+    }
+
     /// Waits until all changes are on disk that were made before.
     ///
     /// # Errors
@@ -358,7 +397,8 @@ impl Db {
         let status = &self.shared.log.status;
         status.close();
         let ended_well = log.join().is_ok();
-        let Some(owner) = self.shared.owner.end() else { return Err(DbError::Stopped) };
+        let Some(mut owner) = self.shared.owner.end() else { return Err(DbError::Stopped) };
+        owner.snapshots.close();
         let reader = &self.shared.reader;
         let is_safe = status.health() == LogHealth::Well
             && reader.durable_lsn() >= reader.begun_lsn()

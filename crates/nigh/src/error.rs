@@ -241,6 +241,24 @@ pub enum DbError {
         /// Most threads.
         most: usize,
     },
+    /// More snapshots live at once than a database has room for.
+    #[error("{most} snapshots are open: drop one first")]
+    TooManySnapshots {
+        /// Most snapshots.
+        most: usize,
+    },
+    /// A snapshot held memory back that writes needed, and was ended.
+    #[error(
+        "the snapshot held back more memory than it may ({most} bytes), or than there was, and was \
+         ended: take another and read it faster, or raise Options::snapshot_hold_bytes"
+    )]
+    SnapshotTooOld {
+        /// Bytes that a snapshot may hold back.
+        most: u64,
+    },
+    /// The database was closed meanwhile.
+    #[error("the database was closed: open it again")]
+    Closed,
     /// The store refuses for another cause.
     #[error("the write was refused: {cause}")]
     Refused {

@@ -27,8 +27,8 @@
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: error options batch participants value log_side owner shared_db folders
-//! reads writes stats upkeep db
+//! Rooms, lowest first: error options batch participants value snapshot_pin log_side owner shared_db
+//! folders reads writes snapshot stats upkeep db
 
 #![forbid(unsafe_code)]
 
@@ -42,6 +42,8 @@ mod owner;
 mod participants;
 mod reads;
 mod shared_db;
+mod snapshot;
+mod snapshot_pin;
 mod stats;
 mod upkeep;
 mod value;
@@ -51,5 +53,6 @@ pub use batch::WriteBatch;
 pub use db::Db;
 pub use error::{DbError, OpenError};
 pub use options::{Durability, Options, WriteOptions};
+pub use snapshot::Snapshot;
 pub use stats::DbStats;
 pub use value::LentValue;

@@ -16,6 +16,10 @@ const JOURNAL_MOST: u64 = 4 << 30;
 /// A file of the log, bytes.
 const LOG_FILE_LEAST: u64 = 1 << 20;
 const LOG_FILE_MOST: u64 = 1 << 30;
+/// Memory that a snapshot holds back, bytes: from some segments up to all that there may be.
+const SNAPSHOT_HOLD_LEAST: u64 = 1 << 20;
+/// By default, of the capacity: a fourth.
+const SNAPSHOT_HOLD_SHARE: u64 = 4;
 /// Threads that read at once. Each has a cache line that the writer looks at.
 const THREADS_MOST: u64 = 4096;
 
@@ -45,6 +49,7 @@ pub struct Options {
     pub(crate) log_file_bytes: u64,
     pub(crate) durability: Durability,
     pub(crate) threads_most: usize,
+    pub(crate) snapshot_hold_bytes: Option<u64>,
     pub(crate) keeps_memory: bool,
 }
 
@@ -57,6 +62,7 @@ impl Default for Options {
             log_file_bytes: 64 << 20,
             durability: Durability::Eventual,
             threads_most: 256,
+            snapshot_hold_bytes: None,
             keeps_memory: false,
         }
     }
@@ -108,6 +114,14 @@ impl Options {
         Options { threads_most: threads, ..self }
     }
 
+    /// Bytes of memory that one snapshot may hold back, 1 MiB to 64 GiB; by default a fourth of the
+    /// capacity. A snapshot beyond that ends with [`DbError::SnapshotTooOld`](crate::DbError); so
+    /// does one while a write finds no memory.
+    #[must_use]
+    pub fn snapshot_hold_bytes(self, bytes: u64) -> Options {
+        Options { snapshot_hold_bytes: Some(bytes), ..self }
+    }
+
     /// Leaves the data in memory when the database is closed, so that the next open needn't read
     /// the log. By default the memory goes back to the system.
     #[must_use]
@@ -126,7 +140,15 @@ impl Options {
         }
         within("journal_bytes", self.journal_bytes, JOURNAL_LEAST, JOURNAL_MOST)?;
         within("log_file_bytes", self.log_file_bytes, LOG_FILE_LEAST, LOG_FILE_MOST)?;
+        if let Some(bytes) = self.snapshot_hold_bytes {
+            within("snapshot_hold_bytes", bytes, SNAPSHOT_HOLD_LEAST, CAPACITY_MOST)?;
+        }
         within("threads_most", self.threads_most as u64, 1, THREADS_MOST)
+    }
+
+    /// What a snapshot may hold back, of a database with so much memory.
+    pub(crate) fn snapshot_hold_of(&self, capacity_bytes: u64) -> u64 {
+        self.snapshot_hold_bytes.unwrap_or(capacity_bytes / SNAPSHOT_HOLD_SHARE)
     }
 
     /// The capacity where nothing was said and so many bytes are free.

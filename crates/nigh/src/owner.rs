@@ -13,9 +13,10 @@
 use crate::error::DbError;
 use crate::log_side::OwnerSide;
 use crate::options::unix_ms;
+use crate::snapshot_pin::{SnapshotPin, Snapshots};
 use nigh_shm::Participant;
 use nigh_store::{Keyspace, Maintenance, Store, Turn};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 /// Turns between two looks at memory and journal: some 50 microseconds of writes.
@@ -28,6 +29,7 @@ pub(crate) struct Owner {
     pub(crate) keyspace: Keyspace,
     participant: Participant,
     log: OwnerSide,
+    pub(crate) snapshots: Snapshots,
     /// The time of the latest turn, Unix ms: it never goes back.
     latest_ms: u64,
     turns: u64,
@@ -35,9 +37,28 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// Of a keyspace that was opened.
-    pub(crate) fn new(keyspace: Keyspace, participant: Participant, log: OwnerSide) -> Owner {
+    pub(crate) fn new(
+        keyspace: Keyspace,
+        participant: Participant,
+        log: OwnerSide,
+        snapshots: Snapshots,
+    ) -> Owner {
         let latest_ms = keyspace.clock_ms();
-        Owner { keyspace, participant, log, latest_ms, turns: 0 }
+        Owner { keyspace, participant, log, snapshots, latest_ms, turns: 0 }
+    }
+
+    /// A snapshot begins, which has this participant.
+    pub(crate) fn pin_snapshot(&mut self, participant: Participant) -> Arc<SnapshotPin> {
+        self.snapshots.add(participant, self.keyspace.part(0).given_up_bytes())
+    }
+
+    /// Ends snapshots that hold back too much.
+    #[inline]
+    fn look_at_snapshots(&mut self) {
+        let given_up_bytes = self.keyspace.part(0).given_up_bytes();
+        if self.snapshots.is_due(given_up_bytes) {
+            self.snapshots.look(given_up_bytes);
+        }
     }
 
     /// One turn of a writer.
@@ -57,6 +78,7 @@ impl Owner {
                 self.keyspace.maintain(&turn);
             }
         }
+        self.look_at_snapshots();
         self.participant.quiescent();
         if is_due {
             self.log.journal.leave();
@@ -78,6 +100,7 @@ impl Owner {
             let OwnerSide { journal, compaction } = &mut self.log;
             left.more |= self.keyspace.compact(compaction, journal.tail(), &turn);
         }
+        self.look_at_snapshots();
         self.participant.quiescent();
         self.log.journal.leave();
         left

@@ -11,6 +11,7 @@
 //!    it.
 //! 3. A thread leaves when it ends; or, if the database has ended before, when it takes part in
 //!    another one.
+//! 4. A snapshot has a participant of its own, which goes when the snapshot ends.
 //!
 //! Any thread; a participant belongs to one.
 
@@ -23,6 +24,12 @@ use std::sync::{Arc, Weak};
 
 /// Numbers the databases of this process.
 static DATABASES: AtomicU64 = AtomicU64::new(0);
+
+/// Seats of a domain: the owner's, then one for each thread that reads, then the snapshots'.
+const OWNERS: usize = 1;
+/// Most snapshots at a time: each has a cache line that the owner looks at, and the owner looks at
+/// all of them when one holds back too much.
+pub(crate) const SNAPSHOTS_MOST: usize = 16;
 
 thread_local! {
     static OWN: RefCell<Vec<OwnParticipant>> = const { RefCell::new(Vec::new()) };
@@ -44,7 +51,12 @@ pub(crate) struct Participants {
 }
 
 impl Participants {
-    /// So many at most, in a domain that has room for them.
+    /// A domain for an owner, so many threads that read, and snapshots.
+    pub(crate) fn domain(most: usize) -> Arc<Domain> {
+        Domain::new(OWNERS + most + SNAPSHOTS_MOST)
+    }
+
+    /// So many threads at most, in such a domain, which the owner has joined.
     pub(crate) fn new(domain: &Arc<Domain>, most: usize) -> Participants {
         let database = DATABASES.fetch_add(1, Ordering::Relaxed);
         Participants { domain: Arc::clone(domain), database, is_open: Arc::default(), most }
@@ -85,8 +97,14 @@ impl Participants {
     }
 
     fn join(&self) -> Result<Rc<Participant>, DbError> {
-        let joined = self.domain.try_join();
+        let joined = self.domain.try_join_in(OWNERS..OWNERS + self.most);
         joined.map(Rc::new).ok_or(DbError::TooManyThreads { most: self.most })
+    }
+
+    /// A participant for a snapshot: online, so all stays from now on that is there.
+    pub(crate) fn join_for_snapshot(&self) -> Result<Participant, DbError> {
+        let joined = self.domain.try_join_in(OWNERS + self.most..usize::MAX);
+        joined.ok_or(DbError::TooManySnapshots { most: SNAPSHOTS_MOST })
     }
 }
 

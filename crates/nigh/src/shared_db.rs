@@ -19,6 +19,8 @@ pub(crate) struct SharedDb {
     pub(crate) log: LogSide,
     pub(crate) world: World<RealFolder>,
     pub(crate) durability: Durability,
+    /// Bytes of memory that a snapshot may hold back.
+    pub(crate) snapshot_hold_bytes: u64,
     /// The database is being closed.
     pub(crate) ends: AtomicBool,
 }

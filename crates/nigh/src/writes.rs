@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for memory that others hold.
 const HELD_MOST: Duration = Duration::from_secs(2);
+/// A write that waits for memory for so long ends a snapshot, in each of its tries.
+const SNAPSHOT_MOST: Duration = Duration::from_millis(5);
 /// Longest wait for a disk that is late.
 const LATE_MOST: Duration = Duration::from_secs(10);
 /// Between two tries: the first, and the longest.
@@ -136,7 +138,12 @@ impl SharedDb {
                 if patience.has_waited() {
                     owner.look_after();
                 }
-                owner.turn(&mut attempt).map(|answer| (answer, self.reader.begun_lsn()))
+                let tried = owner.turn(&mut attempt);
+                let lacks_memory = matches!(tried, Err(WriteRefusal::Write(WriteError::Busy)));
+                if lacks_memory && patience.has_waited_for(SNAPSHOT_MOST) {
+                    owner.snapshots.end_oldest();
+                }
+                tried.map(|answer| (answer, self.reader.begun_lsn()))
             };
             self.log.status.wake();
             match tried {
@@ -173,6 +180,10 @@ struct Patience {
 impl Patience {
     fn has_waited(&self) -> bool {
         self.since.is_some()
+    }
+
+    fn has_waited_for(&self, time: Duration) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= time)
     }
 
     /// Waits a little, if that helps against `error` and it wasn't too long.

@@ -78,6 +78,7 @@ pub use journal::ring_writer::JournalWriter;
 pub use qsbr::{Domain, Participant, Pin};
 pub use read::cursor::LineWalk;
 pub use read::foreign::{ForeignReader, ForeignValue, View};
+pub use read::index_copy::IndexCopy;
 pub use read::reader::{Moment, Reader};
 pub use recover::adopt::Adoption;
 pub use recover::bases::{BaseKeys, BaseWatch, tombstone_payload};

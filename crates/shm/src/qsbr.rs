@@ -20,6 +20,7 @@ use crate::memory::file_mapping::FileMapping;
 use crate::memory::provision::Provisioner;
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -137,8 +138,15 @@ impl Domain {
     /// The same; `None` if the domain is full.
     #[must_use]
     pub fn try_join(self: &Arc<Self>) -> Option<Participant> {
+        self.try_join_in(0..usize::MAX)
+    }
+
+    /// The same, in one of these seats, which are numbered from 0; `None` if all of them are taken.
+    #[must_use]
+    pub fn try_join_in(self: &Arc<Self>, seats: Range<usize>) -> Option<Participant> {
         let mut taken = lock(&self.taken);
-        let slot = taken.iter().position(|t| !t)?;
+        let free = |(seat, taken): (usize, &bool)| seats.contains(&seat) && !taken;
+        let slot = taken.iter().enumerate().position(free)?;
         taken[slot] = true;
         drop(taken);
         let number = PARTICIPANTS.fetch_add(1, Ordering::Relaxed);
@@ -283,6 +291,23 @@ mod tests {
         assert!(!domain.passed(later));
         drop(b);
         assert!(domain.passed(later));
+    }
+
+    #[test]
+    fn seats_are_given_out_by_their_numbers() {
+        // Seat 0 is the writer's; 1 and 2 are for readers, and 3 for something else.
+        let domain = Domain::new(4);
+        let _writer = domain.join();
+        let (first, second) = (domain.try_join_in(1..3), domain.try_join_in(1..3));
+        assert!(first.is_some() && second.is_some() && domain.try_join_in(1..3).is_none());
+        let other = domain.try_join_in(3..4).expect("it is free");
+        assert!(domain.try_join().is_none() && domain.try_join_in(4..9).is_none());
+        drop(second);
+        assert!(domain.try_join_in(3..4).is_none(), "a reader has left, not that one");
+        let stamp = domain.stamp();
+        drop(other);
+        assert!(!domain.passed(stamp), "the writer and the first reader haven't announced");
+        assert!(domain.try_join_in(1..3).is_some());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod full_disk;
 mod kills;
 mod model;
 mod opening;
+mod snapshots;
 mod threads;
 
 use nigh::{Db, Options};

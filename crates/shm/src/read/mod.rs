@@ -2,5 +2,6 @@
 
 pub(crate) mod cursor;
 pub(crate) mod foreign;
+pub(crate) mod index_copy;
 pub(crate) mod reader;
 mod visit;

@@ -74,6 +74,8 @@ pub(crate) struct Space {
     backed: u64,
     /// Bytes that are retired or being punched: they come back after a grace period.
     coming: u64,
+    /// Bytes of all that was ever retired.
+    given_up: u64,
     /// Slots that a refused request lacked: cleaned beyond the target until they are there, and
     /// nothing is made ready ahead that would take them.
     hunger: u32,
@@ -132,6 +134,7 @@ impl Space {
             segments: 0,
             backed: tables,
             coming: 0,
+            given_up: 0,
             hunger: 0,
             lacked: Shortage::Bytes(0),
             refused: false,
@@ -154,6 +157,10 @@ impl Space {
 
     pub(crate) fn backed_bytes(&self) -> u64 {
         self.backed
+    }
+
+    pub(crate) fn given_up_bytes(&self) -> u64 {
+        self.given_up
     }
 
     pub(crate) fn live_bytes(&self) -> u64 {

@@ -46,6 +46,7 @@ impl Space {
             self.victim = self.victim.filter(|victim| victim.slot != slot);
         }
         self.coming += bytes;
+        self.given_up += bytes;
         // Odd: references to what was there are refused from now on.
         self.next_generations(slot, bytes, 1);
         (slot..slot + slots).for_each(|s| self.slot(s).state = SlotState::Retired);

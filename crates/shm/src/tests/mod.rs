@@ -12,6 +12,7 @@ mod denied;
 mod edition1_kept;
 mod full;
 mod growing;
+mod index_copies;
 mod kept;
 mod left;
 mod model;

@@ -236,6 +236,14 @@ impl Writer {
         (deleted, summed)
     }
 
+    /// Bytes of memory that this writer has given up so far: a pin that began when they were fewer
+    /// keeps the difference from being used again.
+    #[must_use]
+    #[inline]
+    pub fn given_up_bytes(&self) -> u64 {
+        self.space.given_up_bytes()
+    }
+
     /// Counts, exact at this moment.
     #[must_use]
     pub fn stats(&self) -> ArenaStats {

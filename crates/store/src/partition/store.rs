@@ -225,6 +225,13 @@ impl Store {
         }
     }
 
+    /// The owner's: see [`nigh_shm::Writer::given_up_bytes`].
+    #[must_use]
+    #[inline]
+    pub fn given_up_bytes(&self) -> u64 {
+        self.data.given_up_bytes()
+    }
+
     /// Sets the counters to 0 (CONFIG RESETSTAT).
     pub fn reset_stats(&mut self) {
         self.counters = Counters::default();

@@ -1,0 +1,155 @@
+//! All keys and values as they were at one moment.
+//!
+//! ```text
+//! lock ── turn ── participant, copy of the index's references ── unlock
+//! next: reference ── record, as it was ── copied        the participant keeps it from being used again
+//! ```
+//!
+//! 1. The moment lies within the lock: so a batch is there whole or not at all, and a key is there
+//!    once.
+//! 2. Writers wait for the copy of the index, about 2 ms for a million keys, and for nothing else.
+//! 3. Memory that a snapshot holds back is bounded: beyond that the owner ends it (`snapshot_pin`).
+//!
+//! Any thread.
+
+use crate::error::DbError;
+use crate::shared_db::SharedDb;
+use crate::snapshot_pin::{SnapshotEnd, SnapshotPin};
+use nigh_shm::layout::is_over;
+use nigh_shm::{IndexCopy, Reader};
+use std::fmt;
+use std::sync::Arc;
+
+/// Keys that may come while the copy's memory is being made ready, at least.
+const KEYS_MORE: u64 = 4096;
+/// The same, of those that are there: an eighth.
+const KEYS_MORE_SHARE: u64 = 8;
+/// Records that are looked at before the owner may end the snapshot again.
+const LOOKS_MOST: usize = 256;
+
+/// All keys and values as they were at one moment, in no order: see
+/// [`Db::snapshot`](crate::Db::snapshot).
+///
+/// As an iterator it gives copies of key and value; an error is the last item.
+/// [`Snapshot::next_into`] does the same without asking for memory each time.
+pub struct Snapshot {
+    pin: Arc<SnapshotPin>,
+    reader: Reader,
+    copy: IndexCopy,
+    /// The next record.
+    at: usize,
+    prefix: Vec<u8>,
+    /// The owner's time at the moment.
+    now_ms: u64,
+    change: u64,
+    hold_bytes: u64,
+    /// An iterator has told its error.
+    is_over: bool,
+}
+
+// It has a participant of its own, which isn't a thread's.
+const _: () = {
+    const fn moves_between_threads<T: Send>() {}
+    moves_between_threads::<Snapshot>();
+};
+
+impl SharedDb {
+    /// A snapshot of the keys that begin with a prefix.
+    pub(crate) fn snapshot(&self, prefix: &[u8]) -> Result<Snapshot, DbError> {
+        // What is made ready, and touched, before the lock, no writer waits for.
+        let keys = self.reader.keys();
+        let room = usize::try_from(keys + keys / KEYS_MORE_SHARE + KEYS_MORE);
+        let room = vec![1; room.expect("fewer keys than bytes")];
+        let mut owning = self.owner.take()?;
+        let owner = owning.owner();
+        let now_ms = owner.turn(|_, turn| turn.now_ms);
+        let participant = self.participants.join_for_snapshot()?;
+        let copy = self.reader.copy_index(&participant.pin(), room);
+        Ok(Snapshot {
+            pin: owner.pin_snapshot(participant),
+            reader: self.reader.clone(),
+            copy,
+            at: 0,
+            prefix: prefix.to_vec(),
+            now_ms,
+            change: self.reader.begun_lsn(),
+            hold_bytes: self.snapshot_hold_bytes,
+            is_over: false,
+        })
+    }
+}
+
+impl Snapshot {
+    /// The number of the last change that it sees; see
+    /// [`DbStats::last_change`](crate::DbStats::last_change).
+    #[must_use]
+    pub fn last_change(&self) -> u64 {
+        self.change
+    }
+
+    /// Copies the next key and value in place of what `key` and `value` have. False if there is
+    /// none left; both are empty then.
+    ///
+    /// # Errors
+    /// [`DbError::SnapshotTooOld`], or [`DbError::Closed`]: the snapshot has ended.
+    pub fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, DbError> {
+        key.clear();
+        value.clear();
+        while self.at < self.copy.len() {
+            let end = self.copy.len().min(self.at + LOOKS_MOST);
+            let held = self.pin.lock();
+            let participant = match &*held {
+                Ok(participant) => participant,
+                Err(SnapshotEnd::Closed) => return Err(DbError::Closed),
+                Err(_) => return Err(DbError::SnapshotTooOld { most: self.hold_bytes }),
+            };
+            let pin = participant.pin();
+            while self.at < end {
+                let record = self.reader.record_of(&pin, &self.copy, self.at);
+                let record = record.expect("it is below the copy's length");
+                self.at += 1;
+                let is_meant = record.key().starts_with(&self.prefix);
+                if is_meant && !is_over(record.expiry_ms(), self.now_ms) {
+                    key.extend_from_slice(record.key());
+                    value.extend_from_slice(record.value());
+                    return Ok(true);
+                }
+            }
+        }
+        // Nothing is held back any more.
+        self.pin.end(SnapshotEnd::Done);
+        Ok(false)
+    }
+}
+
+impl Iterator for Snapshot {
+    type Item = Result<(Vec<u8>, Vec<u8>), DbError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        match self.next_into(&mut key, &mut value) {
+            Ok(true) => Some(Ok((key, value))),
+            Ok(false) => None,
+            Err(error) => {
+                self.is_over = true;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.pin.end(SnapshotEnd::Done);
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (change, left) = (self.change, self.copy.len() - self.at);
+        f.debug_struct("Snapshot").field("change", &change).field("left", &left).finish()
+    }
+}

@@ -1,0 +1,126 @@
+//! The pins of snapshots: what the owner sees of them, and how it ends one.
+//!
+//! ```text
+//! snapshot ── lock ── participant: read ── unlock        the owner: too much is held back ── try_lock ── participant leaves
+//! ```
+//!
+//! 1. All memory that is given up while a snapshot lives waits for it. So what it holds back is the
+//!    difference of two counts of the owner.
+//! 2. The owner never waits for a snapshot: one that is reading is ended at the owner's next look.
+//! 3. A snapshot reads only with its lock, while its participant is there.
+//!
+//! The owner has [`Snapshots`]; a pin is for any thread.
+
+use nigh_shm::Participant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Why a snapshot has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SnapshotEnd {
+    /// All was read, or it was dropped.
+    Done,
+    /// It held back too much memory.
+    TooOld,
+    /// The database was closed.
+    Closed,
+}
+
+/// A snapshot's participant, as long as it has one.
+pub(crate) struct SnapshotPin(Mutex<Result<Participant, SnapshotEnd>>);
+
+impl SnapshotPin {
+    /// Its participant, for a read: to be let go soon.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Result<Participant, SnapshotEnd>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the participant leave, if it hasn't: nothing can be read any more.
+    pub(crate) fn end(&self, why: SnapshotEnd) {
+        end_within(&mut self.lock(), why);
+    }
+
+    /// The same; `None` if it is reading. Whether its participant was there till now.
+    fn try_end(&self, why: SnapshotEnd) -> Option<bool> {
+        match self.0.try_lock() {
+            Ok(mut held) => Some(end_within(&mut held, why)),
+            Err(TryLockError::Poisoned(error)) => Some(end_within(&mut error.into_inner(), why)),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+fn end_within(held: &mut Result<Participant, SnapshotEnd>, why: SnapshotEnd) -> bool {
+    let was_there = held.is_ok();
+    if was_there {
+        *held = Err(why);
+    }
+    was_there
+}
+
+/// A snapshot, as the owner knows it.
+struct Known {
+    pin: Arc<SnapshotPin>,
+    /// Bytes that had been given up when it began.
+    from_bytes: u64,
+}
+
+/// All snapshots of a database, the oldest first.
+pub(crate) struct Snapshots {
+    known: Vec<Known>,
+    /// Bytes that one may hold back.
+    hold_bytes: u64,
+    /// When so many bytes have been given up, the oldest holds back too much.
+    limit_bytes: u64,
+}
+
+impl Snapshots {
+    pub(crate) fn new(hold_bytes: u64) -> Snapshots {
+        Snapshots { known: Vec::new(), hold_bytes, limit_bytes: u64::MAX }
+    }
+
+    /// One begins, when so many bytes have been given up.
+    pub(crate) fn add(
+        &mut self,
+        participant: Participant,
+        given_up_bytes: u64,
+    ) -> Arc<SnapshotPin> {
+        let pin = Arc::new(SnapshotPin(Mutex::new(Ok(participant))));
+        self.known.push(Known { pin: Arc::clone(&pin), from_bytes: given_up_bytes });
+        self.look(given_up_bytes);
+        pin
+    }
+
+    /// Whether one holds back too much, when so many bytes have been given up.
+    #[inline]
+    pub(crate) fn is_due(&self, given_up_bytes: u64) -> bool {
+        given_up_bytes > self.limit_bytes
+    }
+
+    /// Ends those that hold back too much, and forgets those that have ended.
+    #[cold]
+    pub(crate) fn look(&mut self, given_up_bytes: u64) {
+        let hold_bytes = self.hold_bytes;
+        self.known.retain(|it| {
+            let is_over = given_up_bytes - it.from_bytes > hold_bytes;
+            let has_user = Arc::strong_count(&it.pin) > 1;
+            has_user && !(is_over && it.pin.try_end(SnapshotEnd::TooOld).is_some())
+        });
+        let oldest = self.known.first();
+        self.limit_bytes =
+            oldest.map_or(u64::MAX, |it| it.from_bytes.saturating_add(self.hold_bytes));
+    }
+
+    /// A write finds no memory: ends the oldest that isn't reading.
+    #[cold]
+    pub(crate) fn end_oldest(&mut self) {
+        let ended = |it: &Known| it.pin.try_end(SnapshotEnd::TooOld) == Some(true);
+        if let Some(at) = self.known.iter().position(ended) {
+            self.known.remove(at);
+        }
+    }
+
+    /// The database is closed.
+    pub(crate) fn close(&mut self) {
+        self.known.drain(..).for_each(|it| it.pin.end(SnapshotEnd::Closed));
+    }
+}
