@@ -18,7 +18,9 @@ use crate::snapshot_pin::Snapshots;
 use crate::stats::DbStats;
 use crate::upkeep;
 use crate::value::LentValue;
+use crate::watch::Watch;
 use nigh_log::LogSettings;
+use nigh_shm::ForkMark;
 use nigh_store::{Keyspace, LogHealth, LogOptions, StoreOptions, SyncMode};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -30,7 +32,8 @@ const LIBRARY_BYTES: u64 = 8 << 20;
 
 /// A database in this process: keys and values are bytes, and any thread may call anything.
 ///
-/// Keys have no order. All data must fit memory. Only one process has a database open.
+/// Keys have no order. All data must fit memory. Only one process has a database open: in a child of
+/// a fork each call gives [`DbError::Forked`], and dropping it there does nothing.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -71,6 +74,8 @@ impl Db {
     /// do.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db, OpenError> {
         options.check()?;
+        let fork_mark = ForkMark::new().map_err(|source| OpenError::NoPage { source })?;
+        let fork_mark = Arc::new(fork_mark);
         let folders = DbFolders::take(path.as_ref(), options)?;
         let domain = Participants::domain(options.threads_most);
         let capacity = options.capacity_bytes.unwrap_or_else(|| Options::capacity_of(free_bytes()));
@@ -104,17 +109,22 @@ impl Db {
                 thread.unpark();
             }
         });
-        let (log, side, log_thread) = LogSide::start(opened, options.log_file_bytes, wake)?;
+        let (log, side, log_thread) =
+            LogSide::start(opened, options.log_file_bytes, wake, &fork_mark)?;
         let snapshot_hold_bytes = options.snapshot_hold_of(keyspace.capacity_bytes());
         let snapshots = Snapshots::new(snapshot_hold_bytes);
+        let reader = keyspace.reader(0).clone();
+        let owner = Owner::new(keyspace, domain.join(), side, snapshots);
         let shared = Arc::new(SharedDb {
-            reader: keyspace.reader(0).clone(),
-            participants: Participants::new(&domain, options.threads_most),
-            owner: OwnerLock::new(Owner::new(keyspace, domain.join(), side, snapshots)),
+            reader,
+            participants: Participants::new(&domain, options.threads_most, &fork_mark),
+            owner: OwnerLock::new(owner, &fork_mark),
             log,
             world: folders.world.clone(),
             durability: options.durability,
             snapshot_hold_bytes,
+            watch_bytes: options.watch_bytes,
+            fork_mark,
             ends: AtomicBool::new(false),
         });
         let upkeep = match upkeep::start(Arc::clone(&shared)) {
@@ -362,6 +372,44 @@ impl Db {
         self.shared.snapshot(prefix)
     }
 
+    /// Tells the changes of keys that begin with `prefix`, from now on: each put, each removal, be
+    /// it by a delete or since the key's time was over, in the order in which they were made, with
+    /// their numbers.
+    ///
+    /// - Each change that begins when this has returned is told once; none from before is. A batch's
+    ///   changes come one after the other, and other changes aren't told between them.
+    /// - A change is told when it is made, mostly within 2 ms, as a read sees it: it survives this
+    ///   process, and may not be on disk yet, also if it is a strong write that hasn't returned. To
+    ///   act only on what is on disk, compare its number with
+    ///   [`DbStats::durable_change`](crate::DbStats::durable_change), or call [`Db::flush`]. While
+    ///   the log has no room, changes are told late.
+    /// - No writer waits for a watch. If nobody takes events, they are kept up to
+    ///   [`Options::watch_bytes`]; what comes then is dropped, and
+    ///   [`WatchEvent::Lost`](crate::WatchEvent) stands in its place.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = nigh::Db::open(dir.path().join("data"), &nigh::Options::new())?;
+    /// let watch = db.watch(b"user:")?;
+    /// db.put(b"order:1", b"tea")?;
+    /// db.put(b"user:1", b"Ada")?;
+    /// let second = std::time::Duration::from_secs(1);
+    /// match watch.next_within(second)? {
+    ///     Some(nigh::WatchEvent::Put { key, value, .. }) => assert!(key == b"user:1" && value == b"Ada"),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// 256 are open.
+    pub fn watch(&self, prefix: &[u8]) -> Result<Watch, DbError> {
+        // With the lock no change is under way: all later ones have greater numbers.
+        let _owning = self.shared.owner.take()?;
+        let next = self.shared.reader.begun_lsn() + 1;
+        self.shared.log.watches.begin(prefix, next, self.shared.watch_bytes)
+    }
+
     /// Waits until all changes are on disk that were made before.
     ///
     /// # Errors
@@ -389,14 +437,19 @@ impl Db {
     }
 
     fn end(&mut self) -> Result<(), DbError> {
-        let Some(OpenParts { upkeep, log, folders, keeps_memory }) = self.running.take() else {
-            return Ok(());
-        };
+        let Some(running) = self.running.take() else { return Ok(()) };
+        if self.shared.fork_mark.is_in_child() {
+            // Files and memory are the parent's, and the threads aren't here.
+            std::mem::forget((running, Arc::clone(&self.shared)));
+            return Err(DbError::Forked);
+        }
+        let OpenParts { upkeep, log, folders, keeps_memory } = running;
         upkeep::end(&self.shared, upkeep.thread());
         let kept_well = upkeep.join().is_ok();
         let status = &self.shared.log.status;
         status.close();
         let ended_well = log.join().is_ok();
+        self.shared.log.watches.close();
         let Some(mut owner) = self.shared.owner.end() else { return Err(DbError::Stopped) };
         owner.snapshots.close();
         let reader = &self.shared.reader;

@@ -122,6 +122,12 @@ pub enum OpenError {
         /// Why.
         source: Box<StoreError>,
     },
+    /// The system gives no memory.
+    #[error("the system gives no page of memory: {source}: raise the limit of address space")]
+    NoPage {
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A thread of the database can't be started.
     #[error("a thread of the database can't be started: {source}: raise the limit of threads")]
     Thread {
@@ -256,6 +262,18 @@ pub enum DbError {
         /// Bytes that a snapshot may hold back.
         most: u64,
     },
+    /// More watches live at once than a database has.
+    #[error("{most} watches are open: drop one first")]
+    TooManyWatches {
+        /// Most watches.
+        most: usize,
+    },
+    /// This process is a fork of the one that opened the database.
+    #[error(
+        "the database was opened before this process was forked: only the process that opened it \
+         may use it; open another one here"
+    )]
+    Forked,
     /// The database was closed meanwhile.
     #[error("the database was closed: open it again")]
     Closed,

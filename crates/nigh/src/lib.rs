@@ -27,8 +27,8 @@
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: error options batch participants value snapshot_pin log_side owner shared_db
-//! folders reads writes snapshot stats upkeep db
+//! Rooms, lowest first: error options batch participants value snapshot_pin watch log_side owner
+//! shared_db folders reads writes snapshot stats upkeep db
 
 #![forbid(unsafe_code)]
 
@@ -47,6 +47,7 @@ mod snapshot_pin;
 mod stats;
 mod upkeep;
 mod value;
+mod watch;
 mod writes;
 
 pub use batch::WriteBatch;
@@ -56,3 +57,4 @@ pub use options::{Durability, Options, WriteOptions};
 pub use snapshot::Snapshot;
 pub use stats::DbStats;
 pub use value::LentValue;
+pub use watch::{Watch, WatchEvent};

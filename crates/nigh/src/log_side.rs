@@ -14,8 +14,9 @@
 //! Any thread.
 
 use crate::error::{DbError, OpenError};
+use crate::watch::Watches;
 use nigh_log::RealFolder;
-use nigh_shm::{JournalWriter, Reader};
+use nigh_shm::{ForkMark, JournalWriter, Reader};
 use nigh_store::{
     CompactionPace, LogHealth, LogStatus, LogThread, LogThreadParts, OpenedLog, ShardCompaction,
     ShardLog, SyncMode,
@@ -72,6 +73,8 @@ pub(crate) struct LogSide {
     pub(crate) status: Arc<LogStatus>,
     news: Arc<SyncNews>,
     is_late: AtomicBool,
+    /// Who is told of changes, by the log's thread.
+    pub(crate) watches: Arc<Watches>,
 }
 
 /// What the owner of the partition has of its log.
@@ -86,6 +89,7 @@ impl LogSide {
         opened: OpenedLog<RealFolder>,
         file_bytes: u64,
         wake: Arc<dyn Fn() + Send + Sync>,
+        fork_mark: &Arc<ForkMark>,
     ) -> Result<(LogSide, OwnerSide, JoinHandle<()>), OpenError> {
         let OpenedLog { world, shards, streams, .. } = opened;
         let shard = shards.into_iter().next().expect("the log of one shard was opened");
@@ -106,6 +110,9 @@ impl LogSide {
             pace: CompactionPace { garbage_percent: GARBAGE_PERCENT, max_bytes: 0, file_bytes },
             wake_shards: Arc::new(move || told.tell()),
         });
+        let watches = Arc::new(Watches::new(fork_mark));
+        let watching = Arc::clone(&watches);
+        let thread = thread.with_observer(Box::new(move |entry| watching.see(entry)));
         let alarm = PanicAlarm { status: Arc::clone(&status), news: Arc::clone(&news) };
         let run = move || {
             let _alarm = alarm;
@@ -114,7 +121,7 @@ impl LogSide {
         let spawned = std::thread::Builder::new().name("nigh-log".to_owned()).spawn(run);
         let handle = spawned.map_err(|source| OpenError::Thread { source })?;
         let compaction = ShardCompaction::new(to_look_at, orders);
-        let log = LogSide { status, news, is_late: AtomicBool::new(false) };
+        let log = LogSide { status, news, is_late: AtomicBool::new(false), watches };
         Ok((log, OwnerSide { journal, compaction }, handle))
     }
 

@@ -20,6 +20,9 @@ const LOG_FILE_MOST: u64 = 1 << 30;
 const SNAPSHOT_HOLD_LEAST: u64 = 1 << 20;
 /// By default, of the capacity: a fourth.
 const SNAPSHOT_HOLD_SHARE: u64 = 4;
+/// Events that wait for one watch, bytes.
+const WATCH_LEAST: u64 = 4 << 10;
+const WATCH_MOST: u64 = 1 << 30;
 /// Threads that read at once. Each has a cache line that the writer looks at.
 const THREADS_MOST: u64 = 4096;
 
@@ -50,6 +53,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) threads_most: usize,
     pub(crate) snapshot_hold_bytes: Option<u64>,
+    pub(crate) watch_bytes: u64,
     pub(crate) keeps_memory: bool,
 }
 
@@ -63,6 +67,7 @@ impl Default for Options {
             durability: Durability::Eventual,
             threads_most: 256,
             snapshot_hold_bytes: None,
+            watch_bytes: 4 << 20,
             keeps_memory: false,
         }
     }
@@ -122,6 +127,13 @@ impl Options {
         Options { snapshot_hold_bytes: Some(bytes), ..self }
     }
 
+    /// Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 4 MiB by default. One event is
+    /// kept, however long it is.
+    #[must_use]
+    pub fn watch_bytes(self, bytes: u64) -> Options {
+        Options { watch_bytes: bytes, ..self }
+    }
+
     /// Leaves the data in memory when the database is closed, so that the next open needn't read
     /// the log. By default the memory goes back to the system.
     #[must_use]
@@ -143,6 +155,7 @@ impl Options {
         if let Some(bytes) = self.snapshot_hold_bytes {
             within("snapshot_hold_bytes", bytes, SNAPSHOT_HOLD_LEAST, CAPACITY_MOST)?;
         }
+        within("watch_bytes", self.watch_bytes, WATCH_LEAST, WATCH_MOST)?;
         within("threads_most", self.threads_most as u64, 1, THREADS_MOST)
     }
 

@@ -14,7 +14,7 @@ use crate::error::DbError;
 use crate::log_side::OwnerSide;
 use crate::options::unix_ms;
 use crate::snapshot_pin::{SnapshotPin, Snapshots};
-use nigh_shm::Participant;
+use nigh_shm::{ForkMark, Participant};
 use nigh_store::{Keyspace, Maintenance, Store, Turn};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
@@ -107,22 +107,28 @@ impl Owner {
     }
 }
 
-/// The lock. `None` when the database is closed.
-pub(crate) struct OwnerLock(Mutex<Option<Owner>>);
+/// The lock.
+pub(crate) struct OwnerLock {
+    /// `None` when the database is closed.
+    owner: Mutex<Option<Owner>>,
+    fork_mark: Arc<ForkMark>,
+}
 
 impl OwnerLock {
-    pub(crate) fn new(owner: Owner) -> OwnerLock {
+    pub(crate) fn new(owner: Owner, fork_mark: &Arc<ForkMark>) -> OwnerLock {
         owner.log.journal.hand_over();
-        OwnerLock(Mutex::new(Some(owner)))
+        OwnerLock { owner: Mutex::new(Some(owner)), fork_mark: Arc::clone(fork_mark) }
     }
 
     /// Waits for the lock.
     ///
     /// # Errors
-    /// A thread panicked while it had it: what it was doing isn't known.
+    /// A thread panicked while it had it: what it was doing isn't known. Or this is a child of a
+    /// fork: a thread that isn't here may have had it then.
     #[inline]
     pub(crate) fn take(&self) -> Result<Owning<'_>, DbError> {
-        match self.0.lock() {
+        self.check_process()?;
+        match self.owner.lock() {
             Ok(guard) if guard.is_some() => Ok(Owning(guard)),
             _ => Err(DbError::Stopped),
         }
@@ -130,7 +136,16 @@ impl OwnerLock {
 
     /// Takes the owner away; `None` if a thread panicked while it had the lock.
     pub(crate) fn end(&self) -> Option<Owner> {
-        self.0.lock().ok()?.take()
+        self.owner.lock().ok()?.take()
+    }
+
+    /// Refuses a child of a fork.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), DbError> {
+        match self.fork_mark.is_in_child() {
+            false => Ok(()),
+            true => Err(DbError::Forked),
+        }
     }
 }
 

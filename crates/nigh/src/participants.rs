@@ -11,12 +11,13 @@
 //!    it.
 //! 3. A thread leaves when it ends; or, if the database has ended before, when it takes part in
 //!    another one.
-//! 4. A snapshot has a participant of its own, which goes when the snapshot ends.
+//! 4. In a child of a fork nothing is held, and nobody leaves.
+//! 5. A snapshot has a participant of its own, which goes when the snapshot ends.
 //!
 //! Any thread; a participant belongs to one.
 
 use crate::error::DbError;
-use nigh_shm::{Domain, Participant, Pin};
+use nigh_shm::{Domain, ForkMark, Participant, Pin};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +41,16 @@ struct OwnParticipant {
     database: u64,
     is_open: Weak<()>,
     participant: Rc<Participant>,
+    fork_mark: Arc<ForkMark>,
+}
+
+impl Drop for OwnParticipant {
+    fn drop(&mut self) {
+        if self.fork_mark.is_in_child() {
+            // To leave takes a lock, which a thread may have had that isn't here.
+            std::mem::forget(Rc::clone(&self.participant));
+        }
+    }
 }
 
 /// All that takes part in one database.
@@ -48,6 +59,7 @@ pub(crate) struct Participants {
     database: u64,
     is_open: Arc<()>,
     most: usize,
+    fork_mark: Arc<ForkMark>,
 }
 
 impl Participants {
@@ -57,14 +69,26 @@ impl Participants {
     }
 
     /// So many threads at most, in such a domain, which the owner has joined.
-    pub(crate) fn new(domain: &Arc<Domain>, most: usize) -> Participants {
-        let database = DATABASES.fetch_add(1, Ordering::Relaxed);
-        Participants { domain: Arc::clone(domain), database, is_open: Arc::default(), most }
+    pub(crate) fn new(
+        domain: &Arc<Domain>,
+        most: usize,
+        fork_mark: &Arc<ForkMark>,
+    ) -> Participants {
+        Participants {
+            domain: Arc::clone(domain),
+            database: DATABASES.fetch_add(1, Ordering::Relaxed),
+            is_open: Arc::default(),
+            most,
+            fork_mark: Arc::clone(fork_mark),
+        }
     }
 
     /// Holds this thread's participant: what is read from now on stays as long as it is held.
     #[inline]
     pub(crate) fn hold(&self) -> Result<Hold, DbError> {
+        if self.fork_mark.is_in_child() {
+            return Err(DbError::Forked);
+        }
         let database = self.database;
         let participant = OWN.try_with(|all| {
             let mut all = all.borrow_mut();
@@ -92,6 +116,7 @@ impl Participants {
             database: self.database,
             is_open,
             participant: Rc::clone(&participant),
+            fork_mark: Arc::clone(&self.fork_mark),
         });
         Ok(participant)
     }

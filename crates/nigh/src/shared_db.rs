@@ -7,7 +7,8 @@ use crate::options::Durability;
 use crate::owner::OwnerLock;
 use crate::participants::Participants;
 use nigh_log::{RealFolder, World};
-use nigh_shm::Reader;
+use nigh_shm::{ForkMark, Reader};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// The shared state of a database.
@@ -21,6 +22,10 @@ pub(crate) struct SharedDb {
     pub(crate) durability: Durability,
     /// Bytes of memory that a snapshot may hold back.
     pub(crate) snapshot_hold_bytes: u64,
+    /// Bytes of events that may wait for one watch.
+    pub(crate) watch_bytes: u64,
+    /// Knows the process that opened the database.
+    pub(crate) fork_mark: Arc<ForkMark>,
     /// The database is being closed.
     pub(crate) ends: AtomicBool,
 }

@@ -16,7 +16,7 @@ use crate::error::DbError;
 use crate::shared_db::SharedDb;
 use crate::snapshot_pin::{SnapshotEnd, SnapshotPin};
 use nigh_shm::layout::is_over;
-use nigh_shm::{IndexCopy, Reader};
+use nigh_shm::{ForkMark, IndexCopy, Reader};
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,6 +43,7 @@ pub struct Snapshot {
     now_ms: u64,
     change: u64,
     hold_bytes: u64,
+    fork_mark: Arc<ForkMark>,
     /// An iterator has told its error.
     is_over: bool,
 }
@@ -74,6 +75,7 @@ impl SharedDb {
             now_ms,
             change: self.reader.begun_lsn(),
             hold_bytes: self.snapshot_hold_bytes,
+            fork_mark: Arc::clone(&self.fork_mark),
             is_over: false,
         })
     }
@@ -91,10 +93,14 @@ impl Snapshot {
     /// none left; both are empty then.
     ///
     /// # Errors
-    /// [`DbError::SnapshotTooOld`], or [`DbError::Closed`]: the snapshot has ended.
+    /// [`DbError::SnapshotTooOld`], or [`DbError::Closed`]: the snapshot has ended; or
+    /// [`DbError::Forked`].
     pub fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, DbError> {
         key.clear();
         value.clear();
+        if self.fork_mark.is_in_child() {
+            return Err(DbError::Forked);
+        }
         while self.at < self.copy.len() {
             let end = self.copy.len().min(self.at + LOOKS_MOST);
             let held = self.pin.lock();
@@ -143,7 +149,9 @@ impl Iterator for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.pin.end(SnapshotEnd::Done);
+        if !self.fork_mark.is_in_child() {
+            self.pin.end(SnapshotEnd::Done);
+        }
     }
 }
 

@@ -10,6 +10,8 @@ use std::ops::Deref;
 /// The bytes of a value, where they lie. They stay as they were read, whatever is written
 /// meanwhile.
 ///
+/// A child of a fork mustn't read it: its bytes are the parent's, which doesn't wait for the child.
+///
 /// While a thread has one, memory that is given up can't be used again: so drop it soon, or copy
 /// the bytes. It doesn't leave its thread, and ends before its database:
 ///

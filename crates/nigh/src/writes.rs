@@ -114,6 +114,7 @@ impl SharedDb {
 
     /// Waits until all changes are on disk that had begun.
     pub(crate) fn flush(&self) -> Result<(), DbError> {
+        self.owner.check_process()?;
         self.log.wait(&self.reader, self.reader.begun_lsn())
     }
 
@@ -125,6 +126,7 @@ impl SharedDb {
         only_removes: bool,
         mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
     ) -> Result<R, DbError> {
+        self.owner.check_process()?;
         let mut patience = Patience::default();
         let (answer, begun) = loop {
             self.log.check(only_removes)?;

@@ -96,7 +96,7 @@ pub use durability::base_stage::LogStage;
 pub use durability::compaction::CompactionPace;
 pub use durability::log_status::{LogFigures, LogHealth, LogStatus};
 pub use durability::log_sync::Syncer;
-pub use durability::log_thread::{LogThread, LogThreadParts, Passed};
+pub use durability::log_thread::{EntryObserver, LogThread, LogThreadParts, Passed};
 pub use durability::orders::{AgainRecord, EndOrder, LogOrder, Look, LookBatch, Ordered};
 pub use durability::shard_compaction::ShardCompaction;
 pub use durability::streams::SharedStreams;
@@ -116,6 +116,7 @@ pub use open::durable::log_options::{
     BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,
 };
 pub use open::durable::retire::{log_of, retire_log};
+pub use open::durable::streams_of::data_stream;
 pub use open::store_options::{Opened, StoreOptions};
 pub use partition::counters::Lack;
 pub use partition::overlay::StagedKeys;

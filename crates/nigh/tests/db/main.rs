@@ -1,12 +1,14 @@
 //! The library as a program uses it: real folders, real threads, real kills.
 
 mod calls;
+mod forks;
 mod full_disk;
 mod kills;
 mod model;
 mod opening;
 mod snapshots;
 mod threads;
+mod watches;
 
 use nigh::{Db, Options};
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Snapshots: as of one moment, beside writers, within their bound.
 
+#![expect(clippy::cast_possible_truncation, reason = "values are made of counters")]
+
 use crate::{all, open, small};
 use nigh::{Db, DbError, Snapshot, WriteBatch, WriteOptions};
 use proptest::prelude::*;
@@ -123,7 +125,7 @@ fn batches_of_writers_beside_are_whole_and_in_order() {
                     db.write(&batch).expect("write");
                     let other = format!("other {writer} {}", count % 5000).into_bytes();
                     db.put(&other, &[7; 100]).expect("put");
-                    if count % 3 == 0 {
+                    if count.is_multiple_of(3) {
                         db.delete(&other).expect("delete");
                     }
                 }

@@ -44,6 +44,31 @@ impl<'a> StreamChange<'a> {
     }
 }
 
+/// What a PUT gives its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PutValue<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// When it expires, Unix ms; 0 if never.
+    pub expiry_ms: u64,
+}
+
+impl<'a> StreamChange<'a> {
+    /// What the key gets, if the change gives it a value as a whole: a PUT, with the bytes of a
+    /// value that it names.
+    ///
+    /// # Errors
+    /// What is wrong with the payload.
+    pub fn put_value(&self) -> Result<Option<PutValue<'a>>, &'static str> {
+        if self.effect != Effect::Put {
+            return Ok(None);
+        }
+        let payload = Payload::parse(self, false)?;
+        let value = if payload.run.is_some() { payload.value } else { payload.inline };
+        Ok(Some(PutValue { value, expiry_ms: payload.head.expiry_ms }))
+    }
+}
+
 /// The version that a BASED change stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PayloadBase<'a> {

@@ -25,7 +25,7 @@ use crate::durability::orders::{AgainRecord, EndOrder, LogOrder, LookBatch, Orde
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
 use nigh_log::{ChainMark, LogWriter, Storage, World};
-use nigh_shm::{DurableWord, JournalReader};
+use nigh_shm::{DurableWord, JournalEntry, JournalReader};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
@@ -58,9 +58,13 @@ pub enum Passed {
     Ended,
 }
 
+/// Sees each entry of the journal once, in order, before the log has it.
+pub type EntryObserver = Box<dyn FnMut(&JournalEntry<'_>) + Send>;
+
 /// The thread of one shard's log.
 pub struct LogThread<S: Storage> {
     pub(super) reader: JournalReader,
+    observer: Option<EntryObserver>,
     pub(super) sink: LogSink<S>,
     pub(super) base: BasePart,
     orders: Receiver<LogOrder>,
@@ -130,6 +134,7 @@ impl<S: Storage> LogThread<S> {
             framed: reader.position(),
             base,
             reader,
+            observer: None,
             sink,
             orders,
             ahead: VecDeque::new(),
@@ -153,6 +158,14 @@ impl<S: Storage> LogThread<S> {
     #[must_use]
     pub fn with_syncer(mut self, syncer: Box<dyn Syncer<S::File>>) -> LogThread<S> {
         self.sink.sync.syncer = syncer;
+        self
+    }
+
+    /// Has this see all entries. It must be quick: the log waits for it, and writers wait for the
+    /// log when the journal is full.
+    #[must_use]
+    pub fn with_observer(mut self, observer: EntryObserver) -> LogThread<S> {
+        self.observer = Some(observer);
         self
     }
 
@@ -284,6 +297,9 @@ impl<S: Storage> LogThread<S> {
             while self.reader.position() < end.min(most) && !begun(&self.sink) {
                 let (from, frames_end) = (self.reader.position(), self.sink.writer.end());
                 if let Some(entry) = self.reader.advance_to(end)? {
+                    if let Some(observer) = &mut self.observer {
+                        observer(&entry);
+                    }
                     self.sink.add_entry(&entry)?;
                     if self.sink.writer.end() != frames_end {
                         // This entry is in the open frame, or in the last one that was written.

@@ -60,7 +60,11 @@ impl Stream {
 pub(crate) const SYSTEM_STREAM: u32 = SYSTEM_NUMBER << 8;
 
 /// The stream of a partition of the tenant's data.
-pub(crate) fn data_stream(partition: usize) -> u32 {
+///
+/// # Panics
+/// If there can't be such a partition.
+#[must_use]
+pub fn data_stream(partition: usize) -> u32 {
     DEFAULT_NUMBER << 8 | u32::try_from(partition).expect("at most MOST_PARTITIONS")
 }
 

@@ -1,0 +1,325 @@
+//! Telling changes to those that watch a prefix.
+//!
+//! ```text
+//! journal ── each entry, in order ──> the log's thread ── prefix? room? ──> WatchQueue ──> Watch, any thread
+//!                                            └── no room: noted as lost
+//! ```
+//!
+//! 1. Entries come from the journal, which the log's thread reads anyhow: so a writer does nothing
+//!    for a watch, and waits for none. Without one, an entry costs the log's thread a load.
+//! 2. A queue is bounded in bytes. What finds no room is dropped, and told as lost in its place.
+//! 3. Changes are numbered densely. A queue knows which number comes next: what is lower was before
+//!    its watch began, or was told; if it is higher, what lies between was lost.
+//! 4. A watch begins with the writers' lock: each change behind it is told, or told as lost.
+//!
+//! The log's thread tells; any thread takes.
+
+use crate::error::DbError;
+use nigh_shm::{Effect, ForkMark, JournalEntry, StreamChange};
+use nigh_store::data_stream;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Most watches of a database: the log's thread looks at all of them for each entry.
+const WATCHES_MOST: usize = 256;
+
+/// A change that a [`Watch`] tells, with its number. Numbers are those of
+/// [`DbStats::last_change`](crate::DbStats::last_change).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WatchEvent {
+    /// A key got a value.
+    Put {
+        /// The change's number.
+        change: u64,
+        /// The key.
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+        /// When the key is gone, if it has an expiry.
+        expires_at: Option<SystemTime>,
+    },
+    /// A key was deleted, or its time was over.
+    Removed {
+        /// The change's number.
+        change: u64,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// All keys were removed.
+    Cleared {
+        /// The change's number.
+        change: u64,
+    },
+    /// Changes with numbers from `first` to `last` may be missing here, since nobody took events for
+    /// too long, or since the log broke and was written anew. Later ones follow. Read the keys again
+    /// if you need to know what they are now.
+    Lost {
+        /// The first number that may be missing.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+}
+
+impl WatchEvent {
+    /// The change's number; the last one of those that were lost.
+    #[must_use]
+    pub fn change(&self) -> u64 {
+        match self {
+            WatchEvent::Put { change, .. }
+            | WatchEvent::Removed { change, .. }
+            | WatchEvent::Cleared { change } => *change,
+            WatchEvent::Lost { last, .. } => *last,
+        }
+    }
+
+    /// Bytes of memory that it takes, about.
+    fn bytes(&self) -> u64 {
+        let own = match self {
+            WatchEvent::Put { key, value, .. } => key.len() + value.len(),
+            WatchEvent::Removed { key, .. } => key.len(),
+            WatchEvent::Cleared { .. } | WatchEvent::Lost { .. } => 0,
+        };
+        (own + size_of::<WatchEvent>()) as u64
+    }
+}
+
+/// Changes under a prefix, one after the other: see [`Db::watch`](crate::Db::watch).
+///
+/// As an iterator it waits for each, and ends when the database is closed. Several threads may take
+/// from one: each event goes to one of them.
+pub struct Watch {
+    queue: Arc<WatchQueue>,
+    fork_mark: Arc<ForkMark>,
+}
+
+/// The events of one watch.
+struct WatchQueue {
+    prefix: Vec<u8>,
+    bytes_most: u64,
+    state: Mutex<QueueState>,
+    told: Condvar,
+}
+
+struct QueueState {
+    events: VecDeque<WatchEvent>,
+    bytes: u64,
+    /// What found no room behind the last event.
+    lost: Option<(u64, u64)>,
+    /// The number of the change that comes next.
+    next: u64,
+    is_closed: bool,
+}
+
+impl QueueState {
+    /// Notes that changes are lost, behind all that is there.
+    fn lose(&mut self, first: u64, last: u64) {
+        self.lost = Some((self.lost.map_or(first, |(first, _)| first), last));
+    }
+
+    fn has_room(&self, bytes: u64, most: u64) -> bool {
+        self.events.is_empty() || self.bytes + bytes <= most
+    }
+
+    fn push(&mut self, event: WatchEvent, most: u64) {
+        let (change, bytes) = (event.change(), event.bytes());
+        if !self.has_room(bytes, most) {
+            return self.lose(change, change);
+        }
+        if let Some((first, last)) = self.lost.take() {
+            self.keep(WatchEvent::Lost { first, last });
+        }
+        self.keep(event);
+    }
+
+    fn keep(&mut self, event: WatchEvent) {
+        self.bytes += event.bytes();
+        self.events.push_back(event);
+    }
+
+    fn take(&mut self) -> Option<WatchEvent> {
+        if let Some(event) = self.events.pop_front() {
+            self.bytes -= event.bytes();
+            return Some(event);
+        }
+        self.lost.take().map(|(first, last)| WatchEvent::Lost { first, last })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WatchQueue {
+    /// Takes what it needs of an entry.
+    fn see(&self, entry: &JournalEntry<'_>) {
+        let mut state = lock(&self.state);
+        let (first, last) = (entry.first_lsn(), entry.last_lsn());
+        if last < state.next {
+            return;
+        }
+        if first > state.next {
+            let next = state.next;
+            state.lose(next, first - 1);
+        }
+        for (number, change) in (first..).zip(entry.changes()) {
+            match change.map_err(|_| ()).and_then(|it| self.event_of(&it).map_err(|_| ())) {
+                Ok(Some(event)) => state.push(event, self.bytes_most),
+                Ok(None) => {}
+                // The log's thread finds the same, and says what is wrong.
+                Err(()) => state.lose(number, number),
+            }
+        }
+        state.next = last + 1;
+        drop(state);
+        self.told.notify_all();
+    }
+
+    /// The event of a change, if it is one of this watch.
+    fn event_of(&self, it: &StreamChange<'_>) -> Result<Option<WatchEvent>, &'static str> {
+        let change = it.lsn;
+        let Some(key) = it.key()? else { return Ok(Some(WatchEvent::Cleared { change })) };
+        if !key.starts_with(&self.prefix) {
+            return Ok(None);
+        }
+        let key = key.to_vec();
+        Ok(Some(match it.effect {
+            Effect::Gone | Effect::Clear => WatchEvent::Removed { change, key },
+            Effect::Put | Effect::Based => {
+                // This library gives whole values only.
+                let put = it.put_value()?.ok_or("a value that stands on another")?;
+                let after = (put.expiry_ms != 0).then(|| Duration::from_millis(put.expiry_ms));
+                let expires_at = after.and_then(|after| UNIX_EPOCH.checked_add(after));
+                WatchEvent::Put { change, key, value: put.value.to_vec(), expires_at }
+            }
+        }))
+    }
+}
+
+/// All watches of a database.
+pub(crate) struct Watches {
+    fork_mark: Arc<ForkMark>,
+    any: AtomicBool,
+    all: Mutex<Vec<Weak<WatchQueue>>>,
+}
+
+impl Watches {
+    /// None yet.
+    pub(crate) fn new(fork_mark: &Arc<ForkMark>) -> Watches {
+        Watches {
+            fork_mark: Arc::clone(fork_mark),
+            any: AtomicBool::new(false),
+            all: Mutex::default(),
+        }
+    }
+
+    /// Begins one, of changes from number `next` on. With the writers' lock.
+    pub(crate) fn begin(
+        &self,
+        prefix: &[u8],
+        next: u64,
+        bytes_most: u64,
+    ) -> Result<Watch, DbError> {
+        let mut all = lock(&self.all);
+        all.retain(|queue| queue.strong_count() > 0);
+        if all.len() == WATCHES_MOST {
+            return Err(DbError::TooManyWatches { most: WATCHES_MOST });
+        }
+        let (events, bytes, lost) = (VecDeque::new(), 0, None);
+        let state = QueueState { events, bytes, lost, next, is_closed: false };
+        let queue = Arc::new(WatchQueue {
+            prefix: prefix.to_vec(),
+            bytes_most,
+            state: Mutex::new(state),
+            told: Condvar::new(),
+        });
+        all.push(Arc::downgrade(&queue));
+        // The journal's tail, which is stored behind this, shows it to the log's thread.
+        self.any.store(true, Ordering::Relaxed);
+        Ok(Watch { queue, fork_mark: Arc::clone(&self.fork_mark) })
+    }
+
+    /// The log's thread: an entry comes.
+    pub(crate) fn see(&self, entry: &JournalEntry<'_>) {
+        if self.any.load(Ordering::Relaxed) && entry.stream() == data_stream(0) {
+            self.tell(entry);
+        }
+    }
+
+    #[cold]
+    fn tell(&self, entry: &JournalEntry<'_>) {
+        let mut all = lock(&self.all);
+        all.retain(|queue| match queue.upgrade() {
+            Some(queue) => {
+                queue.see(entry);
+                true
+            }
+            None => false,
+        });
+        self.any.store(!all.is_empty(), Ordering::Relaxed);
+    }
+
+    /// The database is closed: all was told.
+    pub(crate) fn close(&self) {
+        for queue in lock(&self.all).drain(..).filter_map(|queue| queue.upgrade()) {
+            lock(&queue.state).is_closed = true;
+            queue.told.notify_all();
+        }
+    }
+}
+
+impl Watch {
+    /// The next event, if there is one within this time; a time of zero doesn't wait.
+    ///
+    /// # Errors
+    /// [`DbError::Closed`]: the database is closed, and all was taken; or [`DbError::Forked`].
+    pub fn next_within(&self, time: Duration) -> Result<Option<WatchEvent>, DbError> {
+        if self.fork_mark.is_in_child() {
+            return Err(DbError::Forked);
+        }
+        let state = lock(&self.queue.state);
+        let is_idle = |state: &mut QueueState| {
+            state.events.is_empty() && state.lost.is_none() && !state.is_closed
+        };
+        let waited = self.queue.told.wait_timeout_while(state, time, is_idle);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match state.take() {
+            None if state.is_closed => Err(DbError::Closed),
+            event => Ok(event),
+        }
+    }
+}
+
+/// How long an iterator waits at a time.
+const WAIT: Duration = Duration::from_secs(3600);
+
+impl Iterator for Watch {
+    type Item = WatchEvent;
+
+    fn next(&mut self) -> Option<WatchEvent> {
+        (&*self).next()
+    }
+}
+
+impl Iterator for &Watch {
+    type Item = WatchEvent;
+
+    fn next(&mut self) -> Option<WatchEvent> {
+        loop {
+            if let Some(event) = self.next_within(WAIT).transpose() {
+                return event.ok();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = lock(&self.queue.state);
+        f.debug_struct("Watch").field("next", &state.next).field("bytes", &state.bytes).finish()
+    }
+}

@@ -1,0 +1,130 @@
+//! A program forks while it has a database open: the child is refused, and the parent loses nothing.
+//!
+//! The test's own program is the one that forks: it is started again with one test, since a fork
+//! takes no other thread along.
+
+use crate::{all, open, small};
+use fork::{Fork, fork, waitpid};
+use nigh::{Db, DbError, WriteBatch, WriteOptions};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Names the folder of the program that forks.
+const FOLDER: &str = "NIGH_FORKED_FOLDER";
+/// Forks, one after the other.
+const FORKS: u64 = 20;
+
+#[test]
+fn a_fork_is_refused_and_its_parent_loses_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let own = std::env::current_exe().expect("this program");
+    let mut command = Command::new(own);
+    command.args(["--exact", "forks::child_forks", "--nocapture"]).env(FOLDER, &path);
+    let output = command.output().expect("a child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("all was refused"), "{said}");
+    let db = open(&path);
+    let keys = all(&db).into_iter().filter(|(key, _)| key.starts_with(b"own"));
+    let count = db.get(b"count").expect("get").expect("it is there");
+    let count: usize = std::str::from_utf8(&count).expect("text").parse().expect("a number");
+    assert_eq!(keys.count(), count, "all that the parent was told is there, and no more");
+    assert!(count > 100, "{count}");
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the parent reads it")]
+fn child_forks() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let folder = Path::new(&folder);
+    let db = open(folder);
+    db.put(b"key", b"value").expect("put");
+    // Others write and read all the while, so that forks happen while they have the lock.
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut count = 0;
+            while !ends.load(Ordering::Relaxed) || count < 200 {
+                db.put(format!("own {count}").as_bytes(), &[1; 100]).expect("put");
+                count += 1;
+                assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
+            }
+            count
+        });
+        let mut snapshot = db.snapshot().expect("snapshot");
+        let watch = db.watch(b"").expect("watch");
+        for n in 0..FORKS {
+            match fork().expect("a fork") {
+                Fork::Parent(child) => {
+                    let status = waitpid(child).expect("it ends");
+                    assert_eq!(status, 0, "fork {n}: exit status and signal");
+                    db.put_with(b"parent", b"goes on", &WriteOptions::strong()).expect("put");
+                }
+                Fork::Child => {
+                    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        is_refused(&db, folder);
+                        assert!(matches!(snapshot.next(), Some(Err(DbError::Forked))));
+                        let event = watch.next_within(Duration::from_secs(9));
+                        assert!(matches!(event, Err(DbError::Forked)));
+                    }));
+                    std::process::exit(refused.is_err().into());
+                }
+            }
+        }
+        assert!(snapshot.next().expect("keys are there").is_ok(), "the parent's goes on");
+        assert!(watch.next_within(Duration::ZERO).expect("it is open").is_some());
+        ends.store(true, Ordering::Relaxed);
+        let count: u64 = writer.join().expect("it writes");
+        db.put(b"count", count.to_string().as_bytes()).expect("put");
+    });
+    match fork().expect("a fork") {
+        Fork::Parent(child) => assert_eq!(waitpid(child).expect("it ends"), 0),
+        Fork::Child => {
+            drop(db);
+            std::process::exit(0);
+        }
+    }
+    match fork().expect("a fork") {
+        Fork::Parent(child) => assert_eq!(waitpid(child).expect("it ends"), 0),
+        Fork::Child => {
+            let closed = db.close();
+            let is_refused = matches!(closed, Err(DbError::Forked));
+            // Its own one, in another folder, works.
+            let other = open(&folder.with_extension("child"));
+            other.put_with(b"key", b"child", &WriteOptions::strong()).expect("put");
+            let is_there = other.get(b"key").expect("get").as_deref() == Some(&b"child"[..]);
+            other.close().expect("close");
+            std::process::exit((!is_refused || !is_there).into());
+        }
+    }
+    assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
+    db.put(b"parent", b"is there").expect("put");
+    db.close().expect("close");
+    eprintln!("all was refused");
+}
+
+/// Each call, in the child.
+fn is_refused(db: &Db, folder: &Path) {
+    let refused = |what: &str, result: Result<(), DbError>| {
+        assert!(matches!(result, Err(DbError::Forked)), "{what}: {result:?}");
+    };
+    refused("get", db.get(b"key").map(drop));
+    refused("get_into", db.get_into(b"key", &mut Vec::new()).map(drop));
+    refused("multi_get", db.multi_get(&[b"key"]).map(drop));
+    refused("put", db.put(b"key", b"child"));
+    refused("put, strong", db.put_with(b"key", b"child", &WriteOptions::strong()));
+    refused("delete", db.delete(b"key").map(drop));
+    refused("write", db.write(WriteBatch::new().put(b"key", b"child")));
+    refused("incr", db.incr(b"n", 1).map(drop));
+    refused("compare_and_set", db.compare_and_set(b"n", None, Some(b"1")).map(drop));
+    refused("scan", db.scan(b"", 0, 10, |_, _| panic!("nothing is told")).map(drop));
+    refused("snapshot", db.snapshot().map(drop));
+    refused("watch", db.watch(b"").map(drop));
+    refused("flush", db.flush());
+    refused("stats", db.stats().map(drop));
+    let error = Db::open(folder, &small()).map(drop).expect_err("the parent has it");
+    assert!(matches!(error, nigh::OpenError::InUse { .. }), "{error}");
+    assert!(DbError::Forked.to_string().contains("forked"));
+}
