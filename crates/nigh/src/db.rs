@@ -8,6 +8,7 @@
 use crate::batch::WriteBatch;
 use crate::error::{DbError, OpenError};
 use crate::folders::{DbFolders, boot_id, free_bytes};
+use crate::healing::LogHealer;
 use crate::log_side::LogSide;
 use crate::options::{Durability, Options, WriteOptions};
 use crate::owner::{Owner, OwnerLock};
@@ -21,7 +22,7 @@ use crate::value::LentValue;
 use crate::watch::Watch;
 use nigh_log::LogSettings;
 use nigh_shm::ForkMark;
-use nigh_store::{Keyspace, LogHealth, LogOptions, StoreOptions, SyncMode};
+use nigh_store::{Keyspace, LiveLog, LogOptions, StoreOptions, SyncMode};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -55,7 +56,6 @@ pub struct Db {
 /// What runs while a database is open.
 struct OpenParts {
     upkeep: JoinHandle<()>,
-    log: JoinHandle<()>,
     folders: DbFolders,
     keeps_memory: bool,
 }
@@ -109,8 +109,10 @@ impl Db {
                 thread.unpark();
             }
         });
-        let (log, side, log_thread) =
-            LogSide::start(opened, options.log_file_bytes, wake, &fork_mark)?;
+        let live = LiveLog::of_start(&opened, &store, &log);
+        let statuses = opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect();
+        let healer = LogHealer::new(live, statuses, log.mode);
+        let (log, side) = LogSide::start(opened, options.log_file_bytes, wake, &fork_mark)?;
         let snapshot_hold_bytes = options.snapshot_hold_of(keyspace.capacity_bytes());
         let snapshots = Snapshots::new(snapshot_hold_bytes);
         let reader = keyspace.reader(0).clone();
@@ -127,20 +129,16 @@ impl Db {
             fork_mark,
             ends: AtomicBool::new(false),
         });
-        let upkeep = match upkeep::start(Arc::clone(&shared)) {
+        let upkeep = match upkeep::start(Arc::clone(&shared), healer) {
             Ok(upkeep) => upkeep,
             Err(source) => {
-                shared.log.status.close();
-                let _ = log_thread.join();
+                shared.log.close();
                 return Err(OpenError::Thread { source });
             }
         };
         let _ = keeper.set(upkeep.thread().clone());
         let keeps_memory = options.keeps_memory;
-        Ok(Db {
-            shared,
-            running: Some(OpenParts { upkeep, log: log_thread, folders, keeps_memory }),
-        })
+        Ok(Db { shared, running: Some(OpenParts { upkeep, folders, keeps_memory }) })
     }
 
     /// The value of a key, where it lies; `None` if there is none. Takes no lock.
@@ -443,30 +441,20 @@ impl Db {
             std::mem::forget((running, Arc::clone(&self.shared)));
             return Err(DbError::Forked);
         }
-        let OpenParts { upkeep, log, folders, keeps_memory } = running;
+        let OpenParts { upkeep, folders, keeps_memory } = running;
         upkeep::end(&self.shared, upkeep.thread());
         let kept_well = upkeep.join().is_ok();
-        let status = &self.shared.log.status;
-        status.close();
-        let ended_well = log.join().is_ok();
-        self.shared.log.watches.close();
+        let ended_well = self.shared.log.close();
         let Some(mut owner) = self.shared.owner.end() else { return Err(DbError::Stopped) };
         owner.snapshots.close();
-        let reader = &self.shared.reader;
-        let is_safe = status.health() == LogHealth::Well
-            && reader.durable_lsn() >= reader.begun_lsn()
-            && kept_well
-            && ended_well;
+        let log = &self.shared.log;
+        let is_safe = log.is_safe(&self.shared.reader) && kept_well && ended_well;
         let removes = is_safe && !keeps_memory;
         owner.keyspace.close(removes);
         if removes {
             folders.remove_memory();
         }
-        match status.health() {
-            _ if is_safe => Ok(()),
-            LogHealth::Full => Err(DbError::LogFull { cause: status.cause() }),
-            _ => Err(DbError::LogBroken { cause: status.cause() }),
-        }
+        if is_safe { Ok(()) } else { Err(log.ill()) }
     }
 }
 

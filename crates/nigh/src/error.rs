@@ -233,9 +233,10 @@ pub enum DbError {
         /// What the log says.
         cause: String,
     },
-    /// The log broke. Reads go on.
+    /// The log broke, and is being written anew from memory. Reads go on.
     #[error(
-        "the log broke: {cause}: close the database and open it again, which writes a new log from memory"
+        "the log broke: {cause}: a new one is written from memory, which is tried every ten \
+         seconds: write again later"
     )]
     LogBroken {
         /// What the log says.

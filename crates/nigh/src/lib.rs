@@ -28,7 +28,7 @@
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
 //! Rooms, lowest first: error options batch participants value snapshot_pin watch log_side owner
-//! shared_db folders reads writes snapshot stats upkeep db
+//! shared_db folders healing reads writes snapshot stats upkeep db
 
 #![forbid(unsafe_code)]
 
@@ -36,6 +36,7 @@ mod batch;
 mod db;
 mod error;
 mod folders;
+mod healing;
 mod log_side;
 mod options;
 mod owner;

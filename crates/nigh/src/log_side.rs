@@ -10,20 +10,24 @@
 //!    wake-up is lost.
 //! 2. One sync serves all who wait: strong writes of many threads share it.
 //! 3. A thread that panics has the log broken for all to see.
+//! 4. A log that broke gets another status with the base that takes its place (`healing`). Who waits
+//!    looks at the status that is there at each look.
 //!
 //! Any thread.
 
 use crate::error::{DbError, OpenError};
 use crate::watch::Watches;
+use arc_swap::{ArcSwap, Guard};
 use nigh_log::RealFolder;
 use nigh_shm::{ForkMark, JournalWriter, Reader};
 use nigh_store::{
-    CompactionPace, LogHealth, LogStatus, LogThread, LogThreadParts, OpenedLog, ShardCompaction,
-    ShardLog, SyncMode,
+    BaseLog, CompactionPace, LogHealth, LogOrder, LogStatus, LogThread, LogThreadParts, LookBatch,
+    OpenedLog, ShardCompaction, ShardLog, SharedStreams, SyncMode,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -70,17 +74,38 @@ impl SyncNews {
 
 /// What all threads see of the log.
 pub(crate) struct LogSide {
-    pub(crate) status: Arc<LogStatus>,
+    status: ArcSwap<LogStatus>,
+    /// Syncs of logs that broke.
+    syncs_before: AtomicU64,
     news: Arc<SyncNews>,
     is_late: AtomicBool,
     /// Who is told of changes, by the log's thread.
     pub(crate) watches: Arc<Watches>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Wakes the thread that looks after the partition.
+    wake: Arc<dyn Fn() + Send + Sync>,
+    file_bytes: u64,
 }
 
 /// What the owner of the partition has of its log.
 pub(crate) struct OwnerSide {
     pub(crate) journal: JournalWriter,
     pub(crate) compaction: ShardCompaction,
+}
+
+/// A thread's ends of what it and the owner send each other.
+pub(crate) struct ThreadEnds {
+    orders: Receiver<LogOrder>,
+    looks: SyncSender<LookBatch>,
+}
+
+impl ThreadEnds {
+    /// The thread's ends, and the owner's part.
+    pub(crate) fn new() -> (ThreadEnds, ShardCompaction) {
+        let (to_obey, orders) = sync_channel(ORDERS_MOST);
+        let (looks, to_look_at) = sync_channel(LOOKS_MOST);
+        (ThreadEnds { orders, looks }, ShardCompaction::new(to_look_at, to_obey))
+    }
 }
 
 impl LogSide {
@@ -90,57 +115,133 @@ impl LogSide {
         file_bytes: u64,
         wake: Arc<dyn Fn() + Send + Sync>,
         fork_mark: &Arc<ForkMark>,
-    ) -> Result<(LogSide, OwnerSide, JoinHandle<()>), OpenError> {
+    ) -> Result<(LogSide, OwnerSide), OpenError> {
         let OpenedLog { world, shards, streams, .. } = opened;
         let shard = shards.into_iter().next().expect("the log of one shard was opened");
         let ShardLog { journal, reader, writer, status, words } = shard;
-        let (orders, to_obey) = sync_channel(ORDERS_MOST);
-        let (looks, to_look_at) = sync_channel(LOOKS_MOST);
-        let news = Arc::new(SyncNews::default());
-        let told = Arc::clone(&news);
+        let log = LogSide {
+            status: ArcSwap::new(Arc::clone(&status)),
+            syncs_before: AtomicU64::new(0),
+            news: Arc::default(),
+            is_late: AtomicBool::new(false),
+            watches: Arc::new(Watches::new(fork_mark)),
+            thread: Mutex::default(),
+            wake,
+            file_bytes,
+        };
+        let (ends, compaction) = ThreadEnds::new();
+        let spawned = log.spawn(BaseLog { world, reader, writer, status, words }, ends, &streams);
+        spawned.map_err(|source| OpenError::Thread { source })?;
+        Ok((log, OwnerSide { journal, compaction }))
+    }
+
+    /// Starts a thread for the log.
+    pub(crate) fn spawn(
+        &self,
+        log: BaseLog<RealFolder>,
+        ends: ThreadEnds,
+        streams: &Arc<SharedStreams>,
+    ) -> io::Result<()> {
+        let BaseLog { world, reader, writer, status, words } = log;
+        let (told, watches) = (Arc::clone(&self.news), Arc::clone(&self.watches));
+        let alarm = PanicAlarm { status: Arc::clone(&status), news: Arc::clone(&self.news) };
+        let file_bytes = self.file_bytes;
         let thread = LogThread::new(LogThreadParts {
             reader,
             writer,
             world,
-            status: Arc::clone(&status),
+            status,
             words,
-            streams,
-            orders: to_obey,
-            looks: (looks, wake),
+            streams: Arc::clone(streams),
+            orders: ends.orders,
+            looks: (ends.looks, Arc::clone(&self.wake)),
             pace: CompactionPace { garbage_percent: GARBAGE_PERCENT, max_bytes: 0, file_bytes },
             wake_shards: Arc::new(move || told.tell()),
         });
-        let watches = Arc::new(Watches::new(fork_mark));
-        let watching = Arc::clone(&watches);
-        let thread = thread.with_observer(Box::new(move |entry| watching.see(entry)));
-        let alarm = PanicAlarm { status: Arc::clone(&status), news: Arc::clone(&news) };
+        let thread = thread.with_observer(Box::new(move |entry| watches.see(entry)));
         let run = move || {
             let _alarm = alarm;
             thread.run();
         };
-        let spawned = std::thread::Builder::new().name("nigh-log".to_owned()).spawn(run);
-        let handle = spawned.map_err(|source| OpenError::Thread { source })?;
-        let compaction = ShardCompaction::new(to_look_at, orders);
-        let log = LogSide { status, news, is_late: AtomicBool::new(false), watches };
-        Ok((log, OwnerSide { journal, compaction }, handle))
+        let spawned = std::thread::Builder::new().name("nigh-log".to_owned()).spawn(run)?;
+        *self.thread() = Some(spawned);
+        Ok(())
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the log is now.
+    #[inline]
+    pub(crate) fn status(&self) -> Guard<Arc<LogStatus>> {
+        self.status.load()
+    }
+
+    /// A base begins in place of a log that broke.
+    pub(crate) fn begin_anew(&self, status: Arc<LogStatus>) {
+        let before = self.status.swap(status);
+        self.syncs_before.fetch_add(before.figures().syncs, Ordering::Relaxed);
+        self.tell();
+    }
+
+    /// Wakes all who wait for the disk.
+    pub(crate) fn tell(&self) {
+        self.news.tell();
+    }
+
+    /// How often the log was synced.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs_before.load(Ordering::Relaxed) + self.status().figures().syncs
+    }
+
+    /// Whether the log's thread has ended.
+    pub(crate) fn has_thread_ended(&self) -> bool {
+        let mut thread = self.thread();
+        if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return false;
+        }
+        // A panic has told itself.
+        let _ = thread.take().map(JoinHandle::join);
+        true
+    }
+
+    /// Has the log's thread write and sync what is left, and waits for it. False if it panicked.
+    pub(crate) fn close(&self) -> bool {
+        self.status().close();
+        let thread = self.thread().take();
+        let ended_well = thread.is_none_or(|thread| thread.join().is_ok());
+        self.watches.close();
+        ended_well
+    }
+
+    /// Whether the log has all changes for certain, and a later open will find them there.
+    pub(crate) fn is_safe(&self, reader: &Reader) -> bool {
+        let status = self.status();
+        let is_well = status.health() == LogHealth::Well && status.counts();
+        is_well && reader.durable_lsn() >= reader.begun_lsn()
     }
 
     /// Whether a write may begin; one that only removes may, though the log has no room.
     #[inline]
     pub(crate) fn check(&self, only_removes: bool) -> Result<(), DbError> {
-        match self.status.health() {
+        let status = self.status();
+        match status.health() {
+            _ if status.heals() => Err(self.ill()),
             LogHealth::Well => Ok(()),
             LogHealth::Full if only_removes => Ok(()),
             _ => Err(self.ill()),
         }
     }
 
+    /// Why the log isn't well.
     #[cold]
-    fn ill(&self) -> DbError {
-        let cause = self.status.cause();
-        match self.status.health() {
-            LogHealth::Broken => DbError::LogBroken { cause },
-            _ => DbError::LogFull { cause },
+    pub(crate) fn ill(&self) -> DbError {
+        let status = self.status();
+        let cause = status.cause();
+        match status.health() {
+            LogHealth::Full if !status.heals() => DbError::LogFull { cause },
+            _ => DbError::LogBroken { cause },
         }
     }
 
@@ -152,11 +253,12 @@ impl LogSide {
 
     /// Looks at the age of the oldest change that isn't on disk; `now_us` is the log's clock.
     pub(crate) fn look(&self, now_us: u64) {
-        let since = self.status.unsynced_since_us();
+        let status = self.status();
+        let since = status.unsynced_since_us();
         let is_late = since.is_some_and(|since| now_us.saturating_sub(since) >= LATE_US);
         // A log without room says so itself.
-        let is_well = self.status.health() == LogHealth::Well;
-        let counts = self.status.mode() == SyncMode::EverySecond && is_well;
+        let is_well = status.health() == LogHealth::Well;
+        let counts = status.mode() == SyncMode::EverySecond && is_well;
         self.is_late.store(is_late && counts, Ordering::Relaxed);
     }
 
@@ -168,14 +270,15 @@ impl LogSide {
         let begin = Instant::now();
         loop {
             let seen = self.news.count();
-            self.status.want_sync();
+            let status = self.status();
+            status.want_sync();
             if reader.durable_lsn() >= lsn {
                 return Ok(());
             }
-            if self.status.health() == LogHealth::Broken {
+            if status.health() == LogHealth::Broken {
                 return Err(self.ill());
             }
-            let most = match self.status.health() {
+            let most = match status.health() {
                 LogHealth::Full => FULL_MOST,
                 _ => WAIT_MOST,
             };

@@ -15,7 +15,7 @@ use crate::log_side::OwnerSide;
 use crate::options::unix_ms;
 use crate::snapshot_pin::{SnapshotPin, Snapshots};
 use nigh_shm::{ForkMark, Participant};
-use nigh_store::{Keyspace, Maintenance, Store, Turn};
+use nigh_store::{AttachedShard, Keyspace, LogBerth, Maintenance, ShardCompaction, Store, Turn};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
@@ -45,6 +45,17 @@ impl Owner {
     ) -> Owner {
         let latest_ms = keyspace.clock_ms();
         Owner { keyspace, participant, log, snapshots, latest_ms, turns: 0 }
+    }
+
+    /// A base begins in place of a log that broke.
+    pub(crate) fn begin_base(
+        &mut self,
+        berth: &LogBerth,
+        mut compaction: ShardCompaction,
+    ) -> AttachedShard {
+        let attached = self.keyspace.begin_base(&self.log.journal, &mut compaction, berth);
+        self.log.compaction = compaction;
+        attached
     }
 
     /// A snapshot begins, which has this participant.

@@ -34,7 +34,7 @@ pub struct DbStats {
 impl DbStats {
     pub(crate) fn of(shared: &SharedDb) -> Result<DbStats, DbError> {
         let store = shared.owner.take()?.owner().keyspace.stats();
-        let log = shared.log.status.figures();
+        let log = shared.log.status().figures();
         Ok(DbStats {
             keys: store.keys,
             expires: store.expires,
@@ -45,7 +45,7 @@ impl DbStats {
             last_change: store.data.lsn,
             durable_change: shared.reader.durable_lsn(),
             log_bytes: log.bytes,
-            syncs: log.syncs,
+            syncs: shared.log.syncs(),
         })
     }
 }

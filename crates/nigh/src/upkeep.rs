@@ -1,11 +1,12 @@
 //! The thread that looks after a database while nobody calls: expiry, cleaning, memory ahead of
-//! need, compaction of the log.
+//! need, compaction of the log, and a new log if it broke.
 //!
 //! 1. It never has the lock for longer than one bounded step.
 //! 2. It ends with the database.
 //!
 //! One thread, `nigh-upkeep`.
 
+use crate::healing::LogHealer;
 use crate::shared_db::SharedDb;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,8 +21,8 @@ const SOON: Duration = Duration::from_millis(2);
 const BREATH: Duration = Duration::from_micros(50);
 
 /// Starts the thread.
-pub(crate) fn start(shared: Arc<SharedDb>) -> std::io::Result<JoinHandle<()>> {
-    let run = move || run(&shared);
+pub(crate) fn start(shared: Arc<SharedDb>, healer: LogHealer) -> std::io::Result<JoinHandle<()>> {
+    let run = move || run(&shared, healer);
     std::thread::Builder::new().name("nigh-upkeep".to_owned()).spawn(run)
 }
 
@@ -31,8 +32,9 @@ pub(crate) fn end(shared: &SharedDb, thread: &Thread) {
     thread.unpark();
 }
 
-fn run(shared: &SharedDb) {
+fn run(shared: &SharedDb, mut healer: LogHealer) {
     let mut next_tick = Instant::now();
+    let mut heals = false;
     while !shared.ends.load(Ordering::SeqCst) {
         let now = Instant::now();
         let is_tick = now >= next_tick;
@@ -41,7 +43,7 @@ fn run(shared: &SharedDb) {
             let Ok(mut owning) = shared.owner.take() else { return };
             let owner = owning.owner();
             if is_tick {
-                shared.log.status.tell_live(owner.keyspace.live_bytes());
+                shared.log.status().tell_live(owner.keyspace.live_bytes());
             }
             owner.look_after()
         };
@@ -49,13 +51,17 @@ fn run(shared: &SharedDb) {
             next_tick = now + TICK;
             shared.log.look(shared.world.clock.rising_us());
         }
+        if is_tick || heals {
+            heals = healer.step(shared);
+        }
         if left.more {
             // The log's thread takes orders, and sends more to look at.
-            shared.log.status.wake();
+            shared.log.status().wake();
         }
         let most = match (left.more, left.waiting) {
             (true, _) => BREATH,
             (false, true) => SOON,
+            (false, false) if heals => SOON,
             (false, false) => TICK,
         };
         std::thread::park_timeout(most);

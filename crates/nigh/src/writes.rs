@@ -147,7 +147,7 @@ impl SharedDb {
                 }
                 tried.map(|answer| (answer, self.reader.begun_lsn()))
             };
-            self.log.status.wake();
+            self.log.status().wake();
             match tried {
                 Ok(done) => break done,
                 Err(WriteRefusal::Final(error)) => return Err(error),

@@ -1,5 +1,6 @@
 //! The library as a program uses it: real folders, real threads, real kills.
 
+mod broken_log;
 mod calls;
 mod forks;
 mod full_disk;
