@@ -6,11 +6,12 @@
 //! ```
 //!
 //! `put` gives each of a million keys a value once, in random order; the other rows choose keys at
-//! random for some seconds. `strong` writes wait for the disk on which the folder lies.
+//! random for some seconds. `snapshot` reads all keys as of one moment. `strong` writes wait for the
+//! disk on which the folder lies.
 
 #![expect(clippy::print_stdout, reason = "an example that prints its figures")]
 
-use nigh::{Db, Durability, Options};
+use nigh::{Db, DbError, Durability, Options};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -71,6 +72,21 @@ fn print_row(row: &str, threads: u64, operations: u64, took: Duration) {
     println!("{row:24} {threads} thread(s) {rate:12.0} ops/s");
 }
 
+/// How long writers wait for a snapshot, and how quickly it is read.
+fn print_snapshot(db: &Db, keys: u64) -> Result<(), DbError> {
+    let begin = Instant::now();
+    let mut snapshot = db.snapshot()?;
+    let taken = begin.elapsed();
+    let (mut key, mut value, mut read) = (Vec::new(), Vec::new(), 0);
+    while snapshot.next_into(&mut key, &mut value)? {
+        read += 1;
+    }
+    assert_eq!(read, keys, "nobody writes");
+    print_row("snapshot, read", 1, read, begin.elapsed() - taken);
+    println!("snapshot taken in {taken:?}");
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let keys: u64 = args.next().map_or(Ok(1_000_000), |text| text.parse())?;
@@ -114,6 +130,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let all = all.each_ref().map(|key| &key[..]);
             assert!(db.multi_get(&all).expect("get").iter().all(Option::is_some));
         });
+        print_snapshot(&db, keys)?;
         let stats = db.stats()?;
         println!("memory {} MB, log {} MB", stats.memory_bytes >> 20, stats.log_bytes >> 20);
         let begin = Instant::now();

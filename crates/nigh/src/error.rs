@@ -233,7 +233,8 @@ pub enum DbError {
         /// What the log says.
         cause: String,
     },
-    /// The log broke, and is being written anew from memory. Reads go on.
+    /// The log broke, and is being written anew from memory. Reads go on. A strong write that was
+    /// under way is made, and will be in the new log; it isn't known to be on disk.
     #[error(
         "the log broke: {cause}: a new one is written from memory, which is tried every ten \
          seconds: write again later"

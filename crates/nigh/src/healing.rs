@@ -9,8 +9,7 @@
 //! 1. The steps are those of a server's log (`LogKeeper`); here the owner has one partition, and does
 //!    at once what it is asked for.
 //! 2. Writes are refused until the new log counts, so the journal has room for what expires.
-//! 3. Changes that the broken log's thread hadn't read aren't told to watches: they find that out by
-//!    the numbers.
+//! 3. Changes that the broken log's thread hadn't read are lost for watches, and told so.
 //!
 //! The upkeep's thread.
 
@@ -71,6 +70,7 @@ impl LogPort<RealFolder> for OwnerPort<'_> {
         let Ok(mut owning) = self.shared.owner.take() else { return };
         let (ends, compaction) = ThreadEnds::new();
         *self.attached = Some(owning.owner().begin_base(berth, compaction));
+        self.shared.log.watches.skip_to(self.shared.reader.begun_lsn() + 1);
         *self.ends = Some(ends);
         self.shared.log.begin_anew(Arc::clone(status));
     }

@@ -22,8 +22,13 @@
 //!
 //! 1. A write that has returned survives this process, also if that is killed. It is on disk within
 //!    about a second; a strong one when it returns.
-//! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, and for [`Db::multi_get`].
+//! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, for [`Db::multi_get`], and for a
+//!    [`Snapshot`].
 //! 3. Reads take no lock, and lend the bytes where they lie.
+//! 4. A [`Watch`] tells each change under its prefix once, in order, or that it lost some. No writer
+//!    waits for it, nor for a snapshot that is read.
+//! 5. A log that broke is written anew from memory while reads go on.
+//! 6. A child of a fork is refused with an error.
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!

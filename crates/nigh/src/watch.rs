@@ -263,6 +263,20 @@ impl Watches {
         self.any.store(!all.is_empty(), Ordering::Relaxed);
     }
 
+    /// A log is written anew: changes before number `next` that weren't told won't be. With the
+    /// writers' lock, while no thread of the log runs.
+    pub(crate) fn skip_to(&self, next: u64) {
+        for queue in lock(&self.all).iter().filter_map(Weak::upgrade) {
+            let mut state = lock(&queue.state);
+            if state.next < next {
+                let first = state.next;
+                state.lose(first, next - 1);
+                state.next = next;
+                queue.told.notify_all();
+            }
+        }
+    }
+
     /// The database is closed: all was told.
     pub(crate) fn close(&self) {
         for queue in lock(&self.all).drain(..).filter_map(|queue| queue.upgrade()) {
