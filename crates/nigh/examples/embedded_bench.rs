@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `put` gives each of a million keys a value once, in random order; the other rows choose keys at
-//! random for some seconds. `snapshot` reads all keys as of one moment. `strong` writes wait for the
-//! disk on which the folder lies.
+//! random for some seconds. `snapshot` reads all keys as of one moment. `strong` writes wait for
+//! the disk on which the folder lies.
 
 #![expect(clippy::print_stdout, reason = "an example that prints its figures")]
 

@@ -33,8 +33,8 @@ const LIBRARY_BYTES: u64 = 8 << 20;
 
 /// A database in this process: keys and values are bytes, and any thread may call anything.
 ///
-/// Keys have no order. All data must fit memory. Only one process has a database open: in a child of
-/// a fork each call gives [`DbError::Forked`], and dropping it there does nothing.
+/// Keys have no order. All data must fit memory. Only one process has a database open: in a child
+/// of a fork each call gives [`DbError::Forked`], and dropping it there does nothing.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -333,8 +333,8 @@ impl Db {
         self.shared.scan_step(prefix, cursor, count, &mut found)
     }
 
-    /// All keys and values as they are now, to be read while others write. A batch is there whole or
-    /// not at all; what is written later isn't there; what is overwritten or deleted later is. A
+    /// All keys and values as they are now, to be read while others write. A batch is there whole
+    /// or not at all; what is written later isn't there; what is overwritten or deleted later is. A
     /// key whose time is over now isn't there; one whose time ends later is.
     ///
     /// Taking it makes writers wait for some milliseconds per million keys; then it has 4 bytes for
@@ -374,8 +374,8 @@ impl Db {
     /// it by a delete or since the key's time was over, in the order in which they were made, with
     /// their numbers.
     ///
-    /// - Each change that begins when this has returned is told once; none from before is. A batch's
-    ///   changes come one after the other, and other changes aren't told between them.
+    /// - Each change that begins when this has returned is told once; none from before is. A
+    ///   batch's changes come one after the other, and other changes aren't told between them.
     /// - A change is told when it is made, mostly within 2 ms, as a read sees it: it survives this
     ///   process, and may not be on disk yet, also if it is a strong write that hasn't returned. To
     ///   act only on what is on disk, compare its number with

@@ -6,8 +6,8 @@
 //!    └──────────────── it can't be written: again in ten seconds ────────────┘            writes are taken again
 //! ```
 //!
-//! 1. The steps are those of a server's log (`LogKeeper`); here the owner has one partition, and does
-//!    at once what it is asked for.
+//! 1. The steps are those of a server's log (`LogKeeper`); here the owner has one partition, and
+//!    does at once what it is asked for.
 //! 2. Writes are refused until the new log counts, so the journal has room for what expires.
 //! 3. Changes that the broken log's thread hadn't read are lost for watches, and told so.
 //!

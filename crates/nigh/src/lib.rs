@@ -25,8 +25,8 @@
 //! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, for [`Db::multi_get`], and for a
 //!    [`Snapshot`].
 //! 3. Reads take no lock, and lend the bytes where they lie.
-//! 4. A [`Watch`] tells each change under its prefix once, in order, or that it lost some. No writer
-//!    waits for it, nor for a snapshot that is read.
+//! 4. A [`Watch`] tells each change under its prefix once, in order, or that it lost some. No
+//!    writer waits for it, nor for a snapshot that is read.
 //! 5. A log that broke is written anew from memory while reads go on.
 //! 6. A child of a fork is refused with an error.
 //!

@@ -10,8 +10,8 @@
 //!    wake-up is lost.
 //! 2. One sync serves all who wait: strong writes of many threads share it.
 //! 3. A thread that panics has the log broken for all to see.
-//! 4. A log that broke gets another status with the base that takes its place (`healing`). Who waits
-//!    looks at the status that is there at each look.
+//! 4. A log that broke gets another status with the base that takes its place (`healing`). Who
+//!    waits looks at the status that is there at each look.
 //!
 //! Any thread.
 

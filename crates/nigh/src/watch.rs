@@ -54,9 +54,9 @@ pub enum WatchEvent {
         /// The change's number.
         change: u64,
     },
-    /// Changes with numbers from `first` to `last` may be missing here, since nobody took events for
-    /// too long, or since the log broke and was written anew. Later ones follow. Read the keys again
-    /// if you need to know what they are now.
+    /// Changes with numbers from `first` to `last` may be missing here, since nobody took events
+    /// for too long, or since the log broke and was written anew. Later ones follow. Read the keys
+    /// again if you need to know what they are now.
     Lost {
         /// The first number that may be missing.
         first: u64,

@@ -1,8 +1,8 @@
 //! The log of a database breaks, since its disk gives errors, and heals without closing.
 //!
-//! A child limits the length of its own files: what is written behind that is an error (EFBIG), as a
-//! broken disk gives. It has memory and journal already, so only the log feels it. Then it takes the
-//! limit away.
+//! A child limits the length of its own files: what is written behind that is an error (EFBIG), as
+//! a broken disk gives. It has memory and journal already, so only the log feels it. Then it takes
+//! the limit away.
 
 use crate::{all, small};
 use nigh::{Db, DbError, WatchEvent, WriteOptions};

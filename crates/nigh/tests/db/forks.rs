@@ -1,4 +1,5 @@
-//! A program forks while it has a database open: the child is refused, and the parent loses nothing.
+//! A program forks while it has a database open: the child is refused, and the parent loses
+//! nothing.
 //!
 //! The test's own program is the one that forks: it is started again with one test, since a fork
 //! takes no other thread along.

@@ -52,8 +52,8 @@ impl ForkMark {
     }
 
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: the page is mapped as long as the mark lives, zeroed or stored to by atomics only,
-        // and begins on a page.
+        // SAFETY: the page is mapped as long as the mark lives, zeroed or stored to by atomics
+        // only, and begins on a page.
         unsafe { self.page.as_ref() }
     }
 
