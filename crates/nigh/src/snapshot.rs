@@ -7,7 +7,7 @@
 //!
 //! 1. The moment lies within the lock: so a batch is there whole or not at all, and a key is there
 //!    once.
-//! 2. Writers wait for the copy of the index, about 2 ms for a million keys, and for nothing else.
+//! 2. Writers wait for the copy of the index, 2 to 4 ms for a million keys, and for nothing else.
 //! 3. Memory that a snapshot holds back is bounded: beyond that the owner ends it (`snapshot_pin`).
 //!
 //! Any thread.
