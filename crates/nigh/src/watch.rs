@@ -42,6 +42,16 @@ pub enum WatchEvent {
         /// When the key is gone, if it has an expiry.
         expires_at: Option<SystemTime>,
     },
+    /// A key with a long value got another expiry, or none; the value is as it was. (Of a key with
+    /// a short value that is a put of the same value.)
+    Expires {
+        /// The change's number.
+        change: u64,
+        /// The key.
+        key: Vec<u8>,
+        /// When the key is gone, if it has an expiry.
+        expires_at: Option<SystemTime>,
+    },
     /// A key was deleted, or its time was over.
     Removed {
         /// The change's number.
@@ -71,6 +81,7 @@ impl WatchEvent {
     pub fn change(&self) -> u64 {
         match self {
             WatchEvent::Put { change, .. }
+            | WatchEvent::Expires { change, .. }
             | WatchEvent::Removed { change, .. }
             | WatchEvent::Cleared { change } => *change,
             WatchEvent::Lost { last, .. } => *last,
@@ -81,7 +92,7 @@ impl WatchEvent {
     fn bytes(&self) -> u64 {
         let own = match self {
             WatchEvent::Put { key, value, .. } => key.len() + value.len(),
-            WatchEvent::Removed { key, .. } => key.len(),
+            WatchEvent::Expires { key, .. } | WatchEvent::Removed { key, .. } => key.len(),
             WatchEvent::Cleared { .. } | WatchEvent::Lost { .. } => 0,
         };
         (own + size_of::<WatchEvent>()) as u64
@@ -190,11 +201,16 @@ impl WatchQueue {
         Ok(Some(match it.effect {
             Effect::Gone | Effect::Clear => WatchEvent::Removed { change, key },
             Effect::Put | Effect::Based => {
-                // This library gives whole values only.
-                let put = it.put_value()?.ok_or("a value that stands on another")?;
-                let after = (put.expiry_ms != 0).then(|| Duration::from_millis(put.expiry_ms));
+                // This library makes no other ones.
+                let given = it.given_value()?.ok_or("a value that stands on another")?;
+                let after = (given.expiry_ms != 0).then(|| Duration::from_millis(given.expiry_ms));
                 let expires_at = after.and_then(|after| UNIX_EPOCH.checked_add(after));
-                WatchEvent::Put { change, key, value: put.value.to_vec(), expires_at }
+                match given.value {
+                    Some(value) => {
+                        WatchEvent::Put { change, key, value: value.to_vec(), expires_at }
+                    }
+                    None => WatchEvent::Expires { change, key, expires_at },
+                }
             }
         }))
     }

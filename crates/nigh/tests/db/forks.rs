@@ -119,6 +119,7 @@ fn is_refused(db: &Db, folder: &Path) {
     refused("delete", db.delete(b"key").map(drop));
     refused("write", db.write(WriteBatch::new().put(b"key", b"child")));
     refused("incr", db.incr(b"n", 1).map(drop));
+    refused("expire", db.expire(b"key", &WriteOptions::new()).map(drop));
     refused("compare_and_set", db.compare_and_set(b"n", None, Some(b"1")).map(drop));
     refused("scan", db.scan(b"", 0, 10, |_, _| panic!("nothing is told")).map(drop));
     refused("snapshot", db.snapshot().map(drop));

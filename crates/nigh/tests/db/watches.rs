@@ -84,6 +84,28 @@ fn what_expires_is_told_as_removed() {
 }
 
 #[test]
+fn another_expiry_is_told_with_a_short_value_and_without_a_long_one() {
+    let (_dir, db) = database();
+    let long = vec![7; 200_000];
+    db.put(b"short", b"1").expect("put");
+    db.put(b"long", &long).expect("put");
+    let watch = db.watch(b"").expect("watch");
+    let at = std::time::UNIX_EPOCH + Duration::from_secs(7_000_000_000);
+    for key in [&b"short"[..], b"long"] {
+        assert!(db.expire(key, &WriteOptions::new().expires_at(at)).expect("expire"));
+        assert!(db.expire(key, &WriteOptions::new()).expect("expire"));
+    }
+    let told: Vec<_> = (0..4).map(|_| next(&watch)).collect();
+    for (n, expires_at) in [(0, Some(at)), (1, None)] {
+        let (key, value) = (b"short".to_vec(), b"1".to_vec());
+        let change = 3 + n as u64;
+        assert_eq!(told[n], WatchEvent::Put { change, key, value, expires_at });
+        let (key, change) = (b"long".to_vec(), 5 + n as u64);
+        assert_eq!(told[2 + n], WatchEvent::Expires { change, key, expires_at });
+    }
+}
+
+#[test]
 fn each_change_of_all_threads_is_told_once_in_order() {
     // Four threads write keys of their own, with counts as values; a watch begins in the midst of
     // that, others from the start, each taken by a thread. A thread that has seen the late watch

@@ -44,28 +44,34 @@ impl<'a> StreamChange<'a> {
     }
 }
 
-/// What a PUT gives its key.
+/// What a change gives its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PutValue<'a> {
-    /// The value.
-    pub value: &'a [u8],
+pub struct GivenValue<'a> {
+    /// The value; `None`: it stays, and the key gets another expiry.
+    pub value: Option<&'a [u8]>,
     /// When it expires, Unix ms; 0 if never.
     pub expiry_ms: u64,
 }
 
 impl<'a> StreamChange<'a> {
-    /// What the key gets, if the change gives it a value as a whole: a PUT, with the bytes of a
-    /// value that it names.
+    /// What the key gets, if that can be told without another version: by a PUT, with the bytes of
+    /// a value that it names; or by a BASED that changes nothing but the expiry.
     ///
     /// # Errors
     /// What is wrong with the payload.
-    pub fn put_value(&self) -> Result<Option<PutValue<'a>>, &'static str> {
-        if self.effect != Effect::Put {
+    pub fn given_value(&self) -> Result<Option<GivenValue<'a>>, &'static str> {
+        if !matches!(self.effect, Effect::Put | Effect::Based) {
             return Ok(None);
         }
         let payload = Payload::parse(self, false)?;
-        let value = if payload.run.is_some() { payload.value } else { payload.inline };
-        Ok(Some(PutValue { value, expiry_ms: payload.head.expiry_ms }))
+        let expiry_ms = payload.head.expiry_ms;
+        let value = match payload.base {
+            None if payload.run.is_some() => Some(payload.value),
+            None => Some(payload.inline),
+            Some(base) if base.source.is_none() && base.len == payload.head.value_len => None,
+            Some(_) => return Ok(None),
+        };
+        Ok(Some(GivenValue { value, expiry_ms }))
     }
 }
 
