@@ -58,6 +58,7 @@ pub use folder::listing::need_meta;
 pub use folder::listing::remove_chains;
 pub use folder::listing::remove_unnamed;
 pub use folder::meta_file::MetaFault;
+pub use folder::meta_file::look_at_meta;
 pub use folder::meta_file::read_meta;
 pub use folder::meta_file::save_meta;
 pub use format::change::ChangeHeader;

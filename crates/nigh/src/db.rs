@@ -6,12 +6,15 @@
 //! Any thread.
 
 use crate::batch::WriteBatch;
+use crate::db_reader::DbReader;
 use crate::error::{DbError, OpenError};
 use crate::folders::{DbFolders, boot_id, free_bytes};
+use crate::leftovers;
 use crate::log_side::LogSide;
 use crate::options::{Durability, Options, WriteOptions};
 use crate::owner::{Owner, OwnerLock};
 use crate::participants::Participants;
+use crate::reader_error::ReaderError;
 use crate::shared_db::SharedDb;
 use crate::stats::DbStats;
 use crate::upkeep;
@@ -73,6 +76,7 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db, OpenError> {
         options.check()?;
         let folders = DbFolders::take(path.as_ref(), options)?;
+        leftovers::sweep(&folders.memory);
         let domain = Domain::new(options.threads_most + OWNERS);
         let capacity = options.capacity_bytes.unwrap_or_else(|| Options::capacity_of(free_bytes()));
         let mut store = StoreOptions::new(&folders.memory, capacity);
@@ -129,6 +133,27 @@ impl Db {
             shared,
             running: Some(OpenParts { upkeep, log: log_thread, folders, keeps_memory }),
         })
+    }
+
+    /// Opens, to read, the database that another process has open, or has left in memory; by its
+    /// folder. Its owner never waits for that, and nothing is written.
+    ///
+    /// # Errors
+    /// It isn't open, isn't there, or can't be read; the message says what to do.
+    pub fn open_reader(path: impl AsRef<Path>) -> Result<DbReader, ReaderError> {
+        DbReader::open(path.as_ref(), None)
+    }
+
+    /// The same of a database whose owner names the folder for memory
+    /// ([`Options::memory_dir`]).
+    ///
+    /// # Errors
+    /// As [`Db::open_reader`].
+    pub fn open_reader_in(
+        path: impl AsRef<Path>,
+        memory_dir: impl AsRef<Path>,
+    ) -> Result<DbReader, ReaderError> {
+        DbReader::open(path.as_ref(), Some(memory_dir.as_ref()))
     }
 
     /// The value of a key, where it lies; `None` if there is none. Takes no lock.

@@ -5,8 +5,8 @@
 //!                                                          └──> journal ── nigh-log ──> files
 //! ```
 //!
-//! What it is not: keys have no order, all data must fit memory, one process has it open at a time,
-//! and it runs on Linux on x86-64.
+//! What it is not: keys have no order, all data must fit memory, one process writes at a time, and
+//! it runs on Linux on x86-64.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -24,22 +24,26 @@
 //!    about a second; a strong one when it returns.
 //! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, and for [`Db::multi_get`].
 //! 3. Reads take no lock, and lend the bytes where they lie.
+//! 4. Other processes read along ([`Db::open_reader`]): the owner never waits for them.
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: error options batch participants value log_side owner shared_db folders
-//! reads writes stats upkeep db
+//! Rooms, lowest first: error reader_error options batch participants value log_side owner shared_db
+//! folders leftovers reads writes stats upkeep db_reader db
 
 #![forbid(unsafe_code)]
 
 mod batch;
 mod db;
+mod db_reader;
 mod error;
 mod folders;
+mod leftovers;
 mod log_side;
 mod options;
 mod owner;
 mod participants;
+mod reader_error;
 mod reads;
 mod shared_db;
 mod stats;
@@ -49,7 +53,9 @@ mod writes;
 
 pub use batch::WriteBatch;
 pub use db::Db;
+pub use db_reader::{DbReader, TimeToLive};
 pub use error::{DbError, OpenError};
 pub use options::{Durability, Options, WriteOptions};
+pub use reader_error::ReaderError;
 pub use stats::DbStats;
 pub use value::LentValue;

@@ -106,7 +106,7 @@ pub use eviction::policy::Policy;
 pub use folder::edition::Edition;
 pub use folder::look::faults_of;
 pub use folder::manifest::{MANIFEST, NEW_MANIFEST, list_others};
-pub use folder::names::{DEFAULT_TENANT, arena_of_name};
+pub use folder::names::{DEFAULT_TENANT, arena_of_name, path_of as arena_path};
 pub use keyspace::Keyspace;
 pub use op::{Op, Span};
 pub use open::durable::attached::{AttachedShard, AttachedStream, LogBerth};

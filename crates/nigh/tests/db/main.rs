@@ -3,8 +3,10 @@
 mod calls;
 mod full_disk;
 mod kills;
+mod leftovers;
 mod model;
 mod opening;
+mod readers;
 mod threads;
 
 use nigh::{Db, Options};

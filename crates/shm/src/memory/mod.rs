@@ -1,5 +1,6 @@
 //! Memory of this process and of the system, in pages: what an arena's file is mapped into.
 
 pub(crate) mod file_mapping;
+pub(crate) mod guarded;
 pub(crate) mod hugepages;
 pub(crate) mod provision;

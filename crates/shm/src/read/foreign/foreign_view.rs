@@ -59,18 +59,43 @@ impl<'r, W: SharedWords> View<'r, W> {
     /// [`TooNew`]: too much has changed since. The attempt is over: return the error to
     /// [`super::ForeignReader::view`].
     pub fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, TooNew> {
-        let found = if self.is_over { Err(TooNew) } else { self.find(key, out) };
-        self.is_over = found.is_err();
+        let found = self.find(key, true, out);
         if !matches!(found, Ok(Some(_))) {
             out.clear();
         }
         found
     }
 
-    fn find(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, TooNew> {
+    /// The same without the value: the expiry that a key had at the moment, or `None` if there was
+    /// no such key.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn expiry(&mut self, key: &[u8]) -> Result<Option<u64>, TooNew> {
+        self.find(key, false, &mut Vec::new())
+    }
+
+    pub(super) fn find(
+        &mut self,
+        key: &[u8],
+        with_value: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u64>, TooNew> {
+        let found =
+            if self.is_over { Err(TooNew) } else { self.find_version(key, with_value, out) };
+        self.is_over = found.is_err();
+        found
+    }
+
+    fn find_version(
+        &self,
+        key: &[u8],
+        with_value: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u64>, TooNew> {
         let hash = crate::format::hash::hash(self.seed, key);
         let MomentSample { lsn, clock_ms } = self.moment;
-        let wanted = Wanted { hash, key, lsn, clock_ms };
+        let wanted = Wanted { hash, key, lsn, clock_ms, with_value };
         let newest = self.newest(&wanted, out)?;
         let found = match newest {
             Some(head) => self.go_back(head, &wanted, out)?,
