@@ -59,8 +59,9 @@ pub enum TimeToLive {
 /// one writes.
 ///
 /// Each value is copied out. Keys that are read together are read at one moment, so a batch is seen
-/// whole or not at all. When its owner closes the database, is killed, or opens it again, the reader
-/// notices by itself: calls fail meanwhile ([`ReaderError::is_passing`]), and succeed again later.
+/// whole or not at all. When its owner closes the database or opens it again, the reader notices by
+/// itself: calls fail meanwhile ([`ReaderError::is_passing`]), and succeed again later. A killed
+/// owner leaves its memory: it is read as it is.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -217,10 +218,10 @@ impl DbReader {
         })
     }
 
-    /// A step of a walk over the keys that begin with `prefix`, as [`crate::Db::scan`]: passes about
-    /// `count` of them, with their values, to `found`. The first step has the cursor 0. Returns the
-    /// cursor of the next one; 0 at the end. A walk goes on with the same cursor when an error has
-    /// passed, also behind another opening of the database.
+    /// A step of a walk over the keys that begin with `prefix`, as [`crate::Db::scan`]: passes
+    /// about `count` of them, with their values, to `found`. The first step has the cursor 0.
+    /// Returns the cursor of the next one; 0 at the end. A walk goes on with the same cursor when
+    /// an error has passed, also behind another opening of the database.
     ///
     /// # Errors
     /// As [`DbReader::get`]. What was passed before is right, and may come again.

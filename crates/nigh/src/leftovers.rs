@@ -9,14 +9,15 @@
 //! 1. A database is gone if its path names another folder or none, while the file system is there
 //!    on which it lay, and if neither it nor a folder above it was renamed.
 //! 2. It may have been moved to another folder, which nobody can see. What is removed at once, the
-//!    log has too: then a database that was moved loses nothing. What the log lacks, the last second
-//!    of a killed process at most, stays for an hour after it was first found gone.
+//!    log has too: then a database that was moved loses nothing. What the log lacks, the last
+//!    second of a killed process at most, stays for an hour after it was first found gone.
 //! 3. A folder is removed under its lock, which each owner of a database has: so never one that is
 //!    in use.
 //!
 //! The thread that opens.
 
 use crate::folders::{GONE, LOCK, NAME, RECORD, TMPFS, has_name, remove_folder};
+use nigh_log::{RealFolder, list, look_at_meta};
 use nigh_shm::{end_file, header_of};
 use nigh_store::{MANIFEST, NEW_MANIFEST};
 use std::ffi::OsStr;
@@ -48,6 +49,8 @@ pub(crate) fn sweep(own: &Path) {
 /// A memory folder whose database is gone.
 struct Leftover {
     memory: PathBuf,
+    /// The id of its log, and the database's folder.
+    id: [u8; 16],
     device: u64,
     inode: u64,
 }
@@ -61,12 +64,12 @@ impl Leftover {
     fn of(memory: PathBuf) -> Option<Leftover> {
         let mut parts = memory.file_name()?.to_str()?.strip_prefix(NAME)?.split('-');
         let id = parts.next().filter(|it| it.len() == 32)?;
-        u128::from_str_radix(id, 16).ok()?;
+        let id = u128::from_str_radix(id, 16).ok()?.to_be_bytes();
         let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
         let (device, inode) = (number()?, number()?);
         let it = memory.symlink_metadata().ok()?;
         let is_ours = it.is_dir() && it.uid() == rustix::process::geteuid().as_raw();
-        let leftover = Leftover { memory, device, inode };
+        let leftover = Leftover { memory, id, device, inode };
         (is_ours && leftover.is_gone()?).then_some(leftover)
     }
 
@@ -74,10 +77,7 @@ impl Leftover {
     fn is_gone(&self) -> Option<bool> {
         let record = std::fs::read(self.memory.join(RECORD)).ok()?;
         let database = Path::new(OsStr::from_bytes(&record));
-        let is_it = |path: &Path| {
-            path.metadata().map(|it| (it.dev(), it.ino()) == (self.device, self.inode))
-        };
-        match is_it(database) {
+        match self.is_of(database) {
             Ok(true) => return Some(false),
             Ok(false) => {}
             Err(error) if is_absent(&error) => {}
@@ -86,19 +86,43 @@ impl Leftover {
         if !database.is_absolute() {
             return None;
         }
-        let above = database.ancestors().skip(1).find(|it| it.is_dir())?;
-        if above.metadata().ok()?.dev() != self.device {
+        let mut above = database.ancestors().skip(1).skip_while(|it| !it.is_dir()).peekable();
+        if above.peek()?.metadata().ok()?.dev() != self.device {
             return None; // its file system isn't mounted
         }
-        // Another folder on the way may have been renamed.
+        let is_there = |it: &Path| it.metadata().is_ok_and(|it| it.dev() == self.device);
+        let is_none = |it| self.is_renamed_in(it, database).map(|is_renamed| !is_renamed);
+        above.take_while(|it| is_there(it)).map(is_none).try_fold(true, |all, it| Some(all && it?))
+    }
+
+    /// Whether the database, or the folder that leads to it, has another name in a folder above it
+    /// now; `None` if there is too much to look at.
+    fn is_renamed_in(&self, above: &Path, database: &Path) -> Option<bool> {
         let rest: PathBuf = database.strip_prefix(above).ok()?.components().skip(1).collect();
         let mut beside = above.read_dir().ok()?.flatten();
         let folders = beside.by_ref().filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
-        let is_renamed = folders.take(FOLDERS_MOST).any(|it| {
-            let there = is_it(&it.path().join(&rest));
-            there.unwrap_or_else(|error| !is_absent(&error))
+        let is_there = folders.take(FOLDERS_MOST).any(|it| {
+            let there = self.is_of(&it.path().join(&rest));
+            // Where this user may not look, it has moved nothing.
+            let may_not = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
+            there.unwrap_or_else(|error| !is_absent(&error) && !may_not(error))
         });
-        Some(!is_renamed && beside.next().is_none())
+        (is_there || beside.next().is_none()).then_some(is_there)
+    }
+
+    /// Whether a folder is the database's: a removed one's number may come again. One with files of
+    /// a log that don't say whose they are may be.
+    fn is_of(&self, folder: &Path) -> io::Result<bool> {
+        let it = folder.metadata()?;
+        if (it.dev(), it.ino()) != (self.device, self.inode) || !it.is_dir() {
+            return Ok(false);
+        }
+        let Ok(folder) = RealFolder::open_to_read(folder) else { return Ok(true) };
+        Ok(match look_at_meta(&folder) {
+            Ok(Some(meta)) => meta.id == self.id,
+            Ok(None) => list(&folder).is_ok_and(|it| !it.files.is_empty()),
+            Err(_) => true,
+        })
     }
 
     fn remove(&self) -> Option<()> {

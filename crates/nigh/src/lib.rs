@@ -28,8 +28,8 @@
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: error reader_error options batch participants value log_side owner shared_db
-//! folders leftovers reads writes stats upkeep db_reader db
+//! Rooms, lowest first: error reader_error options batch participants value log_side owner
+//! shared_db folders leftovers reads writes stats upkeep db_reader db
 
 #![forbid(unsafe_code)]
 

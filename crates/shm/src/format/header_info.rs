@@ -31,7 +31,7 @@ pub struct HeaderInfo {
     pub committed_lsn: u64,
     /// LSN of the newest change that was begun.
     pub begun_lsn: u64,
-    /// All changes up to this one were on disk, as the last writer's log said; 0 if it said nothing.
+    /// All changes up to this one were on disk, as the last writer's log said; else 0.
     pub durable_lsn: u64,
     /// Id of the log that has its changes; zeros without one.
     pub log_id: [u8; 16],

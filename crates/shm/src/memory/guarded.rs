@@ -100,9 +100,10 @@ fn install() -> Result<(), Errno> {
 
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the system passes the signal's information.
-    let at = unsafe { (*info).si_addr() }.addr() as u64;
-    // SAFETY: as above.
-    let is_fault = unsafe { (*info).si_code } > 0;
+    let told = unsafe { &*info };
+    // SAFETY: of a SIGBUS it has an address, or bytes that aren't looked at.
+    let at = unsafe { told.si_addr() }.addr() as u64;
+    let is_fault = told.si_code > 0;
     let hit = MAPPINGS.iter().map(|it| range_of(it.load(Acquire)));
     let hit = hit.filter(|_| is_fault).find(|(from, to)| (*from..*to).contains(&at));
     if hit.is_none_or(|(from, to)| zero(from, to).is_err()) {

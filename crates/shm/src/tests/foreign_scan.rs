@@ -17,11 +17,11 @@ const STEPS_MOST: u32 = 1 << 20;
 /// Names the file that a child cuts off and reads without a guard.
 const UNGUARDED: &str = "NIGH_SHM_UNGUARDED";
 
+/// Keys with their values and expiries.
+type Met = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+
 /// All keys that begin so, with their values and expiries; keys met twice count once.
-fn walk(
-    foreign: &ForeignReader,
-    prefix: &[u8],
-) -> Result<BTreeMap<Vec<u8>, (Vec<u8>, u64)>, ArenaError> {
+fn walk(foreign: &ForeignReader, prefix: &[u8]) -> Result<Met, ArenaError> {
     let (mut met, mut cursor) = (BTreeMap::new(), 0);
     for _ in 0..STEPS_MOST {
         cursor = foreign.scan(cursor, prefix, &mut |record| {

@@ -14,8 +14,8 @@
 //!    attempt are of one moment.
 //! 4. Each loop is bounded: looks at a key, steps back, attempts.
 //!
-//! The owner never shrinks the file. If somebody else does, the mapping reads as zeros, and each read
-//! says so. Any thread, any process that may read the file.
+//! The owner never shrinks the file. If somebody else does, the mapping reads as zeros, and each
+//! read says so. Any thread, any process that may read the file.
 
 mod copier;
 mod foreign_view;
@@ -236,10 +236,10 @@ impl<W: SharedWords> ForeignReader<W> {
         })
     }
 
-    /// A step of a walk over all keys, with Redis's guarantee (`crate::Reader::scan`): passes some
-    /// records whose keys begin with `prefix` to `found`, each as it was at some moment. Returns the
-    /// next cursor, 0 when all were visited. Start with 0. A key whose time is over by the arena's
-    /// clock isn't passed.
+    /// A step of a walk over all keys, with the guarantee of [`crate::Reader::scan`]: passes some
+    /// records whose keys begin with `prefix` to `found`, each as it was at some moment. Returns
+    /// the next cursor, 0 when all were visited. Start with 0. A key whose time is over by the
+    /// arena's clock isn't passed.
     ///
     /// # Errors
     /// As [`Self::get`]. Records that were passed before are right, and come again with the same

@@ -152,8 +152,8 @@ impl Building {
         }
     }
 
-    /// All was done again: the arena is whole, and gets its name. From then on others read it, so it
-    /// has its clock before: what was over stays over, though the machine's clock has stepped back.
+    /// All was done again: the arena is whole, and gets its name. Others read it from then on, so
+    /// it has its clock before: what was over stays over, though the machine's clock stepped back.
     pub(super) fn finish(
         mut self,
         last_lsn: u64,
