@@ -5,7 +5,7 @@ use crate::{open, small};
 use nigh::{Db, DbReader, ReaderError, TimeToLive, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -127,6 +127,24 @@ fn a_reader_goes_on_when_its_owner_closes_and_opens() {
             db = Some(again);
         }
     }
+}
+
+#[test]
+fn a_reader_that_does_nothing_keeps_no_memory() {
+    // It has the file mapped, and doesn't know yet that its owner has closed the database.
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let db = open(&path);
+    db.put(b"key", &[1; 3_000_000]).expect("put");
+    let reader = reader(&path);
+    assert!(reader.contains(b"key").expect("get"));
+    let arena = memory_of(&path).expect("it is open").join("default.0.arena");
+    let arena = File::open(arena).expect("it is there");
+    let blocks = || arena.metadata().expect("it is open").blocks();
+    assert!(blocks() * 512 > 3_000_000);
+    db.close().expect("close");
+    assert!(blocks() * 512 <= 4096, "{} blocks are left", blocks());
+    assert!(reader.contains(b"key").is_err());
 }
 
 #[test]
