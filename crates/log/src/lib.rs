@@ -103,6 +103,7 @@ pub use storage::real::RealChance;
 pub use storage::real::RealClock;
 pub use storage::real::RealFile;
 pub use storage::real::RealFolder;
+pub use storage::real::boot_id;
 #[cfg(feature = "simulation")]
 pub use storage::simulated;
 pub use storage::write_all_at;

@@ -8,7 +8,7 @@
 use crate::batch::WriteBatch;
 use crate::db_reader::DbReader;
 use crate::error::{DbError, OpenError};
-use crate::folders::{DbFolders, boot_id, free_bytes};
+use crate::folders::{DbFolders, free_bytes};
 use crate::leftovers;
 use crate::log_side::LogSide;
 use crate::options::{Durability, Options, WriteOptions};
@@ -19,7 +19,7 @@ use crate::shared_db::SharedDb;
 use crate::stats::DbStats;
 use crate::upkeep;
 use crate::value::LentValue;
-use nigh_log::LogSettings;
+use nigh_log::{LogSettings, boot_id};
 use nigh_shm::Domain;
 use nigh_store::{Keyspace, LogHealth, LogOptions, StoreOptions, SyncMode};
 use std::path::Path;
@@ -90,7 +90,7 @@ impl Db {
                 Durability::Strong => SyncMode::Always,
                 Durability::Eventual => SyncMode::EverySecond,
             },
-            boot_id: boot_id()?,
+            boot_id: boot_id().map_err(|source| OpenError::Boot { source })?,
             progress: Arc::new(|_| ()),
         };
         let opened = Keyspace::open_with_log(&store, &log, &folders.world, &domain);

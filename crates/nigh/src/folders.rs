@@ -47,8 +47,6 @@ pub(crate) const NAME: &str = "nigh-";
 const LOCK_WAIT: Duration = Duration::from_millis(200);
 /// Between two tries.
 const LOCK_STEP: Duration = Duration::from_millis(2);
-/// Where the kernel tells the id of the machine's boot.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Where the kernel tells how much memory is free.
 const MEMINFO: &str = "/proc/meminfo";
 /// Free memory if the kernel doesn't tell: enough for a small database.
@@ -214,15 +212,6 @@ pub(crate) fn has_name(file: &File, path: &Path) -> bool {
     let identity = |it: Metadata| (it.dev(), it.ino());
     let (open, named) = (file.metadata().map(identity), path.symlink_metadata().map(identity));
     open.is_ok_and(|open| named.is_ok_and(|named| named == open))
-}
-
-/// The id of the machine's boot.
-pub(crate) fn boot_id() -> Result<[u8; 16], OpenError> {
-    let told = |source| OpenError::Boot { file: BOOT_ID, source };
-    let text = std::fs::read_to_string(BOOT_ID).map_err(told)?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let id = u128::from_str_radix(&digits, 16).map(u128::to_be_bytes);
-    id.map_err(|error| told(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
 /// Bytes of memory that are free in this machine.

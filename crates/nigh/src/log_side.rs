@@ -9,7 +9,6 @@
 //!    only then it sleeps. The log's thread stores durable LSNs first, and counts then. So no
 //!    wake-up is lost.
 //! 2. One sync serves all who wait: strong writes of many threads share it.
-//! 3. A thread that panics has the log broken for all to see.
 //!
 //! Any thread.
 
@@ -17,19 +16,14 @@ use crate::error::{DbError, OpenError};
 use nigh_log::RealFolder;
 use nigh_shm::{JournalWriter, Reader};
 use nigh_store::{
-    CompactionPace, LogHealth, LogStatus, LogThread, LogThreadParts, OpenedLog, ShardCompaction,
-    ShardLog, SyncMode,
+    CompactionPace, LogHealth, LogStatus, LogThread, LogThreadEnds, LogThreadParts, OpenedLog,
+    ShardCompaction, ShardLog, SyncMode,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Orders that may wait for the log's thread.
-const ORDERS_MOST: usize = 64;
-/// Batches that the owner is to look at which may wait for it.
-const LOOKS_MOST: usize = 2;
 /// Bytes of the log that may be out of date, in per cent of those that count.
 const GARBAGE_PERCENT: u64 = 100;
 /// Longest wait of a write for the disk.
@@ -90,8 +84,7 @@ impl LogSide {
         let OpenedLog { world, shards, streams, .. } = opened;
         let shard = shards.into_iter().next().expect("the log of one shard was opened");
         let ShardLog { journal, reader, writer, status, words } = shard;
-        let (orders, to_obey) = sync_channel(ORDERS_MOST);
-        let (looks, to_look_at) = sync_channel(LOOKS_MOST);
+        let (ends, compaction) = LogThreadEnds::new();
         let news = Arc::new(SyncNews::default());
         let told = Arc::clone(&news);
         let thread = LogThread::new(LogThreadParts {
@@ -101,19 +94,14 @@ impl LogSide {
             status: Arc::clone(&status),
             words,
             streams,
-            orders: to_obey,
-            looks: (looks, wake),
+            orders: ends.orders,
+            looks: (ends.looks, wake),
             pace: CompactionPace { garbage_percent: GARBAGE_PERCENT, max_bytes: 0, file_bytes },
             wake_shards: Arc::new(move || told.tell()),
         });
-        let alarm = PanicAlarm { status: Arc::clone(&status), news: Arc::clone(&news) };
-        let run = move || {
-            let _alarm = alarm;
-            thread.run();
-        };
-        let spawned = std::thread::Builder::new().name("nigh-log".to_owned()).spawn(run);
+        let named = std::thread::Builder::new().name("nigh-log".to_owned());
+        let spawned = named.spawn(move || thread.run());
         let handle = spawned.map_err(|source| OpenError::Thread { source })?;
-        let compaction = ShardCompaction::new(to_look_at, orders);
         let log = LogSide { status, news, is_late: AtomicBool::new(false) };
         Ok((log, OwnerSide { journal, compaction }, handle))
     }
@@ -176,22 +164,6 @@ impl LogSide {
                 return Err(DbError::NotDurable { seconds: begin.elapsed().as_secs() });
             }
             self.news.wait(seen);
-        }
-    }
-}
-
-/// Tells that a log is broken if its thread ends by a panic.
-struct PanicAlarm {
-    status: Arc<LogStatus>,
-    news: Arc<SyncNews>,
-}
-
-impl Drop for PanicAlarm {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let cause = "its thread ended by a fault of its own".to_owned();
-            self.status.tell_health(LogHealth::Broken, cause);
-            self.news.tell();
         }
     }
 }

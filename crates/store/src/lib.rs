@@ -101,6 +101,7 @@ pub use durability::orders::{AgainRecord, EndOrder, LogOrder, Look, LookBatch, O
 pub use durability::shard_compaction::ShardCompaction;
 pub use durability::streams::SharedStreams;
 pub use durability::sync_mode::SyncMode;
+pub use durability::thread_ends::LogThreadEnds;
 pub use error::{BUSY, JOURNAL_FULL, StoreError, together_error_text, write_error_text};
 pub use eviction::policy::Policy;
 pub use folder::edition::Edition;
