@@ -32,6 +32,8 @@ const SINGLES: u64 = 7;
 const WRITES_MOST: u64 = 10_000_000;
 /// Bytes of a number: the child's, and the step's.
 const NUMBER_BYTES: usize = "000000 000000000".len();
+/// Between tries of a reader that finds nothing to read.
+const PAUSE: Duration = Duration::from_millis(1);
 /// How long what expires is there.
 const BRIEF: Duration = Duration::from_millis(3);
 
@@ -254,10 +256,14 @@ fn look_on(folder: &Path, ends: &AtomicBool) -> Looks {
             Some(reader) => reader,
             None => match Db::open_reader(folder) {
                 Ok(reader) => reader,
-                Err(ReaderError::NoDatabase { .. }) => continue,
+                Err(ReaderError::NoDatabase { .. }) => {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
                 Err(error) => {
                     assert!(error.is_passing(), "{error}");
                     looks.refused += 1;
+                    std::thread::sleep(PAUSE);
                     continue;
                 }
             },
@@ -266,7 +272,7 @@ fn look_on(folder: &Path, ends: &AtomicBool) -> Looks {
             if let Err(error) = look(&now, thread, &mut looks, &mut seen) {
                 assert!(error.is_passing(), "{error}");
                 looks.refused += 1;
-                std::thread::yield_now();
+                std::thread::sleep(PAUSE);
             }
         }
         // A new one now and then.

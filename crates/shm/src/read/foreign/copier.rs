@@ -28,6 +28,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 /// Looks at a key before a reader gives up: each fails only if the owner reused memory meanwhile.
 pub(super) const LOOKS_MAX: u32 = 64;
 
+/// Bytes of a record that are asked for ahead: header, a short key and a short value.
+const PREFETCH_BYTES: u64 = 192;
+
 /// The bytes of an arena.
 pub(super) struct Copier<W: SharedWords> {
     pub(super) words: W,
@@ -129,6 +132,25 @@ impl<W: SharedWords> Copier<W> {
     /// Whether the file has all that lies before its slots.
     pub(super) fn has_tables(&self) -> bool {
         self.reaches(self.g.slot_offset(self.g.first_slot))
+    }
+
+    /// Asks for the memory of keys that are read next: their home lines, then what those name. Only
+    /// hints, by whatever stands there.
+    pub(super) fn prefetch(&self, hashes: &[u32]) {
+        let (_, current) = split_state(self.words.load64(header::INDEX_STATE, Acquire));
+        let Some(table) = self.table(current) else { return };
+        let line_of = |hash: &u32| table.line_offset(table.home(*hash));
+        hashes.iter().for_each(|hash| self.words.prefetch(line_of(hash)));
+        for hash in hashes {
+            let line = self.words.line(line_of(hash));
+            let (hits, _) = match_line(&line, *hash);
+            let Some(entry) = line.get(hits.trailing_zeros() as usize) else { continue };
+            let at = u64::from(entry_reference(*entry)) * r::UNIT;
+            for at in (at..at + PREFETCH_BYTES).step_by(64).filter(|at| *at < self.g.address_bytes)
+            {
+                self.words.prefetch(at);
+            }
+        }
     }
 
     /// Looks for the record that the index names for a key, and copies its value to `out` if it is

@@ -15,6 +15,9 @@ use crate::format::layout::is_over;
 use crate::format::words::{MappedWords, SharedWords};
 use crate::index::moment::{self, MomentSample, TooNew, VERSIONS_MAX};
 
+/// Keys whose memory is asked for together: what a core keeps under way, and some more.
+pub(super) const KEYS_AHEAD: usize = 32;
+
 /// The keys of an arena at one moment, for one attempt to read them.
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
 pub struct View<'r, W: SharedWords = MappedWords> {
@@ -66,8 +69,19 @@ impl<'r, W: SharedWords> View<'r, W> {
         found
     }
 
-    /// The same without the value: the expiry that a key had at the moment, or `None` if there was
-    /// no such key.
+    /// Asks for the memory of keys that are read next: up to some 30 at once go faster so.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        let mut hashes = [0; KEYS_AHEAD];
+        for keys in keys.chunks(KEYS_AHEAD) {
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = crate::format::hash::hash(self.seed, key);
+            }
+            self.copier.prefetch(&hashes[..keys.len()]);
+        }
+    }
+
+    /// [`Self::get`] without the value: the expiry that a key had at the moment, or `None` if there
+    /// was no such key.
     ///
     /// # Errors
     /// As [`Self::get`].

@@ -27,6 +27,7 @@ pub(crate) use self::copier::guarded;
 pub use self::foreign_view::View;
 
 use self::copier::{Copier, LOOKS_MAX, Look, ScanStep, Wanted};
+use self::foreign_view::KEYS_AHEAD;
 use self::read_check::{ReadCheck, Shut};
 use crate::error::ArenaError;
 use crate::error::io;
@@ -227,12 +228,16 @@ impl<W: SharedWords> ForeignReader<W> {
     /// As [`Self::view`].
     pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<ForeignValue>>, ArenaError> {
         self.view(|view| {
-            let get = |key: &&[u8]| {
-                let mut value = Vec::new();
-                let expiry = view.get(key, &mut value)?;
-                Ok(expiry.map(|expiry_ms| ForeignValue { value, expiry_ms }))
-            };
-            keys.iter().map(get).collect()
+            let mut found = Vec::with_capacity(keys.len());
+            for keys in keys.chunks(KEYS_AHEAD) {
+                view.prefetch(keys);
+                for key in keys {
+                    let mut value = Vec::new();
+                    let expiry = view.get(key, &mut value)?;
+                    found.push(expiry.map(|expiry_ms| ForeignValue { value, expiry_ms }));
+                }
+            }
+            Ok(found)
         })
     }
 
