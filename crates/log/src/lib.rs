@@ -58,6 +58,7 @@ pub use folder::listing::need_meta;
 pub use folder::listing::remove_chains;
 pub use folder::listing::remove_unnamed;
 pub use folder::meta_file::MetaFault;
+pub use folder::meta_file::look_at_meta;
 pub use folder::meta_file::read_meta;
 pub use folder::meta_file::save_meta;
 pub use format::change::ChangeHeader;
@@ -102,6 +103,7 @@ pub use storage::real::RealChance;
 pub use storage::real::RealClock;
 pub use storage::real::RealFile;
 pub use storage::real::RealFolder;
+pub use storage::real::boot_id;
 #[cfg(feature = "simulation")]
 pub use storage::simulated;
 pub use storage::write_all_at;

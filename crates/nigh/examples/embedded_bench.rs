@@ -131,6 +131,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             assert!(db.multi_get(&all).expect("get").iter().all(Option::is_some));
         });
         print_snapshot(&db, keys)?;
+        // As another process reads: by a mapping of its own, copied out.
+        let reader = Db::open_reader(&path)?;
+        timed("reader: get", threads, seconds, 1, |random| {
+            let found = reader.get(&key(next(random) % keys)).expect("get");
+            assert_eq!(found.expect("each key is there").len(), VALUE_BYTES);
+        });
+        timed("reader: get_into", threads, seconds, 1, |random| {
+            let mut into = Vec::with_capacity(VALUE_BYTES);
+            assert!(reader.get_into(&key(next(random) % keys), &mut into).expect("get"));
+        });
+        timed("reader: multi_get, 16", threads, seconds, TOGETHER as u64, |random| {
+            let all: [[u8; 16]; TOGETHER] = std::array::from_fn(|_| key(next(random) % keys));
+            let all = all.each_ref().map(|key| &key[..]);
+            assert!(reader.multi_get(&all).expect("get").iter().all(Option::is_some));
+        });
         let stats = db.stats()?;
         println!("memory {} MB, log {} MB", stats.memory_bytes >> 20, stats.log_bytes >> 20);
         let begin = Instant::now();

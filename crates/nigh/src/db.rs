@@ -6,13 +6,16 @@
 //! Any thread.
 
 use crate::batch::WriteBatch;
+use crate::db_reader::DbReader;
 use crate::error::{DbError, OpenError};
-use crate::folders::{DbFolders, boot_id, free_bytes};
+use crate::folders::{DbFolders, free_bytes};
 use crate::healing::LogHealer;
+use crate::leftovers;
 use crate::log_side::LogSide;
 use crate::options::{Durability, Options, WriteOptions};
 use crate::owner::{Owner, OwnerLock};
 use crate::participants::Participants;
+use crate::reader_error::ReaderError;
 use crate::shared_db::SharedDb;
 use crate::snapshot::Snapshot;
 use crate::snapshot_pin::Snapshots;
@@ -20,7 +23,7 @@ use crate::stats::DbStats;
 use crate::upkeep;
 use crate::value::LentValue;
 use crate::watch::Watch;
-use nigh_log::LogSettings;
+use nigh_log::{LogSettings, boot_id};
 use nigh_shm::ForkMark;
 use nigh_store::{Keyspace, LiveLog, LogOptions, StoreOptions, SyncMode};
 use std::path::Path;
@@ -77,6 +80,7 @@ impl Db {
         let fork_mark = ForkMark::new().map_err(|source| OpenError::NoPage { source })?;
         let fork_mark = Arc::new(fork_mark);
         let folders = DbFolders::take(path.as_ref(), options)?;
+        leftovers::sweep(&folders.memory);
         let domain = Participants::domain(options.threads_most);
         let capacity = options.capacity_bytes.unwrap_or_else(|| Options::capacity_of(free_bytes()));
         let mut store = StoreOptions::new(&folders.memory, capacity);
@@ -90,7 +94,7 @@ impl Db {
                 Durability::Strong => SyncMode::Always,
                 Durability::Eventual => SyncMode::EverySecond,
             },
-            boot_id: boot_id()?,
+            boot_id: boot_id().map_err(|source| OpenError::Boot { source })?,
             progress: Arc::new(|_| ()),
         };
         let opened = Keyspace::open_with_log(&store, &log, &folders.world, &domain);
@@ -139,6 +143,27 @@ impl Db {
         let _ = keeper.set(upkeep.thread().clone());
         let keeps_memory = options.keeps_memory;
         Ok(Db { shared, running: Some(OpenParts { upkeep, folders, keeps_memory }) })
+    }
+
+    /// Opens, to read, the database that another process has open, or has left in memory; by its
+    /// folder. Its owner never waits for that, and nothing is written.
+    ///
+    /// # Errors
+    /// It isn't open, isn't there, or can't be read; the message says what to do.
+    pub fn open_reader(path: impl AsRef<Path>) -> Result<DbReader, ReaderError> {
+        DbReader::open(path.as_ref(), None)
+    }
+
+    /// The same of a database whose owner names the folder for memory
+    /// ([`Options::memory_dir`]).
+    ///
+    /// # Errors
+    /// As [`Db::open_reader`].
+    pub fn open_reader_in(
+        path: impl AsRef<Path>,
+        memory_dir: impl AsRef<Path>,
+    ) -> Result<DbReader, ReaderError> {
+        DbReader::open(path.as_ref(), Some(memory_dir.as_ref()))
     }
 
     /// The value of a key, where it lies; `None` if there is none. Takes no lock.

@@ -94,11 +94,10 @@ pub enum OpenError {
     },
     /// The system doesn't tell the id of the machine's boot.
     #[error(
-        "{file} can't be read: {source}: the database needs it to know whether memory is from before a reboot"
+        "the system doesn't tell its boot: {source}: the database needs it to know whether memory is \
+         from before a reboot"
     )]
     Boot {
-        /// The system's file.
-        file: &'static str,
         /// The system's answer.
         source: io::Error,
     },

@@ -9,7 +9,11 @@
 //! 2. The memory folder is named after the log's id and the database's folder itself, not after its
 //!    path: a folder that was moved finds its memory; a copy doesn't, nor a new database in the
 //!    place of one that was removed. So a new log gets its id first.
-//! 3. The memory folder is this user's, with mode 0700: others can't put anything into it.
+//! 3. A lock counts only while its file has its name: what is removed with its folder was locked
+//!    before.
+//! 4. The memory folder that a database has by default says in `database` where that lies, so that
+//!    others find out that it was removed (`leftovers.rs`).
+//! 5. The memory folder is this user's, with mode 0700: others can't put anything into it.
 //!
 //! The thread that opens or closes.
 
@@ -20,18 +24,29 @@ use nigh_log::{
     read_meta, save_meta,
 };
 use nigh_shm::journal_path;
-use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The tmpfs that each Linux has.
-const TMPFS: &str = "/dev/shm";
+pub(crate) const TMPFS: &str = "/dev/shm";
 /// The file that is locked in the memory folder; a server locks the same.
-const LOCK: &str = "lock";
-/// Where the kernel tells the id of the machine's boot.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+pub(crate) const LOCK: &str = "lock";
+/// The file in the memory folder that has the path of the database's folder.
+pub(crate) const RECORD: &str = "database";
+/// The file in it that is as old as the finding that the database is gone.
+pub(crate) const GONE: &str = "gone";
+/// What the names of memory folders begin with.
+pub(crate) const NAME: &str = "nigh-";
+/// Longest wait for a lock: another process that looks whether the folder is a leftover has it for
+/// less.
+const LOCK_WAIT: Duration = Duration::from_millis(200);
+/// Between two tries.
+const LOCK_STEP: Duration = Duration::from_millis(2);
 /// Where the kernel tells how much memory is free.
 const MEMINFO: &str = "/proc/meminfo";
 /// Free memory if the kernel doesn't tell: enough for a small database.
@@ -69,20 +84,26 @@ impl DbFolders {
                 let id = log_id(&world);
                 let id = id.map_err(|error| OpenError::of_log(path.clone(), error))?;
                 let it = path.metadata().map_err(told("looking at it"))?;
-                let (id, device, inode) = (u128::from_be_bytes(id), it.dev(), it.ino());
-                Path::new(TMPFS).join(format!("nigh-{id:032x}-{device:x}-{inode:x}"))
+                memory_folder(&id, &it)
             }
         };
         let lock = take_memory(&memory)?;
+        if options.memory_dir.is_none() {
+            let real = path.canonicalize();
+            real.and_then(|real| record(&memory, &real)).map_err(|source| {
+                let path = memory.clone();
+                OpenError::Folder { path, doing: "noting whose it is", source }
+            })?;
+        }
         Ok(DbFolders { path, memory, world, lock })
     }
 
     /// The database can't be opened: a memory folder in which nothing is goes.
     pub(crate) fn undo(self) {
-        let there = self.memory.read_dir().map_or(0, Iterator::count);
-        if there == 1 {
-            let _ = std::fs::remove_file(self.memory.join(LOCK));
-            let _ = std::fs::remove_dir(&self.memory);
+        let there = self.memory.read_dir().into_iter().flatten().flatten();
+        let mut others = there.filter(|it| it.file_name() != LOCK && it.file_name() != RECORD);
+        if others.next().is_none() {
+            remove_folder(&self.memory);
         }
         drop(self.lock);
     }
@@ -91,10 +112,34 @@ impl DbFolders {
     pub(crate) fn remove_memory(self) {
         // What can't be removed is taken over, or replaced, by the next open.
         let _ = std::fs::remove_file(journal_path(&self.memory, 0));
-        let _ = std::fs::remove_file(self.memory.join(LOCK));
-        let _ = std::fs::remove_dir(&self.memory);
+        remove_folder(&self.memory);
         drop(self.lock);
     }
+}
+
+/// The memory folder of a database whose options name none.
+pub(crate) fn memory_folder(id: &[u8; 16], folder: &Metadata) -> PathBuf {
+    let (id, device, inode) = (u128::from_be_bytes(*id), folder.dev(), folder.ino());
+    Path::new(TMPFS).join(format!("{NAME}{id:032x}-{device:x}-{inode:x}"))
+}
+
+/// Removes a memory folder that is locked here, and in which nothing else is.
+pub(crate) fn remove_folder(memory: &Path) {
+    // The lock last: until then nobody else looks at the folder.
+    for name in [GONE, RECORD, LOCK] {
+        let _ = std::fs::remove_file(memory.join(name));
+    }
+    let _ = std::fs::remove_dir(memory);
+}
+
+/// Notes in the memory folder where its database lies.
+fn record(memory: &Path, path: &Path) -> io::Result<()> {
+    let _ = std::fs::remove_file(memory.join(GONE));
+    let (file, bytes) = (memory.join(RECORD), path.as_os_str().as_bytes());
+    if std::fs::read(&file).is_ok_and(|it| it == bytes) {
+        return Ok(());
+    }
+    std::fs::write(file, bytes)
 }
 
 /// The id of the folder's log. One that isn't there gets it now, and counts only later.
@@ -117,6 +162,20 @@ fn log_id(world: &World<RealFolder>) -> Result<[u8; 16], LogError> {
 
 /// Makes the memory folder if it isn't there, and locks it.
 fn take_memory(path: &Path) -> Result<File, OpenError> {
+    let begin = Instant::now();
+    loop {
+        if let Some(lock) = try_take_memory(path)? {
+            return Ok(lock);
+        }
+        if begin.elapsed() >= LOCK_WAIT {
+            return Err(OpenError::MemoryInUse { path: path.to_owned() });
+        }
+        std::thread::sleep(LOCK_STEP);
+    }
+}
+
+/// The same; `None` if somebody else has it, or has just removed it.
+fn try_take_memory(path: &Path) -> Result<Option<File>, OpenError> {
     let told = |doing| move |source| OpenError::Folder { path: path.to_owned(), doing, source };
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -124,7 +183,10 @@ fn take_memory(path: &Path) -> Result<File, OpenError> {
         }
         made => made.map_err(told("making it"))?,
     }
-    let there = path.symlink_metadata().map_err(told("looking at it"))?;
+    let there = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        there => there.map_err(told("looking at it"))?,
+    };
     let own = rustix::process::geteuid().as_raw();
     if there.uid() != own {
         return Err(OpenError::OtherUser { path: path.to_owned(), owner: there.uid(), own });
@@ -134,22 +196,22 @@ fn take_memory(path: &Path) -> Result<File, OpenError> {
         std::fs::set_permissions(path, mode).map_err(told("closing it to others"))?;
     }
     let file = path.join(LOCK);
-    let lock = File::options().create(true).truncate(false).write(true).open(file);
-    let lock = lock.map_err(told("opening its lock"))?;
+    let lock = match File::options().create(true).truncate(false).write(true).open(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        lock => lock.map_err(told("opening its lock"))?,
+    };
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(OpenError::MemoryInUse { path: path.to_owned() }),
+        Ok(()) => Ok(has_name(&lock, &file).then_some(lock)),
+        Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(source)) => Err(told("locking it")(source)),
     }
 }
 
-/// The id of the machine's boot.
-pub(crate) fn boot_id() -> Result<[u8; 16], OpenError> {
-    let told = |source| OpenError::Boot { file: BOOT_ID, source };
-    let text = std::fs::read_to_string(BOOT_ID).map_err(told)?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let id = u128::from_str_radix(&digits, 16).map(u128::to_be_bytes);
-    id.map_err(|error| told(io::Error::new(io::ErrorKind::InvalidData, error)))
+/// Whether a path names the file that is open.
+pub(crate) fn has_name(file: &File, path: &Path) -> bool {
+    let identity = |it: Metadata| (it.dev(), it.ino());
+    let (open, named) = (file.metadata().map(identity), path.symlink_metadata().map(identity));
+    open.is_ok_and(|open| named.is_ok_and(|named| named == open))
 }
 
 /// Bytes of memory that are free in this machine.

@@ -13,13 +13,12 @@
 //!
 //! The upkeep's thread.
 
-use crate::log_side::ThreadEnds;
 use crate::shared_db::SharedDb;
 use nigh_log::RealFolder;
 use nigh_shm::JournalWriter;
 use nigh_store::{
     AttachedShard, BaseLog, LiveLog, LogBerth, LogHealth, LogKeeper, LogNews, LogPort, LogStatuses,
-    SharedStreams, SyncMode,
+    LogThreadEnds, SharedStreams, SyncMode,
 };
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ pub(crate) struct LogHealer {
     /// What the owner had when the base began.
     attached: Option<AttachedShard>,
     /// What the base's thread gets.
-    ends: Option<ThreadEnds>,
+    ends: Option<LogThreadEnds>,
 }
 
 impl LogHealer {
@@ -51,7 +50,7 @@ impl LogHealer {
 struct OwnerPort<'a> {
     shared: &'a SharedDb,
     attached: &'a mut Option<AttachedShard>,
-    ends: &'a mut Option<ThreadEnds>,
+    ends: &'a mut Option<LogThreadEnds>,
 }
 
 impl LogPort<RealFolder> for OwnerPort<'_> {
@@ -68,7 +67,7 @@ impl LogPort<RealFolder> for OwnerPort<'_> {
         let (Some(berth), Some(status)) = (berths.first(), logs.first()) else { return };
         // A writer panicked: the database has to be opened again.
         let Ok(mut owning) = self.shared.owner.take() else { return };
-        let (ends, compaction) = ThreadEnds::new();
+        let (ends, compaction) = LogThreadEnds::new();
         *self.attached = Some(owning.owner().begin_base(berth, compaction));
         self.shared.log.watches.skip_to(self.shared.reader.begun_lsn() + 1);
         *self.ends = Some(ends);

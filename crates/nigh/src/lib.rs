@@ -5,8 +5,8 @@
 //!                                                          └──> journal ── nigh-log ──> files
 //! ```
 //!
-//! What it is not: keys have no order, all data must fit memory, one process has it open at a time,
-//! and it runs on Linux on x86-64.
+//! What it is not: keys have no order, all data must fit memory, one process writes at a time, and
+//! it runs on Linux on x86-64.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -29,23 +29,28 @@
 //!    writer waits for it, nor for a snapshot that is read.
 //! 5. A log that broke is written anew from memory while reads go on.
 //! 6. A child of a fork is refused with an error.
+//! 7. Other processes read along ([`Db::open_reader`]): the owner never waits for them.
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: error options batch participants value snapshot_pin watch log_side owner
-//! shared_db folders healing reads writes snapshot stats upkeep db
+//! Rooms, lowest first: error reader_error options batch participants value snapshot_pin watch
+//! log_side owner shared_db folders leftovers healing reads writes snapshot stats upkeep db_reader
+//! db
 
 #![forbid(unsafe_code)]
 
 mod batch;
 mod db;
+mod db_reader;
 mod error;
 mod folders;
 mod healing;
+mod leftovers;
 mod log_side;
 mod options;
 mod owner;
 mod participants;
+mod reader_error;
 mod reads;
 mod shared_db;
 mod snapshot;
@@ -58,8 +63,10 @@ mod writes;
 
 pub use batch::WriteBatch;
 pub use db::Db;
+pub use db_reader::{DbReader, TimeToLive};
 pub use error::{DbError, OpenError};
 pub use options::{Durability, Options, WriteOptions};
+pub use reader_error::ReaderError;
 pub use snapshot::Snapshot;
 pub use stats::DbStats;
 pub use value::LentValue;

@@ -9,8 +9,7 @@
 //!    only then it sleeps. The log's thread stores durable LSNs first, and counts then. So no
 //!    wake-up is lost.
 //! 2. One sync serves all who wait: strong writes of many threads share it.
-//! 3. A thread that panics has the log broken for all to see.
-//! 4. A log that broke gets another status with the base that takes its place (`healing`). Who
+//! 3. A log that broke gets another status with the base that takes its place (`healing`). Who
 //!    waits looks at the status that is there at each look.
 //!
 //! Any thread.
@@ -21,20 +20,15 @@ use arc_swap::{ArcSwap, Guard};
 use nigh_log::RealFolder;
 use nigh_shm::{ForkMark, JournalWriter, Reader};
 use nigh_store::{
-    BaseLog, CompactionPace, LogHealth, LogOrder, LogStatus, LogThread, LogThreadParts, LookBatch,
+    BaseLog, CompactionPace, LogHealth, LogStatus, LogThread, LogThreadEnds, LogThreadParts,
     OpenedLog, ShardCompaction, ShardLog, SharedStreams, SyncMode,
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Orders that may wait for the log's thread.
-const ORDERS_MOST: usize = 64;
-/// Batches that the owner is to look at which may wait for it.
-const LOOKS_MOST: usize = 2;
 /// Bytes of the log that may be out of date, in per cent of those that count.
 const GARBAGE_PERCENT: u64 = 100;
 /// Longest wait of a write for the disk.
@@ -93,21 +87,6 @@ pub(crate) struct OwnerSide {
     pub(crate) compaction: ShardCompaction,
 }
 
-/// A thread's ends of what it and the owner send each other.
-pub(crate) struct ThreadEnds {
-    orders: Receiver<LogOrder>,
-    looks: SyncSender<LookBatch>,
-}
-
-impl ThreadEnds {
-    /// The thread's ends, and the owner's part.
-    pub(crate) fn new() -> (ThreadEnds, ShardCompaction) {
-        let (to_obey, orders) = sync_channel(ORDERS_MOST);
-        let (looks, to_look_at) = sync_channel(LOOKS_MOST);
-        (ThreadEnds { orders, looks }, ShardCompaction::new(to_look_at, to_obey))
-    }
-}
-
 impl LogSide {
     /// Starts the log's thread. `wake` wakes the thread that looks after the partition.
     pub(crate) fn start(
@@ -129,7 +108,7 @@ impl LogSide {
             wake,
             file_bytes,
         };
-        let (ends, compaction) = ThreadEnds::new();
+        let (ends, compaction) = LogThreadEnds::new();
         let spawned = log.spawn(BaseLog { world, reader, writer, status, words }, ends, &streams);
         spawned.map_err(|source| OpenError::Thread { source })?;
         Ok((log, OwnerSide { journal, compaction }))
@@ -139,12 +118,11 @@ impl LogSide {
     pub(crate) fn spawn(
         &self,
         log: BaseLog<RealFolder>,
-        ends: ThreadEnds,
+        ends: LogThreadEnds,
         streams: &Arc<SharedStreams>,
     ) -> io::Result<()> {
         let BaseLog { world, reader, writer, status, words } = log;
         let (told, watches) = (Arc::clone(&self.news), Arc::clone(&self.watches));
-        let alarm = PanicAlarm { status: Arc::clone(&status), news: Arc::clone(&self.news) };
         let file_bytes = self.file_bytes;
         let thread = LogThread::new(LogThreadParts {
             reader,
@@ -159,11 +137,8 @@ impl LogSide {
             wake_shards: Arc::new(move || told.tell()),
         });
         let thread = thread.with_observer(Box::new(move |entry| watches.see(entry)));
-        let run = move || {
-            let _alarm = alarm;
-            thread.run();
-        };
-        let spawned = std::thread::Builder::new().name("nigh-log".to_owned()).spawn(run)?;
+        let named = std::thread::Builder::new().name("nigh-log".to_owned());
+        let spawned = named.spawn(move || thread.run())?;
         *self.thread() = Some(spawned);
         Ok(())
     }
@@ -286,22 +261,6 @@ impl LogSide {
                 return Err(DbError::NotDurable { seconds: begin.elapsed().as_secs() });
             }
             self.news.wait(seen);
-        }
-    }
-}
-
-/// Tells that a log is broken if its thread ends by a panic.
-struct PanicAlarm {
-    status: Arc<LogStatus>,
-    news: Arc<SyncNews>,
-}
-
-impl Drop for PanicAlarm {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let cause = "its thread ended by a fault of its own".to_owned();
-            self.status.tell_health(LogHealth::Broken, cause);
-            self.news.tell();
         }
     }
 }

@@ -63,6 +63,5 @@ mod turn;
 pub use config::{Config, ConfigError};
 pub use error::ServeError;
 pub use folder::leftover;
-pub use log_threads::boot_id;
 pub use serve::{Server, run, serve_checks};
 pub use state::checks::SUBCOMMAND as CHECK_SUBCOMMAND;

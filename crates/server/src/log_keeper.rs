@@ -13,9 +13,7 @@
 use crate::config::Config;
 use crate::error::ServeError;
 use crate::folder::log_folder::{self, LogFolder};
-use crate::log_threads::{
-    LogThreads, ThreadEnds, boot_id, log_options, pace_of, refused, world_of,
-};
+use crate::log_threads::{LogThreads, log_options, pace_of, refused, world_of};
 use crate::observe::rewrites::RewriteNews;
 use crate::state::backups::BackupSource;
 use crate::state::log_desk::Wanted;
@@ -25,7 +23,7 @@ use nigh_log::RealFolder;
 use nigh_shm::JournalWriter;
 use nigh_store::{
     AttachedShard, BaseLog, CompactionPace, LiveLog, LogBerth, LogKeeper, LogNews, LogPort,
-    LogStatuses, ReplayProgress, ShardCompaction, SharedStreams, StoreOptions,
+    LogStatuses, LogThreadEnds, ReplayProgress, SharedStreams, StoreOptions,
 };
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -136,7 +134,7 @@ fn begin(
     let folder = LogFolder::open(config, &options.dir).map_err(told)?;
     let (dir, is_made) = (folder.path.clone(), folder.is_made());
     let world = world_of(folder);
-    let boot_id = boot_id().map_err(told)?;
+    let boot_id = nigh_log::boot_id().map_err(|error| error.to_string())?;
     let progress = Arc::new(|_: ReplayProgress| {});
     let log = log_options(config, port.shared.shards(), boot_id, progress);
     let why = |error| {
@@ -162,7 +160,7 @@ struct ShardPort {
     pace: CompactionPace,
     statuses: Option<LogStatuses>,
     /// By shard: what its thread gets.
-    ends: Vec<ThreadEnds>,
+    ends: Vec<LogThreadEnds>,
     attached: Option<(Receiver<AttachedShard>, Vec<AttachedShard>)>,
     detached: Option<(Receiver<()>, usize)>,
     /// What backups will be made of when the base counts.
@@ -204,9 +202,8 @@ impl LogPort<RealFolder> for ShardPort {
         let mut journals = journals.into_iter();
         self.ends.clear();
         for berth in berths {
-            let (ends, looked, orders) = ThreadEnds::new();
+            let (ends, compaction) = LogThreadEnds::new();
             self.ends.push(ends);
-            let compaction = ShardCompaction::new(looked, orders);
             let (journal, statuses, done) = (journals.next(), Arc::clone(&logs), done.clone());
             let ask =
                 LogAsk::Attach(Box::new(NewSide { berth, journal, statuses, compaction, done }));

@@ -2,7 +2,6 @@
 //!
 //! 1. The folder is locked from before it is looked at until the last thread has ended.
 //! 2. The threads end behind the shards: they write and sync what is left in the journals.
-//! 3. A thread that panics has its log broken for all to see: nobody waits for it in vain.
 //!
 //! The thread that starts the server; the keeper's.
 
@@ -13,29 +12,22 @@ use crate::loading::LoadingState;
 use crate::state::backups::BackupSource;
 use crate::state::shared::Shared;
 use crate::sync_thread::SyncThread;
-use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World};
+use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World, boot_id};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
     BaseLog, CompactionPace, Keyspace, LiveLog, LogHealth, LogOptions, LogOrder, LogStatus,
-    LogThread, LogThreadParts, LookBatch, Opened, OpenedLog, ReplayProgress, ShardCompaction,
+    LogThread, LogThreadEnds, LogThreadParts, Opened, OpenedLog, ReplayProgress, ShardCompaction,
     ShardLog, SharedStreams, StartReport, StoreError, StoreOptions, SyncMode, log_of, retire_log,
 };
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Orders that may wait for a log's thread.
-const ORDERS_MOST: usize = 64;
-/// Where the kernel tells the id of the machine's boot.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Bytes between two lines that tell how far a replay is.
 const TELL_BYTES: u64 = 1 << 30;
-
-/// Batches that the owner is to look at which may wait for it.
-const LOOKS_MOST: usize = 2;
 
 /// A log that was opened, and whose threads don't run yet.
 pub(crate) struct ServerLog {
@@ -55,22 +47,6 @@ pub(crate) struct LogThreads {
     orders: Vec<SyncSender<LogOrder>>,
     /// One ended by a panic.
     panicked: bool,
-}
-
-/// A thread's ends of what it and its shard send each other.
-pub(crate) struct ThreadEnds {
-    sender: SyncSender<LogOrder>,
-    orders: Receiver<LogOrder>,
-    looks: SyncSender<LookBatch>,
-}
-
-impl ThreadEnds {
-    /// The ends of both: the thread's, and the shard's.
-    pub(crate) fn new() -> (ThreadEnds, Receiver<LookBatch>, SyncSender<LogOrder>) {
-        let (sender, orders) = sync_channel(ORDERS_MOST);
-        let (looks, looked) = sync_channel(LOOKS_MOST);
-        (ThreadEnds { sender: sender.clone(), orders, looks }, looked, sender)
-    }
 }
 
 impl ServerLog {
@@ -118,8 +94,8 @@ impl ServerLog {
         let (mut all, mut sides) = (LogThreads::default(), Vec::new());
         for shard in shards {
             let ShardLog { journal, reader, writer, status, words } = shard;
-            let (ends, looked, orders) = ThreadEnds::new();
-            sides.push((journal, ShardCompaction::new(looked, orders)));
+            let (ends, compaction) = LogThreadEnds::new();
+            sides.push((journal, compaction));
             let world = world.clone();
             let log = BaseLog { world, reader, writer, status, words };
             all.spawn(log, ends, &streams, self.pace, shared);
@@ -139,7 +115,7 @@ impl LogThreads {
     pub(crate) fn spawn(
         &mut self,
         log: BaseLog<RealFolder>,
-        ends: ThreadEnds,
+        ends: LogThreadEnds,
         streams: &Arc<SharedStreams>,
         pace: CompactionPace,
         shared: &Arc<Shared>,
@@ -147,7 +123,6 @@ impl LogThreads {
         let BaseLog { world, reader, writer, status, words } = log;
         let number = writer.chain().shard as usize;
         let (woken, synced) = (Arc::clone(shared), Arc::clone(shared));
-        let alarm = Alarm { status: Arc::clone(&status), shared: Arc::clone(shared) };
         let thread = LogThread::new(LogThreadParts {
             reader,
             writer,
@@ -161,11 +136,7 @@ impl LogThreads {
             wake_shards: Arc::new(move || synced.tell_synced()),
         });
         let spawned = SyncThread::spawn(number, Arc::clone(&status)).and_then(|syncer| {
-            let run = move || {
-                let alarm = alarm;
-                thread.with_syncer(Box::new(syncer)).run();
-                drop(alarm);
-            };
+            let run = move || thread.with_syncer(Box::new(syncer)).run();
             std::thread::Builder::new().name(format!("nigh-log-{number}")).spawn(run)
         });
         match spawned {
@@ -213,22 +184,6 @@ impl LogThreads {
 impl Drop for LogThreads {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// Tells that a log is broken if its thread ends by a panic.
-struct Alarm {
-    status: Arc<LogStatus>,
-    shared: Arc<Shared>,
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let cause = "its thread ended by a fault of its own".to_owned();
-            self.status.tell_health(LogHealth::Broken, cause);
-            self.shared.tell_synced();
-        }
     }
 }
 
@@ -314,17 +269,6 @@ fn refused_start(dir: &Path, arenas: &Path, error: StoreError) -> ServeError {
          {} --salvage NEW`",
         dir.display()
     ))
-}
-
-/// The id of the machine's boot.
-///
-/// # Errors
-/// The system doesn't tell it.
-pub fn boot_id() -> Result<[u8; 16], ServeError> {
-    let text = std::fs::read_to_string(BOOT_ID)?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let id = u128::from_str_radix(&digits, 16).map(u128::to_be_bytes);
-    id.map_err(|_| ServeError::Setting(format!("{BOOT_ID} has no id of the boot: {text:?}")))
 }
 
 /// Tells how far a replay is, now and then.

@@ -104,6 +104,15 @@ pub enum ArenaError {
         /// The arena's file.
         path: PathBuf,
     },
+    /// The file is shorter than it was, or its file system has no memory for a hole in it.
+    #[error(
+        "arena {path}: the file was cut off, or memory of it is gone: nothing of it can be read any \
+         more; read the one that is in use"
+    )]
+    Cut {
+        /// The arena's file.
+        path: PathBuf,
+    },
     /// The file was set aside, converted or removed.
     #[error(
         "arena {path}: this file is over: it was set aside, converted or removed; \

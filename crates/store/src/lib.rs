@@ -101,12 +101,13 @@ pub use durability::orders::{AgainRecord, EndOrder, LogOrder, Look, LookBatch, O
 pub use durability::shard_compaction::ShardCompaction;
 pub use durability::streams::SharedStreams;
 pub use durability::sync_mode::SyncMode;
+pub use durability::thread_ends::LogThreadEnds;
 pub use error::{BUSY, JOURNAL_FULL, StoreError, together_error_text, write_error_text};
 pub use eviction::policy::Policy;
 pub use folder::edition::Edition;
 pub use folder::look::faults_of;
 pub use folder::manifest::{MANIFEST, NEW_MANIFEST, list_others};
-pub use folder::names::{DEFAULT_TENANT, arena_of_name};
+pub use folder::names::{DEFAULT_TENANT, arena_of_name, path_of as arena_path};
 pub use keyspace::Keyspace;
 pub use op::{Op, Span};
 pub use open::durable::attached::{AttachedShard, AttachedStream, LogBerth};

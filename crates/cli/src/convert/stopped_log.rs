@@ -9,7 +9,7 @@ use nigh_log::{
     FileName, LogError, LogSettings, Meta, RealChance, RealClock, RealFolder, Storage, StoredFile,
     World, list, read_meta,
 };
-use nigh_server::{Config, boot_id};
+use nigh_server::Config;
 use nigh_shm::{Domain, JOURNAL_BYTES_MIN, JournalFile};
 use nigh_store::{
     Conversion, Keyspace, Left, LiveFault, LogOptions, OpenedLog, StoreError, StoreOptions,
@@ -134,7 +134,7 @@ impl StoppedLog {
             // Nothing is written to the journals here, so those that are there will do.
             journal_bytes: journal.map_or(JOURNAL_BYTES_MIN, |it| it.info().ring_bytes),
             mode: SyncMode::EverySecond,
-            boot_id: boot_id()?,
+            boot_id: nigh_log::boot_id()?,
             progress: Arc::new(move |progress| {
                 shown.set_length(progress.all_bytes);
                 shown.set_position(progress.read_bytes);

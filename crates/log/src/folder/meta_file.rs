@@ -37,17 +37,29 @@ pub fn read_meta<S: Storage>(storage: &S) -> Result<Option<Meta>, LogError> {
         file.sync_all().map_err(io("syncing"))?;
     }
     storage.sync_folder().map_err(|error| LogError::io(".", 0, "syncing the folder", error))?;
-    let Some(file) = file else {
-        return Ok(None);
-    };
+    file.map_or(Ok(None), |file| parse(&file).map(Some))
+}
+
+/// Reads meta as it is now, in a process that only looks: nothing is synced, so what it gives may
+/// be gone after a power cut. `None` if there is no such file.
+///
+/// # Errors
+/// As [`read_meta`].
+pub fn look_at_meta<S: Storage>(storage: &S) -> Result<Option<Meta>, LogError> {
+    let file = storage.open(META).map_err(|error| LogError::io(META, 0, "opening", error))?;
+    file.map_or(Ok(None), |file| parse(&file).map(Some))
+}
+
+fn parse<F: StoredFile>(file: &F) -> Result<Meta, LogError> {
+    let io = |doing| move |error| LogError::io(META, 0, doing, error);
     let bytes = file.len().map_err(io("asking for the length"))?;
     let wanted = usize::try_from(bytes).ok().filter(|_| bytes <= META_BYTES_MOST);
     let Some(wanted) = wanted else {
         return Err(LogError::Meta { line: 1, what: format!("it has {bytes} bytes") });
     };
     let mut text = vec![0; wanted];
-    read_exact_at(&file, 0, &mut text).map_err(io("reading"))?;
-    meta_text::parse(&text).map(Some)
+    read_exact_at(file, 0, &mut text).map_err(io("reading"))?;
+    meta_text::parse(&text)
 }
 
 /// Replaces meta. It counts when this has returned.

@@ -29,6 +29,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+/// Where the kernel tells the id of the machine's boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The folder itself, in errors.
 const HERE: &str = ".";
 /// Mode of files that are made.
@@ -353,6 +355,18 @@ impl Clock for RealClock {
     fn rising_us(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
+}
+
+/// The id of the machine's boot: what lies in a tmpfs is of this boot, or it isn't there any more.
+///
+/// # Errors
+/// The system doesn't tell it.
+pub fn boot_id() -> io::Result<[u8; 16]> {
+    let told = |error: io::Error| io::Error::new(error.kind(), format!("{BOOT_ID}: {error}"));
+    let text = std::fs::read_to_string(BOOT_ID).map_err(told)?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let id = u128::from_str_radix(&digits, 16).map(u128::to_be_bytes);
+    id.map_err(|_| told(io::Error::other(format!("no id of the boot: {text:?}"))))
 }
 
 /// The system's random bits.

@@ -8,6 +8,8 @@ use crate::format::layout::{
     ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, INCARNATION_OVER,
     LINE_BYTES, MAGIC, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TENANT_BYTES_MAX, VERSION, header, round_up,
 };
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The fields of a header.
@@ -27,6 +29,10 @@ pub struct HeaderInfo {
     pub incarnation: u64,
     /// LSN of the newest published record; 0 if nothing was ever written.
     pub committed_lsn: u64,
+    /// LSN of the newest change that was begun.
+    pub begun_lsn: u64,
+    /// All changes up to this one were on disk, as the last writer's log said; else 0.
+    pub durable_lsn: u64,
     /// Id of the log that has its changes; zeros without one.
     pub log_id: [u8; 16],
     /// Id of the boot in which its last writer began; zeros if that didn't tell.
@@ -69,9 +75,15 @@ impl HeaderInfo {
 pub fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
     let failed =
         |source| ArenaError::Io { path: path.to_path_buf(), doing: "reading the header", source };
+    header_of_file(&File::open(path).map_err(failed)?, path)
+}
+
+/// The same of a file that is open.
+pub(crate) fn header_of_file(file: &File, path: &Path) -> Result<HeaderInfo, ArenaError> {
+    let failed =
+        |source| ArenaError::Io { path: path.to_path_buf(), doing: "reading the header", source };
     let mut bytes = [0; 4096];
-    let mut file = std::fs::File::open(path).map_err(failed)?;
-    match std::io::Read::read_exact(&mut file, &mut bytes) {
+    match file.read_exact_at(&mut bytes, 0) {
         Ok(()) => {}
         Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
             let len = file.metadata().map_err(failed)?.len();
@@ -147,6 +159,8 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault>
         partitions: four(header::PARTITIONS),
         incarnation: eight(header::INCARNATION),
         committed_lsn: eight(header::COMMITTED_LSN),
+        begun_lsn: eight(header::BEGUN_LSN),
+        durable_lsn: eight(header::DURABLE_LSN),
         log_id: sixteen(header::LOG_ID),
         boot_id: sixteen(header::BOOT_ID),
     })

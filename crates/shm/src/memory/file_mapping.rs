@@ -8,12 +8,14 @@
 
 use crate::format::layout::PAGE_BYTES;
 use crate::format::words::MappedWords;
+use crate::memory::guarded::Guarded;
 use crate::memory::hugepages::HUGE_PAGE_BYTES;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,6 +35,10 @@ pub(crate) struct FileMapping {
     len: usize,
     /// The file that is mapped for writing, if one is.
     identity: Option<FileIdentity>,
+    /// It reads zeros where the file was cut off.
+    guarded: Option<Guarded>,
+    /// Bytes of the file whose memory goes back to the system with the mapping.
+    over: Range<u64>,
 }
 
 // SAFETY: a mapping is plain address space; what is done to its bytes is up to `MappedWords`.
@@ -63,13 +69,20 @@ impl FileMapping {
                 unsafe { rustix::mm::munmap(from, len) }?;
             }
         }
-        Ok(FileMapping { base, len, identity: None })
+        Ok(FileMapping { base, len, identity: None, guarded: None, over: 0..0 })
     }
 
     /// Maps a file read-only from its beginning over at least `len` bytes of addresses.
     pub(crate) fn read_only(file: &File, len: usize) -> Result<FileMapping, Errno> {
         let mapping = FileMapping::reserve(len)?;
         mapping.map(file, 0, mapping.len as u64, ProtFlags::READ)?;
+        Ok(mapping)
+    }
+
+    /// The same of a file that others may cut off meanwhile.
+    pub(crate) fn guarded(file: &File, len: usize) -> Result<FileMapping, Errno> {
+        let mut mapping = FileMapping::read_only(file, len)?;
+        mapping.guarded = Some(Guarded::new(mapping.base(), mapping.len)?);
         Ok(mapping)
     }
 
@@ -112,6 +125,11 @@ impl FileMapping {
         is_new
     }
 
+    /// The file's memory between two offsets goes back to the system when the mapping ends.
+    pub(crate) fn set_over(&mut self, from: u64, to: u64) {
+        self.over = from..to;
+    }
+
     /// Where it begins.
     pub(crate) fn base(&self) -> *const u8 {
         self.base.as_ptr()
@@ -132,6 +150,13 @@ impl FileMapping {
 
 impl Drop for FileMapping {
     fn drop(&mut self) {
+        // Before others may get its addresses.
+        drop(self.guarded.take());
+        if !self.over.is_empty() {
+            // What is refused goes back when the last process that has it mapped lets go.
+            let len = self.over.end - self.over.start;
+            let _ = self.advise(self.over.start, len, Advice::LinuxRemove);
+        }
         // SAFETY: the mapping is ours alone, and its owner has waited until nobody can read it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         if let Some(identity) = self.identity {

@@ -2,5 +2,6 @@
 
 pub(crate) mod file_mapping;
 pub(crate) mod fork_mark;
+pub(crate) mod guarded;
 pub(crate) mod hugepages;
 pub(crate) mod provision;

@@ -30,7 +30,7 @@ fn next(cursor: u64, mask: u64) -> u64 {
 }
 
 /// The cursor behind all lines of the larger table that share a line of the smaller.
-fn last_of_group(cursor: u64, small: u64, large: u64) -> u64 {
+pub(super) fn last_of_group(cursor: u64, small: u64, large: u64) -> u64 {
     let mut at = next(cursor, large);
     while at & (small ^ large) != 0 {
         at = next(at, large);
@@ -82,7 +82,7 @@ impl Reader {
         for _ in 0..lines.max(1) {
             let Some(line) = place.next(small) else { return true };
             for table in old.into_iter().chain([current]) {
-                let lent = &mut |reference| f(self.lend(pin, reference));
+                let lent = &mut |_, e| f(self.lend(pin, entry_reference(e)));
                 visit(&self.words, table, line, small - 1, lent);
             }
         }
@@ -130,7 +130,7 @@ pub(crate) fn step<W: SharedWords>(
         let (small, large) = (old_mask.min(current.lines - 1), old_mask.max(current.lines - 1));
         // The old table first: what moves meanwhile is then met in the current one.
         for table in old.into_iter().chain([current]) {
-            visit(words, table, cursor, small, f);
+            visit(words, table, cursor, small, &mut |_, e| f(entry_reference(e)));
         }
         words.fence(Acquire);
         if words.load64(header::INDEX_STATE, Relaxed) == state {
@@ -139,12 +139,14 @@ pub(crate) fn step<W: SharedWords>(
     }
 }
 
-fn visit<W: SharedWords>(
+/// The entries whose home is a line of the table that shares the cursor's bits under the smaller
+/// mask: where each stands, and what it was.
+pub(super) fn visit<W: SharedWords>(
     words: &W,
     table: Table,
     cursor: u64,
     small: u64,
-    f: &mut impl FnMut(u32),
+    f: &mut impl FnMut(u64, u64),
 ) {
     let mask = table.lines - 1;
     let mut at = cursor;
@@ -157,18 +159,17 @@ fn visit<W: SharedWords>(
     }
 }
 
-/// The references of records whose home is this line.
-fn home_line<W: SharedWords>(words: &W, table: Table, line: u64, f: &mut impl FnMut(u32)) {
+/// The entries of records whose home is this line.
+fn home_line<W: SharedWords>(words: &W, table: Table, line: u64, f: &mut impl FnMut(u64, u64)) {
     let home = line & (table.lines - 1);
     #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 lines")]
     for at in table.probe(home as u32) {
         let entries = words.line(at);
         // SYNC(index-publish)
         words.fence(Acquire);
-        for e in entries {
-            let reference = entry_reference(e);
-            if reference > REF_MOVED && table.home(entry_tag(e)) == home {
-                f(reference);
+        for (entry_at, e) in (at..).step_by(8).zip(entries) {
+            if entry_reference(e) > REF_MOVED && table.home(entry_tag(e)) == home {
+                f(entry_at, e);
             }
         }
         if match_line(&entries, 0).1 {

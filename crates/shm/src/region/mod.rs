@@ -20,8 +20,8 @@ pub(crate) mod kept;
 
 use crate::error::{ArenaError, Denial, io};
 use crate::format::generation::next_generation;
-use crate::format::layout::{Geometry, LINE_BYTES, PAGE_BYTES, round_up};
-use crate::format::words::MappedWords;
+use crate::format::layout::{Geometry, INCARNATION_OVER, LINE_BYTES, PAGE_BYTES, header, round_up};
+use crate::format::words::{MappedWords, SharedWords};
 use crate::memory::file_mapping::{FileIdentity, FileMapping};
 use crate::memory::hugepages::{self, HUGE_PAGE_BYTES};
 use crate::memory::provision::Backing;
@@ -64,6 +64,8 @@ pub struct Region {
     denied: Mutex<Vec<Denied>>,
     /// Records that its writer has met and left alone since somebody asked last.
     kept: Mutex<Untold>,
+    /// The file isn't the arena any more.
+    is_over: AtomicBool,
 }
 
 /// Something that the system refused of an arena's memory.
@@ -151,6 +153,7 @@ impl Region {
             has_huge_pages: hugepages::are_given(identity.0),
             denied: Mutex::default(),
             kept: Mutex::default(),
+            is_over: AtomicBool::new(false),
         })
     }
 
@@ -213,6 +216,14 @@ impl Region {
     pub(crate) fn temporary(&self) -> Option<&Path> {
         let temporary = self.temporary.as_deref();
         temporary.filter(|_| !self.named.load(Ordering::Acquire))
+    }
+
+    /// The file was removed: tells its readers in other processes so. Its memory goes back when
+    /// nobody reads it here any more, though another process may have it mapped.
+    pub fn set_over(&self) {
+        // SYNC(incarnation)
+        self.words().store64(header::INCARNATION, INCARNATION_OVER, Ordering::Release);
+        self.is_over.store(true, Ordering::Release);
     }
 
     fn reopen(&self) -> Result<OwnedFd, Errno> {
@@ -314,7 +325,11 @@ impl Backing for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Some(mapping) = self.mapping.take() {
+        if let Some(mut mapping) = self.mapping.take() {
+            if self.is_over.load(Ordering::Acquire) {
+                // The header's page says that it is over.
+                mapping.set_over(PAGE_BYTES, self.end());
+            }
             self.domain.bury(mapping);
         }
     }

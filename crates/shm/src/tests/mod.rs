@@ -10,6 +10,7 @@ mod damage;
 mod deaths;
 mod denied;
 mod edition1_kept;
+mod foreign_scan;
 mod full;
 mod growing;
 mod index_copies;

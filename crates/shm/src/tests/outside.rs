@@ -454,6 +454,11 @@ fn reads_of_a_damaged_file_end() {
             let found = foreign.multi_get(&[key]);
             *(if found.is_ok() { &mut whole } else { &mut refused }) += 1;
             let _ = foreign.get(key, &mut Vec::new());
+            let _ = foreign.expiry(key);
+        }
+        let mut cursor = next(2) << next(40);
+        for _ in 0..32 {
+            cursor = foreign.scan(cursor, b"", &mut |_| ()).unwrap_or(0);
         }
         file.write_all_at(&was, at).unwrap();
     }

@@ -13,6 +13,7 @@ pub(crate) mod grow;
 pub(crate) mod ids;
 pub(crate) mod journal;
 pub(crate) mod maintain;
+pub(crate) mod over;
 pub(crate) mod root_map;
 pub(crate) mod roots;
 pub(crate) mod sound;

@@ -24,6 +24,7 @@ use crate::durability::log_sync::{LogSync, Syncer};
 use crate::durability::orders::{AgainRecord, EndOrder, LogOrder, LookBatch, Ordered};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
+use crate::durability::thread_ends::PanicAlarm;
 use nigh_log::{ChainMark, LogWriter, Storage, World};
 use nigh_shm::{DurableWord, JournalEntry, JournalReader};
 use std::collections::VecDeque;
@@ -169,8 +170,11 @@ impl<S: Storage> LogThread<S> {
         self
     }
 
-    /// Runs until the log is closed.
+    /// Runs until the log is closed. If it panics, the log is broken for all to see.
     pub fn run(mut self) {
+        let LogSink { status, wake_shards, .. } = &self.sink;
+        let (status, wake_shards) = (Arc::clone(status), Arc::clone(wake_shards));
+        let _alarm = PanicAlarm { status, wake_shards };
         loop {
             match self.pass() {
                 Passed::More => {}

@@ -13,3 +13,4 @@ pub(crate) mod shard_base;
 pub(crate) mod shard_compaction;
 pub(crate) mod streams;
 pub(crate) mod sync_mode;
+pub(crate) mod thread_ends;

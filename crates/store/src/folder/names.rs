@@ -18,7 +18,8 @@ pub(crate) const SYSTEM_TENANT: &str = "_system";
 const MAX_TENANT_BYTES: usize = 128;
 
 /// The file of a partition.
-pub(crate) fn path_of(dir: &Path, tenant: &str, partition: usize) -> PathBuf {
+#[must_use]
+pub fn path_of(dir: &Path, tenant: &str, partition: usize) -> PathBuf {
     dir.join(format!("{tenant}.{partition}.arena"))
 }
 

@@ -244,12 +244,17 @@ impl Store {
     pub fn close(mut self, remove: bool) {
         self.rollback();
         let Store { files, data, reader, libraries, .. } = self;
+        let region = Arc::clone(reader.region());
         drop((data, reader, libraries));
         if remove && let Some(files) = files {
             let _ = Manifest::remove(&files.dir);
             // The server ends anyway. The next one adopts or replaces arenas that stay.
             for arena in &files.arenas {
-                let _ = fs::remove_file(arena);
+                let removed = fs::remove_file(arena).is_ok();
+                let is_its_own = std::path::absolute(arena).is_ok_and(|it| it == region.path());
+                if removed && is_its_own {
+                    region.set_over();
+                }
             }
             let _ = fs::remove_dir(&files.dir);
         }

@@ -12,19 +12,24 @@
 //! 4. Values in runs and what a `prev` names are read by a call to the system: a hole that is read
 //!    through the mapping would take memory.
 
+use super::read_check::ReadCheck;
 use crate::format::head::{HEADER_LEN, Head, RunName};
 use crate::format::layout::{
-    Geometry, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX, entry_reference, header, is_over,
-    record as r,
+    Geometry, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX, entry_reference, entry_tag, header,
+    is_over, record as r,
 };
 use crate::format::words::SharedWords;
 use crate::index::{Table, match_line, split_state};
+use crate::read::cursor::{last_of_group, visit};
 use std::fs::File;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Looks at a key before a reader gives up: each fails only if the owner reused memory meanwhile.
 pub(super) const LOOKS_MAX: u32 = 64;
+
+/// Bytes of a record that are asked for ahead: header, a short key and a short value.
+const PREFETCH_BYTES: u64 = 192;
 
 /// The bytes of an arena.
 pub(super) struct Copier<W: SharedWords> {
@@ -43,13 +48,40 @@ pub(super) struct Wanted<'a> {
     pub(super) lsn: u64,
     /// Of those whose time isn't over then.
     pub(super) clock_ms: u64,
+    /// Whether the value is copied at all.
+    pub(super) with_value: bool,
 }
 
 impl Wanted<'_> {
-    /// Whether a version's value is copied.
+    /// Whether a version is the one.
     pub(super) fn wants(&self, head: &Head) -> bool {
         head.lsn <= self.lsn && !is_over(head.expiry_ms, self.clock_ms)
     }
+
+    fn copies(&self, head: &Head) -> bool {
+        self.with_value && self.wants(head)
+    }
+}
+
+/// A record that was copied out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForeignRecord {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// When it expires, Unix milliseconds; 0 if never.
+    pub expiry_ms: u64,
+}
+
+/// What a step of a scan passes on.
+pub(super) struct ScanStep<'a> {
+    /// Of keys that begin so.
+    pub(super) prefix: &'a [u8],
+    /// Of those whose time isn't over then.
+    pub(super) clock_ms: u64,
+    pub(super) watch: ReadCheck,
+    pub(super) record: ForeignRecord,
 }
 
 /// The result of one look at the index.
@@ -102,6 +134,25 @@ impl<W: SharedWords> Copier<W> {
         self.reaches(self.g.slot_offset(self.g.first_slot))
     }
 
+    /// Asks for the memory of keys that are read next: their home lines, then what those name. Only
+    /// hints, by whatever stands there.
+    pub(super) fn prefetch(&self, hashes: &[u32]) {
+        let (_, current) = split_state(self.words.load64(header::INDEX_STATE, Acquire));
+        let Some(table) = self.table(current) else { return };
+        let line_of = |hash: &u32| table.line_offset(table.home(*hash));
+        hashes.iter().for_each(|hash| self.words.prefetch(line_of(hash)));
+        for hash in hashes {
+            let line = self.words.line(line_of(hash));
+            let (hits, _) = match_line(&line, *hash);
+            let Some(entry) = line.get(hits.trailing_zeros() as usize) else { continue };
+            let at = u64::from(entry_reference(*entry)) * r::UNIT;
+            for at in (at..at + PREFETCH_BYTES).step_by(64).filter(|at| *at < self.g.address_bytes)
+            {
+                self.words.prefetch(at);
+            }
+        }
+    }
+
     /// Looks for the record that the index names for a key, and copies its value to `out` if it is
     /// wanted.
     pub(super) fn look(&self, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
@@ -127,6 +178,95 @@ impl<W: SharedWords> Copier<W> {
         if self.words.load64(header::INDEX_STATE, Relaxed) == state { result } else { Look::Again }
     }
 
+    /// Passes the records of a step of a scan to `found`: those of one home line of the smaller
+    /// table, and of all lines of the larger that share its bits. Returns the next cursor, or
+    /// `None` if the tables or the writer changed meanwhile; then the step is to be done again.
+    pub(super) fn scan_step(
+        &self,
+        cursor: u64,
+        step: &mut ScanStep<'_>,
+        found: &mut dyn FnMut(&ForeignRecord),
+    ) -> Option<u64> {
+        // SYNC(index-state)
+        let state = self.words.load64(header::INDEX_STATE, Acquire);
+        let (epoch, current) = split_state(state);
+        let old = if epoch & 1 == 1 { self.words.load32(header::OLD, Acquire) } else { 0 };
+        let current = self.table(current)?;
+        let old = if old == 0 { None } else { Some(self.table(old)?) };
+        let old_mask = old.map_or(current.lines, |old| old.lines) - 1;
+        let (small, large) = (old_mask.min(current.lines - 1), old_mask.max(current.lines - 1));
+        let mut is_whole = true;
+        // The old table first: what moves meanwhile is then met in the current one.
+        for table in old.into_iter().chain([current]) {
+            visit(&self.words, table, cursor, small, &mut |entry_at, e| {
+                is_whole = is_whole && self.pass(entry_at, e, step, found);
+            });
+            // SYNC(index-moved)
+            self.words.fence(Acquire);
+        }
+        // SYNC(index-state): as for a key.
+        self.words.fence(Acquire);
+        let is_same = self.words.load64(header::INDEX_STATE, Relaxed) == state;
+        (is_whole && is_same).then(|| last_of_group(cursor, small, large))
+    }
+
+    /// Passes on the record that an entry names, or the one that has replaced it. False if there
+    /// was no stable copy.
+    fn pass(
+        &self,
+        entry_at: u64,
+        seen: u64,
+        step: &mut ScanStep<'_>,
+        found: &mut dyn FnMut(&ForeignRecord),
+    ) -> bool {
+        let mut entry = seen;
+        for _ in 0..LOOKS_MAX {
+            if entry_reference(entry) <= REF_MOVED || entry_tag(entry) != entry_tag(seen) {
+                return true; // it went; if it moved, it is met where it is now
+            }
+            let copied = self.copy_record(entry_at, entry, step);
+            if !step.watch.has_same_writer(&self.words) {
+                return false;
+            }
+            match copied {
+                Some(true) => {
+                    found(&step.record);
+                    return true;
+                }
+                Some(false) => return true,
+                None => std::hint::spin_loop(),
+            }
+            // SYNC(index-publish)
+            entry = self.words.load64(entry_at, Acquire);
+        }
+        false
+    }
+
+    /// Copies the record that an entry names. Whether it is one of the step's; `None` if it isn't
+    /// there any more.
+    fn copy_record(&self, entry_at: u64, entry: u64, step: &mut ScanStep<'_>) -> Option<bool> {
+        let offset = u64::from(entry_reference(entry)) * r::UNIT;
+        let slot = self.g.slot_of(offset);
+        if slot < self.g.first_slot || !self.reaches(offset + r::HEADER_BYTES) {
+            return None;
+        }
+        let at = self.g.generation_offset(slot);
+        guarded(&self.words, at, (entry_at, entry), || {
+            let head = Head::load(&self.words, offset);
+            if !self.is_version(&head, offset) {
+                return None;
+            }
+            let ForeignRecord { key, value, expiry_ms } = &mut step.record;
+            key.resize(head.key_len.into(), 0);
+            self.words.copy_out(offset + r::KEY, key);
+            *expiry_ms = head.expiry_ms;
+            if !key.starts_with(step.prefix) || is_over(head.expiry_ms, step.clock_ms) {
+                return Some(false);
+            }
+            self.copy_value(offset, &head, value).then_some(true)
+        })?
+    }
+
     /// Copies the version that another one has replaced: its header, and its value to `out` if it
     /// is wanted. `None` if it isn't an older one of the same key, or its memory changes hands.
     pub(super) fn older(
@@ -150,7 +290,7 @@ impl<W: SharedWords> Copier<W> {
         if !self.is_version(&head, offset) || !falls || !same {
             return None;
         }
-        if wanted.wants(&head) {
+        if wanted.copies(&head) {
             self.read_value(offset, &head, out)?;
         }
         // SYNC(generation)
@@ -243,18 +383,21 @@ impl<W: SharedWords> Copier<W> {
         if !self.key_is(offset, &head, wanted.key) {
             return Look::Miss;
         }
-        if wanted.wants(&head) {
-            if head.has_run() {
-                let run = RunName::load(&self.words, offset, &head);
-                if self.read_run(&run, &head, RunIs::InUse, out).is_none() {
-                    return Look::Again;
-                }
-            } else {
-                out.resize(head.value_len as usize, 0);
-                self.words.copy_out(offset + head.value_at(), out);
-            }
+        if wanted.copies(&head) && !self.copy_value(offset, &head, out) {
+            return Look::Again;
         }
         Look::Hit(head)
+    }
+
+    /// Copies the value of the record at an offset. False if it lies in a run that was reused.
+    fn copy_value(&self, offset: u64, head: &Head, out: &mut Vec<u8>) -> bool {
+        if head.has_run() {
+            let run = RunName::load(&self.words, offset, head);
+            return self.read_run(&run, head, RunIs::InUse, out).is_some();
+        }
+        out.resize(head.value_len as usize, 0);
+        self.words.copy_out(offset + head.value_at(), out);
+        true
     }
 
     fn generation(&self, slot: u32) -> u32 {

@@ -22,6 +22,8 @@ pub(crate) enum Shut {
     Adopting,
     /// The file isn't the arena any more.
     Over,
+    /// There are zeros instead of the file: memory of it is gone.
+    Cut,
 }
 
 /// The writer and the count of reuses when a read began.
@@ -40,6 +42,9 @@ impl ReadCheck {
         if incarnation == INCARNATION_OVER {
             return Err(Shut::Over);
         }
+        if incarnation == 0 {
+            return Err(Shut::Cut);
+        }
         if incarnation & 1 == 1 {
             return Err(Shut::Adopting);
         }
@@ -48,7 +53,7 @@ impl ReadCheck {
         Ok(ReadCheck { incarnation, reuses })
     }
 
-    /// Whether no other writer has come until behind the copies.
+    /// Whether no other writer has come until behind the copies, nor zeros in place of the file.
     pub(crate) fn has_same_writer<W: SharedWords>(&self, words: &W) -> bool {
         // SYNC(incarnation): odd before an adopting writer's first change.
         words.fence(Acquire);

@@ -144,6 +144,8 @@ fn set_aside(path: &Path) -> Result<(), StoreError> {
         name.push(if number == 0 { ".aside".to_owned() } else { format!(".aside.{number}") });
         let aside = PathBuf::from(name);
         if !aside.try_exists().map_err(|source| failed(&aside, source))? {
+            // Its readers look for the next one. If they can't be told, they find out by the name.
+            let _ = nigh_shm::end_file(path);
             std::fs::rename(path, &aside).map_err(|source| failed(path, source))?;
             return Ok(());
         }

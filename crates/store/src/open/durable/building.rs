@@ -152,10 +152,12 @@ impl Building {
         }
     }
 
-    /// All was done again: the arena is whole, and gets its name.
+    /// All was done again: the arena is whole, and gets its name. Others read it from then on, so
+    /// it has its clock before: what was over stays over, though the machine's clock stepped back.
     pub(super) fn finish(
         mut self,
         last_lsn: u64,
+        clock_ms: u64,
         [log_id, boot_id]: [&[u8; 16]; 2],
     ) -> Result<Writer, StoreError> {
         if let Some((key, dangling)) = self.dangling.iter().min_by_key(|(_, it)| it.lsn) {
@@ -168,6 +170,7 @@ impl Building {
         self.writer.end_replay(last_lsn);
         self.writer.set_log_id(log_id);
         self.writer.set_boot_id(boot_id);
+        self.writer.note_time(clock_ms);
         self.writer.expect_keys(0);
         self.writer.give_name()?;
         Ok(self.writer)

@@ -80,7 +80,8 @@ pub(crate) fn open_with_log<S: Storage>(
         findings.note_all_broken(&writers);
         report.completed = written?;
     }
-    build_missing(&findings, &mut streams, (world, &meta, log, domain), &mut report)?;
+    let source = (world, &meta, log, domain);
+    build_missing(&findings, &mut streams, source, clock_ms, &mut report)?;
     report.base = if !counts {
         Some(BaseCause::First)
     } else if is_broken {
@@ -97,10 +98,6 @@ pub(crate) fn open_with_log<S: Storage>(
         let arena = it.writer.as_mut().expect("each stream has its arena by now");
         arena.set_log_id(&meta.id);
         arena.set_boot_id(&log.boot_id);
-        // What was over stays over, though the machine's clock has stepped back.
-        if it.plan.origin == Origin::Log {
-            arena.note_time(clock_ms);
-        }
     }
     if report.base.is_some() {
         drop(writers);
@@ -192,6 +189,7 @@ fn build_missing<S: Storage>(
     findings: &Findings<S>,
     streams: &mut StartStreams,
     (world, meta, log, domain): (&World<S>, &Meta, &LogOptions, &Arc<Domain>),
+    clock_ms: u64,
     report: &mut StartReport,
 ) -> Result<(), StoreError> {
     let of = |streams: &StartStreams, origin| -> Vec<Stream> {
@@ -237,7 +235,7 @@ fn build_missing<S: Storage>(
     for (number, mut arena) in built.into_iter().flatten() {
         let last = lasts.get(&number).copied().unwrap_or(0);
         let last = behind(findings, streams, (number, last), &mut arena)?;
-        let writer = arena.finish(last, [&meta.id, &log.boot_id])?;
+        let writer = arena.finish(last, clock_ms, [&meta.id, &log.boot_id])?;
         if let Some(it) = streams.get_mut(&number) {
             it.writer = Some(writer);
         }

@@ -1,0 +1,391 @@
+//! Reading a database that another process has open.
+//!
+//! ```text
+//! read ── attached? ── yes ── its name, ten times a second ── copy out ── the same owner? ──> value
+//!             │                        └ another file ┐             └ it is over ┐
+//!             └── no: at most one try in each pause <─┴──────────────────────────┘
+//! ```
+//!
+//! 1. Nothing is written, no lock of the owner is taken, and nobody waits for a reader.
+//! 2. What is copied counts only if the same owner has the memory behind the copy as before it.
+//! 3. Memory that was left by a killed owner, or by one that keeps it, is read as it is. The next
+//!    owner takes that same memory over, or says that it is over before it serves another.
+//! 4. A key's time is judged by the owner's clock. Where that stands still, it is over a second
+//!    late, and stays so.
+//! 5. A call that can't read says so at once; it doesn't wait. Tries to attach again come after
+//!    pauses that double up to a bound.
+//!
+//! Any thread. Threads that share a reader share a few words; a clone has its own.
+
+use crate::folders::memory_folder;
+use crate::options::unix_ms;
+use crate::reader_error::ReaderError;
+use nigh_log::{RealFolder, look_at_meta};
+use nigh_shm::layout::is_over;
+use nigh_shm::{ArenaError, ForeignReader};
+use nigh_store::{DEFAULT_TENANT, arena_path};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Between two looks at the name of the file that is read: for files that were removed by hand.
+const LOOK_MS: u64 = 100;
+/// Between two tries to attach: the first, and the longest.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MOST: Duration = Duration::from_millis(100);
+/// Between two looks of [`DbReader::wait`].
+const WAIT_STEP: Duration = Duration::from_millis(2);
+/// Attachments that may be over, one after the other, within one call.
+const ATTACHES_MOST: u32 = 3;
+/// How far the owner's clock may be behind this process's before that counts: it goes on ten times
+/// a second.
+const CLOCK_LATE_MS: u64 = 1000;
+/// Lines of the index that a step of a scan visits at most for each key it aims at.
+const LINES_PER_KEY: u64 = 10;
+
+/// How long a key stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeToLive {
+    /// It has no expiry.
+    Forever,
+    /// Its time is over then.
+    Left(Duration),
+}
+
+/// A database that another process has open, or has left in memory: it can be read here, while that
+/// one writes.
+///
+/// Each value is copied out. Keys that are read together are read at one moment, so a batch is seen
+/// whole or not at all. When its owner closes the database or opens it again, the reader notices by
+/// itself: calls fail meanwhile ([`ReaderError::is_passing`]), and succeed again later. A killed
+/// owner leaves its memory: it is read as it is.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// # let db = nigh::Db::open(&path, &nigh::Options::new())?;
+/// # db.put(b"greeting", b"hello")?;
+/// let reader = nigh::Db::open_reader(&path)?; // in another process than `Db::open`
+/// assert_eq!(reader.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DbReader {
+    path: PathBuf,
+    memory_dir: Option<PathBuf>,
+    state: RwLock<ReaderState>,
+    /// The latest time by which this reader judged, Unix ms.
+    judged_ms: AtomicU64,
+}
+
+const _: () = {
+    const fn is_for_any_thread<T: Send + Sync>() {}
+    is_for_any_thread::<DbReader>();
+};
+
+/// Memory that is read.
+struct AttachedArena {
+    arena: Arc<ForeignReader>,
+    memory: PathBuf,
+    /// When its name was last looked at, by [`coarse_ms`].
+    looked_ms: AtomicU64,
+}
+
+/// What a reader reads, or why it doesn't.
+struct ReaderState {
+    attached: Option<Arc<AttachedArena>>,
+    refused: Option<ReaderError>,
+    next_try: Instant,
+    pause: Duration,
+}
+
+impl Clone for DbReader {
+    /// Reads the same memory, for another thread.
+    fn clone(&self) -> DbReader {
+        let again = |it: Arc<AttachedArena>| {
+            let (arena, memory) = (Arc::clone(&it.arena), it.memory.clone());
+            Arc::new(AttachedArena { arena, memory, looked_ms: AtomicU64::new(0) })
+        };
+        let state = ReaderState {
+            attached: self.attached().map(again),
+            refused: None,
+            next_try: Instant::now(),
+            pause: Duration::ZERO,
+        };
+        DbReader {
+            path: self.path.clone(),
+            memory_dir: self.memory_dir.clone(),
+            state: RwLock::new(state),
+            judged_ms: AtomicU64::new(self.judged_ms.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl DbReader {
+    pub(crate) fn open(path: &Path, memory_dir: Option<&Path>) -> Result<DbReader, ReaderError> {
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map_err(|e| ReaderError::io(path, "finding it", &e))
+        };
+        let state = ReaderState {
+            attached: None,
+            refused: None,
+            next_try: Instant::now(),
+            pause: Duration::ZERO,
+        };
+        let reader = DbReader {
+            path: absolute(path)?,
+            memory_dir: memory_dir.map(absolute).transpose()?,
+            state: RwLock::new(state),
+            judged_ms: AtomicU64::new(0),
+        };
+        reader.attach(None)?;
+        Ok(reader)
+    }
+
+    /// The value of a key; `None` if there is none.
+    ///
+    /// # Errors
+    /// Nothing can be read now; the error says why, and what to do.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ReaderError> {
+        let mut value = Vec::new();
+        Ok(self.copy(key, &mut value)?.then_some(value))
+    }
+
+    /// Adds the bytes of a key's value to those of `into`. False, and nothing is added, if the key
+    /// isn't there.
+    ///
+    /// # Errors
+    /// As [`DbReader::get`]; nothing is added then.
+    pub fn get_into(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, ReaderError> {
+        if into.is_empty() {
+            return self.copy(key, into);
+        }
+        let mut value = Vec::new();
+        let is_there = self.copy(key, &mut value)?;
+        into.append(&mut value);
+        Ok(is_there)
+    }
+
+    /// Copies a key's value to `into`, which is empty, and stays so if there is none.
+    fn copy(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, ReaderError> {
+        let expiry_ms = self.read(&mut |arena| arena.get(key, into))?;
+        let is_live = expiry_ms.is_some_and(|it| !self.is_over(it, &mut None));
+        if !is_live {
+            into.clear();
+        }
+        Ok(is_live)
+    }
+
+    /// The values of several keys, all of one moment: a batch is seen whole or not at all.
+    ///
+    /// # Errors
+    /// As [`DbReader::get`].
+    pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, ReaderError> {
+        let found = self.read(&mut |arena| arena.multi_get(keys))?;
+        let mut judge = None;
+        let live = found.into_iter().map(|it| {
+            let it = it.filter(|it| !self.is_over(it.expiry_ms, &mut judge));
+            it.map(|it| it.value)
+        });
+        Ok(live.collect())
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// As [`DbReader::get`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool, ReaderError> {
+        Ok(self.ttl(key)?.is_some())
+    }
+
+    /// How long a key stays; `None` if it isn't there.
+    ///
+    /// # Errors
+    /// As [`DbReader::get`].
+    pub fn ttl(&self, key: &[u8]) -> Result<Option<TimeToLive>, ReaderError> {
+        let found = self.read(&mut |arena| Ok((arena.expiry(key)?, arena.clock_ms())))?;
+        Ok(match found {
+            (None, _) => None,
+            (Some(0), _) => Some(TimeToLive::Forever),
+            (Some(expiry_ms), _) if self.is_over(expiry_ms, &mut None) => None,
+            (Some(expiry_ms), clock_ms) => {
+                let now_ms = clock_ms.max(unix_ms(SystemTime::now()));
+                let left = Duration::from_millis(expiry_ms.saturating_sub(now_ms));
+                Some(TimeToLive::Left(left))
+            }
+        })
+    }
+
+    /// A step of a walk over the keys that begin with `prefix`, as [`crate::Db::scan`]: passes
+    /// about `count` of them, with their values, to `found`. The first step has the cursor 0.
+    /// Returns the cursor of the next one; 0 at the end. A walk goes on with the same cursor when
+    /// an error has passed, also behind another opening of the database.
+    ///
+    /// # Errors
+    /// As [`DbReader::get`]. What was passed before is right, and may come again.
+    pub fn scan(
+        &self,
+        prefix: &[u8],
+        mut cursor: u64,
+        count: u32,
+        mut found: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64, ReaderError> {
+        let count = u64::from(count.max(1));
+        let (mut met, mut lines, mut judge) = (0, count * LINES_PER_KEY, None);
+        loop {
+            let at = cursor;
+            cursor = self.read(&mut |arena| {
+                arena.scan(at, prefix, &mut |record| {
+                    if !self.is_over(record.expiry_ms, &mut judge) {
+                        met += 1;
+                        found(&record.key, &record.value);
+                    }
+                })
+            })?;
+            lines -= 1;
+            if cursor == 0 || lines == 0 || met >= count {
+                return Ok(cursor);
+            }
+        }
+    }
+
+    /// Waits until the database can be read, for so long at most.
+    ///
+    /// # Errors
+    /// It can't be read by then, or the cause doesn't pass by itself.
+    pub fn wait(&self, most: Duration) -> Result<(), ReaderError> {
+        let begin = Instant::now();
+        loop {
+            match self.read(&mut ForeignReader::check) {
+                Err(error) if error.is_passing() && begin.elapsed() < most => {
+                    std::thread::sleep(WAIT_STEP);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Reads from the memory that is attached; attaches again if that is over.
+    fn read<R>(
+        &self,
+        read: &mut dyn FnMut(&ForeignReader) -> Result<R, ArenaError>,
+    ) -> Result<R, ReaderError> {
+        let mut attached = self.attached();
+        for _ in 0..ATTACHES_MOST {
+            let it = match attached.filter(|it| it.is_in_place()) {
+                Some(it) => it,
+                None => self.attach(None)?,
+            };
+            match read(&it.arena) {
+                Ok(result) => return Ok(result),
+                Err(ArenaError::Over { .. } | ArenaError::Cut { .. }) => {
+                    attached = Some(self.attach(Some(&it))?);
+                }
+                Err(error) => return Err(ReaderError::of_arena(&self.path, &it.memory, error)),
+            }
+        }
+        Err(ReaderError::Opening { path: self.path.clone() })
+    }
+
+    fn attached(&self) -> Option<Arc<AttachedArena>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).attached.clone()
+    }
+
+    /// Attaches to the memory that the database has now, if it is time for a try. `over` is what
+    /// this thread has read, and isn't to be read any more.
+    #[cold]
+    fn attach(&self, over: Option<&Arc<AttachedArena>>) -> Result<Arc<AttachedArena>, ReaderError> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(it) = &state.attached {
+            // Another thread may have been here.
+            if over.is_none_or(|over| !Arc::ptr_eq(over, it)) && it.arena.has_its_name() {
+                return Ok(Arc::clone(it));
+            }
+            state.attached = None;
+        }
+        if let Some(refused) = state.refused.as_ref().filter(|_| Instant::now() < state.next_try) {
+            return Err(refused.clone());
+        }
+        match self.find() {
+            Ok(it) => {
+                (state.refused, state.pause) = (None, Duration::ZERO);
+                Ok(Arc::clone(state.attached.insert(Arc::new(it))))
+            }
+            Err(error) => {
+                state.pause = (state.pause * 2).clamp(PAUSE, PAUSE_MOST);
+                state.next_try = Instant::now() + state.pause;
+                state.refused = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Finds and maps the memory of the database.
+    fn find(&self) -> Result<AttachedArena, ReaderError> {
+        let path = &self.path;
+        let folder = match path.metadata() {
+            Ok(it) if it.is_dir() => it,
+            Ok(_) => return Err(ReaderError::NotAFolder { path: path.clone() }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(ReaderError::NoDatabase { path: path.clone() });
+            }
+            Err(error) => return Err(ReaderError::io(path, "looking at it", &error)),
+        };
+        let meta = RealFolder::open_to_read(path).and_then(|folder| look_at_meta(&folder));
+        let meta = meta.map_err(|error| ReaderError::of_log(path, &error))?;
+        let Some(meta) = meta else { return Err(ReaderError::NoDatabase { path: path.clone() }) };
+        let memory = self.memory_dir.clone();
+        let memory = memory.unwrap_or_else(|| memory_folder(&meta.id, &folder));
+        let told = |error| ReaderError::of_arena(path, &memory, error);
+        let arena = ForeignReader::open(&arena_path(&memory, DEFAULT_TENANT, 0)).map_err(told)?;
+        let info = arena.info();
+        if info.log_id == [0; 16] {
+            // It was made a moment ago.
+            return Err(ReaderError::Opening { path: path.clone() });
+        }
+        let is_its = info.check_owner(&memory, DEFAULT_TENANT, 0, 1).is_ok();
+        if info.log_id != meta.id || !is_its {
+            return Err(ReaderError::OtherMemory { path: path.clone(), memory });
+        }
+        match arena.check() {
+            Ok(()) | Err(ArenaError::Adopting { .. }) => {}
+            Err(error) => return Err(told(error)),
+        }
+        let looked_ms = AtomicU64::new(coarse_ms());
+        Ok(AttachedArena { arena: Arc::new(arena), memory, looked_ms })
+    }
+
+    /// Whether a key's time is over by this process's clock, though not by the owner's. `judge` is
+    /// the time of one call.
+    #[inline]
+    fn is_over(&self, expiry_ms: u64, judge: &mut Option<u64>) -> bool {
+        expiry_ms != 0 && is_over(expiry_ms, *judge.get_or_insert_with(|| self.judge()))
+    }
+
+    /// The time to judge by: it never goes back.
+    fn judge(&self) -> u64 {
+        let now_ms = unix_ms(SystemTime::now()).saturating_sub(CLOCK_LATE_MS);
+        now_ms.max(self.judged_ms.fetch_max(now_ms, Ordering::Relaxed))
+    }
+}
+
+impl AttachedArena {
+    /// Whether the file still has its name; looked at now and then.
+    fn is_in_place(&self) -> bool {
+        let now_ms = coarse_ms();
+        if now_ms.saturating_sub(self.looked_ms.load(Ordering::Relaxed)) < LOOK_MS {
+            return true;
+        }
+        self.looked_ms.store(now_ms, Ordering::Relaxed);
+        self.arena.has_its_name()
+    }
+}
+
+/// A time that rises, in milliseconds, to a few: it costs some nanoseconds.
+fn coarse_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    let ms = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
+    u64::try_from(ms).unwrap_or(0)
+}

@@ -1,0 +1,51 @@
+//! The channels between a shard and its log's thread, and the alarm for a thread that panics.
+//!
+//! The thread that starts both.
+
+use crate::durability::log_status::{LogHealth, LogStatus};
+use crate::durability::orders::{LogOrder, LookBatch};
+use crate::durability::shard_compaction::ShardCompaction;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Orders that may wait for a log's thread.
+const ORDERS_MOST: usize = 64;
+/// Batches that the owner is to look at which may wait for it.
+const LOOKS_MOST: usize = 2;
+
+/// A log's thread's ends of what it and its shard send each other.
+pub struct LogThreadEnds {
+    /// What gives orders to the thread; others than the shard may have it too.
+    pub sender: SyncSender<LogOrder>,
+    /// What the thread is told to do.
+    pub orders: Receiver<LogOrder>,
+    /// What the shard is to look at.
+    pub looks: SyncSender<LookBatch>,
+}
+
+impl LogThreadEnds {
+    /// The thread's ends, and what the shard has.
+    #[must_use]
+    pub fn new() -> (LogThreadEnds, ShardCompaction) {
+        let (sender, orders) = sync_channel(ORDERS_MOST);
+        let (looks, looked) = sync_channel(LOOKS_MOST);
+        let compaction = ShardCompaction::new(looked, sender.clone());
+        (LogThreadEnds { sender, orders, looks }, compaction)
+    }
+}
+
+/// Tells that a log is broken if its thread ends by a panic, so that nobody waits for it in vain.
+pub(crate) struct PanicAlarm {
+    pub(crate) status: Arc<LogStatus>,
+    pub(crate) wake_shards: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Drop for PanicAlarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cause = "its thread ended by a fault of its own".to_owned();
+            self.status.tell_health(LogHealth::Broken, cause);
+            (self.wake_shards)();
+        }
+    }
+}
