@@ -333,7 +333,12 @@ fn a_power_cut_in_a_conversion_loses_nothing_that_was_on_disk() {
 fn a_conversion_that_fails_changes_nothing() {
     let calls = calls_of(&scene(1, 2).0, 3);
     let (mut unchanged, mut in_doubt) = (0, 0);
-    for call in 1..=calls {
+    // Threads take turns, so a call isn't always at the same place: the one behind the renaming may
+    // be met only in another pass.
+    for (pass, call) in (0..4).flat_map(|pass| (1..=calls).map(move |call| (pass, call))) {
+        if pass > 0 && in_doubt > 0 {
+            break;
+        }
         let (mut machine, state) = scene(1, 2);
         machine.disk.fail(machine.disk.calls() + call, SimFault::Io);
         let ended = convert(&machine, 3, true);
