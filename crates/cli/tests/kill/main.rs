@@ -34,9 +34,6 @@ const WRITERS: u64 = 3;
 /// Rounds between flushes: until then overwritten records stay in the arena.
 const FLUSH_EVERY: u64 = 8;
 
-/// The server is killed again and again, under writers of small and large values, logs and brief
-/// keys, while the index grows. Every acknowledged write is there, commits are whole, and expired
-/// keys stay gone.
 /// A log for the servers of a test.
 struct Logged {
     /// `appendfsync`.
@@ -77,6 +74,9 @@ const SEEN: Duration = Duration::from_millis(20);
 /// Rounds between two servers that find no arenas, where they forget.
 const FORGET_EVERY: u64 = 3;
 
+/// The server is killed again and again, under writers of small and large values, logs and brief
+/// keys, while the index grows. Every acknowledged write is there, commits are whole, and expired
+/// keys stay gone.
 #[test]
 fn killed_servers_lose_nothing_halve_nothing_and_bring_nothing_back() {
     rounds(None);

@@ -272,40 +272,6 @@ fn a_large_commit_finds_places_in_a_small_table() {
 }
 
 #[test]
-fn keys_in_the_order_of_another_table_find_places_while_an_arena_is_built() {
-    // A log's base has its keys in the order of the table that they stood in. In a smaller one they
-    // filled sixteen lines, and a table twice as large didn't part them: the start from the log was
-    // refused for keys with one hash, each of which had its own.
-    let dir = directory();
-    let (domain, spec) = (Domain::new(4), spec(dir.path().join("a"), 16 * MIB));
-    let writer = Writer::build(&spec, &domain).unwrap();
-    let (reader, me) = (writer.reader(), domain.join());
-    let mut a = Arena { writer, reader, me, domain, spec };
-    let of_line = |line, count: std::ops::Range<u32>| count.map(move |n| n << 7 | line);
-    let mut hashes: Vec<u32> = (0..16).flat_map(|line| of_line(line, 0..8)).collect();
-    hashes.extend(of_line(0, 8..40));
-    for together in [1, 2] {
-        let key = |hash: u32| format!("{hash} {together}").into_bytes();
-        for some in hashes.chunks(together) {
-            let put = |a: &mut Arena| match *some {
-                [hash] => a.writer.put(&a.me.pin(), hash, &key(hash), &[b"v"], 0),
-                _ => {
-                    let staged = some.iter().map(|&h| a.writer.stage(h, &key(h), &[b"v"], 0));
-                    let staged: Vec<_> = staged.collect::<Result<_, _>>()?;
-                    let done = a.writer.commit(&a.me.pin(), false, &staged);
-                    done.inspect_err(|_| a.writer.abandon(&staged))
-                }
-            };
-            a.soon(put).unwrap();
-        }
-        let is_there = |&hash: &u32| a.reader.get(&a.me.pin(), hash, &key(hash)).is_some();
-        assert!(hashes.iter().all(is_there));
-        a.writer.clear();
-        a.settle();
-    }
-}
-
-#[test]
 fn too_many_keys_with_one_hash_are_refused_and_lose_nothing() {
     // Colliding keys fill their sixteen lines; the next is refused, the others stay, also over
     // growth, which finds room for all of them and ends. (With the second seed it began for a key
