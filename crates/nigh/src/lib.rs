@@ -21,7 +21,8 @@
 //! ```
 //!
 //! 1. A write that has returned survives this process, also if that is killed. It is on disk within
-//!    about a second; a strong one when it returns.
+//!    about a second; a strong one when it returns. (What a killed process had in memory only waits
+//!    there for the next open. If the folder is moved elsewhere before that, it waits for an hour.)
 //! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, for [`Db::multi_get`], and for a
 //!    [`Snapshot`].
 //! 3. Reads take no lock, and lend the bytes where they lie.
