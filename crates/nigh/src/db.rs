@@ -11,18 +11,18 @@ use crate::error::{DbError, OpenError};
 use crate::folders::{DbFolders, free_bytes};
 use crate::healing::LogHealer;
 use crate::leftovers;
-use crate::log_side::LogSide;
+use crate::log_side::{LogNeeds, LogSide};
 use crate::options::{Durability, Options, WriteOptions};
 use crate::owner::{Owner, OwnerLock};
 use crate::participants::Participants;
 use crate::reader_error::ReaderError;
-use crate::shared_db::SharedDb;
+use crate::shared_db::{DbPartition, SharedDb};
 use crate::snapshot::Snapshot;
 use crate::snapshot_pin::Snapshots;
 use crate::stats::DbStats;
 use crate::upkeep;
 use crate::value::LentValue;
-use crate::watch::Watch;
+use crate::watch::{Watch, Watches};
 use nigh_log::{LogSettings, boot_id};
 use nigh_shm::ForkMark;
 use nigh_store::{Keyspace, LiveLog, LogOptions, StoreOptions, SyncMode};
@@ -81,12 +81,16 @@ impl Db {
         let fork_mark = Arc::new(fork_mark);
         let folders = DbFolders::take(path.as_ref(), options)?;
         leftovers::sweep(&folders.memory);
-        let domain = Participants::domain(options.threads_most);
-        let capacity = options.capacity_bytes.unwrap_or_else(|| Options::capacity_of(free_bytes()));
+        let partitions = folders.partitions()?.or(options.partitions).unwrap_or(1);
+        if let Some(wanted) = options.partitions.filter(|it| *it != partitions) {
+            return Err(OpenError::Partitions { path: folders.path, found: partitions, wanted });
+        }
+        let domain = Participants::domain(partitions, options.threads_most);
+        let capacity = options.capacity_for(partitions, free_bytes())?;
         let mut store = StoreOptions::new(&folders.memory, capacity);
-        store.system_capacity_bytes = LIBRARY_BYTES;
+        (store.partitions, store.system_capacity_bytes) = (partitions, LIBRARY_BYTES);
         let log = LogOptions {
-            shards: 1,
+            shards: partitions,
             settings: LogSettings { file_bytes: options.log_file_bytes },
             journal_bytes: options.journal_bytes.next_power_of_two(),
             // Where each write waits, files are prepared so that a sync is as short as can be.
@@ -108,7 +112,7 @@ impl Db {
         };
         let keeper: Arc<OnceLock<Thread>> = Arc::default();
         let woken = Arc::clone(&keeper);
-        let wake = Arc::new(move || {
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
             if let Some(thread) = woken.get() {
                 thread.unpark();
             }
@@ -116,16 +120,29 @@ impl Db {
         let live = LiveLog::of_start(&opened, &store, &log);
         let statuses = opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect();
         let healer = LogHealer::new(live, statuses, log.mode);
-        let (log, side) = LogSide::start(opened, options.log_file_bytes, wake, &fork_mark)?;
+        let watches = Arc::new(Watches::new(&fork_mark));
+        let needs = LogNeeds {
+            world: &folders.world,
+            streams: &opened.streams,
+            file_bytes: options.log_file_bytes,
+            wake: &wake,
+            watches: &watches,
+        };
         let snapshot_hold_bytes = options.snapshot_hold_of(keyspace.capacity_bytes());
-        let snapshots = Snapshots::new(snapshot_hold_bytes);
-        let reader = keyspace.reader(0).clone();
-        let owner = Owner::new(keyspace, domain.join(), side, snapshots);
+        let mut running = Vec::with_capacity(partitions);
+        let owned = keyspace.divide(partitions).into_iter().enumerate();
+        for ((number, keyspace), shard) in owned.zip(opened.shards) {
+            let (log, side) = LogSide::start((number, shard), needs)?;
+            let reader = keyspace.reader(number).clone();
+            let snapshots = Snapshots::new(snapshot_hold_bytes / partitions as u64);
+            let owner = Owner::new((number, keyspace), domain.join(), side, snapshots);
+            let owner = OwnerLock::new(owner, &fork_mark);
+            running.push(DbPartition { reader, owner, log });
+        }
         let shared = Arc::new(SharedDb {
-            reader,
-            participants: Participants::new(&domain, options.threads_most, &fork_mark),
-            owner: OwnerLock::new(owner, &fork_mark),
-            log,
+            partitions: running,
+            participants: Participants::new(&domain, partitions, options.threads_most, &fork_mark),
+            watches,
             world: folders.world.clone(),
             durability: options.durability,
             snapshot_hold_bytes,
@@ -136,7 +153,7 @@ impl Db {
         let upkeep = match upkeep::start(Arc::clone(&shared), healer) {
             Ok(upkeep) => upkeep,
             Err(source) => {
-                shared.log.close();
+                shared.close_logs();
                 return Err(OpenError::Thread { source });
             }
         };
@@ -184,8 +201,8 @@ impl Db {
         self.shared.get_into(key, into)
     }
 
-    /// The values of several keys, all of one moment: a [`WriteBatch`] is seen whole or not at all.
-    /// Faster than one after the other, since memory is asked for ahead.
+    /// The values of several keys, those of a partition all of one moment: a [`WriteBatch`] is seen
+    /// whole or not at all. Faster than one after the other, since memory is asked for ahead.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -234,7 +251,8 @@ impl Db {
     /// Does all of a batch, or nothing.
     ///
     /// # Errors
-    /// As [`Db::put`], or the batch is too large for the journal.
+    /// As [`Db::put`], or the batch is too large for the journal, or has keys of several
+    /// [partitions](Options::partitions).
     pub fn write(&self, batch: &WriteBatch) -> Result<(), DbError> {
         self.shared.write(batch, &WriteOptions::new())
     }
@@ -397,7 +415,8 @@ impl Db {
 
     /// Tells the changes of keys that begin with `prefix`, from now on: each put, each new expiry,
     /// each removal, be it by a delete or since the key's time was over, in the order in which they
-    /// were made, with their numbers.
+    /// were made, with their numbers. Of several [partitions](Options::partitions), each has an order of
+    /// its own.
     ///
     /// - Each change that begins when this has returned is told once; none from before is. A
     ///   batch's changes come one after the other, and other changes aren't told between them.
@@ -427,10 +446,10 @@ impl Db {
     /// # Errors
     /// 256 are open.
     pub fn watch(&self, prefix: &[u8]) -> Result<Watch, DbError> {
-        // With the lock no change is under way: all later ones have greater numbers.
-        let _owning = self.shared.owner.take()?;
-        let next = self.shared.reader.begun_lsn() + 1;
-        self.shared.log.watches.begin(prefix, next, self.shared.watch_bytes)
+        // With the locks no change is under way: all later ones have greater numbers.
+        let _owning = self.shared.own_all()?;
+        let next = self.shared.partitions.iter().map(|it| it.reader.begun_lsn() + 1);
+        self.shared.watches.begin(prefix, &next.collect::<Vec<_>>(), self.shared.watch_bytes)
     }
 
     /// Waits until all changes are on disk that were made before.
@@ -469,17 +488,23 @@ impl Db {
         let OpenParts { upkeep, folders, keeps_memory } = running;
         upkeep::end(&self.shared, upkeep.thread());
         let kept_well = upkeep.join().is_ok();
-        let ended_well = self.shared.log.close();
-        let Some(mut owner) = self.shared.owner.end() else { return Err(DbError::Stopped) };
-        owner.snapshots.close();
-        let log = &self.shared.log;
-        let is_safe = log.is_safe(&self.shared.reader) && kept_well && ended_well;
+        let ended_well = self.shared.close_logs();
+        let partitions = &self.shared.partitions;
+        let owners: Option<Vec<Owner>> = partitions.iter().map(|it| it.owner.end()).collect();
+        let Some(mut owners) = owners else { return Err(DbError::Stopped) };
+        owners.iter_mut().for_each(|it| it.snapshots.close());
+        let ill = partitions.iter().find(|it| !it.log.is_safe(&it.reader));
+        let is_safe = ill.is_none() && kept_well && ended_well;
         let removes = is_safe && !keeps_memory;
-        owner.keyspace.close(removes);
+        let count = u32::try_from(owners.len()).expect("at most 64");
+        owners.into_iter().for_each(|it| it.keyspace.close(removes));
         if removes {
-            folders.remove_memory();
+            folders.remove_memory(count);
         }
-        if is_safe { Ok(()) } else { Err(log.ill()) }
+        match ill {
+            None if is_safe => Ok(()),
+            it => Err(it.unwrap_or(&partitions[0]).log.ill()),
+        }
     }
 }
 

@@ -20,10 +20,12 @@
 use crate::folders::memory_folder;
 use crate::options::unix_ms;
 use crate::reader_error::ReaderError;
-use nigh_log::{RealFolder, look_at_meta};
+use nigh_log::{Meta, RealFolder, look_at_meta};
 use nigh_shm::layout::is_over;
-use nigh_shm::{ArenaError, ForeignReader};
-use nigh_store::{DEFAULT_TENANT, arena_path};
+use nigh_shm::{ArenaError, ForeignReader, ForeignValue};
+use nigh_store::{
+    DEFAULT_TENANT, MOST_PARTITIONS, PartitionNumber, arena_path, partition_of, partitions_of,
+};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -58,8 +60,8 @@ pub enum TimeToLive {
 /// A database that another process has open, or has left in memory: it can be read here, while that
 /// one writes.
 ///
-/// Each value is copied out. Keys that are read together are read at one moment, so a batch is seen
-/// whole or not at all. When its owner closes the database or opens it again, the reader notices by
+/// Each value is copied out. Keys of a partition that are read together are read at one moment, so a
+/// batch is seen whole or not at all. When its owner closes the database or opens it again, the reader notices by
 /// itself: calls fail meanwhile ([`ReaderError::is_passing`]), and succeed again later. A killed
 /// owner leaves its memory: it is read as it is.
 ///
@@ -86,8 +88,9 @@ const _: () = {
 };
 
 /// Memory that is read.
-struct AttachedArena {
-    arena: Arc<ForeignReader>,
+struct AttachedArenas {
+    /// Of each partition, at least one.
+    arenas: Arc<[ForeignReader]>,
     memory: PathBuf,
     /// When its name was last looked at, by [`coarse_ms`].
     looked_ms: AtomicU64,
@@ -95,7 +98,7 @@ struct AttachedArena {
 
 /// What a reader reads, or why it doesn't.
 struct ReaderState {
-    attached: Option<Arc<AttachedArena>>,
+    attached: Option<Arc<AttachedArenas>>,
     refused: Option<ReaderError>,
     next_try: Instant,
     pause: Duration,
@@ -104,9 +107,9 @@ struct ReaderState {
 impl Clone for DbReader {
     /// Reads the same memory, for another thread.
     fn clone(&self) -> DbReader {
-        let again = |it: Arc<AttachedArena>| {
-            let (arena, memory) = (Arc::clone(&it.arena), it.memory.clone());
-            Arc::new(AttachedArena { arena, memory, looked_ms: AtomicU64::new(0) })
+        let again = |it: Arc<AttachedArenas>| {
+            let (arenas, memory) = (Arc::clone(&it.arenas), it.memory.clone());
+            Arc::new(AttachedArenas { arenas, memory, looked_ms: AtomicU64::new(0) })
         };
         let state = ReaderState {
             attached: self.attached().map(again),
@@ -170,7 +173,7 @@ impl DbReader {
 
     /// Copies a key's value to `into`, which is empty, and stays so if there is none.
     fn copy(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, ReaderError> {
-        let expiry_ms = self.read(&mut |arena| arena.get(key, into))?;
+        let expiry_ms = self.read(&mut |it| it.of(key).get(key, into))?;
         let is_live = expiry_ms.is_some_and(|it| !self.is_over(it, &mut None));
         if !is_live {
             into.clear();
@@ -178,12 +181,13 @@ impl DbReader {
         Ok(is_live)
     }
 
-    /// The values of several keys, all of one moment: a batch is seen whole or not at all.
+    /// The values of several keys, those of a partition all of one moment: a batch is seen whole or
+    /// not at all.
     ///
     /// # Errors
     /// As [`DbReader::get`].
     pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, ReaderError> {
-        let found = self.read(&mut |arena| arena.multi_get(keys))?;
+        let found = self.read(&mut |it| it.multi_get(keys))?;
         let mut judge = None;
         let live = found.into_iter().map(|it| {
             let it = it.filter(|it| !self.is_over(it.expiry_ms, &mut judge));
@@ -205,7 +209,10 @@ impl DbReader {
     /// # Errors
     /// As [`DbReader::get`].
     pub fn ttl(&self, key: &[u8]) -> Result<Option<TimeToLive>, ReaderError> {
-        let found = self.read(&mut |arena| Ok((arena.expiry(key)?, arena.clock_ms())))?;
+        let found = self.read(&mut |it| {
+            let arena = it.of(key);
+            Ok((arena.expiry(key)?, arena.clock_ms()))
+        })?;
         Ok(match found {
             (None, _) => None,
             (Some(0), _) => Some(TimeToLive::Forever),
@@ -236,13 +243,16 @@ impl DbReader {
         let (mut met, mut lines, mut judge) = (0, count * LINES_PER_KEY, None);
         loop {
             let at = cursor;
-            cursor = self.read(&mut |arena| {
-                arena.scan(at, prefix, &mut |record| {
+            cursor = self.read(&mut |it| {
+                let number = PartitionNumber::of_cursor(at, it.arenas.len() as u64);
+                let partition = usize::try_from(number.partition).unwrap_or_default();
+                let next = it.arenas[partition].scan(number.inward(at), prefix, &mut |record| {
                     if !self.is_over(record.expiry_ms, &mut judge) {
                         met += 1;
                         found(&record.key, &record.value);
                     }
-                })
+                });
+                Ok(number.outward(next?))
             })?;
             lines -= 1;
             if cursor == 0 || lines == 0 || met >= count {
@@ -258,7 +268,7 @@ impl DbReader {
     pub fn wait(&self, most: Duration) -> Result<(), ReaderError> {
         let begin = Instant::now();
         loop {
-            match self.read(&mut ForeignReader::check) {
+            match self.read(&mut AttachedArenas::check) {
                 Err(error) if error.is_passing() && begin.elapsed() < most => {
                     std::thread::sleep(WAIT_STEP);
                 }
@@ -270,7 +280,7 @@ impl DbReader {
     /// Reads from the memory that is attached; attaches again if that is over.
     fn read<R>(
         &self,
-        read: &mut dyn FnMut(&ForeignReader) -> Result<R, ArenaError>,
+        read: &mut dyn FnMut(&AttachedArenas) -> Result<R, ArenaError>,
     ) -> Result<R, ReaderError> {
         let mut attached = self.attached();
         for _ in 0..ATTACHES_MOST {
@@ -278,7 +288,7 @@ impl DbReader {
                 Some(it) => it,
                 None => self.attach(None)?,
             };
-            match read(&it.arena) {
+            match read(&it) {
                 Ok(result) => return Ok(result),
                 Err(ArenaError::Over { .. } | ArenaError::Cut { .. }) => {
                     attached = Some(self.attach(Some(&it))?);
@@ -289,18 +299,21 @@ impl DbReader {
         Err(ReaderError::Opening { path: self.path.clone() })
     }
 
-    fn attached(&self) -> Option<Arc<AttachedArena>> {
+    fn attached(&self) -> Option<Arc<AttachedArenas>> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).attached.clone()
     }
 
     /// Attaches to the memory that the database has now, if it is time for a try. `over` is what
     /// this thread has read, and isn't to be read any more.
     #[cold]
-    fn attach(&self, over: Option<&Arc<AttachedArena>>) -> Result<Arc<AttachedArena>, ReaderError> {
+    fn attach(
+        &self,
+        over: Option<&Arc<AttachedArenas>>,
+    ) -> Result<Arc<AttachedArenas>, ReaderError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(it) = &state.attached {
             // Another thread may have been here.
-            if over.is_none_or(|over| !Arc::ptr_eq(over, it)) && it.arena.has_its_name() {
+            if over.is_none_or(|over| !Arc::ptr_eq(over, it)) && it.have_their_names() {
                 return Ok(Arc::clone(it));
             }
             state.attached = None;
@@ -323,7 +336,7 @@ impl DbReader {
     }
 
     /// Finds and maps the memory of the database.
-    fn find(&self) -> Result<AttachedArena, ReaderError> {
+    fn find(&self) -> Result<AttachedArenas, ReaderError> {
         let path = &self.path;
         let folder = match path.metadata() {
             Ok(it) if it.is_dir() => it,
@@ -338,23 +351,42 @@ impl DbReader {
         let Some(meta) = meta else { return Err(ReaderError::NoDatabase { path: path.clone() }) };
         let memory = self.memory_dir.clone();
         let memory = memory.unwrap_or_else(|| memory_folder(&meta.id, &folder));
-        let told = |error| ReaderError::of_arena(path, &memory, error);
-        let arena = ForeignReader::open(&arena_path(&memory, DEFAULT_TENANT, 0)).map_err(told)?;
+        // Before the first chain counts, its tenant isn't noted.
+        let partitions = partitions_of(&meta);
+        let Some(partitions) = partitions.filter(|it| (1..=MOST_PARTITIONS).contains(it)) else {
+            return Err(ReaderError::Opening { path: path.clone() });
+        };
+        let arenas = (0..partitions).map(|it| self.find_arena(&meta, &memory, (it, partitions)));
+        let arenas = arenas.collect::<Result<_, _>>()?;
+        Ok(AttachedArenas { arenas, memory, looked_ms: AtomicU64::new(coarse_ms()) })
+    }
+
+    /// Maps the memory of a partition, of so many.
+    fn find_arena(
+        &self,
+        meta: &Meta,
+        memory: &Path,
+        (partition, partitions): (usize, usize),
+    ) -> Result<ForeignReader, ReaderError> {
+        let path = &self.path;
+        let told = |error| ReaderError::of_arena(path, memory, error);
+        let arena = ForeignReader::open(&arena_path(memory, DEFAULT_TENANT, partition));
+        let arena = arena.map_err(told)?;
         let info = arena.info();
         if info.log_id == [0; 16] {
             // It was made a moment ago.
             return Err(ReaderError::Opening { path: path.clone() });
         }
-        let is_its = info.check_owner(&memory, DEFAULT_TENANT, 0, 1).is_ok();
+        let number = |count| u32::try_from(count).expect("at most 64");
+        let (partition, partitions) = (number(partition), number(partitions));
+        let is_its = info.check_owner(memory, DEFAULT_TENANT, partition, partitions).is_ok();
         if info.log_id != meta.id || !is_its {
-            return Err(ReaderError::OtherMemory { path: path.clone(), memory });
+            return Err(ReaderError::OtherMemory { path: path.clone(), memory: memory.to_owned() });
         }
         match arena.check() {
-            Ok(()) | Err(ArenaError::Adopting { .. }) => {}
-            Err(error) => return Err(told(error)),
+            Ok(()) | Err(ArenaError::Adopting { .. }) => Ok(arena),
+            Err(error) => Err(told(error)),
         }
-        let looked_ms = AtomicU64::new(coarse_ms());
-        Ok(AttachedArena { arena: Arc::new(arena), memory, looked_ms })
     }
 
     /// Whether a key's time is over by this process's clock, though not by the owner's. `judge` is
@@ -371,15 +403,59 @@ impl DbReader {
     }
 }
 
-impl AttachedArena {
-    /// Whether the file still has its name; looked at now and then.
+impl AttachedArenas {
+    /// The number of a key's partition.
+    #[inline]
+    fn number_of(&self, key: &[u8]) -> usize {
+        let hash_of = |key: &[u8]| self.arenas[0].hash(key);
+        match self.arenas.len() {
+            1 => 0,
+            partitions => partition_of(key, hash_of(key), partitions, hash_of),
+        }
+    }
+
+    /// The arena of a key.
+    #[inline]
+    fn of(&self, key: &[u8]) -> &ForeignReader {
+        &self.arenas[self.number_of(key)]
+    }
+
+    /// The values of several keys: those of each partition are of one moment.
+    fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<ForeignValue>>, ArenaError> {
+        if let [arena] = &*self.arenas {
+            return arena.multi_get(keys);
+        }
+        let numbers: Vec<usize> = keys.iter().map(|key| self.number_of(key)).collect();
+        let mut values: Vec<Option<ForeignValue>> = keys.iter().map(|_| None).collect();
+        for (partition, arena) in self.arenas.iter().enumerate() {
+            let places = (0..keys.len()).filter(|at| numbers[*at] == partition);
+            let places: Vec<usize> = places.collect();
+            let own: Vec<&[u8]> = places.iter().map(|at| keys[*at]).collect();
+            if !own.is_empty() {
+                let found = arena.multi_get(&own)?;
+                places.into_iter().zip(found).for_each(|(at, value)| values[at] = value);
+            }
+        }
+        Ok(values)
+    }
+
+    /// Whether all can be read.
+    fn check(&self) -> Result<(), ArenaError> {
+        self.arenas.iter().try_for_each(ForeignReader::check)
+    }
+
+    fn have_their_names(&self) -> bool {
+        self.arenas.iter().all(ForeignReader::has_its_name)
+    }
+
+    /// Whether the files still have their names; looked at now and then.
     fn is_in_place(&self) -> bool {
         let now_ms = coarse_ms();
         if now_ms.saturating_sub(self.looked_ms.load(Ordering::Relaxed)) < LOOK_MS {
             return true;
         }
         self.looked_ms.store(now_ms, Ordering::Relaxed);
-        self.arena.has_its_name()
+        self.have_their_names()
     }
 }
 

@@ -10,6 +10,9 @@ use nigh_store::StoreError;
 use std::io;
 use std::path::PathBuf;
 
+/// Bytes of a key that a message shows.
+const KEY_SHOWN: usize = 100;
+
 /// Why a database can't be opened. Nothing of it has changed then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -113,6 +116,19 @@ pub enum OpenError {
         /// What is wrong.
         source: Box<StoreError>,
     },
+    /// It has another number of partitions.
+    #[error(
+        "the database {} has {found} partitions, not {wanted}: leave out the option partitions",
+        path.display()
+    )]
+    Partitions {
+        /// The database's folder.
+        path: PathBuf,
+        /// How many it has.
+        found: usize,
+        /// How many were asked for.
+        wanted: usize,
+    },
     /// Log or memory can't be used.
     #[error("the database {} can't be opened: {source}", path.display())]
     Store {
@@ -154,6 +170,9 @@ impl OpenError {
             source if source.is_log_damage() => {
                 OpenError::Damaged { path, source: Box::new(source) }
             }
+            StoreError::Partitions { found, wanted, .. } => {
+                OpenError::Partitions { path, found, wanted }
+            }
             StoreError::OtherLog { .. } | StoreError::LogMissing { .. } => {
                 OpenError::OtherMemory { path, memory }
             }
@@ -177,6 +196,17 @@ pub enum DbError {
     ValueTooLong {
         /// Its bytes.
         len: usize,
+    },
+    /// A batch has keys of several partitions.
+    #[error(
+        "the keys {first:?} and {other:?} lie in two partitions, and a batch is one partition's: give \
+         its keys a part in braces that is the same, such as {{user:1}}, or make several batches"
+    )]
+    ManyPartitions {
+        /// A key, as text.
+        first: String,
+        /// A key of another partition.
+        other: String,
     },
     /// A batch takes more of the journal than one may.
     #[error(
@@ -305,6 +335,16 @@ impl From<WriteError> for WriteRefusal {
 
 impl DbError {
     /// What a write says that isn't tried again.
+    /// Two keys of a batch lie in two partitions.
+    #[cold]
+    pub(crate) fn of_partitions(first: &[u8], other: &[u8]) -> DbError {
+        let text = |key: &[u8]| {
+            let shown = key.get(..KEY_SHOWN).unwrap_or(key);
+            String::from_utf8_lossy(shown).into_owned()
+        };
+        DbError::ManyPartitions { first: text(first), other: text(other) }
+    }
+
     pub(crate) fn of_write(error: WriteError) -> DbError {
         match error {
             WriteError::Oom => DbError::Full,

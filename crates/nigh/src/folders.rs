@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the database's folder   the log, and `lock`
-//! the memory folder       the arenas, the journal, and `lock`: /dev/shm/nigh-ID-DEVICE-INODE
+//! the memory folder       the arenas, the journals, and `lock`: /dev/shm/nigh-ID-DEVICE-INODE
 //! ```
 //!
 //! 1. Both are locked before anything in them is looked at, and as long as the database is open.
@@ -24,6 +24,7 @@ use nigh_log::{
     read_meta, save_meta,
 };
 use nigh_shm::journal_path;
+use nigh_store::partitions_of;
 use std::fs::{DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -108,10 +109,19 @@ impl DbFolders {
         drop(self.lock);
     }
 
+    /// The number of partitions that the database has; `None` if it is new.
+    pub(crate) fn partitions(&self) -> Result<Option<usize>, OpenError> {
+        let meta = read_meta(&*self.world.storage);
+        let meta = meta.map_err(|error| OpenError::of_log(self.path.clone(), error))?;
+        Ok(meta.as_ref().and_then(partitions_of))
+    }
+
     /// Gives the memory back, but for the arenas, which are gone. The log has all that was there.
-    pub(crate) fn remove_memory(self) {
-        // What can't be removed is taken over, or replaced, by the next open.
-        let _ = std::fs::remove_file(journal_path(&self.memory, 0));
+    pub(crate) fn remove_memory(self, partitions: u32) {
+        for partition in 0..partitions {
+            // What can't be removed is taken over, or replaced, by the next open.
+            let _ = std::fs::remove_file(journal_path(&self.memory, partition));
+        }
         remove_folder(&self.memory);
         drop(self.lock);
     }

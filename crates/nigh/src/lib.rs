@@ -1,7 +1,7 @@
 //! A durable key-value store inside your process.
 //!
 //! ```text
-//! get ── no lock ──────────────> memory <── publish ── put, by the calling thread, under one lock
+//! get ── no lock ──────────────> memory <── publish ── put, by the calling thread, under a lock
 //!                                                          └──> journal ── nigh-log ──> files
 //! ```
 //!
@@ -69,6 +69,6 @@ pub use error::{DbError, OpenError};
 pub use options::{Durability, Options, WriteOptions};
 pub use reader_error::ReaderError;
 pub use snapshot::Snapshot;
-pub use stats::DbStats;
+pub use stats::{DbStats, PartitionStats};
 pub use value::LentValue;
 pub use watch::{Watch, WatchEvent};

@@ -1,4 +1,4 @@
-//! The log of a database: its thread, and who waits for the disk.
+//! The log of a partition: its thread, and who waits for the disk.
 //!
 //! ```text
 //! writer ── commits, wish for a sync ──> journal, LogStatus <── the log's thread ── frames, fdatasync
@@ -17,11 +17,11 @@
 use crate::error::{DbError, OpenError};
 use crate::watch::Watches;
 use arc_swap::{ArcSwap, Guard};
-use nigh_log::RealFolder;
-use nigh_shm::{ForkMark, JournalWriter, Reader};
+use nigh_log::{RealFolder, World};
+use nigh_shm::{JournalWriter, Reader};
 use nigh_store::{
     BaseLog, CompactionPace, LogHealth, LogStatus, LogThread, LogThreadEnds, LogThreadParts,
-    OpenedLog, ShardCompaction, ShardLog, SharedStreams, SyncMode,
+    ShardCompaction, ShardLog, SharedStreams, SyncMode,
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -73,12 +73,23 @@ pub(crate) struct LogSide {
     syncs_before: AtomicU64,
     news: Arc<SyncNews>,
     is_late: AtomicBool,
-    /// Who is told of changes, by the log's thread.
-    pub(crate) watches: Arc<Watches>,
+    partition: usize,
+    watches: Arc<Watches>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Wakes the thread that looks after the partition.
     wake: Arc<dyn Fn() + Send + Sync>,
     file_bytes: u64,
+}
+
+/// What the logs of all partitions have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct LogNeeds<'a> {
+    pub(crate) world: &'a World<RealFolder>,
+    pub(crate) streams: &'a Arc<SharedStreams>,
+    pub(crate) file_bytes: u64,
+    /// Wakes the thread that looks after the partitions.
+    pub(crate) wake: &'a Arc<dyn Fn() + Send + Sync>,
+    pub(crate) watches: &'a Arc<Watches>,
 }
 
 /// What the owner of the partition has of its log.
@@ -88,28 +99,30 @@ pub(crate) struct OwnerSide {
 }
 
 impl LogSide {
-    /// Starts the log's thread. `wake` wakes the thread that looks after the partition.
+    /// Starts the log's thread.
     pub(crate) fn start(
-        opened: OpenedLog<RealFolder>,
-        file_bytes: u64,
-        wake: Arc<dyn Fn() + Send + Sync>,
-        fork_mark: &Arc<ForkMark>,
+        (partition, shard): (usize, ShardLog<RealFolder>),
+        needs: LogNeeds<'_>,
     ) -> Result<(LogSide, OwnerSide), OpenError> {
-        let OpenedLog { world, shards, streams, .. } = opened;
-        let shard = shards.into_iter().next().expect("the log of one shard was opened");
+        let LogNeeds { world, streams, file_bytes, wake, watches } = needs;
         let ShardLog { journal, reader, writer, status, words } = shard;
         let log = LogSide {
             status: ArcSwap::new(Arc::clone(&status)),
             syncs_before: AtomicU64::new(0),
             news: Arc::default(),
             is_late: AtomicBool::new(false),
-            watches: Arc::new(Watches::new(fork_mark)),
+            partition,
+            watches: Arc::clone(watches),
             thread: Mutex::default(),
-            wake,
+            wake: Arc::clone(wake),
             file_bytes,
         };
         let (ends, compaction) = LogThreadEnds::new();
-        let spawned = log.spawn(BaseLog { world, reader, writer, status, words }, ends, &streams);
+        let spawned = log.spawn(
+            BaseLog { world: world.clone(), reader, writer, status, words },
+            ends,
+            streams,
+        );
         spawned.map_err(|source| OpenError::Thread { source })?;
         Ok((log, OwnerSide { journal, compaction }))
     }
@@ -136,8 +149,9 @@ impl LogSide {
             pace: CompactionPace { garbage_percent: GARBAGE_PERCENT, max_bytes: 0, file_bytes },
             wake_shards: Arc::new(move || told.tell()),
         });
-        let thread = thread.with_observer(Box::new(move |entry| watches.see(entry)));
-        let named = std::thread::Builder::new().name("nigh-log".to_owned());
+        let partition = self.partition;
+        let thread = thread.with_observer(Box::new(move |entry| watches.see(partition, entry)));
+        let named = std::thread::Builder::new().name(format!("nigh-log-{partition}"));
         let spawned = named.spawn(move || thread.run())?;
         *self.thread() = Some(spawned);
         Ok(())
@@ -185,9 +199,7 @@ impl LogSide {
     pub(crate) fn close(&self) -> bool {
         self.status().close();
         let thread = self.thread().take();
-        let ended_well = thread.is_none_or(|thread| thread.join().is_ok());
-        self.watches.close();
-        ended_well
+        thread.is_none_or(|thread| thread.join().is_ok())
     }
 
     /// Whether the log has all changes for certain, and a later open will find them there.

@@ -3,10 +3,11 @@
 //! Any thread: plain data.
 
 use crate::error::OpenError;
+use nigh_store::MOST_PARTITIONS;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Least memory of a database: segments of 64 KiB, two in reserve, and an index.
+/// Least memory of a partition: segments of 64 KiB, two in reserve, and an index.
 const CAPACITY_LEAST: u64 = 8 << 20;
 /// Most that an index entry reaches.
 const CAPACITY_MOST: u64 = 64 << 30;
@@ -33,7 +34,7 @@ pub enum Durability {
     /// within about a second. A power cut may take it.
     #[default]
     Eventual,
-    /// When the change, and all before it, is on disk.
+    /// When the change, and all before it in its partition, is on disk.
     Strong,
 }
 
@@ -48,6 +49,7 @@ pub enum Durability {
 pub struct Options {
     pub(crate) memory_dir: Option<PathBuf>,
     pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) partitions: Option<usize>,
     pub(crate) journal_bytes: u64,
     pub(crate) log_file_bytes: u64,
     pub(crate) durability: Durability,
@@ -62,6 +64,7 @@ impl Default for Options {
         Options {
             memory_dir: None,
             capacity_bytes: None,
+            partitions: None,
             journal_bytes: 64 << 20,
             log_file_bytes: 64 << 20,
             durability: Durability::Eventual,
@@ -87,14 +90,26 @@ impl Options {
         Options { memory_dir: Some(dir.into()), ..self }
     }
 
-    /// Bytes of memory that the data may take, 8 MiB to 64 GiB. By default half of what is free.
-    /// They are taken as data comes.
+    /// Bytes of memory that the data may take: 8 MiB to 64 GiB for each partition. By default half
+    /// of what is free. They are taken as data comes, and each partition has the same share.
     #[must_use]
     pub fn capacity_bytes(self, bytes: u64) -> Options {
         Options { capacity_bytes: Some(bytes), ..self }
     }
 
-    /// Bytes of the journal, 1 MiB to 4 GiB; rounded up to a power of two, 64 MiB by default. A
+    /// Partitions of a new database, 1 to 64; 1 by default. Each has a lock, a journal and a log of
+    /// its own, so that as many threads write at once. A key's partition is chosen by the hash of
+    /// the key, or of the text between its first `{` and the next `}`: keys with the same such text
+    /// lie together. What is several keys' is one partition's: a [`WriteBatch`](crate::WriteBatch)
+    /// over several is refused, and [`Db::multi_get`](crate::Db::multi_get) shows a moment of each.
+    ///
+    /// The number stays; a database that has another one isn't opened.
+    #[must_use]
+    pub fn partitions(self, partitions: usize) -> Options {
+        Options { partitions: Some(partitions), ..self }
+    }
+
+    /// Bytes of the journal of each partition, 1 MiB to 4 GiB; rounded up to a power of two, 64 MiB by default. A
     /// batch takes at most a fourth of it.
     #[must_use]
     pub fn journal_bytes(self, bytes: u64) -> Options {
@@ -143,12 +158,8 @@ impl Options {
 
     /// Refuses what is out of bounds.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
-        let within = |name, given: u64, least, most| match (least..=most).contains(&given) {
-            true => Ok(()),
-            false => Err(OpenError::Option { name, given, least, most }),
-        };
-        if let Some(bytes) = self.capacity_bytes {
-            within("capacity_bytes", bytes, CAPACITY_LEAST, CAPACITY_MOST)?;
+        if let Some(partitions) = self.partitions {
+            within("partitions", partitions as u64, 1, MOST_PARTITIONS as u64)?;
         }
         within("journal_bytes", self.journal_bytes, JOURNAL_LEAST, JOURNAL_MOST)?;
         within("log_file_bytes", self.log_file_bytes, LOG_FILE_LEAST, LOG_FILE_MOST)?;
@@ -159,14 +170,31 @@ impl Options {
         within("threads_most", self.threads_most as u64, 1, THREADS_MOST)
     }
 
+    /// The capacity of a database with so many partitions, while so many bytes are free.
+    pub(crate) fn capacity_for(
+        &self,
+        partitions: usize,
+        free_bytes: u64,
+    ) -> Result<u64, OpenError> {
+        let partitions = partitions as u64;
+        let (least, most) = (CAPACITY_LEAST * partitions, CAPACITY_MOST * partitions);
+        let Some(bytes) = self.capacity_bytes else {
+            return Ok((free_bytes / 2).clamp(least, most));
+        };
+        within("capacity_bytes", bytes, least, most)?;
+        Ok(bytes)
+    }
+
     /// What a snapshot may hold back, of a database with so much memory.
     pub(crate) fn snapshot_hold_of(&self, capacity_bytes: u64) -> u64 {
         self.snapshot_hold_bytes.unwrap_or(capacity_bytes / SNAPSHOT_HOLD_SHARE)
     }
+}
 
-    /// The capacity where nothing was said and so many bytes are free.
-    pub(crate) fn capacity_of(free_bytes: u64) -> u64 {
-        (free_bytes / 2).clamp(CAPACITY_LEAST, CAPACITY_MOST)
+fn within(name: &'static str, given: u64, least: u64, most: u64) -> Result<(), OpenError> {
+    match (least..=most).contains(&given) {
+        true => Ok(()),
+        false => Err(OpenError::Option { name, given, least, most }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The owner of the partition: whoever has the lock. It alone writes.
+//! The owner of a partition: whoever has its lock. It alone writes.
 //!
 //! ```text
 //! lock ── turn: clock, pin ── the write ── upkeep, now and then ── announce ── unlock
@@ -26,7 +26,9 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// What the owner has.
 pub(crate) struct Owner {
+    /// Owns this partition, and has views of the others.
     pub(crate) keyspace: Keyspace,
+    partition: usize,
     participant: Participant,
     log: OwnerSide,
     pub(crate) snapshots: Snapshots,
@@ -36,15 +38,15 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Of a keyspace that was opened.
+    /// Of a partition of a keyspace that was opened.
     pub(crate) fn new(
-        keyspace: Keyspace,
+        (partition, keyspace): (usize, Keyspace),
         participant: Participant,
         log: OwnerSide,
         snapshots: Snapshots,
     ) -> Owner {
         let latest_ms = keyspace.clock_ms();
-        Owner { keyspace, participant, log, snapshots, latest_ms, turns: 0 }
+        Owner { keyspace, partition, participant, log, snapshots, latest_ms, turns: 0 }
     }
 
     /// A base begins in place of a log that broke.
@@ -58,15 +60,21 @@ impl Owner {
         attached
     }
 
-    /// A snapshot begins, which has this participant.
-    pub(crate) fn pin_snapshot(&mut self, participant: Participant) -> Arc<SnapshotPin> {
-        self.snapshots.add(participant, self.keyspace.part(0).given_up_bytes())
+    /// A snapshot begins, which has this pin.
+    pub(crate) fn add_snapshot(&mut self, pin: &Arc<SnapshotPin>) {
+        self.snapshots.add(pin, self.store().given_up_bytes());
+    }
+
+    /// The partition.
+    #[inline]
+    pub(crate) fn store(&self) -> &Store {
+        self.keyspace.part(self.partition)
     }
 
     /// Ends snapshots that hold back too much.
     #[inline]
     fn look_at_snapshots(&mut self) {
-        let given_up_bytes = self.keyspace.part(0).given_up_bytes();
+        let given_up_bytes = self.store().given_up_bytes();
         if self.snapshots.is_due(given_up_bytes) {
             self.snapshots.look(given_up_bytes);
         }
@@ -84,7 +92,7 @@ impl Owner {
             let random = self.turns.wrapping_mul(GOLDEN);
             let turn = Turn { now_ms: self.latest_ms, pin: &pin, random };
             self.keyspace.begin_turn(&turn);
-            outcome = work(self.keyspace.part_mut(0), &turn);
+            outcome = work(self.keyspace.part_mut(self.partition), &turn);
             if is_due || self.keyspace.wants_turn() {
                 self.keyspace.maintain(&turn);
             }

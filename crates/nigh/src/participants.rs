@@ -26,9 +26,7 @@ use std::sync::{Arc, Weak};
 /// Numbers the databases of this process.
 static DATABASES: AtomicU64 = AtomicU64::new(0);
 
-/// Seats of a domain: the owner's, then one for each thread that reads, then the snapshots'.
-const OWNERS: usize = 1;
-/// Most snapshots at a time: each has a cache line that the owner looks at, and the owner looks at
+/// Most snapshots at a time: each has a cache line that owners look at, and an owner looks at
 /// all of them when one holds back too much.
 pub(crate) const SNAPSHOTS_MOST: usize = 16;
 
@@ -58,19 +56,22 @@ pub(crate) struct Participants {
     domain: Arc<Domain>,
     database: u64,
     is_open: Arc<()>,
+    /// Seats of the domain: the owners', then one for each thread that reads, then the snapshots'.
+    owners: usize,
     most: usize,
     fork_mark: Arc<ForkMark>,
 }
 
 impl Participants {
-    /// A domain for an owner, so many threads that read, and snapshots.
-    pub(crate) fn domain(most: usize) -> Arc<Domain> {
-        Domain::new(OWNERS + most + SNAPSHOTS_MOST)
+    /// A domain for so many owners, so many threads that read, and snapshots.
+    pub(crate) fn domain(owners: usize, most: usize) -> Arc<Domain> {
+        Domain::new(owners + most + SNAPSHOTS_MOST)
     }
 
-    /// So many threads at most, in such a domain, which the owner has joined.
+    /// So many threads at most, in such a domain, which the owners have joined.
     pub(crate) fn new(
         domain: &Arc<Domain>,
+        owners: usize,
         most: usize,
         fork_mark: &Arc<ForkMark>,
     ) -> Participants {
@@ -78,6 +79,7 @@ impl Participants {
             domain: Arc::clone(domain),
             database: DATABASES.fetch_add(1, Ordering::Relaxed),
             is_open: Arc::default(),
+            owners,
             most,
             fork_mark: Arc::clone(fork_mark),
         }
@@ -122,13 +124,13 @@ impl Participants {
     }
 
     fn join(&self) -> Result<Rc<Participant>, DbError> {
-        let joined = self.domain.try_join_in(OWNERS..OWNERS + self.most);
+        let joined = self.domain.try_join_in(self.owners..self.owners + self.most);
         joined.map(Rc::new).ok_or(DbError::TooManyThreads { most: self.most })
     }
 
     /// A participant for a snapshot: online, so all stays from now on that is there.
     pub(crate) fn join_for_snapshot(&self) -> Result<Participant, DbError> {
-        let joined = self.domain.try_join_in(OWNERS + self.most..usize::MAX);
+        let joined = self.domain.try_join_in(self.owners + self.most..usize::MAX);
         joined.ok_or(DbError::TooManySnapshots { most: SNAPSHOTS_MOST })
     }
 }

@@ -7,18 +7,20 @@
 //!
 //! 1. Only the owner judges that a key's time is over: its clock is the one that counts. A reader
 //!    whose own clock is ahead becomes the owner for a moment, which sets that clock.
-//! 2. Several keys are read as they were at one moment: a batch is seen whole or not at all.
-//! 3. A read that finds no moment, since writers are quicker, has the lock for one try.
+//! 2. Several keys of a partition are read as they were at one moment: a batch is seen whole or not
+//!    at all.
+//! 3. A read that finds no moment, since writers are quicker, has the locks for one try.
 //!
 //! Any thread.
 
 use crate::error::DbError;
 use crate::options::unix_ms;
 use crate::participants::Hold;
-use crate::shared_db::SharedDb;
+use crate::shared_db::{DbPartition, SharedDb};
 use crate::value::LentValue;
 use nigh_shm::layout::is_over;
-use nigh_shm::{Pin, Record, TooNew, ValueRef};
+use nigh_shm::{Moment, Pin, Record, TooNew, ValueRef};
+use nigh_store::PartitionNumber;
 use std::time::SystemTime;
 
 /// Tries without the lock.
@@ -28,8 +30,8 @@ const KEYS_AHEAD: usize = 32;
 /// Lines of the index that a step of a scan visits at most for each key it aims at.
 const LINES_PER_KEY: u64 = 10;
 
-/// What a look at several keys found: their values, as they were then.
-type FoundValues = Vec<Option<ValueRef>>;
+/// What a look at several keys found: their values, as they were then, and their partitions.
+type FoundValues = Vec<(Option<ValueRef>, usize)>;
 
 /// Why a look at several keys found nothing that counts.
 #[derive(Debug)]
@@ -45,8 +47,10 @@ impl SharedDb {
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<LentValue<'_>>, DbError> {
         let hold = self.participants.hold()?;
-        let value = self.find(&hold.pin(), key)?.map(|record| record.value_ref());
-        Ok(value.map(|value| LentValue::new(hold, &self.reader, value)))
+        let (number, hash) = self.place(key);
+        let partition = &self.partitions[number];
+        let value = partition.find(&hold.pin(), hash, key)?.map(|record| record.value_ref());
+        Ok(value.map(|value| LentValue::new(hold, &partition.reader, value)))
     }
 
     /// The same, copied behind what `into` has. Whether there is one.
@@ -54,15 +58,116 @@ impl SharedDb {
     pub(crate) fn get_into(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, DbError> {
         let hold = self.participants.hold()?;
         let pin = hold.pin();
-        let record = self.find(&pin, key)?;
+        let (number, hash) = self.place(key);
+        let record = self.partitions[number].find(&pin, hash, key)?;
         record.inspect(|record| into.extend_from_slice(record.value()));
         Ok(record.is_some())
     }
 
+    /// The values of several keys; those of a partition at one moment.
+    pub(crate) fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<LentValue<'_>>>, DbError> {
+        let hold = self.participants.hold()?;
+        let found = self.find_all(&hold, keys)?;
+        let lend = |(value, number): (Option<ValueRef>, usize)| {
+            value.map(|value| LentValue::new(hold.again(), &self.partitions[number].reader, value))
+        };
+        Ok(found.into_iter().map(lend).collect())
+    }
+
+    fn find_all(&self, hold: &Hold, keys: &[&[u8]]) -> Result<FoundValues, DbError> {
+        let pin = hold.pin();
+        let now_ms = unix_ms(SystemTime::now());
+        for _ in 0..TRIES {
+            match self.find_at_moment(&pin, keys, now_ms) {
+                Ok(found) => return Ok(found),
+                Err(Unread::TooNew) => {}
+                Err(Unread::Clock) => break,
+            }
+        }
+        // Nobody writes meanwhile, and the owners' clocks are the only ones.
+        let mut owning = self.own_all()?;
+        owning.iter_mut().for_each(|it| it.owner().turn(|_, _| ()));
+        let found = self.find_at_moment(&pin, keys, 0);
+        Ok(found.expect("all that was begun is committed while the owners do nothing"))
+    }
+
+    fn find_at_moment(
+        &self,
+        pin: &Pin<'_>,
+        keys: &[&[u8]],
+        now_ms: u64,
+    ) -> Result<FoundValues, Unread> {
+        let moments = self.partitions.iter().map(|it| it.reader.moment(pin).ok_or(Unread::TooNew));
+        let moments: Vec<Moment> = moments.collect::<Result<_, _>>()?;
+        let mut found = Vec::with_capacity(keys.len());
+        let mut places = [(0, 0); KEYS_AHEAD];
+        for keys in keys.chunks(KEYS_AHEAD) {
+            for (place, key) in places.iter_mut().zip(keys) {
+                *place = self.place(key);
+                self.partitions[place.0].reader.prefetch_line(place.1);
+            }
+            for (number, hash) in places.iter().take(keys.len()) {
+                self.partitions[*number].reader.prefetch_record(*hash);
+            }
+            for ((number, hash), key) in places.iter().zip(keys) {
+                let (reader, moment) = (&self.partitions[*number].reader, &moments[*number]);
+                let record = reader.get_at(pin, moment, *hash, key);
+                let record = record.map_err(|TooNew| Unread::TooNew)?;
+                let expiry_ms = record.map_or(0, |record| record.expiry_ms());
+                let is_live = !is_over(expiry_ms, moment.clock_ms());
+                if is_live && is_over(expiry_ms, now_ms) {
+                    return Err(Unread::Clock);
+                }
+                let value = record.filter(|_| is_live).map(|record| record.value_ref());
+                found.push((value, *number));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A step of a scan: passes about `count` keys that begin with `prefix`, with their values, to
+    /// `found`. Returns where the next step begins; 0: nowhere.
+    pub(crate) fn scan_step(
+        &self,
+        prefix: &[u8],
+        mut cursor: u64,
+        count: u32,
+        found: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, DbError> {
+        let hold = self.participants.hold()?;
+        let pin = hold.pin();
+        let count = u64::from(count.max(1));
+        let (mut met, mut lines) = (0, count * LINES_PER_KEY);
+        loop {
+            let number = PartitionNumber::of_cursor(cursor, self.partitions.len() as u64);
+            let at = usize::try_from(number.partition).unwrap_or_default();
+            let reader = &self.partitions[at].reader;
+            let now_ms = reader.clock_ms().max(unix_ms(SystemTime::now()));
+            let next = reader.scan(&pin, number.inward(cursor), 1, &mut |record| {
+                let is_meant = record.key().starts_with(prefix);
+                if is_meant && !is_over(record.expiry_ms(), now_ms) {
+                    met += 1;
+                    found(record.key(), record.value());
+                }
+            });
+            cursor = number.outward(next);
+            lines -= 1;
+            if cursor == 0 || lines == 0 || met >= count {
+                return Ok(cursor);
+            }
+        }
+    }
+}
+
+impl DbPartition {
     /// The record of a key that has one.
     #[inline]
-    fn find<'p>(&self, pin: &'p Pin<'_>, key: &[u8]) -> Result<Option<Record<'p>>, DbError> {
-        let hash = self.reader.hash(key);
+    fn find<'p>(
+        &self,
+        pin: &'p Pin<'_>,
+        hash: u32,
+        key: &[u8],
+    ) -> Result<Option<Record<'p>>, DbError> {
         for _ in 0..TRIES {
             let Ok((found, clock_ms)) = self.reader.get_alone(pin, hash, key) else { continue };
             let Some(record) = found else { return Ok(None) };
@@ -90,89 +195,5 @@ impl SharedDb {
         let now_ms = owning.owner().turn(|_, turn| turn.now_ms);
         let record = self.reader.get(pin, hash, key);
         Ok(record.filter(|record| !is_over(record.expiry_ms(), now_ms)))
-    }
-
-    /// The values of several keys at one moment.
-    pub(crate) fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<LentValue<'_>>>, DbError> {
-        let hold = self.participants.hold()?;
-        let found = self.find_all(&hold, keys)?;
-        let lend = |value| LentValue::new(hold.again(), &self.reader, value);
-        Ok(found.into_iter().map(|value| value.map(lend)).collect())
-    }
-
-    fn find_all(&self, hold: &Hold, keys: &[&[u8]]) -> Result<FoundValues, DbError> {
-        let pin = hold.pin();
-        let now_ms = unix_ms(SystemTime::now());
-        for _ in 0..TRIES {
-            match self.find_at_moment(&pin, keys, now_ms) {
-                Ok(found) => return Ok(found),
-                Err(Unread::TooNew) => {}
-                Err(Unread::Clock) => break,
-            }
-        }
-        // Nobody writes meanwhile, and the owner's clock is the only one.
-        let mut owning = self.owner.take()?;
-        owning.owner().turn(|_, _| ());
-        let found = self.find_at_moment(&pin, keys, 0);
-        Ok(found.expect("all that was begun is committed while the owner does nothing"))
-    }
-
-    fn find_at_moment(
-        &self,
-        pin: &Pin<'_>,
-        keys: &[&[u8]],
-        now_ms: u64,
-    ) -> Result<FoundValues, Unread> {
-        let reader = &self.reader;
-        let moment = reader.moment(pin).ok_or(Unread::TooNew)?;
-        let mut found = Vec::with_capacity(keys.len());
-        let mut hashes = [0; KEYS_AHEAD];
-        for keys in keys.chunks(KEYS_AHEAD) {
-            for (hash, key) in hashes.iter_mut().zip(keys) {
-                *hash = reader.hash(key);
-                reader.prefetch_line(*hash);
-            }
-            hashes.iter().take(keys.len()).for_each(|hash| reader.prefetch_record(*hash));
-            for (hash, key) in hashes.iter().zip(keys) {
-                let record = reader.get_at(pin, &moment, *hash, key);
-                let record = record.map_err(|TooNew| Unread::TooNew)?;
-                let expiry_ms = record.map_or(0, |record| record.expiry_ms());
-                let is_live = !is_over(expiry_ms, moment.clock_ms());
-                if is_live && is_over(expiry_ms, now_ms) {
-                    return Err(Unread::Clock);
-                }
-                found.push(record.filter(|_| is_live).map(|record| record.value_ref()));
-            }
-        }
-        Ok(found)
-    }
-
-    /// A step of a scan: passes about `count` keys that begin with `prefix`, with their values, to
-    /// `found`. Returns where the next step begins; 0: nowhere.
-    pub(crate) fn scan_step(
-        &self,
-        prefix: &[u8],
-        mut cursor: u64,
-        count: u32,
-        found: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, DbError> {
-        let hold = self.participants.hold()?;
-        let pin = hold.pin();
-        let now_ms = self.reader.clock_ms().max(unix_ms(SystemTime::now()));
-        let count = u64::from(count.max(1));
-        let (mut met, mut lines) = (0, count * LINES_PER_KEY);
-        loop {
-            cursor = self.reader.scan(&pin, cursor, 1, &mut |record| {
-                let is_meant = record.key().starts_with(prefix);
-                if is_meant && !is_over(record.expiry_ms(), now_ms) {
-                    met += 1;
-                    found(record.key(), record.value());
-                }
-            });
-            lines -= 1;
-            if cursor == 0 || lines == 0 || met >= count {
-                return Ok(cursor);
-            }
-        }
     }
 }

@@ -1,19 +1,20 @@
 //! All keys and values as they were at one moment.
 //!
 //! ```text
-//! lock ── turn ── participant, copy of the index's references ── unlock
+//! locks ── turns ── participant, copies of the indexes' references ── unlock
 //! next: reference ── record, as it was ── copied        the participant keeps it from being used again
 //! ```
 //!
-//! 1. The moment lies within the lock: so a batch is there whole or not at all, and a key is there
-//!    once.
-//! 2. Writers wait for the copy of the index, 2 to 4 ms for a million keys, and for nothing else.
+//! 1. The moment lies within the locks of all partitions: so a batch is there whole or not at all,
+//!    a key is there once, and what one partition has isn't without what another had before.
+//! 2. Writers wait for the copies of the indexes, 2 to 4 ms for a million keys, and for nothing
+//!    else.
 //! 3. Memory that a snapshot holds back is bounded: beyond that the owner ends it (`snapshot_pin`).
 //!
 //! Any thread.
 
 use crate::error::DbError;
-use crate::shared_db::SharedDb;
+use crate::shared_db::{DbPartition, SharedDb};
 use crate::snapshot_pin::{SnapshotEnd, SnapshotPin};
 use nigh_shm::layout::is_over;
 use nigh_shm::{ForkMark, IndexCopy, Reader};
@@ -34,9 +35,10 @@ const LOOKS_MOST: usize = 256;
 /// [`Snapshot::next_into`] does the same without asking for memory each time.
 pub struct Snapshot {
     pin: Arc<SnapshotPin>,
-    reader: Reader,
-    copy: IndexCopy,
-    /// The next record.
+    partitions: Vec<PartitionCopy>,
+    /// The partition that is read.
+    partition: usize,
+    /// The next record in it.
     at: usize,
     prefix: Vec<u8>,
     /// The owner's time at the moment.
@@ -48,6 +50,12 @@ pub struct Snapshot {
     is_over: bool,
 }
 
+/// What it has of a partition.
+struct PartitionCopy {
+    reader: Reader,
+    copy: IndexCopy,
+}
+
 // It has a participant of its own, which isn't a thread's.
 const _: () = {
     const fn moves_between_threads<T: Send>() {}
@@ -57,23 +65,27 @@ const _: () = {
 impl SharedDb {
     /// A snapshot of the keys that begin with a prefix.
     pub(crate) fn snapshot(&self, prefix: &[u8]) -> Result<Snapshot, DbError> {
-        // What is made ready, and touched, before the lock, no writer waits for.
-        let keys = self.reader.keys();
-        let room = usize::try_from(keys + keys / KEYS_MORE_SHARE + KEYS_MORE);
-        let room = vec![1; room.expect("fewer keys than bytes")];
-        let mut owning = self.owner.take()?;
-        let owner = owning.owner();
-        let now_ms = owner.turn(|_, turn| turn.now_ms);
+        // What is made ready, and touched, before the locks, no writer waits for.
+        let rooms: Vec<Vec<u32>> = self.partitions.iter().map(room_for_copy).collect();
+        let mut owning = self.own_all()?;
+        let times = owning.iter_mut().map(|it| it.owner().turn(|_, turn| turn.now_ms));
+        let now_ms = times.max().unwrap_or_default();
         let participant = self.participants.join_for_snapshot()?;
-        let copy = self.reader.copy_index(&participant.pin(), room);
+        let copies = self.partitions.iter().zip(rooms).map(|(it, room)| PartitionCopy {
+            reader: it.reader.clone(),
+            copy: it.reader.copy_index(&participant.pin(), room),
+        });
+        let partitions = copies.collect();
+        let pin = Arc::new(SnapshotPin::new(participant));
+        owning.iter_mut().for_each(|it| it.owner().add_snapshot(&pin));
         Ok(Snapshot {
-            pin: owner.pin_snapshot(participant),
-            reader: self.reader.clone(),
-            copy,
+            pin,
+            partitions,
+            partition: 0,
             at: 0,
             prefix: prefix.to_vec(),
             now_ms,
-            change: self.reader.begun_lsn(),
+            change: self.partitions.iter().map(|it| it.reader.begun_lsn()).sum(),
             hold_bytes: self.snapshot_hold_bytes,
             fork_mark: Arc::clone(&self.fork_mark),
             is_over: false,
@@ -81,9 +93,15 @@ impl SharedDb {
     }
 }
 
+/// Memory for a copy of a partition's index.
+fn room_for_copy(partition: &DbPartition) -> Vec<u32> {
+    let keys = partition.reader.keys();
+    let room = usize::try_from(keys + keys / KEYS_MORE_SHARE + KEYS_MORE);
+    vec![1; room.expect("fewer keys than bytes")]
+}
+
 impl Snapshot {
-    /// The number of the last change that it sees; see
-    /// [`DbStats::last_change`](crate::DbStats::last_change).
+    /// [`DbStats::last_change`](crate::DbStats::last_change) at its moment.
     #[must_use]
     pub fn last_change(&self) -> u64 {
         self.change
@@ -101,8 +119,8 @@ impl Snapshot {
         if self.fork_mark.is_in_child() {
             return Err(DbError::Forked);
         }
-        while self.at < self.copy.len() {
-            let end = self.copy.len().min(self.at + LOOKS_MOST);
+        while let Some(PartitionCopy { reader, copy }) = self.partitions.get(self.partition) {
+            let end = copy.len().min(self.at + LOOKS_MOST);
             let held = self.pin.lock();
             let participant = match &*held {
                 Ok(participant) => participant,
@@ -111,7 +129,7 @@ impl Snapshot {
             };
             let pin = participant.pin();
             while self.at < end {
-                let record = self.reader.record_of(&pin, &self.copy, self.at);
+                let record = reader.record_of(&pin, copy, self.at);
                 let record = record.expect("it is below the copy's length");
                 self.at += 1;
                 let is_meant = record.key().starts_with(&self.prefix);
@@ -120,6 +138,9 @@ impl Snapshot {
                     value.extend_from_slice(record.value());
                     return Ok(true);
                 }
+            }
+            if end == copy.len() {
+                (self.partition, self.at) = (self.partition + 1, 0);
             }
         }
         // Nothing is held back any more.
@@ -157,7 +178,8 @@ impl Drop for Snapshot {
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (change, left) = (self.change, self.copy.len() - self.at);
+        let left: usize = self.partitions.iter().skip(self.partition).map(|it| it.copy.len()).sum();
+        let (change, left) = (self.change, left - self.at);
         f.debug_struct("Snapshot").field("change", &change).field("left", &left).finish()
     }
 }

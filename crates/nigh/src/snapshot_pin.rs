@@ -4,15 +4,15 @@
 //! snapshot ── lock ── participant: read ── unlock        the owner: too much is held back ── try_lock ── participant leaves
 //! ```
 //!
-//! 1. All memory that is given up while a snapshot lives waits for it. So what it holds back is the
-//!    difference of two counts of the owner.
-//! 2. The owner never waits for a snapshot: one that is reading is ended at the owner's next look.
+//! 1. All memory that is given up while a snapshot lives waits for it. So what it holds back of a
+//!    partition is the difference of two counts of its owner.
+//! 2. An owner never waits for a snapshot: one that is reading is ended at the owner's next look.
 //! 3. A snapshot reads only with its lock, while its participant is there.
 //!
-//! The owner has [`Snapshots`]; a pin is for any thread.
+//! Each owner has [`Snapshots`]; a pin is for any thread, and all owners know it.
 
 use nigh_shm::Participant;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 /// Why a snapshot has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,11 @@ pub(crate) enum SnapshotEnd {
 pub(crate) struct SnapshotPin(Mutex<Result<Participant, SnapshotEnd>>);
 
 impl SnapshotPin {
+    /// Of a snapshot that begins.
+    pub(crate) fn new(participant: Participant) -> SnapshotPin {
+        SnapshotPin(Mutex::new(Ok(participant)))
+    }
+
     /// Its participant, for a read: to be let go soon.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Result<Participant, SnapshotEnd>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -57,14 +62,14 @@ fn end_within(held: &mut Result<Participant, SnapshotEnd>, why: SnapshotEnd) -> 
     was_there
 }
 
-/// A snapshot, as the owner knows it.
+/// A snapshot, as an owner knows it: it is gone when its user drops it.
 struct Known {
-    pin: Arc<SnapshotPin>,
+    pin: Weak<SnapshotPin>,
     /// Bytes that had been given up when it began.
     from_bytes: u64,
 }
 
-/// All snapshots of a database, the oldest first.
+/// All snapshots of a database, as the owner of a partition knows them, the oldest first.
 pub(crate) struct Snapshots {
     known: Vec<Known>,
     /// Bytes that one may hold back.
@@ -73,21 +78,22 @@ pub(crate) struct Snapshots {
     limit_bytes: u64,
 }
 
+impl Known {
+    /// Whether its participant was there till now; `None` if it is reading.
+    fn try_end(&self, why: SnapshotEnd) -> Option<bool> {
+        self.pin.upgrade().map_or(Some(false), |pin| pin.try_end(why))
+    }
+}
+
 impl Snapshots {
     pub(crate) fn new(hold_bytes: u64) -> Snapshots {
         Snapshots { known: Vec::new(), hold_bytes, limit_bytes: u64::MAX }
     }
 
     /// One begins, when so many bytes have been given up.
-    pub(crate) fn add(
-        &mut self,
-        participant: Participant,
-        given_up_bytes: u64,
-    ) -> Arc<SnapshotPin> {
-        let pin = Arc::new(SnapshotPin(Mutex::new(Ok(participant))));
-        self.known.push(Known { pin: Arc::clone(&pin), from_bytes: given_up_bytes });
+    pub(crate) fn add(&mut self, pin: &Arc<SnapshotPin>, given_up_bytes: u64) {
+        self.known.push(Known { pin: Arc::downgrade(pin), from_bytes: given_up_bytes });
         self.look(given_up_bytes);
-        pin
     }
 
     /// Whether one holds back too much, when so many bytes have been given up.
@@ -102,8 +108,8 @@ impl Snapshots {
         let hold_bytes = self.hold_bytes;
         self.known.retain(|it| {
             let is_over = given_up_bytes - it.from_bytes > hold_bytes;
-            let has_user = Arc::strong_count(&it.pin) > 1;
-            has_user && !(is_over && it.pin.try_end(SnapshotEnd::TooOld).is_some())
+            let has_user = it.pin.strong_count() > 0;
+            has_user && !(is_over && it.try_end(SnapshotEnd::TooOld).is_some())
         });
         let oldest = self.known.first();
         self.limit_bytes =
@@ -113,7 +119,7 @@ impl Snapshots {
     /// A write finds no memory: ends the oldest that isn't reading.
     #[cold]
     pub(crate) fn end_oldest(&mut self) {
-        let ended = |it: &Known| it.pin.try_end(SnapshotEnd::TooOld) == Some(true);
+        let ended = |it: &Known| it.try_end(SnapshotEnd::TooOld) == Some(true);
         if let Some(at) = self.known.iter().position(ended) {
             self.known.remove(at);
         }
@@ -121,6 +127,7 @@ impl Snapshots {
 
     /// The database is closed.
     pub(crate) fn close(&mut self) {
-        self.known.drain(..).for_each(|it| it.pin.end(SnapshotEnd::Closed));
+        let pins = self.known.drain(..).filter_map(|it| it.pin.upgrade());
+        pins.for_each(|pin| pin.end(SnapshotEnd::Closed));
     }
 }

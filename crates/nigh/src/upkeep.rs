@@ -7,7 +7,8 @@
 //! One thread, `nigh-upkeep`.
 
 use crate::healing::LogHealer;
-use crate::shared_db::SharedDb;
+use crate::shared_db::{DbPartition, SharedDb};
+use nigh_store::Maintenance;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{JoinHandle, Thread};
@@ -38,25 +39,21 @@ fn run(shared: &SharedDb, mut healer: LogHealer) {
     while !shared.ends.load(Ordering::SeqCst) {
         let now = Instant::now();
         let is_tick = now >= next_tick;
-        let left = {
+        let mut left = Maintenance::default();
+        for partition in &shared.partitions {
             // A writer panicked: nothing is to be looked after any more.
-            let Ok(mut owning) = shared.owner.take() else { return };
-            let owner = owning.owner();
+            let Some(one) = look_after(partition, is_tick) else { return };
+            left.more |= one.more;
+            left.waiting |= one.waiting;
             if is_tick {
-                shared.log.status().tell_live(owner.keyspace.live_bytes());
+                partition.log.look(shared.world.clock.rising_us());
             }
-            owner.look_after()
-        };
+        }
         if is_tick {
             next_tick = now + TICK;
-            shared.log.look(shared.world.clock.rising_us());
         }
         if is_tick || heals {
             heals = healer.step(shared);
-        }
-        if left.more {
-            // The log's thread takes orders, and sends more to look at.
-            shared.log.status().wake();
         }
         let most = match (left.more, left.waiting) {
             (true, _) => BREATH,
@@ -66,4 +63,21 @@ fn run(shared: &SharedDb, mut healer: LogHealer) {
         };
         std::thread::park_timeout(most);
     }
+}
+
+/// A step of the upkeep of a partition, and what it has left; `None` if a writer panicked.
+fn look_after(partition: &DbPartition, is_tick: bool) -> Option<Maintenance> {
+    let left = {
+        let mut owning = partition.owner.take().ok()?;
+        let owner = owning.owner();
+        if is_tick {
+            partition.log.status().tell_live(owner.keyspace.live_bytes());
+        }
+        owner.look_after()
+    };
+    if left.more {
+        // The log's thread takes orders, and sends more to look at.
+        partition.log.status().wake();
+    }
+    Some(left)
 }

@@ -1,18 +1,18 @@
 //! Telling changes to those that watch a prefix.
 //!
 //! ```text
-//! journal ── each entry, in order ──> the log's thread ── prefix? room? ──> WatchQueue ──> Watch, any thread
+//! journal ── each entry, in order ──> its log's thread ── prefix? room? ──> WatchQueue ──> Watch, any thread
 //!                                            └── no room: noted as lost
 //! ```
 //!
 //! 1. Entries come from the journal, which the log's thread reads anyhow: so a writer does nothing
 //!    for a watch, and waits for none. Without one, an entry costs the log's thread a load.
 //! 2. A queue is bounded in bytes. What finds no room is dropped, and told as lost in its place.
-//! 3. Changes are numbered densely. A queue knows which number comes next: what is lower was before
-//!    its watch began, or was told; if it is higher, what lies between was lost.
-//! 4. A watch begins with the writers' lock: each change behind it is told, or told as lost.
+//! 3. Changes of a partition are numbered densely. A queue knows which number comes next: what is
+//!    lower was before its watch began, or was told; if it is higher, what lies between was lost.
+//! 4. A watch begins with the writers' locks: each change behind it is told, or told as lost.
 //!
-//! The log's thread tells; any thread takes.
+//! The logs' threads tell; any thread takes.
 
 use crate::error::DbError;
 use nigh_shm::{Effect, ForkMark, JournalEntry, StreamChange};
@@ -26,8 +26,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Most watches of a database: the log's thread looks at all of them for each entry.
 const WATCHES_MOST: usize = 256;
 
-/// A change that a [`Watch`] tells, with its number. Numbers are those of
-/// [`DbStats::last_change`](crate::DbStats::last_change).
+/// A change that a [`Watch`] tells, with its number. Each partition numbers its changes from 1 on;
+/// see [`DbStats::partitions`](crate::DbStats::partitions).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchEvent {
@@ -59,15 +59,19 @@ pub enum WatchEvent {
         /// The key.
         key: Vec<u8>,
     },
-    /// All keys were removed.
+    /// All keys of a partition were removed.
     Cleared {
+        /// The partition.
+        partition: usize,
         /// The change's number.
         change: u64,
     },
-    /// Changes with numbers from `first` to `last` may be missing here, since nobody took events
-    /// for too long, or since the log broke and was written anew. Later ones follow. Read the keys
-    /// again if you need to know what they are now.
+    /// Changes of a partition with numbers from `first` to `last` may be missing here, since nobody
+    /// took events for too long, or since the log broke and was written anew. Later ones follow.
+    /// Read the keys again if you need to know what they are now.
     Lost {
+        /// The partition.
+        partition: usize,
         /// The first number that may be missing.
         first: u64,
         /// The last one.
@@ -83,7 +87,7 @@ impl WatchEvent {
             WatchEvent::Put { change, .. }
             | WatchEvent::Expires { change, .. }
             | WatchEvent::Removed { change, .. }
-            | WatchEvent::Cleared { change } => *change,
+            | WatchEvent::Cleared { change, .. } => *change,
             WatchEvent::Lost { last, .. } => *last,
         }
     }
@@ -119,30 +123,50 @@ struct WatchQueue {
 struct QueueState {
     events: VecDeque<WatchEvent>,
     bytes: u64,
-    /// What found no room behind the last event.
-    lost: Option<(u64, u64)>,
-    /// The number of the change that comes next.
-    next: u64,
+    /// What found no room behind the last event, and what comes next, of each partition.
+    partitions: Vec<PartitionPlace>,
     is_closed: bool,
 }
 
-impl QueueState {
+/// How far a watch is in a partition.
+struct PartitionPlace {
+    /// Numbers that were lost, and not told so yet.
+    lost: Option<(u64, u64)>,
+    /// The number of the change that comes next.
+    next: u64,
+}
+
+impl PartitionPlace {
     /// Notes that changes are lost, behind all that is there.
     fn lose(&mut self, first: u64, last: u64) {
         self.lost = Some((self.lost.map_or(first, |(first, _)| first), last));
+    }
+
+    /// All changes up to number `next` were told, or are lost.
+    fn skip_to(&mut self, next: u64) {
+        if self.next < next {
+            self.lose(self.next, next - 1);
+            self.next = next;
+        }
+    }
+}
+
+impl QueueState {
+    fn place(&mut self, partition: usize) -> &mut PartitionPlace {
+        self.partitions.get_mut(partition).expect("a partition of the database")
     }
 
     fn has_room(&self, bytes: u64, most: u64) -> bool {
         self.events.is_empty() || self.bytes + bytes <= most
     }
 
-    fn push(&mut self, event: WatchEvent, most: u64) {
+    fn push(&mut self, partition: usize, event: WatchEvent, most: u64) {
         let (change, bytes) = (event.change(), event.bytes());
         if !self.has_room(bytes, most) {
-            return self.lose(change, change);
+            return self.place(partition).lose(change, change);
         }
-        if let Some((first, last)) = self.lost.take() {
-            self.keep(WatchEvent::Lost { first, last });
+        if let Some((first, last)) = self.place(partition).lost.take() {
+            self.keep(WatchEvent::Lost { partition, first, last });
         }
         self.keep(event);
     }
@@ -157,7 +181,16 @@ impl QueueState {
             self.bytes -= event.bytes();
             return Some(event);
         }
-        self.lost.take().map(|(first, last)| WatchEvent::Lost { first, last })
+        let mut all = self.partitions.iter_mut().enumerate();
+        all.find_map(|(partition, it)| {
+            let (first, last) = it.lost.take()?;
+            Some(WatchEvent::Lost { partition, first, last })
+        })
+    }
+
+    fn is_idle(&self) -> bool {
+        let has_lost = self.partitions.iter().any(|it| it.lost.is_some());
+        self.events.is_empty() && !has_lost && !self.is_closed
     }
 }
 
@@ -166,34 +199,42 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WatchQueue {
-    /// Takes what it needs of an entry.
-    fn see(&self, entry: &JournalEntry<'_>) {
+    /// Takes what it needs of an entry of a partition.
+    fn see(&self, partition: usize, entry: &JournalEntry<'_>) {
         let mut state = lock(&self.state);
         let (first, last) = (entry.first_lsn(), entry.last_lsn());
-        if last < state.next {
+        let place = state.place(partition);
+        if last < place.next {
             return;
         }
-        if first > state.next {
-            let next = state.next;
-            state.lose(next, first - 1);
-        }
+        place.skip_to(first);
         for (number, change) in (first..).zip(entry.changes()) {
-            match change.map_err(|_| ()).and_then(|it| self.event_of(&it).map_err(|_| ())) {
-                Ok(Some(event)) => state.push(event, self.bytes_most),
+            let event = change.map_err(|_| ()).and_then(|it| {
+                let event = self.event_of(partition, &it);
+                event.map_err(|_| ())
+            });
+            match event {
+                Ok(Some(event)) => state.push(partition, event, self.bytes_most),
                 Ok(None) => {}
                 // The log's thread finds the same, and says what is wrong.
-                Err(()) => state.lose(number, number),
+                Err(()) => state.place(partition).lose(number, number),
             }
         }
-        state.next = last + 1;
+        state.place(partition).next = last + 1;
         drop(state);
         self.told.notify_all();
     }
 
     /// The event of a change, if it is one of this watch.
-    fn event_of(&self, it: &StreamChange<'_>) -> Result<Option<WatchEvent>, &'static str> {
+    fn event_of(
+        &self,
+        partition: usize,
+        it: &StreamChange<'_>,
+    ) -> Result<Option<WatchEvent>, &'static str> {
         let change = it.lsn;
-        let Some(key) = it.key()? else { return Ok(Some(WatchEvent::Cleared { change })) };
+        let Some(key) = it.key()? else {
+            return Ok(Some(WatchEvent::Cleared { partition, change }));
+        };
         if !key.starts_with(&self.prefix) {
             return Ok(None);
         }
@@ -233,11 +274,12 @@ impl Watches {
         }
     }
 
-    /// Begins one, of changes from number `next` on. With the writers' lock.
+    /// Begins one, of changes from these numbers on: one for each partition. With the writers'
+    /// locks.
     pub(crate) fn begin(
         &self,
         prefix: &[u8],
-        next: u64,
+        next: &[u64],
         bytes_most: u64,
     ) -> Result<Watch, DbError> {
         let mut all = lock(&self.all);
@@ -245,8 +287,9 @@ impl Watches {
         if all.len() == WATCHES_MOST {
             return Err(DbError::TooManyWatches { most: WATCHES_MOST });
         }
-        let (events, bytes, lost) = (VecDeque::new(), 0, None);
-        let state = QueueState { events, bytes, lost, next, is_closed: false };
+        let partitions = next.iter().map(|&next| PartitionPlace { lost: None, next }).collect();
+        let (events, bytes) = (VecDeque::new(), 0);
+        let state = QueueState { events, bytes, partitions, is_closed: false };
         let queue = Arc::new(WatchQueue {
             prefix: prefix.to_vec(),
             bytes_most,
@@ -254,24 +297,24 @@ impl Watches {
             told: Condvar::new(),
         });
         all.push(Arc::downgrade(&queue));
-        // The journal's tail, which is stored behind this, shows it to the log's thread.
+        // A journal's tail, which is stored behind this, shows it to the log's thread.
         self.any.store(true, Ordering::Relaxed);
         Ok(Watch { queue, fork_mark: Arc::clone(&self.fork_mark) })
     }
 
-    /// The log's thread: an entry comes.
-    pub(crate) fn see(&self, entry: &JournalEntry<'_>) {
-        if self.any.load(Ordering::Relaxed) && entry.stream() == data_stream(0) {
-            self.tell(entry);
+    /// The log's thread of a partition: an entry comes.
+    pub(crate) fn see(&self, partition: usize, entry: &JournalEntry<'_>) {
+        if self.any.load(Ordering::Relaxed) && entry.stream() == data_stream(partition) {
+            self.tell(partition, entry);
         }
     }
 
     #[cold]
-    fn tell(&self, entry: &JournalEntry<'_>) {
+    fn tell(&self, partition: usize, entry: &JournalEntry<'_>) {
         let mut all = lock(&self.all);
         all.retain(|queue| match queue.upgrade() {
             Some(queue) => {
-                queue.see(entry);
+                queue.see(partition, entry);
                 true
             }
             None => false,
@@ -279,17 +322,12 @@ impl Watches {
         self.any.store(!all.is_empty(), Ordering::Relaxed);
     }
 
-    /// A log is written anew: changes before number `next` that weren't told won't be. With the
-    /// writers' lock, while no thread of the log runs.
-    pub(crate) fn skip_to(&self, next: u64) {
+    /// A partition's log is written anew: changes before number `next` that weren't told won't be.
+    /// With the writers' lock, while no thread of the log runs.
+    pub(crate) fn skip_to(&self, partition: usize, next: u64) {
         for queue in lock(&self.all).iter().filter_map(Weak::upgrade) {
-            let mut state = lock(&queue.state);
-            if state.next < next {
-                let first = state.next;
-                state.lose(first, next - 1);
-                state.next = next;
-                queue.told.notify_all();
-            }
+            lock(&queue.state).place(partition).skip_to(next);
+            queue.told.notify_all();
         }
     }
 
@@ -312,10 +350,7 @@ impl Watch {
             return Err(DbError::Forked);
         }
         let state = lock(&self.queue.state);
-        let is_idle = |state: &mut QueueState| {
-            state.events.is_empty() && state.lost.is_none() && !state.is_closed
-        };
-        let waited = self.queue.told.wait_timeout_while(state, time, is_idle);
+        let waited = self.queue.told.wait_timeout_while(state, time, |state| state.is_idle());
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match state.take() {
             None if state.is_closed => Err(DbError::Closed),
@@ -350,6 +385,7 @@ impl Iterator for &Watch {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = lock(&self.queue.state);
-        f.debug_struct("Watch").field("next", &state.next).field("bytes", &state.bytes).finish()
+        let next: Vec<u64> = state.partitions.iter().map(|it| it.next).collect();
+        f.debug_struct("Watch").field("next", &next).field("bytes", &state.bytes).finish()
     }
 }

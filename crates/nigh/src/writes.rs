@@ -8,15 +8,16 @@
 //! 1. A write is in the journal before it is seen, so it survives this process as soon as the call
 //!    has returned.
 //! 2. Nobody waits for the disk, or for memory, with the lock.
-//! 3. A strong write waits for all that had begun before it returns: what its answer tells is on
-//!    disk, also if it has changed nothing.
+//! 3. A strong write waits for all that had begun in its partition before it returns: what its
+//!    answer tells is on disk, also if it has changed nothing.
+//! 4. A write is one partition's: a batch over several is refused.
 //!
 //! Any thread.
 
 use crate::batch::WriteBatch;
 use crate::error::{DbError, WriteRefusal};
 use crate::options::{Durability, WriteOptions};
-use crate::shared_db::SharedDb;
+use crate::shared_db::{DbPartition, SharedDb};
 use nigh_shm::layout::is_over;
 use nigh_shm::{Record, WriteError};
 use nigh_store::{KeyWrite, Store, Turn};
@@ -42,12 +43,14 @@ impl SharedDb {
         options: &WriteOptions,
     ) -> Result<(), DbError> {
         let put = [KeyWrite::Put { key, value, expiry_ms: options.expiry_ms() }];
-        self.commit(options.durability, false, |store, turn| Ok(store.commit_writes(&put, turn)?))
+        self.commit(key, options.durability, false, |store, turn| {
+            Ok(store.commit_writes(&put, turn)?)
+        })
     }
 
     /// Deletes a key. Whether it was there.
     pub(crate) fn delete(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
-        self.commit(options.durability, true, |store, turn| {
+        self.commit(key, options.durability, true, |store, turn| {
             let is_there = live(store, key, turn).is_some();
             store.commit_writes(&[KeyWrite::Delete { key }], turn)?;
             Ok(is_there)
@@ -57,14 +60,21 @@ impl SharedDb {
     /// Does all of a batch, or nothing.
     pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
         let (writes, removes) = (batch.writes(), batch.only_removes());
-        self.commit(options.durability, removes, |store, turn| {
+        let mut keys = writes.iter().map(|it| it.key());
+        // An empty one is as good as any key's.
+        let key = keys.next().unwrap_or_default();
+        let number = self.number_of(key);
+        if let Some(other) = keys.find(|it| self.number_of(it) != number) {
+            return Err(DbError::of_partitions(key, other));
+        }
+        self.commit(key, options.durability, removes, |store, turn| {
             Ok(store.commit_writes(&writes, turn)?)
         })
     }
 
     /// Adds to a key's decimal integer, 0 if it isn't there, and keeps its expiry. Returns the sum.
     pub(crate) fn incr(&self, key: &[u8], by: i64, options: &WriteOptions) -> Result<i64, DbError> {
-        self.commit(options.durability, false, |store, turn| {
+        self.commit(key, options.durability, false, |store, turn| {
             let record = live(store, key, turn);
             let number = record.map_or(Ok(0), |record| number_of(record.value()))?;
             let sum = number.checked_add(by).ok_or(WriteRefusal::Final(DbError::Overflow))?;
@@ -79,7 +89,7 @@ impl SharedDb {
     /// Gives a key another expiry, or none. Whether it was there.
     pub(crate) fn expire(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
         let expiry_ms = options.expiry_ms();
-        self.commit(options.durability, false, |store, turn| {
+        self.commit(key, options.durability, false, |store, turn| {
             let is_there = live(store, key, turn).is_some();
             if is_there {
                 store.commit_writes(&[KeyWrite::Expire { key, expiry_ms }], turn)?;
@@ -102,7 +112,7 @@ impl SharedDb {
             Some(value) => KeyWrite::Put { key, value, expiry_ms },
             None => KeyWrite::Delete { key },
         };
-        self.commit(options.durability, new.is_none(), |store, turn| {
+        self.commit(key, options.durability, new.is_none(), |store, turn| {
             let found = live(store, key, turn).map(|record| record.value());
             if found != expected {
                 return Ok(false);
@@ -114,28 +124,37 @@ impl SharedDb {
 
     /// Waits until all changes are on disk that had begun.
     pub(crate) fn flush(&self) -> Result<(), DbError> {
-        self.owner.check_process()?;
-        self.log.wait(&self.reader, self.reader.begun_lsn())
+        if self.fork_mark.is_in_child() {
+            return Err(DbError::Forked);
+        }
+        let late = self.partitions.iter().map(|it| (it, it.reader.begun_lsn()));
+        let late = late.filter(|(it, begun)| it.reader.durable_lsn() < *begun);
+        // All syncs are asked for before the first is waited for.
+        let late: Vec<_> = late.inspect(|(it, _)| it.log.status().want_sync()).collect();
+        late.into_iter().try_for_each(|(it, begun)| it.log.wait(&it.reader, begun))
     }
 
-    /// Runs an attempt in a turn of the owner, again while it lacks what comes back.
+    /// Runs an attempt in a turn of the owner of a key's partition, again while it lacks what comes
+    /// back.
     #[inline]
     fn commit<R>(
         &self,
+        key: &[u8],
         durability: Option<Durability>,
         only_removes: bool,
         mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
     ) -> Result<R, DbError> {
-        self.owner.check_process()?;
+        let DbPartition { reader, owner, log } = &self.partitions[self.number_of(key)];
+        owner.check_process()?;
         let mut patience = Patience::default();
         let (answer, begun) = loop {
-            self.log.check(only_removes)?;
-            if self.log.is_late() {
+            log.check(only_removes)?;
+            if log.is_late() {
                 patience.wait(WriteError::JournalFull)?;
                 continue;
             }
             let tried = {
-                let mut owning = self.owner.take()?;
+                let mut owning = owner.take()?;
                 let owner = owning.owner();
                 if patience.has_waited() {
                     owner.look_after();
@@ -145,9 +164,9 @@ impl SharedDb {
                 if lacks_memory && patience.has_waited_for(SNAPSHOT_MOST) {
                     owner.snapshots.end_oldest();
                 }
-                tried.map(|answer| (answer, self.reader.begun_lsn()))
+                tried.map(|answer| (answer, reader.begun_lsn()))
             };
-            self.log.status().wake();
+            log.status().wake();
             match tried {
                 Ok(done) => break done,
                 Err(WriteRefusal::Final(error)) => return Err(error),
@@ -155,7 +174,7 @@ impl SharedDb {
             }
         };
         if durability.unwrap_or(self.durability) == Durability::Strong {
-            self.log.wait(&self.reader, begun)?;
+            log.wait(reader, begun)?;
         }
         Ok(answer)
     }

@@ -117,14 +117,14 @@ pub use open::durable::log_options::{
     BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,
 };
 pub use open::durable::retire::{log_of, retire_log};
-pub use open::durable::streams_of::data_stream;
+pub use open::durable::streams_of::{data_stream, partitions_of};
 pub use open::store_options::{Opened, StoreOptions};
 pub use partition::counters::Lack;
 pub use partition::overlay::StagedKeys;
 pub use partition::store::{Store, Views};
 pub use partition::store_stats::StoreStats;
 pub use partition::watches::WatchToken;
-pub use partitioning::{MOST_PARTITIONS, tag};
+pub use partitioning::{MOST_PARTITIONS, PartitionNumber, partition_of, tag};
 pub use reply_sink::ReplySink;
 pub use salvage::log_salvage::{DroppedKey, LogSalvage, SalvagedShard, salvage_log};
 pub use salvage::salvage_error::SalvageError;

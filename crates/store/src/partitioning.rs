@@ -31,17 +31,43 @@ pub(crate) fn partition_of_hash(hash: u32, partitions: usize) -> usize {
     ((u64::from(hash) * partitions as u64) >> 32) as usize
 }
 
+/// The partition of a key with this hash, of so many; `hash_of` gives the hash of another tag.
+#[inline]
+#[must_use]
+pub fn partition_of(
+    key: &[u8],
+    hash: u32,
+    partitions: usize,
+    hash_of: impl FnOnce(&[u8]) -> u32,
+) -> usize {
+    if partitions == 1 {
+        return 0;
+    }
+    let tag = tag(key);
+    let hash = if tag.len() == key.len() { hash } else { hash_of(tag) };
+    partition_of_hash(hash, partitions)
+}
+
 /// The number of a store's partition, of so many.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PartitionNumber {
-    pub(crate) partition: u64,
-    pub(crate) partitions: u64,
+pub struct PartitionNumber {
+    /// The partition, from 0 on.
+    pub partition: u64,
+    /// How many there are.
+    pub partitions: u64,
 }
 
 impl PartitionNumber {
+    /// The partition in which a walk over all of them goes on at a cursor.
+    #[must_use]
+    pub fn of_cursor(cursor: u64, partitions: u64) -> PartitionNumber {
+        PartitionNumber { partition: cursor % partitions, partitions }
+    }
+
     /// The keyspace's cursor for a store's cursor. The store's 0 is its end: it becomes the start
     /// of the next partition, or 0 after the last one.
-    pub(crate) fn outward(self, cursor: u64) -> u64 {
+    #[must_use]
+    pub fn outward(self, cursor: u64) -> u64 {
         match cursor {
             0 if self.partition + 1 == self.partitions => 0,
             0 => self.partition + 1,
@@ -50,7 +76,8 @@ impl PartitionNumber {
     }
 
     /// The store's cursor for the keyspace's.
-    pub(crate) fn inward(self, cursor: u64) -> u64 {
+    #[must_use]
+    pub fn inward(self, cursor: u64) -> u64 {
         cursor / self.partitions
     }
 }

@@ -6,10 +6,12 @@
 //! parent: reads ── each value whole, none older than one seen before, batches of one number
 //! ```
 //!
+//! A thread's keys lie in one partition, so what it tells has one order.
+//!
 //! The test's own program is the child: it is started again with a test that does nothing unless it
 //! is told a folder.
 
-use crate::small;
+use crate::{made_with, small};
 use nigh::{Db, DbReader, ReaderError, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -76,7 +78,8 @@ fn child_writes_until_it_is_killed() {
                 for n in 0..WRITES_MOST {
                     let number = format!("{first:06} {n:09}");
                     step(db, thread, n, &number);
-                    db.put(format!("last {thread}").as_bytes(), number.as_bytes()).expect("put");
+                    db.put(format!("last {{{thread}}}").as_bytes(), number.as_bytes())
+                        .expect("put");
                     println!("{thread} {number}");
                 }
             });
@@ -89,7 +92,7 @@ fn step(db: &Db, thread: u64, n: u64, number: &str) {
     if n.is_multiple_of(3) {
         let mut batch = WriteBatch::new();
         for key in 0..BATCH_KEYS {
-            batch.put(format!("batch {thread} {key}").as_bytes(), number.as_bytes());
+            batch.put(format!("batch {{{thread}}} {key}").as_bytes(), number.as_bytes());
         }
         db.write(&batch).expect("write");
     } else {
@@ -97,10 +100,10 @@ fn step(db: &Db, thread: u64, n: u64, number: &str) {
             0 => WriteOptions::strong(),
             _ => WriteOptions::new(),
         };
-        let key = format!("single {thread} {}", n % SINGLES);
+        let key = format!("single {{{thread}}} {}", n % SINGLES);
         db.put_with(key.as_bytes(), &value_of(&key, number), &options).expect("put");
     }
-    let key = format!("gone {thread}");
+    let key = format!("gone {{{thread}}}");
     if deletes(n) {
         db.delete(key.as_bytes()).expect("delete");
     } else {
@@ -109,7 +112,11 @@ fn step(db: &Db, thread: u64, n: u64, number: &str) {
     if n.is_multiple_of(4) {
         let (mut batch, brief) = (WriteBatch::new(), WriteOptions::new().expires_in(BRIEF));
         for key in 0..2 {
-            batch.put_with(format!("pair {thread} {key}").as_bytes(), number.as_bytes(), &brief);
+            batch.put_with(
+                format!("pair {{{thread}}} {key}").as_bytes(),
+                number.as_bytes(),
+                &brief,
+            );
         }
         db.write(&batch).expect("write");
     }
@@ -157,19 +164,26 @@ impl Drop for EndsOnDrop<'_> {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "figures of a long run")]
 fn what_was_told_is_there_after_a_kill_and_readers_see_nothing_else() {
+    for partitions in [1, 2] {
+        kill_and_look_on(partitions);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "figures of a long run")]
+fn kill_and_look_on(partitions: usize) {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("data");
+    drop(made_with(&folder, partitions));
     let ends = AtomicBool::new(false);
-    let kills = std::env::var(KILLS).map_or(12, |text| text.parse::<u64>().expect("a number"));
+    let kills = std::env::var(KILLS).map_or(12, |text| text.parse::<u64>().expect("a number")) / 2;
     std::thread::scope(|scope| {
         let ended = EndsOnDrop(&ends);
         let looks = scope.spawn(|| look_on(&folder, &ends));
         let told = kill_all(&folder, kills, &|| !looks.is_finished());
         drop(ended);
         let looks = looks.join().expect("the reader ends well");
-        println!("{told} writes told in {kills} rounds; the reader: {looks:?}");
+        println!("{partitions} partitions: {told} writes told in {kills} rounds; {looks:?}");
         assert!(told as u64 > kills, "most children wrote");
         assert!(looks.moments > kills && looks.walks > 0 && looks.refused > 0, "{looks:?}");
     });
@@ -191,20 +205,20 @@ fn kill_all(folder: &Path, kills: u64, goes_on: &dyn Fn() -> bool) -> usize {
         let get = |key: String| Some(text(&db.get(key.as_bytes()).expect("get")?));
         assert_eq!(get("round".to_owned()), Some(round.to_string()));
         for (thread, last) in last.iter().enumerate() {
-            let has = get(format!("last {thread}"));
+            let has = get(format!("last {{{thread}}}"));
             assert!(has >= *last, "round {round}: told {last:?}, and {has:?} is there");
-            let batch = (0..BATCH_KEYS).map(|key| get(format!("batch {thread} {key}")));
+            let batch = (0..BATCH_KEYS).map(|key| get(format!("batch {{{thread}}} {key}")));
             let batch: Vec<_> = batch.collect();
             assert!(batch.iter().all(|value| *value == batch[0]), "round {round}: {batch:?}");
             // What that write told of is there too, or what replaced it.
             let singles = (0..SINGLES).filter_map(|key| {
-                let key = format!("single {thread} {key}");
+                let key = format!("single {{{thread}}} {key}");
                 let value = db.get(key.as_bytes()).expect("get");
                 value.map(|value| number_of(&key, &value))
             });
             let newest = singles.chain(batch[0].clone()).max();
             assert!(newest >= *last, "round {round}: told {last:?}, and {newest:?} is there");
-            let key = format!("gone {thread}");
+            let key = format!("gone {{{thread}}}");
             let gone = db.get(key.as_bytes()).expect("get").map(|it| number_of(&key, &it));
             if let Some(has) = &has {
                 assert!(is_one_of_two(gone.as_deref(), has), "round {round}: {gone:?} at {has}");
@@ -287,12 +301,14 @@ fn look(
     looks: &mut Looks,
     seen: &mut Seen,
 ) -> Result<(), ReaderError> {
-    let singles: Vec<String> = (0..SINGLES).map(|key| format!("single {thread} {key}")).collect();
-    let batch: Vec<String> = (0..BATCH_KEYS).map(|key| format!("batch {thread} {key}")).collect();
-    let pair = [0, 1].map(|key| format!("pair {thread} {key}"));
-    let last = format!("last {thread}");
+    let singles: Vec<String> =
+        (0..SINGLES).map(|key| format!("single {{{thread}}} {key}")).collect();
+    let batch: Vec<String> =
+        (0..BATCH_KEYS).map(|key| format!("batch {{{thread}}} {key}")).collect();
+    let pair = [0, 1].map(|key| format!("pair {{{thread}}} {key}"));
+    let last = format!("last {{{thread}}}");
     // One key after the other.
-    for key in singles.iter().chain([&format!("gone {thread}")]) {
+    for key in singles.iter().chain([&format!("gone {{{thread}}}")]) {
         let value = reader.get(key.as_bytes())?;
         assert!(value.is_some() || !seen.0.contains_key(key) || key.starts_with("gone"), "{key}");
         if let Some(value) = value {

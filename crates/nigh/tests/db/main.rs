@@ -8,6 +8,7 @@ mod kills;
 mod leftovers;
 mod model;
 mod opening;
+mod partitions;
 mod readers;
 mod snapshots;
 mod threads;
@@ -19,6 +20,11 @@ use std::path::Path;
 /// Small enough that several databases fit any machine.
 fn small() -> Options {
     Options::new().capacity_bytes(64 << 20).journal_bytes(1 << 20).log_file_bytes(1 << 20)
+}
+
+/// Makes a database with so many partitions.
+fn made_with(path: &Path, partitions: usize) -> Db {
+    Db::open(path, &small().partitions(partitions)).expect("it can be made")
 }
 
 fn open(path: &Path) -> Db {

@@ -1,9 +1,12 @@
 //! The same calls on a database and on a map, with closings and openings among them.
 
-use crate::{all, open};
+use crate::{all, made_with, open};
 use nigh::{Db, WriteBatch};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+
+/// Tags of the keys of a thread.
+const TAGS: u8 = 4;
 
 /// A call.
 #[derive(Debug, Clone)]
@@ -55,9 +58,14 @@ fn set(map: &mut Map, key: &[u8], value: Option<&Vec<u8>>) {
     }
 }
 
+/// A thread's key. Those of one tag lie in one partition.
+fn key_of(thread: u8, key: u8) -> Vec<u8> {
+    vec![b'{', thread, key % TAGS, b'}', key]
+}
+
 /// One thread's call, on keys that only it has.
 fn call(db: &Db, map: &mut Map, thread: u8, call: &Call) {
-    let key = |key: u8| vec![thread, key];
+    let key = |key: u8| key_of(thread, key);
     match call {
         Call::Put(at, value) => {
             db.put(&key(*at), value).expect("put");
@@ -72,7 +80,8 @@ fn call(db: &Db, map: &mut Map, thread: u8, call: &Call) {
         }
         Call::Batch(writes) => {
             let mut batch = WriteBatch::new();
-            for (at, value) in writes {
+            let tag = writes.first().map(|(at, _)| at % TAGS);
+            for (at, value) in writes.iter().filter(|(at, _)| Some(at % TAGS) == tag) {
                 match value {
                     Some(value) => batch.put(&key(*at), value),
                     None => batch.delete(&key(*at)),
@@ -107,10 +116,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_database_is_a_map(calls in proptest::collection::vec(calls(), 1..120)) {
+    fn a_database_is_a_map(
+        partitions in prop_oneof![Just(1), Just(3)],
+        calls in proptest::collection::vec(calls(), 1..120),
+    ) {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("data");
-        let (mut db, mut map) = (open(&path), Map::new());
+        let (mut db, mut map) = (made_with(&path, partitions), Map::new());
         for it in &calls {
             if matches!(it, Call::Reopen) {
                 db.close().expect("close");
@@ -118,7 +130,7 @@ proptest! {
             }
             call(&db, &mut map, 0, it);
         }
-        let keys: Vec<Vec<u8>> = (0..24).map(|key| vec![0, key]).collect();
+        let keys: Vec<Vec<u8>> = (0..24).map(|key| key_of(0, key)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         for (key, value) in keys.iter().zip(db.multi_get(&keys).expect("get")) {
             prop_assert_eq!(value.as_deref(), map.get(*key).map(|value| &value[..]));
@@ -128,10 +140,12 @@ proptest! {
 
     #[test]
     fn several_threads_have_maps_of_their_own(
+        partitions in prop_oneof![Just(1), Just(3)],
         lists in proptest::collection::vec(proptest::collection::vec(calls(), 1..150), 3),
     ) {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("data");
+        drop(made_with(&path, partitions));
         let mut maps = vec![Map::new(); lists.len()];
         // Twice, with an opening between.
         for _ in 0..2 {

@@ -195,7 +195,7 @@ fn a_watch_that_nobody_takes_loses_changes_says_so_and_goes_on() {
                 assert_eq!((change, value), (expected, vec![expected as u8; 1000]));
                 (expected, events) = (expected + 1, events + 1);
             }
-            WatchEvent::Lost { first, last } => break (first, last),
+            WatchEvent::Lost { first, last, .. } => break (first, last),
             other => panic!("{other:?}"),
         }
     };

@@ -4,7 +4,7 @@
 //! key ──tag──> hash ──> partition p ──> Store p    the owner's at shard p mod shards, views elsewhere
 //! ```
 //!
-//! 1. A key lies in the partition that [`partition_of_hash`] gives for the hash of its tag. All
+//! 1. A key lies in the partition that [`partition_of`] gives for the hash of its tag. All
 //!    partitions have one seed, and their number is in every arena's header.
 //! 2. A command on one partition is that store's. A command over several is atomic in each of them,
 //!    but not over all.
@@ -29,7 +29,7 @@ use crate::open::store_options::{Opened, StoreOptions};
 use crate::partition::counters::Lack;
 use crate::partition::store::Store;
 use crate::partition::store_stats::StoreStats;
-use crate::partitioning::{partition_of_hash, tag};
+use crate::partitioning::partition_of;
 use crate::turn::Turn;
 use crate::upkeep::Maintenance;
 
@@ -122,12 +122,7 @@ impl Keyspace {
     #[inline]
     #[must_use]
     pub fn partition(&self, key: &[u8], hash: u32) -> usize {
-        if self.parts.len() == 1 {
-            return 0;
-        }
-        let tag = tag(key);
-        let hash = if tag.len() == key.len() { hash } else { self.hash(tag) };
-        partition_of_hash(hash, self.parts.len())
+        partition_of(key, hash, self.parts.len(), |tag| self.hash(tag))
     }
 
     /// The partition of a key.

@@ -13,6 +13,7 @@ use crate::error::write_error_text;
 use crate::keyspace::Keyspace;
 use crate::op::Op;
 use crate::partition::store::Store;
+use crate::partitioning::PartitionNumber;
 use crate::reply_sink::ReplySink;
 use crate::split_mix::SplitMix;
 use crate::text::arguments::cursor;
@@ -57,8 +58,9 @@ impl Keyspace {
             }
             Op::Scan => {
                 // Every store refuses an invalid cursor.
-                let at = cursor(args[1]).unwrap_or(0) % self.parts.len() as u64;
-                let at = usize::try_from(at).unwrap_or(0);
+                let at = cursor(args[1]).unwrap_or(0);
+                let number = PartitionNumber::of_cursor(at, self.parts.len() as u64);
+                let at = usize::try_from(number.partition).unwrap_or(0);
                 self.parts[at].apply(op, args, turn, out);
             }
             Op::RandomKey => {
@@ -139,7 +141,8 @@ impl Keyspace {
         turn: &Turn<'_>,
         found: &mut dyn FnMut(&[u8]),
     ) -> u64 {
-        let at = usize::try_from(cursor % self.parts.len() as u64).unwrap_or(0);
+        let number = PartitionNumber::of_cursor(cursor, self.parts.len() as u64);
+        let at = usize::try_from(number.partition).unwrap_or(0);
         self.parts[at].scan_keys(prefix, cursor, count, turn, found)
     }
 }

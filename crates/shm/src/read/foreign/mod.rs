@@ -99,6 +99,12 @@ impl ForeignReader {
         &self.info
     }
 
+    /// The hash of a key, or of its tag, as its owner has it.
+    #[must_use]
+    pub fn hash(&self, key: &[u8]) -> u32 {
+        crate::format::hash::hash(self.info.seed, key)
+    }
+
     /// Whether the arena's path still names the file that was opened. Else nobody writes to it any
     /// more, though it may be read.
     #[must_use]

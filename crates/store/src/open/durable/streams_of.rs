@@ -4,6 +4,7 @@
 
 use crate::folder::names::{SYSTEM_TENANT, path_of, system_path};
 use crate::open::store_options::StoreOptions;
+use nigh_log::Meta;
 use nigh_shm::ArenaSpec;
 
 /// Number of the tenant of libraries.
@@ -66,6 +67,13 @@ pub(crate) const SYSTEM_STREAM: u32 = SYSTEM_NUMBER << 8;
 #[must_use]
 pub fn data_stream(partition: usize) -> u32 {
     DEFAULT_NUMBER << 8 | u32::try_from(partition).expect("at most MOST_PARTITIONS")
+}
+
+/// Partitions of the tenant's data, as a log's meta has them; `None` if it has no log yet.
+#[must_use]
+pub fn partitions_of(meta: &Meta) -> Option<usize> {
+    let tenant = meta.tenants.get(&DEFAULT_NUMBER).filter(|_| !meta.chains.is_empty());
+    tenant.and_then(|it| usize::try_from(it.partitions).ok())
 }
 
 /// The shard that owns a partition, of so many.
