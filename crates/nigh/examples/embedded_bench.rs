@@ -2,7 +2,7 @@
 //! 100-byte values.
 //!
 //! ```text
-//! cargo run --release -p nigh --example embedded_bench -- [KEYS] [SECONDS] [FOLDER]
+//! cargo run --release -p nigh --example embedded_bench -- [KEYS] [SECONDS] [FOLDER] [PARTITIONS]
 //! ```
 //!
 //! `put` gives each of a million keys a value once, in random order; the other rows choose keys at
@@ -92,11 +92,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys: u64 = args.next().map_or(Ok(1_000_000), |text| text.parse())?;
     let seconds: u64 = args.next().map_or(Ok(2), |text| text.parse())?;
     let folder = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let partitions: usize = args.next().map_or(Ok(1), |text| text.parse())?;
     let path = folder.join(format!("nigh-bench-{}", std::process::id()));
     let value = [b'v'; VALUE_BYTES];
-    println!("{keys} keys of 16 bytes, values of {VALUE_BYTES} bytes");
+    println!("{keys} keys of 16 bytes, values of {VALUE_BYTES} bytes, {partitions} partition(s)");
     for threads in [1, 2] {
-        let db = Db::open(&path, &Options::new().capacity_bytes(2 << 30))?;
+        let options = Options::new().capacity_bytes(2 << 30).partitions(partitions);
+        let db = Db::open(&path, &options)?;
         let begin = Instant::now();
         std::thread::scope(|scope| {
             for thread in 0..threads {
@@ -152,7 +154,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         db.close()?;
         println!("close {:?}", begin.elapsed());
         let begin = Instant::now();
-        let strong = Options::new().capacity_bytes(2 << 30).durability(Durability::Strong);
+        let strong = options.durability(Durability::Strong);
         let db = Db::open(&path, &strong)?;
         println!("open from the log {:?}, {} keys", begin.elapsed(), db.stats()?.keys);
         let writers: &[u64] = if threads == 1 { &[1] } else { &[2, 64] };

@@ -60,10 +60,10 @@ pub enum TimeToLive {
 /// A database that another process has open, or has left in memory: it can be read here, while that
 /// one writes.
 ///
-/// Each value is copied out. Keys of a partition that are read together are read at one moment, so a
-/// batch is seen whole or not at all. When its owner closes the database or opens it again, the reader notices by
-/// itself: calls fail meanwhile ([`ReaderError::is_passing`]), and succeed again later. A killed
-/// owner leaves its memory: it is read as it is.
+/// Each value is copied out. Keys of a partition that are read together are read at one moment, so
+/// a batch is seen whole or not at all. When its owner closes the database or opens it again, the
+/// reader notices by itself: calls fail meanwhile ([`ReaderError::is_passing`]), and succeed again
+/// later. A killed owner leaves its memory: it is read as it is.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

@@ -109,8 +109,8 @@ impl Options {
         Options { partitions: Some(partitions), ..self }
     }
 
-    /// Bytes of the journal of each partition, 1 MiB to 4 GiB; rounded up to a power of two, 64 MiB by default. A
-    /// batch takes at most a fourth of it.
+    /// Bytes of the journal of each partition, 1 MiB to 4 GiB; rounded up to a power of two, 64 MiB
+    /// by default. A batch takes at most a fourth of it.
     #[must_use]
     pub fn journal_bytes(self, bytes: u64) -> Options {
         Options { journal_bytes: bytes, ..self }
