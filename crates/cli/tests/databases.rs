@@ -173,6 +173,21 @@ fn a_shell_reads_beside_the_owner() {
     assert_eq!(db.get(b"a").expect("a read").as_deref(), Some(&b"1"[..]));
 }
 
+/// What can't be a database is named, with what to do, and nothing is said twice.
+#[test]
+fn what_is_no_database_is_named() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "get a\n").expect("the folder is ours");
+    assert_one_sentence(
+        &shell(&file, ""),
+        &["is a file, and a database is a folder: name another"],
+    );
+    let none = shell(Path::new("/proc/none"), "");
+    assert_one_sentence(&none, &["/proc/none can't be used", "make it writable, or name another"]);
+    assert_eq!(stderr(&none).matches("No such file").count(), 1, "{}", stderr(&none));
+}
+
 /// A watch tells the shell's own changes; Ctrl-C ends the wait for more, and not the shell.
 #[test]
 fn events_wait_until_ctrl_c() {

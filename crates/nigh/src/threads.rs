@@ -194,7 +194,7 @@ cpu1 100 0 100 1000 10 0 0 0 0 0
 cpu2 100 0 100 1000 10 0 0 0 0 0
 intr 1 2 3
 ";
-    /// Core 0 ran a program for 6 of 10 steps. Core 1 waited for a disk, and had nothing else to do.
+    /// Core 0 ran a program for 6 of 10 steps. Core 1 waited for a disk, with nothing else to do.
     /// Of core 2 a hypervisor took 3.
     const AFTER: &str = "\
 cpu  309 0 300 3004 37 0 0 3 0 0

@@ -4,7 +4,7 @@
 //! that opens it, which is kept on one.
 
 use super::command_file::{CommandFile, FileCommand};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use nigh::{Db, Durability, Options};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
@@ -68,7 +68,9 @@ impl<'a> Databases<'a> {
                 sched_setaffinity(None, &self.cores)?;
                 let opened = Db::open(self.dir.join(name), &options);
                 sched_setaffinity(None, &own)?;
-                Arc::clone(slot.open.insert(Arc::new(opened?)))
+                // Its text has all; its source would say a part again.
+                let opened = opened.map_err(|error| anyhow!("{error}"))?;
+                Arc::clone(slot.open.insert(Arc::new(opened)))
             }
         };
         slot.users += 1;

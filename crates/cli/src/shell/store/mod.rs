@@ -75,7 +75,8 @@ fn open(dir: &Path, flags: &StoreFlags) -> Result<OpenStore> {
     match Db::open(dir, &options) {
         Ok(db) => Ok(OpenStore::Owner(db)),
         Err(error @ OpenError::InUse { .. }) => bail!("{error} (--read-only reads beside it)"),
-        Err(error) => Err(error.into()),
+        // Its text has all; its source would say a part again.
+        Err(error) => bail!("{error}"),
     }
 }
 
