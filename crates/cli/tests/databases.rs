@@ -294,7 +294,7 @@ fn files_share_the_database_that_they_name() {
     assert_eq!(number(&json, "/commands"), 4.0 * KEYS as f64 + 4.0);
     let db = open(&folder.path().join("store"));
     for key in ["a0", "b4999"] {
-        assert_eq!(db.get(key.as_bytes()).expect("a read").as_deref(), Some(key[1..].as_bytes()));
+        assert_eq!(db.get(key.as_bytes()).expect("a read").as_deref(), Some(&key.as_bytes()[1..]));
     }
     drop(db);
     let again = [("3.tst", "open store\nget a1\nget none\nopen other\nget a1\n")];
