@@ -20,6 +20,7 @@ mod copy_folder;
 mod stopped_log;
 
 use crate::render::thousands;
+use crate::size::bytes_of;
 use anyhow::{Context, Result, bail, ensure};
 use copy_folder::{CopyFolder, beside, hold, to_take_along};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -166,13 +167,6 @@ fn tell(copied: &Copied, memory_bytes: Option<u64>) {
     if let Some(bytes) = memory_bytes {
         line("memory", bytes);
     }
-}
-
-/// The bytes of a size, which is written as for the server's setting.
-fn bytes_of(text: &str) -> Result<u64> {
-    let mut config = nigh_server::Config::default();
-    config.set("maxmemory", text)?;
-    Ok(config.unsigned("maxmemory"))
 }
 
 /// Copies the data of this edition that `options` say into the folder `beside`, and swaps the two.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! main ── serve      a server in the foreground
-//!      ├─ shell      an interactive prompt
+//!      ├─ shell      an interactive prompt, for a server or a database's folder
+//!      ├─ run        command files on databases, a thread for each file
 //!      ├─ call       one function call, or one raw command
 //!      ├─ fn         load, list and delete function libraries
 //!      ├─ top        what the shards of a running server do, live
@@ -31,13 +32,15 @@ mod functions;
 mod import;
 mod render;
 mod restore;
+mod run;
 mod salvage;
 mod serve;
 mod shell;
+mod size;
 mod target;
 mod top;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A Redis-protocol store that runs JavaScript next to the data.
@@ -57,8 +60,10 @@ struct Cli {
 enum Command {
     /// Serve in the foreground
     Serve(serve::Args),
-    /// Type commands by hand
+    /// Type commands by hand, for a server or for the folder of a database
     Shell(shell::Args),
+    /// Run command files on databases, without a server, and say how long that took
+    Run(run::Args),
     /// Call a function, or send one command
     Call(call::Args),
     /// Load, list and delete function libraries
@@ -82,11 +87,23 @@ enum Command {
     CheckSources,
 }
 
+/// The command line, or the error that it is ended with.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    if let Some(matches) = matches.subcommand_matches("shell") {
+        let shell = command.find_subcommand_mut("shell").expect("it is declared above");
+        shell::check_flags(matches, shell)?;
+    }
+    Cli::from_arg_matches(&matches)
+}
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = parse().unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Shell(args) => shell::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Call(args) => call::run(&args),
         Command::Fn(args) => functions::run(&args),
         Command::Top(args) => top::run(&args),

@@ -34,9 +34,9 @@
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: error reader_error options batch participants value snapshot_pin watch
-//! log_side owner shared_db folders leftovers healing reads writes snapshot stats upkeep db_reader
-//! db
+//! Rooms, lowest first: threads error reader_error options batch participants value snapshot_pin
+//! watch log_side owner shared_db folders leftovers healing reads writes snapshot stats upkeep
+//! db_reader db
 
 #![forbid(unsafe_code)]
 
@@ -57,6 +57,7 @@ mod shared_db;
 mod snapshot;
 mod snapshot_pin;
 mod stats;
+pub mod threads;
 mod upkeep;
 mod value;
 mod watch;

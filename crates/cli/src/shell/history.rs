@@ -1,4 +1,4 @@
-//! The lines typed before, in `$XDG_STATE_HOME/nigh/history` (`~/.local/state` by default).
+//! The lines typed before, in files of `$XDG_STATE_HOME/nigh` (`~/.local/state/nigh` by default).
 //!
 //! Invariant: only the file's owner can read it.
 
@@ -9,12 +9,12 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The path of the history; `None` without a home.
-pub(super) fn path() -> Option<PathBuf> {
+/// The path of the history with this name; `None` without a home.
+pub(super) fn path(name: &str) -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-    Some(state.join("nigh/history"))
+    Some(state.join("nigh").join(name))
 }
 
 /// Writes the history.
