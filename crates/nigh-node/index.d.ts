@@ -1,3 +1,5 @@
+/// <reference types="node" />
+
 /**
  * A durable key-value store inside your process.
  *
@@ -197,6 +199,7 @@ export class Db implements Iterable<[Buffer, Buffer]> {
   stats(): Stats;
   /** Has the log take all that there is. Closing again does nothing. */
   close(): void;
+  /** The same, after strong writes that wait. Other calls are refused from now on. */
   closeAsync(): Promise<void>;
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;

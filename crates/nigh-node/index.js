@@ -62,6 +62,11 @@ class Flushes {
     return this.#next;
   }
 
+  // All that wait now have been told.
+  async settled() {
+    await Promise.allSettled([this.#next ?? this.#running]);
+  }
+
   #begin() {
     const flush = this.#db.flushLater().then(ended);
     this.#running = flush;
@@ -224,8 +229,13 @@ class Db {
   }
 
   async closeAsync() {
-    this.#closing ??= this.#db.closeLater().then(ended);
+    this.#closing ??= this.#end();
     await this.#closing;
+  }
+
+  async #end() {
+    await this.#flushes.settled();
+    ended(await this.#db.closeLater());
   }
 }
 

@@ -13,7 +13,8 @@
 //! 4. Nothing but `index.js` calls this, and it passes bytes as a `Uint8Array` of memory that no
 //!    other thread has.
 //!
-//! Rooms, lowest first: fault arguments open_db pool_work pairs batch snapshot watch reader database
+//! Rooms, lowest first: fault arguments open_db pool_work pairs batch snapshot watch reader
+//! database
 
 #![deny(unsafe_code)]
 

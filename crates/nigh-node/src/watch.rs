@@ -4,7 +4,8 @@
 //! the log's thread ── waker ── threadsafe function ──> the event loop: on_event ── take, until none
 //! ```
 //!
-//! 1. The waker notes only that something is there: the events wait in the watch, which bounds them.
+//! 1. The waker notes only that something is there: the events wait in the watch, which bounds
+//!    them.
 //! 2. It doesn't keep the process alive. Whoever awaits an event does that, in `index.js`.
 //!
 //! The thread of the JavaScript; the waker: any.
