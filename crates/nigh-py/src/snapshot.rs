@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 const STEP_KEYS: usize = 64;
 const STEP_BYTES: usize = 256 << 10;
 
+/// Keys and values that are still to be given.
+type Found = VecDeque<(Vec<u8>, Vec<u8>)>;
+
 /// Keys and values of one moment, to be read once while others write.
 #[pyclass(module = "nigh")]
 pub(crate) struct Snapshot {
@@ -20,20 +23,20 @@ pub(crate) struct Snapshot {
     last_change: u64,
     /// `None` when it is closed.
     snapshot: Option<nigh::Snapshot>,
-    found: VecDeque<(Vec<u8>, Vec<u8>)>,
+    found: Found,
 }
 
 impl Snapshot {
     pub(crate) fn new(path: &str, snapshot: nigh::Snapshot) -> Snapshot {
         let last_change = snapshot.last_change();
         let (path, snapshot) = (path.to_owned(), Some(snapshot));
-        Snapshot { path, last_change, snapshot, found: VecDeque::new() }
+        Snapshot { path, last_change, snapshot, found: Found::new() }
     }
 }
 
 /// The next keys and values; none at the end. An error comes behind what was found before it.
-fn step(snapshot: &mut nigh::Snapshot) -> Result<VecDeque<(Vec<u8>, Vec<u8>)>, DbError> {
-    let (mut found, mut bytes) = (VecDeque::new(), 0);
+fn step(snapshot: &mut nigh::Snapshot) -> Result<Found, DbError> {
+    let (mut found, mut bytes) = (Found::new(), 0);
     while found.len() < STEP_KEYS && bytes < STEP_BYTES {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         match snapshot.next_into(&mut key, &mut value) {
