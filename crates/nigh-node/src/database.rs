@@ -284,20 +284,6 @@ impl Db {
     pub fn close_later(&self) -> AsyncTask<PoolWork> {
         PoolWork::of(&self.open, |db| db.close().map(|()| Done::Nothing))
     }
-
-    /// For tests: a call that ends by a fault of its own.
-    #[cfg(debug_assertions)]
-    #[napi]
-    pub fn panic(&self) -> Result<(), Code> {
-        answer(|| panic!("as the test wants"))
-    }
-
-    /// The same in the pool.
-    #[cfg(debug_assertions)]
-    #[napi]
-    pub fn panic_later(&self) -> AsyncTask<PoolWork> {
-        PoolWork::of_open(&self.open, |_| panic!("as the test wants"))
-    }
 }
 
 /// `Stats` of `index.d.ts`.

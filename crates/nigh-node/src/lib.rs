@@ -13,8 +13,8 @@
 //! 4. Nothing but `index.js` calls this, and it passes bytes as a `Uint8Array` of memory that no
 //!    other thread has.
 //!
-//! Rooms, lowest first: fault arguments open_db pool_work pairs batch snapshot watch reader
-//! database
+//! Rooms, lowest first: fault arguments open_db pool_work panics pairs batch snapshot watch
+//! reader database
 
 #![deny(unsafe_code)]
 
@@ -24,6 +24,8 @@ mod database;
 mod fault;
 mod open_db;
 mod pairs;
+#[cfg(debug_assertions)]
+mod panics;
 mod pool_work;
 mod reader;
 mod snapshot;

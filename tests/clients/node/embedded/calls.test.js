@@ -168,17 +168,13 @@ test('errors have a code, name the database and say what to do', async (t) => {
   assert.match(told, /calls\.test\.js/);
 });
 
-test('a fault of its own is an error and no abort', async (t) => {
-  const [folder, options] = folders(t);
+test('a fault of its own is an error and no abort', async () => {
   const native = require('nigh/nigh.node');
-  const db = new native.Db(folder, options);
-  db.open();
   const fault = { code: 'NIGH_FAULT', message: /a fault of Nigh's own \(as the test wants\)/ };
-  assert.throws(() => db.panic(), fault);
-  const { code, message } = await db.panicLater();
+  assert.throws(() => native.panics(), fault);
+  const { code, message } = await native.panicsLater();
   assert.equal(code, fault.code);
   assert.match(message, fault.message);
-  db.close();
 });
 
 test('a closed database says so, and closing again is nothing', async (t) => {
