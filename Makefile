@@ -10,7 +10,7 @@ CUTS ?= 500000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-tools build run test demo bench bench-peers fuzz models soak kills cuts \
-	mutants log-mutants fmt lint ci clean-data install-c header wheel
+	mutants log-mutants fmt lint ci clean-data install-c header wheel node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,16 +31,21 @@ install-c: ## build the library for C and install it under PREFIX (/usr/local)
 wheel: test-tools ## build the library for Python: target/wheels/nigh-*.whl
 	cd crates/nigh-py && ../../.tools/venv/bin/maturin build --release
 
+node: ## build the package for Node.js: target/node/nigh-*.tgz
+	cargo build --release --locked -p nigh-node
+	@scripts/pack-node.sh $(TARGET_DIR)/release $(TARGET_DIR)/node
+
 header: ## make crates/nigh-c/include/nigh.h anew
 	NIGH_WRITE_HEADER=1 cargo test --locked -p nigh-c --test header
 
 run: build ## serve in the foreground on port 6379
 	@$(TARGET_DIR)/release/nigh serve
 
-# nigh-py has no tests in Rust; for the features that it asks for, most crates would be built anew.
+# nigh-py and nigh-node have no tests in Rust; for the features that they ask for, most crates would
+# be built anew.
 test: setup test-tools ## run all tests: the crates' own, then real clients against the binary
 	cargo build --locked -p nigh-cli
-	cargo test --locked --workspace --exclude nigh-py --no-fail-fast
+	cargo test --locked --workspace --exclude nigh-py --exclude nigh-node --no-fail-fast
 	tests/clients/run --nigh $(TARGET_DIR)/debug/nigh
 
 demo: build ## load a graph, count friends from the client side and in the store, compare

@@ -8,7 +8,7 @@ its parent has opened. Any thread may call anything.
 import os
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Generic, TypeAlias, TypeVar, final, overload
+from typing import Generic, Literal, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, Self
 
@@ -48,6 +48,16 @@ class NotDurableError(Error):
 class LogError(Error):
     """The log can't be written: its disk is full, or it broke."""
 
+class SnapshotTooOldError(Error):
+    """The snapshot held back more memory than it may: take another and read it faster."""
+
+class NotOpenError(Error):
+    """No process has the database open that is to be read: a reader reads again when one has."""
+
+def open_reader(path: _Path, *, memory_dir: _Path | None = None) -> Reader:
+    """Opens, to read, a database that another process has open, or has left in memory. Name its
+    `memory_dir` if it has one."""
+
 @final
 class Db:
     """A durable dictionary of bytes.
@@ -65,6 +75,8 @@ class Db:
         journal_bytes: int | None = None,
         log_file_bytes: int | None = None,
         threads_most: int | None = None,
+        snapshot_hold_bytes: int | None = None,
+        watch_bytes: int | None = None,
         strong: bool = False,
         keep_memory: bool = False,
     ) -> Self: ...
@@ -126,6 +138,13 @@ class Db:
 
     def keys(self, prefix: Buffer | None = None) -> Walk[bytes]: ...
     def values(self, prefix: Buffer | None = None) -> Walk[bytes]: ...
+    def snapshot(self, prefix: Buffer | None = None) -> Snapshot:
+        """The keys that begin with `prefix`, and their values, as they are now, to be read while
+        others write. Writers wait for some milliseconds per million keys while it is taken."""
+
+    def watch(self, prefix: Buffer | None = None) -> Watch:
+        """Tells the changes of keys that begin with `prefix`, from now on."""
+
     def flush(self) -> None:
         """Waits until all changes are on disk that were made before."""
 
@@ -181,6 +200,91 @@ class Batch:
 class Walk(Iterator[_T], Generic[_T]):
     def __iter__(self) -> Self: ...
     def __next__(self) -> _T: ...
+
+@final
+class Snapshot(Iterator[tuple[bytes, bytes]]):
+    """Keys and values of one moment, to be read once. The memory that it holds back is bounded
+    (`snapshot_hold_bytes`): one that is read too slowly ends with SnapshotTooOldError."""
+
+    @property
+    def last_change(self) -> int: ...
+    def close(self) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> tuple[bytes, bytes]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Event:
+    """A change, with its number. `lost` stands for changes from `first` to `change` that nobody
+    took in time: read the keys again if you need them. `expires` is another expiry, or none, of a
+    key with a long value."""
+
+    @property
+    def kind(self) -> Literal["put", "expires", "removed", "cleared", "lost"]: ...
+    @property
+    def change(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def expires_at(self) -> float | None:
+        """The Unix time at which the key is gone, if it has an expiry."""
+
+    @property
+    def first(self) -> int | None: ...
+
+@final
+class Watch(Iterator[Event]):
+    """Changes under a prefix, each once and in order. As an iterator it waits for each, and ends
+    when it or the database is closed. Several threads may take from one."""
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """The next event; None if there is none within `timeout` seconds."""
+
+    def close(self) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Event: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Reader:
+    """A database that another process has open: it writes, this one reads, and neither waits. While
+    nobody has it open, calls raise NotOpenError, and succeed again later."""
+
+    @overload
+    def get(self, key: Buffer, default: None = None) -> bytes | None: ...
+    @overload
+    def get(self, key: Buffer, default: _T) -> bytes | _T: ...
+    def multi_get(self, keys: Iterable[Buffer]) -> list[bytes | None]:
+        """All of one moment: a batch is seen whole or not at all."""
+
+    def scan(
+        self, prefix: Buffer | None = None, cursor: int = 0, count: int = 100
+    ) -> tuple[int, list[tuple[bytes, bytes]]]: ...
+    def items(self, prefix: Buffer | None = None) -> Walk[tuple[bytes, bytes]]: ...
+    def close(self) -> None: ...
+    def __getitem__(self, key: Buffer) -> bytes: ...
+    def __contains__(self, key: Buffer) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
 
 @final
 class Stats:

@@ -15,6 +15,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import unittest
+
+from server import SHM, tested_kind
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -67,7 +70,8 @@ class COptions(ctypes.Structure):
     _fields_ = [("memory_dir", ctypes.c_char_p), ("capacity_bytes", ctypes.c_uint64),
                 ("journal_bytes", ctypes.c_uint64), ("log_file_bytes", ctypes.c_uint64),
                 ("threads_most", ctypes.c_uint32), ("durability", ctypes.c_int32),
-                ("keep_memory", ctypes.c_int32)]
+                ("keep_memory", ctypes.c_int32), ("snapshot_hold_bytes", ctypes.c_uint64),
+                ("watch_bytes", ctypes.c_uint64)]
 
 
 class CWriteOptions(ctypes.Structure):
@@ -193,6 +197,20 @@ class CDb:
             if cursor.value == 0:
                 return found
 
+    def snapshot(self, prefix=b""):
+        snapshot, found = Handle(), []
+        self._call("snapshot_begin", prefix, ctypes.byref(snapshot))
+        while True:
+            pairs, length = ctypes.POINTER(Bytes)(), ctypes.c_size_t()
+            status = self.c.nigh_snapshot_next(snapshot, 7, ctypes.byref(pairs), ctypes.byref(length))
+            assert status == OK, self.c.nigh_error_message()
+            parts = [pairs[i].get() for i in range(2 * length.value)]
+            found += zip(parts[::2], parts[1::2])
+            self._free(pairs)
+            if length.value == 0:
+                assert self.c.nigh_snapshot_end(snapshot) == OK
+                return found
+
     def __len__(self):
         stats = CStats()
         self._call("stats", ctypes.byref(stats))
@@ -218,6 +236,8 @@ def perform(db, name, *given, **options):
             return None
         if name == "items":
             return sorted(set(db.items(*given)))
+        if name == "snapshot":
+            return sorted(db.snapshot(*given))
         if name == "len":
             return len(db)
         if name == "set" and not isinstance(db, CDb):
@@ -275,6 +295,31 @@ class Child:
             pass
         self.process.wait(ANSWER_LIMIT_S)
         self.process.stdout.close()
+
+
+class Folder(unittest.TestCase):
+    """Has the package `nigh`, and a folder for a database."""
+
+    @classmethod
+    def setUpClass(cls):
+        if tested_kind() != "nigh":
+            raise unittest.SkipTest("Redis is no library")
+        if site() not in sys.path:
+            sys.path.insert(0, site())
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="nigh-embedded-")
+        self.addCleanup(self.folder.cleanup)
+        self.shm = tempfile.TemporaryDirectory(prefix="embedded-", dir=SHM)
+        self.addCleanup(self.shm.cleanup)
+        self.path = os.path.join(self.folder.name, "data")
+        self.options = {**SMALL, "memory_dir": os.path.join(self.shm.name, "memory")}
+
+    def open(self, **options):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = nigh.Db(self.path, **{**self.options, **options})
+        self.addCleanup(db.close)
+        return db
 
 
 def _read(stream):

@@ -12,42 +12,19 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 
 import embedded
-from embedded import ROOT, SMALL, Child
-from server import SHM, tested_kind
+from embedded import ROOT, Child, Folder
+from embedded_beside import Beside  # its tests are run too  pylint: disable=unused-import
 
 SEED = int(os.environ.get("NIGH_SEED", random.randrange(1 << 32)))
 ROUNDS = int(os.environ.get("NIGH_EMBEDDED_ROUNDS", "6"))
 CALLS_PER_ROUND = 200
 HOUR_S = 3600.0
 LIMIT_S = 60
-
-
-def setUpModule():
-    if tested_kind() != "nigh":
-        raise unittest.SkipTest("Redis is no library")
-    sys.path.insert(0, embedded.site())
-
-
-class Folder(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="nigh-embedded-")
-        self.addCleanup(self.folder.cleanup)
-        self.shm = tempfile.TemporaryDirectory(prefix="embedded-", dir=SHM)
-        self.addCleanup(self.shm.cleanup)
-        self.path = os.path.join(self.folder.name, "data")
-        self.options = {**SMALL, "memory_dir": os.path.join(self.shm.name, "memory")}
-
-    def open(self, **options):
-        import nigh  # pylint: disable=import-error,import-outside-toplevel
-        db = nigh.Db(self.path, **{**self.options, **options})
-        self.addCleanup(db.close)
-        return db
 
 
 class Model:
@@ -75,7 +52,7 @@ class Model:
         options = {"strong": strong}
         kind = self.random.choices(
             ["put", "set", "delete", "get", "multi_get", "write", "incr", "cas", "expire", "len",
-             "items", "flush"], [6, 4, 3, 3, 2, 3, 3, 4, 2, 1, 1, 1])[0]
+             "items", "snapshot", "flush"], [6, 4, 3, 3, 2, 3, 3, 4, 2, 1, 1, 1, 1])[0]
         if kind == "put":
             if self.random.random() < 0.2:
                 options["expires_in"] = HOUR_S
@@ -103,10 +80,10 @@ class Model:
         if kind == "expire":
             when = self.random.choice([{"expires_in": HOUR_S}, {"expires_at": 1.0}, {}])
             return ("expire", (key,), {**options, **when}), lambda: self.expire(key, when)
-        if kind == "items":
+        if kind in ("items", "snapshot"):
             prefix = self.random.choice([b"", b"key 1", b"none"])
             result = lambda: sorted(it for it in state.items() if it[0].startswith(prefix))
-            return ("items", (prefix,), {}), result
+            return (kind, (prefix,), {}), result
         return (kind, (), {}), lambda: len(state) if kind == "len" else None
 
     def write(self, writes):
@@ -358,11 +335,13 @@ class Python(Folder):
         public = {name for name in dir(nigh) if isinstance(getattr(nigh, name), type)}
         self.assertEqual(set(classes), public)
         ignored = set(dir(object)) - {"__iter__"}
-        for name in ("Db", "Batch", "Walk", "Stats"):
+        functions = {it.name for it in stub.body if isinstance(it, ast.FunctionDef)}
+        self.assertEqual(functions, {it for it in dir(nigh) if inspect.isbuiltin(getattr(nigh, it))})
+        for name in ("Db", "Batch", "Walk", "Snapshot", "Event", "Watch", "Reader", "Stats"):
             methods = {it.name: it for it in classes[name].body if isinstance(it, ast.FunctionDef)}
             there = {it for it in vars(getattr(nigh, name)) if it not in ignored}
             self.assertEqual(set(methods) - ignored, there - {"__doc__", "__module__"}, name)
-            for method in (it for it in methods if not it.startswith("__") and name != "Stats"):
+            for method in (it for it in methods if not it.startswith("__") and name not in ("Stats", "Event")):
                 has = getattr(nigh.__dict__[name], method)
                 if not callable(has):
                     continue

@@ -4,12 +4,11 @@ The thread is stopped by ptrace, as a disk that doesn't answer would stop it. Th
 Nigh alone, so --server redis skips them.
 """
 
-import ctypes
-import os
 import tempfile
 import unittest
 
 from server import SHM, Server, tested_kind
+from stopped import Stopped
 from wire import Wire, encode
 
 JOURNAL_BYTES = 1 << 20
@@ -17,40 +16,6 @@ VALUE = "v" * 8000
 LIMIT_S = 30
 MOST_WRITES = 1000  # far more than the journal takes
 CLIENTS = 20
-
-PTRACE_SEIZE = 0x4206
-PTRACE_INTERRUPT = 0x4207
-PTRACE_DETACH = 17
-WALL = 0x40000000
-
-
-class Stopped:
-    """Threads of a process whose names begin alike, stopped while the context lasts."""
-
-    def __init__(self, process, name):
-        self.process, self.name, self.threads = process, name, []
-        self.libc = ctypes.CDLL(None, use_errno=True)
-        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-
-    def trace(self, request, thread):
-        if self.libc.ptrace(request, thread, None, None) != 0:
-            raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of thread {thread}")
-
-    def __enter__(self):
-        tasks = f"/proc/{self.process}/task"
-        for thread in map(int, os.listdir(tasks)):
-            with open(f"{tasks}/{thread}/comm", encoding="ascii") as comm:
-                if comm.read().startswith(self.name):
-                    self.trace(PTRACE_SEIZE, thread)
-                    self.trace(PTRACE_INTERRUPT, thread)
-                    os.waitpid(thread, WALL)
-                    self.threads.append(thread)
-        assert self.threads, f"no thread is called {self.name}…"
-        return self
-
-    def __exit__(self, *_):
-        for thread in self.threads:
-            self.trace(PTRACE_DETACH, thread)
 
 
 @unittest.skipUnless(tested_kind() == "nigh", "Redis has no journal")

@@ -17,6 +17,7 @@
  *   nothing, unless its status says otherwise.
  * - A result is also set if there is an error: to NULL, 0, or a handle that names no database.
  * - What a function hands out as a pointer that isn't const is given back by nigh_free().
+ * - Snapshots, watches and readers are handles too: what begins or opens one needs an end.
  * - A process that ends without nigh_close, or is killed, loses nothing.
  * - The child of a fork must not use the databases that its parent has opened.
  */
@@ -39,6 +40,8 @@ typedef enum nigh_status {
     NIGH_MISMATCH = 2,
     // The buffer is too small for the value: nothing is copied.
     NIGH_TOO_SMALL = 3,
+    // No change came in time.
+    NIGH_NONE_YET = 4,
     // An argument can't be: NULL, or out of its bounds.
     NIGH_INVALID = -1,
     // The handle names no open database: it is closed, or was never opened.
@@ -71,6 +74,10 @@ typedef enum nigh_status {
     NIGH_REFUSED = -15,
     // A fault of Nigh's own.
     NIGH_FAULT = -16,
+    // The snapshot held back more memory than it may: take another and read it faster.
+    NIGH_SNAPSHOT_TOO_OLD = -17,
+    // No process has the database open that is to be read: read again when one has.
+    NIGH_NOT_OPEN = -18,
 } nigh_status;
 
 // When a write is answered.
@@ -92,6 +99,21 @@ typedef enum nigh_write_kind {
     NIGH_DELETE = 1,
 } nigh_write_kind;
 
+// What an event tells.
+typedef enum nigh_event_kind {
+    // The key got the value.
+    NIGH_EVENT_PUT = 0,
+    // The key, which has a long value, got another expiry, or none; the value is as it was.
+    NIGH_EVENT_EXPIRES = 1,
+    // The key was deleted, or its time was over.
+    NIGH_EVENT_REMOVED = 2,
+    // All keys were removed.
+    NIGH_EVENT_CLEARED = 3,
+    // Changes from `first` to `change` may be missing, as nobody took events for too long, or as
+    // the log broke and was written anew: read the keys again if you need them.
+    NIGH_EVENT_LOST = 4,
+} nigh_event_kind;
+
 // How a database is opened. All zeros are the defaults.
 typedef struct nigh_options {
     // The folder, in a tmpfs, for memory and journal; NULL: one of the database's own in /dev/shm.
@@ -109,6 +131,10 @@ typedef struct nigh_options {
     int32_t durability;
     // Not 0: closing leaves the data in memory, so that the next open needn't read the log.
     int32_t keep_memory;
+    // Bytes of memory that a snapshot may hold back, from 1 MiB on; 0: a fourth of the capacity.
+    uint64_t snapshot_hold_bytes;
+    // Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 0: 4 MiB.
+    uint64_t watch_bytes;
 } nigh_options;
 
 // A database: a number, so that a handle of a closed one is told from others. All zeros is none.
@@ -182,6 +208,42 @@ typedef struct nigh_db_stats {
     // How often the log was synced.
     uint64_t syncs;
 } nigh_db_stats;
+
+// Keys and values of one moment. All zeros is none.
+typedef struct nigh_snapshot {
+    // Not for use.
+    uint64_t id;
+} nigh_snapshot;
+
+// Changes under a prefix. All zeros is none.
+typedef struct nigh_watch {
+    // Not for use.
+    uint64_t id;
+} nigh_watch;
+
+// A change that a watch tells.
+typedef struct nigh_event {
+    // A nigh_event_kind.
+    int32_t kind;
+    // The change's number, as in nigh_db_stats; the last one of those that were lost.
+    uint64_t change;
+    // The first number that may be missing; else 0.
+    uint64_t first;
+    // Unix milliseconds from which on the key is gone; 0 if it has no expiry.
+    uint64_t expires_at_ms;
+    // The key, if the event has one.
+    struct nigh_bytes key;
+    // The value, if the event has one.
+    struct nigh_bytes value;
+    // Where key and value lie, for nigh_free.
+    void *block;
+} nigh_event;
+
+// A database that another process has open, to be read. All zeros is none.
+typedef struct nigh_reader {
+    // Not for use.
+    uint64_t id;
+} nigh_reader;
 
 #ifdef __cplusplus
 extern "C" {
@@ -302,6 +364,72 @@ enum nigh_status nigh_flush(struct nigh_db db);
 
 // Counts and sizes.
 enum nigh_status nigh_stats(struct nigh_db db, struct nigh_db_stats *stats);
+
+// Begins a snapshot of the keys that begin with `prefix`, and their values, as they are now.
+// Writers wait for some milliseconds per million keys while it is taken.
+enum nigh_status nigh_snapshot_begin(struct nigh_db db,
+                                     const void *prefix,
+                                     size_t prefix_len,
+                                     struct nigh_snapshot *snapshot);
+
+// The next keys of a snapshot, with their values, `count` at most, for one nigh_free of all.
+// `pairs_len` is 0 at the end, and only there. Memory that the snapshot holds back is bounded
+// (`snapshot_hold_bytes`): one that is read too slowly ends with NIGH_SNAPSHOT_TOO_OLD.
+enum nigh_status nigh_snapshot_next(struct nigh_snapshot snapshot,
+                                    uint32_t count,
+                                    struct nigh_pair **pairs,
+                                    size_t *pairs_len);
+
+// Ends a snapshot: it holds nothing back any more.
+enum nigh_status nigh_snapshot_end(struct nigh_snapshot snapshot);
+
+// Begins to tell the changes of keys that begin with `prefix`, each once and in order.
+enum nigh_status nigh_watch_begin(struct nigh_db db,
+                                  const void *prefix,
+                                  size_t prefix_len,
+                                  struct nigh_watch *watch);
+
+// The next change: NIGH_OK, and `event`, whose `block` is for nigh_free; or NIGH_NONE_YET, if none
+// comes within `most_ms` milliseconds; or NIGH_CLOSED, if the watch or the database is closed.
+// Several threads may take from one watch.
+enum nigh_status nigh_watch_next(struct nigh_watch watch,
+                                 uint64_t most_ms,
+                                 struct nigh_event *event);
+
+// Ends a watch. Threads that wait there get NIGH_CLOSED.
+enum nigh_status nigh_watch_end(struct nigh_watch watch);
+
+// Opens, to read, the database that another process has open, or has left in memory; by its
+// folder. `memory_dir` is its owner's, if that names one, else NULL. Its owner never waits for
+// that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again later.
+enum nigh_status nigh_reader_open(const char *folder,
+                                  const char *memory_dir,
+                                  struct nigh_reader *reader);
+
+// Finds the value of a key, as nigh_get.
+enum nigh_status nigh_reader_get(struct nigh_reader reader,
+                                 const void *key,
+                                 size_t key_len,
+                                 char **value,
+                                 size_t *value_len);
+
+// Finds the values of several keys, all of one moment, as nigh_multi_get.
+enum nigh_status nigh_reader_multi_get(struct nigh_reader reader,
+                                       const struct nigh_bytes *keys,
+                                       size_t keys_len,
+                                       struct nigh_bytes **values);
+
+// A step of a walk over the keys that begin with `prefix`, as nigh_scan.
+enum nigh_status nigh_reader_scan(struct nigh_reader reader,
+                                  const void *prefix,
+                                  size_t prefix_len,
+                                  uint32_t count,
+                                  uint64_t *cursor,
+                                  struct nigh_pair **pairs,
+                                  size_t *pairs_len);
+
+// Closes a reader.
+enum nigh_status nigh_reader_close(struct nigh_reader reader);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -6,12 +6,36 @@
 //! Any thread: plain data.
 #![expect(non_camel_case_types, reason = "the names in C")]
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 
 /// A database: a number, so that a handle of a closed one is told from others. All zeros is none.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct nigh_db {
+    /// Not for use.
+    pub id: u64,
+}
+
+/// Keys and values of one moment. All zeros is none.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct nigh_snapshot {
+    /// Not for use.
+    pub id: u64,
+}
+
+/// Changes under a prefix. All zeros is none.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct nigh_watch {
+    /// Not for use.
+    pub id: u64,
+}
+
+/// A database that another process has open, to be read. All zeros is none.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct nigh_reader {
     /// Not for use.
     pub id: u64,
 }
@@ -79,6 +103,10 @@ pub struct nigh_options {
     pub durability: i32,
     /// Not 0: closing leaves the data in memory, so that the next open needn't read the log.
     pub keep_memory: i32,
+    /// Bytes of memory that a snapshot may hold back, from 1 MiB on; 0: a fourth of the capacity.
+    pub snapshot_hold_bytes: u64,
+    /// Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 0: 4 MiB.
+    pub watch_bytes: u64,
 }
 
 /// How one write is done. NULL, or all zeros: as the database was opened, without an expiry.
@@ -108,6 +136,43 @@ pub struct nigh_batch_write {
     pub expires_in_ms: u64,
     /// As in nigh_write_options.
     pub expires_at_ms: u64,
+}
+
+/// What an event tells.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub enum nigh_event_kind {
+    /// The key got the value.
+    NIGH_EVENT_PUT = 0,
+    /// The key, which has a long value, got another expiry, or none; the value is as it was.
+    NIGH_EVENT_EXPIRES = 1,
+    /// The key was deleted, or its time was over.
+    NIGH_EVENT_REMOVED = 2,
+    /// All keys were removed.
+    NIGH_EVENT_CLEARED = 3,
+    /// Changes from `first` to `change` may be missing, as nobody took events for too long, or as
+    /// the log broke and was written anew: read the keys again if you need them.
+    NIGH_EVENT_LOST = 4,
+}
+
+/// A change that a watch tells.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct nigh_event {
+    /// A nigh_event_kind.
+    pub kind: i32,
+    /// The change's number, as in nigh_db_stats; the last one of those that were lost.
+    pub change: u64,
+    /// The first number that may be missing; else 0.
+    pub first: u64,
+    /// Unix milliseconds from which on the key is gone; 0 if it has no expiry.
+    pub expires_at_ms: u64,
+    /// The key, if the event has one.
+    pub key: nigh_bytes,
+    /// The value, if the event has one.
+    pub value: nigh_bytes,
+    /// Where key and value lie, for nigh_free.
+    pub block: *mut c_void,
 }
 
 /// What a database holds, and what it did since it was opened.

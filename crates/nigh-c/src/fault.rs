@@ -5,7 +5,7 @@
 //!
 //! Any thread.
 
-use nigh::{DbError, OpenError};
+use nigh::{DbError, OpenError, ReaderError};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +23,8 @@ pub enum nigh_status {
     NIGH_MISMATCH = 2,
     /// The buffer is too small for the value: nothing is copied.
     NIGH_TOO_SMALL = 3,
+    /// No change came in time.
+    NIGH_NONE_YET = 4,
     /// An argument can't be: NULL, or out of its bounds.
     NIGH_INVALID = -1,
     /// The handle names no open database: it is closed, or was never opened.
@@ -55,6 +57,10 @@ pub enum nigh_status {
     NIGH_REFUSED = -15,
     /// A fault of Nigh's own.
     NIGH_FAULT = -16,
+    /// The snapshot held back more memory than it may: take another and read it faster.
+    NIGH_SNAPSHOT_TOO_OLD = -17,
+    /// No process has the database open that is to be read: read again when one has.
+    NIGH_NOT_OPEN = -18,
 }
 
 /// Why a call failed.
@@ -103,7 +109,21 @@ impl From<DbError> for Fault {
             DbError::LogBroken { .. } => nigh_status::NIGH_LOG_BROKEN,
             DbError::TooManyThreads { .. } => nigh_status::NIGH_TOO_MANY_THREADS,
             DbError::Stopped => nigh_status::NIGH_FAULT,
+            DbError::SnapshotTooOld { .. } => nigh_status::NIGH_SNAPSHOT_TOO_OLD,
+            DbError::Closed => nigh_status::NIGH_CLOSED,
             _ => nigh_status::NIGH_REFUSED,
+        };
+        Fault::new(status, error.to_string())
+    }
+}
+
+impl From<ReaderError> for Fault {
+    fn from(error: ReaderError) -> Fault {
+        let status = match error {
+            ReaderError::NotOpen { .. } | ReaderError::Opening { .. } => nigh_status::NIGH_NOT_OPEN,
+            ReaderError::Busy { .. } => nigh_status::NIGH_BUSY,
+            ReaderError::Damaged { .. } => nigh_status::NIGH_DAMAGED,
+            _ => nigh_status::NIGH_CANNOT_OPEN,
         };
         Fault::new(status, error.to_string())
     }

@@ -1,15 +1,15 @@
 //! The embedded library for C and C++: `libnigh.so`, `libnigh.a` and `nigh.h`.
 //!
 //! ```text
-//! C ── boundary: pointers to slices ──> open_dbs: a handle's database ──> nigh::Db
+//! C ── boundary: pointers to slices ──> handles: a handle's database ──> nigh::Db
 //! C <── status, results <── a copy in malloc's memory <── LentValue
 //!        └── message: fault, one for each thread
 //! ```
 //!
 //! 1. No panic crosses: it becomes a status (`fault.rs`).
 //! 2. A handle is a number, not a pointer: a call after close, or with a handle that is none, gets
-//!    an error and touches nothing (`open_dbs.rs`).
-//! 3. All `unsafe` is in `boundary.rs`: C names bytes by pointer and length, and only there they
+//!    an error and touches nothing (`handles.rs`).
+//! 3. All `unsafe` is in `boundary`: C names bytes by pointer and length, and only there they
 //!    are turned into slices.
 //! 4. Enums and booleans that C passes are integers here, since any number may come.
 //! 5. What C gets is copied: a lent value doesn't leave its thread, and C couldn't be kept from
@@ -17,7 +17,7 @@
 //!
 //! The names are C's, so that source and header read alike. Any thread may call anything.
 //!
-//! Rooms, lowest first: fault c_types options open_dbs boundary
+//! Rooms, lowest first: fault c_types options handles boundary
 
 #![deny(unsafe_code)]
 #![expect(unreachable_pub, reason = "cbindgen puts into the header what is pub")]
@@ -26,5 +26,5 @@
 mod boundary;
 mod c_types;
 mod fault;
-mod open_dbs;
+mod handles;
 mod options;

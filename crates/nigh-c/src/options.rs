@@ -34,6 +34,12 @@ pub(crate) fn open_options(
     if given.threads_most != 0 {
         options = options.threads_most(given.threads_most as usize);
     }
+    if given.snapshot_hold_bytes != 0 {
+        options = options.snapshot_hold_bytes(given.snapshot_hold_bytes);
+    }
+    if given.watch_bytes != 0 {
+        options = options.watch_bytes(given.watch_bytes);
+    }
     let durability = durability(given.durability)?.unwrap_or_default();
     Ok(options.durability(durability).keep_memory(given.keep_memory != 0))
 }

@@ -62,6 +62,12 @@ pub(crate) fn write_options(
     }
 }
 
+/// How long a thread waits.
+pub(crate) fn timeout(given: f64) -> PyResult<Duration> {
+    // A bound beyond all time is none.
+    seconds("timeout", given.min(f64::from(u32::MAX)))
+}
+
 fn seconds(name: &str, given: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(given).map_err(|_| {
         PyValueError::new_err(format!("{name} is {given}: give seconds that aren't negative"))

@@ -57,7 +57,8 @@ impl Batch {
     fn write(&mut self, py: Python<'_>) -> PyResult<()> {
         let options = write_options(self.strong, None, None)?;
         let writes = &self.writes;
-        self.db.write(py, self.strong, self.len_bytes, |db| db.write_with(writes, &options))?;
+        let len = self.len_bytes;
+        self.db.write(py, self.strong, len, &options, |db, how| db.write_with(writes, how))?;
         self.clear();
         Ok(())
     }

@@ -4,10 +4,12 @@
 
 use crate::arguments::{Bytes, write_options};
 use crate::batch::Batch;
+use crate::errors::no_key;
 use crate::open_db::OpenDb;
-use crate::walk::{Gives, Pair, Walk, step};
+use crate::snapshot::Snapshot;
+use crate::walk::{Gives, Pair, Steps, Walk, step};
+use crate::watch::Watch;
 use nigh::{DbStats, Durability, Options};
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -26,7 +28,8 @@ impl Db {
     #[new]
     #[pyo3(signature = (
         path, *, memory_dir=None, capacity_bytes=None, journal_bytes=None, log_file_bytes=None,
-        threads_most=None, strong=false, keep_memory=false
+        threads_most=None, snapshot_hold_bytes=None, watch_bytes=None, strong=false,
+        keep_memory=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -37,6 +40,8 @@ impl Db {
         journal_bytes: Option<u64>,
         log_file_bytes: Option<u64>,
         threads_most: Option<usize>,
+        snapshot_hold_bytes: Option<u64>,
+        watch_bytes: Option<u64>,
         strong: bool,
         keep_memory: bool,
     ) -> PyResult<Db> {
@@ -56,6 +61,12 @@ impl Db {
         }
         if let Some(threads) = threads_most {
             options = options.threads_most(threads);
+        }
+        if let Some(bytes) = snapshot_hold_bytes {
+            options = options.snapshot_hold_bytes(bytes);
+        }
+        if let Some(bytes) = watch_bytes {
+            options = options.watch_bytes(bytes);
         }
         Ok(Db { open: Arc::new(OpenDb::open(py, &path, &options, strong)?) })
     }
@@ -100,7 +111,8 @@ impl Db {
     ) -> PyResult<()> {
         let options = write_options(strong, expires_in, expires_at)?;
         let (key, value) = (key.get(), value.get());
-        self.open.write(py, strong, value.len(), |db| db.put_with(key, value, &options))
+        let len = value.len();
+        self.open.write(py, strong, len, &options, |db, how| db.put_with(key, value, how))
     }
 
     /// Deletes a key. Whether it was there.
@@ -108,7 +120,7 @@ impl Db {
     fn delete(&self, py: Python<'_>, key: Bytes<'_>, strong: Option<bool>) -> PyResult<bool> {
         let options = write_options(strong, None, None)?;
         let key = key.get();
-        self.open.write(py, strong, 0, |db| db.delete_with(key, &options))
+        self.open.write(py, strong, 0, &options, |db, how| db.delete_with(key, how))
     }
 
     /// Several writes that happen together, when the `with` block ends well.
@@ -123,7 +135,7 @@ impl Db {
     fn incr(&self, py: Python<'_>, key: Bytes<'_>, by: i64, strong: Option<bool>) -> PyResult<i64> {
         let options = write_options(strong, None, None)?;
         let key = key.get();
-        self.open.write(py, strong, 0, |db| db.incr_with(key, by, &options))
+        self.open.write(py, strong, 0, &options, |db, how| db.incr_with(key, by, how))
     }
 
     /// If a key has the value `expected`, or isn't there if that is `None`, gives it the value
@@ -144,7 +156,8 @@ impl Db {
         let key = key.get();
         let (old, new) = (expected.as_ref().map(Bytes::get), desired.as_ref().map(Bytes::get));
         let len = old.map_or(0, <[u8]>::len) + new.map_or(0, <[u8]>::len);
-        self.open.write(py, strong, len, |db| db.compare_and_set_with(key, old, new, &options))
+        let write = |db: &nigh::Db, how: &_| db.compare_and_set_with(key, old, new, how);
+        self.open.write(py, strong, len, &options, write)
     }
 
     /// Gives a key another expiry, or none; its value stays. Whether the key is there.
@@ -159,7 +172,7 @@ impl Db {
     ) -> PyResult<bool> {
         let options = write_options(strong, expires_in, expires_at)?;
         let key = key.get();
-        self.open.write(py, strong, 0, |db| db.expire(key, &options))
+        self.open.write(py, strong, 0, &options, |db, how| db.expire(key, how))
     }
 
     /// A step of a walk over the keys that begin with `prefix`: the next cursor, and about `count`
@@ -173,7 +186,7 @@ impl Db {
         count: u32,
     ) -> PyResult<(u64, Vec<Pair<'py>>)> {
         let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
-        step(py, &self.open, prefix, cursor, count)
+        step(py, &*self.open, prefix, cursor, count)
     }
 
     /// The keys that begin with `prefix`, and their values. There is no order. One that is there
@@ -193,6 +206,22 @@ impl Db {
     #[pyo3(signature = (prefix=None))]
     fn values(&self, prefix: Option<Bytes<'_>>) -> Walk {
         self.walk(Gives::Values, prefix)
+    }
+
+    /// The keys that begin with `prefix`, and their values, as they are now, to be read while
+    /// others write.
+    #[pyo3(signature = (prefix=None))]
+    fn snapshot(&self, py: Python<'_>, prefix: Option<Bytes<'_>>) -> PyResult<Snapshot> {
+        let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
+        let snapshot = self.open.waiting_call(py, |db| db.snapshot_of(prefix))?;
+        Ok(Snapshot::new(self.open.path(), snapshot))
+    }
+
+    /// Tells the changes of keys that begin with `prefix`, from now on.
+    #[pyo3(signature = (prefix=None))]
+    fn watch(&self, prefix: Option<Bytes<'_>>) -> PyResult<Watch> {
+        let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
+        Ok(Watch::new(self.open.path(), self.open.call(|db| db.watch(prefix))?))
     }
 
     /// Waits until all changes are on disk that were made before.
@@ -278,12 +307,8 @@ impl Db {
 
     fn walk(&self, gives: Gives, prefix: Option<Bytes<'_>>) -> Walk {
         let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
-        Walk::new(Arc::clone(&self.open), gives, prefix)
+        Walk::new(Arc::clone(&self.open) as Arc<dyn Steps>, gives, prefix)
     }
-}
-
-fn no_key(key: &[u8]) -> PyErr {
-    PyKeyError::new_err(key.to_vec())
 }
 
 /// What a database holds, and what it did since it was opened.

@@ -3,7 +3,7 @@
 //! Any thread that has the interpreter's lock.
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(nigh, Error, PyException, "What any call on a database may raise.");
@@ -26,6 +26,18 @@ create_exception!(
     LogError,
     Error,
     "The log can't be written: its disk is full, or it broke."
+);
+create_exception!(
+    nigh,
+    SnapshotTooOldError,
+    Error,
+    "The snapshot held back more memory than it may."
+);
+create_exception!(
+    nigh,
+    NotOpenError,
+    Error,
+    "No process has the database open that is to be read: a reader reads again when one has."
 );
 
 /// Why a database at this path wasn't opened.
@@ -53,8 +65,37 @@ pub(crate) fn of_call(path: &str, error: &::nigh::DbError) -> PyErr {
         Cause::Held | Cause::Late => BusyError::new_err(text),
         Cause::NotDurable { .. } => NotDurableError::new_err(text),
         Cause::LogFull { .. } | Cause::LogBroken { .. } => LogError::new_err(text),
+        Cause::SnapshotTooOld { .. } => SnapshotTooOldError::new_err(text),
+        Cause::Closed => ClosedError::new_err(text),
         _ => Error::new_err(text),
     }
+}
+
+/// Why a reader can't read.
+pub(crate) fn of_reader(error: &::nigh::ReaderError) -> PyErr {
+    use ::nigh::ReaderError as Cause;
+    let text = error.to_string();
+    match error {
+        Cause::NotOpen { .. } | Cause::Opening { .. } => NotOpenError::new_err(text),
+        Cause::Busy { .. } => BusyError::new_err(text),
+        Cause::Damaged { .. } => DamagedError::new_err(text),
+        _ => OpenError::new_err(text),
+    }
+}
+
+/// A key isn't there.
+pub(crate) fn no_key(key: &[u8]) -> PyErr {
+    PyKeyError::new_err(key.to_vec())
+}
+
+/// The library tells an event that isn't known here.
+pub(crate) fn unknown_event(event: &str) -> PyErr {
+    Error::new_err(format!("the event {event} isn't known: please report it"))
+}
+
+/// A snapshot, watch or reader of the database at this path is closed.
+pub(crate) fn ended(path: &str, what: &str) -> PyErr {
+    ClosedError::new_err(format!("{path}: the {what} is closed: begin another"))
 }
 
 /// The database at this path is closed.

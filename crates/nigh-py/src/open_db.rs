@@ -7,7 +7,8 @@
 //! Any thread that has the interpreter's lock.
 
 use crate::errors;
-use nigh::{DbError, Options};
+use crate::walk::Steps;
+use nigh::{DbError, Options, WriteOptions};
 use pyo3::prelude::*;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,20 +74,26 @@ impl OpenDb {
     }
 
     /// A write of so many bytes, which waits for the disk if it is strong; `None`: as the database
-    /// was opened.
+    /// was opened. If another one would wait, it does that without the interpreter's lock too.
     #[inline]
     pub(crate) fn write<R: Send>(
         &self,
         py: Python<'_>,
         strong: Option<bool>,
         len: usize,
-        write: impl FnOnce(&nigh::Db) -> Result<R, DbError> + Send,
+        options: &WriteOptions,
+        write: impl Fn(&nigh::Db, &WriteOptions) -> Result<R, DbError> + Sync,
     ) -> PyResult<R> {
-        if strong.unwrap_or(self.is_strong) || len >= LONG {
-            self.waiting_call(py, write)
-        } else {
-            self.call(write)
+        if self.is_closed() {
+            return Err(errors::closed(&self.path));
         }
+        if !strong.unwrap_or(self.is_strong) && len < LONG {
+            match self.try_call(|db| write(db, &options.without_waiting())) {
+                Some(Err(DbError::Held | DbError::Late)) => {}
+                answer => return self.answer(answer),
+            }
+        }
+        self.waiting_call(py, |db| write(db, options))
     }
 
     /// Closes it, after the calls that use it. Nothing if it is closed.
@@ -114,6 +121,18 @@ impl OpenDb {
     fn answer<R>(&self, answer: Option<Result<R, DbError>>) -> PyResult<R> {
         let answer = answer.ok_or_else(|| errors::closed(&self.path))?;
         answer.map_err(|error| errors::of_call(&self.path, &error))
+    }
+}
+
+impl Steps for OpenDb {
+    fn step(
+        &self,
+        prefix: &[u8],
+        cursor: u64,
+        count: u32,
+        found: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> PyResult<u64> {
+        self.call(|db| db.scan(prefix, cursor, count, found))
     }
 }
 

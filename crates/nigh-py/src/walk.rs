@@ -2,7 +2,6 @@
 //!
 //! Any thread that has the interpreter's lock.
 
-use crate::open_db::OpenDb;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
@@ -14,19 +13,30 @@ const STEP_KEYS: u32 = 64;
 /// A key and its value.
 pub(crate) type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
+/// What is walked over, in steps.
+pub(crate) trait Steps: Send + Sync {
+    /// Passes about `count` keys with their values to `found`. Returns the next cursor, 0 at the
+    /// end.
+    fn step(
+        &self,
+        prefix: &[u8],
+        cursor: u64,
+        count: u32,
+        found: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> PyResult<u64>;
+}
+
 /// One step: the next cursor, and what was found.
 pub(crate) fn step<'py>(
     py: Python<'py>,
-    db: &OpenDb,
+    walked: &dyn Steps,
     prefix: &[u8],
     cursor: u64,
     count: u32,
 ) -> PyResult<(u64, Vec<Pair<'py>>)> {
     let mut found = Vec::new();
-    let next = db.call(|db| {
-        db.scan(prefix, cursor, count, |key, value| {
-            found.push((PyBytes::new(py, key), PyBytes::new(py, value)));
-        })
+    let next = walked.step(prefix, cursor, count, &mut |key, value| {
+        found.push((PyBytes::new(py, key), PyBytes::new(py, value)));
     })?;
     Ok((next, found))
 }
@@ -42,7 +52,7 @@ pub(crate) enum Gives {
 /// An iterator over keys, values or both.
 #[pyclass(module = "nigh")]
 pub(crate) struct Walk {
-    db: Arc<OpenDb>,
+    walked: Arc<dyn Steps>,
     gives: Gives,
     prefix: Vec<u8>,
     /// `None` behind the last step.
@@ -51,8 +61,8 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    pub(crate) fn new(db: Arc<OpenDb>, gives: Gives, prefix: &[u8]) -> Walk {
-        Walk { db, gives, prefix: prefix.to_vec(), cursor: Some(0), found: VecDeque::new() }
+    pub(crate) fn new(walked: Arc<dyn Steps>, gives: Gives, prefix: &[u8]) -> Walk {
+        Walk { walked, gives, prefix: prefix.to_vec(), cursor: Some(0), found: VecDeque::new() }
     }
 }
 
@@ -74,7 +84,7 @@ impl Walk {
             let Some(cursor) = self.cursor else { return Ok(None) };
             // A prefix that few keys have takes many steps.
             py.check_signals()?;
-            let (next, found) = step(py, &self.db, &self.prefix, cursor, STEP_KEYS)?;
+            let (next, found) = step(py, &*self.walked, &self.prefix, cursor, STEP_KEYS)?;
             self.cursor = (next != 0).then_some(next);
             self.found.extend(found.into_iter().map(|(key, value)| (key.unbind(), value.unbind())));
         }

@@ -210,6 +210,7 @@ fn within(name: &'static str, given: u64, least: u64, most: u64) -> Result<(), O
 pub struct WriteOptions {
     pub(crate) durability: Option<Durability>,
     expiry: Option<Expiry>,
+    pub(crate) waits_never: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -247,6 +248,15 @@ impl WriteOptions {
     #[must_use]
     pub fn expires_at(self, time: SystemTime) -> WriteOptions {
         WriteOptions { expiry: Some(Expiry::At(time)), ..self }
+    }
+
+    /// A write that would wait for memory that others hold, or for a disk that is late, fails at
+    /// once with [`DbError::Held`](crate::DbError) or [`DbError::Late`](crate::DbError): for a
+    /// thread that has other things to do. It may succeed a moment later, and waits if it is done
+    /// without this. (A strong write still waits for its sync.)
+    #[must_use]
+    pub fn without_waiting(self) -> WriteOptions {
+        WriteOptions { waits_never: true, ..self }
     }
 
     /// Unix ms from which on the key is gone; 0: never.

@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Most watches of a database: the log's thread looks at all of them for each entry.
@@ -125,6 +126,8 @@ struct QueueState {
     bytes: u64,
     /// What found no room behind the last event, and what comes next, of each partition.
     partitions: Vec<PartitionPlace>,
+    /// Who is called when there is something to take.
+    waker: Option<Waker>,
     is_closed: bool,
 }
 
@@ -188,6 +191,7 @@ impl QueueState {
         })
     }
 
+    /// Nothing is there to be taken now, and something may come.
     fn is_idle(&self) -> bool {
         let has_lost = self.partitions.iter().any(|it| it.lost.is_some());
         self.events.is_empty() && !has_lost && !self.is_closed
@@ -221,8 +225,17 @@ impl WatchQueue {
             }
         }
         state.place(partition).next = last + 1;
+        self.tell(state);
+    }
+
+    /// Tells those that wait, if there is something to take.
+    fn tell(&self, mut state: MutexGuard<'_, QueueState>) {
+        let waker = if state.is_idle() { None } else { state.waker.take() };
         drop(state);
         self.told.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// The event of a change, if it is one of this watch.
@@ -289,7 +302,7 @@ impl Watches {
         }
         let partitions = next.iter().map(|&next| PartitionPlace { lost: None, next }).collect();
         let (events, bytes) = (VecDeque::new(), 0);
-        let state = QueueState { events, bytes, partitions, is_closed: false };
+        let state = QueueState { events, bytes, partitions, waker: None, is_closed: false };
         let queue = Arc::new(WatchQueue {
             prefix: prefix.to_vec(),
             bytes_most,
@@ -326,16 +339,18 @@ impl Watches {
     /// With the writers' lock, while no thread of the log runs.
     pub(crate) fn skip_to(&self, partition: usize, next: u64) {
         for queue in lock(&self.all).iter().filter_map(Weak::upgrade) {
-            lock(&queue.state).place(partition).skip_to(next);
-            queue.told.notify_all();
+            let mut state = lock(&queue.state);
+            state.place(partition).skip_to(next);
+            queue.tell(state);
         }
     }
 
     /// The database is closed: all was told.
     pub(crate) fn close(&self) {
         for queue in lock(&self.all).drain(..).filter_map(|queue| queue.upgrade()) {
-            lock(&queue.state).is_closed = true;
-            queue.told.notify_all();
+            let mut state = lock(&queue.state);
+            state.is_closed = true;
+            queue.tell(state);
         }
     }
 }
@@ -355,6 +370,27 @@ impl Watch {
         match state.take() {
             None if state.is_closed => Err(DbError::Closed),
             event => Ok(event),
+        }
+    }
+
+    /// The next event, for a task: if there is none, the task is woken when there is one, or when
+    /// the database is closed. One task is woken: the one that asked last. Its waker is called by
+    /// a log's thread, so it should only note that.
+    ///
+    /// # Errors
+    /// As [`Watch::next_within`].
+    pub fn poll_next(&self, task: &Context<'_>) -> Poll<Result<WatchEvent, DbError>> {
+        if self.fork_mark.is_in_child() {
+            return Poll::Ready(Err(DbError::Forked));
+        }
+        let mut state = lock(&self.queue.state);
+        match state.take() {
+            Some(event) => Poll::Ready(Ok(event)),
+            None if state.is_closed => Poll::Ready(Err(DbError::Closed)),
+            None => {
+                state.waker = Some(task.waker().clone());
+                Poll::Pending
+            }
         }
     }
 }

@@ -43,14 +43,12 @@ impl SharedDb {
         options: &WriteOptions,
     ) -> Result<(), DbError> {
         let put = [KeyWrite::Put { key, value, expiry_ms: options.expiry_ms() }];
-        self.commit(key, options.durability, false, |store, turn| {
-            Ok(store.commit_writes(&put, turn)?)
-        })
+        self.commit(key, options, false, |store, turn| Ok(store.commit_writes(&put, turn)?))
     }
 
     /// Deletes a key. Whether it was there.
     pub(crate) fn delete(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
-        self.commit(key, options.durability, true, |store, turn| {
+        self.commit(key, options, true, |store, turn| {
             let is_there = live(store, key, turn).is_some();
             store.commit_writes(&[KeyWrite::Delete { key }], turn)?;
             Ok(is_there)
@@ -67,14 +65,12 @@ impl SharedDb {
         if let Some(other) = keys.find(|it| self.number_of(it) != number) {
             return Err(DbError::of_partitions(key, other));
         }
-        self.commit(key, options.durability, removes, |store, turn| {
-            Ok(store.commit_writes(&writes, turn)?)
-        })
+        self.commit(key, options, removes, |store, turn| Ok(store.commit_writes(&writes, turn)?))
     }
 
     /// Adds to a key's decimal integer, 0 if it isn't there, and keeps its expiry. Returns the sum.
     pub(crate) fn incr(&self, key: &[u8], by: i64, options: &WriteOptions) -> Result<i64, DbError> {
-        self.commit(key, options.durability, false, |store, turn| {
+        self.commit(key, options, false, |store, turn| {
             let record = live(store, key, turn);
             let number = record.map_or(Ok(0), |record| number_of(record.value()))?;
             let sum = number.checked_add(by).ok_or(WriteRefusal::Final(DbError::Overflow))?;
@@ -89,7 +85,7 @@ impl SharedDb {
     /// Gives a key another expiry, or none. Whether it was there.
     pub(crate) fn expire(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
         let expiry_ms = options.expiry_ms();
-        self.commit(key, options.durability, false, |store, turn| {
+        self.commit(key, options, false, |store, turn| {
             let is_there = live(store, key, turn).is_some();
             if is_there {
                 store.commit_writes(&[KeyWrite::Expire { key, expiry_ms }], turn)?;
@@ -112,7 +108,7 @@ impl SharedDb {
             Some(value) => KeyWrite::Put { key, value, expiry_ms },
             None => KeyWrite::Delete { key },
         };
-        self.commit(key, options.durability, new.is_none(), |store, turn| {
+        self.commit(key, options, new.is_none(), |store, turn| {
             let found = live(store, key, turn).map(|record| record.value());
             if found != expected {
                 return Ok(false);
@@ -140,13 +136,13 @@ impl SharedDb {
     fn commit<R>(
         &self,
         key: &[u8],
-        durability: Option<Durability>,
+        options: &WriteOptions,
         only_removes: bool,
         mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
     ) -> Result<R, DbError> {
         let DbPartition { reader, owner, log } = &self.partitions[self.number_of(key)];
         owner.check_process()?;
-        let mut patience = Patience::default();
+        let mut patience = Patience::of(options);
         let (answer, begun) = loop {
             log.check(only_removes)?;
             if log.is_late() {
@@ -173,7 +169,7 @@ impl SharedDb {
                 Err(WriteRefusal::Write(error)) => patience.wait(error)?,
             }
         };
-        if durability.unwrap_or(self.durability) == Durability::Strong {
+        if options.durability.unwrap_or(self.durability) == Durability::Strong {
             log.wait(reader, begun)?;
         }
         Ok(answer)
@@ -192,13 +188,18 @@ fn number_of(value: &[u8]) -> Result<i64, WriteRefusal> {
 }
 
 /// How long a write has waited for what comes back.
-#[derive(Default)]
 struct Patience {
+    has_none: bool,
     since: Option<Instant>,
     pause: Duration,
 }
 
 impl Patience {
+    #[inline]
+    fn of(options: &WriteOptions) -> Patience {
+        Patience { has_none: options.waits_never, since: None, pause: Duration::ZERO }
+    }
+
     fn has_waited(&self) -> bool {
         self.since.is_some()
     }
@@ -216,7 +217,7 @@ impl Patience {
             error => return Err(DbError::of_write(error)),
         };
         let since = *self.since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= most {
+        if self.has_none || since.elapsed() >= most {
             return Err(DbError::of_write(error));
         }
         self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MOST);

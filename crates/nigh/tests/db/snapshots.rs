@@ -198,6 +198,28 @@ fn a_snapshot_ends_before_a_write_is_refused_for_memory() {
 }
 
 #[test]
+fn a_write_that_mustnt_wait_says_so_and_ends_no_snapshot() {
+    // All memory is held back. A caller with other things to do is told at once, and waits later.
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = small().capacity_bytes(8 << 20).journal_bytes(64 << 20);
+    let options = options.snapshot_hold_bytes(1 << 30);
+    let db = Db::open(dir.path().join("data"), &options).expect("open");
+    let hasty = WriteOptions::new().without_waiting();
+    let patient = WriteOptions::new();
+    let put = |n: u32, byte, how: &_| db.put_with(&n.to_le_bytes(), &[byte; 10_000], how);
+    (0..300).for_each(|n| put(n, 0, &patient).expect("put"));
+    let mut snapshot = db.snapshot().expect("snapshot");
+    let mut writes = (1..10).flat_map(|round| (0..300).map(move |n| (n, round)));
+    let refused = writes.find_map(|(n, round)| Some((n, round, put(n, round, &hasty).err()?)));
+    let (n, round, error) = refused.expect("8 MiB don't hold 3 MB nine times");
+    assert!(matches!(error, DbError::Held), "{error}");
+    let (_, value) = snapshot.next().expect("a key").expect("it goes on");
+    assert_eq!(value, [0; 10_000]);
+    put(n, round, &patient).expect("it waits, which ends the snapshot");
+    assert!(matches!(snapshot.next(), Some(Err(DbError::SnapshotTooOld { .. }))));
+}
+
+#[test]
 fn memory_comes_back_when_a_snapshot_is_dropped_or_read() {
     // Each round writes half of the memory, under a snapshot: that can go on only if what the
     // snapshots held back is used again.

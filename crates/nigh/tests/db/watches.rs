@@ -5,7 +5,9 @@
 use crate::{open, small};
 use nigh::{Db, DbError, Watch, WatchEvent, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Longest wait for an event that must come.
@@ -241,4 +243,49 @@ fn watches_end_with_their_database_and_are_counted() {
         assert_eq!(next(&watch), put(1, "key", b"value"), "what came before the end is told");
         assert!(matches!(watch.next_within(SOON), Err(DbError::Closed)));
     }
+}
+
+/// A task's waker that counts.
+#[derive(Default)]
+struct CountingWaker(AtomicU64);
+
+impl Wake for CountingWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_task_is_woken_once_for_what_comes_and_for_the_end() {
+    let (_dir, db) = database();
+    let watch = db.watch(b"a").expect("watch");
+    let counting = Arc::new(CountingWaker::default());
+    let waker = Waker::from(Arc::clone(&counting));
+    let poll = || watch.poll_next(&Context::from_waker(&waker));
+    let woken = |times| {
+        let begin = Instant::now();
+        while counting.0.load(Ordering::SeqCst) < times && begin.elapsed() < SOON {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(counting.0.load(Ordering::SeqCst), times);
+    };
+    assert!(poll().is_pending());
+    let all = db.watch(b"").expect("watch");
+    db.put(b"b", b"another prefix").expect("put");
+    assert_eq!(next(&all), put(1, "b", b"another prefix"));
+    woken(0);
+    db.put(b"a1", b"").expect("put");
+    woken(1);
+    db.put(b"a2", b"").expect("put");
+    (0..2).for_each(|_| drop(next(&all)));
+    woken(1); // it hasn't asked again
+    for key in ["a1", "a2"] {
+        assert!(
+            matches!(poll(), Poll::Ready(Ok(WatchEvent::Put { key: it, .. })) if it == key.as_bytes())
+        );
+    }
+    assert!(poll().is_pending());
+    db.close().expect("close");
+    woken(2);
+    assert!(matches!(poll(), Poll::Ready(Err(DbError::Closed))));
 }

@@ -1,142 +1,21 @@
-//! The functions that C calls, and all `unsafe` of the crate.
+//! A database: opening it, reads, writes, walks, and closing it.
 //!
-//! ```text
-//! answer ── arguments: pointer and length to slice ── open_dbs::with ── nigh::Db ── block ── results
-//! ```
-//!
-//! 1. What a caller of each function has to see to, and nobody can check: a pointer that isn't NULL
-//!    leads to as many bytes, or things, as its length says, or to one thing, or to a text that a
-//!    NUL ends. They don't change during the call. No two results are in one place.
-//! 2. NULL where something must be, lengths that can't be and places out of line are refused.
-//! 3. Results are set first to NULL or 0, and then only if the call succeeds.
-//! 4. Blocks for the caller come from `calloc` and go by `free`, so that `nigh_free` needs to know
-//!    no length.
-//!
-//! Any thread.
+//! The rules of `boundary`, which the comments cite. Any thread.
 
+use super::pointers::{FoundPairs, block, bytes, give, listed, path, set, things};
 use crate::c_types::{
     nigh_batch_write, nigh_bytes, nigh_db, nigh_db_stats, nigh_durability, nigh_options, nigh_pair,
     nigh_write_kind, nigh_write_options,
 };
 use crate::fault::{Fault, answer, nigh_status, with_message};
-use crate::open_dbs;
+use crate::handles::DBS;
 use crate::options::{batch_options, open_options, write_options};
-use nigh::WriteBatch;
+use nigh::{Db, WriteBatch};
 use nigh_status::{NIGH_MISMATCH, NIGH_NOT_FOUND, NIGH_OK, NIGH_TOO_SMALL};
-use std::ffi::{CStr, OsStr, c_char, c_void};
-use std::mem::{MaybeUninit, take};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::null_mut;
-
-/// Sets a result for now; NULL is refused.
-fn set<'a, T>(
-    name: &str,
-    out: Option<&'a mut MaybeUninit<T>>,
-    first: T,
-) -> Result<&'a mut T, Fault> {
-    let out = out.ok_or_else(|| Fault::invalid(format!("{name} is NULL: it gets a result")))?;
-    Ok(out.write(first))
-}
-
-/// What a pointer and a length name.
-///
-/// # Safety
-/// Rule 1.
-unsafe fn things<'a, T>(name: &str, data: *const T, len: usize) -> Result<&'a [T], Fault> {
-    if len == 0 {
-        return Ok(&[]);
-    }
-    if data.is_null() {
-        return Err(Fault::invalid(format!("{name} is NULL, and its length is {len}")));
-    }
-    if !data.is_aligned() {
-        return Err(Fault::invalid(format!("{name} isn't aligned as its type must be")));
-    }
-    if len > isize::MAX.unsigned_abs() / size_of::<T>() {
-        return Err(Fault::invalid(format!("the length of {name} is {len}: no memory has that")));
-    }
-    // SAFETY: rule 1; the rest was looked at.
-    Ok(unsafe { std::slice::from_raw_parts(data, len) })
-}
-
-/// Keys, values and a prefix.
-///
-/// # Safety
-/// Rule 1.
-unsafe fn bytes<'a, const N: usize>(
-    given: [(&str, *const c_void, usize); N],
-) -> Result<[&'a [u8]; N], Fault> {
-    let mut all: [&[u8]; N] = [&[]; N];
-    for (bytes, (name, data, len)) in all.iter_mut().zip(given) {
-        // SAFETY: rule 1.
-        *bytes = unsafe { things(name, data.cast(), len) }?;
-    }
-    Ok(all)
-}
-
-/// What the parts of a key or value in a list name.
-///
-/// # Safety
-/// Rule 1.
-unsafe fn listed<'a>(name: &str, given: nigh_bytes) -> Result<&'a [u8], Fault> {
-    // SAFETY: rule 1.
-    unsafe { things(name, given.data.cast(), given.len) }
-}
-
-/// A path. NULL is none.
-///
-/// # Safety
-/// Rule 1.
-unsafe fn path<'a>(text: *const c_char) -> Option<&'a Path> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: rule 1.
-    let text = unsafe { CStr::from_ptr(text) };
-    Some(Path::new(OsStr::from_bytes(text.to_bytes())))
-}
-
-/// Memory for the caller, all zeros: so many places, and behind them bytes. It begins where the
-/// places do.
-fn block(
-    places: usize,
-    len: usize,
-) -> Result<(&'static mut [nigh_bytes], &'static mut [u8]), Fault> {
-    let whole = places.checked_mul(size_of::<nigh_bytes>()).and_then(|all| all.checked_add(len));
-    let told = || {
-        let message = format!("the system has no {len} bytes for what was found: ask for less");
-        Fault::new(nigh_status::NIGH_NO_MEMORY, message)
-    };
-    let whole = whole.filter(|whole| isize::try_from(*whole).is_ok()).ok_or_else(told)?;
-    // SAFETY: any number may be asked for.
-    let begin = unsafe { libc::calloc(whole.max(1), 1) };
-    if begin.is_null() {
-        return Err(told());
-    }
-    // SAFETY: the block has room for the places, `calloc` aligns for any type, and all zeros are
-    // NULL and no bytes. Nobody else knows the block.
-    let of_places = unsafe { std::slice::from_raw_parts_mut(begin.cast::<nigh_bytes>(), places) };
-    // SAFETY: the block goes on behind the places, by `len` bytes.
-    let behind = unsafe { begin.cast::<u8>().add(size_of_val(of_places)) };
-    // SAFETY: as above; the two don't overlap.
-    Ok((of_places, unsafe { std::slice::from_raw_parts_mut(behind, len) }))
-}
-
-/// A block with these bytes, each with a NUL behind. `None` stays NULL.
-fn give<'v>(all: impl Iterator<Item = Option<&'v [u8]>> + Clone) -> Result<*mut nigh_bytes, Fault> {
-    let len = all.clone().flatten().map(|bytes| bytes.len() + 1).sum();
-    let (places, mut room) = block(all.clone().count(), len)?;
-    let begin = places.as_mut_ptr();
-    for (place, bytes) in places.iter_mut().zip(all) {
-        let Some(bytes) = bytes else { continue };
-        let (own, rest) = take(&mut room).split_at_mut(bytes.len() + 1);
-        own[..bytes.len()].copy_from_slice(bytes);
-        *place = nigh_bytes { data: own.as_ptr().cast(), len: bytes.len() };
-        room = rest;
-    }
-    Ok(begin)
-}
+use std::sync::Arc;
 
 /// For a single write: on disk when the call returns.
 #[unsafe(no_mangle)]
@@ -175,7 +54,8 @@ pub unsafe extern "C" fn nigh_open(
         let folder = folder.ok_or_else(|| Fault::invalid("folder is NULL: name one"))?;
         // SAFETY: rule 1.
         let memory_dir = options.and_then(|given| unsafe { path(given.memory_dir) });
-        *db = open_dbs::open(folder, &open_options(options, memory_dir)?)?;
+        let options = open_options(options, memory_dir)?;
+        db.id = DBS.add(|| Ok(Db::open(folder, &options)?))?;
         Ok(NIGH_OK)
     })
 }
@@ -185,7 +65,11 @@ pub unsafe extern "C" fn nigh_open(
 /// nothing is lost as long as the machine runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn nigh_close(db: nigh_db) -> nigh_status {
-    answer(|| open_dbs::close(db).map(|()| NIGH_OK))
+    answer(|| {
+        // No call uses it any more.
+        let db = Arc::into_inner(DBS.remove(db.id)?);
+        Ok(db.map_or(Ok(()), Db::close).map(|()| NIGH_OK)?)
+    })
 }
 
 /// Finds the value of a key: NIGH_OK, and a copy of it, for nigh_free, with a NUL behind that
@@ -203,7 +87,7 @@ pub unsafe extern "C" fn nigh_get(
         let (value, value_len) = (value?, value_len?);
         // SAFETY: rule 1.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
-        open_dbs::with(db, |db| {
+        DBS.with(db.id, |db| {
             let Some(found) = db.get(key)? else { return Ok(NIGH_NOT_FOUND) };
             let (_, own) = block(0, found.len() + 1)?;
             own[..found.len()].copy_from_slice(&found);
@@ -231,7 +115,7 @@ pub unsafe extern "C" fn nigh_get_into(
         }
         // SAFETY: rule 1.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
-        open_dbs::with(db, |db| {
+        DBS.with(db.id, |db| {
             let Some(found) = db.get(key)? else { return Ok(NIGH_NOT_FOUND) };
             *value_len = found.len();
             if found.len() > room {
@@ -265,7 +149,7 @@ pub unsafe extern "C" fn nigh_multi_get(
         // SAFETY: rule 1.
         let keys = given.iter().map(|key| unsafe { listed("a key", *key) });
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
-        open_dbs::with(db, |db| {
+        DBS.with(db.id, |db| {
             let found = db.multi_get(&keys)?;
             *values = give(found.iter().map(Option::as_deref))?;
             Ok(NIGH_OK)
@@ -287,7 +171,7 @@ pub unsafe extern "C" fn nigh_put(
         // SAFETY: rule 1.
         let [key, value] = unsafe { bytes([("key", key, key_len), ("value", value, value_len)]) }?;
         let options = write_options(options)?;
-        open_dbs::with(db, |db| Ok(db.put_with(key, value, &options).map(|()| NIGH_OK)?))
+        DBS.with(db.id, |db| Ok(db.put_with(key, value, &options).map(|()| NIGH_OK)?))
     })
 }
 
@@ -303,7 +187,7 @@ pub unsafe extern "C" fn nigh_delete(
         // SAFETY: rule 1.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         let options = write_options(options)?;
-        open_dbs::with(db, |db| Ok(found(db.delete_with(key, &options)?, NIGH_NOT_FOUND)))
+        DBS.with(db.id, |db| Ok(found(db.delete_with(key, &options)?, NIGH_NOT_FOUND)))
     })
 }
 
@@ -339,7 +223,7 @@ pub unsafe extern "C" fn nigh_batch(
             }
         }
         let options = write_options(options)?;
-        open_dbs::with(db, |db| Ok(db.write_with(&batch, &options).map(|()| NIGH_OK)?))
+        DBS.with(db.id, |db| Ok(db.write_with(&batch, &options).map(|()| NIGH_OK)?))
     })
 }
 
@@ -359,7 +243,7 @@ pub unsafe extern "C" fn nigh_incr(
         // SAFETY: rule 1.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         let options = write_options(options)?;
-        let result = open_dbs::with(db, |db| Ok(db.incr_with(key, by, &options)?))?;
+        let result = DBS.with(db.id, |db| Ok(db.incr_with(key, by, &options)?))?;
         if let Some(sum) = sum {
             *sum = result;
         }
@@ -390,7 +274,7 @@ pub unsafe extern "C" fn nigh_compare_and_set(
         let (old, new) =
             ((!expected.is_null()).then_some(old), (!desired.is_null()).then_some(new));
         let options = write_options(options)?;
-        open_dbs::with(db, |db| {
+        DBS.with(db.id, |db| {
             Ok(found(db.compare_and_set_with(key, old, new, &options)?, NIGH_MISMATCH))
         })
     })
@@ -409,7 +293,7 @@ pub unsafe extern "C" fn nigh_expire(
         // SAFETY: rule 1.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         let options = write_options(options)?;
-        open_dbs::with(db, |db| Ok(found(db.expire(key, &options)?, NIGH_NOT_FOUND)))
+        DBS.with(db.id, |db| Ok(found(db.expire(key, &options)?, NIGH_NOT_FOUND)))
     })
 }
 
@@ -436,23 +320,11 @@ pub unsafe extern "C" fn nigh_scan(
             cursor.ok_or_else(|| Fault::invalid("cursor is NULL: it is the walk's place"))?;
         // SAFETY: rule 1.
         let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
-        // Keys and values in turn, by their lengths.
-        let (mut all, mut lens) = (Vec::new(), Vec::new());
-        let next = open_dbs::with(db, |db| {
-            let next = db.scan(prefix, *cursor, count, |key, value| {
-                for part in [key, value] {
-                    all.extend_from_slice(part);
-                    lens.push(part.len());
-                }
-            });
-            Ok(next?)
+        let mut all = FoundPairs::default();
+        let next = DBS.with(db.id, |db| {
+            Ok(db.scan(prefix, *cursor, count, |key, value| all.add(key, value))?)
         })?;
-        let parts = lens.iter().scan(&*all, |rest, len| {
-            let (part, behind) = rest.split_at(*len);
-            *rest = behind;
-            Some(Some(part))
-        });
-        (*pairs, *pairs_len) = (give(parts)?.cast(), lens.len() / 2);
+        (*pairs, *pairs_len) = all.give()?;
         *cursor = next;
         Ok(NIGH_OK)
     })
@@ -461,7 +333,7 @@ pub unsafe extern "C" fn nigh_scan(
 /// Waits until all changes are on disk that were made before.
 #[unsafe(no_mangle)]
 pub extern "C" fn nigh_flush(db: nigh_db) -> nigh_status {
-    answer(|| open_dbs::with(db, |db| Ok(db.flush().map(|()| NIGH_OK)?)))
+    answer(|| DBS.with(db.id, |db| Ok(db.flush().map(|()| NIGH_OK)?)))
 }
 
 /// Counts and sizes.
@@ -472,7 +344,7 @@ pub extern "C" fn nigh_stats(
 ) -> nigh_status {
     answer(|| {
         let stats = set("stats", stats, nigh::DbStats::default().into())?;
-        *stats = open_dbs::with(db, |db| Ok(db.stats()?))?.into();
+        *stats = DBS.with(db.id, |db| Ok(db.stats()?))?.into();
         Ok(NIGH_OK)
     })
 }
@@ -480,6 +352,3 @@ pub extern "C" fn nigh_stats(
 fn found(is_done: bool, other: nigh_status) -> nigh_status {
     if is_done { NIGH_OK } else { other }
 }
-
-/// A pair is two times bytes: what [`give`] makes is both.
-const _: () = assert!(size_of::<nigh_pair>() == 2 * size_of::<nigh_bytes>());

@@ -1,0 +1,281 @@
+//! What runs beside the calls on a database: snapshots, watches, and readers in other processes.
+//!
+//! The rules of `boundary`, which the comments cite. Any thread.
+
+use super::pointers::{FoundPairs, block, bytes, give, listed, path, set, things};
+use crate::c_types::{
+    nigh_bytes, nigh_db, nigh_event, nigh_event_kind, nigh_pair, nigh_reader, nigh_snapshot,
+    nigh_watch,
+};
+use crate::fault::{Fault, answer, nigh_status};
+use crate::handles::{DBS, READERS, SNAPSHOTS, WATCHES};
+use nigh::{Db, WatchEvent};
+use nigh_status::{NIGH_NONE_YET, NIGH_NOT_FOUND, NIGH_OK};
+use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes behind which a step of a snapshot ends.
+const STEP_BYTES: usize = 1 << 20;
+/// Between two looks of a thread that waits for changes: whether another one has ended the watch.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Begins a snapshot of the keys that begin with `prefix`, and their values, as they are now.
+/// Writers wait for some milliseconds per million keys while it is taken.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_snapshot_begin(
+    db: nigh_db,
+    prefix: *const c_void,
+    prefix_len: usize,
+    snapshot: Option<&mut MaybeUninit<nigh_snapshot>>,
+) -> nigh_status {
+    answer(|| {
+        let snapshot = set("snapshot", snapshot, nigh_snapshot { id: 0 })?;
+        // SAFETY: rule 1 of `boundary`.
+        let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
+        let taken = DBS.with(db.id, |db| Ok(db.snapshot_of(prefix)?))?;
+        snapshot.id = SNAPSHOTS.add(|| Ok(Mutex::new(taken)))?;
+        Ok(NIGH_OK)
+    })
+}
+
+/// The next keys of a snapshot, with their values, `count` at most, for one nigh_free of all.
+/// `pairs_len` is 0 at the end, and only there. Memory that the snapshot holds back is bounded
+/// (`snapshot_hold_bytes`): one that is read too slowly ends with NIGH_SNAPSHOT_TOO_OLD.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_snapshot_next(
+    snapshot: nigh_snapshot,
+    count: u32,
+    pairs: Option<&mut MaybeUninit<*mut nigh_pair>>,
+    pairs_len: Option<&mut MaybeUninit<usize>>,
+) -> nigh_status {
+    answer(|| {
+        let (pairs, pairs_len) = (set("pairs", pairs, null_mut()), set("pairs_len", pairs_len, 0));
+        let (pairs, pairs_len) = (pairs?, pairs_len?);
+        let mut found = FoundPairs::default();
+        SNAPSHOTS.with(snapshot.id, |snapshot| {
+            let mut snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            for _ in 0..count.max(1) {
+                if !snapshot.next_into(&mut key, &mut value)? {
+                    break;
+                }
+                found.add(&key, &value);
+                if found.bytes() >= STEP_BYTES {
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+        (*pairs, *pairs_len) = found.give()?;
+        Ok(NIGH_OK)
+    })
+}
+
+/// Ends a snapshot: it holds nothing back any more.
+#[unsafe(no_mangle)]
+pub extern "C" fn nigh_snapshot_end(snapshot: nigh_snapshot) -> nigh_status {
+    answer(|| SNAPSHOTS.remove(snapshot.id).map(|_| NIGH_OK))
+}
+
+/// Begins to tell the changes of keys that begin with `prefix`, each once and in order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_watch_begin(
+    db: nigh_db,
+    prefix: *const c_void,
+    prefix_len: usize,
+    watch: Option<&mut MaybeUninit<nigh_watch>>,
+) -> nigh_status {
+    answer(|| {
+        let watch = set("watch", watch, nigh_watch { id: 0 })?;
+        // SAFETY: rule 1 of `boundary`.
+        let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
+        let begun = DBS.with(db.id, |db| Ok(db.watch(prefix)?))?;
+        watch.id = WATCHES.add(|| Ok(begun))?;
+        Ok(NIGH_OK)
+    })
+}
+
+/// The next change: NIGH_OK, and `event`, whose `block` is for nigh_free; or NIGH_NONE_YET, if none
+/// comes within `most_ms` milliseconds; or NIGH_CLOSED, if the watch or the database is closed.
+/// Several threads may take from one watch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_watch_next(
+    watch: nigh_watch,
+    most_ms: u64,
+    event: Option<&mut MaybeUninit<nigh_event>>,
+) -> nigh_status {
+    answer(|| {
+        let event = set("event", event, no_event())?;
+        let (begin, most) = (Instant::now(), Duration::from_millis(most_ms));
+        loop {
+            let left = most.saturating_sub(begin.elapsed());
+            if let Some(told) = WATCHES.get(watch.id)?.next_within(left.min(LOOK))? {
+                *event = event_of(&told)?;
+                return Ok(NIGH_OK);
+            }
+            if left.is_zero() {
+                return Ok(NIGH_NONE_YET);
+            }
+        }
+    })
+}
+
+/// Ends a watch. Threads that wait there get NIGH_CLOSED.
+#[unsafe(no_mangle)]
+pub extern "C" fn nigh_watch_end(watch: nigh_watch) -> nigh_status {
+    answer(|| WATCHES.remove(watch.id).map(|_| NIGH_OK))
+}
+
+fn no_event() -> nigh_event {
+    let none = nigh_bytes { data: null(), len: 0 };
+    let (kind, change, first, expires_at_ms) = (0, 0, 0, 0);
+    nigh_event { kind, change, first, expires_at_ms, key: none, value: none, block: null_mut() }
+}
+
+fn event_of(told: &WatchEvent) -> Result<nigh_event, Fault> {
+    let (kind, key, value, expires_at) = match told {
+        WatchEvent::Put { key, value, expires_at, .. } => {
+            (nigh_event_kind::NIGH_EVENT_PUT, Some(key), Some(value), *expires_at)
+        }
+        WatchEvent::Expires { key, expires_at, .. } => {
+            (nigh_event_kind::NIGH_EVENT_EXPIRES, Some(key), None, *expires_at)
+        }
+        WatchEvent::Removed { key, .. } => {
+            (nigh_event_kind::NIGH_EVENT_REMOVED, Some(key), None, None)
+        }
+        WatchEvent::Cleared { .. } => (nigh_event_kind::NIGH_EVENT_CLEARED, None, None, None),
+        WatchEvent::Lost { .. } => (nigh_event_kind::NIGH_EVENT_LOST, None, None, None),
+        other => {
+            let message = format!("the event {other:?} isn't known: please report it");
+            return Err(Fault::new(nigh_status::NIGH_FAULT, message));
+        }
+    };
+    let first = if let WatchEvent::Lost { first, .. } = told { *first } else { 0 };
+    let parts = give([key, value].into_iter().map(|part| part.map(Vec::as_slice)))?;
+    // SAFETY: `give` has made two places, and they are set.
+    let places = unsafe { std::slice::from_raw_parts(parts, 2) };
+    Ok(nigh_event {
+        kind: kind as i32,
+        change: told.change(),
+        first,
+        expires_at_ms: expires_at.map_or(0, unix_ms),
+        key: places[0],
+        value: places[1],
+        block: parts.cast(),
+    })
+}
+
+fn unix_ms(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Opens, to read, the database that another process has open, or has left in memory; by its
+/// folder. `memory_dir` is its owner's, if that names one, else NULL. Its owner never waits for
+/// that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again later.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_reader_open(
+    folder: *const c_char,
+    memory_dir: *const c_char,
+    reader: Option<&mut MaybeUninit<nigh_reader>>,
+) -> nigh_status {
+    answer(|| {
+        let reader = set("reader", reader, nigh_reader { id: 0 })?;
+        // SAFETY: rule 1 of `boundary`.
+        let folder = unsafe { path(folder) };
+        let folder = folder.ok_or_else(|| Fault::invalid("folder is NULL: name one"))?;
+        // SAFETY: rule 1 of `boundary`.
+        let memory_dir = unsafe { path(memory_dir) };
+        reader.id = READERS.add(|| {
+            Ok(match memory_dir {
+                None => Db::open_reader(folder)?,
+                Some(memory_dir) => Db::open_reader_in(folder, memory_dir)?,
+            })
+        })?;
+        Ok(NIGH_OK)
+    })
+}
+
+/// Finds the value of a key, as nigh_get.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_reader_get(
+    reader: nigh_reader,
+    key: *const c_void,
+    key_len: usize,
+    value: Option<&mut MaybeUninit<*mut c_char>>,
+    value_len: Option<&mut MaybeUninit<usize>>,
+) -> nigh_status {
+    answer(|| {
+        let (value, value_len) = (set("value", value, null_mut()), set("value_len", value_len, 0));
+        let (value, value_len) = (value?, value_len?);
+        // SAFETY: rule 1 of `boundary`.
+        let [key] = unsafe { bytes([("key", key, key_len)]) }?;
+        READERS.with(reader.id, |reader| {
+            let Some(found) = reader.get(key)? else { return Ok(NIGH_NOT_FOUND) };
+            let (_, own) = block(0, found.len() + 1)?;
+            own[..found.len()].copy_from_slice(&found);
+            (*value, *value_len) = (own.as_mut_ptr().cast(), found.len());
+            Ok(NIGH_OK)
+        })
+    })
+}
+
+/// Finds the values of several keys, all of one moment, as nigh_multi_get.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_reader_multi_get(
+    reader: nigh_reader,
+    keys: *const nigh_bytes,
+    keys_len: usize,
+    values: Option<&mut MaybeUninit<*mut nigh_bytes>>,
+) -> nigh_status {
+    answer(|| {
+        let values = set("values", values, null_mut())?;
+        // SAFETY: rule 1 of `boundary`.
+        let given = unsafe { things("keys", keys, keys_len) }?;
+        // SAFETY: rule 1 of `boundary`.
+        let keys = given.iter().map(|key| unsafe { listed("a key", *key) });
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        READERS.with(reader.id, |reader| {
+            let found = reader.multi_get(&keys)?;
+            *values = give(found.iter().map(Option::as_deref))?;
+            Ok(NIGH_OK)
+        })
+    })
+}
+
+/// A step of a walk over the keys that begin with `prefix`, as nigh_scan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_reader_scan(
+    reader: nigh_reader,
+    prefix: *const c_void,
+    prefix_len: usize,
+    count: u32,
+    cursor: Option<&mut u64>,
+    pairs: Option<&mut MaybeUninit<*mut nigh_pair>>,
+    pairs_len: Option<&mut MaybeUninit<usize>>,
+) -> nigh_status {
+    answer(|| {
+        let (pairs, pairs_len) = (set("pairs", pairs, null_mut()), set("pairs_len", pairs_len, 0));
+        let (pairs, pairs_len) = (pairs?, pairs_len?);
+        let cursor =
+            cursor.ok_or_else(|| Fault::invalid("cursor is NULL: it is the walk's place"))?;
+        // SAFETY: rule 1 of `boundary`.
+        let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
+        let mut all = FoundPairs::default();
+        let next = READERS.with(reader.id, |reader| {
+            Ok(reader.scan(prefix, *cursor, count, |key, value| all.add(key, value))?)
+        })?;
+        (*pairs, *pairs_len) = all.give()?;
+        *cursor = next;
+        Ok(NIGH_OK)
+    })
+}
+
+/// Closes a reader.
+#[unsafe(no_mangle)]
+pub extern "C" fn nigh_reader_close(reader: nigh_reader) -> nigh_status {
+    answer(|| READERS.remove(reader.id).map(|_| NIGH_OK))
+}

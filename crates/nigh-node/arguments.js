@@ -1,0 +1,118 @@
+'use strict';
+
+// What programs give, as nigh.node takes it: checked, with bytes for text.
+
+const { resolve } = require('node:path');
+const { fileURLToPath } = require('node:url');
+
+const NOTHING = Buffer.alloc(0);
+const INT64_MIN = -(2n ** 63n);
+const INT64_MAX = 2n ** 63n - 1n;
+const OPEN = {
+  memoryDir: 'string',
+  capacityBytes: 'number',
+  journalBytes: 'number',
+  logFileBytes: 'number',
+  threadsMost: 'number',
+  snapshotHoldBytes: 'number',
+  watchBytes: 'number',
+  strong: 'boolean',
+  keepMemory: 'boolean',
+};
+const EXPIRY = { expiresInMs: 'number', expiresAt: 'object' };
+const STRONG = { strong: 'boolean' };
+const WRITE = { ...STRONG, ...EXPIRY };
+
+function fault(Kind, code, message) {
+  return Object.assign(new Kind(message), { code });
+}
+
+const invalid = (Kind, message) => fault(Kind, 'NIGH_INVALID', message);
+
+function named(given) {
+  return given === null ? 'null' : (given?.constructor?.name ?? typeof given);
+}
+
+// Bytes: where they lie, of text in UTF-8. Shared memory is copied: others may change it.
+function bytes(name, given) {
+  if (typeof given === 'string') return Buffer.from(given);
+  if (!(given instanceof Uint8Array)) {
+    const wanted = 'a Buffer, a Uint8Array or a string is needed';
+    throw invalid(TypeError, `the ${name} is of type ${named(given)}: ${wanted}`);
+  }
+  return given.buffer instanceof SharedArrayBuffer ? Buffer.from(given) : given;
+}
+
+const maybeBytes = (name, given) => (given == null ? null : bytes(name, given));
+const prefixOf = (given) => (given === undefined ? NOTHING : bytes('prefix', given));
+const keysOf = (given) => Array.from(given, (key) => bytes('key', key));
+
+// Options of these kinds; one that isn't known would be ignored, so it is refused.
+function options(kinds, given) {
+  if (given === undefined) return {};
+  if (given === null || typeof given !== 'object') {
+    throw invalid(TypeError, `options are of type ${named(given)}: an object is needed`);
+  }
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(kinds, name)) {
+      const known = Object.keys(kinds).join(', ');
+      throw invalid(TypeError, `the option ${name} isn't known here; these are: ${known || 'none'}`);
+    }
+    if (value === undefined || name === 'expiresAt') continue;
+    if (typeof value !== kinds[name]) {
+      throw invalid(TypeError, `the option ${name} is of type ${named(value)}, not ${kinds[name]}`);
+    }
+    if (typeof value === 'number' && name !== 'expiresInMs' && !(Number.isSafeInteger(value) && value >= 0)) {
+      throw invalid(RangeError, `the option ${name} is ${value}: give an integer that isn't negative`);
+    }
+  }
+  return given;
+}
+
+// When a key is gone, in Unix ms; undefined: never.
+function expiry({ expiresInMs, expiresAt }) {
+  if (expiresInMs === undefined && expiresAt === undefined) return undefined;
+  if (expiresInMs !== undefined && expiresAt !== undefined) {
+    throw invalid(TypeError, 'both expiresInMs and expiresAt are given: leave one out');
+  }
+  const name = expiresAt === undefined ? 'expiresInMs' : 'expiresAt';
+  const given = expiresAt instanceof Date ? expiresAt.getTime() : (expiresAt ?? expiresInMs);
+  if (typeof given !== 'number' || !(given >= 0)) {
+    throw invalid(RangeError, `${name} is ${given}: give milliseconds that aren't negative`);
+  }
+  const at = Math.ceil(expiresAt === undefined ? Date.now() + given : given);
+  return Number.isSafeInteger(at) ? at : undefined; // beyond all time
+}
+
+function integer(given) {
+  if (typeof given !== 'bigint' && !Number.isSafeInteger(given)) {
+    throw invalid(TypeError, `by is ${String(given)}: give a safe integer, or a BigInt`);
+  }
+  const by = BigInt(given);
+  if (by < INT64_MIN || by > INT64_MAX) {
+    throw invalid(RangeError, `by is ${by}, which 64 bits don't hold`);
+  }
+  return by;
+}
+
+// A sum as what was added: a number or a BigInt.
+function sumAs(by, sum) {
+  if (typeof by === 'bigint') return sum;
+  const number = Number(sum);
+  if (!Number.isSafeInteger(number)) {
+    const message = `the sum ${sum} is made, and is no safe number: give \`by\` as a BigInt`;
+    throw fault(RangeError, 'NIGH_UNSAFE_INTEGER', message);
+  }
+  return number;
+}
+
+function pathOf(given) {
+  if (given instanceof URL) return fileURLToPath(given);
+  if (typeof given === 'string') return resolve(given);
+  throw invalid(TypeError, `the path is of type ${named(given)}: a string or a file URL is needed`);
+}
+
+module.exports = {
+  OPEN, EXPIRY, STRONG, WRITE, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options, expiry,
+  integer, sumAs, pathOf,
+};

@@ -1,0 +1,280 @@
+/// <reference types="node" />
+
+/**
+ * A durable key-value store inside your process.
+ *
+ * Keys and values are bytes. Keys have no order, all data must fit memory, one process has a
+ * database open at a time, and it runs on Linux on x86-64.
+ *
+ * A method without `Async` in its name is done when it returns. Reads, and writes that aren't
+ * `strong`, take microseconds; only when the disk is seconds late does such a write wait, 10 s at
+ * most. `open`, `close`, `flush` and writes with `strong: true` wait for the disk. All of these have
+ * an `Async` form: it returns a Promise, and what waits does so in libuv's pool, not in the event
+ * loop. Such a write is made within the call, and seen from then on; only if it has to wait is it
+ * made later, and may then be overtaken by another that isn't awaited.
+ *
+ * A database is open once: in one process, and in one worker thread of it. Its handle can't be
+ * passed to another worker; `openReader` reads there.
+ *
+ * Errors are `Error`s with a `code`, `NIGH_CLOSED` and others, and a message that names the database
+ * and says what to do.
+ */
+
+/** What is taken as bytes; of a string, its UTF-8. */
+export type Bytes = string | Uint8Array;
+
+export type NighErrorCode =
+  /** An argument or option that can't be. */
+  | 'NIGH_INVALID'
+  /** The database, snapshot, watch or reader is closed. */
+  | 'NIGH_CLOSED'
+  /** The database is open already, here or in another process. */
+  | 'NIGH_IN_USE'
+  /** The database is damaged. */
+  | 'NIGH_DAMAGED'
+  /** The database can't be opened for another cause. */
+  | 'NIGH_CANNOT_OPEN'
+  /** A reader finds no process that has the database open: it reads again by itself when one has. */
+  | 'NIGH_NOT_OPEN'
+  /** A key (65,535 bytes), a value (512 MiB) or a batch is too long. */
+  | 'NIGH_TOO_LARGE'
+  /** Data fills the memory that the database may take. */
+  | 'NIGH_FULL'
+  /** The system gives no memory. */
+  | 'NIGH_NO_MEMORY'
+  /** The value is no decimal integer of 64 bits, or the sum is out of that range. */
+  | 'NIGH_NOT_A_NUMBER'
+  /** `incr` made a sum that is no safe number: give `by` as a BigInt. */
+  | 'NIGH_UNSAFE_INTEGER'
+  /** The disk, or memory that others hold, doesn't keep up: try again later. */
+  | 'NIGH_BUSY'
+  /** The change is made and survives this process, but the disk hasn't taken it. */
+  | 'NIGH_NOT_DURABLE'
+  /** The log's disk is full. Deletes still work. */
+  | 'NIGH_LOG_FULL'
+  /** The log broke, and is being written anew. */
+  | 'NIGH_LOG_BROKEN'
+  /** Too many threads, snapshots or watches. */
+  | 'NIGH_TOO_MANY'
+  /** The snapshot held back more memory than it may. */
+  | 'NIGH_SNAPSHOT_TOO_OLD'
+  /** The write is refused for another cause. */
+  | 'NIGH_REFUSED'
+  /** A fault of Nigh's own. */
+  | 'NIGH_FAULT';
+
+export interface OpenOptions {
+  /** The folder, in a tmpfs, for memory and journal. By default one of its own in /dev/shm. */
+  memoryDir?: string;
+  /** Bytes of memory that the data may take, 8 MiB to 64 GiB. By default half of what is free. */
+  capacityBytes?: number;
+  /** Bytes of the journal, 1 MiB to 4 GiB; 64 MiB by default. A batch takes a fourth at most. */
+  journalBytes?: number;
+  /** Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default. */
+  logFileBytes?: number;
+  /** Threads that may read at once, up to 4096; 256 by default. */
+  threadsMost?: number;
+  /** Bytes of memory that a snapshot may hold back; by default a fourth of the capacity. */
+  snapshotHoldBytes?: number;
+  /** Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 4 MiB by default. */
+  watchBytes?: number;
+  /** Whether writes are strong that don't say it themselves. */
+  strong?: boolean;
+  /** Closing leaves the data in memory, so that the next open needn't read the log. */
+  keepMemory?: boolean;
+}
+
+export interface StrongOption {
+  /**
+   * Whether the write is on disk when it is done; else it survives this process, and is on disk
+   * within about a second. By default as the database was opened.
+   */
+  strong?: boolean;
+}
+
+/** When a key is gone; by default never. */
+export interface ExpiryOptions {
+  /** After so many milliseconds. */
+  expiresInMs?: number;
+  /** At this time, a Date or Unix milliseconds. */
+  expiresAt?: Date | number;
+}
+
+export type WriteOptions = StrongOption & ExpiryOptions;
+
+/** What a database holds, and what it did since it was opened. */
+export interface Stats {
+  /** Keys. One whose time is over counts until it is met. */
+  keys: number;
+  /** Keys with an expiry. */
+  expires: number;
+  /** Keys that were removed because their time was over. */
+  expiredKeys: number;
+  /** Bytes of live records: keys, values and what belongs to them. */
+  usedBytes: number;
+  /** Bytes of memory that the data takes. */
+  memoryBytes: number;
+  /** Bytes of memory that it may take. */
+  capacityBytes: number;
+  /** The number of the last change. */
+  lastChange: number;
+  /** All changes up to this number are on disk. */
+  durableChange: number;
+  /** Bytes of the log's files that count. */
+  logBytes: number;
+  /** How often the log was synced. */
+  syncs: number;
+}
+
+/** Opens the database in a folder, which is made if it isn't there. It waits for the disk. */
+export function open(path: string | URL, options?: OpenOptions): Db;
+/** The same, outside of the event loop. */
+export function openAsync(path: string | URL, options?: OpenOptions): Promise<Db>;
+/**
+ * Opens, to read, a database that another process (or worker thread) has open, or has left in
+ * memory. Name its `memoryDir` if it has one.
+ */
+export function openReader(path: string | URL, options?: { memoryDir?: string }): Reader;
+
+/** A database, from `open` or `openAsync`. One that is forgotten is closed by and by: close it. */
+export class Db implements Iterable<[Buffer, Buffer]> {
+  private constructor();
+  readonly path: string;
+  readonly closed: boolean;
+  /** A copy of the key's value. */
+  get(key: Bytes): Buffer | undefined;
+  has(key: Bytes): boolean;
+  /** All of one moment: a batch is seen whole or not at all. */
+  multiGet(keys: Iterable<Bytes>): (Buffer | undefined)[];
+  put(key: Bytes, value: Bytes, options?: WriteOptions): void;
+  putAsync(key: Bytes, value: Bytes, options?: WriteOptions): Promise<void>;
+  /** Whether it was there. */
+  delete(key: Bytes, options?: StrongOption): boolean;
+  deleteAsync(key: Bytes, options?: StrongOption): Promise<boolean>;
+  /** Writes that happen together: all of them or none. */
+  batch(): Batch;
+  /**
+   * Adds to the decimal integer that the key has, 0 if it isn't there. Its expiry stays. The sum is
+   * what `by` is: a number, or a BigInt for all of 64 bits.
+   */
+  incr(key: Bytes, by?: number, options?: StrongOption): number;
+  incr(key: Bytes, by: bigint, options?: StrongOption): bigint;
+  incrAsync(key: Bytes, by?: number, options?: StrongOption): Promise<number>;
+  incrAsync(key: Bytes, by: bigint, options?: StrongOption): Promise<bigint>;
+  /**
+   * If the key has the value `expected` (null: isn't there), gives it `desired` (null: deletes it).
+   * Whether it did.
+   */
+  compareAndSet(
+    key: Bytes,
+    expected: Bytes | null | undefined,
+    desired: Bytes | null | undefined,
+    options?: WriteOptions,
+  ): boolean;
+  compareAndSetAsync(
+    key: Bytes,
+    expected: Bytes | null | undefined,
+    desired: Bytes | null | undefined,
+    options?: WriteOptions,
+  ): Promise<boolean>;
+  /** Gives the key another expiry, or none. Whether it is there. */
+  expire(key: Bytes, options?: WriteOptions): boolean;
+  expireAsync(key: Bytes, options?: WriteOptions): Promise<boolean>;
+  /**
+   * Keys that begin with `prefix`, and their values, in no order. One that is there all the while
+   * is met, maybe twice if the number of keys changes much.
+   */
+  scan(prefix?: Bytes): IterableIterator<[Buffer, Buffer]>;
+  [Symbol.iterator](): IterableIterator<[Buffer, Buffer]>;
+  /**
+   * Keys that begin with `prefix`, and their values, as they are now, to be read while others
+   * write. Writers wait for some milliseconds per million keys while it is taken.
+   */
+  snapshot(prefix?: Bytes): Snapshot;
+  /** Tells the changes of keys that begin with `prefix`, from now on. */
+  watch(prefix?: Bytes): Watch;
+  /** Waits until all changes are on disk that were made before. */
+  flush(): void;
+  flushAsync(): Promise<void>;
+  stats(): Stats;
+  /** Has the log take all that there is. Closing again does nothing. */
+  close(): void;
+  /** The same, after strong writes that wait. Other calls are refused from now on. */
+  closeAsync(): Promise<void>;
+  [Symbol.dispose](): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Writes that happen together, in their order. It copies what it is given. */
+export class Batch {
+  private constructor();
+  /** Number of writes. */
+  readonly length: number;
+  put(key: Bytes, value: Bytes, options?: ExpiryOptions): this;
+  delete(key: Bytes): this;
+  clear(): this;
+  /** Does all of them now, or nothing. Then the batch is empty, also if it failed. */
+  write(options?: StrongOption): void;
+  writeAsync(options?: StrongOption): Promise<void>;
+}
+
+/**
+ * Keys and values of one moment, to be read once. What it holds back is bounded: one that is read
+ * too slowly ends with NIGH_SNAPSHOT_TOO_OLD. One that is left by `break` is closed.
+ */
+export class Snapshot implements IterableIterator<[Buffer, Buffer]> {
+  private constructor();
+  /** The number of the last change that it sees. */
+  readonly lastChange: number;
+  next(): IteratorResult<[Buffer, Buffer], undefined>;
+  return(): IteratorResult<[Buffer, Buffer], undefined>;
+  [Symbol.iterator](): this;
+  close(): void;
+  [Symbol.dispose](): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A change, with its number. */
+export type WatchEvent =
+  | { kind: 'put'; change: number; key: Buffer; value: Buffer; expiresAt?: Date }
+  /** A key with a long value got another expiry, or none. */
+  | { kind: 'expires'; change: number; key: Buffer; expiresAt?: Date }
+  /** The key was deleted, or its time was over. */
+  | { kind: 'removed'; change: number; key: Buffer }
+  /** All keys were removed. */
+  | { kind: 'cleared'; change: number }
+  /** Changes from `first` to `change` may be missing: read the keys again if you need them. */
+  | { kind: 'lost'; change: number; first: number };
+
+/**
+ * Changes under a prefix, each once and in order: `for await (const event of db.watch('user:'))`.
+ * It ends when it or the database is closed; one that is left by `break` is closed. Whoever awaits
+ * an event keeps the process alive.
+ */
+export class Watch implements AsyncIterableIterator<WatchEvent> {
+  private constructor();
+  next(): Promise<IteratorResult<WatchEvent, undefined>>;
+  return(): Promise<IteratorResult<WatchEvent, undefined>>;
+  [Symbol.asyncIterator](): this;
+  close(): void;
+  [Symbol.dispose](): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * A database that another process has open: it writes, this one reads, and neither waits. While
+ * nobody has it open, calls fail with NIGH_NOT_OPEN, and succeed again later.
+ */
+export class Reader implements Iterable<[Buffer, Buffer]> {
+  private constructor();
+  readonly path: string;
+  get(key: Bytes): Buffer | undefined;
+  has(key: Bytes): boolean;
+  /** All of one moment: a batch is seen whole or not at all. */
+  multiGet(keys: Iterable<Bytes>): (Buffer | undefined)[];
+  scan(prefix?: Bytes): IterableIterator<[Buffer, Buffer]>;
+  [Symbol.iterator](): IterableIterator<[Buffer, Buffer]>;
+  close(): void;
+  [Symbol.dispose](): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}

@@ -1,0 +1,468 @@
+'use strict';
+
+// The embedded library for Node.js: what programs call, described by index.d.ts. arguments.js checks
+// what they give; here iterators and Promises are made of nigh.node's calls.
+//
+// A write of an `…Async` call happens within the call if there is room for it, so such writes happen
+// in the order of their calls. What may take long runs in libuv's pool: a write that has to wait, and
+// the wait for the disk, of which one serves all writes that were made before it began.
+
+const { resolve } = require('node:path');
+const {
+  OPEN, EXPIRY, STRONG, WRITE, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options, expiry,
+  integer, sumAs, pathOf,
+} = require('./arguments.js');
+const native = require('./nigh.node');
+
+const SCAN_KEYS = 64; // of a step: few enough for the memory of their values
+const KINDS = ['put', 'expires', 'removed', 'cleared', 'lost'];
+const KEEP_ALIVE_MS = 2 ** 30; // of a timer that keeps the process alive, and a watch in memory
+const own = Symbol('nigh'); // who has it may construct
+
+function guard(token, name) {
+  if (token !== own) throw invalid(TypeError, `${name} isn't made by new: see index.d.ts`);
+}
+
+// How work in the pool ended.
+function ended({ code, message, was, sum }) {
+  if (code !== undefined) throw fault(Error, code, message);
+  return was ?? sum;
+}
+
+function* pairs(step) {
+  for (let list = step(); list.length > 0; list = step()) {
+    for (let i = 0; i < list.length; i += 2) yield [list[i], list[i + 1]];
+  }
+}
+
+// All that a walk in steps finds. A step may find nothing and not be the last.
+function* walk(reader, prefix) {
+  let cursor = 0n;
+  do {
+    const [next, list] = reader.scan(prefix, cursor, SCAN_KEYS);
+    for (let i = 0; i < list.length; i += 2) yield [list[i], list[i + 1]];
+    cursor = next;
+  } while (cursor !== 0n);
+}
+
+// One wait for the disk for all writes that were made before it began.
+class Flushes {
+  #db;
+  #running = null;
+  #next = null;
+
+  constructor(db) {
+    this.#db = db;
+  }
+
+  wait() {
+    if (this.#running === null) return this.#begin();
+    // The one that runs may have begun before the latest write.
+    this.#next ??= this.#running.then(() => this.#begin(), () => this.#begin());
+    return this.#next;
+  }
+
+  // All that wait now have been told.
+  async settled() {
+    await Promise.allSettled([this.#next ?? this.#running]);
+  }
+
+  #begin() {
+    const flush = this.#db.flushLater().then(ended);
+    this.#running = flush;
+    this.#next = null;
+    const end = () => {
+      if (this.#running === flush) this.#running = null;
+    };
+    flush.then(end, end);
+    return flush;
+  }
+}
+
+class Db {
+  #db;
+  #path;
+  #strong;
+  #flushes;
+  #closing = null;
+
+  constructor(token, db, path, strong) {
+    guard(token, 'Db');
+    this.#db = db;
+    this.#path = path;
+    this.#strong = strong;
+    this.#flushes = new Flushes(db);
+  }
+
+  get path() {
+    return this.#path;
+  }
+
+  get closed() {
+    return this.#closing !== null || this.#db.closed;
+  }
+
+  // The native database, while it is open.
+  get #open() {
+    if (this.#closing !== null) {
+      throw fault(Error, 'NIGH_CLOSED', `${this.#path}: the database is closed: open it again`);
+    }
+    return this.#db;
+  }
+
+  // A write that never keeps the event loop waiting.
+  async #later(name, strong, ...given) {
+    const db = this.#open;
+    let result;
+    try {
+      result = db[name](...given, false, false);
+    } catch (error) {
+      if (error.code !== 'NIGH_BUSY') throw error;
+      result = ended(await db[`${name}Later`](...given));
+    }
+    if (strong ?? this.#strong) await this.#flushes.wait();
+    return result;
+  }
+
+  get(key) {
+    return this.#open.get(bytes('key', key)) ?? undefined;
+  }
+
+  has(key) {
+    return this.#open.has(bytes('key', key));
+  }
+
+  multiGet(keys) {
+    return this.#open.multiGet(keysOf(keys)).map((value) => value ?? undefined);
+  }
+
+  put(key, value, given) {
+    const { strong, ...rest } = options(WRITE, given);
+    this.#open.put(bytes('key', key), bytes('value', value), expiry(rest), strong, true);
+  }
+
+  async putAsync(key, value, given) {
+    const { strong, ...rest } = options(WRITE, given);
+    await this.#later('put', strong, bytes('key', key), bytes('value', value), expiry(rest));
+  }
+
+  delete(key, given) {
+    return this.#open.delete(bytes('key', key), options(STRONG, given).strong, true);
+  }
+
+  async deleteAsync(key, given) {
+    return this.#later('delete', options(STRONG, given).strong, bytes('key', key));
+  }
+
+  batch() {
+    return new Batch(own, (writes, strong) => this.#open.write(writes, strong, true),
+      (writes, strong) => this.#later('write', strong, writes));
+  }
+
+  incr(key, by = 1, given = undefined) {
+    const { strong } = options(STRONG, given);
+    return sumAs(by, this.#open.incr(bytes('key', key), integer(by), strong, true));
+  }
+
+  async incrAsync(key, by = 1, given = undefined) {
+    const { strong } = options(STRONG, given);
+    return sumAs(by, await this.#later('incr', strong, bytes('key', key), integer(by)));
+  }
+
+  compareAndSet(key, expected, desired, given) {
+    const { strong, ...rest } = options(WRITE, given);
+    const [old, now] = [maybeBytes('expected value', expected), maybeBytes('value', desired)];
+    return this.#open.compareAndSet(bytes('key', key), old, now, expiry(rest), strong, true);
+  }
+
+  async compareAndSetAsync(key, expected, desired, given) {
+    const { strong, ...rest } = options(WRITE, given);
+    const [old, now] = [maybeBytes('expected value', expected), maybeBytes('value', desired)];
+    return this.#later('compareAndSet', strong, bytes('key', key), old, now, expiry(rest));
+  }
+
+  expire(key, given) {
+    const { strong, ...rest } = options(WRITE, given);
+    return this.#open.expire(bytes('key', key), expiry(rest), strong, true);
+  }
+
+  async expireAsync(key, given) {
+    const { strong, ...rest } = options(WRITE, given);
+    return this.#later('expire', strong, bytes('key', key), expiry(rest));
+  }
+
+  scan(prefix) {
+    this.#open; // an error comes now
+    return walk({ scan: (...step) => this.#open.scan(...step) }, prefixOf(prefix));
+  }
+
+  [Symbol.iterator]() {
+    return this.scan();
+  }
+
+  snapshot(prefix) {
+    return new Snapshot(own, this.#open.snapshot(prefixOf(prefix)));
+  }
+
+  watch(prefix) {
+    const db = this.#open;
+    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent));
+  }
+
+  flush() {
+    this.#open.flush();
+  }
+
+  async flushAsync() {
+    this.#open;
+    await this.#flushes.wait();
+  }
+
+  stats() {
+    return this.#open.stats();
+  }
+
+  close() {
+    if (this.#closing !== null) return;
+    this.#closing = Promise.resolve();
+    this.#db.close();
+  }
+
+  async closeAsync() {
+    this.#closing ??= this.#end();
+    await this.#closing;
+  }
+
+  async #end() {
+    await this.#flushes.settled();
+    ended(await this.#db.closeLater());
+  }
+}
+
+class Batch {
+  #writes = new native.Batch();
+  #write;
+  #later;
+
+  constructor(token, write, later) {
+    guard(token, 'Batch');
+    this.#write = write;
+    this.#later = later;
+  }
+
+  get length() {
+    return this.#writes.length;
+  }
+
+  put(key, value, given) {
+    this.#writes.put(bytes('key', key), bytes('value', value), expiry(options(EXPIRY, given)));
+    return this;
+  }
+
+  delete(key) {
+    this.#writes.delete(bytes('key', key));
+    return this;
+  }
+
+  clear() {
+    this.#writes.clear();
+    return this;
+  }
+
+  // All writes; the batch is empty then.
+  #take() {
+    const writes = this.#writes;
+    this.#writes = new native.Batch();
+    return writes;
+  }
+
+  write(given) {
+    const { strong } = options(STRONG, given);
+    this.#write(this.#take(), strong);
+  }
+
+  async writeAsync(given) {
+    const { strong } = options(STRONG, given);
+    await this.#later(this.#take(), strong);
+  }
+}
+
+class Snapshot {
+  #snapshot;
+  #pairs;
+
+  constructor(token, snapshot) {
+    guard(token, 'Snapshot');
+    this.#snapshot = snapshot;
+    this.#pairs = pairs(() => snapshot.next());
+  }
+
+  get lastChange() {
+    return this.#snapshot.lastChange;
+  }
+
+  next() {
+    return this.#pairs.next();
+  }
+
+  return(value) {
+    this.close();
+    return this.#pairs.return(value);
+  }
+
+  [Symbol.iterator]() {
+    return this;
+  }
+
+  close() {
+    this.#snapshot.close();
+  }
+}
+
+class Watch {
+  #watch;
+  #waiting = []; // who awaits an event, in order
+  #timer = null; // keeps the process and this watch for them
+
+  constructor(token, begin) {
+    guard(token, 'Watch');
+    // Weakly: a watch that is forgotten ends.
+    const self = new WeakRef(this);
+    this.#watch = begin(() => self.deref()?.#serve());
+  }
+
+  // What is there: a result of `next`, or undefined.
+  #take() {
+    let event;
+    try {
+      event = this.#watch.take();
+    } catch (error) {
+      if (error.code === 'NIGH_CLOSED') return { done: true, value: undefined };
+      throw error;
+    }
+    if (event === null) return undefined;
+    const [kind, change, first, key, value, expiresAt] = event;
+    const told = { kind: KINDS[kind], change };
+    if (key !== null) told.key = key;
+    if (value !== null) told.value = value;
+    if (expiresAt !== null) told.expiresAt = new Date(expiresAt);
+    if (told.kind === 'lost') told.first = first;
+    return { done: false, value: told };
+  }
+
+  #serve() {
+    while (this.#waiting.length > 0) {
+      const { settle, fail } = this.#waiting[0];
+      let result;
+      try {
+        result = this.#take();
+        if (result === undefined) return; // another call comes
+      } catch (error) {
+        this.#waiting.shift();
+        fail(error);
+        continue;
+      }
+      this.#waiting.shift();
+      settle(result);
+    }
+    clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  next() {
+    return new Promise((settle, fail) => {
+      this.#waiting.push({ settle, fail });
+      this.#timer ??= setInterval(() => this.#serve(), KEEP_ALIVE_MS);
+      this.#serve();
+    });
+  }
+
+  async return(value) {
+    this.close();
+    return { done: true, value };
+  }
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  close() {
+    this.#watch.close();
+    this.#serve();
+  }
+}
+
+class Reader {
+  #reader;
+  #path;
+
+  constructor(token, reader, path) {
+    guard(token, 'Reader');
+    this.#reader = reader;
+    this.#path = path;
+  }
+
+  get path() {
+    return this.#path;
+  }
+
+  get(key) {
+    return this.#reader.get(bytes('key', key)) ?? undefined;
+  }
+
+  has(key) {
+    return this.#reader.has(bytes('key', key));
+  }
+
+  multiGet(keys) {
+    return this.#reader.multiGet(keysOf(keys)).map((value) => value ?? undefined);
+  }
+
+  scan(prefix) {
+    return walk(this.#reader, prefixOf(prefix));
+  }
+
+  [Symbol.iterator]() {
+    return this.scan();
+  }
+
+  close() {
+    this.#reader.close();
+  }
+}
+
+function unopened(path, given) {
+  const checked = options(OPEN, given);
+  const [folder, { memoryDir }] = [pathOf(path), checked];
+  const memory = memoryDir === undefined ? {} : { memoryDir: resolve(memoryDir) };
+  return [new native.Db(folder, { ...checked, ...memory }), folder, checked.strong ?? false];
+}
+
+function open(path, given) {
+  const [db, ...rest] = unopened(path, given);
+  db.open();
+  return new Db(own, db, ...rest);
+}
+
+async function openAsync(path, given) {
+  const [db, ...rest] = unopened(path, given);
+  ended(await db.openLater());
+  return new Db(own, db, ...rest);
+}
+
+function openReader(path, given) {
+  const { memoryDir } = options({ memoryDir: 'string' }, given);
+  const folder = pathOf(path);
+  const memory = memoryDir === undefined ? undefined : resolve(memoryDir);
+  return new Reader(own, new native.Reader(folder, memory), folder);
+}
+
+// `using` and `await using`, where Node.js has them.
+for (const Kind of [Db, Snapshot, Watch, Reader]) {
+  const { close, closeAsync = async function closes() { this.close(); } } = Kind.prototype;
+  for (const [symbol, value] of [[Symbol.dispose, close], [Symbol.asyncDispose, closeAsync]]) {
+    if (symbol) Object.defineProperty(Kind.prototype, symbol, { value, writable: true, configurable: true });
+  }
+}
+
+module.exports = { open, openAsync, openReader, Db, Batch, Snapshot, Watch, Reader };

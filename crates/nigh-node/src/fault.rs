@@ -1,0 +1,128 @@
+//! How a call fails: an `Error` of JavaScript with a `code`.
+//!
+//! 1. A message names the database, says what happened, and what to do.
+//! 2. A panic ends here.
+//!
+//! Any thread: plain data.
+
+use napi::{Error, Status};
+use nigh::{DbError, OpenError, ReaderError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The `code` of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code(&'static str);
+
+impl AsRef<str> for Code {
+    fn as_ref(&self) -> &str {
+        self.0
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub struct Fault {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+impl Fault {
+    fn new(code: &'static str, message: String) -> Fault {
+        Fault { code: Code(code), message }
+    }
+
+    /// The database at this path is closed.
+    pub(crate) fn closed(path: &str) -> Fault {
+        Fault::new("NIGH_CLOSED", format!("{path}: the database is closed: open it again"))
+    }
+
+    /// A snapshot, watch or reader of the database at this path is closed.
+    pub(crate) fn ended(path: &str, what: &str) -> Fault {
+        Fault::new("NIGH_CLOSED", format!("{path}: the {what} is closed: begin another"))
+    }
+
+    /// A call on the database at this path failed.
+    pub(crate) fn of_call(path: &str, error: &DbError) -> Fault {
+        let code = match error {
+            DbError::KeyTooLong { .. }
+            | DbError::ValueTooLong { .. }
+            | DbError::BatchTooLarge { .. } => "NIGH_TOO_LARGE",
+            DbError::Full => "NIGH_FULL",
+            DbError::NoMemory { .. } => "NIGH_NO_MEMORY",
+            DbError::NotANumber | DbError::Overflow => "NIGH_NOT_A_NUMBER",
+            DbError::Held | DbError::Late => "NIGH_BUSY",
+            DbError::NotDurable { .. } => "NIGH_NOT_DURABLE",
+            DbError::LogFull { .. } => "NIGH_LOG_FULL",
+            DbError::LogBroken { .. } => "NIGH_LOG_BROKEN",
+            DbError::TooManyThreads { .. }
+            | DbError::TooManySnapshots { .. }
+            | DbError::TooManyWatches { .. } => "NIGH_TOO_MANY",
+            DbError::SnapshotTooOld { .. } => "NIGH_SNAPSHOT_TOO_OLD",
+            DbError::Closed => "NIGH_CLOSED",
+            DbError::Stopped => "NIGH_FAULT",
+            _ => "NIGH_REFUSED",
+        };
+        Fault::new(code, format!("{path}: {error}"))
+    }
+
+    /// The library tells an event that isn't known here.
+    pub(crate) fn unknown_event(event: &str) -> Fault {
+        Fault::new("NIGH_FAULT", format!("the event {event} isn't known: please report it"))
+    }
+
+    /// Node.js refuses what it is given.
+    pub(crate) fn of_node(error: &Error) -> Fault {
+        Fault::new("NIGH_NO_MEMORY", format!("Node.js takes no result: {}", error.reason))
+    }
+}
+
+impl From<OpenError> for Fault {
+    fn from(error: OpenError) -> Fault {
+        let code = match error {
+            OpenError::InUse { .. } | OpenError::MemoryInUse { .. } => "NIGH_IN_USE",
+            OpenError::Damaged { .. } => "NIGH_DAMAGED",
+            OpenError::Option { .. } => "NIGH_INVALID",
+            _ => "NIGH_CANNOT_OPEN",
+        };
+        Fault::new(code, error.to_string())
+    }
+}
+
+impl From<ReaderError> for Fault {
+    fn from(error: ReaderError) -> Fault {
+        let code = match error {
+            ReaderError::NotOpen { .. } | ReaderError::Opening { .. } => "NIGH_NOT_OPEN",
+            ReaderError::Busy { .. } => "NIGH_BUSY",
+            ReaderError::Damaged { .. } => "NIGH_DAMAGED",
+            _ => "NIGH_CANNOT_OPEN",
+        };
+        Fault::new(code, error.to_string())
+    }
+}
+
+impl From<Fault> for Error<Code> {
+    fn from(fault: Fault) -> Error<Code> {
+        Error::new(fault.code, fault.message)
+    }
+}
+
+/// What a call gives. A panic within it is a fault.
+pub(crate) fn guarded<R>(call: impl FnOnce() -> Result<R, Fault>) -> Result<R, Fault> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("it doesn't say which");
+        let message = format!("a fault of Nigh's own ({text}): please report it");
+        Err(Fault::new("NIGH_FAULT", message))
+    })
+}
+
+/// The same, as Node.js throws it.
+pub(crate) fn answer<R>(call: impl FnOnce() -> Result<R, Fault>) -> napi::Result<R, Code> {
+    Ok(guarded(call)?)
+}
+
+/// A result that Node.js has made, or refused.
+pub(crate) fn made<R>(result: Result<R, Error<Status>>) -> Result<R, Fault> {
+    result.map_err(|error| Fault::of_node(&error))
+}

@@ -1,0 +1,32 @@
+//! The embedded library for Node.js: the native half of the package `nigh`. Its other half is
+//! `index.js`, which `index.d.ts` describes.
+//!
+//! ```text
+//! index.js: checks, text to bytes ── a call ──────────────────> open database ── nigh::Db
+//!            └── a Promise <── outcome <── libuv's pool ── later ──┘
+//! ```
+//!
+//! 1. A short call runs in the thread of the JavaScript. What waits for the disk runs in libuv's
+//!    pool: each call that may wait has another of the same name with `later` behind it.
+//! 2. No panic crosses: it becomes an error (`fault.rs`).
+//! 3. JavaScript gets copies: a lent value doesn't leave its call.
+//! 4. Nothing but `index.js` calls this, and it passes bytes as a `Uint8Array` of memory that no
+//!    other thread has.
+//!
+//! Rooms, lowest first: fault arguments open_db pool_work panics pairs batch snapshot watch
+//! reader database
+
+#![deny(unsafe_code)]
+
+mod arguments;
+mod batch;
+mod database;
+mod fault;
+mod open_db;
+mod pairs;
+#[cfg(debug_assertions)]
+mod panics;
+mod pool_work;
+mod reader;
+mod snapshot;
+mod watch;

@@ -1,0 +1,66 @@
+//! All keys and values of one moment.
+//!
+//! The thread of the JavaScript.
+
+use crate::fault::{Code, Fault, answer};
+use crate::pairs::Pairs;
+use napi::bindgen_prelude::BufferSlice;
+use napi::{Env, Result};
+use napi_derive::napi;
+
+/// Keys of a step: enough to make its beginning cheap.
+const STEP_KEYS: usize = 64;
+/// Bytes behind which a step ends.
+const STEP_BYTES: usize = 256 << 10;
+
+/// A snapshot that is read in steps.
+#[napi]
+pub struct Snapshot {
+    path: String,
+    last_change: i64,
+    /// `None` when it is closed.
+    snapshot: Option<nigh::Snapshot>,
+}
+
+impl Snapshot {
+    pub(crate) fn of(path: &str, snapshot: nigh::Snapshot) -> Snapshot {
+        let last_change = i64::try_from(snapshot.last_change()).unwrap_or(i64::MAX);
+        Snapshot { path: path.to_owned(), last_change, snapshot: Some(snapshot) }
+    }
+}
+
+#[napi]
+impl Snapshot {
+    /// The next keys and values; none at the end.
+    #[napi]
+    pub fn next<'env>(&mut self, env: &'env Env) -> Result<Vec<BufferSlice<'env>>, Code> {
+        answer(|| {
+            let ended = || Fault::ended(&self.path, "snapshot");
+            let snapshot = self.snapshot.as_mut().ok_or_else(ended)?;
+            let (mut key, mut value, mut pairs) = (Vec::new(), Vec::new(), Pairs::new(env));
+            for _ in 0..STEP_KEYS {
+                let is_there = snapshot.next_into(&mut key, &mut value);
+                if !is_there.map_err(|error| Fault::of_call(&self.path, &error))? {
+                    break;
+                }
+                pairs.add(&key, &value);
+                if pairs.bytes() >= STEP_BYTES {
+                    break;
+                }
+            }
+            pairs.into_list()
+        })
+    }
+
+    /// The number of the last change that it sees.
+    #[napi(getter)]
+    pub fn last_change(&self) -> i64 {
+        self.last_change
+    }
+
+    /// Holds nothing back any more.
+    #[napi]
+    pub fn close(&mut self) {
+        self.snapshot = None;
+    }
+}

@@ -1,0 +1,142 @@
+//! A database that another process has open: it is read.
+//!
+//! Any thread that has the interpreter's lock.
+
+use crate::arguments::Bytes;
+use crate::errors;
+use crate::walk::{Gives, Pair, Steps, Walk, step};
+use nigh::DbReader;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A reader, until somebody closes it.
+struct OpenReader {
+    path: String,
+    reader: Mutex<Option<Arc<DbReader>>>,
+}
+
+impl OpenReader {
+    fn reader(&self) -> PyResult<Arc<DbReader>> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        reader.ok_or_else(|| errors::ended(&self.path, "reader"))
+    }
+}
+
+impl Steps for OpenReader {
+    fn step(
+        &self,
+        prefix: &[u8],
+        cursor: u64,
+        count: u32,
+        found: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> PyResult<u64> {
+        let next = self.reader()?.scan(prefix, cursor, count, found);
+        next.map_err(|error| errors::of_reader(&error))
+    }
+}
+
+/// A database that another process has open, or has left in memory: it can be read here, while that
+/// one writes.
+#[pyclass(frozen, mapping, module = "nigh")]
+pub(crate) struct Reader {
+    open: Arc<OpenReader>,
+}
+
+/// Opens, to read, a database that another process has open, or has left in memory. Name its
+/// `memory_dir` if it has one.
+#[pyfunction]
+#[pyo3(signature = (path, *, memory_dir=None))]
+pub(crate) fn open_reader(path: PathBuf, memory_dir: Option<PathBuf>) -> PyResult<Reader> {
+    let reader = match memory_dir {
+        None => nigh::Db::open_reader(&path),
+        Some(memory) => nigh::Db::open_reader_in(&path, memory),
+    };
+    let reader = reader.map_err(|error| errors::of_reader(&error))?;
+    let (path, reader) = (path.display().to_string(), Mutex::new(Some(Arc::new(reader))));
+    Ok(Reader { open: Arc::new(OpenReader { path, reader }) })
+}
+
+#[pymethods]
+impl Reader {
+    /// The value of a key, or `default`.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: Bytes<'py>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found =
+            self.open.reader()?.get(key.get()).map_err(|error| errors::of_reader(&error))?;
+        Ok(found.map(|value| PyBytes::new(py, &value).into_any()).or(default))
+    }
+
+    /// The values of several keys, `None` where there is none, all of one moment.
+    fn multi_get<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let keys = keys.try_iter()?.map(|key| key?.extract::<Bytes<'_>>());
+        let keys = keys.collect::<PyResult<Vec<_>>>()?;
+        let keys: Vec<&[u8]> = keys.iter().map(Bytes::get).collect();
+        let found = self.open.reader()?.multi_get(&keys);
+        let found = found.map_err(|error| errors::of_reader(&error))?;
+        Ok(found.iter().map(|value| Some(PyBytes::new(py, value.as_ref()?))).collect())
+    }
+
+    /// A step of a walk, as that of `Db`.
+    #[pyo3(signature = (prefix=None, cursor=0, count=100))]
+    fn scan<'py>(
+        &self,
+        py: Python<'py>,
+        prefix: Option<Bytes<'py>>,
+        cursor: u64,
+        count: u32,
+    ) -> PyResult<(u64, Vec<Pair<'py>>)> {
+        let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
+        step(py, &*self.open, prefix, cursor, count)
+    }
+
+    /// The keys that begin with `prefix`, and their values, as those of `Db`.
+    #[pyo3(signature = (prefix=None))]
+    fn items(&self, prefix: Option<Bytes<'_>>) -> Walk {
+        let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
+        Walk::new(Arc::clone(&self.open) as Arc<dyn Steps>, Gives::Items, prefix)
+    }
+
+    /// Gives the mapping of the memory back. Closing again does nothing.
+    fn close(&self) {
+        *self.open.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn __contains__(&self, key: Bytes<'_>) -> PyResult<bool> {
+        self.open.reader()?.contains(key.get()).map_err(|error| errors::of_reader(&error))
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Bytes<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let found =
+            self.open.reader()?.get(key.get()).map_err(|error| errors::of_reader(&error))?;
+        let value = found.ok_or_else(|| errors::no_key(key.get()))?;
+        Ok(PyBytes::new(py, &value))
+    }
+
+    fn __enter__(slf: Bound<'_, Reader>) -> Bound<'_, Reader> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nigh.Reader {:?}>", self.open.path)
+    }
+}

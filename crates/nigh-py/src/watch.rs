@@ -1,0 +1,145 @@
+//! Changes under a prefix.
+//!
+//! 1. A thread waits without the interpreter's lock, and looks for signals between, so that Ctrl-C
+//!    ends it.
+//!
+//! Any thread that has the interpreter's lock.
+
+use crate::arguments::timeout;
+use crate::errors;
+use nigh::{DbError, WatchEvent};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Between two looks for signals, and for another thread that closes the watch.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A change, with its number.
+#[pyclass(frozen, get_all, module = "nigh")]
+pub(crate) struct Event {
+    kind: &'static str,
+    change: u64,
+    key: Option<Py<PyBytes>>,
+    value: Option<Py<PyBytes>>,
+    expires_at: Option<f64>,
+    first: Option<u64>,
+}
+
+impl Event {
+    fn of(py: Python<'_>, event: &WatchEvent) -> PyResult<Event> {
+        let bytes = |bytes: &Vec<u8>| Some(PyBytes::new(py, bytes).unbind());
+        let change = event.change();
+        let plain =
+            Event { kind: "", change, key: None, value: None, expires_at: None, first: None };
+        Ok(match event {
+            WatchEvent::Put { key, value, expires_at, .. } => {
+                let (key, value) = (bytes(key), bytes(value));
+                Event { kind: "put", key, value, expires_at: expires_at.map(unix_s), ..plain }
+            }
+            WatchEvent::Expires { key, expires_at, .. } => {
+                let expires_at = expires_at.map(unix_s);
+                Event { kind: "expires", key: bytes(key), expires_at, ..plain }
+            }
+            WatchEvent::Removed { key, .. } => Event { kind: "removed", key: bytes(key), ..plain },
+            WatchEvent::Cleared { .. } => Event { kind: "cleared", ..plain },
+            WatchEvent::Lost { first, .. } => Event { kind: "lost", first: Some(*first), ..plain },
+            other => return Err(errors::unknown_event(&format!("{other:?}"))),
+        })
+    }
+}
+
+fn unix_s(at: SystemTime) -> f64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+#[pymethods]
+impl Event {
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let key = self.key.as_ref().map(|key| format!(" key={}", key.bind(py).as_any()));
+        let (kind, change, key) = (self.kind, self.change, key.unwrap_or_default());
+        format!("<nigh.Event {kind} change={change}{key}>")
+    }
+}
+
+/// Changes under a prefix, each once and in order.
+#[pyclass(frozen, module = "nigh")]
+pub(crate) struct Watch {
+    path: String,
+    /// `None` when it is closed.
+    watch: Mutex<Option<Arc<nigh::Watch>>>,
+}
+
+impl Watch {
+    pub(crate) fn new(path: &str, watch: nigh::Watch) -> Watch {
+        Watch { path: path.to_owned(), watch: Mutex::new(Some(Arc::new(watch))) }
+    }
+
+    fn watch(&self) -> Option<Arc<nigh::Watch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The next event, if one comes in time; `None`: without a bound. `Closed` if the watch or the
+    /// database is.
+    fn wait(
+        &self,
+        py: Python<'_>,
+        most: Option<Duration>,
+    ) -> PyResult<Result<Option<WatchEvent>, DbError>> {
+        let begin = Instant::now();
+        loop {
+            let Some(watch) = self.watch() else { return Ok(Err(DbError::Closed)) };
+            let left = most.map_or(LOOK, |most| LOOK.min(most.saturating_sub(begin.elapsed())));
+            match py.detach(|| watch.next_within(left)) {
+                Ok(None) if most.is_none_or(|most| begin.elapsed() < most) => py.check_signals()?,
+                answer => return Ok(answer),
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Watch {
+    /// The next event, or `None` if none comes within `timeout` seconds. Without a timeout it waits
+    /// for one.
+    #[pyo3(signature = (timeout=None))]
+    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Event>> {
+        let most = timeout.map(self::timeout).transpose()?;
+        match self.wait(py, most)? {
+            Ok(event) => event.map(|event| Event::of(py, &event)).transpose(),
+            Err(DbError::Closed) => Err(errors::ended(&self.path, "watch")),
+            Err(error) => Err(errors::of_call(&self.path, &error)),
+        }
+    }
+
+    /// Ends it, also for threads that wait. Closing again does nothing.
+    fn close(&self) {
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn __iter__(slf: Bound<'_, Watch>) -> Bound<'_, Watch> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Event>> {
+        match self.wait(py, None)? {
+            Ok(event) => event.map(|event| Event::of(py, &event)).transpose(),
+            Err(DbError::Closed) => Ok(None),
+            Err(error) => Err(errors::of_call(&self.path, &error)),
+        }
+    }
+
+    fn __enter__(slf: Bound<'_, Watch>) -> Bound<'_, Watch> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) {
+        self.close();
+    }
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Makes the package of the embedded library for Node.js, for `npm install`.
+#
+#   scripts/pack-node.sh FOLDER INTO    FOLDER has libnigh_node.so: target/release
+#
+# Prints the path of the package, INTO/nigh-VERSION.tgz.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+(($# == 2)) || { echo "usage: scripts/pack-node.sh FOLDER INTO" >&2; exit 2; }
+readonly from=$1 crate=crates/nigh-node
+mkdir -p "$2"
+into=$(cd "$2" && pwd)
+
+rm -rf "$into/package"
+mkdir "$into/package"
+install -m 644 $crate/{package.json,index.js,arguments.js,index.d.ts} LICENSE "$into/package"
+# Without what only a debugger reads: most of the file.
+strip --strip-debug -o "$into/package/nigh.node" "$from/libnigh_node.so"
+package=$(cd "$into/package" && npm pack --silent --pack-destination "$into")
+echo "$into/$package"

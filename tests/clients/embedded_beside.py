@@ -1,0 +1,154 @@
+"""What runs beside a Python program's calls on the embedded library: snapshots, watches, readers in
+other processes, and threads while a write waits. test_embedded.py runs these tests.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import embedded
+from embedded import Child, Folder
+from stopped import Stopped
+
+HOUR_S = 3600.0
+LIMIT_S = 60
+
+
+class Beside(Folder):
+    def run_beside(self, source):
+        """Starts a program that opens a database and says so."""
+        import_ = "import nigh, sys, threading, time\nfolder, memory = sys.argv[1:]\n"
+        open_ = "db = nigh.Db(folder, memory_dir=memory, capacity_bytes=64 << 20, journal_bytes=1 << 20)\n"
+        line = [sys.executable, "-c", import_ + open_ + "print('open', flush=True)\n" + source]
+        pipe, environment = subprocess.PIPE, {**os.environ, "PYTHONPATH": embedded.site()}
+        child = subprocess.Popen([*line, self.path, self.options["memory_dir"]], stdin=pipe,
+                                 stdout=pipe, stderr=pipe, text=True, env=environment)
+        self.addCleanup(child.communicate)
+        self.addCleanup(child.kill)
+        self.assertEqual(child.stdout.readline(), "open\n")
+        return child
+
+    def test_writes_wait_for_a_log_that_stands_still_and_other_threads_run(self):
+        # The journal is full, and nobody takes from it.
+        child = self.run_beside(
+            "def write():\n"
+            "    for n in range(30): db.put(b'%d' % n, bytes(60_000))\n"
+            "thread = threading.Thread(target=write)\n"
+            "sys.stdin.readline()\n"
+            "thread.start()\n"
+            "time.sleep(0.3)\n"
+            "print('waits' if thread.is_alive() else 'is over', flush=True)\n"
+            "thread.join()\n"
+            "print(len(db))\n")
+        with Stopped(child.pid, "nigh-log"):
+            child.stdin.write("go on\n")
+            child.stdin.flush()
+            self.assertEqual(child.stdout.readline(), "waits\n")
+        self.assertEqual(child.stdout.readline(), "30\n")
+
+    def test_a_snapshot_is_of_one_moment(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = self.open(snapshot_hold_bytes=2 << 20)
+        wanted = {b"user:%d" % n: b"%d" % n for n in range(200)}
+        for key, value in [*wanted.items(), (b"order:1", b"tea")]:
+            db[key] = value
+        with db.snapshot(b"user:") as snapshot:
+            self.assertEqual(snapshot.last_change, db.stats().last_change)
+            read = []
+            for key, value in snapshot:
+                read.append((key, value))
+                db[key] = b"another"
+            self.assertEqual((dict(read), len(read)), (wanted, 200))
+        self.assertRaisesRegex(nigh.ClosedError, "the snapshot is closed", next, snapshot)
+        slow = db.snapshot()
+        for number in range(10_000):
+            db[b"user:%d" % (number % 200)] = bytes(1000)
+        self.assertRaisesRegex(nigh.SnapshotTooOldError, f"{self.path}: .* take another", list, slow)
+        left = db.snapshot()
+        db.close()
+        self.assertRaises(nigh.ClosedError, next, left)
+        self.assertRaises(nigh.ClosedError, db.snapshot)
+
+    def test_a_watch_tells_each_change_in_order_and_ends(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = self.open(watch_bytes=4096)
+        watch, told = db.watch(b"user:"), []
+        self.assertIsNone(watch.next(0))
+        thread = threading.Thread(target=lambda: told.extend(watch))
+        with db.batch() as batch:
+            batch.put(b"order:1", b"tea")
+        db.put(b"user:1", b"Ada", expires_in=HOUR_S)
+        event = watch.next(LIMIT_S)
+        self.assertEqual((event.kind, event.change, event.key, event.value, event.first),
+                         ("put", 2, b"user:1", b"Ada", None))
+        self.assertTrue(HOUR_S / 2 < event.expires_at - time.time() <= HOUR_S)
+        self.assertEqual(repr(event), "<nigh.Event put change=2 key=b'user:1'>")
+        thread.start()  # it waits, and this thread goes on
+        del db[b"user:1"]
+        db[b"user:2"] = b"Alan"
+        db.close()
+        thread.join(LIMIT_S)
+        self.assertEqual([(it.kind, it.change, it.key) for it in told],
+                         [("removed", 3, b"user:1"), ("put", 4, b"user:2")])
+        self.assertRaises(nigh.ClosedError, watch.next)
+        self.assertRaises(nigh.ClosedError, db.watch)
+
+    def test_a_watch_that_nobody_takes_loses_changes_says_so_and_goes_on(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db, lost, next_ = self.open(watch_bytes=4096), 0, 1
+        with db.watch() as watch:
+            for _ in range(200):
+                db[b"key"] = bytes(100)
+            db.flush()
+            db[b"end"] = b""
+            while next_ <= 201:
+                event = watch.next(LIMIT_S)
+                first = event.first if event.kind == "lost" else event.change
+                self.assertEqual(first, next_)
+                lost, next_ = lost + event.change - first, event.change + 1
+            self.assertGreater(lost, 100)
+            self.assertRaisesRegex(ValueError, "timeout is -1", watch.next, -1.0)
+            waits = threading.Thread(target=list, args=(watch,))
+            waits.start()
+        waits.join(LIMIT_S)  # the end of the block has ended it
+        self.assertFalse(waits.is_alive())
+        self.assertRaisesRegex(nigh.ClosedError, "the watch is closed", watch.next)
+
+    def test_a_signal_ends_a_wait_for_changes(self):
+        child = self.run_beside("print('waits', flush=True)\ndb.watch().next()\n")
+        self.assertEqual(child.stdout.readline(), "waits\n")
+        child.send_signal(signal.SIGINT)
+        self.assertIn("KeyboardInterrupt", child.communicate(timeout=LIMIT_S)[1])
+
+    def test_another_process_reads_while_one_writes(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        owner = Child("python", self.path, **self.options)
+        self.addCleanup(owner.kill)
+        memory_dir = self.options["memory_dir"]
+        with nigh.open_reader(self.path, memory_dir=memory_dir) as reader:
+            for number in range(50):
+                value = b"%d" % number
+                owner.call("write", [(b"a", value), (b"b", value), (b"key %d" % number, b"")])
+                self.assertEqual(reader.multi_get([b"a", b"b", b"none"]), [value, value, None])
+            self.assertEqual((reader.get(b"a"), reader[b"b"], reader.get(b"none", 7)), (b"49", b"49", 7))
+            self.assertTrue(b"a" in reader and b"none" not in reader)
+            self.assertRaises(KeyError, lambda: reader[b"none"])
+            self.assertEqual(set(reader.items(b"key ")), {(b"key %d" % n, b"") for n in range(50)})
+            cursor, found = reader.scan(count=5)
+            self.assertTrue(cursor and 0 < len(found) < 52)
+            owner.close()
+            self.assertRaisesRegex(nigh.NotOpenError, f"{self.path} isn't open", reader.get, b"a")
+            owner, begin = Child("python", self.path, **self.options), time.monotonic()
+            self.addCleanup(owner.kill)
+            while time.monotonic() < begin + LIMIT_S:
+                try:
+                    self.assertEqual(reader.get(b"a"), b"49")
+                    break
+                except nigh.NotOpenError:
+                    time.sleep(0.01)
+            self.assertEqual(reader[b"b"], b"49")
+        self.assertRaisesRegex(nigh.ClosedError, "the reader is closed", reader.get, b"a")
+        self.assertRaisesRegex(nigh.OpenError, "no database in", nigh.open_reader, self.folder.name)

@@ -1,0 +1,186 @@
+'use strict';
+
+// What runs beside: watches, readers in other processes, worker threads, and how a process ends.
+
+const assert = require('node:assert/strict');
+const { execFile } = require('node:child_process');
+const { promisify } = require('node:util');
+const { once } = require('node:events');
+const { test } = require('node:test');
+const { Worker } = require('node:worker_threads');
+const { nigh, atEnd, database, folders, Child, LIMIT_MS } = require('./support.js');
+
+const HOUR_MS = 3_600_000;
+const text = (it) => it?.toString();
+
+// A program that must end by itself; what it prints.
+async function runs(source, ...given) {
+  const line = ['-e', source, ...given.map((it) => JSON.stringify(it))];
+  const { stdout } = await promisify(execFile)(process.execPath, line, { timeout: LIMIT_MS });
+  return stdout;
+}
+
+// An event with texts for bytes.
+function plain({ key, value, ...event }) {
+  return { ...event, ...(key && { key: text(key) }), ...(value && { value: text(value) }) };
+}
+
+test('a watch tells changes under its prefix, each once and in order', async (t) => {
+  const db = database(t);
+  db.put('user:0', 'before');
+  const watch = db.watch('user:');
+  const early = watch.next();
+  db.put('order:1', 'tea');
+  db.put('user:1', 'Ada', { expiresAt: Date.now() + HOUR_MS });
+  db.delete('user:0');
+  for (let n = 0; n < 300; n++) db.incr('user:n');
+  const first = (await early).value;
+  assert.ok(first.expiresAt instanceof Date && first.expiresAt > new Date());
+  assert.deepEqual(plain({ ...first, expiresAt: undefined }),
+    { kind: 'put', change: 3, key: 'user:1', value: 'Ada', expiresAt: undefined });
+  assert.deepEqual(plain((await watch.next()).value), { kind: 'removed', change: 4, key: 'user:0' });
+  let change = 4;
+  for await (const event of watch) {
+    change += 1;
+    assert.deepEqual(plain(event), { kind: 'put', change, key: 'user:n', value: String(change - 4) });
+    if (change === 304) break;
+  }
+  assert.deepEqual(await watch.next(), { done: true, value: undefined }, 'break has closed it');
+});
+
+test('several may wait, and closing the watch or the database ends them', async (t) => {
+  const db = database(t);
+  const [one, two] = [db.watch(), db.watch()];
+  const waiting = [one.next(), one.next(), one.next()];
+  db.put('a', '1');
+  assert.equal(text((await waiting[0]).value.key), 'a');
+  one.close();
+  const done = { done: true, value: undefined };
+  assert.deepEqual(await Promise.all(waiting.slice(1)), [done, done]);
+  const told = (async () => {
+    const events = [];
+    for await (const event of two) events.push(text(event.key));
+    return events;
+  })();
+  await new Promise((soon) => setImmediate(soon));
+  db.put('b', '2');
+  db.close();
+  assert.deepEqual(await told, ['a', 'b'], 'what was there is told, then it ends');
+});
+
+test('a watch that nobody reads loses changes, says so and goes on', async (t) => {
+  const db = database(t, { watchBytes: 4096 });
+  const watch = db.watch();
+  for (let n = 0; n < 200; n++) db.put('key', Buffer.alloc(100));
+  await db.flushAsync();
+  let lost = 0;
+  let last = 0;
+  db.put('end', '');
+  while (last < 201) {
+    const { value: event } = await watch.next();
+    assert.equal(event.kind === 'lost' ? event.first : event.change, last + 1);
+    if (event.kind === 'lost') lost += event.change - event.first + 1;
+    last = event.change;
+  }
+  assert.ok(lost > 100, `${lost}`);
+});
+
+test('a process ends when its watches end, and one that nobody awaits keeps none alive', async (t) => {
+  const [folder, options] = folders(t);
+  const begin = 'const nigh = require("nigh"), [folder, options] = process.argv.slice(1).map(JSON.parse);'
+    + 'const db = nigh.open(folder, options), watch = db.watch();';
+  const awaits = `(async () => { for await (const event of watch) console.log(event.kind); console.log("end"); })();`;
+  const closes = 'setTimeout(() => { db.put("a", "1"); globalThis.gc?.(); setTimeout(() => db.close(), 50); }, 50);';
+  assert.equal(await runs(begin + awaits + closes, folder, options), 'put\nend\n');
+  assert.equal(await runs(`${begin}db.put("b", "2"); console.log("end");`, folder, options), 'end\n');
+  // It was never closed.
+  const db = nigh.open(folder, options);
+  atEnd(t, () => db.close());
+  assert.deepEqual(db.multiGet(['a', 'b']).map(text), ['1', '2']);
+});
+
+test('a watch that is awaited stays, and forgotten ones go', async (t) => {
+  const [folder, options] = folders(t);
+  const source = `const nigh = require("nigh"), [folder, options] = process.argv.slice(1).map(JSON.parse);
+    require("v8").setFlagsFromString("--expose-gc");
+    const gc = require("vm").runInNewContext("gc");
+    const db = nigh.open(folder, options), soon = () => new Promise((done) => setTimeout(done, 20));
+    const awaits = async () => { for await (const { key } of db.watch()) return String(key); };
+    (async () => {
+      const told = awaits();
+      for (let round = 0; round < 5; round++) {
+        for (let n = 0; n < 200; n++) db.watch();
+        for (let n = 0; n < 3; n++) { await soon(); gc(); }
+      }
+      db.put("key", "");
+      console.log(await told);
+      try { for (;;) db.watch(); } catch ({ code, message }) { console.log(code, message.slice(folder.length)); }
+    })();`;
+  const told = 'key\nNIGH_TOO_MANY : 256 watches are open: drop one first\n';
+  assert.equal(await runs(source, folder, options), told);
+});
+
+test('another process reads while one writes', async (t) => {
+  const [folder, options] = folders(t);
+  const { memoryDir } = options;
+  let owner = await Child.start(folder, options);
+  atEnd(t, () => owner.kill());
+  const reader = nigh.openReader(folder, { memoryDir });
+  for (let n = 1; n <= 50; n++) {
+    await owner.call('write', 'write', [['a', `${n}`], ['b', `${n}`], [`key ${n}`, '']]);
+    assert.deepEqual(reader.multiGet(['a', 'b', 'none']).map(text), [`${n}`, `${n}`, undefined]);
+  }
+  assert.deepEqual([text(reader.get('a')), reader.get('none'), reader.has('b'), reader.has('none')],
+    ['50', undefined, true, false]);
+  assert.equal(new Set([...reader.scan('key ')].map(([key]) => text(key))).size, 50);
+  assert.equal([...reader].length >= 52, true);
+  await owner.close();
+  const told = { code: 'NIGH_NOT_OPEN', message: new RegExp(`${folder} isn't open.*open it`) };
+  assert.throws(() => reader.get('a'), told);
+  assert.throws(() => [...reader.scan()], told);
+  owner = await Child.start(folder, options);
+  let found;
+  while (found === undefined) {
+    try {
+      found = reader.get('a');
+    } catch (error) {
+      assert.equal(error.code, 'NIGH_NOT_OPEN');
+      await new Promise((done) => setTimeout(done, 10));
+    }
+  }
+  assert.equal(text(found), '50');
+  await owner.kill();
+  assert.equal(text(reader.get('b')), '50', 'what a killed process has left is read');
+  reader.close();
+  assert.throws(() => reader.get('a'), { code: 'NIGH_CLOSED', message: /the reader is closed/ });
+});
+
+test('a worker has databases of its own, reads those of others, and may end at any time', async (t) => {
+  const [folder, options] = folders(t);
+  const [other, others] = folders(t);
+  const db = nigh.open(folder, options);
+  atEnd(t, () => db.close());
+  db.put('key', 'value');
+  const source = `
+    const { parentPort, workerData: { folder, options, other, others } } = require('node:worker_threads');
+    const nigh = require('nigh');
+    let told;
+    try { nigh.open(folder, options); } catch (error) { told = error.code; }
+    const reader = nigh.openReader(folder, { memoryDir: options.memoryDir });
+    const own = nigh.open(other, others);
+    own.put('mine', reader.get('key'));
+    own.putAsync('later', '1', { strong: true });
+    own.watch().next();
+    parentPort.postMessage(told);
+  `;
+  const workerData = { folder, options, other, others };
+  for (let time = 0; time < 3; time++) {
+    const worker = new Worker(source, { eval: true, workerData });
+    const [told] = await once(worker, 'message');
+    assert.equal(told, 'NIGH_IN_USE');
+    await worker.terminate();
+  }
+  const after = nigh.open(other, others);
+  assert.deepEqual(after.multiGet(['mine', 'later']).map(text), ['value', '1']);
+  after.close();
+});

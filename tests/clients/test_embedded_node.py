@@ -1,0 +1,118 @@
+"""The embedded library for Node.js: builds the package, installs it as a user does, and runs
+node/embedded, which holds the tests. A log that stands still needs ptrace, so that test is here.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from embedded import TARGET
+from server import ROOT, SHM, tested_kind
+from stopped import Stopped
+
+LIMIT_S = 300
+TESTS = ROOT / "tests/clients/node/embedded"
+
+_app = None
+
+
+def setUpModule():
+    global _app
+    if tested_kind() != "nigh":
+        raise unittest.SkipTest("Redis is no library")
+    _app = tempfile.TemporaryDirectory(prefix="nigh-node-app-")
+    unittest.addModuleCleanup(_app.cleanup)
+    run("cargo", "build", "--locked", "-q", "-p", "nigh-node", cwd=ROOT)
+    package = run(ROOT / "scripts/pack-node.sh", TARGET / "debug", _app.name).strip()
+    run("npm", "install", "--silent", "--offline", "--no-audit", "--no-fund", package, cwd=_app.name)
+
+
+def environment():
+    return {**os.environ, "NODE_PATH": os.path.join(_app.name, "node_modules")}
+
+
+def run(*line, **options):
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{line[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Node(unittest.TestCase):
+    def test_node_tests_pass(self):
+        files = sorted(TESTS.glob("*.test.js"))
+        output = run("node", "--test", *files, cwd=_app.name, env=environment())
+        self.assertRegex(output, r"\bfail 0\b")
+        tests = sum(file.read_text(encoding="utf-8").count("\ntest(") for file in files)
+        self.assertRegex(output, rf"\bpass {tests}\b")
+
+    def test_the_readmes_example_runs_as_a_module(self):
+        example = (ROOT / "examples/node/greeting.mjs").read_text(encoding="utf-8")
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        self.assertTrue(f"```js\n{example}```\n" in readme, "README.md shows another example")
+        shutil.copy(ROOT / "examples/node/greeting.mjs", _app.name)
+        output = run("node", "greeting.mjs", cwd=_app.name)
+        lines = output.splitlines()
+        self.assertEqual(lines[0], "hello undefined")
+        self.assertEqual(sorted(lines[1:]), ["user:1 is Ada", "user:2 is Alan"])
+
+    def test_the_package_has_the_workspaces_version_and_what_it_needs(self):
+        package = pathlib.Path(_app.name, "node_modules/nigh")
+        told = json.loads((package / "package.json").read_text(encoding="utf-8"))
+        cargo = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
+        self.assertEqual(told["version"], re.search(r'^version = "(.*)"$', cargo, re.M)[1])
+        wanted = {"LICENSE", "arguments.js", "index.d.ts", "index.js", "nigh.node", "package.json"}
+        self.assertEqual(set(os.listdir(package)), wanted)
+
+    def test_writes_wait_for_a_log_that_stands_still_and_the_event_loop_goes_on(self):
+        # The journal is full, and nobody takes from it: the writes of Async calls wait in the pool.
+        source = """
+            const nigh = require('nigh');
+            const [folder, memoryDir] = process.argv.slice(1);
+            const db = nigh.open(folder, { memoryDir, capacityBytes: 64 << 20, journalBytes: 1 << 20 });
+            const said = () => new Promise((done) => process.stdin.once('data', done));
+            (async () => {
+              console.log('open');
+              await said();
+              let pending = 0;
+              const writes = [];
+              for (let n = 0; n < 30; n++) {
+                pending += 1;
+                writes.push(db.putAsync(String(n), Buffer.alloc(100_000)).then(() => { pending -= 1; }));
+              }
+              for (let turn = 0; turn < 20; turn++) await new Promise((done) => setTimeout(done, 5));
+              console.log(pending);
+              await said();
+              await Promise.all(writes);
+              console.log(pending, db.stats().keys);
+              db.close();
+              process.stdin.destroy();
+            })();
+        """
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=SHM) as shm:
+            line = ["node", "-e", source, f"{folder}/data", f"{shm}/memory"]
+            pipe = subprocess.PIPE
+            child = subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True, env=environment())
+            try:
+                self.assertEqual(child.stdout.readline(), "open\n")
+                with Stopped(child.pid, "nigh-log"):
+                    child.stdin.write("go on\n")
+                    child.stdin.flush()
+                    pending = int(child.stdout.readline())
+                self.assertGreater(pending, 15, "a journal of 1 MiB takes ten")
+                child.stdin.write("go on\n")
+                child.stdin.flush()
+                self.assertEqual(child.stdout.readline(), "0 30\n")
+                self.assertEqual(child.wait(LIMIT_S), 0)
+            finally:
+                child.kill()
+                child.communicate()
+
+
+if __name__ == "__main__":
+    unittest.main()
