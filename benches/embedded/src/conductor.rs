@@ -24,8 +24,9 @@ use tempfile::TempDir;
 
 /// The part of the keys that is written again before a process is killed or closed.
 const WRITTEN_BEFORE_END: u64 = 10;
-/// Repetitions of one of DragonDB's rows, and the time after which no further one begins.
-const DRAGON_REPEATS: u64 = 5;
+/// How long a process runs before each slice in which it writes without waiting for the disk.
+const REST: Duration = Duration::from_millis(150);
+/// The time after which no further repetition of one of DragonDB's rows begins.
 const DRAGON_TIME: Duration = Duration::from_secs(5);
 
 /// Databases that are measured in turn.
@@ -110,6 +111,9 @@ impl Conductor<'_> {
         let (behind, before) = hosts.split_at_mut(first);
         for host in before.iter_mut().chain(behind).filter(|host| is_meant(host.kind)) {
             interrupt::check()?;
+            if order.writes() && !host.is_strong() {
+                host.rest(REST)?;
+            }
             let done = host.order(order)?;
             self.note(id, host.kind.name, pair, done)?;
             if matches!(order, Order::Work { kind: Kind::ReadBesideWriter, .. }) {
@@ -308,7 +312,7 @@ impl Conductor<'_> {
         }
         for (keys, strong, threads) in dragon_cases(plan) {
             let begun = Instant::now();
-            for pair in 0..DRAGON_REPEATS {
+            for pair in 0..plan.dragon_repeats {
                 let mut field = self.start(&ours, keys, strong)?;
                 let fill = Order::Fill { sequential: false, from: 0, to: keys, threads };
                 let work = |kind| {

@@ -90,7 +90,13 @@ impl Host {
         Ok(done)
     }
 
-    /// Lets it run for a while without an order.
+    /// Whether its writes wait for the disk.
+    pub(crate) fn is_strong(&self) -> bool {
+        self.place.strong
+    }
+
+    /// Lets it run for a while without an order. A process that stood still has to find out what
+    /// time it is: Nigh holds writes back while its disk is two seconds late, as it seems to be then.
     pub(crate) fn rest(&mut self, time: Duration) -> Result<()> {
         self.signal(Signal::CONT)?;
         std::thread::sleep(time);

@@ -32,7 +32,9 @@ impl Machine {
         let load = load.and_then(|text| text.split(' ').next().map(str::to_owned));
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let kernel = release.as_deref().and_then(|text| text.trim().split('-').next());
-        let file_system = printed(Command::new("stat").args(["-f", "-c", "%T"]).arg(dir));
+        let file_system = printed(Command::new("df").arg("--output=fstype").arg(dir));
+        // Below a title.
+        let file_system = file_system.and_then(|text| text.lines().last().map(str::to_owned));
         Machine {
             cpu: field("/proc/cpuinfo", "model name", ':').unwrap_or_else(unknown),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),

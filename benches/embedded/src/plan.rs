@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     only: Vec<&'static str>,
     /// Openings of each kind.
     pub(crate) openings: u64,
+    /// Repetitions of one of DragonDB's rows, at most.
+    pub(crate) dragon_repeats: u64,
     /// Operations of DragonDB's tables.
     pub(crate) dragon_sizes: [u64; 2],
     /// Before bytes are counted, ms: logs are written within a second.
@@ -114,7 +116,8 @@ impl Plan {
             millis: (seconds * 1000.0) as u64,
             only,
             openings: pairs.min(5),
-            dragon_sizes: if args.quick { [100, 1000] } else { [10_000, 100_000] },
+            dragon_repeats: if args.quick { 1 } else { 5 },
+            dragon_sizes: if args.quick { [100, 200] } else { [10_000, 100_000] },
             rest_millis: if args.quick { 20 } else { 1200 },
         })
     }

@@ -20,6 +20,19 @@ pub(crate) enum Order {
     Close,
 }
 
+impl Order {
+    /// Whether the database changes.
+    pub(crate) fn writes(&self) -> bool {
+        match self {
+            Order::Fill { .. } | Order::Delete { .. } => true,
+            Order::Work { kind, .. } => {
+                matches!(kind, Kind::Overwrite | Kind::ReadBesideWriter | Kind::Mixed)
+            }
+            Order::Close => false,
+        }
+    }
+}
+
 /// What a thread does again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {

@@ -56,7 +56,7 @@ mod tests {
     fn each_engine_does_what_it_is_told() {
         for kind in &ENGINES {
             for strong in [false, true] {
-                let dir = tempfile::tempdir().expect("a folder");
+                let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
                 let place = Place {
                     dir: dir.path().join("db"),
                     memory_dir: dir.path().join("memory"),

@@ -11,7 +11,8 @@ pub(super) const KIND: EngineKind = EngineKind {
     title: "redb",
     version: env!("VERSION_REDB"),
     eventual: "one transaction for each write, with `Durability::None`, and each 10,000th with \
-               `Immediate`: it frees pages only then, and has no `Eventual` any more. One read \
+               `Immediate`: it frees pages only then, and a killed process loses what came after that. \
+               (It has no `Eventual` any more.) One read \
                transaction for each `get`",
     strong: "one transaction for each write, `Durability::Immediate`",
     multi_get: Some("16 reads in one read transaction"),

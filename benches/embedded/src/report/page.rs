@@ -44,15 +44,18 @@ fn introduction(text: &mut String, results: &Results) {
          is that key's.\n\
          - Each database has a process of its own. It stands still (SIGSTOP) while another one \
          works, with its background threads: what they do takes time from its own figures only. \
+         Before a slice of eventual writes it runs for 0.15 s without work: Nigh holds writes back \
+         while the disk is two seconds late, as it is for a process that stood still. \
          Nothing is pinned to a CPU: background threads would inherit that from the thread that \
          writes.\n\
          - A row is {} slices of each engine, which take turns (A B C …, B C … A). A slice is \
          {seconds} s of work, or that part of the load or of the removal. A figure is the median of \
          the slices. A ratio is the median of the ratios of slices that follow each other; its \
          quartiles stand beside it. A target is met if the lower quartile reaches it within 5 %.\n\
-         - Writes are eventual, but in fillsync: what a killed process wrote stays, and a power \
-         cut may take it. What is on disk when differs: see the settings below. Nigh syncs within a \
-         second, LevelDB, RocksDB, LMDB and fjall leave it to the kernel.\n\
+         - Writes are eventual, but in fillsync: a power cut may take them. A killed process loses \
+         nothing of what it wrote; redb's does, up to its last 10,000 writes. What is on disk when \
+         differs: Nigh syncs within a second, LevelDB, RocksDB, LMDB and fjall leave it to the \
+         kernel.\n\
          - Nigh isn't ordered, and has all data in memory. The others keep keys in order, can \
          scan ranges, and take data beyond the memory. LMDB and redb have transactions of many reads \
          and writes, whose cost is in each of their figures.\n",

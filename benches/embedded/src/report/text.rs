@@ -4,12 +4,19 @@
 
 /// Columns of prose.
 const COLUMNS: usize = 100;
-/// From here on a figure has no decimals.
+/// From here on a figure has one decimal, and none.
+const TENTHS_FROM: f64 = 10.0;
 const WHOLE_FROM: f64 = 100.0;
 
-/// A figure with commas; small ones with a decimal.
+/// A figure with commas; small ones with decimals.
 pub(super) fn figure(value: f64) -> String {
-    if value < WHOLE_FROM { format!("{value:.1}") } else { with_commas(value.round() as u64) }
+    if value < TENTHS_FROM {
+        format!("{value:.2}")
+    } else if value < WHOLE_FROM {
+        format!("{value:.1}")
+    } else {
+        with_commas(value.round() as u64)
+    }
 }
 
 /// A number with a comma between thousands.
@@ -74,10 +81,11 @@ mod tests {
         assert_eq!(words(&text), words(&page));
     }
 
-    /// Large figures have commas, small ones a decimal.
+    /// Large figures have commas, small ones decimals.
     #[test]
     fn figures_are_for_readers() {
-        assert_eq!(figure(5.123), "5.1");
+        assert_eq!(figure(5.127), "5.13");
+        assert_eq!(figure(51.27), "51.3");
         assert_eq!(figure(1234.6), "1,235");
         assert_eq!(with_commas(1_000_000), "1,000,000");
         assert_eq!(mebibytes(3 << 30), "3,072");
