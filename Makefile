@@ -9,11 +9,11 @@ KILL_WRITES ?= 25000
 CUTS ?= 500000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools build run test demo bench bench-peers fuzz models soak kills cuts \
-	mutants log-mutants fmt lint ci clean-data install-c header wheel node
+.PHONY: help setup test-tools build run test demo bench bench-peers bench-embedded fuzz models \
+	soak kills cuts mutants log-mutants fmt lint ci clean-data install-c header wheel node
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 setup: ## check tools, find V8 or fetch it into .v8
 	@scripts/setup.sh
@@ -56,6 +56,13 @@ bench: setup ## criterion benches of the crates
 
 bench-peers: build test-tools ## run beside Debian's Redis, write docs/benchmarks.md
 	$(TARGET_DIR)/release/nigh-bench peers --redis .tools/bin/redis-server
+
+# A package of its own, so that nothing else waits for its dependencies. ARGS="--keys 10000000", or
+# whatever `run --help` there names.
+bench-embedded: ## run the library beside LevelDB, LMDB and others, write docs/benchmarks-embedded.md
+	@scripts/bench-embedded-setup.sh
+	cd benches/embedded && cargo run --release -- run $(ARGS)
+	cd benches/embedded && cargo run --release -- report
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS (20)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
