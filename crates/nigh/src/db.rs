@@ -1,4 +1,4 @@
-//! A database: opening it, what can be asked of it, and closing it.
+//! A database: what can be asked of it, and closing it.
 //!
 //! 1. All that an open started has ended when `close` or drop returns.
 //! 2. Memory goes back to the system only when the log has all that was there.
@@ -8,31 +8,18 @@
 use crate::batch::WriteBatch;
 use crate::db_reader::DbReader;
 use crate::error::{DbError, OpenError};
-use crate::folders::{DbFolders, free_bytes};
-use crate::healing::LogHealer;
-use crate::leftovers;
-use crate::log_side::{LogNeeds, LogSide};
-use crate::options::{Durability, Options, WriteOptions};
-use crate::owner::{Owner, OwnerLock};
-use crate::participants::Participants;
+use crate::opening::OpenParts;
+use crate::options::{Options, WriteOptions};
+use crate::owner::Owner;
 use crate::reader_error::ReaderError;
-use crate::shared_db::{DbPartition, SharedDb};
+use crate::shared_db::SharedDb;
 use crate::snapshot::Snapshot;
-use crate::snapshot_pin::Snapshots;
 use crate::stats::DbStats;
 use crate::upkeep;
 use crate::value::LentValue;
-use crate::watch::{Watch, Watches};
-use nigh_log::{LogSettings, boot_id};
-use nigh_shm::ForkMark;
-use nigh_store::{Keyspace, LiveLog, LogOptions, StoreOptions, SyncMode};
+use crate::watch::Watch;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
-use std::thread::{JoinHandle, Thread};
-
-/// Memory that function libraries may take; there are none here.
-const LIBRARY_BYTES: u64 = 8 << 20;
+use std::sync::Arc;
 
 /// A database in this process: keys and values are bytes, and any thread may call anything.
 ///
@@ -56,13 +43,6 @@ pub struct Db {
     running: Option<OpenParts>,
 }
 
-/// What runs while a database is open.
-struct OpenParts {
-    upkeep: JoinHandle<()>,
-    folders: DbFolders,
-    keeps_memory: bool,
-}
-
 const _: () = {
     const fn is_for_any_thread<T: Send + Sync>() {}
     is_for_any_thread::<Db>();
@@ -76,90 +56,8 @@ impl Db {
     /// It is open elsewhere, or something of it can't be used; the message says what, and what to
     /// do.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db, OpenError> {
-        options.check()?;
-        let fork_mark = ForkMark::new().map_err(|source| OpenError::NoPage { source })?;
-        let fork_mark = Arc::new(fork_mark);
-        let folders = DbFolders::take(path.as_ref(), options)?;
-        leftovers::sweep(&folders.memory);
-        let partitions = folders.partitions()?.or(options.partitions).unwrap_or(1);
-        if let Some(wanted) = options.partitions.filter(|it| *it != partitions) {
-            return Err(OpenError::Partitions { path: folders.path, found: partitions, wanted });
-        }
-        let domain = Participants::domain(partitions, options.threads_most);
-        let capacity = options.capacity_for(partitions, free_bytes())?;
-        let mut store = StoreOptions::new(&folders.memory, capacity);
-        (store.partitions, store.system_capacity_bytes) = (partitions, LIBRARY_BYTES);
-        let log = LogOptions {
-            shards: partitions,
-            settings: LogSettings { file_bytes: options.log_file_bytes },
-            journal_bytes: options.journal_bytes.next_power_of_two(),
-            // Where each write waits, files are prepared so that a sync is as short as can be.
-            mode: match options.durability {
-                Durability::Strong => SyncMode::Always,
-                Durability::Eventual => SyncMode::EverySecond,
-            },
-            boot_id: boot_id().map_err(|source| OpenError::Boot { source })?,
-            progress: Arc::new(|_| ()),
-        };
-        let opened = Keyspace::open_with_log(&store, &log, &folders.world, &domain);
-        let (keyspace, _, opened) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                let (path, memory) = (folders.path.clone(), folders.memory.clone());
-                folders.undo();
-                return Err(OpenError::of_store(path, memory, error));
-            }
-        };
-        let keeper: Arc<OnceLock<Thread>> = Arc::default();
-        let woken = Arc::clone(&keeper);
-        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-            if let Some(thread) = woken.get() {
-                thread.unpark();
-            }
-        });
-        let live = LiveLog::of_start(&opened, &store, &log);
-        let statuses = opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect();
-        let healer = LogHealer::new(live, statuses, log.mode);
-        let watches = Arc::new(Watches::new(&fork_mark));
-        let needs = LogNeeds {
-            world: &folders.world,
-            streams: &opened.streams,
-            file_bytes: options.log_file_bytes,
-            wake: &wake,
-            watches: &watches,
-        };
-        let snapshot_hold_bytes = options.snapshot_hold_of(keyspace.capacity_bytes());
-        let mut running = Vec::with_capacity(partitions);
-        let owned = keyspace.divide(partitions).into_iter().enumerate();
-        for ((number, keyspace), shard) in owned.zip(opened.shards) {
-            let (log, side) = LogSide::start((number, shard), needs)?;
-            let reader = keyspace.reader(number).clone();
-            let snapshots = Snapshots::new(snapshot_hold_bytes / partitions as u64);
-            let owner = Owner::new((number, keyspace), domain.join(), side, snapshots);
-            let owner = OwnerLock::new(owner, &fork_mark);
-            running.push(DbPartition { reader, owner, log });
-        }
-        let shared = Arc::new(SharedDb {
-            partitions: running,
-            participants: Participants::new(&domain, partitions, options.threads_most, &fork_mark),
-            watches,
-            world: folders.world.clone(),
-            durability: options.durability,
-            snapshot_hold_bytes,
-            watch_bytes: options.watch_bytes,
-            fork_mark,
-            ends: AtomicBool::new(false),
-        });
-        let upkeep = match upkeep::start(Arc::clone(&shared), healer) {
-            Ok(upkeep) => upkeep,
-            Err(source) => {
-                shared.close_logs();
-                return Err(OpenError::Thread { source });
-            }
-        };
-        let _ = keeper.set(upkeep.thread().clone());
-        let keeps_memory = options.keeps_memory;
-        Ok(Db { shared, running: Some(OpenParts { upkeep, folders, keeps_memory }) })
+        let (shared, running) = OpenParts::open(path.as_ref(), options)?;
+        Ok(Db { shared, running: Some(running) })
     }
 
     /// Opens, to read, the database that another process has open, or has left in memory; by its

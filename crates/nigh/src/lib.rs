@@ -36,7 +36,7 @@
 //!
 //! Rooms, lowest first: threads error reader_error options batch participants value snapshot_pin
 //! watch log_side owner shared_db folders leftovers healing reads writes snapshot stats upkeep
-//! db_reader db
+//! db_reader opening db
 
 #![forbid(unsafe_code)]
 
@@ -48,6 +48,7 @@ mod folders;
 mod healing;
 mod leftovers;
 mod log_side;
+mod opening;
 mod options;
 mod owner;
 mod participants;
