@@ -16,6 +16,7 @@ const OPEN = {
   threadsMost: 'number',
   snapshotHoldBytes: 'number',
   watchBytes: 'number',
+  partitions: 'number',
   strong: 'boolean',
   keepMemory: 'boolean',
 };

@@ -78,6 +78,12 @@ export interface OpenOptions {
   snapshotHoldBytes?: number;
   /** Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 4 MiB by default. */
   watchBytes?: number;
+  /**
+   * Partitions of a new database, 1 to 64; 1 by default. Each has a lock, a journal and a log, so
+   * that as many threads write at once. A batch is one partition's: keys with the same text in
+   * braces lie together.
+   */
+  partitions?: number;
   /** Whether writes are strong that don't say it themselves. */
   strong?: boolean;
   /** Closing leaves the data in memory, so that the next open needn't read the log. */

@@ -64,6 +64,10 @@ class Db:
 
     A write survives this process when the call returns. It is on disk within about a second, and
     with `strong=True` when the call returns. `strong` here is for calls that don't say it.
+
+    `partitions` (1 to 64, for a new database) are as many locks, journals and logs, so that as many
+    threads write at once. A batch is one partition's: keys with the same text in braces lie
+    together.
     """
 
     def __new__(
@@ -77,6 +81,7 @@ class Db:
         threads_most: int | None = None,
         snapshot_hold_bytes: int | None = None,
         watch_bytes: int | None = None,
+        partitions: int | None = None,
         strong: bool = False,
         keep_memory: bool = False,
     ) -> Self: ...

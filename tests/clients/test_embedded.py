@@ -203,6 +203,19 @@ class Python(Folder):
         batch.write()
         self.assertEqual((db[b"d"], len(batch)), (b"4", 0))
 
+    def test_a_batch_is_one_partitions(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = self.open(partitions=3)
+        for number in range(40):
+            db.put(b"%d" % number, b"1")
+        with self.assertRaisesRegex(nigh.Error, "lie in two partitions"), db.batch() as batch:
+            for number in range(40):
+                batch.put(b"%d" % number, b"2")
+        with db.batch() as batch:
+            for number in range(40):
+                batch.put(b"{tag}%d" % number, b"2")
+        self.assertEqual((len(db), db[b"0"], db[b"{tag}0"]), (80, b"1", b"2"))
+
     def test_a_walk_meets_all_keys_and_scan_is_its_step(self):
         db = self.open()
         wanted = {b"user:%d" % n: b"%d" % n for n in range(500)}

@@ -1,4 +1,4 @@
-//! Sizes on the command line.
+//! Sizes on the command line, and flags of databases of the library.
 
 use anyhow::Result;
 
@@ -9,26 +9,33 @@ pub(crate) fn bytes_of(text: &str) -> Result<u64> {
     Ok(config.unsigned("maxmemory"))
 }
 
-/// How much memory a database of the library may take.
+/// How a database of the library is made.
 #[derive(clap::Args)]
-pub(crate) struct CapacityFlag {
+pub(crate) struct DatabaseFlags {
     /// Memory that a database may take, such as 512mb; half of what is free unless given
     #[arg(long, value_name = "SIZE", value_parser = capacity_of)]
     capacity: Option<u64>,
+    /// Partitions of a database that isn't there yet; one unless given
+    #[arg(long, value_name = "N")]
+    partitions: Option<usize>,
 }
 
-impl CapacityFlag {
-    /// These options, with the capacity that was given.
-    pub(crate) fn apply(&self, options: nigh::Options) -> nigh::Options {
-        match self.capacity {
-            Some(bytes) => options.capacity_bytes(bytes),
-            None => options,
+impl DatabaseFlags {
+    /// These options, with what was given.
+    pub(crate) fn apply(&self, mut options: nigh::Options) -> nigh::Options {
+        if let Some(bytes) = self.capacity {
+            options = options.capacity_bytes(bytes);
         }
+        if let Some(partitions) = self.partitions {
+            options = options.partitions(partitions);
+        }
+        options
     }
 
-    /// Whether one was given.
-    pub(crate) fn is_given(&self) -> bool {
-        self.capacity.is_some()
+    /// The first that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let capacity = self.capacity.map(|_| "--capacity");
+        capacity.or(self.partitions.map(|_| "--partitions"))
     }
 }
 

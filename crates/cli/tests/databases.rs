@@ -231,7 +231,7 @@ fn no_flag_of_the_shell_is_passed_over() {
         let said = stderr(&output);
         assert!(said.contains(flags[0]) && said.contains("about a server"), "{said}");
     }
-    for flags in [&["--read-only"][..], &["--memory-dir", "x"], &["--capacity", "64mb"]] {
+    for flags in [&["--read-only"][..], &["--partitions", "2"], &["--capacity", "64mb"]] {
         let output = nigh(&[&["shell"], flags].concat());
         assert_eq!(output.status.code(), Some(2), "{flags:?}");
         let said = stderr(&output);

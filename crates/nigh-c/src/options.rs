@@ -40,6 +40,9 @@ pub(crate) fn open_options(
     if given.watch_bytes != 0 {
         options = options.watch_bytes(given.watch_bytes);
     }
+    if given.partitions != 0 {
+        options = options.partitions(given.partitions as usize);
+    }
     let durability = durability(given.durability)?.unwrap_or_default();
     Ok(options.durability(durability).keep_memory(given.keep_memory != 0))
 }

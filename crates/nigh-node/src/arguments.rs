@@ -18,6 +18,7 @@ pub struct OpenOptions {
     pub threads_most: Option<i64>,
     pub snapshot_hold_bytes: Option<i64>,
     pub watch_bytes: Option<i64>,
+    pub partitions: Option<i64>,
     pub strong: Option<bool>,
     pub keep_memory: Option<bool>,
 }
@@ -54,6 +55,9 @@ impl OpenOptions {
         }
         if let Some(bytes) = self.watch_bytes {
             options = options.watch_bytes(count(bytes));
+        }
+        if let Some(partitions) = self.partitions {
+            options = options.partitions(usize::try_from(partitions).unwrap_or_default());
         }
         options
     }

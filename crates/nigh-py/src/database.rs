@@ -28,8 +28,8 @@ impl Db {
     #[new]
     #[pyo3(signature = (
         path, *, memory_dir=None, capacity_bytes=None, journal_bytes=None, log_file_bytes=None,
-        threads_most=None, snapshot_hold_bytes=None, watch_bytes=None, strong=false,
-        keep_memory=false
+        threads_most=None, snapshot_hold_bytes=None, watch_bytes=None, partitions=None,
+        strong=false, keep_memory=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -42,6 +42,7 @@ impl Db {
         threads_most: Option<usize>,
         snapshot_hold_bytes: Option<u64>,
         watch_bytes: Option<u64>,
+        partitions: Option<usize>,
         strong: bool,
         keep_memory: bool,
     ) -> PyResult<Db> {
@@ -67,6 +68,9 @@ impl Db {
         }
         if let Some(bytes) = watch_bytes {
             options = options.watch_bytes(bytes);
+        }
+        if let Some(partitions) = partitions {
+            options = options.partitions(partitions);
         }
         Ok(Db { open: Arc::new(OpenDb::open(py, &path, &options, strong)?) })
     }

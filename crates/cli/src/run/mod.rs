@@ -16,7 +16,7 @@ mod report;
 mod timing;
 mod worker;
 
-use crate::size::CapacityFlag;
+use crate::size::DatabaseFlags;
 use anyhow::{Context, Result, bail, ensure};
 use command_file::CommandFile;
 use databases::Databases;
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    capacity: CapacityFlag,
+    database: DatabaseFlags,
 }
 
 /// Runs the files.
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let files = files.map(parse).collect::<Result<Vec<CommandFile<'_>>>>()?;
     let strong = args.strong || args.dragondb_strong.is_some();
     let manner = Manner { strong, prints: args.print };
-    let options = args.capacity.apply(Options::new()).threads_most(files.len().max(THREADS));
+    let options = args.database.apply(Options::new()).threads_most(files.len().max(THREADS));
     let databases = Databases::of(&files, &args.dir, options, strong)?;
     let prepared = begin.elapsed();
     let work = |index: usize, core| run_file(&files[index], &databases, manner, core);

@@ -454,6 +454,33 @@ static void many(void) {
     OK(nigh_close(first));
 }
 
+/* A batch is one partition's. */
+static void partitions(void) {
+    nigh_options options = small();
+    nigh_batch_write writes[40];
+    char keys[40][8];
+    nigh_db db;
+    int i;
+    options.partitions = 3;
+    OK(nigh_open("parts", &options, &db));
+    memset(writes, 0, sizeof writes);
+    for (i = 0; i < 40; i++) {
+        sprintf(keys[i], "%d", i);
+        writes[i].key = writes[i].value = bytes(keys[i]);
+    }
+    CHECK(nigh_batch(db, writes, 40, NULL) == NIGH_REFUSED);
+    SAYS("lie in two partitions");
+    for (i = 0; i < 40; i++) {
+        sprintf(keys[i], "{t}%d", i);
+        writes[i].key = writes[i].value = bytes(keys[i]);
+    }
+    OK(nigh_batch(db, writes, 40, NULL));
+    OK(nigh_close(db));
+    options.partitions = 2;
+    CHECK(nigh_open("parts", &options, &db) != NIGH_OK);
+    SAYS("has 3 partitions, not 2");
+}
+
 int main(void) {
     nigh_options options = small();
     nigh_db db;
@@ -472,6 +499,7 @@ int main(void) {
     closed_under_readers(db);
     left_over();
     many();
+    partitions();
     puts("all is well");
     return 0;
 }

@@ -62,6 +62,14 @@ test('a batch happens as a whole and copies what it is given', async (t) => {
   assert.equal(db.has('0'), false);
 });
 
+test('a batch is of one partition', (t) => {
+  const db = database(t, { partitions: 3 });
+  const batch = (tag) => Array.from({ length: 40 }).reduce((it, _, n) => it.put(`${tag}${n}`, '1'), db.batch());
+  assert.throws(() => batch('').write(), { message: /lie in two partitions/ });
+  batch('{tag}').write();
+  assert.equal(db.stats().keys, 40);
+});
+
 test('sums are numbers or BigInts, as what is added', async (t) => {
   const db = database(t);
   assert.equal(db.incr('n'), 1);

@@ -18,8 +18,8 @@ mod writes;
 
 use super::lines::{self, LineOutcome, LineShell};
 use crate::render;
-use crate::size::CapacityFlag;
-use anyhow::{Context, Result, bail, ensure};
+use crate::size::DatabaseFlags;
+use anyhow::{Context, Result, bail};
 use nigh::{Db, OpenError, Options};
 use nigh_client::split_words;
 use session::{Interrupt, OpenStore, Session};
@@ -37,7 +37,7 @@ pub(super) struct StoreFlags {
     #[arg(long, value_name = "FOLDER")]
     memory_dir: Option<PathBuf>,
     #[command(flatten)]
-    capacity: CapacityFlag,
+    database: DatabaseFlags,
 }
 
 /// Opens the database, and runs lines until the end of input.
@@ -59,16 +59,15 @@ pub(super) fn run(dir: &Path, flags: &StoreFlags, raw: bool) -> Result<()> {
 fn open(dir: &Path, flags: &StoreFlags) -> Result<OpenStore> {
     let memory_dir = flags.memory_dir.as_ref();
     if flags.read_only {
-        ensure!(
-            !flags.capacity.is_given(),
-            "--capacity is its owner's: leave it out with --read-only"
-        );
+        if let Some(flag) = flags.database.given() {
+            bail!("{flag} is its owner's: leave it out with --read-only");
+        }
         return Ok(OpenStore::Reader(match memory_dir {
             None => Db::open_reader(dir)?,
             Some(memory) => Db::open_reader_in(dir, memory)?,
         }));
     }
-    let mut options = flags.capacity.apply(Options::new());
+    let mut options = flags.database.apply(Options::new());
     if let Some(memory) = memory_dir {
         options = options.memory_dir(memory);
     }
