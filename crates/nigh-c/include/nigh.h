@@ -135,9 +135,9 @@ typedef struct nigh_options {
     uint64_t snapshot_hold_bytes;
     // Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 0: 4 MiB.
     uint64_t watch_bytes;
-    // Partitions of a new database, 1 to 64; 0: 1, or as many as it has. Each has a lock, a journal
-    // and a log, so that as many threads write at once. A batch is one partition's: keys with the
-    // same text in braces lie together.
+    // Partitions of a new database, 1 to 64; 0: 1, or as many as it has. Each has a lock, a
+    // journal and a log, so that as many threads write at once. A batch is one partition's: keys
+    // with the same text in braces lie together.
     uint32_t partitions;
 } nigh_options;
 

@@ -107,9 +107,9 @@ pub struct nigh_options {
     pub snapshot_hold_bytes: u64,
     /// Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 0: 4 MiB.
     pub watch_bytes: u64,
-    /// Partitions of a new database, 1 to 64; 0: 1, or as many as it has. Each has a lock, a journal
-    /// and a log, so that as many threads write at once. A batch is one partition's: keys with the
-    /// same text in braces lie together.
+    /// Partitions of a new database, 1 to 64; 0: 1, or as many as it has. Each has a lock, a
+    /// journal and a log, so that as many threads write at once. A batch is one partition's: keys
+    /// with the same text in braces lie together.
     pub partitions: u32,
 }
 
