@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 /// Panics within a call.
 #[napi]
-pub fn panics() -> Result<(), Code> {
+pub(crate) fn panics() -> Result<(), Code> {
     answer(|| panic!("as the test wants"))
 }
 
 /// Panics within a call in the pool.
 #[napi]
-pub fn panics_later() -> AsyncTask<PoolWork> {
+pub(crate) fn panics_later() -> AsyncTask<PoolWork> {
     let db = Arc::new(OpenDb::new(String::new(), Options::new()));
     PoolWork::of(&db, |_| panic!("as the test wants"))
 }
