@@ -42,10 +42,13 @@ run: build ## serve in the foreground on port 6379
 	@$(TARGET_DIR)/release/nigh serve
 
 # nigh-py and nigh-node have no tests in Rust; for the features that they ask for, most crates would
-# be built anew.
+# be built anew. The library has functions in a test of its own: with them, all that builds on it
+# would link V8.
 test: setup test-tools ## run all tests: the crates' own, then real clients against the binary
 	cargo build --locked -p nigh-cli
 	cargo test --locked --workspace --exclude nigh-py --exclude nigh-node --no-fail-fast
+	cargo test --locked --workspace --exclude nigh-py --exclude nigh-node \
+		--features nigh/functions --test in_process
 	tests/clients/run --nigh $(TARGET_DIR)/debug/nigh
 
 demo: build ## load a graph, count friends from the client side and in the store, compare
@@ -94,6 +97,7 @@ lint: setup ## formatting, structure and clippy, warnings are errors
 	python3 scripts/test_structure.py
 	python3 scripts/structure.py
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --features nigh/functions --test in_process -- -D warnings
 
 ci: ## what CI does
 	@.ci/run

@@ -38,7 +38,9 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Db {
-    shared: Arc<SharedDb>,
+    pub(crate) shared: Arc<SharedDb>,
+    #[cfg(feature = "functions")]
+    pub(crate) functions: crate::functions::Functions,
     /// `None` when the database is closed.
     running: Option<OpenParts>,
 }
@@ -57,7 +59,12 @@ impl Db {
     /// do.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db, OpenError> {
         let (shared, running) = OpenParts::open(path.as_ref(), options)?;
-        Ok(Db { shared, running: Some(running) })
+        Ok(Db {
+            shared,
+            #[cfg(feature = "functions")]
+            functions: crate::functions::Functions::default(),
+            running: Some(running),
+        })
     }
 
     /// Opens, to read, the database that another process has open, or has left in memory; by its
@@ -383,6 +390,8 @@ impl Db {
             std::mem::forget((running, Arc::clone(&self.shared)));
             return Err(DbError::Forked);
         }
+        #[cfg(feature = "functions")]
+        self.functions.end();
         let OpenParts { upkeep, folders, keeps_memory } = running;
         upkeep::end(&self.shared, upkeep.thread());
         let kept_well = upkeep.join().is_ok();

@@ -36,15 +36,20 @@
 //!
 //! Rooms, lowest first: threads error reader_error options batch participants value snapshot_pin
 //! watch log_side owner shared_db folders leftovers healing reads writes snapshot stats upkeep
-//! db_reader opening db
+//! db_reader functions opening db db_functions
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+#![cfg_attr(not(feature = "functions"), forbid(unsafe_code))]
 
 mod batch;
 mod db;
+#[cfg(feature = "functions")]
+mod db_functions;
 mod db_reader;
 mod error;
 mod folders;
+#[cfg(feature = "functions")]
+mod functions;
 mod healing;
 mod leftovers;
 mod log_side;
@@ -68,6 +73,10 @@ pub use batch::WriteBatch;
 pub use db::Db;
 pub use db_reader::{DbReader, TimeToLive};
 pub use error::{DbError, OpenError};
+#[cfg(feature = "functions")]
+pub use functions::{FunctionError, FunctionLibrary};
+#[cfg(feature = "functions")]
+pub use nigh_resp::frame::Frame;
 pub use options::{Durability, Options, WriteOptions};
 pub use reader_error::ReaderError;
 pub use snapshot::Snapshot;

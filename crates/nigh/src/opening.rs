@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 
-/// Memory that function libraries may take; there are none here.
+/// Memory that function libraries may take.
 const LIBRARY_BYTES: u64 = 8 << 20;
 
 /// What runs while a database is open.

@@ -102,6 +102,7 @@ impl Options {
     /// the key, or of the text between its first `{` and the next `}`: keys with the same such text
     /// lie together. What is several keys' is one partition's: a [`WriteBatch`](crate::WriteBatch)
     /// over several is refused, and [`Db::multi_get`](crate::Db::multi_get) shows a moment of each.
+    /// Functions (the feature `functions`) need one partition.
     ///
     /// The number stays; a database that has another one isn't opened.
     #[must_use]

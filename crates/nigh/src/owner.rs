@@ -49,6 +49,12 @@ impl Owner {
         Owner { keyspace, partition, participant, log, snapshots, latest_ms, turns: 0 }
     }
 
+    /// The journal, for a thread that writes now and then while it has the lock.
+    #[cfg(feature = "functions")]
+    pub(crate) fn journal(&self) -> nigh_shm::JournalWriter {
+        self.log.journal.clone()
+    }
+
     /// A base begins in place of a log that broke.
     pub(crate) fn begin_base(
         &mut self,

@@ -130,10 +130,20 @@ impl SharedDb {
         late.into_iter().try_for_each(|(it, begun)| it.log.wait(&it.reader, begun))
     }
 
+    /// Runs, in a turn of the owner of a partition, what writes nothing.
+    #[cfg(feature = "functions")]
+    pub(crate) fn look<R>(
+        &self,
+        partition: usize,
+        look: impl FnOnce(&mut Store, &Turn<'_>) -> R,
+    ) -> Result<R, DbError> {
+        Ok(self.partitions[partition].owner.take()?.owner().turn(look))
+    }
+
     /// Runs an attempt in a turn of the owner of a key's partition, again while it lacks what comes
     /// back.
     #[inline]
-    fn commit<R>(
+    pub(crate) fn commit<R>(
         &self,
         key: &[u8],
         options: &WriteOptions,

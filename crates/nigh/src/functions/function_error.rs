@@ -1,0 +1,45 @@
+//! What can go wrong with functions.
+//!
+//! Any thread: plain data.
+
+use crate::error::DbError;
+use std::io;
+
+/// Why a library isn't loaded, or a call failed. A call that failed has written nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FunctionError {
+    /// The database refuses.
+    #[error(transparent)]
+    Db(#[from] DbError),
+    /// The library is refused.
+    #[error("{cause}")]
+    Library {
+        /// What is wrong, and where.
+        cause: String,
+    },
+    /// The function threw, was stopped, or isn't there.
+    #[error("{cause}")]
+    Call {
+        /// What the function threw, or what happened.
+        cause: String,
+    },
+    /// The database has several partitions.
+    #[error(
+        "functions run on databases of one partition, and this one has {partitions}: copy it into \
+         one that was made without the option partitions"
+    )]
+    Partitions {
+        /// How many it has.
+        partitions: usize,
+    },
+    /// The thread of the functions, or V8, can't be started.
+    #[error("functions can't be started: {source}: raise the limits of threads and memory")]
+    Start {
+        /// Why.
+        source: io::Error,
+    },
+    /// The thread of the functions ended: a fault of this library.
+    #[error("the thread of the functions has ended by a fault of its own: open the database again")]
+    Ended,
+}
