@@ -108,6 +108,20 @@ fn times_and_durability_are_the_librarys() {
     assert_eq!(number("durable_change"), number("last_change"), "{stats}");
 }
 
+/// A line that is too long isn't cut: it does nothing, its end is no command, and the lines behind
+/// it run.
+#[test]
+fn a_line_that_is_too_long_does_nothing() {
+    let folder = folder();
+    let value = "delete b ".repeat(8 << 20);
+    let lines = format!("put b 1\nput a \"{value}\"\nget a b\n");
+    let output = shell(&folder.path().join("data"), &lines);
+    let expected =
+        "OK\n(error) a line has 64 MiB or more: write less at once\n1) (nil)\n2) \"1\"\n";
+    assert_eq!(stdout(&output), expected);
+    assert_one_sentence(&output, &["1 of 3 commands failed"]);
+}
+
 /// A wrong line is one line of output that says what to do; the lines behind it run, and the exit
 /// code is 1.
 #[test]

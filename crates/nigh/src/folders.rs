@@ -23,8 +23,9 @@ use nigh_log::{
     LogError, Meta, MetaFault, RealChance, RealClock, RealFolder, Secret, World, list, need_meta,
     read_meta, save_meta,
 };
-use nigh_shm::journal_path;
+use nigh_shm::{HeaderInfo, header_of, journal_path};
 use nigh_store::partitions_of;
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -101,6 +102,7 @@ impl DbFolders {
 
     /// The database can't be opened: a memory folder in which nothing is goes.
     pub(crate) fn undo(self) {
+        self.remove_unborn();
         let there = self.memory.read_dir().into_iter().flatten().flatten();
         let mut others = there.filter(|it| it.file_name() != LOCK && it.file_name() != RECORD);
         if others.next().is_none() {
@@ -114,6 +116,24 @@ impl DbFolders {
         let meta = read_meta(&*self.world.storage);
         let meta = meta.map_err(|error| OpenError::of_log(self.path.clone(), error))?;
         Ok(meta.as_ref().and_then(partitions_of))
+    }
+
+    /// Removes the arenas of an open that didn't come to its end, if it would have made the database:
+    /// nothing was ever written to them, and the next one may want another number of partitions.
+    pub(crate) fn remove_unborn(&self) {
+        let Ok(Some(meta)) = read_meta(&*self.world.storage) else { return };
+        if partitions_of(&meta).is_some() {
+            return;
+        }
+        let there = self.memory.read_dir().into_iter().flatten().flatten().map(|it| it.path());
+        let is_arena = |it: &PathBuf| it.extension() == Some(OsStr::new("arena"));
+        let arenas: Vec<PathBuf> = there.filter(is_arena).collect();
+        let is_unborn =
+            |it: &HeaderInfo| it.begun_lsn == 0 && [[0; 16], meta.id].contains(&it.log_id);
+        if arenas.iter().all(|it| header_of(it).is_ok_and(|it| is_unborn(&it))) {
+            // One that stays refuses the open, and is named.
+            arenas.iter().for_each(|it| _ = std::fs::remove_file(it));
+        }
     }
 
     /// Gives the memory back, but for the arenas, which are gone. The log has all that was there.

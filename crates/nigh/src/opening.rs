@@ -74,6 +74,7 @@ fn open_store(
     options: &Options,
     folders: &DbFolders,
 ) -> Result<(OpenedStore, Arc<Domain>), OpenError> {
+    folders.remove_unborn();
     let partitions = folders.partitions()?.or(options.partitions).unwrap_or(1);
     if let Some(wanted) = options.partitions.filter(|it| *it != partitions) {
         let path = folders.path.clone();

@@ -4,7 +4,8 @@
 //! lock ── turn: clock, pin ── the write ── upkeep, now and then ── announce ── unlock
 //! ```
 //!
-//! 1. Its participant announces at the end of each turn, so its own pin holds nothing back.
+//! 1. Its participant announces at the end of each turn, so its own pin holds nothing back. One that
+//!    rests is asked to when another partition lacks memory.
 //! 2. The journal is handed over before the lock goes, since it belongs to one thread at a time.
 //! 3. Each turn does a bounded piece of work.
 //!
@@ -86,6 +87,11 @@ impl Owner {
         }
     }
 
+    /// Says that nothing is read here: nobody's memory waits for this owner.
+    fn announce(&mut self) {
+        self.participant.quiescent();
+    }
+
     /// One turn of a writer.
     #[inline]
     pub(crate) fn turn<R>(&mut self, work: impl FnOnce(&mut Store, &Turn<'_>) -> R) -> R {
@@ -104,7 +110,7 @@ impl Owner {
             }
         }
         self.look_at_snapshots();
-        self.participant.quiescent();
+        self.announce();
         if is_due {
             self.log.journal.leave();
         }
@@ -126,7 +132,7 @@ impl Owner {
             left.more |= self.keyspace.compact(compaction, journal.tail(), &turn);
         }
         self.look_at_snapshots();
-        self.participant.quiescent();
+        self.announce();
         self.log.journal.leave();
         left
     }
@@ -156,6 +162,13 @@ impl OwnerLock {
         match self.owner.lock() {
             Ok(guard) if guard.is_some() => Ok(Owning(guard)),
             _ => Err(DbError::Stopped),
+        }
+    }
+
+    /// Has the owner announce, if it rests: one at work does it by itself.
+    pub(crate) fn announce(&self) {
+        if let Ok(mut owner) = self.owner.try_lock() {
+            owner.iter_mut().for_each(Owner::announce);
         }
     }
 

@@ -54,13 +54,11 @@ impl DbStats {
     }
 
     fn add(&mut self, partition: &DbPartition) -> Result<(), DbError> {
+        // First, so that it isn't more than there was.
+        let durable_change = partition.reader.durable_lsn();
         let store = partition.owner.take()?.owner().store().stats();
         let log = partition.log.status().figures();
-        let one = PartitionStats {
-            keys: store.keys,
-            last_change: store.data.lsn,
-            durable_change: partition.reader.durable_lsn(),
-        };
+        let one = PartitionStats { keys: store.keys, last_change: store.data.lsn, durable_change };
         self.keys += one.keys;
         self.expires += store.expires;
         self.expired_keys += store.expired_keys;

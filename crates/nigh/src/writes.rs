@@ -152,7 +152,7 @@ impl SharedDb {
     ) -> Result<R, DbError> {
         let DbPartition { reader, owner, log } = &self.partitions[self.number_of(key)];
         owner.check_process()?;
-        let mut patience = Patience::of(options);
+        let (mut patience, mut has_asked) = (Patience::of(options), false);
         let (answer, begun) = loop {
             log.check(only_removes)?;
             if log.is_late() {
@@ -162,17 +162,23 @@ impl SharedDb {
             let tried = {
                 let mut owning = owner.take()?;
                 let owner = owning.owner();
-                if patience.has_waited() {
+                if has_asked || patience.has_waited() {
                     owner.look_after();
                 }
                 let tried = owner.turn(&mut attempt);
-                let lacks_memory = matches!(tried, Err(WriteRefusal::Write(WriteError::Busy)));
-                if lacks_memory && patience.has_waited_for(SNAPSHOT_MOST) {
+                if lacks_memory(&tried) && patience.has_waited_for(SNAPSHOT_MOST) {
                     owner.snapshots.end_oldest();
                 }
                 tried.map(|answer| (answer, reader.begun_lsn()))
             };
             log.status().wake();
+            if lacks_memory(&tried) {
+                // What was given up waits for all owners, also for those that rest.
+                self.partitions.iter().for_each(|it| it.owner.announce());
+                if !std::mem::replace(&mut has_asked, true) {
+                    continue;
+                }
+            }
             match tried {
                 Ok(done) => break done,
                 Err(WriteRefusal::Final(error)) => return Err(error),
@@ -184,6 +190,11 @@ impl SharedDb {
         }
         Ok(answer)
     }
+}
+
+/// Whether a write was refused since memory is held.
+fn lacks_memory<R>(tried: &Result<R, WriteRefusal>) -> bool {
+    matches!(tried, Err(WriteRefusal::Write(WriteError::Busy)))
 }
 
 /// The record of a key that is there, as the owner sees it.

@@ -10,7 +10,7 @@ use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor, Helper};
 use std::io::{BufRead, IsTerminal};
 
-/// Longest line that is read, in bytes: longer than any typed command, and it bounds memory.
+/// A line of so many bytes is refused: longer than any typed command, and it bounds memory.
 const LINE_BYTES: u64 = 64 << 20;
 /// Most lines of the history.
 const HISTORY_LINES: usize = 10_000;
@@ -90,6 +90,12 @@ fn script(shell: &mut impl LineShell) -> Result<()> {
         let mut bounded = std::io::Read::take(&mut input, LINE_BYTES);
         if bounded.read_until(b'\n', &mut line).context("can't read stdin")? == 0 {
             break;
+        }
+        if line.len() as u64 == LINE_BYTES && !line.ends_with(b"\n") {
+            input.skip_until(b'\n').context("can't read stdin")?;
+            println!("(error) a line has {} MiB or more: write less at once", LINE_BYTES >> 20);
+            (failed, total) = (failed + 1, total + 1);
+            continue;
         }
         let line = String::from_utf8(line).context("stdin isn't UTF-8; write \"\\xHH\"")?;
         if line.trim().is_empty() {

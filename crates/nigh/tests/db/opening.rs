@@ -1,6 +1,6 @@
 //! Opening and closing.
 
-use crate::{all, open, small};
+use crate::{all, made_with, open, small};
 use nigh::{Db, Durability, OpenError, Options};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -139,6 +139,58 @@ fn a_new_database_in_the_place_of_one_that_was_killed_begins_empty() {
     assert!(all(&db).is_empty());
     drop(db);
     assert!(!left.exists(), "it was nobody's");
+}
+
+/// The names in a folder.
+fn names_in(folder: &Path) -> Vec<String> {
+    let there = folder.read_dir().expect("it is there").map(|it| it.expect("an entry"));
+    there.map(|it| it.file_name().into_string().expect("UTF-8")).collect()
+}
+
+/// A folder that a first open has refused before it made anything but the meta.
+fn barely_begun(path: &Path) {
+    let refused = Db::open(path, &small().capacity_bytes(1)).map(drop);
+    assert!(matches!(refused, Err(OpenError::Option { .. })));
+    assert!(memory_of(path).is_none());
+}
+
+#[test]
+fn a_first_open_that_failed_leaves_no_memory_and_another_number_of_partitions_is_taken() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    barely_begun(&path);
+    let obstacle = path.join("g1-s00-0000000001.log.new");
+    std::fs::create_dir(&obstacle).expect("a folder in place of a file");
+    let error = Db::open(&path, &small().partitions(3)).map(drop).expect_err("no file can be made");
+    assert!(error.to_string().contains("making a file failed"), "{error}");
+    assert!(memory_of(&path).is_none());
+    std::fs::remove_dir(obstacle).expect("it is empty");
+    assert_eq!(made_with(&path, 2).stats().expect("stats").partitions.len(), 2);
+}
+
+#[test]
+fn another_number_of_partitions_is_taken_when_the_first_open_was_killed() {
+    // Arenas are there, and no log counts yet: nobody has written anything.
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    barely_begun(&path);
+    let meta = std::fs::read(path.join("meta")).expect("it has an id");
+    let options = small().partitions(3).keep_memory(true);
+    Db::open(&path, &options).expect("open").close().expect("close");
+    let memory = memory_of(&path).expect("it is kept");
+    for name in names_in(&path).iter().filter(|it| it.contains(".log")) {
+        std::fs::remove_file(path.join(name)).expect("a file of the log");
+    }
+    std::fs::write(path.join("meta"), meta).expect("meta as it was");
+    for name in names_in(&memory).iter().filter(|it| !it.ends_with(".arena")) {
+        std::fs::remove_file(memory.join(name)).expect("a file that was made later");
+    }
+    let db = open(&path);
+    assert_eq!(db.stats().expect("stats").partitions.len(), 1);
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
+    assert!(!memory.exists());
+    assert_eq!(all(&open(&path)).len(), 1);
 }
 
 #[test]

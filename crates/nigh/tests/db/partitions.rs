@@ -166,6 +166,40 @@ fn a_reader_reads_all_partitions() {
     assert_eq!(reader.get(&key(7)).expect("get").as_deref(), Some(&b"new"[..]));
 }
 
+#[test]
+fn a_reader_goes_on_with_a_new_database_that_has_another_number() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let db = made_with(&path, PARTITIONS);
+    let reader = Db::open_reader(&path).expect("a reader");
+    db.close().expect("close");
+    for partitions in [1, 5, 2] {
+        std::fs::remove_dir_all(&path).expect("it is removed");
+        let db = made_with(&path, partitions);
+        (0..50).for_each(|n| db.put(&key(n), &partitions.to_le_bytes()).expect("put"));
+        reader.wait(SOON).expect("it is there");
+        let values = (0..50).map(|n| reader.get(&key(n)).expect("get"));
+        assert!(values.into_iter().all(|it| it == Some(partitions.to_le_bytes().to_vec())));
+        db.close().expect("close");
+    }
+}
+
+#[test]
+fn a_partition_that_rests_holds_no_memory_of_another() {
+    // All keys lie in one partition, which is written anew again and again. No write may meet
+    // memory that waits for the owners of the others: nobody calls them.
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = small().capacity_bytes(32 << 20).journal_bytes(64 << 20).partitions(4);
+    let db = Db::open(dir.path().join("data"), &options).expect("open");
+    let hasty = WriteOptions::new().without_waiting();
+    for round in 0..15_u8 {
+        for n in 0..300 {
+            let key = format!("{{tag}} {n}");
+            db.put_with(key.as_bytes(), &[round; 10_000], &hasty).expect("nobody holds memory");
+        }
+    }
+}
+
 /// Names the child's folder.
 const FOLDER: &str = "NIGH_PARTITIONS_FOLDER";
 /// The child: a write behind the limit is an error, not a signal that kills.
