@@ -103,10 +103,11 @@ impl Owner {
             let pin = self.participant.pin();
             let random = self.turns.wrapping_mul(GOLDEN);
             let turn = Turn { now_ms: self.latest_ms, pin: &pin, random };
-            self.keyspace.begin_turn(&turn);
-            outcome = work(self.keyspace.part_mut(self.partition), &turn);
-            if is_due || self.keyspace.wants_turn() {
-                self.keyspace.maintain(&turn);
+            let store = self.keyspace.part_mut(self.partition);
+            store.begin_turn(&turn);
+            outcome = work(store, &turn);
+            if is_due || store.wants_turn() {
+                store.maintain(&turn);
             }
         }
         self.look_at_snapshots();
@@ -126,8 +127,9 @@ impl Owner {
             let pin = self.participant.pin();
             let random = self.turns.wrapping_mul(GOLDEN);
             let turn = Turn { now_ms: self.latest_ms, pin: &pin, random };
-            self.keyspace.begin_turn(&turn);
-            left = self.keyspace.maintain(&turn);
+            let store = self.keyspace.part_mut(self.partition);
+            store.begin_turn(&turn);
+            left = store.maintain(&turn);
             let OwnerSide { journal, compaction } = &mut self.log;
             left.more |= self.keyspace.compact(compaction, journal.tail(), &turn);
         }

@@ -97,8 +97,8 @@ impl SharedDb {
         keys: &[&[u8]],
         now_ms: u64,
     ) -> Result<FoundValues, Unread> {
-        let moments = self.partitions.iter().map(|it| it.reader.moment(pin).ok_or(Unread::TooNew));
-        let moments: Vec<Moment> = moments.collect::<Result<_, _>>()?;
+        // Of the partitions that have some of the keys: a write in another one hinders nothing.
+        let mut moments: Vec<Option<Moment>> = vec![None; self.partitions.len()];
         let mut found = Vec::with_capacity(keys.len());
         let mut places = [(0, 0); KEYS_AHEAD];
         for keys in keys.chunks(KEYS_AHEAD) {
@@ -110,8 +110,11 @@ impl SharedDb {
                 self.partitions[*number].reader.prefetch_record(*hash);
             }
             for ((number, hash), key) in places.iter().zip(keys) {
-                let (reader, moment) = (&self.partitions[*number].reader, &moments[*number]);
-                let record = reader.get_at(pin, moment, *hash, key);
+                let reader = &self.partitions[*number].reader;
+                let moment = moments[*number].or_else(|| reader.moment(pin));
+                let moment = moment.ok_or(Unread::TooNew)?;
+                moments[*number] = Some(moment);
+                let record = reader.get_at(pin, &moment, *hash, key);
                 let record = record.map_err(|TooNew| Unread::TooNew)?;
                 let expiry_ms = record.map_or(0, |record| record.expiry_ms());
                 let is_live = !is_over(expiry_ms, moment.clock_ms());
