@@ -334,7 +334,6 @@ impl From<WriteError> for WriteRefusal {
 }
 
 impl DbError {
-    /// What a write says that isn't tried again.
     /// Two keys of a batch lie in two partitions.
     #[cold]
     pub(crate) fn of_partitions(first: &[u8], other: &[u8]) -> DbError {
@@ -345,6 +344,8 @@ impl DbError {
         DbError::ManyPartitions { first: text(first), other: text(other) }
     }
 
+    /// What a write says that isn't tried again.
+    #[cold]
     pub(crate) fn of_write(error: WriteError) -> DbError {
         match error {
             WriteError::Oom => DbError::Full,

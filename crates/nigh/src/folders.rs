@@ -118,7 +118,7 @@ impl DbFolders {
         Ok(meta.as_ref().and_then(partitions_of))
     }
 
-    /// Removes the arenas of an open that didn't come to its end, if it would have made the database:
+    /// Removes the arenas of an open that would have made the database, and didn't come to its end:
     /// nothing was ever written to them, and the next one may want another number of partitions.
     pub(crate) fn remove_unborn(&self) {
         let Ok(Some(meta)) = read_meta(&*self.world.storage) else { return };

@@ -4,8 +4,8 @@
 //! lock ── turn: clock, pin ── the write ── upkeep, now and then ── announce ── unlock
 //! ```
 //!
-//! 1. Its participant announces at the end of each turn, so its own pin holds nothing back. One that
-//!    rests is asked to when another partition lacks memory.
+//! 1. Its participant announces at the end of each turn, so its own pin holds nothing back. That of
+//!    an owner that rests does so when another partition lacks memory.
 //! 2. The journal is handed over before the lock goes, since it belongs to one thread at a time.
 //! 3. Each turn does a bounded piece of work.
 //!
