@@ -54,7 +54,7 @@ class Node(unittest.TestCase):
     def test_the_readmes_example_runs_as_a_module(self):
         example = (ROOT / "examples/node/greeting.mjs").read_text(encoding="utf-8")
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        self.assertTrue(f"```js\n{example}```\n" in readme, "README.md shows another example")
+        self.assertTrue(f"```mjs\n{example}```\n" in readme, "README.md shows another example")
         shutil.copy(ROOT / "examples/node/greeting.mjs", _app.name)
         output = run("node", "greeting.mjs", cwd=_app.name)
         lines = output.splitlines()
