@@ -32,6 +32,7 @@ export const pair = (db, keys) => keys.map((key) => db.text(key) ?? null);
 pair.flags = ['no-writes'];
 """
 EXPIRIES = 10_000  # a second
+LOT = 500  # expiries that are sent together: each lot waits for the writer's turns
 PIPELINE = 256  # so that sleeping and waking count for little
 
 
@@ -82,11 +83,11 @@ def write(client, stop):
 def expire(client, stop):
     begun, step = time.monotonic(), 0
     while not stop.is_set():
-        lot = range(step * 100, step * 100 + 100)
+        lot = range(step * LOT, step * LOT + LOT)
         client.send(b"".join(command("SET", "e%d" % n, "v", "PX", "50") for n in lot))
-        client.file.read(5 * 100)
+        client.file.read(5 * LOT)
         step += 1
-        time.sleep(max(0, begun + step * 100 / EXPIRIES - time.monotonic()))
+        time.sleep(max(0, begun + step * LOT / EXPIRIES - time.monotonic()))
 
 
 class Beside:
