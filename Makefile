@@ -64,8 +64,8 @@ bench-peers: build test-tools ## run beside Debian's Redis, write docs/benchmark
 # whatever `run --help` there names.
 bench-embedded: ## run the library beside LevelDB, LMDB and others, write docs/benchmarks-embedded.md
 	@scripts/bench-embedded-setup.sh
-	cd benches/embedded && cargo run --release -- run $(ARGS)
-	cd benches/embedded && cargo run --release -- report
+	cd benches/embedded && cargo run --release --locked -- run $(ARGS)
+	cd benches/embedded && cargo run --release --locked -- report
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS (20)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -320,8 +320,8 @@ impl Db {
 
     /// Tells the changes of keys that begin with `prefix`, from now on: each put, each new expiry,
     /// each removal, be it by a delete or since the key's time was over, in the order in which they
-    /// were made, with their numbers. Of several [partitions](Options::partitions), each has an order of
-    /// its own.
+    /// were made, with their numbers. Of several [partitions](Options::partitions), each has an
+    /// order of its own.
     ///
     /// - Each change that begins when this has returned is told once; none from before is. A
     ///   batch's changes come one after the other, and other changes aren't told between them.
