@@ -4,6 +4,7 @@
 //! 1. It reads ahead of the owner by a few batches only: the owner's pace is the pace.
 //! 2. A file that can't be read as a whole stays, and its fault is told. Nothing is compacted then
 //!    until the next start.
+//! 3. No file is begun before the shard has told how much is alive: all would look like garbage.
 //!
 //! The log's thread.
 
@@ -141,11 +142,12 @@ impl<S: Storage> LogCompaction<S> {
         }
         match &mut self.stage {
             Stage::Nothing => {
+                let Some(live) = status.live_bytes() else { return false };
                 let (oldest, bytes) = (writer.oldest(), writer.counted_bytes());
-                let (live, file_bytes) = (status.live_bytes(), self.pace.file_bytes);
+                let file_bytes = self.pace.file_bytes;
                 let goes_on = self.cycle.goes_on(writer.next_victim(), bytes, position, file_bytes);
                 let is_due = if status.health() == LogHealth::Full {
-                    let garbage = garbage_of(writer, status);
+                    let garbage = garbage_of(writer, live);
                     let is_shut = writer.room_to_add() == 0;
                     self.cycle.goes_on_full(garbage, file_bytes, is_shut)
                 } else {
@@ -159,7 +161,7 @@ impl<S: Storage> LogCompaction<S> {
                     status.end_round();
                 }
                 if is_asked || is_due {
-                    self.begin(writer, status, promised);
+                    self.begin(writer, status, live, promised);
                 }
                 self.is_active()
             }
@@ -180,11 +182,11 @@ impl<S: Storage> LogCompaction<S> {
         }
     }
 
-    fn begin(&mut self, writer: &mut LogWriter<S>, status: &LogStatus, promised: u64) {
+    fn begin(&mut self, writer: &mut LogWriter<S>, status: &LogStatus, live: u64, promised: u64) {
         // With a full disk, what is still alive must find room in the files that are there, and the
         // file before must have gone: at most a file, or all live records. (Twice, for the frames,
         // and what is removed meanwhile.)
-        let needed = writer.room_to_compact().min(2 * status.live_bytes() + NOTES_BYTES);
+        let needed = writer.room_to_compact().min(2 * live + NOTES_BYTES);
         let is_full = status.health() == LogHealth::Full;
         if is_full && (writer.room() < needed + promised || !writer.is_synced()) {
             return;
@@ -192,7 +194,7 @@ impl<S: Storage> LogCompaction<S> {
         match writer.victim() {
             Ok(Some(reader)) => {
                 let (newest, bytes) = (writer.newest_file(), writer.counted_bytes());
-                self.cycle.begins(reader.file(), newest, bytes, garbage_of(writer, status));
+                self.cycle.begins(reader.file(), newest, bytes, garbage_of(writer, live));
                 self.stage = Stage::Reading(Box::new(reader));
             }
             Ok(None) => {}
@@ -273,8 +275,8 @@ impl<S: Storage> LogCompaction<S> {
 }
 
 /// Bytes of frames that aren't live records.
-fn garbage_of<S: Storage>(writer: &LogWriter<S>, status: &LogStatus) -> u64 {
-    writer.changes_bytes().saturating_sub(status.live_bytes())
+fn garbage_of<S: Storage>(writer: &LogWriter<S>, live: u64) -> u64 {
+    writer.changes_bytes().saturating_sub(live)
 }
 
 /// What the owner is to look at: changes of which a record may be there, and their keys.

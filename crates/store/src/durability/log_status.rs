@@ -75,8 +75,11 @@ struct Figures {
     longest_sync_us: AtomicU64,
     bytes: AtomicU64,
     files_bytes: AtomicU64,
+    /// [`UNTOLD`] until the shard has told it.
     live_bytes: AtomicU64,
 }
+
+const UNTOLD: u64 = u64::MAX;
 
 /// What INFO shows of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -111,7 +114,7 @@ impl LogStatus {
             thread: OnceLock::new(),
             base: BaseStage::default(),
             round: AtomicU8::new(0),
-            figures: Figures::default(),
+            figures: Figures { live_bytes: AtomicU64::new(UNTOLD), ..Figures::default() },
         };
         status.set_mode(mode);
         status
@@ -354,9 +357,9 @@ impl LogStatus {
         self.figures.live_bytes.store(bytes, Relaxed);
     }
 
-    /// Bytes of the records that the shard's arenas have.
-    pub(crate) fn live_bytes(&self) -> u64 {
-        self.figures.live_bytes.load(Relaxed)
+    /// Bytes of the records that the shard's arenas had when it told it; `None`: it never did.
+    pub(crate) fn live_bytes(&self) -> Option<u64> {
+        Some(self.figures.live_bytes.load(Relaxed)).filter(|&bytes| bytes != UNTOLD)
     }
 
     /// Why nothing is compacted; empty if nothing is wrong.

@@ -122,6 +122,8 @@ impl Shard {
             self.machine.kill();
         }
         self.machine.start().expect("a full disk hinders no start");
+        // The log's thread may come far before the shard tells it anything.
+        self.machine.settle();
         self.has_all();
     }
 

@@ -22,6 +22,8 @@ use crate::support::{Resp2, START_MS, op};
 /// Passes that a log's thread gets to come to rest.
 const PASSES_MOST: u32 = 10_000;
 
+/// Between what a shard tells now and then, as the server's do.
+const TICK_MS: u64 = 100;
 /// Bytes of a log file: small, so that files change and go.
 const FILE_BYTES: u64 = 32 << 10;
 
@@ -45,6 +47,8 @@ pub(crate) struct Running {
     pub(crate) logs: Vec<Log>,
     pub(crate) participant: Participant,
     pub(crate) turns: u64,
+    /// When the shards tell next how much is alive, ms.
+    pub(crate) next_tick_ms: u64,
 }
 
 /// The machine, and the store on it.
@@ -130,7 +134,8 @@ impl Machine {
         });
         let logs = logs.collect();
         let participant = domain.join();
-        self.running = Some(Running { keyspace, logs, participant, turns: 0 });
+        let next_tick_ms = self.clock_ms() + TICK_MS;
+        self.running = Some(Running { keyspace, logs, participant, turns: 0, next_tick_ms });
         Ok(opened.report)
     }
 
@@ -190,12 +195,18 @@ impl Machine {
         let now_ms = self.clock_ms();
         let running = self.running();
         let mut more = false;
+        let ticks = now_ms >= running.next_tick_ms;
+        if ticks {
+            running.next_tick_ms = now_ms + TICK_MS;
+        }
         {
             let live = running.keyspace.live_bytes();
             let pin = running.participant.pin();
             let turn = Turn { now_ms, pin: &pin, random: 0 };
             for log in &mut running.logs {
-                log.status.tell_live(live);
+                if ticks {
+                    log.status.tell_live(live);
+                }
                 more |= log.thread.pass() == nigh_store::Passed::More;
                 let tail = log.journal.tail();
                 more |= running.keyspace.compact(&mut log.compaction, tail, &turn);
