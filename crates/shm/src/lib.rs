@@ -16,8 +16,8 @@
 //!    quiescent state.
 //! 3. The file belongs to one server process: nothing else may write to it while it is mapped here.
 //!
-//! Rooms, lowest first: error failpoints format ring index memory qsbr region journal check space
-//! read write recover
+//! Rooms, lowest first: error failpoints format ring index memory local qsbr region journal check
+//! space read write recover
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -26,6 +26,7 @@
 //! | ring | queues of messages between two threads or processes |
 //! | index | the hash table, when it grows, and reading at one moment |
 //! | memory | mappings, huge pages, the thread that takes and gives memory |
+//! | local | the byte stream of a client process: rings in memory that it maps too |
 //! | qsbr | the participants that read, and what waits until none does |
 //! | region | an arena's file as it is mapped for writing |
 //! | journal | the file in which a shard's changes are until they are in its log |
@@ -46,6 +47,7 @@ mod failpoints;
 mod format;
 mod index;
 mod journal;
+pub mod local;
 mod memory;
 mod qsbr;
 mod read;

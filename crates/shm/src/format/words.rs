@@ -10,6 +10,7 @@
 //! a [`crate::Record`] lends out.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -101,6 +102,16 @@ impl MappedWords {
         MappedWords { base, len }
     }
 
+    /// The words of a part, which begins at a multiple of 64.
+    pub(crate) fn part(&self, range: Range<u64>) -> MappedWords {
+        let (from, len) = (range.start, range.end - range.start);
+        let at = self.range(from, usize::try_from(len).expect("usize has 64 bits"));
+        let base = NonNull::new(at).expect("an address within a mapping");
+        // SAFETY: the part lies within these words (checked by `range`), which keep what is asked
+        // of it; its alignment is checked.
+        unsafe { MappedWords::new(base, len) }
+    }
+
     #[inline]
     fn at(&self, offset: u64, size: u64) -> *mut u8 {
         assert!(fits(offset, size, self.len), "word at {offset} of {} bytes", self.len);
@@ -140,6 +151,16 @@ impl MappedWords {
         let at = self.at(offset, 8);
         // SAFETY: as in `word32`.
         unsafe { AtomicU64::from_ptr(at.cast()) }
+    }
+
+    /// Words of 8 bytes that follow each other.
+    #[inline]
+    fn words_of(&self, offset: u64, words: usize) -> &[AtomicU64] {
+        let at = self.range(offset, 8 * words);
+        assert!(offset.is_multiple_of(8), "words at {offset}");
+        // SAFETY: in bounds (checked by `range`), aligned to 8 (the base is, to 64), mapped
+        // (MappedWords::new), and accessed by atomic operations only while they are shared.
+        unsafe { std::slice::from_raw_parts(at.cast(), words) }
     }
 
     /// Published bytes, lent out.
@@ -193,6 +214,19 @@ impl SharedWords for MappedWords {
         // atomically.
         let line = unsafe { &*at };
         std::array::from_fn(|i| line[i].load(Ordering::Relaxed))
+    }
+    #[inline]
+    fn load_words(&self, offset: u64, to: &mut [[u8; 8]]) {
+        for (word, to) in self.words_of(offset, to.len()).iter().zip(to) {
+            *to = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+    }
+    #[inline]
+    fn store_words(&self, offset: u64, from: &[[u8; 8]]) {
+        crate::failpoints::step();
+        for (word, from) in self.words_of(offset, from.len()).iter().zip(from) {
+            word.store(u64::from_le_bytes(*from), Ordering::Relaxed);
+        }
     }
     #[inline]
     fn copy_in(&self, offset: u64, bytes: &[u8]) {

@@ -69,6 +69,11 @@ impl<W: SharedWords> Bell<W> {
         Bell { words, at }
     }
 
+    /// A bell whose word another process has set.
+    pub(crate) fn of_peer(words: W, at: u64) -> Bell<W> {
+        Bell { words, at }
+    }
+
     /// Owner: tells whether it may sleep now. If so it must call [`Self::woken`] afterwards; if
     /// not, because `has_mail` found something, it stays awake.
     pub fn prepare_sleep(&self, has_mail: impl FnOnce() -> bool) -> bool {

@@ -73,6 +73,19 @@ pub enum Broken {
     /// again.
     #[error("no room for a reply that was paid for: close the ring")]
     NoReplyRoom,
+    /// A message of a kind that the ring doesn't carry.
+    #[error("a message of kind {kind} and flags {flags} at {position} of a ring: close the ring")]
+    Kind {
+        /// Where the message begins.
+        position: u64,
+        /// Its kind.
+        kind: u16,
+        /// Its flags.
+        flags: u16,
+    },
+    /// The bell of this side is rung without an end, so that it can't sleep.
+    #[error("a bell is rung again and again: close the ring")]
+    Bell,
     /// A reply to no request.
     #[error("a reply without a request: close the ring")]
     UnaskedReply,

@@ -79,6 +79,20 @@ impl<W: SharedWords> Consumer<W> {
         Ok(Some((header, lead)))
     }
 
+    /// Adds the next message, a piece of a stream of bytes, to what `to` holds; false if there is
+    /// none. A piece has one byte at least, the kind `kind` and no flags.
+    #[inline]
+    pub(crate) fn take_piece(&mut self, kind: u16, to: &mut Vec<u8>) -> Result<bool, Broken> {
+        let Some(header) = self.header(1)? else { return Ok(false) };
+        if (header.kind, header.flags) != (kind, 0) {
+            let MessageHeader { kind, flags, .. } = header;
+            return Err(Broken::Kind { position: self.taken, kind, flags });
+        }
+        self.copy(self.taken + HEADER_BYTES, u64::from(header.length), to);
+        self.taken += message_bytes(u64::from(header.length));
+        Ok(true)
+    }
+
     /// Gives the room of all that was taken back, by one store; tells whether there was anything.
     #[inline]
     pub fn release(&mut self) -> bool {

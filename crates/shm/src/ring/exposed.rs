@@ -36,7 +36,7 @@ pub struct Exposed {
 }
 
 impl Exposed {
-    fn new(bytes: u64, peer: Arc<Mutex<HostilePeer>>) -> Exposed {
+    pub(crate) fn new(bytes: u64, peer: Arc<Mutex<HostilePeer>>) -> Exposed {
         Exposed { words: HeapWords::new(usize::try_from(bytes).expect("usize has 64 bits")), peer }
     }
 

@@ -54,7 +54,10 @@ pub use link::{LinkRequest, LinkSpec, REPLY_BYTES, Requester, Responder, link};
 pub use producer::{Producer, PushError};
 
 use crate::format::words::SharedWords;
-use bytes::{BIGGEST_PART, Ring};
+use bytes::{BIGGEST_PART, DATA, Ring};
+
+/// Offset of the messages in a ring's words.
+pub(crate) const DATA_OFFSET: u64 = DATA;
 
 /// A ring on the heap: its two ends.
 ///
@@ -65,6 +68,12 @@ pub fn pair(bytes: u32) -> (Producer, Consumer) {
     assert!((LEAST_BYTES..=MOST_BYTES).contains(&bytes), "a ring of {bytes} bytes");
     let capacity = u64::from(bytes);
     ends(Ring::new(HeapMemory::for_ring(capacity), capacity, capacity / BIGGEST_PART))
+}
+
+/// Both ends of a ring of `bytes` bytes of messages over zeroed words.
+pub(crate) fn over<W: SharedWords>(words: W, bytes: u32) -> (Producer<W>, Consumer<W>) {
+    let capacity = u64::from(bytes);
+    ends(Ring::new(words, capacity, capacity / BIGGEST_PART))
 }
 
 /// Both ends of a ring.
