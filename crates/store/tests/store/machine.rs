@@ -22,8 +22,6 @@ use crate::support::{Resp2, START_MS, op};
 /// Passes that a log's thread gets to come to rest.
 const PASSES_MOST: u32 = 10_000;
 
-/// Between what a shard tells now and then, as the server's do.
-const TICK_MS: u64 = 100;
 /// Bytes of a log file: small, so that files change and go.
 const FILE_BYTES: u64 = 32 << 10;
 
@@ -47,8 +45,6 @@ pub(crate) struct Running {
     pub(crate) logs: Vec<Log>,
     pub(crate) participant: Participant,
     pub(crate) turns: u64,
-    /// When the shards tell next how much is alive, ms.
-    pub(crate) next_tick_ms: u64,
 }
 
 /// The machine, and the store on it.
@@ -134,8 +130,7 @@ impl Machine {
         });
         let logs = logs.collect();
         let participant = domain.join();
-        let next_tick_ms = self.clock_ms() + TICK_MS;
-        self.running = Some(Running { keyspace, logs, participant, turns: 0, next_tick_ms });
+        self.running = Some(Running { keyspace, logs, participant, turns: 0 });
         Ok(opened.report)
     }
 
@@ -180,8 +175,17 @@ impl Machine {
         (reader.begun_lsn(), reader.durable_lsn())
     }
 
-    /// Passes of all logs, until they rest.
+    /// Passes of all logs, until they rest; then the shards' ticks come, and passes again. So a log's
+    /// thread gets far before it is told what is alive.
     pub(crate) fn settle(&mut self) {
+        self.settle_untold();
+        let running = self.running();
+        let live = running.keyspace.live_bytes();
+        running.logs.iter().for_each(|log| log.status.tell_live(live));
+        self.settle_untold();
+    }
+
+    fn settle_untold(&mut self) {
         for _ in 0..PASSES_MOST {
             if !self.step() {
                 return;
@@ -195,18 +199,10 @@ impl Machine {
         let now_ms = self.clock_ms();
         let running = self.running();
         let mut more = false;
-        let ticks = now_ms >= running.next_tick_ms;
-        if ticks {
-            running.next_tick_ms = now_ms + TICK_MS;
-        }
         {
-            let live = running.keyspace.live_bytes();
             let pin = running.participant.pin();
             let turn = Turn { now_ms, pin: &pin, random: 0 };
             for log in &mut running.logs {
-                if ticks {
-                    log.status.tell_live(live);
-                }
                 more |= log.thread.pass() == nigh_store::Passed::More;
                 let tail = log.journal.tail();
                 more |= running.keyspace.compact(&mut log.compaction, tail, &turn);
