@@ -18,6 +18,7 @@ const OPEN = {
   watchBytes: 'number',
   partitions: 'number',
   strong: 'boolean',
+  shared: 'boolean',
   keepMemory: 'boolean',
 };
 const EXPIRY = { expiresInMs: 'number', expiresAt: 'object' };

@@ -14,7 +14,7 @@
  * made later, and may then be overtaken by another that isn't awaited.
  *
  * A database is open once: in one process, and in one worker thread of it. Its handle can't be
- * passed to another worker; `openReader` reads there.
+ * passed to another worker; `openReader` reads there if it is `shared`.
  *
  * Errors are `Error`s with a `code`, `NIGH_CLOSED` and others, and a message that names the database
  * and says what to do.
@@ -64,11 +64,14 @@ export type NighErrorCode =
   | 'NIGH_FAULT';
 
 export interface OpenOptions {
-  /** The folder, in a tmpfs, for memory and journal. By default one of its own in /dev/shm. */
+  /** The folder, in a tmpfs, for journal and memory. By default one of its own in /dev/shm. */
   memoryDir?: string;
   /** Bytes of memory that the data may take, 8 MiB to 64 GiB. By default half of what is free. */
   capacityBytes?: number;
-  /** Bytes of the journal, 1 MiB to 4 GiB; 64 MiB by default. A batch takes a fourth at most. */
+  /**
+   * Bytes of the journal, 1 MiB to 4 GiB; 64 MiB by default. A batch takes a fourth at most, and so
+   * does a value, unless the memory is shared.
+   */
   journalBytes?: number;
   /** Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default. */
   logFileBytes?: number;
@@ -86,7 +89,12 @@ export interface OpenOptions {
   partitions?: number;
   /** Whether writes are strong that don't say it themselves. */
   strong?: boolean;
-  /** Closing leaves the data in memory, so that the next open needn't read the log. */
+  /**
+   * Whether other processes, and other workers, may read along by `openReader`. By default the
+   * memory is this process's alone, and goes with it.
+   */
+  shared?: boolean;
+  /** Closing leaves the data in memory, which is shared, so that the next open needn't read the log. */
   keepMemory?: boolean;
 }
 
@@ -137,8 +145,8 @@ export function open(path: string | URL, options?: OpenOptions): Db;
 /** The same, outside of the event loop. */
 export function openAsync(path: string | URL, options?: OpenOptions): Promise<Db>;
 /**
- * Opens, to read, a database that another process (or worker thread) has open, or has left in
- * memory. Name its `memoryDir` if it has one.
+ * Opens, to read, a database that another process (or worker thread) has open with `shared: true`,
+ * or has left in memory. Name its `memoryDir` if it has one.
  */
 export function openReader(path: string | URL, options?: { memoryDir?: string }): Reader;
 

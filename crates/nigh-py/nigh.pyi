@@ -55,8 +55,8 @@ class NotOpenError(Error):
     """No process has the database open that is to be read: a reader reads again when one has."""
 
 def open_reader(path: _Path, *, memory_dir: _Path | None = None) -> Reader:
-    """Opens, to read, a database that another process has open, or has left in memory. Name its
-    `memory_dir` if it has one."""
+    """Opens, to read, a database that another process has open with `shared=True`, or has left in
+    memory. Name its `memory_dir` if it has one."""
 
 @final
 class Db:
@@ -68,6 +68,9 @@ class Db:
     `partitions` (1 to 64, for a new database) are as many locks, journals and logs, so that as many
     threads write at once. A batch is one partition's: keys with the same text in braces lie
     together.
+
+    With `shared=True` other processes may read along (`open_reader`). Else the memory is this
+    process's alone, and a value takes a fourth of `journal_bytes` (64 MiB) at most.
     """
 
     def __new__(
@@ -83,6 +86,7 @@ class Db:
         watch_bytes: int | None = None,
         partitions: int | None = None,
         strong: bool = False,
+        shared: bool = False,
         keep_memory: bool = False,
     ) -> Self: ...
     @overload

@@ -125,9 +125,16 @@ class Beside(Folder):
 
     def test_another_process_reads_while_one_writes(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
+        memory_dir = self.options["memory_dir"]
         owner = Child("python", self.path, **self.options)
         self.addCleanup(owner.kill)
-        memory_dir = self.options["memory_dir"]
+        with self.assertRaisesRegex(nigh.OpenError, r"is private: .* shared"):
+            nigh.open_reader(self.path, memory_dir=memory_dir)
+        owner.close()
+        self.assertRaisesRegex(ValueError, "option shared", self.open, keep_memory=True)
+        self.options["shared"] = True
+        owner = Child("python", self.path, **self.options)
+        self.addCleanup(owner.kill)
         with nigh.open_reader(self.path, memory_dir=memory_dir) as reader:
             for number in range(50):
                 value = b"%d" % number

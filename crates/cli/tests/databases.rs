@@ -34,8 +34,11 @@ fn says(dir: &Path, lines: &str, expected: &str) {
 }
 
 fn open(dir: &Path) -> Db {
-    let small = Options::new().capacity_bytes(64 << 20).journal_bytes(1 << 20);
-    Db::open(dir, &small).expect("it can be opened")
+    Db::open(dir, &small()).expect("it can be opened")
+}
+
+fn small() -> Options {
+    Options::new().capacity_bytes(64 << 20).journal_bytes(1 << 20)
 }
 
 /// Lines of stdin write and read a database that has no server, and its folder is made. Another
@@ -173,7 +176,11 @@ fn a_shell_reads_beside_the_owner() {
     let dir = folder.path().join("data");
     let nobody = nigh_with(&["shell", path(&dir), "--read-only"], "get a\n");
     assert_one_sentence(&nobody, &["there is no database in"]);
-    let db = open(&dir);
+    let alone = open(&dir);
+    let private = nigh_with(&["shell", path(&dir), "--read-only"], "get a\n");
+    assert_one_sentence(&private, &["is private: open it with", "shared"]);
+    alone.close().expect("it closes");
+    let db = Db::open(&dir, &small().shared(true)).expect("it opens");
     db.put(b"a", b"1").expect("there is room");
     let refused = shell(&dir, "get a\n");
     assert_one_sentence(&refused, &["is open in process", "--read-only reads beside it"]);

@@ -81,7 +81,7 @@ impl From<OpenError> for Fault {
         let code = match error {
             OpenError::InUse { .. } | OpenError::MemoryInUse { .. } => "NIGH_IN_USE",
             OpenError::Damaged { .. } => "NIGH_DAMAGED",
-            OpenError::Option { .. } => "NIGH_INVALID",
+            OpenError::Option { .. } | OpenError::KeepsPrivate => "NIGH_INVALID",
             _ => "NIGH_CANNOT_OPEN",
         };
         Fault::new(code, error.to_string())

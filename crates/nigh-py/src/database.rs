@@ -29,7 +29,7 @@ impl Db {
     #[pyo3(signature = (
         path, *, memory_dir=None, capacity_bytes=None, journal_bytes=None, log_file_bytes=None,
         threads_most=None, snapshot_hold_bytes=None, watch_bytes=None, partitions=None,
-        strong=false, keep_memory=false
+        strong=false, shared=false, keep_memory=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -44,10 +44,12 @@ impl Db {
         watch_bytes: Option<u64>,
         partitions: Option<usize>,
         strong: bool,
+        shared: bool,
         keep_memory: bool,
     ) -> PyResult<Db> {
         let durability = if strong { Durability::Strong } else { Durability::Eventual };
-        let mut options = Options::new().durability(durability).keep_memory(keep_memory);
+        let mut options = Options::new().durability(durability);
+        options = options.shared(shared).keep_memory(keep_memory);
         if let Some(dir) = memory_dir {
             options = options.memory_dir(dir);
         }

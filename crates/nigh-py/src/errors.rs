@@ -47,7 +47,7 @@ pub(crate) fn of_open(error: &::nigh::OpenError) -> PyErr {
     match error {
         Cause::InUse { .. } | Cause::MemoryInUse { .. } => InUseError::new_err(text),
         Cause::Damaged { .. } => DamagedError::new_err(text),
-        Cause::Option { .. } => PyValueError::new_err(text),
+        Cause::Option { .. } | Cause::KeepsPrivate => PyValueError::new_err(text),
         _ => OpenError::new_err(text),
     }
 }

@@ -44,8 +44,8 @@ pub(crate) struct Reader {
     open: Arc<OpenReader>,
 }
 
-/// Opens, to read, a database that another process has open, or has left in memory. Name its
-/// `memory_dir` if it has one.
+/// Opens, to read, a database that another process has open with `shared=True`, or has left in
+/// memory. Name its `memory_dir` if it has one.
 #[pyfunction]
 #[pyo3(signature = (path, *, memory_dir=None))]
 pub(crate) fn open_reader(path: PathBuf, memory_dir: Option<PathBuf>) -> PyResult<Reader> {

@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let value = [b'v'; VALUE_BYTES];
     println!("{keys} keys of 16 bytes, values of {VALUE_BYTES} bytes, {partitions} partition(s)");
     for threads in [1, 2] {
-        let options = Options::new().capacity_bytes(2 << 30).partitions(partitions);
+        let options = Options::new().capacity_bytes(2 << 30).partitions(partitions).shared(true);
         let db = Db::open(&path, &options)?;
         let begin = Instant::now();
         std::thread::scope(|scope| {

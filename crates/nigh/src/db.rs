@@ -67,11 +67,13 @@ impl Db {
         })
     }
 
-    /// Opens, to read, the database that another process has open, or has left in memory; by its
-    /// folder. Its owner never waits for that, and nothing is written.
+    /// Opens, to read, the database that another process has open with
+    /// [`Options::shared`](Options::shared), or has left in memory; by its folder. Its owner never
+    /// waits for that, and nothing is written.
     ///
     /// # Errors
-    /// It isn't open, isn't there, or can't be read; the message says what to do.
+    /// It isn't open, its memory is private, it isn't there, or it can't be read; the message says
+    /// what to do.
     pub fn open_reader(path: impl AsRef<Path>) -> Result<DbReader, ReaderError> {
         DbReader::open(path.as_ref(), None)
     }
@@ -377,8 +379,9 @@ impl Db {
     /// tells no error.
     ///
     /// # Errors
-    /// The log couldn't take all of it. Then memory and journal stay for the next open, and nothing
-    /// is lost as long as the machine runs.
+    /// The log couldn't take all of it. Then the journal stays for the next open; so does memory
+    /// that is [shared](Options::shared). While the machine runs, a full disk loses nothing. If the
+    /// log broke, private memory is gone, and with it what only the log's failed writes had.
     pub fn close(mut self) -> Result<(), DbError> {
         self.end()
     }

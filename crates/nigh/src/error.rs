@@ -104,6 +104,12 @@ pub enum OpenError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Memory is to be kept that ends with the process.
+    #[error(
+        "the option keep_memory is of memory that is shared, and this one is private: set the \
+         option shared too, or leave out keep_memory"
+    )]
+    KeepsPrivate,
     /// The log is damaged.
     #[error(
         "the log of {} is damaged: {source}: put back a copy of the folder, or save what is whole \
@@ -208,10 +214,10 @@ pub enum DbError {
         /// A key of another partition.
         other: String,
     },
-    /// A batch takes more of the journal than one may.
+    /// A batch, or a value in private memory, takes more of the journal than one may.
     #[error(
-        "a batch of {bytes} bytes is larger than {most}, a fourth of the journal: make it smaller, or \
-         raise the option journal_bytes"
+        "a write of {bytes} bytes is larger than {most}, a fourth of the journal: make it smaller, \
+         raise the option journal_bytes, or, for a long value, set the option shared"
     )]
     BatchTooLarge {
         /// Bytes that it takes.

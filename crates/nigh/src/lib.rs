@@ -21,8 +21,9 @@
 //! ```
 //!
 //! 1. A write that has returned survives this process, also if that is killed. It is on disk within
-//!    about a second; a strong one when it returns. (What a killed process had in memory only waits
-//!    there for the next open. If the folder is moved elsewhere before that, it waits for an hour.)
+//!    about a second; a strong one when it returns. (What a killed process had not written yet
+//!    waits in its journal for the next open. If the folder is moved elsewhere before that, it waits
+//!    for an hour.)
 //! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, for [`Db::multi_get`], and for a
 //!    [`Snapshot`].
 //! 3. Reads take no lock, and lend the bytes where they lie.
@@ -30,7 +31,8 @@
 //!    writer waits for it, nor for a snapshot that is read.
 //! 5. A log that broke is written anew from memory while reads go on.
 //! 6. A child of a fork is refused with an error.
-//! 7. Other processes read along ([`Db::open_reader`]): the owner never waits for them.
+//! 7. Memory is the process's own. With [`Options::shared`], other processes read along
+//!    ([`Db::open_reader`]): the owner never waits for them.
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!

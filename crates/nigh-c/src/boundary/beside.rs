@@ -173,8 +173,8 @@ fn unix_ms(at: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Opens, to read, the database that another process has open, or has left in memory; by its
-/// folder. `memory_dir` is its owner's, if that names one, else NULL. Its owner never waits for
+/// Opens, to read, the database that another process has open with the option `shared`, or has left
+/// in memory; by its folder. `memory_dir` is its owner's, if that names one, else NULL. Its owner never waits for
 /// that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_reader_open(

@@ -270,6 +270,8 @@ static void watches(nigh_db db) {
 
 /* Another process would do the same. */
 static void readers(nigh_db db) {
+    nigh_options options = small();
+    nigh_db alone;
     nigh_reader reader;
     nigh_bytes keys[2], *found;
     nigh_pair *pairs;
@@ -302,6 +304,13 @@ static void readers(nigh_db db) {
     CHECK(nigh_reader_open("none", NULL, &reader) == NIGH_CANNOT_OPEN && reader.id == 0);
     SAYS("no database in");
     CHECK(nigh_reader_open(NULL, NULL, &reader) == NIGH_INVALID);
+    OK(nigh_open("alone", &options, &alone));
+    CHECK(nigh_reader_open("alone", NULL, &reader) == NIGH_CANNOT_OPEN);
+    SAYS("is private");
+    OK(nigh_close(alone));
+    options.keep_memory = 1;
+    CHECK(nigh_open("alone", &options, &alone) == NIGH_INVALID);
+    SAYS("option shared");
 }
 
 static void what_cannot_be(nigh_db db) {
@@ -412,6 +421,7 @@ static void left_over(void) {
     int n;
     options.snapshot_hold_bytes = 1 << 20;
     options.watch_bytes = 4096;
+    options.shared = 1;
     OK(nigh_open("left", &options, &db));
     for (n = 0; n < 5000; n++) {
         char bytes[1000];
@@ -485,6 +495,7 @@ int main(void) {
     nigh_options options = small();
     nigh_db db;
     CHECK(*nigh_error_message() == 0);
+    options.shared = 1;
     OK(nigh_open("data", &options, &db));
     values(db);
     numbers_and_conditions(db);

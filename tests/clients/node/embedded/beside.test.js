@@ -121,8 +121,13 @@ test('a watch that is awaited stays, and forgotten ones go', async (t) => {
 });
 
 test('another process reads while one writes', async (t) => {
-  const [folder, options] = folders(t);
-  const { memoryDir } = options;
+  const [folder, own] = folders(t);
+  const { memoryDir } = own;
+  const db = nigh.open(folder, own);
+  assert.throws(() => nigh.openReader(folder, { memoryDir }), { code: 'NIGH_CANNOT_OPEN', message: /is private: .* shared/ });
+  db.close();
+  assert.throws(() => nigh.open(folder, { ...own, keepMemory: true }), { code: 'NIGH_INVALID', message: /option shared/ });
+  const options = { ...own, shared: true };
   let owner = await Child.start(folder, options);
   atEnd(t, () => owner.kill());
   const reader = nigh.openReader(folder, { memoryDir });
@@ -156,8 +161,9 @@ test('another process reads while one writes', async (t) => {
 });
 
 test('a worker has databases of its own, reads those of others, and may end at any time', async (t) => {
-  const [folder, options] = folders(t);
+  const [folder, own] = folders(t);
   const [other, others] = folders(t);
+  const options = { ...own, shared: true };
   const db = nigh.open(folder, options);
   atEnd(t, () => db.close());
   db.put('key', 'value');
