@@ -284,10 +284,15 @@ export class Reader implements Iterable<[Buffer, Buffer]> {
   readonly path: string;
   get(key: Bytes): Buffer | undefined;
   has(key: Bytes): boolean;
+  /** Milliseconds for which the key stays; `Infinity` if it has no expiry. */
+  ttl(key: Bytes): number | undefined;
   /** All of one moment: a batch is seen whole or not at all. */
   multiGet(keys: Iterable<Bytes>): (Buffer | undefined)[];
   scan(prefix?: Bytes): IterableIterator<[Buffer, Buffer]>;
   [Symbol.iterator](): IterableIterator<[Buffer, Buffer]>;
+  /** Waits until the database can be read, `mostMs` at most; then it throws why it can't be. */
+  wait(mostMs: number): void;
+  waitAsync(mostMs: number): Promise<void>;
   close(): void;
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;

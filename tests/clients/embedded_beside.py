@@ -146,16 +146,20 @@ class Beside(Folder):
             self.assertEqual(set(reader.items(b"key ")), {(b"key %d" % n, b"") for n in range(50)})
             cursor, found = reader.scan(count=5)
             self.assertTrue(cursor and 0 < len(found) < 52)
+            self.assertEqual((reader.ttl(b"a"), reader.ttl(b"none")), (float("inf"), None))
+            owner.call("put", b"brief", b"x", expires_in=HOUR_S)
+            self.assertTrue(HOUR_S - 100 < reader.ttl(b"brief") <= HOUR_S)
             owner.close()
             self.assertRaisesRegex(nigh.NotOpenError, f"{self.path} isn't open", reader.get, b"a")
-            owner, begin = Child("python", self.path, **self.options), time.monotonic()
+            self.assertRaises(nigh.NotOpenError, reader.wait, 0.02)
+            self.assertRaises(ValueError, reader.wait, -1.0)
+            waits = threading.Thread(target=reader.wait, args=(LIMIT_S,))
+            waits.start()
+            owner = Child("python", self.path, **self.options)
             self.addCleanup(owner.kill)
-            while time.monotonic() < begin + LIMIT_S:
-                try:
-                    self.assertEqual(reader.get(b"a"), b"49")
-                    break
-                except nigh.NotOpenError:
-                    time.sleep(0.01)
+            waits.join(LIMIT_S)
+            reader.wait()
+            self.assertEqual(reader.get(b"a"), b"49")
             self.assertEqual(reader[b"b"], b"49")
         self.assertRaisesRegex(nigh.ClosedError, "the reader is closed", reader.get, b"a")
         self.assertRaisesRegex(nigh.OpenError, "no database in", nigh.open_reader, self.folder.name)

@@ -390,3 +390,36 @@ fn a_failed_command_ends_its_file() {
     let busy = run(folder.path(), &files[1..], &[]);
     assert_one_sentence(&busy, &["good.tst, line 1, after 0 of 3 commands", "is open in process"]);
 }
+
+/// What is printed has no reader any more, as behind `| head`: the command ends without a word, and
+/// a database is closed.
+#[test]
+fn a_reader_that_goes_ends_a_command_quietly() {
+    let folder = folder();
+    let dir = folder.path().join("data");
+    let db = open(&dir);
+    (0..3000_u32).for_each(|n| db.put(&n.to_be_bytes(), &[b'v'; 100]).expect("there is room"));
+    db.close().expect("it closes");
+    let file = folder.path().join("commands");
+    let gets = "open data\n".to_owned() + &"get none\n".repeat(20_000);
+    std::fs::write(&file, gets).expect("the folder is ours");
+    let (file, folder) = (path(&file), path(folder.path()));
+    for (words, lines) in [
+        (&["shell", path(&dir)][..], "scan \"\" 3000\n".repeat(9) + "put last line\n"),
+        (&["run", "--print", "--dir", folder, file], String::new()),
+        (&["check", path(&dir)], String::new()),
+        (&["shell", "--connect", "127.0.0.1:9"], "get a\n".repeat(9)),
+    ] {
+        let pipe = Stdio::piped;
+        let child = Command::new(NIGH).args(words).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn();
+        let mut child = child.expect("the binary runs");
+        drop(child.stdout.take());
+        // A command that has ended takes no lines.
+        let _ = child.stdin.take().expect("it is piped").write_all(lines.as_bytes());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!((stderr(&output).as_str(), output.status.code()), ("", Some(141)), "{words:?}");
+    }
+    let db = open(&dir);
+    assert_eq!(db.get(b"last").expect("a read").as_deref(), None, "lines behind it aren't run");
+    assert_eq!(db.stats().expect("stats").keys, 3000);
+}

@@ -275,7 +275,8 @@ static void readers(nigh_db db) {
     nigh_reader reader;
     nigh_bytes keys[2], *found;
     nigh_pair *pairs;
-    uint64_t cursor = 0;
+    nigh_write_options expires = {0};
+    uint64_t cursor = 0, ttl_ms;
     int number = 0;
     char *value;
     size_t len;
@@ -284,7 +285,17 @@ static void readers(nigh_db db) {
     OK(nigh_reader_get(reader, "key", 3, &value, &len));
     CHECK(len == 5 && strcmp(value, "value") == 0);
     nigh_free(value);
+    OK(nigh_reader_contains(reader, "key", 3));
+    OK(nigh_reader_ttl(reader, "key", 3, &ttl_ms));
+    CHECK(ttl_ms == UINT64_MAX);
+    expires.expires_in_ms = 3600000;
+    OK(nigh_expire(db, "key", 3, &expires));
+    OK(nigh_reader_ttl(reader, "key", 3, &ttl_ms));
+    CHECK(ttl_ms > 3500000 && ttl_ms <= 3600000);
+    OK(nigh_reader_wait(reader, 0));
     OK(nigh_delete(db, "key", 3, NULL));
+    CHECK(nigh_reader_contains(reader, "key", 3) == NIGH_NOT_FOUND);
+    CHECK(nigh_reader_ttl(reader, "key", 3, &ttl_ms) == NIGH_NOT_FOUND && ttl_ms == 0);
     CHECK(nigh_reader_get(reader, "key", 3, &value, &len) == NIGH_NOT_FOUND && value == NULL);
     keys[0] = bytes("user:9");
     keys[1] = bytes("none");
@@ -300,6 +311,7 @@ static void readers(nigh_db db) {
     CHECK(nigh_reader_scan(reader, "", 0, 7, NULL, &pairs, &len) == NIGH_INVALID);
     OK(nigh_reader_close(reader));
     CHECK(nigh_reader_get(reader, "key", 3, &value, &len) == NIGH_CLOSED);
+    CHECK(nigh_reader_wait(reader, 3600000) == NIGH_CLOSED);
     CHECK(nigh_reader_close(reader) == NIGH_CLOSED);
     CHECK(nigh_reader_open("none", NULL, &reader) == NIGH_CANNOT_OPEN && reader.id == 0);
     SAYS("no database in");
@@ -446,6 +458,10 @@ static void left_over(void) {
     OK(nigh_watch_end(watch));
     CHECK(nigh_reader_get(reader, "", 0, &value, &len) == NIGH_NOT_OPEN);
     SAYS("isn't open");
+    CHECK(nigh_reader_wait(reader, 250) == NIGH_NOT_OPEN);
+    OK(nigh_open("left", &options, &db));
+    OK(nigh_reader_wait(reader, 60000));
+    OK(nigh_close(db));
     OK(nigh_reader_close(reader));
 }
 

@@ -139,21 +139,21 @@ test('another process reads while one writes', async (t) => {
     ['50', undefined, true, false]);
   assert.equal(new Set([...reader.scan('key ')].map(([key]) => text(key))).size, 50);
   assert.equal([...reader].length >= 52, true);
+  assert.deepEqual([reader.ttl('a'), reader.ttl('none')], [Infinity, undefined]);
+  await owner.call('put', 'brief', 'x', { expiresInMs: 3_600_000 });
+  assert.equal(reader.ttl('brief') > 3_500_000 && reader.ttl('brief') <= 3_600_000, true);
   await owner.close();
   const told = { code: 'NIGH_NOT_OPEN', message: new RegExp(`${folder} isn't open.*open it`) };
   assert.throws(() => reader.get('a'), told);
   assert.throws(() => [...reader.scan()], told);
+  assert.throws(() => reader.wait(20), told);
+  await assert.rejects(reader.waitAsync(20), told);
+  assert.throws(() => reader.wait(-1), { code: 'NIGH_INVALID', message: /mostMs is -1/ });
+  const waits = reader.waitAsync(60_000);
   owner = await Child.start(folder, options);
-  let found;
-  while (found === undefined) {
-    try {
-      found = reader.get('a');
-    } catch (error) {
-      assert.equal(error.code, 'NIGH_NOT_OPEN');
-      await new Promise((done) => setTimeout(done, 10));
-    }
-  }
-  assert.equal(text(found), '50');
+  await waits;
+  reader.wait(60_000);
+  assert.equal(text(reader.get('a')), '50');
   await owner.kill();
   assert.equal(text(reader.get('b')), '50', 'what a killed process has left is read');
   reader.close();
