@@ -25,6 +25,7 @@ const OPEN = {
 const EXPIRY = { expiresInMs: 'number', expiresAt: 'object' };
 const STRONG = { strong: 'boolean' };
 const WRITE = { ...STRONG, ...EXPIRY };
+const FROM = { from: 'number' };
 
 function fault(Kind, code, message) {
   return Object.assign(new Kind(message), { code });
@@ -124,6 +125,6 @@ function within(given) {
 }
 
 module.exports = {
-  OPEN, EXPIRY, STRONG, WRITE, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options, expiry,
-  integer, sumAs, pathOf, within,
+  OPEN, EXPIRY, STRONG, WRITE, FROM, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
+  expiry, integer, sumAs, pathOf, within,
 };

@@ -58,6 +58,8 @@ export type NighErrorCode =
   | 'NIGH_TOO_MANY'
   /** The snapshot held back more memory than it may. */
   | 'NIGH_SNAPSHOT_TOO_OLD'
+  /** The log hasn't the changes any more from which on a watch was to tell: the text says what is left. */
+  | 'NIGH_CHANGES_GONE'
   /** The write is refused for another cause. */
   | 'NIGH_REFUSED'
   /** A fault of Nigh's own. */
@@ -205,8 +207,13 @@ export class Db implements Iterable<[Buffer, Buffer]> {
    * write. Writers wait for some milliseconds per million keys while it is taken.
    */
   snapshot(prefix?: Bytes): Snapshot;
-  /** Tells the changes of keys that begin with `prefix`, from now on. */
-  watch(prefix?: Bytes): Watch;
+  /**
+   * Tells the changes of keys that begin with `prefix`, from now on; or from the change with the
+   * number `from` on: first what was, as the log has it, then what comes. That waits for the disk,
+   * and has no `Async` form. It throws NIGH_CHANGES_GONE if the log hasn't all of it any more. Only
+   * where there is one partition: each numbers its own changes.
+   */
+  watch(prefix?: Bytes, options?: { from?: number }): Watch;
   /** Waits until all changes are on disk that were made before. */
   flush(): void;
   flushAsync(): Promise<void>;

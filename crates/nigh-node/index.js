@@ -9,8 +9,8 @@
 
 const { resolve } = require('node:path');
 const {
-  OPEN, EXPIRY, STRONG, WRITE, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options, expiry,
-  integer, sumAs, pathOf, within,
+  OPEN, EXPIRY, STRONG, WRITE, FROM, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
+  expiry, integer, sumAs, pathOf, within,
 } = require('./arguments.js');
 const native = require('./nigh.node');
 
@@ -206,9 +206,9 @@ class Db {
     return new Snapshot(own, this.#open.snapshot(prefixOf(prefix)));
   }
 
-  watch(prefix) {
-    const db = this.#open;
-    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent));
+  watch(prefix, given) {
+    const [db, { from }] = [this.#open, options(FROM, given)];
+    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent, from));
   }
 
   flush() {

@@ -51,6 +51,10 @@ class LogError(Error):
 class SnapshotTooOldError(Error):
     """The snapshot held back more memory than it may: take another and read it faster."""
 
+class ChangesGoneError(Error):
+    """The log hasn't the changes any more from which on a watch was to tell: the text says which
+    ones are left."""
+
 class NotOpenError(Error):
     """No process has the database open that is to be read: a reader reads again when one has."""
 
@@ -151,8 +155,11 @@ class Db:
         """The keys that begin with `prefix`, and their values, as they are now, to be read while
         others write. Writers wait for some milliseconds per million keys while it is taken."""
 
-    def watch(self, prefix: Buffer | None = None) -> Watch:
-        """Tells the changes of keys that begin with `prefix`, from now on."""
+    def watch(self, prefix: Buffer | None = None, *, first: int | None = None) -> Watch:
+        """Tells the changes of keys that begin with `prefix`, from now on; or from the change with
+        the number `first` on, which waits for the disk: first what was, as the log has it, then what
+        comes. It raises ChangesGoneError if the log hasn't all of it any more. Only where there is
+        one partition: each numbers its own changes."""
 
     def flush(self) -> None:
         """Waits until all changes are on disk that were made before."""

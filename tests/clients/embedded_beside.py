@@ -96,6 +96,31 @@ class Beside(Folder):
         self.assertRaises(nigh.ClosedError, watch.next)
         self.assertRaises(nigh.ClosedError, db.watch)
 
+    def test_a_watch_begins_with_an_earlier_change(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = self.open()
+        for number in range(1, 301):
+            db[b"key"] = b"%d" % number
+        db.close()
+        db = self.open()
+        with db.watch(b"key", first=7) as watch:
+            db[b"other"] = b""
+            db[b"key"] = b"302"
+            told = [watch.next(LIMIT_S) for _ in range(295)]
+        self.assertEqual([it.change for it in told], [*range(7, 301), 302])
+        self.assertTrue(all(it.value == b"%d" % it.change for it in told))
+        self.assertRaisesRegex(ValueError, "there is no change 999 yet", db.watch, first=999)
+        for _ in range(200):
+            try:
+                for number in range(20):
+                    db[b"%d" % number] = bytes(60_000)
+                db.watch(first=1).close()
+            except nigh.ChangesGoneError as error:
+                self.assertIn("watch from number", str(error))
+                break
+        else:
+            self.fail("the log is never compacted")
+
     def test_a_watch_that_nobody_takes_loses_changes_says_so_and_goes_on(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
         db, lost, next_ = self.open(watch_bytes=4096), 0, 1

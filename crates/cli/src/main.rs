@@ -17,8 +17,8 @@
 //!
 //! Invariants:
 //! 1. The exit code is 0 after success, 1 after one sentence on stderr, 2 after wrong usage. `check
-//!    --salvage` ends with 3 if its copy lacks something. It is 141, and nothing is said, if the reader
-//!    of stdout has gone.
+//!    --salvage` ends with 3 if its copy lacks something. If the reader of stdout has gone, it is
+//!    141, and nothing is said.
 //! 2. Results go to stdout; progress and errors go to stderr.
 #![forbid(unsafe_code)]
 

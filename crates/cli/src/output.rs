@@ -6,8 +6,8 @@
 //! ```
 //!
 //! 1. No command panics since nobody reads what it says.
-//! 2. `say!` ends the process, so it is for commands that leave nothing half done behind a line. Where
-//!    a database is open, [`Output`] gives the error, and the database is closed first.
+//! 2. `say!` ends the process, so it is for commands that leave nothing half done behind a line.
+//!    Where a database is open, [`Output`] gives the error, and the database is closed first.
 
 use std::error::Error;
 use std::fmt::{self, Arguments, Display, Formatter};

@@ -58,6 +58,8 @@ impl Fault {
             | DbError::TooManySnapshots { .. }
             | DbError::TooManyWatches { .. } => "NIGH_TOO_MANY",
             DbError::SnapshotTooOld { .. } => "NIGH_SNAPSHOT_TOO_OLD",
+            DbError::ChangesGone { .. } => "NIGH_CHANGES_GONE",
+            DbError::NoSuchChange { .. } => "NIGH_INVALID",
             DbError::Closed => "NIGH_CLOSED",
             DbError::Stopped => "NIGH_FAULT",
             _ => "NIGH_REFUSED",

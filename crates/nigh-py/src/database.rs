@@ -223,11 +223,21 @@ impl Db {
         Ok(Snapshot::new(self.open.path(), snapshot))
     }
 
-    /// Tells the changes of keys that begin with `prefix`, from now on.
-    #[pyo3(signature = (prefix=None))]
-    fn watch(&self, prefix: Option<Bytes<'_>>) -> PyResult<Watch> {
+    /// Tells the changes of keys that begin with `prefix`, from now on, or from the change with the
+    /// number `first` on.
+    #[pyo3(signature = (prefix=None, *, first=None))]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        prefix: Option<Bytes<'_>>,
+        first: Option<u64>,
+    ) -> PyResult<Watch> {
         let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
-        Ok(Watch::new(self.open.path(), self.open.call(|db| db.watch(prefix))?))
+        let watch = match first {
+            None => self.open.call(|db| db.watch(prefix))?,
+            Some(first) => self.open.waiting_call(py, |db| db.watch_from(prefix, first))?,
+        };
+        Ok(Watch::new(self.open.path(), watch))
     }
 
     /// Waits until all changes are on disk that were made before.

@@ -305,6 +305,41 @@ pub enum DbError {
         /// Most watches.
         most: usize,
     },
+    /// The log hasn't the changes any more from which on a watch was to tell.
+    #[error(
+        "the log has no changes before number {first} any more: read the keys, and watch from \
+         number {first} on"
+    )]
+    ChangesGone {
+        /// The first number from which on a watch can tell.
+        first: u64,
+    },
+    /// A watch was to begin behind the next change.
+    #[error(
+        "there is no change {change} yet, the last one is {last}: if a power cut took later ones, \
+         read the keys, and watch from the next number on"
+    )]
+    NoSuchChange {
+        /// The number.
+        change: u64,
+        /// The last change's.
+        last: u64,
+    },
+    /// One number doesn't say where a watch begins.
+    #[error(
+        "the database has {partitions} partitions, and each numbers its own changes: watch from an \
+         earlier number only where there is one"
+    )]
+    NumbersOfEach {
+        /// How many there are.
+        partitions: usize,
+    },
+    /// The log's files can't be read.
+    #[error("the log can't be read: {cause}: look at its disk")]
+    Unread {
+        /// What is wrong.
+        cause: String,
+    },
     /// This process is a fork of the one that opened the database.
     #[error(
         "the database was opened before this process was forked: only the process that opened it \

@@ -98,6 +98,27 @@ pub unsafe extern "C" fn nigh_watch_begin(
     })
 }
 
+/// The same from the change with this number on: first what was, as the log has it, then what
+/// comes. It waits for the disk. NIGH_CHANGES_GONE if the log hasn't all of it any more: the
+/// message says what is left. Of several partitions each has numbers of its own: NIGH_REFUSED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_watch_begin_from(
+    db: nigh_db,
+    prefix: *const c_void,
+    prefix_len: usize,
+    change: u64,
+    watch: Option<&mut MaybeUninit<nigh_watch>>,
+) -> nigh_status {
+    answer(|| {
+        let watch = set("watch", watch, nigh_watch { id: 0 })?;
+        // SAFETY: rule 1 of `boundary`.
+        let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
+        let begun = DBS.with(db.id, |db| Ok(db.watch_from(prefix, change)?))?;
+        watch.id = WATCHES.add(|| Ok(begun))?;
+        Ok(NIGH_OK)
+    })
+}
+
 /// The next change: NIGH_OK, and `event`, whose `block` is for nigh_free; or NIGH_NONE_YET, if none
 /// comes within `most_ms` milliseconds; or NIGH_CLOSED, if the watch or the database is closed.
 /// Several threads may take from one watch.
@@ -173,9 +194,10 @@ fn unix_ms(at: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Opens, to read, the database that another process has open with the option `shared`, or has left
-/// in memory; by its folder. `memory_dir` is its owner's, if that names one, else NULL. Its owner never waits for
-/// that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again later.
+/// Opens, to read, the database that another process has open with the option `shared`, or has
+/// left in memory; by its folder. `memory_dir` is its owner's, if that names one, else NULL. Its
+/// owner never waits for that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again
+/// later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_reader_open(
     folder: *const c_char,

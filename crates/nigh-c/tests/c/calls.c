@@ -232,7 +232,7 @@ static void *waits(void *given) {
 }
 
 static void watches(nigh_db db) {
-    nigh_watch watch, all;
+    nigh_watch watch, all, again;
     nigh_event event;
     nigh_write_options options;
     nigh_db_stats stats;
@@ -259,6 +259,19 @@ static void watches(nigh_db db) {
     OK(nigh_watch_next(all, 60000, &event));
     CHECK(is(event.key, "b") && event.change == stats.last_change + 1);
     nigh_free(event.block);
+    /* What was is told again, and then what comes. */
+    OK(nigh_watch_begin_from(db, "b", 1, stats.last_change + 2, &again));
+    OK(nigh_put(db, "b", 1, "later", 5, NULL));
+    OK(nigh_watch_next(again, 60000, &event));
+    CHECK(event.kind == NIGH_EVENT_REMOVED && event.change == stats.last_change + 4);
+    nigh_free(event.block);
+    OK(nigh_watch_next(again, 60000, &event));
+    CHECK(is(event.value, "later") && event.change == stats.last_change + 5);
+    nigh_free(event.block);
+    OK(nigh_watch_end(again));
+    OK(nigh_delete(db, "b", 1, NULL));
+    CHECK(nigh_watch_begin_from(db, "b", 1, 1u << 30, &again) == NIGH_INVALID && again.id == 0);
+    SAYS("there is no change");
     OK(nigh_watch_end(all));
     CHECK(nigh_watch_next(all, 0, &event) == NIGH_CLOSED && nigh_watch_end(all) == NIGH_CLOSED);
     CHECK(pthread_create(&waiter, NULL, waits, &watch) == 0);
@@ -275,11 +288,12 @@ static void readers(nigh_db db) {
     nigh_reader reader;
     nigh_bytes keys[2], *found;
     nigh_pair *pairs;
-    nigh_write_options expires = {0};
+    nigh_write_options expires;
     uint64_t cursor = 0, ttl_ms;
     int number = 0;
     char *value;
     size_t len;
+    memset(&expires, 0, sizeof expires);
     OK(nigh_reader_open("data", NULL, &reader));
     OK(nigh_put(db, "key", 3, "value", 5, NULL));
     OK(nigh_reader_get(reader, "key", 3, &value, &len));

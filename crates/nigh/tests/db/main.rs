@@ -13,6 +13,7 @@ mod private;
 mod readers;
 mod snapshots;
 mod threads;
+mod watch_history;
 mod watches;
 
 use nigh::{Db, Options};

@@ -68,6 +68,26 @@ test('several may wait, and closing the watch or the database ends them', async 
   assert.deepEqual(await told, ['a', 'b'], 'what was there is told, then it ends');
 });
 
+test('a watch begins with an earlier change', async (t) => {
+  const db = database(t);
+  for (let n = 1; n <= 300; n++) db.put('key', `${n}`);
+  const watch = db.watch('key', { from: 7 });
+  db.put('key', '301');
+  for (let n = 7; n <= 301; n++) {
+    const { value } = await watch.next();
+    assert.deepEqual([value.change, text(value.value)], [n, `${n}`]);
+  }
+  watch.close();
+  assert.throws(() => db.watch('', { from: 999 }), { code: 'NIGH_INVALID', message: /there is no change 999 yet/ });
+  assert.throws(() => db.watch('', { from: -1 }), { name: 'RangeError', code: 'NIGH_INVALID' });
+  assert.throws(() => {
+    for (let n = 0; n < 200; n++) {
+      for (let key = 0; key < 20; key++) db.put(`${key}`, Buffer.alloc(60_000));
+      db.watch('', { from: 1 }).close();
+    }
+  }, { code: 'NIGH_CHANGES_GONE', message: /watch from number/ });
+});
+
 test('a watch that nobody reads loses changes, says so and goes on', async (t) => {
   const db = database(t, { watchBytes: 4096 });
   const watch = db.watch();
