@@ -7,6 +7,7 @@ mod full_disk;
 mod kills;
 mod leftovers;
 mod model;
+mod model_crashes;
 mod opening;
 mod partitions;
 mod private;
