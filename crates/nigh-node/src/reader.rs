@@ -65,12 +65,11 @@ impl Reader {
 
     /// Milliseconds for which a key stays: infinity if it has no expiry, nothing if it isn't there.
     #[napi]
-    #[expect(clippy::cast_precision_loss, reason = "milliseconds of a time to come")]
     pub fn ttl(&self, key: &[u8]) -> Result<Option<f64>, Code> {
         answer(|| {
             Ok(self.reader()?.ttl(key)?.map(|it| match it {
                 TimeToLive::Forever => f64::INFINITY,
-                TimeToLive::Left(left) => left.as_millis() as f64,
+                TimeToLive::Left(left) => (left.as_secs_f64() * 1000.0).floor(),
             }))
         })
     }
