@@ -13,8 +13,8 @@
 //!    arenas of a folder belong together and none is missing. It lists other files named `.arena`.
 //! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
 
-use crate::output::say;
 use crate::check_log;
+use crate::output::say;
 use crate::render::thousands;
 use crate::salvage;
 use anyhow::{Context, Result, bail};
@@ -83,7 +83,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folders = if args.folders.is_empty() { found()? } else { args.folders.clone() };
     say!(
         "{:<44} {:<10} {:>11} {:>15} {:>11} {:<8} state",
-        "arena", "tenant", "keys", "live bytes", "incarnation", "server"
+        "arena",
+        "tenant",
+        "keys",
+        "live bytes",
+        "incarnation",
+        "server"
     );
     let (mut arenas, mut damaged, mut refused, mut bad) = (0, 0, 0, 0);
     let logs: Vec<_> = folders.iter().filter(|folder| check_log::is_log(folder)).collect();
@@ -137,10 +142,7 @@ fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
     let server = if served { "running" } else { "none" };
     let is_named = |name: &str| nigh_store::arena_of_name(name).is_some();
     if !path.file_name().and_then(|name| name.to_str()).is_some_and(is_named) {
-        say!(
-            "{name:<44} {:<10} {:>39} {server:<8} not judged: no server gives this name",
-            "?", ""
-        );
+        say!("{name:<44} {:<10} {:>39} {server:<8} not judged: no server gives this name", "?", "");
         return ArenaVerdict::Whole;
     }
     let report = match verify(path) {
@@ -177,12 +179,7 @@ fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
     for BadRecord { key, finding, .. } in report.bad_records.iter().take(FINDINGS) {
         let (key, rest) = key.split_at(key.len().min(KEY_BYTES));
         let dots = if rest.is_empty() { "" } else { "..." };
-        say!(
-            "    key \"{}\"{dots} at {:#x}: {}",
-            key.escape_ascii(),
-            finding.offset,
-            finding.what
-        );
+        say!("    key \"{}\"{dots} at {:#x}: {}", key.escape_ascii(), finding.offset, finding.what);
     }
     if bad > FINDINGS as u64 {
         say!("    and {} more bad records", bad - FINDINGS as u64);

@@ -83,7 +83,8 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
                     say!(
                         "        a torn end behind {}: {} bytes that were promised to nobody; a start \
                          cuts them off",
-                        torn.at, torn.bytes
+                        torn.at,
+                        torn.bytes
                     );
                 }
                 for (stream, lsn) in &report.last {

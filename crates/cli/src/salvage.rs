@@ -10,8 +10,8 @@
 //! 3. A salvage that was cut off leaves OUT.new: no server takes that, and the next salvage into
 //!    OUT begins it anew.
 
-use crate::output::say;
 use crate::check_log;
+use crate::output::say;
 use crate::render::thousands;
 use anyhow::{Context, Result, bail, ensure};
 use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World, list};
@@ -167,7 +167,9 @@ fn tell_shard(salvage: &LogSalvage, shard: &SalvagedShard) {
     match &saved.bad {
         Some(bad) => say!(
             "    shard {number}: {changes} changes saved; cut at {}, offset {}: {}",
-            bad.file, bad.position, bad.what
+            bad.file,
+            bad.position,
+            bad.what
         ),
         None if saved.sum.is_none() => say!("    shard {number}: nothing could be saved"),
         None => {
@@ -180,10 +182,7 @@ fn tell_shard(salvage: &LogSalvage, shard: &SalvagedShard) {
         match (file.position, file.bytes) {
             (0, _) => say!("        {what}: {}, all of it", file.file),
             (position, 0) => {
-                say!(
-                    "        {what}: {} from offset {position} on, if there was more",
-                    file.file
-                );
+                say!("        {what}: {} from offset {position} on, if there was more", file.file);
             }
             (position, bytes) => say!(
                 "        {what}: {} from offset {position} on, {} bytes",
@@ -201,11 +200,7 @@ fn tell_shard(salvage: &LogSalvage, shard: &SalvagedShard) {
         );
     }
     for again in &saved.again {
-        say!(
-            "        lost: {}: older records, LSNs {}",
-            name(again.stream),
-            ranges(&again.lsns)
-        );
+        say!("        lost: {}: older records, LSNs {}", name(again.stream), ranges(&again.lsns));
     }
     if saved.unnamed {
         say!(

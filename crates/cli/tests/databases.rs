@@ -411,7 +411,8 @@ fn a_reader_that_goes_ends_a_command_quietly() {
         (&["shell", "--connect", "127.0.0.1:9"], "get a\n".repeat(9)),
     ] {
         let pipe = Stdio::piped;
-        let child = Command::new(NIGH).args(words).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn();
+        let child =
+            Command::new(NIGH).args(words).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn();
         let mut child = child.expect("the binary runs");
         drop(child.stdout.take());
         // A command that has ended takes no lines.

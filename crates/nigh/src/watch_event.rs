@@ -104,9 +104,7 @@ pub(crate) fn event_of(
             let after = (given.expiry_ms != 0).then(|| Duration::from_millis(given.expiry_ms));
             let expires_at = after.and_then(|after| UNIX_EPOCH.checked_add(after));
             match given.value {
-                Some(value) => {
-                    WatchEvent::Put { change, key, value: value.to_vec(), expires_at }
-                }
+                Some(value) => WatchEvent::Put { change, key, value: value.to_vec(), expires_at },
                 None => WatchEvent::Expires { change, key, expires_at },
             }
         }

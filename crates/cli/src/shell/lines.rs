@@ -3,8 +3,8 @@
 //! Invariant: if stdin isn't a terminal, there is no prompt and no history. A failed command then
 //! makes the exit code 1, after all lines have run.
 
-use crate::output::Output;
 use super::history;
+use crate::output::Output;
 use anyhow::{Context, Result, bail};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;

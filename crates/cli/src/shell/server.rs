@@ -9,10 +9,10 @@
 //! 1. The shell works with any server of the Redis protocol: it asks the server for its commands.
 //! 2. The history keeps no line with a password.
 
-use crate::output::{Output, say};
 use super::completion::{self, Commands};
 use super::history;
 use super::lines::{self, LineOutcome, LineShell};
+use crate::output::{Output, say};
 use crate::render;
 use crate::target::ServerFlags;
 use anyhow::Result;

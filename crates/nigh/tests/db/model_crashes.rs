@@ -41,10 +41,8 @@ fn lists(seed: u64) -> Vec<Vec<Call>> {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let lists = proptest::collection::vec(
-        proptest::collection::vec(calls(), CALLS),
-        usize::from(THREADS),
-    );
+    let lists =
+        proptest::collection::vec(proptest::collection::vec(calls(), CALLS), usize::from(THREADS));
     lists.new_tree(&mut runner).expect("nothing is filtered").current()
 }
 
@@ -125,7 +123,14 @@ fn killed(folder: &Path, seed: u64, is_shared: bool, after: Duration) -> Vec<usi
 
 /// Whether a thread's keys are as behind some number of its calls from `least` to `most`; that
 /// state becomes the map.
-fn is_prefix(map: &mut Map, found: &Map, thread: u8, list: &[Call], least: usize, most: usize) -> bool {
+fn is_prefix(
+    map: &mut Map,
+    found: &Map,
+    thread: u8,
+    list: &[Call],
+    least: usize,
+    most: usize,
+) -> bool {
     list[..least].iter().for_each(|it| apply(map, thread, it));
     for it in list.iter().take(most).skip(least) {
         if map == found {
@@ -169,7 +174,10 @@ fn model_threads_have_their_maps_behind_kills_and_power_cuts() {
                 let flushed = list[..ran].iter().rposition(|it| matches!(it, Call::Flush));
                 let least = if is_cut { flushed.map_or(0, |it| it + 1) } else { ran };
                 let is_there = is_prefix(&mut maps[at], &found, thread, list, least, ran + 1);
-                assert!(is_there, "seed {seed}, thread {thread}: {ran} told, {least} must be there");
+                assert!(
+                    is_there,
+                    "seed {seed}, thread {thread}: {ran} told, {least} must be there"
+                );
             }
             db.close().expect("close");
             (rounds, told) = (rounds + 1, told + ran.iter().sum::<usize>());

@@ -3,8 +3,8 @@
 use crate::{all, made_with, open, shared, small};
 use nigh::{Db, DbError, OpenError, WatchEvent, WriteBatch, WriteOptions};
 use rustix::process::{Resource, Rlimit, setrlimit};
-use std::path::Path;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -3,9 +3,9 @@
 //! Only this process writes, so the changes are those of the lines of this shell, and keys whose
 //! time is over. That is why a watch doesn't hold the shell up: `watch` begins, `events` shows.
 
-use crate::output::Output;
 use super::arguments;
 use super::session::Session;
+use crate::output::Output;
 use crate::render;
 use anyhow::{Context, Result};
 use nigh::WatchEvent;

@@ -24,8 +24,8 @@ pub(super) fn renew<S: Storage>(
     let mut kept: Vec<Option<JournalFile>> = writers.iter().map(|_| None).collect();
     for it in found {
         let info = it.file.info();
-        let is_alike = info.ring_bytes == log.journal_bytes
-            && it.file.holds_values() == options.private;
+        let is_alike =
+            info.ring_bytes == log.journal_bytes && it.file.holds_values() == options.private;
         let fits = it.is_ours && info.log_id == meta.id && is_alike;
         if let Some(place) = kept.get_mut(it.shard as usize).filter(|_| fits) {
             *place = Some(it.file);
