@@ -408,7 +408,6 @@ fn a_reader_that_goes_ends_a_command_quietly() {
         (&["shell", path(&dir)][..], "scan \"\" 3000\n".repeat(9) + "put last line\n"),
         (&["run", "--print", "--dir", folder, file], String::new()),
         (&["check", path(&dir)], String::new()),
-        (&["shell", "--connect", "127.0.0.1:9"], "get a\n".repeat(9)),
     ] {
         let pipe = Stdio::piped;
         let child =
