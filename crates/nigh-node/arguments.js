@@ -6,6 +6,7 @@ const { resolve } = require('node:path');
 const { fileURLToPath } = require('node:url');
 
 const NOTHING = Buffer.alloc(0);
+const WAIT_MOST_MS = 2 ** 31; // beyond any patience
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
 const OPEN = {
@@ -18,11 +19,13 @@ const OPEN = {
   watchBytes: 'number',
   partitions: 'number',
   strong: 'boolean',
+  shared: 'boolean',
   keepMemory: 'boolean',
 };
 const EXPIRY = { expiresInMs: 'number', expiresAt: 'object' };
 const STRONG = { strong: 'boolean' };
 const WRITE = { ...STRONG, ...EXPIRY };
+const FROM = { from: 'number' };
 
 function fault(Kind, code, message) {
   return Object.assign(new Kind(message), { code });
@@ -113,7 +116,15 @@ function pathOf(given) {
   throw invalid(TypeError, `the path is of type ${named(given)}: a string or a file URL is needed`);
 }
 
+// How long a call waits at most, in whole milliseconds.
+function within(given) {
+  if (typeof given !== 'number' || !(given >= 0)) {
+    throw invalid(RangeError, `mostMs is ${String(given)}: give milliseconds that aren't negative`);
+  }
+  return Math.min(Math.ceil(given), WAIT_MOST_MS);
+}
+
 module.exports = {
-  OPEN, EXPIRY, STRONG, WRITE, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options, expiry,
-  integer, sumAs, pathOf,
+  OPEN, EXPIRY, STRONG, WRITE, FROM, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
+  expiry, integer, sumAs, pathOf, within,
 };

@@ -14,7 +14,7 @@
  * made later, and may then be overtaken by another that isn't awaited.
  *
  * A database is open once: in one process, and in one worker thread of it. Its handle can't be
- * passed to another worker; `openReader` reads there.
+ * passed to another worker; `openReader` reads there if it is `shared`.
  *
  * Errors are `Error`s with a `code`, `NIGH_CLOSED` and others, and a message that names the database
  * and says what to do.
@@ -58,17 +58,22 @@ export type NighErrorCode =
   | 'NIGH_TOO_MANY'
   /** The snapshot held back more memory than it may. */
   | 'NIGH_SNAPSHOT_TOO_OLD'
+  /** The log hasn't the changes any more from which on a watch was to tell: the text says what is left. */
+  | 'NIGH_CHANGES_GONE'
   /** The write is refused for another cause. */
   | 'NIGH_REFUSED'
   /** A fault of Nigh's own. */
   | 'NIGH_FAULT';
 
 export interface OpenOptions {
-  /** The folder, in a tmpfs, for memory and journal. By default one of its own in /dev/shm. */
+  /** The folder, in a tmpfs, for journal and memory. By default one of its own in /dev/shm. */
   memoryDir?: string;
   /** Bytes of memory that the data may take, 8 MiB to 64 GiB. By default half of what is free. */
   capacityBytes?: number;
-  /** Bytes of the journal, 1 MiB to 4 GiB; 64 MiB by default. A batch takes a fourth at most. */
+  /**
+   * Bytes of the journal, 1 MiB to 4 GiB; 64 MiB by default. A batch takes a fourth at most, and so
+   * does a value, unless the memory is shared.
+   */
   journalBytes?: number;
   /** Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default. */
   logFileBytes?: number;
@@ -86,7 +91,12 @@ export interface OpenOptions {
   partitions?: number;
   /** Whether writes are strong that don't say it themselves. */
   strong?: boolean;
-  /** Closing leaves the data in memory, so that the next open needn't read the log. */
+  /**
+   * Whether other processes, and other workers, may read along by `openReader`. By default the
+   * memory is this process's alone, and goes with it.
+   */
+  shared?: boolean;
+  /** Closing leaves the data in memory, which is shared, so that the next open needn't read the log. */
   keepMemory?: boolean;
 }
 
@@ -137,8 +147,8 @@ export function open(path: string | URL, options?: OpenOptions): Db;
 /** The same, outside of the event loop. */
 export function openAsync(path: string | URL, options?: OpenOptions): Promise<Db>;
 /**
- * Opens, to read, a database that another process (or worker thread) has open, or has left in
- * memory. Name its `memoryDir` if it has one.
+ * Opens, to read, a database that another process (or worker thread) has open with `shared: true`,
+ * or has left in memory. Name its `memoryDir` if it has one.
  */
 export function openReader(path: string | URL, options?: { memoryDir?: string }): Reader;
 
@@ -197,8 +207,13 @@ export class Db implements Iterable<[Buffer, Buffer]> {
    * write. Writers wait for some milliseconds per million keys while it is taken.
    */
   snapshot(prefix?: Bytes): Snapshot;
-  /** Tells the changes of keys that begin with `prefix`, from now on. */
-  watch(prefix?: Bytes): Watch;
+  /**
+   * Tells the changes of keys that begin with `prefix`, from now on; or from the change with the
+   * number `from` on: first what was, as the log has it, then what comes. That waits for the disk,
+   * and has no `Async` form. It throws NIGH_CHANGES_GONE if the log hasn't all of it any more. Only
+   * where there is one partition: each numbers its own changes.
+   */
+  watch(prefix?: Bytes, options?: { from?: number }): Watch;
   /** Waits until all changes are on disk that were made before. */
   flush(): void;
   flushAsync(): Promise<void>;
@@ -276,10 +291,15 @@ export class Reader implements Iterable<[Buffer, Buffer]> {
   readonly path: string;
   get(key: Bytes): Buffer | undefined;
   has(key: Bytes): boolean;
+  /** Milliseconds for which the key stays; `Infinity` if it has no expiry. */
+  ttl(key: Bytes): number | undefined;
   /** All of one moment: a batch is seen whole or not at all. */
   multiGet(keys: Iterable<Bytes>): (Buffer | undefined)[];
   scan(prefix?: Bytes): IterableIterator<[Buffer, Buffer]>;
   [Symbol.iterator](): IterableIterator<[Buffer, Buffer]>;
+  /** Waits until the database can be read, `mostMs` at most; then it throws why it can't be. */
+  wait(mostMs: number): void;
+  waitAsync(mostMs: number): Promise<void>;
   close(): void;
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;

@@ -9,14 +9,16 @@
 
 const { resolve } = require('node:path');
 const {
-  OPEN, EXPIRY, STRONG, WRITE, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options, expiry,
-  integer, sumAs, pathOf,
+  OPEN, EXPIRY, STRONG, WRITE, FROM, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
+  expiry, integer, sumAs, pathOf, within,
 } = require('./arguments.js');
 const native = require('./nigh.node');
 
 const SCAN_KEYS = 64; // of a step: few enough for the memory of their values
 const KINDS = ['put', 'expires', 'removed', 'cleared', 'lost'];
 const KEEP_ALIVE_MS = 2 ** 30; // of a timer that keeps the process alive, and a watch in memory
+const PASSING = ['NIGH_NOT_OPEN', 'NIGH_BUSY']; // why a reader can't read, until an owner goes on
+const WAIT_STEP_MS = 5;
 const own = Symbol('nigh'); // who has it may construct
 
 function guard(token, name) {
@@ -204,9 +206,9 @@ class Db {
     return new Snapshot(own, this.#open.snapshot(prefixOf(prefix)));
   }
 
-  watch(prefix) {
-    const db = this.#open;
-    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent));
+  watch(prefix, given) {
+    const [db, { from }] = [this.#open, options(FROM, given)];
+    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent, from));
   }
 
   flush() {
@@ -412,6 +414,27 @@ class Reader {
 
   has(key) {
     return this.#reader.has(bytes('key', key));
+  }
+
+  ttl(key) {
+    return this.#reader.ttl(bytes('key', key)) ?? undefined;
+  }
+
+  wait(mostMs) {
+    this.#reader.wait(within(mostMs));
+  }
+
+  async waitAsync(mostMs) {
+    const end = performance.now() + within(mostMs);
+    for (;;) {
+      try {
+        return this.#reader.wait(0);
+      } catch (error) {
+        const left = end - performance.now();
+        if (!PASSING.includes(error.code) || left <= 0) throw error;
+        await new Promise((done) => setTimeout(done, Math.min(WAIT_STEP_MS, left)));
+      }
+    }
   }
 
   multiGet(keys) {

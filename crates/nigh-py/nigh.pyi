@@ -51,12 +51,16 @@ class LogError(Error):
 class SnapshotTooOldError(Error):
     """The snapshot held back more memory than it may: take another and read it faster."""
 
+class ChangesGoneError(Error):
+    """The log hasn't the changes any more from which on a watch was to tell: the text says which
+    ones are left."""
+
 class NotOpenError(Error):
     """No process has the database open that is to be read: a reader reads again when one has."""
 
 def open_reader(path: _Path, *, memory_dir: _Path | None = None) -> Reader:
-    """Opens, to read, a database that another process has open, or has left in memory. Name its
-    `memory_dir` if it has one."""
+    """Opens, to read, a database that another process has open with `shared=True`, or has left in
+    memory. Name its `memory_dir` if it has one."""
 
 @final
 class Db:
@@ -68,6 +72,9 @@ class Db:
     `partitions` (1 to 64, for a new database) are as many locks, journals and logs, so that as many
     threads write at once. A batch is one partition's: keys with the same text in braces lie
     together.
+
+    With `shared=True` other processes may read along (`open_reader`). Else the memory is this
+    process's alone, and a value takes a fourth of `journal_bytes` (64 MiB) at most.
     """
 
     def __new__(
@@ -83,6 +90,7 @@ class Db:
         watch_bytes: int | None = None,
         partitions: int | None = None,
         strong: bool = False,
+        shared: bool = False,
         keep_memory: bool = False,
     ) -> Self: ...
     @overload
@@ -147,8 +155,11 @@ class Db:
         """The keys that begin with `prefix`, and their values, as they are now, to be read while
         others write. Writers wait for some milliseconds per million keys while it is taken."""
 
-    def watch(self, prefix: Buffer | None = None) -> Watch:
-        """Tells the changes of keys that begin with `prefix`, from now on."""
+    def watch(self, prefix: Buffer | None = None, *, first: int | None = None) -> Watch:
+        """Tells the changes of keys that begin with `prefix`, from now on; or from the change with
+        the number `first` on, which waits for the disk: first what was, as the log has it, then what
+        comes. It raises ChangesGoneError if the log hasn't all of it any more. Only where there is
+        one partition: each numbers its own changes."""
 
     def flush(self) -> None:
         """Waits until all changes are on disk that were made before."""
@@ -280,6 +291,13 @@ class Reader:
         self, prefix: Buffer | None = None, cursor: int = 0, count: int = 100
     ) -> tuple[int, list[tuple[bytes, bytes]]]: ...
     def items(self, prefix: Buffer | None = None) -> Walk[tuple[bytes, bytes]]: ...
+    def ttl(self, key: Buffer) -> float | None:
+        """Seconds for which the key stays: infinity if it has no expiry, None if it isn't there."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until the database can be read, `timeout` seconds at most; then it raises why it
+        can't be. Without a timeout it waits as long as that may pass."""
+
     def close(self) -> None: ...
     def __getitem__(self, key: Buffer) -> bytes: ...
     def __contains__(self, key: Buffer) -> bool: ...

@@ -71,7 +71,8 @@ class COptions(ctypes.Structure):
                 ("journal_bytes", ctypes.c_uint64), ("log_file_bytes", ctypes.c_uint64),
                 ("threads_most", ctypes.c_uint32), ("durability", ctypes.c_int32),
                 ("keep_memory", ctypes.c_int32), ("snapshot_hold_bytes", ctypes.c_uint64),
-                ("watch_bytes", ctypes.c_uint64), ("partitions", ctypes.c_uint32)]
+                ("watch_bytes", ctypes.c_uint64), ("partitions", ctypes.c_uint32),
+                ("shared", ctypes.c_int32)]
 
 
 class CWriteOptions(ctypes.Structure):

@@ -96,6 +96,31 @@ class Beside(Folder):
         self.assertRaises(nigh.ClosedError, watch.next)
         self.assertRaises(nigh.ClosedError, db.watch)
 
+    def test_a_watch_begins_with_an_earlier_change(self):
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = self.open()
+        for number in range(1, 301):
+            db[b"key"] = b"%d" % number
+        db.close()
+        db = self.open()
+        with db.watch(b"key", first=7) as watch:
+            db[b"other"] = b""
+            db[b"key"] = b"302"
+            told = [watch.next(LIMIT_S) for _ in range(295)]
+        self.assertEqual([it.change for it in told], [*range(7, 301), 302])
+        self.assertTrue(all(it.value == b"%d" % it.change for it in told))
+        self.assertRaisesRegex(ValueError, "there is no change 999 yet", db.watch, first=999)
+        for _ in range(200):
+            try:
+                for number in range(20):
+                    db[b"%d" % number] = bytes(60_000)
+                db.watch(first=1).close()
+            except nigh.ChangesGoneError as error:
+                self.assertIn("watch from number", str(error))
+                break
+        else:
+            self.fail("the log is never compacted")
+
     def test_a_watch_that_nobody_takes_loses_changes_says_so_and_goes_on(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
         db, lost, next_ = self.open(watch_bytes=4096), 0, 1
@@ -125,9 +150,16 @@ class Beside(Folder):
 
     def test_another_process_reads_while_one_writes(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
+        memory_dir = self.options["memory_dir"]
         owner = Child("python", self.path, **self.options)
         self.addCleanup(owner.kill)
-        memory_dir = self.options["memory_dir"]
+        with self.assertRaisesRegex(nigh.OpenError, r"is private: .* shared"):
+            nigh.open_reader(self.path, memory_dir=memory_dir)
+        owner.close()
+        self.assertRaisesRegex(ValueError, "option shared", self.open, keep_memory=True)
+        self.options["shared"] = True
+        owner = Child("python", self.path, **self.options)
+        self.addCleanup(owner.kill)
         with nigh.open_reader(self.path, memory_dir=memory_dir) as reader:
             for number in range(50):
                 value = b"%d" % number
@@ -139,16 +171,20 @@ class Beside(Folder):
             self.assertEqual(set(reader.items(b"key ")), {(b"key %d" % n, b"") for n in range(50)})
             cursor, found = reader.scan(count=5)
             self.assertTrue(cursor and 0 < len(found) < 52)
+            self.assertEqual((reader.ttl(b"a"), reader.ttl(b"none")), (float("inf"), None))
+            owner.call("put", b"brief", b"x", expires_in=HOUR_S)
+            self.assertTrue(HOUR_S - 100 < reader.ttl(b"brief") <= HOUR_S)
             owner.close()
             self.assertRaisesRegex(nigh.NotOpenError, f"{self.path} isn't open", reader.get, b"a")
-            owner, begin = Child("python", self.path, **self.options), time.monotonic()
+            self.assertRaises(nigh.NotOpenError, reader.wait, 0.02)
+            self.assertRaises(ValueError, reader.wait, -1.0)
+            waits = threading.Thread(target=reader.wait, args=(LIMIT_S,))
+            waits.start()
+            owner = Child("python", self.path, **self.options)
             self.addCleanup(owner.kill)
-            while time.monotonic() < begin + LIMIT_S:
-                try:
-                    self.assertEqual(reader.get(b"a"), b"49")
-                    break
-                except nigh.NotOpenError:
-                    time.sleep(0.01)
+            waits.join(LIMIT_S)
+            reader.wait()
+            self.assertEqual(reader.get(b"a"), b"49")
             self.assertEqual(reader[b"b"], b"49")
         self.assertRaisesRegex(nigh.ClosedError, "the reader is closed", reader.get, b"a")
         self.assertRaisesRegex(nigh.OpenError, "no database in", nigh.open_reader, self.folder.name)

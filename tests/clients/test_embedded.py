@@ -242,7 +242,7 @@ class Python(Folder):
         db[b"0"] = b"five"
         with within(nigh.NotANumberError, "isn't a decimal integer"):
             db.incr(b"0")
-        with within(nigh.TooLargeError, "a batch of .* bytes"), db.batch() as batch:
+        with within(nigh.TooLargeError, "a write of .* bytes"), db.batch() as batch:
             for number in range(300):
                 batch.put(b"%d" % number, bytes(1000))
         with within(nigh.FullError, f"{self.path}: the database is full: delete keys"):

@@ -7,6 +7,7 @@
 //! 1. The exit code is 0 only if the server says that the backup is complete: it has read it back.
 //! 2. If this program is interrupted, the backup goes on: `BACKUP CANCEL` stops it.
 
+use crate::output::say;
 use crate::render::{printable, thousands};
 use crate::target::{ServerFlags, accepted};
 use anyhow::{Context, Result, bail, ensure};
@@ -78,13 +79,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     bar.finish_and_clear();
     ensure!(status.state == "complete", "no backup: {}", printable(status.error.as_bytes()));
-    let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
-    println!("{dir}: complete, and read back");
+    let line = |what: &str, count: u64| say!("{what:<12} {:>15}", thousands(count as f64));
+    say!("{dir}: complete, and read back");
     line("files", status.files);
     line("as before", status.reused_files);
     line("bytes", status.bytes);
-    println!("{:<12} {:>15.2}", "seconds", status.us as f64 / 1e6);
-    println!("{:<12} {:>15.2}", "stood, ms", status.stood_us as f64 / 1e3);
+    say!("{:<12} {:>15.2}", "seconds", status.us as f64 / 1e6);
+    say!("{:<12} {:>15.2}", "stood, ms", status.stood_us as f64 / 1e3);
     if status.reused_bytes > 0 {
         eprintln!("{} were there already", HumanBytes(status.reused_bytes));
     }

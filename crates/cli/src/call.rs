@@ -6,10 +6,11 @@
 //! nigh call -- SET a 'b c'              SET a 'b c'
 //! ```
 
+use crate::output::Output;
 use crate::render;
 use crate::target::{ServerFlags, accepted};
 use anyhow::{Result, ensure};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// Options of `nigh call`.
 #[derive(clap::Args)]
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     };
     let reply = accepted(args.target.open()?.call(&words)?)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = Output::new();
     if args.raw || !(args.quoted || out.is_terminal()) {
         out.write_all(&render::raw(&reply))?;
         out.write_all(b"\n")?;

@@ -14,6 +14,7 @@
 //! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
 
 use crate::check_log;
+use crate::output::say;
 use crate::render::thousands;
 use crate::salvage;
 use anyhow::{Context, Result, bail};
@@ -80,9 +81,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         };
     }
     let folders = if args.folders.is_empty() { found()? } else { args.folders.clone() };
-    println!(
+    say!(
         "{:<44} {:<10} {:>11} {:>15} {:>11} {:<8} state",
-        "arena", "tenant", "keys", "live bytes", "incarnation", "server"
+        "arena",
+        "tenant",
+        "keys",
+        "live bytes",
+        "incarnation",
+        "server"
     );
     let (mut arenas, mut damaged, mut refused, mut bad) = (0, 0, 0, 0);
     let logs: Vec<_> = folders.iter().filter(|folder| check_log::is_log(folder)).collect();
@@ -105,7 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         if matches!(holder, Holder::Nobody(_)) {
             let faults = nigh_store::faults_of(folder);
-            faults.iter().for_each(|fault| println!("    {fault}"));
+            faults.iter().for_each(|fault| say!("    {fault}"));
             refused += u32::from(!faults.is_empty());
         }
     }
@@ -123,8 +129,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         );
     }
     match arenas {
-        0 => println!("no arenas"),
-        _ => println!("{arenas} arenas, none damaged"),
+        0 => say!("no arenas"),
+        _ => say!("{arenas} arenas, none damaged"),
     }
     Ok(())
 }
@@ -136,16 +142,13 @@ fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
     let server = if served { "running" } else { "none" };
     let is_named = |name: &str| nigh_store::arena_of_name(name).is_some();
     if !path.file_name().and_then(|name| name.to_str()).is_some_and(is_named) {
-        println!(
-            "{name:<44} {:<10} {:>39} {server:<8} not judged: no server gives this name",
-            "?", ""
-        );
+        say!("{name:<44} {:<10} {:>39} {server:<8} not judged: no server gives this name", "?", "");
         return ArenaVerdict::Whole;
     }
     let report = match verify(path) {
         Ok(report) => report,
         Err(error) => {
-            println!("{name:<44} {:<10} {:>39} {server:<8} damaged: {error}", "?", "");
+            say!("{name:<44} {:<10} {:>39} {server:<8} damaged: {error}", "?", "");
             return if served { ArenaVerdict::Whole } else { ArenaVerdict::Damaged };
         }
     };
@@ -157,7 +160,7 @@ fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
         (false, true, _) => ("bad records", ArenaVerdict::Bad(bad)),
         (false, false, _) => ("damaged", ArenaVerdict::Damaged),
     };
-    println!(
+    say!(
         "{name:<44} {tenant:<10} {:>11} {:>15} {:>11} {server:<8} {state}",
         thousands(*keys as f64),
         thousands(*live_bytes as f64),
@@ -167,24 +170,19 @@ fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
         return verdict;
     }
     for finding in findings.iter().take(FINDINGS) {
-        println!("    at {:#x}: {}", finding.offset, finding.what);
+        say!("    at {:#x}: {}", finding.offset, finding.what);
     }
     let more = *more_findings + findings.len().saturating_sub(FINDINGS) as u64;
     if more > 0 {
-        println!("    and {more} more");
+        say!("    and {more} more");
     }
     for BadRecord { key, finding, .. } in report.bad_records.iter().take(FINDINGS) {
         let (key, rest) = key.split_at(key.len().min(KEY_BYTES));
         let dots = if rest.is_empty() { "" } else { "..." };
-        println!(
-            "    key \"{}\"{dots} at {:#x}: {}",
-            key.escape_ascii(),
-            finding.offset,
-            finding.what
-        );
+        say!("    key \"{}\"{dots} at {:#x}: {}", key.escape_ascii(), finding.offset, finding.what);
     }
     if bad > FINDINGS as u64 {
-        println!("    and {} more bad records", bad - FINDINGS as u64);
+        say!("    and {} more bad records", bad - FINDINGS as u64);
     }
     verdict
 }

@@ -3,6 +3,7 @@
 //! 1. The check changes nothing.
 //! 2. It judges by the same steps as a start: what it calls damaged, a start refuses.
 
+use crate::output::say;
 use crate::render::thousands;
 use anyhow::Result;
 use nigh_log::{LogError, Meta, RealChance, RealClock, RealFolder, World, check_chain, list};
@@ -39,23 +40,23 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
     let meta = match found {
         Ok(Some(meta)) => meta,
         Ok(None) => {
-            println!("{name}: no log");
+            say!("{name}: no log");
             return Ok(false);
         }
         Err(error) => return Ok(refused(&name.to_string(), &error)),
     };
-    println!("{name}: the log {:032x}", u128::from_be_bytes(meta.id));
+    say!("{name}: the log {:032x}", u128::from_be_bytes(meta.id));
     if let Some(mark) = meta.mark {
-        println!("    a backup, with the mark {:032x}", u128::from_be_bytes(mark));
+        say!("    a backup, with the mark {:032x}", u128::from_be_bytes(mark));
     }
     for (number, tenant) in &meta.tenants {
-        println!("    tenant {number}: {}, {} partition(s)", tenant.name, tenant.partitions);
+        say!("    tenant {number}: {}, {} partition(s)", tenant.name, tenant.partitions);
     }
     if meta.chains.is_empty() {
-        println!("    it has no chain: it is new, or retired");
+        say!("    it has no chain: it is new, or retired");
     }
     if is_served {
-        println!("    in use, not judged");
+        say!("    in use, not judged");
         return Ok(false);
     }
     let (mut is_refused, mut is_damaged) = (false, false);
@@ -64,7 +65,7 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
             Ok(report) => {
                 let figures = [report.files, report.frames, report.commits, report.changes];
                 let [files, frames, commits, changes] = figures.map(|n| thousands(n as f64));
-                println!(
+                say!(
                     "    shard {}: {files} files, {frames} frames, {commits} commits, {changes} \
                      changes, {} bytes, whole",
                     chain.shard,
@@ -72,21 +73,22 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
                 );
                 let figures = report.kinds.map(|n| thousands(n as f64));
                 let [put, based, gone, clear] = figures;
-                println!(
+                say!(
                     "        {put} puts ({} of them again), {based} based on earlier ones, {gone} \
                      removals, {clear} clearings; {} files prepared or to be used again",
                     thousands(report.again as f64),
                     report.spare
                 );
                 if let Some(torn) = report.torn {
-                    println!(
+                    say!(
                         "        a torn end behind {}: {} bytes that were promised to nobody; a start \
                          cuts them off",
-                        torn.at, torn.bytes
+                        torn.at,
+                        torn.bytes
                     );
                 }
                 for (stream, lsn) in &report.last {
-                    println!("        {}: up to LSN {lsn}", name_of(&meta, *stream));
+                    say!("        {}: up to LSN {lsn}", name_of(&meta, *stream));
                 }
             }
             Err(error) => {
@@ -96,7 +98,7 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
         }
     }
     if is_damaged {
-        println!("    `nigh check {name} --salvage NEW` saves what is whole into another folder");
+        say!("    `nigh check {name} --salvage NEW` saves what is whole into another folder");
     }
     Ok(is_refused)
 }
@@ -109,24 +111,24 @@ pub(crate) fn check_journals(folder: &Path, is_served: bool) -> bool {
             Ok(None) => continue,
             Ok(Some(journal)) => journal,
             Err(error) => {
-                println!("    {error}");
+                say!("    {error}");
                 is_refused = true;
                 continue;
             }
         };
         let name = journal.path().display();
         if is_served {
-            println!("{name}: in use, not judged");
+            say!("{name}: in use, not judged");
             continue;
         }
         match journal.contents() {
-            Ok(found) => println!(
+            Ok(found) => say!(
                 "{name}: {} commits of {} changes that may not be in the log, whole",
                 thousands(found.commits as f64),
                 thousands(found.changes as f64)
             ),
             Err(error) => {
-                println!("    {error}");
+                say!("    {error}");
                 is_refused = true;
             }
         }
@@ -154,7 +156,7 @@ pub(crate) fn belong(folder: &Path, logs: &[&PathBuf], is_served: bool) -> bool 
     ids.extend(journals.iter().map(|it| (it.path().to_owned(), it.info().log_id)));
     ids.retain(|(_, id)| *id != [0; 16]);
     let Some((_, id)) = ids.first() else {
-        println!("{}: nothing here names a log", folder.display());
+        say!("{}: nothing here names a log", folder.display());
         return true;
     };
     let hex = |id: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*id));
@@ -163,7 +165,7 @@ pub(crate) fn belong(folder: &Path, logs: &[&PathBuf], is_served: bool) -> bool 
         Some((*log, found.ok().flatten()?))
     });
     let Some((log, meta)) = metas.into_iter().find(|(_, meta)| meta.id == *id) else {
-        println!("{}: its log is {}, which isn't among these", folder.display(), hex(id));
+        say!("{}: its log is {}, which isn't among these", folder.display(), hex(id));
         return false;
     };
     let mut faults = Vec::new();
@@ -189,8 +191,8 @@ pub(crate) fn belong(folder: &Path, logs: &[&PathBuf], is_served: bool) -> bool 
         }
     }
     match faults.is_empty() {
-        true => println!("{}: belongs to {}", folder.display(), log.display()),
-        false => faults.iter().for_each(|fault| println!("    {fault}")),
+        true => say!("{}: belongs to {}", folder.display(), log.display()),
+        false => faults.iter().for_each(|fault| say!("    {fault}")),
     }
     faults.is_empty()
 }
@@ -205,6 +207,6 @@ pub(crate) fn name_of(meta: &Meta, stream: u32) -> String {
 }
 
 fn refused(what: &str, error: &LogError) -> bool {
-    println!("{what}: {error}");
+    say!("{what}: {error}");
     true
 }

@@ -19,6 +19,7 @@
 mod copy_folder;
 mod stopped_log;
 
+use crate::output::say;
 use crate::render::thousands;
 use crate::size::bytes_of;
 use anyhow::{Context, Result, bail, ensure};
@@ -129,7 +130,7 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
     );
     // The present limit of the arenas says nothing about the memory that they were made for.
     if wanted.partitions == left.partitions && memory_bytes.is_none() && !is_old {
-        println!("{name}: nothing to do, the data has {} partition(s) already", left.partitions);
+        say!("{name}: nothing to do, the data has {} partition(s) already", left.partitions);
         return Ok(());
     }
     ensure!(
@@ -148,17 +149,17 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         None => convert(&options, &beside, edition, &wanted)?,
     };
     if is_old {
-        println!("{name}: version 1 of the format before, {VERSION} now");
+        say!("{name}: version 1 of the format before, {VERSION} now");
     }
-    println!("{name}: {} partition(s) before, {} now", left.partitions, wanted.partitions);
+    say!("{name}: {} partition(s) before, {} now", left.partitions, wanted.partitions);
     tell(&copied, memory_bytes);
-    println!("{:<12} {:>15.2}", "seconds", begin.elapsed().as_secs_f64());
+    say!("{:<12} {:>15.2}", "seconds", begin.elapsed().as_secs_f64());
     Ok(())
 }
 
 /// Says what was copied, and the bytes of memory that were asked for.
 fn tell(copied: &Copied, memory_bytes: Option<u64>) {
-    let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
+    let line = |what: &str, count: u64| say!("{what:<12} {:>15}", thousands(count as f64));
     line("keys", copied.keys);
     if copied.expired > 0 {
         line("expired", copied.expired);

@@ -2,6 +2,7 @@
 //!
 //! A file gets its name only when all of it is on disk, so a part is never taken for the whole.
 
+use crate::output::Output;
 use crate::render::thousands;
 use crate::target::ServerFlags;
 use anyhow::{Context, Result};
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bar.tick();
     };
     let exported = if args.file == Path::new("-") {
-        let mut out = BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout().lock());
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, Output::new());
         let exported = export(&mut connection, &mut out, show)?;
         out.flush().context("can't write")?;
         exported

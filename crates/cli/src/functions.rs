@@ -3,6 +3,7 @@
 //! Invariant: if the server refuses a file, the error names the file and has the server's text. For
 //! a syntax error that text names library, line and column.
 
+use crate::output::say;
 use crate::render::{printable, printable_lines};
 use crate::target::{ServerFlags, accepted};
 use anyhow::{Context, Result, bail};
@@ -73,7 +74,7 @@ fn load(target: &ServerFlags, files: &[PathBuf], replace: bool) -> Result<()> {
         command.push(&source);
         let reply = connection.call(&command)?;
         let reply = accepted(reply).with_context(|| format!("{} isn't loaded", file.display()))?;
-        println!("{} is loaded from {}", text(&reply), file.display());
+        say!("{} is loaded from {}", text(&reply), file.display());
     }
     Ok(())
 }
@@ -93,16 +94,16 @@ fn list(target: &ServerFlags, pattern: Option<&str>, code: bool) -> Result<()> {
     for library in libraries {
         let name = field(library, "library_name").map(text).unwrap_or_default();
         let engine = field(library, "engine").map(text).unwrap_or_default();
-        println!("{name} ({engine})");
+        say!("{name} ({engine})");
         if let Some(reason) = field(library, "not_running").map(text) {
-            println!("  not running: {reason}");
+            say!("  not running: {reason}");
         }
         let functions = field(library, "functions").and_then(Frame::elements).unwrap_or(&[]);
         for function in functions {
-            println!("{}", function_text(function));
+            say!("{}", function_text(function));
         }
         if let Some(code) = field(library, "library_code").and_then(Frame::bytes) {
-            println!("\n{}", String::from_utf8_lossy(code).trim_end());
+            say!("\n{}", String::from_utf8_lossy(code).trim_end());
         }
     }
     Ok(())

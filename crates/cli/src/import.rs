@@ -4,6 +4,7 @@
 //!    needn't.
 //! 2. A fault ends it, with how far it got. What was written before is there.
 
+use crate::output::say;
 use crate::render::thousands;
 use crate::target::ServerFlags;
 use anyhow::{Context, Result, bail};
@@ -84,11 +85,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// The counts, on stdout.
 fn print(imported: &Imported, begin: Instant) {
     let seconds = begin.elapsed().as_secs_f64();
-    let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
+    let line = |what: &str, count: u64| say!("{what:<12} {:>15}", thousands(count as f64));
     line("written", imported.written);
     line("expired", imported.over);
     line("left out", imported.left_out.count());
-    println!("{:<12} {seconds:>15.2}", "seconds");
+    say!("{:<12} {seconds:>15.2}", "seconds");
 }
 
 fn draw(bar: &ProgressBar, progress: Progress, begin: Instant) {

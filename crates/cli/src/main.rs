@@ -17,10 +17,10 @@
 //!
 //! Invariants:
 //! 1. The exit code is 0 after success, 1 after one sentence on stderr, 2 after wrong usage. `check
-//!    --salvage` ends with 3 if its copy lacks something.
+//!    --salvage` ends with 3 if its copy lacks something. If the reader of stdout has gone, it is
+//!    141, and nothing is said.
 //! 2. Results go to stdout; progress and errors go to stderr.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
 
 mod backup;
 mod call;
@@ -30,6 +30,7 @@ mod convert;
 mod export;
 mod functions;
 mod import;
+mod output;
 mod render;
 mod restore;
 mod run;
@@ -118,6 +119,9 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(code) = output::end_of(&error) {
+                return code;
+            }
             eprintln!("nigh: {error:#}");
             match error.downcast_ref::<salvage::SomethingLost>() {
                 Some(_) => ExitCode::from(3),

@@ -3,6 +3,7 @@
 //! 1. The backup is only read, and locked meanwhile. It is verified before anything is written.
 //! 2. The log gets a new id: arenas of the log that was backed up refuse it.
 
+use crate::output::say;
 use crate::render::thousands;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -63,8 +64,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             return Err(error).with_context(|| format!("{from}, into {to}"));
         }
     };
-    println!("{to}: the log {:032x}", u128::from_be_bytes(report.id));
-    let line = |what: &str, count: u64| println!("{what:<12} {:>15}", thousands(count as f64));
+    say!("{to}: the log {:032x}", u128::from_be_bytes(report.id));
+    let line = |what: &str, count: u64| say!("{what:<12} {:>15}", thousands(count as f64));
     line("files", report.files);
     line("bytes", report.bytes);
     Ok(())

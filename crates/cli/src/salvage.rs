@@ -11,6 +11,7 @@
 //!    OUT begins it anew.
 
 use crate::check_log;
+use crate::output::say;
 use crate::render::thousands;
 use anyhow::{Context, Result, bail, ensure};
 use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World, list};
@@ -35,7 +36,7 @@ pub(crate) fn run(folder: &Path, out: &Path) -> Result<()> {
     };
     place.publish()?;
     let has_lost = tell(&saved, folder, out);
-    println!(
+    say!(
         "`nigh serve --appendonly yes --dir {}` serves it, with an --shm-dir that has no arenas",
         out.display()
     );
@@ -143,14 +144,14 @@ impl Place {
 /// Prints what was saved and what is lost. Whether something is.
 fn tell(saved: &LogSalvage, folder: &Path, out: &Path) -> bool {
     let hex = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
-    println!("{}: the log {}", folder.display(), hex(saved.meta.id));
-    println!("{}: what was saved of it, as the log {}", out.display(), hex(saved.id));
+    say!("{}: the log {}", folder.display(), hex(saved.meta.id));
+    say!("{}: what was saved of it, as the log {}", out.display(), hex(saved.id));
     for shard in &saved.shards {
         tell_shard(saved, shard);
     }
     let has_lost = saved.shards.iter().any(SalvagedShard::has_lost);
     if has_lost && saved.shards.len() > 1 {
-        println!(
+        say!(
             "    the shards were cut each at its own point: a function's writes may be there without \
              what it read or wrote on another shard"
         );
@@ -164,27 +165,26 @@ fn tell_shard(salvage: &LogSalvage, shard: &SalvagedShard) {
     let changes = thousands(*changes as f64);
     let number = chain.shard;
     match &saved.bad {
-        Some(bad) => println!(
+        Some(bad) => say!(
             "    shard {number}: {changes} changes saved; cut at {}, offset {}: {}",
-            bad.file, bad.position, bad.what
+            bad.file,
+            bad.position,
+            bad.what
         ),
-        None if saved.sum.is_none() => println!("    shard {number}: nothing could be saved"),
+        None if saved.sum.is_none() => say!("    shard {number}: nothing could be saved"),
         None => {
-            println!("    shard {number}: {changes} changes saved, all that a start would have")
+            say!("    shard {number}: {changes} changes saved, all that a start would have")
         }
     }
     // Behind a torn end lies only what was promised to nobody.
     let what = if shard.has_lost() { "lost" } else { "torn, promised to nobody" };
     for file in &saved.files {
         match (file.position, file.bytes) {
-            (0, _) => println!("        {what}: {}, all of it", file.file),
+            (0, _) => say!("        {what}: {}, all of it", file.file),
             (position, 0) => {
-                println!(
-                    "        {what}: {} from offset {position} on, if there was more",
-                    file.file
-                );
+                say!("        {what}: {} from offset {position} on, if there was more", file.file);
             }
-            (position, bytes) => println!(
+            (position, bytes) => say!(
                 "        {what}: {} from offset {position} on, {} bytes",
                 file.file,
                 thousands(bytes as f64)
@@ -192,7 +192,7 @@ fn tell_shard(salvage: &LogSalvage, shard: &SalvagedShard) {
         }
     }
     for lost in &saved.lsns {
-        println!(
+        say!(
             "        {what}: {}: LSNs {} to {}, and what was behind",
             name(lost.stream),
             lost.first,
@@ -200,21 +200,17 @@ fn tell_shard(salvage: &LogSalvage, shard: &SalvagedShard) {
         );
     }
     for again in &saved.again {
-        println!(
-            "        lost: {}: older records, LSNs {}",
-            name(again.stream),
-            ranges(&again.lsns)
-        );
+        say!("        lost: {}: older records, LSNs {}", name(again.stream), ranges(&again.lsns));
     }
     if saved.unnamed {
-        println!(
+        say!(
             "        lost: files before {} went, whose records were written again behind the cut; \
              those in frames that can't be read have no name here",
             saved.oldest
         );
     }
     for key in dropped {
-        println!(
+        say!(
             "        lost: {}: key \"{}\", LSN {}, whose value stood on a lost one (removed as LSN \
              {})",
             name(key.stream),
@@ -224,7 +220,7 @@ fn tell_shard(salvage: &LogSalvage, shard: &SalvagedShard) {
         );
     }
     for (stream, lsn) in &saved.last {
-        println!("        {}: saved up to LSN {lsn}", name(*stream));
+        say!("        {}: saved up to LSN {lsn}", name(*stream));
     }
 }
 

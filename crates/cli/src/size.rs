@@ -18,6 +18,9 @@ pub(crate) struct DatabaseFlags {
     /// Partitions of a database that isn't there yet; one unless given
     #[arg(long, value_name = "N")]
     partitions: Option<usize>,
+    /// Let other processes read along
+    #[arg(long)]
+    shared: bool,
 }
 
 impl DatabaseFlags {
@@ -29,13 +32,14 @@ impl DatabaseFlags {
         if let Some(partitions) = self.partitions {
             options = options.partitions(partitions);
         }
-        options
+        options.shared(self.shared)
     }
 
     /// The first that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let capacity = self.capacity.map(|_| "--capacity");
-        capacity.or(self.partitions.map(|_| "--partitions"))
+        let partitions = self.partitions.map(|_| "--partitions");
+        capacity.or(partitions).or(self.shared.then_some("--shared"))
     }
 }
 

@@ -34,8 +34,11 @@ fn says(dir: &Path, lines: &str, expected: &str) {
 }
 
 fn open(dir: &Path) -> Db {
-    let small = Options::new().capacity_bytes(64 << 20).journal_bytes(1 << 20);
-    Db::open(dir, &small).expect("it can be opened")
+    Db::open(dir, &small()).expect("it can be opened")
+}
+
+fn small() -> Options {
+    Options::new().capacity_bytes(64 << 20).journal_bytes(1 << 20)
 }
 
 /// Lines of stdin write and read a database that has no server, and its folder is made. Another
@@ -173,7 +176,11 @@ fn a_shell_reads_beside_the_owner() {
     let dir = folder.path().join("data");
     let nobody = nigh_with(&["shell", path(&dir), "--read-only"], "get a\n");
     assert_one_sentence(&nobody, &["there is no database in"]);
-    let db = open(&dir);
+    let alone = open(&dir);
+    let private = nigh_with(&["shell", path(&dir), "--read-only"], "get a\n");
+    assert_one_sentence(&private, &["is private: open it with", "shared"]);
+    alone.close().expect("it closes");
+    let db = Db::open(&dir, &small().shared(true)).expect("it opens");
     db.put(b"a", b"1").expect("there is room");
     let refused = shell(&dir, "get a\n");
     assert_one_sentence(&refused, &["is open in process", "--read-only reads beside it"]);
@@ -382,4 +389,37 @@ fn a_failed_command_ends_its_file() {
     assert!(there(b"a") && there(b"c") && !there(b"b"));
     let busy = run(folder.path(), &files[1..], &[]);
     assert_one_sentence(&busy, &["good.tst, line 1, after 0 of 3 commands", "is open in process"]);
+}
+
+/// What is printed has no reader any more, as behind `| head`: the command ends without a word, and
+/// a database is closed.
+#[test]
+fn a_reader_that_goes_ends_a_command_quietly() {
+    let folder = folder();
+    let dir = folder.path().join("data");
+    let db = open(&dir);
+    (0..3000_u32).for_each(|n| db.put(&n.to_be_bytes(), &[b'v'; 100]).expect("there is room"));
+    db.close().expect("it closes");
+    let file = folder.path().join("commands");
+    let gets = "open data\n".to_owned() + &"get none\n".repeat(20_000);
+    std::fs::write(&file, gets).expect("the folder is ours");
+    let (file, folder) = (path(&file), path(folder.path()));
+    for (words, lines) in [
+        (&["shell", path(&dir)][..], "scan \"\" 3000\n".repeat(9) + "put last line\n"),
+        (&["run", "--print", "--dir", folder, file], String::new()),
+        (&["check", path(&dir)], String::new()),
+    ] {
+        let pipe = Stdio::piped;
+        let child =
+            Command::new(NIGH).args(words).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn();
+        let mut child = child.expect("the binary runs");
+        drop(child.stdout.take());
+        // A command that has ended takes no lines.
+        let _ = child.stdin.take().expect("it is piped").write_all(lines.as_bytes());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!((stderr(&output).as_str(), output.status.code()), ("", Some(141)), "{words:?}");
+    }
+    let db = open(&dir);
+    assert_eq!(db.get(b"last").expect("a read").as_deref(), None, "lines behind it aren't run");
+    assert_eq!(db.stats().expect("stats").keys, 3000);
 }

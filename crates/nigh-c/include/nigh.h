@@ -78,6 +78,8 @@ typedef enum nigh_status {
     NIGH_SNAPSHOT_TOO_OLD = -17,
     // No process has the database open that is to be read: read again when one has.
     NIGH_NOT_OPEN = -18,
+    // The log hasn't the changes any more from which on a watch was to tell.
+    NIGH_CHANGES_GONE = -19,
 } nigh_status;
 
 // When a write is answered.
@@ -116,12 +118,13 @@ typedef enum nigh_event_kind {
 
 // How a database is opened. All zeros are the defaults.
 typedef struct nigh_options {
-    // The folder, in a tmpfs, for memory and journal; NULL: one of the database's own in /dev/shm.
+    // The folder, in a tmpfs, for journal and memory; NULL: one of the database's own in /dev/shm.
     const char *memory_dir;
     // Bytes of memory that the data may take, 8 MiB to 64 GiB; 0: half of what is free. They are
     // taken as data comes.
     uint64_t capacity_bytes;
-    // Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB. A batch takes a fourth of it at most.
+    // Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB. A batch takes a fourth of it at most, and
+    // so does a value, unless the memory is shared.
     uint64_t journal_bytes;
     // Bytes of a file of the log, 1 MiB to 1 GiB; 0: 64 MiB.
     uint64_t log_file_bytes;
@@ -129,7 +132,8 @@ typedef struct nigh_options {
     uint32_t threads_most;
     // A nigh_durability: when writes are answered that don't say it themselves.
     int32_t durability;
-    // Not 0: closing leaves the data in memory, so that the next open needn't read the log.
+    // Not 0: closing leaves the data in memory, which has to be shared, so that the next open
+    // needn't read the log.
     int32_t keep_memory;
     // Bytes of memory that a snapshot may hold back, from 1 MiB on; 0: a fourth of the capacity.
     uint64_t snapshot_hold_bytes;
@@ -139,6 +143,9 @@ typedef struct nigh_options {
     // journal and a log, so that as many threads write at once. A batch is one partition's: keys
     // with the same text in braces lie together.
     uint32_t partitions;
+    // Not 0: other processes may read along, by nigh_reader_open. 0: the memory is this process's
+    // alone, and goes with it.
+    int32_t shared;
 } nigh_options;
 
 // A database: a number, so that a handle of a closed one is told from others. All zeros is none.
@@ -393,6 +400,15 @@ enum nigh_status nigh_watch_begin(struct nigh_db db,
                                   size_t prefix_len,
                                   struct nigh_watch *watch);
 
+// The same from the change with this number on: first what was, as the log has it, then what
+// comes. It waits for the disk. NIGH_CHANGES_GONE if the log hasn't all of it any more: the
+// message says what is left. Of several partitions each has numbers of its own: NIGH_REFUSED.
+enum nigh_status nigh_watch_begin_from(struct nigh_db db,
+                                       const void *prefix,
+                                       size_t prefix_len,
+                                       uint64_t change,
+                                       struct nigh_watch *watch);
+
 // The next change: NIGH_OK, and `event`, whose `block` is for nigh_free; or NIGH_NONE_YET, if none
 // comes within `most_ms` milliseconds; or NIGH_CLOSED, if the watch or the database is closed.
 // Several threads may take from one watch.
@@ -403,9 +419,10 @@ enum nigh_status nigh_watch_next(struct nigh_watch watch,
 // Ends a watch. Threads that wait there get NIGH_CLOSED.
 enum nigh_status nigh_watch_end(struct nigh_watch watch);
 
-// Opens, to read, the database that another process has open, or has left in memory; by its
-// folder. `memory_dir` is its owner's, if that names one, else NULL. Its owner never waits for
-// that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again later.
+// Opens, to read, the database that another process has open with the option `shared`, or has
+// left in memory; by its folder. `memory_dir` is its owner's, if that names one, else NULL. Its
+// owner never waits for that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again
+// later.
 enum nigh_status nigh_reader_open(const char *folder,
                                   const char *memory_dir,
                                   struct nigh_reader *reader);
@@ -431,6 +448,20 @@ enum nigh_status nigh_reader_scan(struct nigh_reader reader,
                                   uint64_t *cursor,
                                   struct nigh_pair **pairs,
                                   size_t *pairs_len);
+
+// Whether a key is there: NIGH_OK, or NIGH_NOT_FOUND.
+enum nigh_status nigh_reader_contains(struct nigh_reader reader, const void *key, size_t key_len);
+
+// How long a key stays, in milliseconds; UINT64_MAX if it has no expiry. NIGH_NOT_FOUND, and 0, if
+// it isn't there.
+enum nigh_status nigh_reader_ttl(struct nigh_reader reader,
+                                 const void *key,
+                                 size_t key_len,
+                                 uint64_t *ttl_ms);
+
+// Waits until the database can be read, for `most_ms` milliseconds at most: then it says why it
+// can't be. It ends if the reader is closed.
+enum nigh_status nigh_reader_wait(struct nigh_reader reader, uint64_t most_ms);
 
 // Closes a reader.
 enum nigh_status nigh_reader_close(struct nigh_reader reader);

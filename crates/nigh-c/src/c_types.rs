@@ -88,12 +88,13 @@ pub enum nigh_write_kind {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct nigh_options {
-    /// The folder, in a tmpfs, for memory and journal; NULL: one of the database's own in /dev/shm.
+    /// The folder, in a tmpfs, for journal and memory; NULL: one of the database's own in /dev/shm.
     pub memory_dir: *const c_char,
     /// Bytes of memory that the data may take, 8 MiB to 64 GiB; 0: half of what is free. They are
     /// taken as data comes.
     pub capacity_bytes: u64,
-    /// Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB. A batch takes a fourth of it at most.
+    /// Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB. A batch takes a fourth of it at most, and
+    /// so does a value, unless the memory is shared.
     pub journal_bytes: u64,
     /// Bytes of a file of the log, 1 MiB to 1 GiB; 0: 64 MiB.
     pub log_file_bytes: u64,
@@ -101,7 +102,8 @@ pub struct nigh_options {
     pub threads_most: u32,
     /// A nigh_durability: when writes are answered that don't say it themselves.
     pub durability: i32,
-    /// Not 0: closing leaves the data in memory, so that the next open needn't read the log.
+    /// Not 0: closing leaves the data in memory, which has to be shared, so that the next open
+    /// needn't read the log.
     pub keep_memory: i32,
     /// Bytes of memory that a snapshot may hold back, from 1 MiB on; 0: a fourth of the capacity.
     pub snapshot_hold_bytes: u64,
@@ -111,6 +113,9 @@ pub struct nigh_options {
     /// journal and a log, so that as many threads write at once. A batch is one partition's: keys
     /// with the same text in braces lie together.
     pub partitions: u32,
+    /// Not 0: other processes may read along, by nigh_reader_open. 0: the memory is this process's
+    /// alone, and goes with it.
+    pub shared: i32,
 }
 
 /// How one write is done. NULL, or all zeros: as the database was opened, without an expiry.

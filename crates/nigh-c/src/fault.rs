@@ -61,6 +61,8 @@ pub enum nigh_status {
     NIGH_SNAPSHOT_TOO_OLD = -17,
     /// No process has the database open that is to be read: read again when one has.
     NIGH_NOT_OPEN = -18,
+    /// The log hasn't the changes any more from which on a watch was to tell.
+    NIGH_CHANGES_GONE = -19,
 }
 
 /// Why a call failed.
@@ -87,7 +89,7 @@ impl From<OpenError> for Fault {
         let status = match error {
             OpenError::InUse { .. } | OpenError::MemoryInUse { .. } => nigh_status::NIGH_IN_USE,
             OpenError::Damaged { .. } => nigh_status::NIGH_DAMAGED,
-            OpenError::Option { .. } => nigh_status::NIGH_INVALID,
+            OpenError::Option { .. } | OpenError::KeepsPrivate => nigh_status::NIGH_INVALID,
             _ => nigh_status::NIGH_CANNOT_OPEN,
         };
         Fault::new(status, error.to_string())
@@ -110,6 +112,8 @@ impl From<DbError> for Fault {
             DbError::TooManyThreads { .. } => nigh_status::NIGH_TOO_MANY_THREADS,
             DbError::Stopped => nigh_status::NIGH_FAULT,
             DbError::SnapshotTooOld { .. } => nigh_status::NIGH_SNAPSHOT_TOO_OLD,
+            DbError::ChangesGone { .. } => nigh_status::NIGH_CHANGES_GONE,
+            DbError::NoSuchChange { .. } => nigh_status::NIGH_INVALID,
             DbError::Closed => nigh_status::NIGH_CLOSED,
             _ => nigh_status::NIGH_REFUSED,
         };

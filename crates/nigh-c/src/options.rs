@@ -44,7 +44,8 @@ pub(crate) fn open_options(
         options = options.partitions(given.partitions as usize);
     }
     let durability = durability(given.durability)?.unwrap_or_default();
-    Ok(options.durability(durability).keep_memory(given.keep_memory != 0))
+    let options = options.shared(given.shared != 0).keep_memory(given.keep_memory != 0);
+    Ok(options.durability(durability))
 }
 
 /// How a write is done.

@@ -20,6 +20,7 @@ pub struct OpenOptions {
     pub watch_bytes: Option<i64>,
     pub partitions: Option<i64>,
     pub strong: Option<bool>,
+    pub shared: Option<bool>,
     pub keep_memory: Option<bool>,
 }
 
@@ -34,6 +35,7 @@ impl OpenOptions {
             _ => Durability::Eventual,
         };
         let mut options = Options::new().durability(durability);
+        options = options.shared(self.shared.unwrap_or_default());
         options = options.keep_memory(self.keep_memory.unwrap_or_default());
         if let Some(dir) = &self.memory_dir {
             options = options.memory_dir(dir);

@@ -245,12 +245,20 @@ impl Db {
         })
     }
 
-    /// Tells changes of keys that begin with `prefix`, from now on.
+    /// Tells changes of keys that begin with `prefix`, from now on, or from a change on.
     #[napi]
-    pub fn watch(&self, prefix: &[u8], on_event: Function<'_, (), ()>) -> Result<Watch, Code> {
+    pub fn watch(
+        &self,
+        prefix: &[u8],
+        on_event: Function<'_, (), ()>,
+        from: Option<i64>,
+    ) -> Result<Watch, Code> {
         answer(|| {
             let waker = waker(&on_event)?;
-            let watch = self.open.call(|db| db.watch(prefix))?;
+            let watch = self.open.call(|db| match from {
+                None => db.watch(prefix),
+                Some(from) => db.watch_from(prefix, u64::try_from(from).unwrap_or_default()),
+            })?;
             Ok(Watch::of(self.open.path(), waker, watch))
         })
     }

@@ -58,6 +58,8 @@ impl Fault {
             | DbError::TooManySnapshots { .. }
             | DbError::TooManyWatches { .. } => "NIGH_TOO_MANY",
             DbError::SnapshotTooOld { .. } => "NIGH_SNAPSHOT_TOO_OLD",
+            DbError::ChangesGone { .. } => "NIGH_CHANGES_GONE",
+            DbError::NoSuchChange { .. } => "NIGH_INVALID",
             DbError::Closed => "NIGH_CLOSED",
             DbError::Stopped => "NIGH_FAULT",
             _ => "NIGH_REFUSED",
@@ -81,7 +83,7 @@ impl From<OpenError> for Fault {
         let code = match error {
             OpenError::InUse { .. } | OpenError::MemoryInUse { .. } => "NIGH_IN_USE",
             OpenError::Damaged { .. } => "NIGH_DAMAGED",
-            OpenError::Option { .. } => "NIGH_INVALID",
+            OpenError::Option { .. } | OpenError::KeepsPrivate => "NIGH_INVALID",
             _ => "NIGH_CANNOT_OPEN",
         };
         Fault::new(code, error.to_string())

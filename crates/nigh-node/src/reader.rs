@@ -7,7 +7,8 @@ use crate::pairs::{Pairs, buffer};
 use napi::bindgen_prelude::{BigInt, BufferSlice};
 use napi::{Env, Result};
 use napi_derive::napi;
-use nigh::DbReader;
+use nigh::{DbReader, TimeToLive};
+use std::time::Duration;
 
 /// A reader.
 #[napi]
@@ -60,6 +61,23 @@ impl Reader {
     #[napi]
     pub fn has(&self, key: &[u8]) -> Result<bool, Code> {
         answer(|| Ok(self.reader()?.contains(key)?))
+    }
+
+    /// Milliseconds for which a key stays: infinity if it has no expiry, nothing if it isn't there.
+    #[napi]
+    pub fn ttl(&self, key: &[u8]) -> Result<Option<f64>, Code> {
+        answer(|| {
+            Ok(self.reader()?.ttl(key)?.map(|it| match it {
+                TimeToLive::Forever => f64::INFINITY,
+                TimeToLive::Left(left) => (left.as_secs_f64() * 1000.0).floor(),
+            }))
+        })
+    }
+
+    /// Waits until the database can be read, for so many milliseconds at most.
+    #[napi]
+    pub fn wait(&self, most_ms: u32) -> Result<(), Code> {
+        answer(|| Ok(self.reader()?.wait(Duration::from_millis(most_ms.into()))?))
     }
 
     /// A step of a walk: the next cursor, and keys and values in turn.

@@ -29,7 +29,7 @@ impl Db {
     #[pyo3(signature = (
         path, *, memory_dir=None, capacity_bytes=None, journal_bytes=None, log_file_bytes=None,
         threads_most=None, snapshot_hold_bytes=None, watch_bytes=None, partitions=None,
-        strong=false, keep_memory=false
+        strong=false, shared=false, keep_memory=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -44,10 +44,12 @@ impl Db {
         watch_bytes: Option<u64>,
         partitions: Option<usize>,
         strong: bool,
+        shared: bool,
         keep_memory: bool,
     ) -> PyResult<Db> {
         let durability = if strong { Durability::Strong } else { Durability::Eventual };
-        let mut options = Options::new().durability(durability).keep_memory(keep_memory);
+        let mut options = Options::new().durability(durability);
+        options = options.shared(shared).keep_memory(keep_memory);
         if let Some(dir) = memory_dir {
             options = options.memory_dir(dir);
         }
@@ -221,11 +223,21 @@ impl Db {
         Ok(Snapshot::new(self.open.path(), snapshot))
     }
 
-    /// Tells the changes of keys that begin with `prefix`, from now on.
-    #[pyo3(signature = (prefix=None))]
-    fn watch(&self, prefix: Option<Bytes<'_>>) -> PyResult<Watch> {
+    /// Tells the changes of keys that begin with `prefix`, from now on, or from the change with the
+    /// number `first` on.
+    #[pyo3(signature = (prefix=None, *, first=None))]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        prefix: Option<Bytes<'_>>,
+        first: Option<u64>,
+    ) -> PyResult<Watch> {
         let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
-        Ok(Watch::new(self.open.path(), self.open.call(|db| db.watch(prefix))?))
+        let watch = match first {
+            None => self.open.call(|db| db.watch(prefix))?,
+            Some(first) => self.open.waiting_call(py, |db| db.watch_from(prefix, first))?,
+        };
+        Ok(Watch::new(self.open.path(), watch))
     }
 
     /// Waits until all changes are on disk that were made before.

@@ -35,6 +35,12 @@ create_exception!(
 );
 create_exception!(
     nigh,
+    ChangesGoneError,
+    Error,
+    "The log hasn't the changes any more from which on a watch was to tell."
+);
+create_exception!(
+    nigh,
     NotOpenError,
     Error,
     "No process has the database open that is to be read: a reader reads again when one has."
@@ -47,7 +53,7 @@ pub(crate) fn of_open(error: &::nigh::OpenError) -> PyErr {
     match error {
         Cause::InUse { .. } | Cause::MemoryInUse { .. } => InUseError::new_err(text),
         Cause::Damaged { .. } => DamagedError::new_err(text),
-        Cause::Option { .. } => PyValueError::new_err(text),
+        Cause::Option { .. } | Cause::KeepsPrivate => PyValueError::new_err(text),
         _ => OpenError::new_err(text),
     }
 }
@@ -66,6 +72,8 @@ pub(crate) fn of_call(path: &str, error: &::nigh::DbError) -> PyErr {
         Cause::NotDurable { .. } => NotDurableError::new_err(text),
         Cause::LogFull { .. } | Cause::LogBroken { .. } => LogError::new_err(text),
         Cause::SnapshotTooOld { .. } => SnapshotTooOldError::new_err(text),
+        Cause::ChangesGone { .. } => ChangesGoneError::new_err(text),
+        Cause::NoSuchChange { .. } => PyValueError::new_err(text),
         Cause::Closed => ClosedError::new_err(text),
         _ => Error::new_err(text),
     }

@@ -35,8 +35,8 @@ mod nigh {
     use crate::database::{Db, Stats};
     #[pymodule_export]
     use crate::errors::{
-        BusyError, ClosedError, DamagedError, Error, FullError, InUseError, LogError,
-        NotANumberError, NotDurableError, NotOpenError, OpenError, SnapshotTooOldError,
+        BusyError, ChangesGoneError, ClosedError, DamagedError, Error, FullError, InUseError,
+        LogError, NotANumberError, NotDurableError, NotOpenError, OpenError, SnapshotTooOldError,
         TooLargeError,
     };
     #[pymodule_export]

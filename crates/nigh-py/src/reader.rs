@@ -2,14 +2,18 @@
 //!
 //! Any thread that has the interpreter's lock.
 
-use crate::arguments::Bytes;
+use crate::arguments::{Bytes, timeout};
 use crate::errors;
 use crate::walk::{Gives, Pair, Steps, Walk, step};
-use nigh::DbReader;
+use nigh::{DbReader, TimeToLive};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two looks for signals, and for another thread that closes the reader.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A reader, until somebody closes it.
 struct OpenReader {
@@ -44,8 +48,8 @@ pub(crate) struct Reader {
     open: Arc<OpenReader>,
 }
 
-/// Opens, to read, a database that another process has open, or has left in memory. Name its
-/// `memory_dir` if it has one.
+/// Opens, to read, a database that another process has open with `shared=True`, or has left in
+/// memory. Name its `memory_dir` if it has one.
 #[pyfunction]
 #[pyo3(signature = (path, *, memory_dir=None))]
 pub(crate) fn open_reader(path: PathBuf, memory_dir: Option<PathBuf>) -> PyResult<Reader> {
@@ -105,6 +109,34 @@ impl Reader {
     fn items(&self, prefix: Option<Bytes<'_>>) -> Walk {
         let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
         Walk::new(Arc::clone(&self.open) as Arc<dyn Steps>, Gives::Items, prefix)
+    }
+
+    /// Seconds for which a key stays: infinity if it has no expiry, `None` if it isn't there.
+    fn ttl(&self, key: Bytes<'_>) -> PyResult<Option<f64>> {
+        let found = self.open.reader()?.ttl(key.get());
+        Ok(found.map_err(|error| errors::of_reader(&error))?.map(|it| match it {
+            TimeToLive::Forever => f64::INFINITY,
+            TimeToLive::Left(left) => left.as_secs_f64(),
+        }))
+    }
+
+    /// Waits until the database can be read, for `timeout` seconds at most; then it raises why it
+    /// can't be. Without a timeout it waits as long as that may pass.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let most = timeout.map(self::timeout).transpose()?;
+        let begin = Instant::now();
+        loop {
+            let reader = self.open.reader()?;
+            let left = most.map_or(LOOK, |most| LOOK.min(most.saturating_sub(begin.elapsed())));
+            match py.detach(|| reader.wait(left)) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_passing() && most.is_none_or(|it| begin.elapsed() < it) => {
+                    py.check_signals()?;
+                }
+                Err(error) => return Err(errors::of_reader(&error)),
+            }
+        }
     }
 
     /// Gives the mapping of the memory back. Closing again does nothing.

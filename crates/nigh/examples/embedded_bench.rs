@@ -7,12 +7,14 @@
 //!
 //! `put` gives each of a million keys a value once, in random order; the other rows choose keys at
 //! random for some seconds. `snapshot` reads all keys as of one moment. `strong` writes wait for
-//! the disk on which the folder lies.
+//! the disk on which the folder lies. `open` is after a process with all keys was killed, up to the
+//! first value.
 
 #![expect(clippy::print_stdout, reason = "an example that prints its figures")]
 
 use nigh::{Db, DbError, Durability, Options};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -87,17 +89,54 @@ fn print_snapshot(db: &Db, keys: u64) -> Result<(), DbError> {
     Ok(())
 }
 
+/// Names the folder of a child that ends as if it was killed.
+const KILLED: &str = "NIGH_BENCH_KILLED";
+
+/// How long an open takes after a kill, with memory that is shared or private.
+fn print_opening(keys: u64, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    for is_shared in [true, false] {
+        let mut child = Command::new(std::env::current_exe()?);
+        child.arg(keys.to_string()).env(KILLED, path);
+        if is_shared {
+            child.env("SHARED", "1");
+        }
+        child.stderr(Stdio::null()).status()?;
+        let options = Options::new().capacity_bytes(2 << 30).shared(is_shared);
+        let begin = Instant::now();
+        let db = Db::open(path, &options)?;
+        assert!(db.get(&key(keys / 2))?.is_some());
+        let kind = if is_shared { "shared" } else { "private" };
+        println!("open after a kill, {kind}: {:?}", begin.elapsed());
+        assert_eq!(db.stats()?.keys, keys);
+        db.close()?;
+        std::fs::remove_dir_all(path)?;
+    }
+    Ok(())
+}
+
+/// Writes all keys, and ends in the midst.
+fn be_killed(path: &Path, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let options = Options::new().capacity_bytes(2 << 30);
+    let db = Db::open(path, &options.shared(std::env::var_os("SHARED").is_some()))?;
+    (0..keys).try_for_each(|n| db.put(&key(n), &[b'v'; VALUE_BYTES]))?;
+    std::process::abort();
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let keys: u64 = args.next().map_or(Ok(1_000_000), |text| text.parse())?;
+    if let Some(path) = std::env::var_os(KILLED) {
+        return be_killed(Path::new(&path), keys);
+    }
     let seconds: u64 = args.next().map_or(Ok(2), |text| text.parse())?;
     let folder = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let partitions: usize = args.next().map_or(Ok(1), |text| text.parse())?;
     let path = folder.join(format!("nigh-bench-{}", std::process::id()));
     let value = [b'v'; VALUE_BYTES];
     println!("{keys} keys of 16 bytes, values of {VALUE_BYTES} bytes, {partitions} partition(s)");
+    print_opening(keys, &path)?;
     for threads in [1, 2] {
-        let options = Options::new().capacity_bytes(2 << 30).partitions(partitions);
+        let options = Options::new().capacity_bytes(2 << 30).partitions(partitions).shared(true);
         let db = Db::open(&path, &options)?;
         let begin = Instant::now();
         std::thread::scope(|scope| {

@@ -67,11 +67,13 @@ impl Db {
         })
     }
 
-    /// Opens, to read, the database that another process has open, or has left in memory; by its
-    /// folder. Its owner never waits for that, and nothing is written.
+    /// Opens, to read, the database that another process has open with
+    /// [`Options::shared`](Options::shared), or has left in memory; by its folder. Its owner never
+    /// waits for that, and nothing is written.
     ///
     /// # Errors
-    /// It isn't open, isn't there, or can't be read; the message says what to do.
+    /// It isn't open, its memory is private, it isn't there, or it can't be read; the message says
+    /// what to do.
     pub fn open_reader(path: impl AsRef<Path>) -> Result<DbReader, ReaderError> {
         DbReader::open(path.as_ref(), None)
     }
@@ -351,10 +353,37 @@ impl Db {
     /// # Errors
     /// 256 are open.
     pub fn watch(&self, prefix: &[u8]) -> Result<Watch, DbError> {
-        // With the locks no change is under way: all later ones have greater numbers.
-        let _owning = self.shared.own_all()?;
-        let next = self.shared.partitions.iter().map(|it| it.reader.begun_lsn() + 1);
-        self.shared.watches.begin(prefix, &next.collect::<Vec<_>>(), self.shared.watch_bytes)
+        self.shared.watch(prefix)
+    }
+
+    /// The same from the change with this number on: first what was, as the log has it, then what
+    /// comes. So a program that notes [`WatchEvent::change`](crate::WatchEvent::change) of what it
+    /// has done goes on with the number behind it when it is started again, and misses nothing.
+    ///
+    /// What was is told only while the log has it: compaction takes the oldest changes away. It is
+    /// read from the log's files when the watch is asked for it. While it is read, those files
+    /// stay; if that are too many, the rest is told as [`WatchEvent::Lost`](crate::WatchEvent).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = nigh::Db::open(dir.path().join("data"), &nigh::Options::new())?;
+    /// db.put(b"user:1", b"Ada")?;
+    /// db.put(b"user:2", b"Alan")?;
+    /// let watch = db.watch_from(b"user:", 2)?;
+    /// let second = std::time::Duration::from_secs(1);
+    /// match watch.next_within(second)? {
+    ///     Some(nigh::WatchEvent::Put { change: 2, key, .. }) => assert_eq!(key, b"user:2"),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DbError::ChangesGone`], which says what is left; [`DbError::NoSuchChange`]; there are
+    /// several [partitions](Options::partitions), of which each has numbers of its own; the log
+    /// can't be read; or as [`Db::watch`].
+    pub fn watch_from(&self, prefix: &[u8], change: u64) -> Result<Watch, DbError> {
+        self.shared.watch_from(prefix, change)
     }
 
     /// Waits until all changes are on disk that were made before.
@@ -377,8 +406,9 @@ impl Db {
     /// tells no error.
     ///
     /// # Errors
-    /// The log couldn't take all of it. Then memory and journal stay for the next open, and nothing
-    /// is lost as long as the machine runs.
+    /// The log couldn't take all of it. Then the journal stays for the next open; so does memory
+    /// that is [shared](Options::shared). While the machine runs, a full disk loses nothing. If the
+    /// log broke, private memory is gone, and with it what only the log's failed writes had.
     pub fn close(mut self) -> Result<(), DbError> {
         self.end()
     }

@@ -8,11 +8,12 @@
 //!
 //! 1. Nothing is written, no lock of the owner is taken, and nobody waits for a reader.
 //! 2. What is copied counts only if the same owner has the memory behind the copy as before it.
-//! 3. Memory that was left by a killed owner, or by one that keeps it, is read as it is. The next
+//! 3. Only memory that is shared has a name. Of a private one, its journal says that it is.
+//! 4. Memory that was left by a killed owner, or by one that keeps it, is read as it is. The next
 //!    owner takes that same memory over, or says that it is over before it serves another.
-//! 4. A key's time is judged by the owner's clock. Where that stands still, it is over a second
+//! 5. A key's time is judged by the owner's clock. Where that stands still, it is over a second
 //!    late, and stays so.
-//! 5. A call that can't read says so at once; it doesn't wait. Tries to attach again come after
+//! 6. A call that can't read says so at once; it doesn't wait. Tries to attach again come after
 //!    pauses that double up to a bound.
 //!
 //! Any thread. Threads that share a reader share a few words; a clone has its own.
@@ -22,7 +23,7 @@ use crate::options::unix_ms;
 use crate::reader_error::ReaderError;
 use nigh_log::{Meta, RealFolder, look_at_meta};
 use nigh_shm::layout::is_over;
-use nigh_shm::{ArenaError, ForeignReader, ForeignValue};
+use nigh_shm::{ArenaError, ForeignReader, ForeignValue, JournalFile};
 use nigh_store::{
     DEFAULT_TENANT, MOST_PARTITIONS, PartitionNumber, arena_path, partition_of, partitions_of,
 };
@@ -57,8 +58,8 @@ pub enum TimeToLive {
     Left(Duration),
 }
 
-/// A database that another process has open, or has left in memory: it can be read here, while that
-/// one writes.
+/// A database that another process has open with [`Options::shared`](crate::Options::shared), or
+/// has left in memory: it can be read here, while that one writes.
 ///
 /// Each value is copied out. Keys of a partition that are read together are read at one moment, so
 /// a batch is seen whole or not at all. When its owner closes the database or opens it again, the
@@ -68,7 +69,7 @@ pub enum TimeToLive {
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("data");
-/// # let db = nigh::Db::open(&path, &nigh::Options::new())?;
+/// # let db = nigh::Db::open(&path, &nigh::Options::new().shared(true))?;
 /// # db.put(b"greeting", b"hello")?;
 /// let reader = nigh::Db::open_reader(&path)?; // in another process than `Db::open`
 /// assert_eq!(reader.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));
@@ -371,7 +372,12 @@ impl DbReader {
         let path = &self.path;
         let told = |error| ReaderError::of_arena(path, memory, error);
         let arena = ForeignReader::open(&arena_path(memory, DEFAULT_TENANT, partition));
-        let arena = arena.map_err(told)?;
+        let arena = match arena {
+            Err(error) if is_absent(&error) && is_private(memory) => {
+                return Err(ReaderError::Private { path: path.clone() });
+            }
+            arena => arena.map_err(told)?,
+        };
         let info = arena.info();
         if info.log_id == [0; 16] {
             // It was made a moment ago.
@@ -457,6 +463,16 @@ impl AttachedArenas {
         self.looked_ms.store(now_ms, Ordering::Relaxed);
         self.have_their_names()
     }
+}
+
+fn is_absent(error: &ArenaError) -> bool {
+    matches!(error, ArenaError::Io { source, .. } if source.kind() == ErrorKind::NotFound)
+}
+
+/// Whether a memory folder is of a database whose arenas end with their process: its journal holds
+/// all values.
+fn is_private(memory: &Path) -> bool {
+    JournalFile::look(memory, 0).is_ok_and(|it| it.is_some_and(|it| it.holds_values()))
 }
 
 /// A time that rises, in milliseconds, to a few: it costs some nanoseconds.

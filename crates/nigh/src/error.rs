@@ -104,6 +104,12 @@ pub enum OpenError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Memory is to be kept that ends with the process.
+    #[error(
+        "the option keep_memory is of memory that is shared, and this one is private: set the \
+         option shared too, or leave out keep_memory"
+    )]
+    KeepsPrivate,
     /// The log is damaged.
     #[error(
         "the log of {} is damaged: {source}: put back a copy of the folder, or save what is whole \
@@ -208,10 +214,10 @@ pub enum DbError {
         /// A key of another partition.
         other: String,
     },
-    /// A batch takes more of the journal than one may.
+    /// A batch, or a value in private memory, takes more of the journal than one may.
     #[error(
-        "a batch of {bytes} bytes is larger than {most}, a fourth of the journal: make it smaller, or \
-         raise the option journal_bytes"
+        "a write of {bytes} bytes is larger than {most}, a fourth of the journal: make it smaller, \
+         raise the option journal_bytes, or, for a long value, set the option shared"
     )]
     BatchTooLarge {
         /// Bytes that it takes.
@@ -298,6 +304,41 @@ pub enum DbError {
     TooManyWatches {
         /// Most watches.
         most: usize,
+    },
+    /// The log hasn't the changes any more from which on a watch was to tell.
+    #[error(
+        "the log has no changes before number {first} any more: read the keys, and watch from \
+         number {first} on"
+    )]
+    ChangesGone {
+        /// The first number from which on a watch can tell.
+        first: u64,
+    },
+    /// A watch was to begin behind the next change.
+    #[error(
+        "there is no change {change} yet, the last one is {last}: if a power cut took later ones, \
+         read the keys, and watch from the next number on"
+    )]
+    NoSuchChange {
+        /// The number.
+        change: u64,
+        /// The last change's.
+        last: u64,
+    },
+    /// One number doesn't say where a watch begins.
+    #[error(
+        "the database has {partitions} partitions, and each numbers its own changes: watch from an \
+         earlier number only where there is one"
+    )]
+    NumbersOfEach {
+        /// How many there are.
+        partitions: usize,
+    },
+    /// The log's files can't be read.
+    #[error("the log can't be read: {cause}: look at its disk")]
+    Unread {
+        /// What is wrong.
+        cause: String,
     },
     /// This process is a fork of the one that opened the database.
     #[error(

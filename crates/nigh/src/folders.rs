@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! the database's folder   the log, and `lock`
-//! the memory folder       the arenas, the journals, and `lock`: /dev/shm/nigh-ID-DEVICE-INODE
+//! the memory folder       the journals, `lock`, and the arenas, whose names go when the database is
+//!                         open, unless it is shared: /dev/shm/nigh-ID-DEVICE-INODE
 //! ```
 //!
 //! 1. Both are locked before anything in them is looked at, and as long as the database is open.

@@ -21,8 +21,9 @@
 //! ```
 //!
 //! 1. A write that has returned survives this process, also if that is killed. It is on disk within
-//!    about a second; a strong one when it returns. (What a killed process had in memory only waits
-//!    there for the next open. If the folder is moved elsewhere before that, it waits for an hour.)
+//!    about a second; a strong one when it returns. (What a killed process had not written yet
+//!    waits in its journal for the next open. If the folder is moved elsewhere before that, it
+//!    waits for an hour.)
 //! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, for [`Db::multi_get`], and for a
 //!    [`Snapshot`].
 //! 3. Reads take no lock, and lend the bytes where they lie.
@@ -30,13 +31,14 @@
 //!    writer waits for it, nor for a snapshot that is read.
 //! 5. A log that broke is written anew from memory while reads go on.
 //! 6. A child of a fork is refused with an error.
-//! 7. Other processes read along ([`Db::open_reader`]): the owner never waits for them.
+//! 7. Memory is the process's own. With [`Options::shared`], other processes read along
+//!    ([`Db::open_reader`]): the owner never waits for them.
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
 //! Rooms, lowest first: threads error reader_error options batch participants value snapshot_pin
-//! watch log_side owner shared_db folders leftovers healing reads writes snapshot stats upkeep
-//! db_reader functions opening db db_functions
+//! watch_event watch_history watch log_side owner shared_db folders leftovers healing reads writes
+//! watching snapshot stats upkeep db_reader functions opening db db_functions
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "functions"), forbid(unsafe_code))]
@@ -67,6 +69,9 @@ pub mod threads;
 mod upkeep;
 mod value;
 mod watch;
+mod watch_event;
+mod watch_history;
+mod watching;
 mod writes;
 
 pub use batch::WriteBatch;
@@ -82,4 +87,5 @@ pub use reader_error::ReaderError;
 pub use snapshot::Snapshot;
 pub use stats::{DbStats, PartitionStats};
 pub use value::LentValue;
-pub use watch::{Watch, WatchEvent};
+pub use watch::Watch;
+pub use watch_event::WatchEvent;

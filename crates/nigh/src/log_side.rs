@@ -16,21 +16,25 @@
 
 use crate::error::{DbError, OpenError};
 use crate::watch::Watches;
+use crate::watch_history::{HeldFiles, MarkedLog};
 use arc_swap::{ArcSwap, Guard};
 use nigh_log::{RealFolder, World};
 use nigh_shm::{JournalWriter, Reader};
 use nigh_store::{
-    BaseLog, CompactionPace, LogHealth, LogStatus, LogThread, LogThreadEnds, LogThreadParts,
-    ShardCompaction, ShardLog, SharedStreams, SyncMode,
+    BaseLog, CompactionPace, EndOrder, LogHealth, LogOrder, LogStatus, LogThread, LogThreadEnds,
+    LogThreadParts, Ordered, ShardCompaction, ShardLog, SharedStreams, SyncMode,
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Bytes of the log that may be out of date, in per cent of those that count.
 const GARBAGE_PERCENT: u64 = 100;
+/// Files that are held for watches which read them, though nothing in them counts.
+const HOLD_FILES: u64 = 4;
 /// Longest wait of a write for the disk.
 const WAIT_MOST: Duration = Duration::from_secs(60);
 /// The same while the log has no room: it isn't likely to get some.
@@ -76,6 +80,10 @@ pub(crate) struct LogSide {
     partition: usize,
     watches: Arc<Watches>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Orders to the thread.
+    orders: Mutex<Option<SyncSender<LogOrder>>>,
+    /// Watches that read the log's files.
+    file_users: Arc<AtomicU64>,
     /// Wakes the thread that looks after the partition.
     wake: Arc<dyn Fn() + Send + Sync>,
     file_bytes: u64,
@@ -114,6 +122,8 @@ impl LogSide {
             partition,
             watches: Arc::clone(watches),
             thread: Mutex::default(),
+            orders: Mutex::default(),
+            file_users: Arc::default(),
             wake: Arc::clone(wake),
             file_bytes,
         };
@@ -154,6 +164,7 @@ impl LogSide {
         let named = std::thread::Builder::new().name(format!("nigh-log-{partition}"));
         let spawned = named.spawn(move || thread.run())?;
         *self.thread() = Some(spawned);
+        *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = Some(ends.sender);
         Ok(())
     }
 
@@ -247,6 +258,36 @@ impl LogSide {
         let is_well = status.health() == LogHealth::Well;
         let counts = status.mode() == SyncMode::EverySecond && is_well;
         self.is_late.store(is_late && counts, Ordering::Relaxed);
+    }
+
+    /// Has the log end a frame at a place of the journal, sync it, and hold its files.
+    pub(crate) fn mark(&self, tail: u64) -> Result<MarkedLog, DbError> {
+        let status = self.status();
+        if status.health() != LogHealth::Well || status.heals() {
+            return Err(self.ill());
+        }
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(orders) = orders else { return Err(DbError::Closed) };
+        let (told, answer) = sync_channel(1);
+        let what = Ordered::EndFrame(EndOrder { told, hold_bytes: HOLD_FILES * self.file_bytes });
+        if orders.try_send(LogOrder { tail, what }).is_err() {
+            return Err(DbError::Late);
+        }
+        self.file_users.fetch_add(1, Ordering::Relaxed);
+        let held = HeldFiles { users: Arc::clone(&self.file_users), orders, tail };
+        let begin = Instant::now();
+        loop {
+            status.want_sync();
+            match answer.recv_timeout(LOOK) {
+                Ok(Ok(mark)) => return Ok(MarkedLog { mark, held }),
+                Ok(Err(cause)) => return Err(DbError::LogBroken { cause }),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ill()),
+                Err(RecvTimeoutError::Timeout) if begin.elapsed() >= WAIT_MOST => {
+                    return Err(DbError::Late);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 
     /// Waits until all changes up to `lsn` are on disk.

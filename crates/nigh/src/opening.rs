@@ -84,6 +84,7 @@ fn open_store(
     let capacity = options.capacity_for(partitions, free_bytes())?;
     let mut store = StoreOptions::new(&folders.memory, capacity);
     (store.partitions, store.system_capacity_bytes) = (partitions, LIBRARY_BYTES);
+    store.private = !options.is_shared;
     let log = LogOptions {
         shards: partitions,
         settings: LogSettings { file_bytes: options.log_file_bytes },

@@ -56,6 +56,7 @@ pub struct Options {
     pub(crate) threads_most: usize,
     pub(crate) snapshot_hold_bytes: Option<u64>,
     pub(crate) watch_bytes: u64,
+    pub(crate) is_shared: bool,
     pub(crate) keeps_memory: bool,
 }
 
@@ -71,6 +72,7 @@ impl Default for Options {
             threads_most: 256,
             snapshot_hold_bytes: None,
             watch_bytes: 4 << 20,
+            is_shared: false,
             keeps_memory: false,
         }
     }
@@ -83,7 +85,7 @@ impl Options {
         Options::default()
     }
 
-    /// The folder, in a tmpfs, for memory and journal. By default one of the database's own in
+    /// The folder, in a tmpfs, for journal and memory. By default one of the database's own in
     /// `/dev/shm`.
     #[must_use]
     pub fn memory_dir(self, dir: impl Into<PathBuf>) -> Options {
@@ -111,7 +113,8 @@ impl Options {
     }
 
     /// Bytes of the journal of each partition, 1 MiB to 4 GiB; rounded up to a power of two, 64 MiB
-    /// by default. A batch takes at most a fourth of it.
+    /// by default. A batch takes at most a fourth of it; so does a value, unless the memory is
+    /// [shared](Options::shared).
     #[must_use]
     pub fn journal_bytes(self, bytes: u64) -> Options {
         Options { journal_bytes: bytes, ..self }
@@ -150,8 +153,21 @@ impl Options {
         Options { watch_bytes: bytes, ..self }
     }
 
+    /// Whether other processes may read along, by [`Db::open_reader`](crate::Db::open_reader): the
+    /// memory is files in the tmpfs then. They stay when the process is killed, and the next open
+    /// goes on with them.
+    ///
+    /// By default the memory is this process's alone: nobody else can open it, and it goes back to
+    /// the system when the process ends, however that is. What a killed process had is read from
+    /// log and journal by the next open.
+    #[must_use]
+    pub fn shared(self, is_shared: bool) -> Options {
+        Options { is_shared, ..self }
+    }
+
     /// Leaves the data in memory when the database is closed, so that the next open needn't read
-    /// the log. By default the memory goes back to the system.
+    /// the log. By default the memory goes back to the system. Only memory that is
+    /// [shared](Options::shared) can stay.
     #[must_use]
     pub fn keep_memory(self, keeps: bool) -> Options {
         Options { keeps_memory: keeps, ..self }
@@ -168,6 +184,9 @@ impl Options {
             within("snapshot_hold_bytes", bytes, SNAPSHOT_HOLD_LEAST, CAPACITY_MOST)?;
         }
         within("watch_bytes", self.watch_bytes, WATCH_LEAST, WATCH_MOST)?;
+        if self.keeps_memory && !self.is_shared {
+            return Err(OpenError::KeepsPrivate);
+        }
         within("threads_most", self.threads_most as u64, 1, THREADS_MOST)
     }
 

@@ -56,6 +56,11 @@ impl Owner {
         self.log.journal.clone()
     }
 
+    /// The journal's tail: what is before it was published.
+    pub(crate) fn tail(&self) -> u64 {
+        self.log.journal.tail()
+    }
+
     /// A base begins in place of a log that broke.
     pub(crate) fn begin_base(
         &mut self,

@@ -40,8 +40,9 @@ pub enum ReaderError {
     },
     /// No process has the database open, and none has left its memory.
     #[error(
-        "the database {} isn't open: open it in a process that writes, and read again (its memory \
-         is looked for in {}; if its Options::memory_dir is another, read with open_reader_in)",
+        "the database {} isn't open: open it in a process that writes, with Options::shared(true), \
+         and read again (its memory is looked for in {}; if its Options::memory_dir is another, read \
+         with open_reader_in)",
         path.display(), memory.display()
     )]
     NotOpen {
@@ -49,6 +50,16 @@ pub enum ReaderError {
         path: PathBuf,
         /// Where its memory would be.
         memory: PathBuf,
+    },
+    /// The process that has the database open, or had, keeps its memory to itself.
+    #[error(
+        "the memory of the database {} is private: open it with Options::shared(true) in the process \
+         that writes, then others can read along",
+        path.display()
+    )]
+    Private {
+        /// The database's folder.
+        path: PathBuf,
     },
     /// A process is opening the database; or one was killed while it did.
     #[error(

@@ -11,98 +11,24 @@
 //! 3. Changes of a partition are numbered densely. A queue knows which number comes next: what is
 //!    lower was before its watch began, or was told; if it is higher, what lies between was lost.
 //! 4. A watch begins with the writers' locks: each change behind it is told, or told as lost.
+//! 5. What was before comes from the log's files (`watch_history.rs`), and is told first.
 //!
 //! The logs' threads tell; any thread takes.
 
 use crate::error::DbError;
-use nigh_shm::{Effect, ForkMark, JournalEntry, StreamChange};
+use crate::watch_event::{WatchEvent, event_of};
+use crate::watch_history::WatchHistory;
+use nigh_shm::{ForkMark, JournalEntry};
 use nigh_store::data_stream;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Most watches of a database: the log's thread looks at all of them for each entry.
 const WATCHES_MOST: usize = 256;
-
-/// A change that a [`Watch`] tells, with its number. Each partition numbers its changes from 1 on;
-/// see [`DbStats::partitions`](crate::DbStats::partitions).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WatchEvent {
-    /// A key got a value.
-    Put {
-        /// The change's number.
-        change: u64,
-        /// The key.
-        key: Vec<u8>,
-        /// The value.
-        value: Vec<u8>,
-        /// When the key is gone, if it has an expiry.
-        expires_at: Option<SystemTime>,
-    },
-    /// A key with a long value got another expiry, or none; the value is as it was. (Of a key with
-    /// a short value that is a put of the same value.)
-    Expires {
-        /// The change's number.
-        change: u64,
-        /// The key.
-        key: Vec<u8>,
-        /// When the key is gone, if it has an expiry.
-        expires_at: Option<SystemTime>,
-    },
-    /// A key was deleted, or its time was over.
-    Removed {
-        /// The change's number.
-        change: u64,
-        /// The key.
-        key: Vec<u8>,
-    },
-    /// All keys of a partition were removed.
-    Cleared {
-        /// The partition.
-        partition: usize,
-        /// The change's number.
-        change: u64,
-    },
-    /// Changes of a partition with numbers from `first` to `last` may be missing here, since nobody
-    /// took events for too long, or since the log broke and was written anew. Later ones follow.
-    /// Read the keys again if you need to know what they are now.
-    Lost {
-        /// The partition.
-        partition: usize,
-        /// The first number that may be missing.
-        first: u64,
-        /// The last one.
-        last: u64,
-    },
-}
-
-impl WatchEvent {
-    /// The change's number; the last one of those that were lost.
-    #[must_use]
-    pub fn change(&self) -> u64 {
-        match self {
-            WatchEvent::Put { change, .. }
-            | WatchEvent::Expires { change, .. }
-            | WatchEvent::Removed { change, .. }
-            | WatchEvent::Cleared { change, .. } => *change,
-            WatchEvent::Lost { last, .. } => *last,
-        }
-    }
-
-    /// Bytes of memory that it takes, about.
-    fn bytes(&self) -> u64 {
-        let own = match self {
-            WatchEvent::Put { key, value, .. } => key.len() + value.len(),
-            WatchEvent::Expires { key, .. } | WatchEvent::Removed { key, .. } => key.len(),
-            WatchEvent::Cleared { .. } | WatchEvent::Lost { .. } => 0,
-        };
-        (own + size_of::<WatchEvent>()) as u64
-    }
-}
 
 /// Changes under a prefix, one after the other: see [`Db::watch`](crate::Db::watch).
 ///
@@ -110,6 +36,8 @@ impl WatchEvent {
 /// from one: each event goes to one of them.
 pub struct Watch {
     queue: Arc<WatchQueue>,
+    /// What was before the watch began, until all of it was told.
+    history: Mutex<Option<WatchHistory>>,
     fork_mark: Arc<ForkMark>,
 }
 
@@ -214,7 +142,7 @@ impl WatchQueue {
         place.skip_to(first);
         for (number, change) in (first..).zip(entry.changes()) {
             let event = change.map_err(|_| ()).and_then(|it| {
-                let event = self.event_of(partition, &it);
+                let event = event_of(&self.prefix, partition, &it);
                 event.map_err(|_| ())
             });
             match event {
@@ -236,37 +164,6 @@ impl WatchQueue {
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-
-    /// The event of a change, if it is one of this watch.
-    fn event_of(
-        &self,
-        partition: usize,
-        it: &StreamChange<'_>,
-    ) -> Result<Option<WatchEvent>, &'static str> {
-        let change = it.lsn;
-        let Some(key) = it.key()? else {
-            return Ok(Some(WatchEvent::Cleared { partition, change }));
-        };
-        if !key.starts_with(&self.prefix) {
-            return Ok(None);
-        }
-        let key = key.to_vec();
-        Ok(Some(match it.effect {
-            Effect::Gone | Effect::Clear => WatchEvent::Removed { change, key },
-            Effect::Put | Effect::Based => {
-                // This library makes no other ones.
-                let given = it.given_value()?.ok_or("a value that stands on another")?;
-                let after = (given.expiry_ms != 0).then(|| Duration::from_millis(given.expiry_ms));
-                let expires_at = after.and_then(|after| UNIX_EPOCH.checked_add(after));
-                match given.value {
-                    Some(value) => {
-                        WatchEvent::Put { change, key, value: value.to_vec(), expires_at }
-                    }
-                    None => WatchEvent::Expires { change, key, expires_at },
-                }
-            }
-        }))
     }
 }
 
@@ -312,7 +209,7 @@ impl Watches {
         all.push(Arc::downgrade(&queue));
         // A journal's tail, which is stored behind this, shows it to the log's thread.
         self.any.store(true, Ordering::Relaxed);
-        Ok(Watch { queue, fork_mark: Arc::clone(&self.fork_mark) })
+        Ok(Watch { queue, history: Mutex::default(), fork_mark: Arc::clone(&self.fork_mark) })
     }
 
     /// The log's thread of a partition: an entry comes.
@@ -356,6 +253,21 @@ impl Watches {
 }
 
 impl Watch {
+    /// Tells this first.
+    pub(crate) fn go_back(&mut self, history: WatchHistory) {
+        self.history = Mutex::new(Some(history));
+    }
+
+    /// The next event of what was before the watch began.
+    fn earlier(&self) -> Option<WatchEvent> {
+        let mut history = lock(&self.history);
+        let event = history.as_mut()?.next();
+        if event.is_none() {
+            *history = None;
+        }
+        event
+    }
+
     /// The next event, if there is one within this time; a time of zero doesn't wait.
     ///
     /// # Errors
@@ -363,6 +275,9 @@ impl Watch {
     pub fn next_within(&self, time: Duration) -> Result<Option<WatchEvent>, DbError> {
         if self.fork_mark.is_in_child() {
             return Err(DbError::Forked);
+        }
+        if let Some(event) = self.earlier() {
+            return Ok(Some(event));
         }
         let state = lock(&self.queue.state);
         let waited = self.queue.told.wait_timeout_while(state, time, |state| state.is_idle());
@@ -382,6 +297,9 @@ impl Watch {
     pub fn poll_next(&self, task: &Context<'_>) -> Poll<Result<WatchEvent, DbError>> {
         if self.fork_mark.is_in_child() {
             return Poll::Ready(Err(DbError::Forked));
+        }
+        if let Some(event) = self.earlier() {
+            return Poll::Ready(Ok(event));
         }
         let mut state = lock(&self.queue.state);
         match state.take() {

@@ -10,8 +10,8 @@ pub(super) const KIND: EngineKind = EngineKind {
     title: "Nigh",
     version: env!("VERSION_NIGH"),
     eventual: "`Durability::Eventual`: a write is in the journal, which a killed process leaves, \
-               when it returns, and on disk within about a second. Data in a tmpfs, log in the \
-               folder; journal 64 MiB",
+               when it returns, and on disk within about a second. Data in a tmpfs \
+               (`Options::shared`), log in the folder; journal 64 MiB",
     strong: "`Durability::Strong`",
     multi_get: Some("`multi_get`: all of one moment"),
     groups_commits: true,
@@ -22,6 +22,7 @@ fn open(place: &Place) -> Result<Box<dyn Engine>> {
     let durability = if place.strong { Durability::Strong } else { Durability::Eventual };
     let options = Options::new()
         .memory_dir(&place.memory_dir)
+        .shared(true)
         .capacity_bytes(place.cache_bytes() as u64)
         .durability(durability);
     Ok(Box::new(Db::open(&place.dir, &options)?))

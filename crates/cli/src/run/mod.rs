@@ -16,6 +16,7 @@ mod report;
 mod timing;
 mod worker;
 
+use crate::output::{self, say};
 use crate::size::DatabaseFlags;
 use anyhow::{Context, Result, bail, ensure};
 use command_file::CommandFile;
@@ -81,9 +82,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let databases = Databases::of(&files, &args.dir, options, strong)?;
     let prepared = begin.elapsed();
     let work = |index: usize, core| run_file(&files[index], &databases, manner, core);
-    let runs = run_pinned(files.len(), work).context(nothing_ran)?;
+    let mut runs = run_pinned(files.len(), work).context(nothing_ran)?;
+    let mut failed = runs.iter_mut().map(|run| &mut run.failed);
+    if let Some(closed) = failed.find_map(|it| it.take_if(|it| output::end_of(it).is_some())) {
+        return Err(closed);
+    }
     let report = RunReport::of(&runs, databases.syncs(), prepared);
-    println!("{}", if args.json { report.json() } else { report.table() });
+    say!("{}", if args.json { report.json() } else { report.table() });
     match report.failed() {
         [] => Ok(()),
         failed => bail!("{}", failed.join("; ")),

@@ -3,6 +3,7 @@
 use super::command_file::{CommandFile, FileCommand};
 use super::databases::Databases;
 use super::timing::{KINDS, Kind, KindTimes};
+use crate::output::Output;
 use anyhow::{Context, Result};
 use nigh::{Db, WriteOptions};
 use std::io::Write;
@@ -148,7 +149,7 @@ impl<'a> Worker<'a> {
     }
 
     fn print_rest(&mut self) -> Result<()> {
-        std::io::stdout().lock().write_all(&self.printed).context("can't write to stdout")?;
+        Output::new().write_all(&self.printed)?;
         self.printed.clear();
         Ok(())
     }

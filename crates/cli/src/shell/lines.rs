@@ -4,11 +4,12 @@
 //! makes the exit code 1, after all lines have run.
 
 use super::history;
+use crate::output::Output;
 use anyhow::{Context, Result, bail};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor, Helper};
-use std::io::{BufRead, IsTerminal};
+use std::io::{BufRead, IsTerminal, Write};
 
 /// A line of so many bytes is refused: longer than any typed command, and it bounds memory.
 const LINE_BYTES: u64 = 64 << 20;
@@ -59,7 +60,7 @@ fn interactive<S: LineShell>(shell: &mut S) -> Result<()> {
         // The first time there is no file.
         let _ = editor.load_history(path);
     }
-    println!("{greeting}");
+    writeln!(Output::new(), "{greeting}")?;
     loop {
         match editor.readline(&shell.prompt()) {
             Ok(line) => {
@@ -93,7 +94,8 @@ fn script(shell: &mut impl LineShell) -> Result<()> {
         }
         if line.len() as u64 == LINE_BYTES && !line.ends_with(b"\n") {
             input.skip_until(b'\n').context("can't read stdin")?;
-            println!("(error) a line has {} MiB or more: write less at once", LINE_BYTES >> 20);
+            let most = LINE_BYTES >> 20;
+            writeln!(Output::new(), "(error) a line has {most} MiB or more: write less at once")?;
             (failed, total) = (failed + 1, total + 1);
             continue;
         }

@@ -46,7 +46,7 @@ pub(crate) struct Args {
 /// to use if one is used.
 const OF_SERVER: [&str; 4] = ["connect", "password", "resp2", "timeout"];
 /// Flags that mean a folder.
-const OF_STORE: [&str; 4] = ["read_only", "memory_dir", "capacity", "partitions"];
+const OF_STORE: [&str; 5] = ["read_only", "memory_dir", "capacity", "partitions", "shared"];
 
 /// Refuses flags of a server beside DIR, and flags of a folder without it.
 pub(crate) fn check_flags(matches: &ArgMatches, command: &mut Command) -> Result<(), Error> {

@@ -12,6 +12,7 @@
 use super::completion::{self, Commands};
 use super::history;
 use super::lines::{self, LineOutcome, LineShell};
+use crate::output::{Output, say};
 use crate::render;
 use crate::target::ServerFlags;
 use anyhow::Result;
@@ -64,7 +65,7 @@ impl LineShell for ServerShell<'_> {
         let words = match split_words(line.as_bytes()) {
             Ok(words) => words,
             Err(error) => {
-                println!("(error) {error}");
+                say!("(error) {error}");
                 return Ok(LineOutcome::Failed);
             }
         };
@@ -75,7 +76,7 @@ impl LineShell for ServerShell<'_> {
         }
         if matches!(&verb[..], b"subscribe" | b"psubscribe" | b"ssubscribe" | b"monitor" | b"sync")
         {
-            println!("(error) this shell shows one reply to a command: it can't follow a stream");
+            say!("(error) this shell shows one reply to a command: it can't follow a stream");
             return Ok(LineOutcome::Failed);
         }
         self.send(&verb, &words)
@@ -88,7 +89,7 @@ impl ServerShell<'_> {
             match self.target.open() {
                 Ok(connection) => self.connection = Some(connection),
                 Err(error) => {
-                    println!("(error) {error:#}");
+                    say!("(error) {error:#}");
                     return Ok(LineOutcome::Failed);
                 }
             }
@@ -101,7 +102,7 @@ impl ServerShell<'_> {
                 return Ok(LineOutcome::Done);
             }
             Err(error) => {
-                println!("(error) {error}");
+                say!("(error) {error}");
                 self.connection = None;
                 self.in_transaction = false;
                 return Ok(LineOutcome::Failed);
@@ -113,7 +114,7 @@ impl ServerShell<'_> {
             b"exec" | b"discard" | b"reset" => self.in_transaction = false,
             _ => {}
         }
-        let mut out = std::io::stdout().lock();
+        let mut out = Output::new();
         if self.raw {
             out.write_all(&render::raw(&reply))?;
             out.write_all(b"\n")?;
@@ -129,10 +130,10 @@ impl ServerShell<'_> {
             Some("q" | "quit") => return Ok(LineOutcome::Quit),
             Some("h" | "help" | "?") => {
                 let name = words.collect::<Vec<_>>().join(" ");
-                println!("{}", self.commands.explain(&name, self.connection.as_mut())?);
+                say!("{}", self.commands.explain(&name, self.connection.as_mut())?);
             }
             _ => {
-                println!("(error) \\help, \\help NAME and \\quit are all there is; not \\{line}");
+                say!("(error) \\help, \\help NAME and \\quit are all there is; not \\{line}");
                 return Ok(LineOutcome::Failed);
             }
         }

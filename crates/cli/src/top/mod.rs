@@ -14,6 +14,7 @@ mod drawing;
 mod sample;
 mod screen;
 
+use crate::output::Output;
 use crate::target::{ServerFlags, accepted};
 use anyhow::{Context, Result, bail, ensure};
 use drawing::{ScreenLine, Size, Style};
@@ -111,9 +112,9 @@ fn once(mut server: NighServer, first: Sample, interval: Duration) -> Result<()>
     let size = Size { columns: PLAIN_COLUMNS, rows: None };
     let address = server.connection.address().to_string();
     let lines = drawing::lines(&address, Between::new(&first, &second), None, size);
-    let mut out = std::io::stdout().lock();
+    let mut out = Output::new();
     for line in lines {
-        writeln!(out, "{}", line.text).context("can't write to stdout")?;
+        writeln!(out, "{}", line.text)?;
     }
     Ok(())
 }

@@ -112,6 +112,38 @@ impl<S: Storage> LogFollower<S> {
         LogFollower::from(world, meta, &FollowPosition { chain: *chain, at, salt })
     }
 
+    /// A follower of a chain that is on disk up to `end`, from the file on that has a stream's
+    /// fresh change `lsn`, or from an earlier one. `Err`: the first fresh change of the stream that
+    /// is left, since those before were compacted away.
+    ///
+    /// # Errors
+    /// `Body`, `Io` or `NewerVersion`.
+    pub fn from_change(
+        world: &World<S>,
+        meta: &Meta,
+        (chain, end): (&Chain, LogPosition),
+        (stream, lsn): (u32, u64),
+    ) -> Result<Result<Self, u64>, LogError> {
+        let (storage, key) = (&*world.storage, ChainKey::of(meta, chain));
+        let (oldest, mut number) = (oldest_of(storage, &key)?, end.file);
+        // What is left, if the file that comes next isn't: nothing of the stream, by now.
+        let mut first = u64::MAX;
+        while number >= oldest.max(1) {
+            let Some(Successor { file, begin }) = begin_of(storage, &key, number)? else { break };
+            let before = begin.lasts.iter().find(|(it, _)| *it == stream);
+            first = before.map_or(0, |(_, last)| *last) + 1;
+            if first <= lsn {
+                let at = LogPosition { file: number, position: BLOCK_BYTES };
+                let from = FollowPosition { chain: *chain, at, salt: file.head.salt };
+                let mut follower = LogFollower::from(world, meta, &from)?;
+                follower.set_end(end);
+                return Ok(Ok(follower));
+            }
+            number = begin.header.watermark.file;
+        }
+        Ok(Err(first))
+    }
+
     /// Says up to where the chain is on disk; from now on only this counts.
     pub fn set_end(&mut self, end: LogPosition) {
         self.mark = self.mark.max(end);
@@ -245,12 +277,8 @@ impl<S: Storage> LogFollower<S> {
         Ok(Vec::new())
     }
 
-    /// A file with its BEGIN, if that is valid.
     fn read_begin(&self, number: u64) -> Result<Option<Successor<S::File>>, LogError> {
-        let Some(file) = open(&*self.world.storage, &self.key, number)? else { return Ok(None) };
-        let mut walk = FrameWalk::begin(file, None);
-        let begin = ReadBegin::read(&mut walk)?;
-        Ok(begin.map(|begin| Successor { file: walk.into_file(), begin }))
+        begin_of(&*self.world.storage, &self.key, number)
     }
 
     /// Nothing valid stands where it should: it isn't there yet, or no more.
@@ -286,6 +314,18 @@ impl<S: Storage> LogFollower<S> {
         let meta = meta_text::parse(&text)?;
         Ok(meta.id == self.key.log_id && meta.chains.contains(&self.key.chain))
     }
+}
+
+/// A file with its BEGIN, if that is valid.
+fn begin_of<S: Storage>(
+    storage: &S,
+    key: &ChainKey,
+    number: u64,
+) -> Result<Option<Successor<S::File>>, LogError> {
+    let Some(file) = open(storage, key, number)? else { return Ok(None) };
+    let mut walk = FrameWalk::begin(file, None);
+    let begin = ReadBegin::read(&mut walk)?;
+    Ok(begin.map(|begin| Successor { file: walk.into_file(), begin }))
 }
 
 /// Opens a file; `None` if its name isn't there, or its head is being written.

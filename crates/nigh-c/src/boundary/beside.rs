@@ -9,7 +9,7 @@ use crate::c_types::{
 };
 use crate::fault::{Fault, answer, nigh_status};
 use crate::handles::{DBS, READERS, SNAPSHOTS, WATCHES};
-use nigh::{Db, WatchEvent};
+use nigh::{Db, TimeToLive, WatchEvent};
 use nigh_status::{NIGH_NONE_YET, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes behind which a step of a snapshot ends.
 const STEP_BYTES: usize = 1 << 20;
-/// Between two looks of a thread that waits for changes: whether another one has ended the watch.
+/// Between two looks of a thread that waits: whether another one has ended the watch or the reader.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Begins a snapshot of the keys that begin with `prefix`, and their values, as they are now.
@@ -93,6 +93,27 @@ pub unsafe extern "C" fn nigh_watch_begin(
         // SAFETY: rule 1 of `boundary`.
         let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
         let begun = DBS.with(db.id, |db| Ok(db.watch(prefix)?))?;
+        watch.id = WATCHES.add(|| Ok(begun))?;
+        Ok(NIGH_OK)
+    })
+}
+
+/// The same from the change with this number on: first what was, as the log has it, then what
+/// comes. It waits for the disk. NIGH_CHANGES_GONE if the log hasn't all of it any more: the
+/// message says what is left. Of several partitions each has numbers of its own: NIGH_REFUSED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_watch_begin_from(
+    db: nigh_db,
+    prefix: *const c_void,
+    prefix_len: usize,
+    change: u64,
+    watch: Option<&mut MaybeUninit<nigh_watch>>,
+) -> nigh_status {
+    answer(|| {
+        let watch = set("watch", watch, nigh_watch { id: 0 })?;
+        // SAFETY: rule 1 of `boundary`.
+        let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
+        let begun = DBS.with(db.id, |db| Ok(db.watch_from(prefix, change)?))?;
         watch.id = WATCHES.add(|| Ok(begun))?;
         Ok(NIGH_OK)
     })
@@ -173,9 +194,10 @@ fn unix_ms(at: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Opens, to read, the database that another process has open, or has left in memory; by its
-/// folder. `memory_dir` is its owner's, if that names one, else NULL. Its owner never waits for
-/// that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again later.
+/// Opens, to read, the database that another process has open with the option `shared`, or has
+/// left in memory; by its folder. `memory_dir` is its owner's, if that names one, else NULL. Its
+/// owner never waits for that. While nobody has it open, calls get NIGH_NOT_OPEN, and succeed again
+/// later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_reader_open(
     folder: *const c_char,
@@ -271,6 +293,63 @@ pub unsafe extern "C" fn nigh_reader_scan(
         (*pairs, *pairs_len) = all.give()?;
         *cursor = next;
         Ok(NIGH_OK)
+    })
+}
+
+/// Whether a key is there: NIGH_OK, or NIGH_NOT_FOUND.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_reader_contains(
+    reader: nigh_reader,
+    key: *const c_void,
+    key_len: usize,
+) -> nigh_status {
+    answer(|| {
+        // SAFETY: rule 1 of `boundary`.
+        let [key] = unsafe { bytes([("key", key, key_len)]) }?;
+        let is_there = READERS.with(reader.id, |reader| Ok(reader.contains(key)?))?;
+        Ok(if is_there { NIGH_OK } else { NIGH_NOT_FOUND })
+    })
+}
+
+/// How long a key stays, in milliseconds; UINT64_MAX if it has no expiry. NIGH_NOT_FOUND, and 0, if
+/// it isn't there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_reader_ttl(
+    reader: nigh_reader,
+    key: *const c_void,
+    key_len: usize,
+    ttl_ms: Option<&mut MaybeUninit<u64>>,
+) -> nigh_status {
+    answer(|| {
+        let ttl_ms = set("ttl_ms", ttl_ms, 0)?;
+        // SAFETY: rule 1 of `boundary`.
+        let [key] = unsafe { bytes([("key", key, key_len)]) }?;
+        *ttl_ms = match READERS.with(reader.id, |reader| Ok(reader.ttl(key)?))? {
+            None => return Ok(NIGH_NOT_FOUND),
+            Some(TimeToLive::Forever) => u64::MAX,
+            Some(TimeToLive::Left(left)) => u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+        };
+        Ok(NIGH_OK)
+    })
+}
+
+/// Waits until the database can be read, for `most_ms` milliseconds at most: then it says why it
+/// can't be. It ends if the reader is closed.
+#[unsafe(no_mangle)]
+pub extern "C" fn nigh_reader_wait(reader: nigh_reader, most_ms: u64) -> nigh_status {
+    answer(|| {
+        let (begin, most) = (Instant::now(), Duration::from_millis(most_ms));
+        loop {
+            let left = most.saturating_sub(begin.elapsed());
+            let waited = READERS.get(reader.id)?.wait(LOOK.min(left));
+            match waited {
+                Err(error) if error.is_passing() && left > LOOK => {}
+                answer => {
+                    answer?;
+                    return Ok(NIGH_OK);
+                }
+            }
+        }
     })
 }
 

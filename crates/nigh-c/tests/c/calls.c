@@ -232,7 +232,7 @@ static void *waits(void *given) {
 }
 
 static void watches(nigh_db db) {
-    nigh_watch watch, all;
+    nigh_watch watch, all, again;
     nigh_event event;
     nigh_write_options options;
     nigh_db_stats stats;
@@ -259,6 +259,19 @@ static void watches(nigh_db db) {
     OK(nigh_watch_next(all, 60000, &event));
     CHECK(is(event.key, "b") && event.change == stats.last_change + 1);
     nigh_free(event.block);
+    /* What was is told again, and then what comes. */
+    OK(nigh_watch_begin_from(db, "b", 1, stats.last_change + 2, &again));
+    OK(nigh_put(db, "b", 1, "later", 5, NULL));
+    OK(nigh_watch_next(again, 60000, &event));
+    CHECK(event.kind == NIGH_EVENT_REMOVED && event.change == stats.last_change + 4);
+    nigh_free(event.block);
+    OK(nigh_watch_next(again, 60000, &event));
+    CHECK(is(event.value, "later") && event.change == stats.last_change + 5);
+    nigh_free(event.block);
+    OK(nigh_watch_end(again));
+    OK(nigh_delete(db, "b", 1, NULL));
+    CHECK(nigh_watch_begin_from(db, "b", 1, 1u << 30, &again) == NIGH_INVALID && again.id == 0);
+    SAYS("there is no change");
     OK(nigh_watch_end(all));
     CHECK(nigh_watch_next(all, 0, &event) == NIGH_CLOSED && nigh_watch_end(all) == NIGH_CLOSED);
     CHECK(pthread_create(&waiter, NULL, waits, &watch) == 0);
@@ -270,19 +283,33 @@ static void watches(nigh_db db) {
 
 /* Another process would do the same. */
 static void readers(nigh_db db) {
+    nigh_options options = small();
+    nigh_db alone;
     nigh_reader reader;
     nigh_bytes keys[2], *found;
     nigh_pair *pairs;
-    uint64_t cursor = 0;
+    nigh_write_options expires;
+    uint64_t cursor = 0, ttl_ms;
     int number = 0;
     char *value;
     size_t len;
+    memset(&expires, 0, sizeof expires);
     OK(nigh_reader_open("data", NULL, &reader));
     OK(nigh_put(db, "key", 3, "value", 5, NULL));
     OK(nigh_reader_get(reader, "key", 3, &value, &len));
     CHECK(len == 5 && strcmp(value, "value") == 0);
     nigh_free(value);
+    OK(nigh_reader_contains(reader, "key", 3));
+    OK(nigh_reader_ttl(reader, "key", 3, &ttl_ms));
+    CHECK(ttl_ms == UINT64_MAX);
+    expires.expires_in_ms = 3600000;
+    OK(nigh_expire(db, "key", 3, &expires));
+    OK(nigh_reader_ttl(reader, "key", 3, &ttl_ms));
+    CHECK(ttl_ms > 3500000 && ttl_ms <= 3600000);
+    OK(nigh_reader_wait(reader, 0));
     OK(nigh_delete(db, "key", 3, NULL));
+    CHECK(nigh_reader_contains(reader, "key", 3) == NIGH_NOT_FOUND);
+    CHECK(nigh_reader_ttl(reader, "key", 3, &ttl_ms) == NIGH_NOT_FOUND && ttl_ms == 0);
     CHECK(nigh_reader_get(reader, "key", 3, &value, &len) == NIGH_NOT_FOUND && value == NULL);
     keys[0] = bytes("user:9");
     keys[1] = bytes("none");
@@ -298,10 +325,18 @@ static void readers(nigh_db db) {
     CHECK(nigh_reader_scan(reader, "", 0, 7, NULL, &pairs, &len) == NIGH_INVALID);
     OK(nigh_reader_close(reader));
     CHECK(nigh_reader_get(reader, "key", 3, &value, &len) == NIGH_CLOSED);
+    CHECK(nigh_reader_wait(reader, 3600000) == NIGH_CLOSED);
     CHECK(nigh_reader_close(reader) == NIGH_CLOSED);
     CHECK(nigh_reader_open("none", NULL, &reader) == NIGH_CANNOT_OPEN && reader.id == 0);
     SAYS("no database in");
     CHECK(nigh_reader_open(NULL, NULL, &reader) == NIGH_INVALID);
+    OK(nigh_open("alone", &options, &alone));
+    CHECK(nigh_reader_open("alone", NULL, &reader) == NIGH_CANNOT_OPEN);
+    SAYS("is private");
+    OK(nigh_close(alone));
+    options.keep_memory = 1;
+    CHECK(nigh_open("alone", &options, &alone) == NIGH_INVALID);
+    SAYS("option shared");
 }
 
 static void what_cannot_be(nigh_db db) {
@@ -412,6 +447,7 @@ static void left_over(void) {
     int n;
     options.snapshot_hold_bytes = 1 << 20;
     options.watch_bytes = 4096;
+    options.shared = 1;
     OK(nigh_open("left", &options, &db));
     for (n = 0; n < 5000; n++) {
         char bytes[1000];
@@ -436,6 +472,10 @@ static void left_over(void) {
     OK(nigh_watch_end(watch));
     CHECK(nigh_reader_get(reader, "", 0, &value, &len) == NIGH_NOT_OPEN);
     SAYS("isn't open");
+    CHECK(nigh_reader_wait(reader, 250) == NIGH_NOT_OPEN);
+    OK(nigh_open("left", &options, &db));
+    OK(nigh_reader_wait(reader, 60000));
+    OK(nigh_close(db));
     OK(nigh_reader_close(reader));
 }
 
@@ -485,6 +525,7 @@ int main(void) {
     nigh_options options = small();
     nigh_db db;
     CHECK(*nigh_error_message() == 0);
+    options.shared = 1;
     OK(nigh_open("data", &options, &db));
     values(db);
     numbers_and_conditions(db);

@@ -38,7 +38,8 @@ fn get_into_adds_to_what_is_there() {
 
 #[test]
 fn empty_and_long_keys_and_values_are_taken_and_longer_ones_refused() {
-    let (_dir, db) = database();
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = Db::open(dir.path().join("data"), &small().journal_bytes(32 << 20)).expect("open");
     let (key, value) = (vec![b'k'; 65_535], vec![7; 5 << 20]);
     db.put(b"", b"").expect("put");
     db.put(&key, &value).expect("put");

@@ -11,8 +11,8 @@
 //! The test's own program is the child: it is started again with a test that does nothing unless it
 //! is told a folder.
 
-use crate::{made_with, small};
-use nigh::{Db, DbReader, ReaderError, WriteBatch, WriteOptions};
+use crate::{shared, small};
+use nigh::{Db, DbReader, Options, ReaderError, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -24,6 +24,8 @@ use std::time::Duration;
 const KILLS: &str = "NIGH_EMBEDDED_KILLS";
 /// Names the child's folder.
 const FOLDER: &str = "NIGH_KILLED_FOLDER";
+/// There if the child's memory is shared.
+const SHARED: &str = "NIGH_KILLED_SHARED";
 /// Threads of the child.
 const THREADS: u64 = 2;
 /// Keys of a batch.
@@ -47,7 +49,7 @@ fn deletes(n: u64) -> bool {
 /// The value that a key has by a number: all of its bytes follow from both. Some are long.
 fn value_of(key: &str, number: &str) -> Vec<u8> {
     let n: usize = number[7..].parse().expect("a number");
-    let bytes = if n % 301 == 1 { 300_000 } else { NUMBER_BYTES + n * 37 % 700 };
+    let bytes = if n % 301 == 1 { 200_000 } else { NUMBER_BYTES + n * 37 % 700 };
     let unit = format!("{number} {key};").into_bytes();
     unit.into_iter().cycle().take(bytes).collect()
 }
@@ -66,7 +68,8 @@ fn number_of(key: &str, value: &[u8]) -> String {
 #[expect(clippy::print_stdout, reason = "the parent reads it")]
 fn child_writes_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let db = Db::open(Path::new(&folder), &small()).expect("open");
+    let options = options(std::env::var_os(SHARED).is_some());
+    let db = Db::open(Path::new(&folder), &options).expect("open");
     let first = db.get(b"round").expect("get");
     let first: u64 = first.map_or(0, |value| text(&value).parse().expect("a number"));
     db.put(b"round", (first + 1).to_string().as_bytes()).expect("put");
@@ -126,10 +129,18 @@ fn text(value: &[u8]) -> String {
     String::from_utf8(value.to_vec()).expect("text")
 }
 
+fn options(is_shared: bool) -> Options {
+    if is_shared { shared() } else { small() }
+}
+
 /// Runs a child until it is killed; returns the last number that each thread told.
-fn kill_one(folder: &Path, after: Duration) -> Vec<Option<String>> {
+fn kill_one(folder: &Path, is_shared: bool, after: Duration) -> Vec<Option<String>> {
     let own = std::env::current_exe().expect("this program");
-    let mut child = Command::new(own)
+    let mut command = Command::new(own);
+    if is_shared {
+        command.env(SHARED, "1");
+    }
+    let mut child = command
         .args(["--exact", "kills::child_writes_until_it_is_killed", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::piped())
@@ -170,17 +181,33 @@ fn what_was_told_is_there_after_a_kill_and_readers_see_nothing_else() {
     }
 }
 
+#[test]
+fn what_was_told_is_there_after_a_kill_that_takes_the_memory() {
+    // Memory is private, and ends with the process; now and then it is shared.
+    for partitions in [1, 2] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("data");
+        drop(Db::open(&folder, &small().partitions(partitions)).expect("it can be made"));
+        let told = kill_all(&folder, kills(), &|round| round % 5 == 0, &|| true);
+        assert!(told as u64 > kills(), "most children wrote");
+    }
+}
+
+/// Rounds of a test with one number of partitions.
+fn kills() -> u64 {
+    std::env::var(KILLS).map_or(12, |text| text.parse::<u64>().expect("a number")) / 2
+}
+
 #[expect(clippy::print_stdout, reason = "figures of a long run")]
 fn kill_and_look_on(partitions: usize) {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("data");
-    drop(made_with(&folder, partitions));
-    let ends = AtomicBool::new(false);
-    let kills = std::env::var(KILLS).map_or(12, |text| text.parse::<u64>().expect("a number")) / 2;
+    drop(Db::open(&folder, &shared().partitions(partitions)).expect("it can be made"));
+    let (ends, kills) = (AtomicBool::new(false), kills());
     std::thread::scope(|scope| {
         let ended = EndsOnDrop(&ends);
         let looks = scope.spawn(|| look_on(&folder, &ends));
-        let told = kill_all(&folder, kills, &|| !looks.is_finished());
+        let told = kill_all(&folder, kills, &|_| true, &|| !looks.is_finished());
         drop(ended);
         let looks = looks.join().expect("the reader ends well");
         println!("{partitions} partitions: {told} writes told in {kills} rounds; {looks:?}");
@@ -190,18 +217,23 @@ fn kill_and_look_on(partitions: usize) {
 }
 
 /// Kills children one after the other, and looks at what they have left. Returns how much they
-/// told. `goes_on`: the reader does.
-fn kill_all(folder: &Path, kills: u64, goes_on: &dyn Fn() -> bool) -> usize {
+/// told. `shares`: whether memory is shared in a round; `goes_on`: the reader does.
+fn kill_all(
+    folder: &Path,
+    kills: u64,
+    shares: &dyn Fn(u64) -> bool,
+    goes_on: &dyn Fn() -> bool,
+) -> usize {
     let (mut told, mut random) = (0, 1_u64);
     for round in 1..=kills {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let last = kill_one(folder, Duration::from_millis(5 + (random >> 33) % 150));
+        let last = kill_one(folder, shares(round), Duration::from_millis(5 + (random >> 33) % 150));
         assert!(goes_on(), "round {round}: the reader has ended");
         told += last.iter().flatten().count();
         if round % 3 == 0 && round < kills {
             continue; // the next child goes on with what this one left
         }
-        let db = Db::open(folder, &small()).expect("open");
+        let db = Db::open(folder, &options(shares(round + 1))).expect("open");
         let get = |key: String| Some(text(&db.get(key.as_bytes()).expect("get")?));
         assert_eq!(get("round".to_owned()), Some(round.to_string()));
         for (thread, last) in last.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What a database leaves in `/dev/shm` when it is killed and then removed.
 
 use crate::opening::memory_of;
-use crate::{all, open, small};
+use crate::{all, kept, open};
 use nigh::Db;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ const DURABLE_LSN: u64 = 384;
 /// A database with one key whose memory is left as by a kill; the memory folder. The log has all of
 /// it, or lacks something.
 fn left(path: &Path, log_has_all: bool) -> PathBuf {
-    let db = Db::open(path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(path, &kept()).expect("open");
     db.put(b"key", b"value").expect("put");
     db.close().expect("close");
     let memory = memory_of(path).expect("it is kept");
@@ -137,7 +137,7 @@ fn opens_at_one_time_remove_leftovers_and_nothing_else() {
             for thread in 0..4 {
                 let path = dir.path().join(format!("data {thread}"));
                 scope.spawn(move || {
-                    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+                    let db = Db::open(&path, &kept()).expect("open");
                     assert_eq!(all(&db).len() as u64, round);
                     db.put(format!("{round}").as_bytes(), b"value").expect("put");
                     db.close().expect("close");

@@ -7,11 +7,14 @@ mod full_disk;
 mod kills;
 mod leftovers;
 mod model;
+mod model_crashes;
 mod opening;
 mod partitions;
+mod private;
 mod readers;
 mod snapshots;
 mod threads;
+mod watch_history;
 mod watches;
 
 use nigh::{Db, Options};
@@ -20,6 +23,16 @@ use std::path::Path;
 /// Small enough that several databases fit any machine.
 fn small() -> Options {
     Options::new().capacity_bytes(64 << 20).journal_bytes(1 << 20).log_file_bytes(1 << 20)
+}
+
+/// The same for a database that others read.
+fn shared() -> Options {
+    small().shared(true)
+}
+
+/// The same for one whose memory stays when it is closed.
+fn kept() -> Options {
+    shared().keep_memory(true)
 }
 
 /// Makes a database with so many partitions.

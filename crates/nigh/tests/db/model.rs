@@ -10,7 +10,7 @@ const TAGS: u8 = 4;
 
 /// A call.
 #[derive(Debug, Clone)]
-enum Call {
+pub(crate) enum Call {
     Put(u8, Vec<u8>),
     Delete(u8),
     Get(u8),
@@ -25,11 +25,11 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => proptest::collection::vec(any::<u8>(), 0..40),
         3 => any::<i16>().prop_map(|n| n.to_string().into_bytes()),
-        1 => (any::<u8>(), 30_000..80_000_usize).prop_map(|(byte, len)| vec![byte; len]),
+        1 => (any::<u8>(), 30_000..60_000_usize).prop_map(|(byte, len)| vec![byte; len]),
     ]
 }
 
-fn calls() -> impl Strategy<Value = Call> {
+pub(crate) fn calls() -> impl Strategy<Value = Call> {
     let key = || 0..24_u8;
     let write = (key(), proptest::option::of(values()));
     prop_oneof![
@@ -45,7 +45,7 @@ fn calls() -> impl Strategy<Value = Call> {
     ]
 }
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn number(value: Option<&Vec<u8>>) -> Option<i64> {
     value.map_or(Some(0), |value| std::str::from_utf8(value).ok()?.parse().ok())
@@ -64,15 +64,12 @@ fn key_of(thread: u8, key: u8) -> Vec<u8> {
 }
 
 /// One thread's call, on keys that only it has.
-fn call(db: &Db, map: &mut Map, thread: u8, call: &Call) {
+pub(crate) fn call(db: &Db, map: &mut Map, thread: u8, call: &Call) {
     let key = |key: u8| key_of(thread, key);
     match call {
-        Call::Put(at, value) => {
-            db.put(&key(*at), value).expect("put");
-            set(map, &key(*at), Some(value));
-        }
+        Call::Put(at, value) => db.put(&key(*at), value).expect("put"),
         Call::Delete(at) => {
-            assert_eq!(db.delete(&key(*at)).expect("delete"), map.remove(&key(*at)).is_some());
+            assert_eq!(db.delete(&key(*at)).expect("delete"), map.contains_key(&key(*at)));
         }
         Call::Get(at) => {
             let found = db.get(&key(*at)).expect("get");
@@ -80,35 +77,66 @@ fn call(db: &Db, map: &mut Map, thread: u8, call: &Call) {
         }
         Call::Batch(writes) => {
             let mut batch = WriteBatch::new();
-            let tag = writes.first().map(|(at, _)| at % TAGS);
-            for (at, value) in writes.iter().filter(|(at, _)| Some(at % TAGS) == tag) {
+            for (at, value) in of_one_tag(writes) {
                 match value {
                     Some(value) => batch.put(&key(*at), value),
                     None => batch.delete(&key(*at)),
                 };
-                set(map, &key(*at), value.as_ref());
             }
             db.write(&batch).expect("write");
         }
         Call::Incr(at, by) => {
             let sum = number(map.get(&key(*at))).map(|number| number + i64::from(*by));
             assert_eq!(db.incr(&key(*at), (*by).into()).ok(), sum);
-            if let Some(sum) = sum {
+        }
+        Call::Set(at, is_right, new) => {
+            let (now, expected) = expected(map, &key(*at), *is_right);
+            let done = db.compare_and_set(&key(*at), expected.as_deref(), new.as_deref());
+            assert_eq!(done.expect("set"), expected == now);
+        }
+        Call::Flush => db.flush().expect("flush"),
+        Call::Reopen => {}
+    }
+    apply(map, thread, call);
+}
+
+/// The writes of a batch that may be together.
+fn of_one_tag(
+    writes: &[(u8, Option<Vec<u8>>)],
+) -> impl Iterator<Item = &(u8, Option<Vec<u8>>)> + use<'_> {
+    let tag = writes.first().map(|(at, _)| at % TAGS);
+    writes.iter().filter(move |(at, _)| Some(at % TAGS) == tag)
+}
+
+/// What a key has, and what it is expected to have.
+fn expected(map: &Map, key: &[u8], is_right: bool) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let now = map.get(key).cloned();
+    let expected = if is_right { now.clone() } else { Some(b"something else".to_vec()) };
+    (now, expected)
+}
+
+/// The same call on the map.
+pub(crate) fn apply(map: &mut Map, thread: u8, call: &Call) {
+    let key = |key: u8| key_of(thread, key);
+    match call {
+        Call::Put(at, value) => set(map, &key(*at), Some(value)),
+        Call::Delete(at) => set(map, &key(*at), None),
+        Call::Batch(writes) => {
+            of_one_tag(writes).for_each(|(at, value)| set(map, &key(*at), value.as_ref()));
+        }
+        Call::Incr(at, by) => {
+            if let Some(number) = number(map.get(&key(*at))) {
+                let sum = number + i64::from(*by);
                 map.insert(key(*at), sum.to_string().into_bytes());
             }
         }
         Call::Set(at, is_right, new) => {
-            let now = map.get(&key(*at)).cloned();
-            let other = Some(b"something else".to_vec());
-            let expected = if *is_right { &now } else { &other };
-            let done = db.compare_and_set(&key(*at), expected.as_deref(), new.as_deref());
-            assert_eq!(done.expect("set"), *expected == now);
-            if *expected == now {
+            let (now, expected) = expected(map, &key(*at), *is_right);
+            if expected == now {
                 set(map, &key(*at), new.as_ref());
             }
         }
-        Call::Flush => db.flush().expect("flush"),
-        Call::Reopen => {}
+        Call::Get(_) | Call::Flush | Call::Reopen => {}
     }
 }
 

@@ -1,6 +1,6 @@
 //! Opening and closing.
 
-use crate::{all, made_with, open, small};
+use crate::{all, kept, made_with, open, small};
 use nigh::{Db, Durability, OpenError, Options};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ fn what_was_written_is_there_after_closing_and_opening() {
 fn memory_that_is_kept_is_gone_on_with() {
     let dir = tempfile::tempdir().expect("a folder");
     let (path, memory) = (dir.path().join("data"), dir.path().join("memory"));
-    let options = small().memory_dir(&memory).keep_memory(true);
+    let options = kept().memory_dir(&memory);
     let db = Db::open(&path, &options).expect("open");
     db.put(b"key", b"value").expect("put");
     db.close().expect("close");
@@ -57,7 +57,7 @@ fn memory_that_is_kept_is_gone_on_with() {
 fn a_folder_that_was_moved_has_its_data() {
     let dir = tempfile::tempdir().expect("a folder");
     let (here, there) = (dir.path().join("here"), dir.path().join("there"));
-    let db = Db::open(&here, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&here, &kept()).expect("open");
     db.put(b"key", b"value").expect("put");
     db.close().expect("close");
     std::fs::rename(&here, &there).expect("it is moved");
@@ -112,7 +112,7 @@ pub(crate) fn memory_of_a_database_that_was_removed_is_refused_by_name() {
     // The folder on disk was removed by hand, and a new database is to have its memory.
     let dir = tempfile::tempdir().expect("a folder");
     let (path, memory) = (dir.path().join("data"), dir.path().join("memory"));
-    let options = small().memory_dir(&memory).keep_memory(true);
+    let options = kept().memory_dir(&memory);
     let db = Db::open(&path, &options).expect("open");
     db.put(b"key", b"value").expect("put");
     db.close().expect("close");
@@ -130,7 +130,7 @@ fn a_new_database_in_the_place_of_one_that_was_killed_begins_empty() {
     // number maybe.
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
-    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&path, &kept()).expect("open");
     db.put(b"key", b"value").expect("put");
     db.close().expect("close");
     let left = memory_of(&path).expect("it was kept");
@@ -175,7 +175,7 @@ fn another_number_of_partitions_is_taken_when_the_first_open_was_killed() {
     let path = dir.path().join("data");
     barely_begun(&path);
     let meta = std::fs::read(path.join("meta")).expect("it has an id");
-    let options = small().partitions(3).keep_memory(true);
+    let options = kept().partitions(3);
     Db::open(&path, &options).expect("open").close().expect("close");
     let memory = memory_of(&path).expect("it is kept");
     for name in names_in(&path).iter().filter(|it| it.contains(".log")) {
@@ -197,7 +197,7 @@ fn another_number_of_partitions_is_taken_when_the_first_open_was_killed() {
 fn a_copy_of_a_folder_has_memory_of_its_own() {
     let dir = tempfile::tempdir().expect("a folder");
     let (path, copy) = (dir.path().join("data"), dir.path().join("copy"));
-    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&path, &kept()).expect("open");
     db.put(b"key", b"value").expect("put");
     db.close().expect("close");
     std::fs::create_dir(&copy).expect("a folder");

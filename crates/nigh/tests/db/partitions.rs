@@ -1,9 +1,10 @@
 //! Several partitions: each key lies in one, and each has a lock, a journal and a log.
 
-use crate::{all, made_with, open, small};
+use crate::{all, made_with, open, shared, small};
 use nigh::{Db, DbError, OpenError, WatchEvent, WriteBatch, WriteOptions};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -131,11 +132,16 @@ fn a_watch_tells_the_changes_of_all_partitions_each_in_its_order() {
     assert_eq!(watch.next_within(Duration::ZERO).expect("it is open"), None);
 }
 
+/// One that others read.
+fn shared_with(path: &Path, partitions: usize) -> Db {
+    Db::open(path, &shared().partitions(partitions)).expect("it can be made")
+}
+
 #[test]
 fn a_reader_reads_all_partitions() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
-    let db = made_with(&path, PARTITIONS);
+    let db = shared_with(&path, PARTITIONS);
     let reader = Db::open_reader(&path).expect("a reader");
     (0..200).for_each(|n| db.put(&key(n), &n.to_le_bytes()).expect("put"));
     let keys: Vec<Vec<u8>> = (0..201).map(key).collect();
@@ -160,7 +166,7 @@ fn a_reader_reads_all_partitions() {
     assert_eq!(met.len(), 200);
     db.close().expect("close");
     assert!(reader.get(&key(0)).expect_err("it is closed").is_passing());
-    let db = open(&path);
+    let db = Db::open(&path, &shared()).expect("open");
     reader.wait(SOON).expect("it is there again");
     db.put(&key(7), b"new").expect("put");
     assert_eq!(reader.get(&key(7)).expect("get").as_deref(), Some(&b"new"[..]));
@@ -170,12 +176,12 @@ fn a_reader_reads_all_partitions() {
 fn a_reader_goes_on_with_a_new_database_that_has_another_number() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
-    let db = made_with(&path, PARTITIONS);
+    let db = shared_with(&path, PARTITIONS);
     let reader = Db::open_reader(&path).expect("a reader");
     db.close().expect("close");
     for partitions in [1, 5, 2] {
         std::fs::remove_dir_all(&path).expect("it is removed");
-        let db = made_with(&path, partitions);
+        let db = shared_with(&path, partitions);
         (0..50).for_each(|n| db.put(&key(n), &partitions.to_le_bytes()).expect("put"));
         reader.wait(SOON).expect("it is there");
         let values = (0..50).map(|n| reader.get(&key(n)).expect("get"));

@@ -1,7 +1,7 @@
 //! Others read a database while its owner writes, closes, opens again, or is gone.
 
 use crate::opening::memory_of;
-use crate::{open, small};
+use crate::{kept, shared};
 use nigh::{Db, DbReader, ReaderError, TimeToLive, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -11,6 +11,10 @@ use std::time::{Duration, SystemTime};
 
 /// Longest wait for what comes by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+fn open(path: &Path) -> Db {
+    Db::open(path, &shared()).expect("it can be opened")
+}
 
 fn reader(path: &Path) -> DbReader {
     Db::open_reader(path).expect("its owner has it open")
@@ -71,7 +75,7 @@ fn a_key_is_over_for_a_reader_also_if_nobody_has_the_database_open() {
     // The owner's clock judges. It stands still in memory that was kept: there a second is added.
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
-    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&path, &kept()).expect("open");
     let reader = reader(&path);
     let until = SystemTime::now() + Duration::from_millis(400);
     let brief = WriteOptions::new().expires_at(until);
@@ -113,7 +117,7 @@ fn a_reader_goes_on_when_its_owner_closes_and_opens() {
         assert!(reader.multi_get(&[b"key"]).is_err() && reader.contains(b"key").is_err());
         assert!(reader.scan(b"", 0, 10, |_, _| panic!("nothing is read")).is_err());
         // From the log, or from memory that was kept.
-        let again = Db::open(&path, &small().keep_memory(round % 3 == 0)).expect("open");
+        let again = Db::open(&path, &shared().keep_memory(round % 3 == 0)).expect("open");
         again.put(b"key", round.to_string().as_bytes()).expect("put");
         reader.wait(PATIENCE).expect("it is open");
         assert_eq!(reader.get(b"key").expect("get"), Some(round.to_string().into_bytes()));
@@ -153,18 +157,18 @@ fn memory_that_is_set_aside_or_removed_is_read_no_more() {
     // older than the log. Another time somebody removes it by hand.
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
-    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&path, &kept()).expect("open");
     db.put(b"key", b"old").expect("put");
     db.close().expect("close");
     let reader = reader(&path);
-    let elsewhere = small().memory_dir(dir.path().join("memory"));
+    let elsewhere = shared().memory_dir(dir.path().join("memory"));
     let db = Db::open(&path, &elsewhere).expect("open");
     db.put(b"key", b"new").expect("put");
     let in_there = Db::open_reader_in(&path, dir.path().join("memory")).expect("it is open");
     assert_eq!(in_there.get(b"key").expect("get").as_deref(), Some(&b"new"[..]));
     db.close().expect("close");
     assert_eq!(reader.get(b"key").expect("get").as_deref(), Some(&b"old"[..]));
-    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&path, &kept()).expect("open");
     reader.wait(PATIENCE).expect("it is open");
     assert_eq!(reader.get(b"key").expect("get").as_deref(), Some(&b"new"[..]));
     db.close().expect("close");
@@ -201,7 +205,7 @@ fn what_cannot_be_read_is_named_with_what_to_do() {
     assert!(matches!(told(&path), ReaderError::Damaged { .. }), "{}", told(&path));
     std::fs::write(path.join("meta"), meta).expect("a file");
     // An arena of another version, of another database, and one that is none.
-    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&path, &kept()).expect("open");
     db.close().expect("close");
     let arena = memory_of(&path).expect("it is kept").join("default.0.arena");
     let bytes = std::fs::read(&arena).expect("it is there");
@@ -232,7 +236,7 @@ fn a_reader_changes_nothing() {
     // Neither a byte nor a time of any file, nor a lock.
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
-    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&path, &kept()).expect("open");
     db.put(b"key", b"value").expect("put");
     db.close().expect("close");
     let memory = memory_of(&path).expect("it is kept");
@@ -266,7 +270,7 @@ fn any_bytes_in_memory_give_errors_or_values_and_an_end() {
     const CASES: u64 = 80;
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
-    let db = Db::open(&path, &small().keep_memory(true)).expect("open");
+    let db = Db::open(&path, &kept()).expect("open");
     for n in 0..400 {
         db.put(format!("{n}").as_bytes(), &vec![3; n * 7]).expect("put");
     }

@@ -80,7 +80,7 @@ impl JournalFile {
         let mut position = words.load64(header::HEAD, Acquire);
         while let Some(head) = published.commit_at(position)? {
             position = head.end;
-            let of = (arenas, self.path());
+            let of = (arenas, self);
             // SAFETY: nobody writes to the journal, as it has no writer; it is mapped as long as
             // this value.
             f(&unsafe { JournalEntry::new(published, head, of, Compared::All) })?;
@@ -106,7 +106,8 @@ impl JournalContents {
         let at = entry.offset();
         for (_, change) in entry.raw_changes() {
             if change.effect != Effect::Clear {
-                let whole = Payload::parse(&change, true).and_then(|it| it.check_sum());
+                let payload = Payload::parse(&change, !entry.holds_values());
+                let whole = payload.and_then(|it| it.check_sum());
                 whole.map_err(|what| {
                     let found = format!("{what} (LSN {})", change.lsn);
                     FormatFault::new(at, "change of an entry", "whole", found)

@@ -1,17 +1,18 @@
 //! An entry as its reader gets it: a commit's changes, with the values that they name.
 //!
 //! 1. An entry was found whole before it is given out.
-//! 2. A change that names a value comes with its bytes from the arena: those that are new in it.
+//! 2. A change that names a value comes with its bytes from the arena: those that are new in it. Of
+//!    a journal that holds values, it has them.
 //!
 //! The log's thread, and the start.
 
 use super::entry::{ChangeHead, EntryHead, Published};
 use super::journal_error::JournalError;
+use super::journal_file::JournalFile;
 use super::layout::Effect;
 use super::named_values::{ArenasByStream, NamedRun};
 use super::payload::{Payload, StreamChange};
 use crate::format::sum;
-use std::path::Path;
 
 /// What is compared of the values that entries name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct JournalEntry<'a> {
     published: Published,
     head: EntryHead,
     arenas: &'a ArenasByStream,
-    path: &'a Path,
+    file: &'a JournalFile,
     compared: Compared,
 }
 
@@ -37,10 +38,15 @@ impl<'a> JournalEntry<'a> {
     pub(super) unsafe fn new(
         published: Published,
         head: EntryHead,
-        (arenas, path): (&'a ArenasByStream, &'a Path),
+        (arenas, file): (&'a ArenasByStream, &'a JournalFile),
         compared: Compared,
     ) -> JournalEntry<'a> {
-        JournalEntry { published, head, arenas, path, compared }
+        JournalEntry { published, head, arenas, file, compared }
+    }
+
+    /// Whether it holds values that lie in runs, rather than to name them.
+    pub(crate) fn holds_values(&self) -> bool {
+        self.file.holds_values()
     }
 
     /// Where it lies in the file.
@@ -113,10 +119,14 @@ impl<'a> JournalEntry<'a> {
     pub fn changes(
         &self,
     ) -> impl Iterator<Item = Result<StreamChange<'a>, JournalError>> + use<'a> {
-        let (arenas, path, compared) = (self.arenas, self.path, self.compared);
+        let (arenas, file, compared) = (self.arenas, self.file, self.compared);
         self.raw_changes().map(move |(head, change)| {
-            with_value(head.stream, change, arenas, compared).map_err(|what| JournalError::Value {
-                path: path.to_path_buf(),
+            let change = match file.holds_values() {
+                true => checked_value(change),
+                false => with_value(head.stream, change, arenas, compared),
+            };
+            change.map_err(|what| JournalError::Value {
+                path: file.path().to_path_buf(),
                 stream: head.stream,
                 lsn: head.lsn,
                 what,
@@ -144,6 +154,19 @@ pub(crate) fn named_run(
     Ok(payload.run.map(|run| (of(run), payload.base_len())))
 }
 
+/// A change of a journal that holds values: a whole one has the bytes that were written.
+fn checked_value(change: StreamChange<'_>) -> Result<StreamChange<'_>, &'static str> {
+    if change.effect == Effect::Put && Payload::has_run(change.payload) {
+        let payload = Payload::parse(&change, false)?;
+        if payload.run.is_some_and(|run| sum::more(0, payload.value) != run.checksum) {
+            return Err(OTHER_SUM);
+        }
+    }
+    Ok(change)
+}
+
+const OTHER_SUM: &str = "its bytes have another sum than was written";
+
 fn with_value<'a>(
     stream: u32,
     change: StreamChange<'a>,
@@ -155,7 +178,7 @@ fn with_value<'a>(
     let value = arena.value(&named)?;
     let compares = compared == Compared::All || change.effect == Effect::Put;
     if compares && sum::more(0, value) != named.run.checksum {
-        return Err("its bytes have another sum than was written");
+        return Err(OTHER_SUM);
     }
     let rest = value.get(had as usize..).ok_or("its base is longer")?;
     Ok(StreamChange { rest, ..change })

@@ -15,7 +15,8 @@
 
 use super::journal_error::{JournalError, system};
 use super::layout::{
-    JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, MAGIC, POSITION_END, VERSION, entry, header,
+    JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, MAGIC, POSITION_END, VERSION_HOLDS, VERSION_NAMES, entry,
+    header,
 };
 use crate::format::format_fault::{FormatFault, ensure};
 use crate::format::words::{MappedWords, SharedWords};
@@ -44,6 +45,9 @@ pub struct JournalSpec {
     pub log_id: [u8; 16],
     /// Id of the machine's boot.
     pub boot_id: [u8; 16],
+    /// Entries hold values that lie in runs, rather than to name them: the arenas end with the
+    /// process.
+    pub holds_values: bool,
 }
 
 /// What a journal's header says.
@@ -75,7 +79,7 @@ pub struct JournalFile {
     mapping: FileMapping,
     path: PathBuf,
     shard: u32,
-    ring_bytes: u64,
+    shape: RingShape,
     is_writable: bool,
     /// Position up to which all is in the log's file, in the page cache at least. Stored by the
     /// log's thread, for the shard's.
@@ -85,6 +89,13 @@ pub struct JournalFile {
     limit: AtomicU64,
     has_writer: AtomicBool,
     has_reader: AtomicBool,
+}
+
+/// What of a journal's header stays as it is made.
+#[derive(Debug, Clone, Copy)]
+struct RingShape {
+    ring_bytes: u64,
+    holds_values: bool,
 }
 
 /// The name of a shard's journal.
@@ -127,9 +138,11 @@ impl JournalFile {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::open(temporary, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|e| system(&path, "creating the file", e))?;
-        let journal = JournalFile::map(&File::from(file), path, spec.shard, spec.ring_bytes)?;
+        let shape = RingShape { ring_bytes: spec.ring_bytes, holds_values: spec.holds_values };
+        let journal = JournalFile::map(&File::from(file), path, spec.shard, shape)?;
         let words = journal.words();
-        words.store32(header::VERSION, VERSION, Relaxed);
+        let version = if spec.holds_values { VERSION_HOLDS } else { VERSION_NAMES };
+        words.store32(header::VERSION, version, Relaxed);
         words.store32(header::SHARD, spec.shard, Relaxed);
         words.store64(header::RING_BYTES, spec.ring_bytes, Relaxed);
         store_id(&words, header::LOG_ID, &spec.log_id);
@@ -152,8 +165,8 @@ impl JournalFile {
             Err(Errno::NOENT) => return Ok(None),
             Err(e) => return Err(system(&path, "opening the file", e)),
         };
-        let ring_bytes = read_header(&file, &path, shard)?;
-        JournalFile::map(&file, path, shard, ring_bytes).map(Some)
+        let shape = read_header(&file, &path, shard)?;
+        JournalFile::map(&file, path, shard, shape).map(Some)
     }
 
     /// Opens a journal to look at it only: `nigh check`.
@@ -167,11 +180,12 @@ impl JournalFile {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(JournalError::Io { path, doing: "opening it", source }),
         };
-        let ring_bytes = read_header(&file, &path, shard)?;
+        let shape = read_header(&file, &path, shard)?;
         let failed = |e| system(&path, "mapping the file", e);
-        let len = usize::try_from(file_bytes(ring_bytes)).map_err(|_| failed(Errno::NOMEM))?;
+        let len = usize::try_from(file_bytes(shape.ring_bytes));
+        let len = len.map_err(|_| failed(Errno::NOMEM))?;
         let mapping = FileMapping::read_only(&file, len).map_err(failed)?;
-        Ok(Some(JournalFile::over(mapping, path, shard, ring_bytes, false)))
+        Ok(Some(JournalFile::over(mapping, path, shard, shape, false)))
     }
 
     /// Takes all of the file's memory, and maps it.
@@ -179,9 +193,9 @@ impl JournalFile {
         file: &File,
         path: PathBuf,
         shard: u32,
-        ring_bytes: u64,
+        shape: RingShape,
     ) -> Result<JournalFile, JournalError> {
-        let bytes = file_bytes(ring_bytes);
+        let bytes = file_bytes(shape.ring_bytes);
         let failed = |doing| {
             let path = path.clone();
             move |e| system(&path, doing, e)
@@ -197,14 +211,14 @@ impl JournalFile {
         mapping.map(file, 0, bytes, WRITABLE).map_err(failed("mapping the file"))?;
         // No page tables ahead: a start would wait for all of them, and a page's first touch costs
         // a microsecond for some twenty changes.
-        Ok(JournalFile::over(mapping, path, shard, ring_bytes, true))
+        Ok(JournalFile::over(mapping, path, shard, shape, true))
     }
 
     fn over(
         mapping: FileMapping,
         path: PathBuf,
         shard: u32,
-        ring_bytes: u64,
+        shape: RingShape,
         is_writable: bool,
     ) -> JournalFile {
         let head = mapping.words().load64(header::HEAD, Acquire);
@@ -212,7 +226,7 @@ impl JournalFile {
             mapping,
             path,
             shard,
-            ring_bytes,
+            shape,
             is_writable,
             written: AtomicU64::new(head),
             limit: AtomicU64::new(u64::MAX),
@@ -241,7 +255,13 @@ impl JournalFile {
     /// Bytes of its ring.
     #[must_use]
     pub fn ring_bytes(&self) -> u64 {
-        self.ring_bytes
+        self.shape.ring_bytes
+    }
+
+    /// Whether its entries hold values that lie in runs, rather than to name them.
+    #[must_use]
+    pub fn holds_values(&self) -> bool {
+        self.shape.holds_values
     }
 
     /// What the header says now.
@@ -256,7 +276,7 @@ impl JournalFile {
         let word = |at| words.load64(at, Acquire);
         JournalInfo {
             shard: self.shard,
-            ring_bytes: self.ring_bytes,
+            ring_bytes: self.shape.ring_bytes,
             log_id: id(header::LOG_ID),
             boot_id: id(header::BOOT_ID),
             generation: word(header::GENERATION),
@@ -380,8 +400,8 @@ pub(super) fn damaged(path: &Path, fault: FormatFault) -> JournalError {
     JournalError::Damaged { path: path.to_path_buf(), offset, what, expected, found }
 }
 
-/// Reads and checks a header. Returns the bytes of the ring.
-fn read_header(file: &File, path: &Path, shard: u32) -> Result<u64, JournalError> {
+/// Reads and checks a header.
+fn read_header(file: &File, path: &Path, shard: u32) -> Result<RingShape, JournalError> {
     let failed =
         |source| JournalError::Io { path: path.to_path_buf(), doing: "reading the header", source };
     let len = file.metadata().map_err(failed)?.len();
@@ -404,15 +424,15 @@ fn read_header(file: &File, path: &Path, shard: u32) -> Result<u64, JournalError
     #[expect(clippy::cast_possible_truncation, reason = "halves of a word")]
     let (version, found_shard) =
         (eight(header::VERSION) as u32, (eight(header::VERSION) >> 32) as u32);
-    if version > VERSION {
+    if version > VERSION_HOLDS {
         let path = path.to_path_buf();
-        return Err(JournalError::NewerVersion { path, found: version, most: VERSION });
+        return Err(JournalError::NewerVersion { path, found: version, most: VERSION_HOLDS });
     }
     let ring_bytes = eight(header::RING_BYTES);
     check(version, (shard, found_shard), (ring_bytes, len))
         .and_then(|()| check_positions(eight(header::TAIL), eight(header::HEAD), ring_bytes))
         .map_err(|fault| damaged(path, fault))?;
-    Ok(ring_bytes)
+    Ok(RingShape { ring_bytes, holds_values: version == VERSION_HOLDS })
 }
 
 fn check(
@@ -422,8 +442,8 @@ fn check(
 ) -> Result<(), FormatFault> {
     let fault =
         |at, what, expected: String, found: u64| FormatFault::new(at, what, expected, found);
-    ensure(version == VERSION, || {
-        fault(header::VERSION, "format version", VERSION.to_string(), version.into())
+    ensure((VERSION_NAMES..=VERSION_HOLDS).contains(&version), || {
+        fault(header::VERSION, "format version", "1 or 2".to_owned(), version.into())
     })?;
     ensure(found_shard == shard, || {
         fault(header::SHARD, "number of the shard", shard.to_string(), found_shard.into())

@@ -18,8 +18,10 @@ use crate::format::layout::{
 
 /// `NIGHJRN1`, stored last when a journal is created.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"NIGHJRN1");
-/// The version of the format that this crate writes and reads.
-pub(crate) const VERSION: u32 = 1;
+/// The version of a journal whose entries name values that lie in runs.
+pub(crate) const VERSION_NAMES: u32 = 1;
+/// The version of one whose entries hold them, since the arenas end with the process.
+pub(crate) const VERSION_HOLDS: u32 = 2;
 /// Fewest bytes of a ring.
 pub const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 /// Most bytes of a ring.
@@ -202,29 +204,38 @@ pub(crate) const fn reserve_bytes(ring_bytes: u64) -> u64 {
 pub struct CommitSize {
     bytes: u64,
     named_bytes: u64,
+    holds_values: bool,
 }
 
 impl CommitSize {
-    /// A commit with so many dependencies, and no change yet.
+    /// A commit with so many dependencies, and no change yet. `holds_values`: the journal has the
+    /// bytes of values in runs.
     #[must_use]
-    pub const fn new(needs: usize) -> CommitSize {
+    pub const fn new(needs: usize, holds_values: bool) -> CommitSize {
         let bytes = entry::HEADER_BYTES + needs as u64 * entry::NEED_BYTES;
-        CommitSize { bytes, named_bytes: 0 }
+        CommitSize { bytes, named_bytes: 0, holds_values }
+    }
+
+    /// A change with such a payload, and a value in a run of which so many bytes are new.
+    const fn in_run(&mut self, payload: u64, value_bytes: u64) {
+        let (held, named) = if self.holds_values { (value_bytes, 0) } else { (0, value_bytes) };
+        self.bytes += change_bytes(payload + held);
+        self.named_bytes += named;
     }
 
     /// A key gets a value, which lies in its record or (`in_run`) in a run of its own:
     /// [`crate::Writer::takes_run`].
     pub const fn put(&mut self, key_len: usize, value_len: usize, in_run: bool) {
-        let inline = inline_record_bytes(key_len, value_len);
-        self.bytes += change_bytes(if in_run { run_record_bytes(key_len) } else { inline });
-        self.named_bytes += if in_run { value_len as u64 } else { 0 };
+        if in_run {
+            return self.in_run(run_record_bytes(key_len), value_len as u64);
+        }
+        self.bytes += change_bytes(inline_record_bytes(key_len, value_len));
     }
 
     /// A key gets a value in a run that is made from another version's, and so many bytes.
     pub const fn based(&mut self, key_len: usize, source_len: usize, added: usize) {
         let payload = change::BASE_BYTES + run_record_bytes(key_len) + source_len as u64;
-        self.bytes += change_bytes(payload);
-        self.named_bytes += added as u64;
+        self.in_run(payload, added as u64);
     }
 
     /// A key goes.
@@ -257,17 +268,21 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_format() {
         // journal.md: 32 bytes, 16 for each dependency; log.md: 24 bytes before each payload.
-        let mut size = CommitSize::new(0);
+        let mut size = CommitSize::new(0, false);
         assert_eq!(size.bytes(), 32);
         size.clear();
         assert_eq!(size.bytes(), 64);
         size.put(3, 100, false);
         assert_eq!(size.bytes(), 224, "32 + 24, and 24 + 144");
-        let mut size = CommitSize::new(64);
+        let mut size = CommitSize::new(64, false);
         size.put(3, 1 << 30, true);
         assert_eq!(size.named_bytes(), 1 << 30);
         assert_eq!(size.bytes(), round_up(32 + 1024 + 24 + 64, 32));
-        let mut size = CommitSize::new(1);
+        let mut held = CommitSize::new(0, true);
+        held.put(3, 1000, true);
+        assert_eq!(held.named_bytes(), 0, "a journal that holds values names none");
+        assert_eq!(held.bytes(), round_up(32 + 24 + 64 + 1000, 32));
+        let mut size = CommitSize::new(1, false);
         size.based(8, 3, 5);
         assert_eq!(size.named_bytes(), 5);
         size.gone(8);

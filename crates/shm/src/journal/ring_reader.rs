@@ -112,7 +112,7 @@ impl JournalReader {
             return Ok(None);
         };
         self.position = head.end;
-        let of = (&self.arenas, self.file.path());
+        let of = (&self.arenas, &*self.file);
         // SAFETY: the shard writes where the entry lies only when head is behind it, which waits
         // for `written`; that takes the reader mutably. The file is mapped as long as the reader.
         Ok(Some(unsafe { JournalEntry::new(published, head, of, Compared::Whole) }))

@@ -99,6 +99,11 @@ impl JournalWriter {
         self.side.cursors.hand_over();
     }
 
+    /// Whether entries hold values that lie in runs, rather than to name them.
+    pub(crate) fn holds_values(&self) -> bool {
+        self.side.file.holds_values()
+    }
+
     /// Bytes of the largest entry. A commit that takes more is refused.
     #[must_use]
     pub fn most_bytes(&self) -> u64 {

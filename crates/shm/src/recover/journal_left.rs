@@ -48,6 +48,9 @@ impl<'a> JournalLeft<'a> {
             each_of(file, stream, &mut |entry| {
                 let (first, _) = lsns.unwrap_or((entry.first_lsn(), 0));
                 lsns = Some((first, entry.last_lsn()));
+                if entry.holds_values() {
+                    return Ok(());
+                }
                 for (_, change) in entry.raw_changes().filter(|(_, it)| it.lsn > claimed_from) {
                     let named = named_run(&change).map_err(|what| {
                         let fault = FormatFault::new(entry.offset(), "change", "whole", what);

@@ -9,7 +9,8 @@
 //!    and the border only moves up. So a stray read behind the border sees zeros, never SIGBUS.
 //! 2. Memory is taken by `fallocate` before it is touched: ENOSPC is an error, never a fault.
 //! 3. No descriptor stays open: the file is opened by its path for each step, and must still be the
-//!    same file.
+//!    same file. A private arena's file has no name any more: it stays open, and ends with the
+//!    process.
 //! 4. One process maps a file for writing at most once at a time, and unmaps it only after every
 //!    participant of the domain announced. So nobody's `&[u8]` is left dangling or rewritten.
 //!
@@ -30,10 +31,10 @@ use crate::region::kept::{Kept, Untold};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, ProtFlags};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Numbers the regions of this process.
 static REGIONS: AtomicU32 = AtomicU32::new(1);
@@ -52,6 +53,8 @@ pub struct Region {
     /// Where the file is until it is whole, and whether it is.
     temporary: Option<PathBuf>,
     named: AtomicBool,
+    /// The file of a private arena.
+    held: OnceLock<OwnedFd>,
     identity: FileIdentity,
     number: u32,
     domain: Arc<Domain>,
@@ -145,6 +148,7 @@ impl Region {
             path: absolute,
             temporary: None,
             named: AtomicBool::new(false),
+            held: OnceLock::new(),
             identity,
             number: REGIONS.fetch_add(1, Ordering::Relaxed),
             domain: Arc::clone(domain),
@@ -226,6 +230,34 @@ impl Region {
         self.is_over.store(true, Ordering::Release);
     }
 
+    /// Takes the file's name away: from now on no other process can open it, and its memory goes
+    /// back when this one ends, however that is. For a file that has its name.
+    ///
+    /// # Errors
+    /// The file isn't there any more, or the folder can't be changed.
+    pub fn make_private(&self) -> Result<(), ArenaError> {
+        let file = self.reopen().map_err(|e| io(&self.path, "opening the file", e))?;
+        rustix::fs::unlink(&self.path).map_err(|e| io(&self.path, "removing its name", e))?;
+        let _ = self.held.set(file);
+        // Readers that found it before look elsewhere.
+        // SYNC(incarnation)
+        self.words().store64(header::INCARNATION, INCARNATION_OVER, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the file has no name, and ends with this process.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.held.get().is_some()
+    }
+
+    fn file(&self) -> Result<OpenFile<'_>, Errno> {
+        match self.held.get() {
+            Some(file) => Ok(OpenFile::Held(file.as_fd())),
+            None => self.reopen().map(OpenFile::Opened),
+        }
+    }
+
     fn reopen(&self) -> Result<OwnedFd, Errno> {
         let path = self.temporary().unwrap_or(&self.path);
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -245,7 +277,7 @@ impl Region {
         assert!(end <= g.address_bytes, "{end} is behind the arena's addresses");
         let step = if self.has_huge_pages { HUGE_PAGE_BYTES } else { 0 };
         let end = round_up(end, step.max(g.slot_bytes())).min(g.address_bytes);
-        let file = self.reopen()?;
+        let file = self.file()?;
         back_tables(&file, g, *current, end)?;
         if *current > 0 {
             self.make_even(g.slot_of(*current)..g.slot_of(end));
@@ -299,7 +331,7 @@ impl Region {
     /// [`Backing::back`], with the system's own answer, which is noted nowhere.
     pub(crate) fn try_back(&self, offset: u64, len: u64) -> Result<(), Errno> {
         self.grow_to(offset + len)?;
-        let file = self.reopen()?;
+        let file = self.file()?;
         fallocate(&file, offset, len)?;
         drop(file);
         // Page tables now rather than at the first touch. A refusal costs only those faults.
@@ -335,9 +367,24 @@ impl Drop for Region {
     }
 }
 
+/// A region's file, for a step.
+enum OpenFile<'a> {
+    Held(BorrowedFd<'a>),
+    Opened(OwnedFd),
+}
+
+impl AsFd for OpenFile<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            OpenFile::Held(file) => *file,
+            OpenFile::Opened(file) => file.as_fd(),
+        }
+    }
+}
+
 /// Takes memory for header and stamps and for the tables' pages of the slots between two ends of
 /// the file.
-fn back_tables(file: &OwnedFd, g: &Geometry, from: u64, to: u64) -> Result<(), Errno> {
+fn back_tables(file: &impl AsFd, g: &Geometry, from: u64, to: u64) -> Result<(), Errno> {
     if from == 0 {
         fallocate(file, 0, g.generations)?;
     }
@@ -351,6 +398,6 @@ fn back_tables(file: &OwnedFd, g: &Geometry, from: u64, to: u64) -> Result<(), E
 }
 
 /// Takes memory. A signal may interrupt it, which is no refusal.
-fn fallocate(file: &OwnedFd, offset: u64, len: u64) -> Result<(), Errno> {
+fn fallocate(file: &impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
     retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len))
 }

@@ -13,6 +13,7 @@ mod edition1_kept;
 mod foreign_scan;
 mod full;
 mod growing;
+mod held;
 mod index_copies;
 mod kept;
 mod left;

@@ -22,7 +22,7 @@ pub(super) struct KeptChange {
 }
 
 impl KeptChange {
-    fn of(change: &StreamChange<'_>) -> KeptChange {
+    pub(super) fn of(change: &StreamChange<'_>) -> KeptChange {
         let payload = [change.payload, change.rest].concat();
         KeptChange { lsn: change.lsn, effect: change.effect, payload }
     }
@@ -41,14 +41,29 @@ pub(super) struct Telling {
 }
 
 pub(super) fn journal_spec() -> JournalSpec {
-    JournalSpec { shard: 0, ring_bytes: RING_BYTES, log_id: [1; 16], boot_id: [2; 16] }
+    JournalSpec {
+        shard: 0,
+        ring_bytes: RING_BYTES,
+        log_id: [1; 16],
+        boot_id: [2; 16],
+        holds_values: false,
+    }
 }
 
 impl Telling {
     pub(super) fn new(capacity: u64) -> Telling {
+        Telling::with(capacity, journal_spec())
+    }
+
+    /// The same with a journal that holds values.
+    pub(super) fn holding(capacity: u64) -> Telling {
+        Telling::with(capacity, JournalSpec { holds_values: true, ..journal_spec() })
+    }
+
+    fn with(capacity: u64, journal: JournalSpec) -> Telling {
         let dir = directory();
         let a = Arena::create(&spec(dir.path().join("a"), capacity));
-        let file = JournalFile::create(dir.path(), &journal_spec()).expect("a journal");
+        let file = JournalFile::create(dir.path(), &journal).expect("a journal");
         Telling::over(dir, a, file)
     }
 

@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use std::os::unix::fs::FileExt;
 
 const MIB: u64 = 1 << 20;
+/// A value in a run, of which a journal of 1 MiB holds one.
+const LONG: usize = 200_000;
 
 /// The header of the record in a payload.
 fn head(change: &KeptChange) -> Head {
@@ -18,8 +20,12 @@ fn head(change: &KeptChange) -> Head {
 
 #[test]
 fn each_way_to_change_a_key_is_told() {
-    let mut t = Telling::new(16 * MIB);
-    let long = vec![b'l'; 300_000];
+    tell_each_way(Telling::new(16 * MIB));
+    tell_each_way(Telling::holding(16 * MIB));
+}
+
+fn tell_each_way(mut t: Telling) {
+    let long = vec![b'l'; LONG];
     t.a.put(b"a", b"value", 7).unwrap();
     t.a.put(b"long", &long, 0).unwrap();
     let (hash, pin) = (t.a.writer.hash(b"long"), t.a.me.pin());
@@ -49,16 +55,16 @@ fn each_way_to_change_a_key_is_told() {
     assert_eq!((head(a).expiry_ms, head(a).flags, head(a).prev), (7, 0, 0));
     assert_eq!(a.change().key(), Ok(Some(&b"a"[..])));
     assert_eq!(a.payload.len(), 48, "32, the key in 8, the value");
-    // The whole value is behind the record, though the entry only names it.
+    // The whole value is behind the record, though the entry may only name it.
     assert_eq!(head(long_put).flags, r::FLAG_RUN);
     assert!(long_put.payload.len() == 64 + long.len() && long_put.payload.ends_with(&long));
-    // LSN 2 and 300,000 bytes of its own key: nothing is new.
+    // LSN 2 and 200,000 bytes of its own key: nothing is new.
     assert_eq!(touched.payload[..8], 2u64.to_le_bytes());
-    assert_eq!(touched.payload[8..16], 300_000u64.to_le_bytes());
+    assert_eq!(touched.payload[8..16], (LONG as u64).to_le_bytes());
     assert_eq!((touched.payload.len(), head(touched).expiry_ms), (16 + 64, 99));
     // LSN 3 of another key, of 4 bytes.
     assert_eq!(longer.payload[..8], 3u64.to_le_bytes());
-    assert_eq!(longer.payload[8..16], (300_000u64 | 4 << 32 | 1 << 48).to_le_bytes());
+    assert_eq!(longer.payload[8..16], (LONG as u64 | 4 << 32 | 1 << 48).to_le_bytes());
     assert!(longer.payload.ends_with(b"longmore!"), "the source's key, and what is new");
     assert_eq!(head(longer).flags, r::FLAG_RUN | r::FLAG_BASED);
     assert_eq!(head(&told[4][0]).flags, r::FLAG_TOMBSTONE);
@@ -384,8 +390,8 @@ proptest! {
     /// Whatever happened to an arena, its journal makes it again, with values, expiries and
     /// numbers; also where slots are larger, so that values lie elsewhere.
     #[test]
-    fn a_history_makes_the_same_arena_again(steps in history()) {
-        let mut t = Telling::new(6 * MIB);
+    fn a_history_makes_the_same_arena_again(steps in history(), holds in any::<bool>()) {
+        let mut t = if holds { Telling::holding(6 * MIB) } else { Telling::new(6 * MIB) };
         let mut told = Vec::new();
         for step in &steps {
             step.run(&mut t.a);

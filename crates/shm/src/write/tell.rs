@@ -4,6 +4,7 @@
 //! a record just written:  key, parts of the value ──> entry        one copy
 //! staged records:         segment ──> entry                        as they lie, `prev` is 0
 //! a value in a run:       its name ──> entry                       the run is held until that left
+//!                         its bytes ──> entry                      if the arenas end with the process
 //! a removal:              tombstone, made in the entry
 //! ```
 //!
@@ -14,7 +15,9 @@
 
 use crate::error::WriteError;
 use crate::format::head::{Head, RunName};
-use crate::format::layout::{entry_reference, header, inline_record_bytes, record as r, round_up};
+use crate::format::layout::{
+    Geometry, entry_reference, header, inline_record_bytes, record as r, round_up,
+};
 use crate::format::record;
 use crate::format::words::{MappedWords, SharedWords};
 use crate::journal::entry::ChangeHead;
@@ -25,6 +28,7 @@ use crate::write::journal::{Base, JournalPart, Stored};
 use crate::write::root_map::{Root, Roots};
 use crate::write::writer::Writer;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Writer {
@@ -90,7 +94,7 @@ impl Writer {
         size: impl FnOnce(&mut CommitSize),
     ) -> Result<(), WriteError> {
         let Some(part) = &self.journal else { return Ok(()) };
-        let mut bytes = CommitSize::new(part.needs.len());
+        let mut bytes = CommitSize::new(part.needs.len(), part.ring.holds_values());
         size(&mut bytes);
         let (bytes, named) = (bytes.bytes(), bytes.named_bytes());
         let has_room = match named {
@@ -120,7 +124,7 @@ impl Writer {
     pub(crate) fn may_remove(&self, key_len: usize) -> bool {
         let Some(part) = &self.journal else { return true };
         // Those of a commit that was refused go with the next one.
-        let mut size = CommitSize::new(part.needs.len());
+        let mut size = CommitSize::new(part.needs.len(), part.ring.holds_values());
         size.gone(key_len);
         part.ring.has_room(size.bytes(), true)
     }
@@ -190,8 +194,11 @@ impl Writer {
         let (words, last) = (self.words, self.lsn);
         let clock_ms = words.load64(header::CLOCK, Relaxed);
         let Some(part) = &mut self.journal else { return };
-        let staged =
-            || entries.iter().map(|&e| StagedRecord::new(&words, &self.based, entry_reference(e)));
+        let (holds, g) = (part.ring.holds_values(), *self.space.geometry());
+        let staged = || {
+            let of = |&e| StagedRecord::new(&words, &self.based, entry_reference(e));
+            entries.iter().map(of).map(|it| it.with_value(&words, holds.then_some(&g)))
+        };
         let cleared = if clears { change_bytes(0) } else { 0 };
         let bytes = cleared + staged().map(|it| change_bytes(it.payload())).sum::<u64>();
         let count = entries.len() + usize::from(clears);
@@ -225,7 +232,7 @@ impl Writer {
         }
         rooted.iter().for_each(|(it, root)| part.roots.set(key_of(&words, *it), *root));
         let mut named_bytes = 0;
-        for it in staged().filter(|it| it.head.has_run()) {
+        for it in staged().filter(|it| it.head.has_run() && !holds) {
             let base = it.base.map_or(0, |base| base.len);
             named_bytes += u64::from(it.head.value_len.saturating_sub(base));
             let name = RunName::load(&words, it.offset, &it.head);
@@ -277,6 +284,8 @@ struct StagedRecord<'a> {
     /// The key of its base, if it isn't its own.
     source: &'a [u8],
     is_other: bool,
+    /// Bytes of the value that the entry holds besides the record.
+    value: Range<u64>,
 }
 
 impl<'a> StagedRecord<'a> {
@@ -286,7 +295,17 @@ impl<'a> StagedRecord<'a> {
         let based = if head.flags & r::FLAG_BASED == 0 { None } else { based.get(&reference) };
         let is_other = based.is_some_and(|base| !record::key_is(words, reference, &base.key));
         let source = based.filter(|_| is_other).map_or(&[][..], |base| &base.key);
-        StagedRecord { offset, head, base: based, source, is_other }
+        StagedRecord { offset, head, base: based, source, is_other, value: 0..0 }
+    }
+
+    /// The same for an entry that holds what is new of its value, if that lies in a run of such an
+    /// arena.
+    fn with_value(self, words: &MappedWords, g: Option<&Geometry>) -> StagedRecord<'a> {
+        let Some(g) = g.filter(|_| self.head.has_run()) else { return self };
+        let run = g.slot_offset(RunName::load(words, self.offset, &self.head).slot);
+        let had = self.base.map_or(0, |base| base.len).min(self.head.value_len);
+        let value = run + u64::from(had)..run + u64::from(self.head.value_len);
+        StagedRecord { value, ..self }
     }
 
     fn effect(&self) -> Effect {
@@ -300,7 +319,7 @@ impl<'a> StagedRecord<'a> {
     /// Bytes of its change's payload.
     fn payload(&self) -> u64 {
         let base = if self.base.is_some() { c::BASE_BYTES } else { 0 };
-        base + self.head.bytes() + self.source.len() as u64
+        base + self.head.bytes() + self.source.len() as u64 + self.value.end - self.value.start
     }
 
     fn encode(&self, words: &MappedWords, entry: &mut EntryEncoder<'_>) {
@@ -315,6 +334,9 @@ impl<'a> StagedRecord<'a> {
         // stores; the slice doesn't leave this call.
         entry.bytes(unsafe { words.bytes(self.offset, len) });
         entry.bytes(self.source);
+        let value_len = usize::try_from(self.value.end - self.value.start).expect("of a value");
+        // SAFETY: a staged value, below its length: as above.
+        entry.bytes(unsafe { words.bytes(self.value.start, value_len) });
         entry.end_change();
     }
 }

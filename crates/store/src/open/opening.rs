@@ -89,7 +89,7 @@ pub(crate) fn open_all_with_log<S: Storage>(
     let (system, system_adoption) = arenas.next().expect("the libraries' arena is the first");
     let path = |partition| path_of(&options.dir, &options.tenant, partition);
     let arenas = arenas.zip(0..).map(|((writer, adoption), it)| (path(it), writer, adoption));
-    let manifest_error = list_all(options)?;
+    let manifest_error = if options.private { None } else { list_all(options)? };
     let mut opened = Opened { system: system_adoption, manifest_error, ..Opened::default() };
     let stores = stores_of(options, system, arenas.collect(), &mut opened);
     Ok((stores, opened, log))
@@ -246,6 +246,10 @@ impl Store {
         let Store { files, data, reader, libraries, .. } = self;
         let region = Arc::clone(reader.region());
         drop((data, reader, libraries));
+        if region.is_private() {
+            // A child of a fork may have it mapped.
+            region.set_over();
+        }
         if remove && let Some(files) = files {
             let _ = Manifest::remove(&files.dir);
             // The server ends anyway. The next one adopts or replaces arenas that stay.

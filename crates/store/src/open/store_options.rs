@@ -26,6 +26,10 @@ pub struct StoreOptions {
     pub partitions: usize,
     /// Remove the arenas that an earlier server left, instead of adopting them.
     pub fresh: bool,
+    /// The arenas are this process's alone: behind the opening their files have no name, and end
+    /// with the process. So the journals hold all values. Only with a log, of which the next
+    /// process builds the arenas again.
+    pub private: bool,
 }
 
 impl StoreOptions {
@@ -39,6 +43,7 @@ impl StoreOptions {
             tenant: DEFAULT_TENANT.to_owned(),
             partitions: 1,
             fresh: false,
+            private: false,
         }
     }
 }

@@ -62,8 +62,13 @@ impl Default for Recorder {
     fn default() -> Recorder {
         let dir = tempfile::Builder::new().prefix("nigh-store-").tempdir_in("/dev/shm");
         let dir = dir.expect("a directory in /dev/shm");
-        let spec =
-            JournalSpec { shard: 0, ring_bytes: 16 << 20, log_id: [1; 16], boot_id: [2; 16] };
+        let spec = JournalSpec {
+            shard: 0,
+            ring_bytes: 16 << 20,
+            log_id: [1; 16],
+            boot_id: [2; 16],
+            holds_values: false,
+        };
         let file = Arc::new(JournalFile::create(dir.path(), &spec).expect("a journal"));
         let (writer, reader) = (JournalWriter::new(&file), JournalReader::new(&file));
         Recorder(Arc::new(Mutex::new(Recorded { writer, reader, commits: vec![], _dir: dir })))

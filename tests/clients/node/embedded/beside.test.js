@@ -68,6 +68,26 @@ test('several may wait, and closing the watch or the database ends them', async 
   assert.deepEqual(await told, ['a', 'b'], 'what was there is told, then it ends');
 });
 
+test('a watch begins with an earlier change', async (t) => {
+  const db = database(t);
+  for (let n = 1; n <= 300; n++) db.put('key', `${n}`);
+  const watch = db.watch('key', { from: 7 });
+  db.put('key', '301');
+  for (let n = 7; n <= 301; n++) {
+    const { value } = await watch.next();
+    assert.deepEqual([value.change, text(value.value)], [n, `${n}`]);
+  }
+  watch.close();
+  assert.throws(() => db.watch('', { from: 999 }), { code: 'NIGH_INVALID', message: /there is no change 999 yet/ });
+  assert.throws(() => db.watch('', { from: -1 }), { name: 'RangeError', code: 'NIGH_INVALID' });
+  assert.throws(() => {
+    for (let n = 0; n < 200; n++) {
+      for (let key = 0; key < 20; key++) db.put(`${key}`, Buffer.alloc(60_000));
+      db.watch('', { from: 1 }).close();
+    }
+  }, { code: 'NIGH_CHANGES_GONE', message: /watch from number/ });
+});
+
 test('a watch that nobody reads loses changes, says so and goes on', async (t) => {
   const db = database(t, { watchBytes: 4096 });
   const watch = db.watch();
@@ -121,8 +141,13 @@ test('a watch that is awaited stays, and forgotten ones go', async (t) => {
 });
 
 test('another process reads while one writes', async (t) => {
-  const [folder, options] = folders(t);
-  const { memoryDir } = options;
+  const [folder, own] = folders(t);
+  const { memoryDir } = own;
+  const db = nigh.open(folder, own);
+  assert.throws(() => nigh.openReader(folder, { memoryDir }), { code: 'NIGH_CANNOT_OPEN', message: /is private: .* shared/ });
+  db.close();
+  assert.throws(() => nigh.open(folder, { ...own, keepMemory: true }), { code: 'NIGH_INVALID', message: /option shared/ });
+  const options = { ...own, shared: true };
   let owner = await Child.start(folder, options);
   atEnd(t, () => owner.kill());
   const reader = nigh.openReader(folder, { memoryDir });
@@ -134,21 +159,21 @@ test('another process reads while one writes', async (t) => {
     ['50', undefined, true, false]);
   assert.equal(new Set([...reader.scan('key ')].map(([key]) => text(key))).size, 50);
   assert.equal([...reader].length >= 52, true);
+  assert.deepEqual([reader.ttl('a'), reader.ttl('none')], [Infinity, undefined]);
+  await owner.call('put', 'brief', 'x', { expiresInMs: 3_600_000 });
+  assert.equal(reader.ttl('brief') > 3_500_000 && reader.ttl('brief') <= 3_600_000, true);
   await owner.close();
   const told = { code: 'NIGH_NOT_OPEN', message: new RegExp(`${folder} isn't open.*open it`) };
   assert.throws(() => reader.get('a'), told);
   assert.throws(() => [...reader.scan()], told);
+  assert.throws(() => reader.wait(20), told);
+  await assert.rejects(reader.waitAsync(20), told);
+  assert.throws(() => reader.wait(-1), { code: 'NIGH_INVALID', message: /mostMs is -1/ });
+  const waits = reader.waitAsync(60_000);
   owner = await Child.start(folder, options);
-  let found;
-  while (found === undefined) {
-    try {
-      found = reader.get('a');
-    } catch (error) {
-      assert.equal(error.code, 'NIGH_NOT_OPEN');
-      await new Promise((done) => setTimeout(done, 10));
-    }
-  }
-  assert.equal(text(found), '50');
+  await waits;
+  reader.wait(60_000);
+  assert.equal(text(reader.get('a')), '50');
   await owner.kill();
   assert.equal(text(reader.get('b')), '50', 'what a killed process has left is read');
   reader.close();
@@ -156,8 +181,9 @@ test('another process reads while one writes', async (t) => {
 });
 
 test('a worker has databases of its own, reads those of others, and may end at any time', async (t) => {
-  const [folder, options] = folders(t);
+  const [folder, own] = folders(t);
   const [other, others] = folders(t);
+  const options = { ...own, shared: true };
   const db = nigh.open(folder, options);
   atEnd(t, () => db.close());
   db.put('key', 'value');

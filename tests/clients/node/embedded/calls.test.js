@@ -58,7 +58,7 @@ test('a batch happens as a whole and copies what it is given', async (t) => {
   assert.equal(batch.clear().length, 0);
   const large = db.batch();
   for (let n = 0; n < 300; n++) large.put(String(n), Buffer.alloc(1000));
-  await assert.rejects(large.writeAsync(), { code: 'NIGH_TOO_LARGE', message: /a batch of \d+ bytes/ });
+  await assert.rejects(large.writeAsync(), { code: 'NIGH_TOO_LARGE', message: /a write of \d+ bytes/ });
   assert.equal(db.has('0'), false);
 });
 

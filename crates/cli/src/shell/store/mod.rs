@@ -17,6 +17,7 @@ mod watching;
 mod writes;
 
 use super::lines::{self, LineOutcome, LineShell};
+use crate::output::Output;
 use crate::render;
 use crate::size::DatabaseFlags;
 use anyhow::{Context, Result, bail};
@@ -123,7 +124,7 @@ impl LineShell for StoreShell {
             }
             Err(error) => Err(error.into()),
         };
-        let mut out = std::io::stdout().lock();
+        let mut out = Output::new();
         match outcome {
             Ok(reply) if self.raw => {
                 out.write_all(&render::raw(&reply))?;

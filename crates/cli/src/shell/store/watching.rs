@@ -5,10 +5,12 @@
 
 use super::arguments;
 use super::session::Session;
+use crate::output::Output;
 use crate::render;
 use anyhow::{Context, Result};
 use nigh::WatchEvent;
 use nigh_client::Frame;
+use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 /// A change is told some milliseconds after it was made: so long `events` waits for late ones.
@@ -33,7 +35,7 @@ pub(super) fn events(session: &mut Session, words: &[Vec<u8>]) -> Result<Frame> 
         let time = if count.is_some() { STEP } else { LATE };
         let event = watch.next_within(time)?;
         if let Some(event) = &event {
-            println!("{}", line_of(event));
+            writeln!(Output::new(), "{}", line_of(event))?;
             shown += 1;
         }
         Ok(count.map_or(event.is_none(), |count| shown == count))

@@ -313,3 +313,31 @@ fn a_follower_that_went_too_far_starts_again() {
     follower.set_end(second.end());
     assert_eq!(drain(&mut follower), (vec![], Followed::Gone { oldest: 1 }));
 }
+
+#[test]
+fn it_begins_with_the_file_that_has_a_change_or_says_what_is_left() {
+    let log = HandLog::new();
+    let mut files = vec![three_frames(&log)];
+    for number in 2..6 {
+        let mut next = log.next(&files[number - 2], number as u64);
+        next.put(number as u64 + 2);
+        files.push(next);
+    }
+    let end = files[4].end();
+    log.store_all(&files);
+    let from = |lsn| {
+        let (world, on_disk) = (log.world(), (&CHAIN, end));
+        LogFollower::from_change(&world, &log.meta, on_disk, (A, lsn)).expect("reads")
+    };
+    for (lsn, first) in [(1, 1), (3, 1), (4, 4), (6, 6), (7, 7), (9, 7)] {
+        let mut follower = from(lsn).map_err(|left| panic!("{left} is left")).expect("it is there");
+        assert_eq!(drain(&mut follower), (seen_of(first..=7), Followed::NotYet), "{lsn}");
+    }
+    // The files before the third were compacted away.
+    let mut last = files[4].clone();
+    last.oldest = 3;
+    last.changes(&[]);
+    log.store(&last);
+    assert!(from(5).is_ok());
+    assert_eq!(from(4).map(|_| "it is told"), Err(5));
+}

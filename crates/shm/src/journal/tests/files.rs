@@ -74,7 +74,7 @@ fn a_header_that_makes_no_sense_is_refused_and_named() {
     let ring_bytes = JOURNAL_BYTES_MIN;
     let damages: [(u64, &[u8], &str); 11] = [
         (0, b"NIGHARN1", "is no journal: it begins with NIGHARN1"),
-        (8, &[2], "format version 2"),
+        (8, &[3], "format version 3"),
         (8, &[0], "format version is 0"),
         (12, &[3], "number of the shard is 3, expected 2"),
         (24, &[1], "bytes of the ring"),

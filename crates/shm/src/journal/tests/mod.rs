@@ -21,7 +21,13 @@ use std::sync::Arc;
 const STREAM: u32 = 7 << 8 | 3;
 
 fn spec() -> JournalSpec {
-    JournalSpec { shard: 2, ring_bytes: JOURNAL_BYTES_MIN, log_id: [1; 16], boot_id: [2; 16] }
+    JournalSpec {
+        shard: 2,
+        ring_bytes: JOURNAL_BYTES_MIN,
+        log_id: [1; 16],
+        boot_id: [2; 16],
+        holds_values: false,
+    }
 }
 
 /// Both sides of a ring of the least size.
@@ -132,7 +138,7 @@ impl Ring {
 
 /// The bytes that such a commit is said to take.
 fn said(values: &[Option<usize>], keys: usize) -> u64 {
-    let mut size = CommitSize::new(0);
+    let mut size = CommitSize::new(0, false);
     for value in values {
         match value {
             Some(len) => size.put(keys, *len, false),

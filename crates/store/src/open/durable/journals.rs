@@ -8,14 +8,14 @@
 use crate::error::StoreError;
 use crate::open::durable::found::{FoundJournal, SHARDS_MOST};
 use crate::open::durable::log_options::LogOptions;
+use crate::open::store_options::StoreOptions;
 use nigh_log::{LogWriter, Meta, Storage};
 use nigh_shm::{JournalFile, JournalSpec, journal_path};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Makes or empties the journals of all shards, whose chains are these; removes others.
 pub(super) fn renew<S: Storage>(
-    dir: &Path,
+    options: &StoreOptions,
     found: Vec<FoundJournal>,
     writers: &[LogWriter<S>],
     meta: &Meta,
@@ -24,7 +24,9 @@ pub(super) fn renew<S: Storage>(
     let mut kept: Vec<Option<JournalFile>> = writers.iter().map(|_| None).collect();
     for it in found {
         let info = it.file.info();
-        let fits = it.is_ours && info.log_id == meta.id && info.ring_bytes == log.journal_bytes;
+        let is_alike =
+            info.ring_bytes == log.journal_bytes && it.file.holds_values() == options.private;
+        let fits = it.is_ours && info.log_id == meta.id && is_alike;
         if let Some(place) = kept.get_mut(it.shard as usize).filter(|_| fits) {
             *place = Some(it.file);
         }
@@ -37,13 +39,14 @@ pub(super) fn renew<S: Storage>(
             ring_bytes: log.journal_bytes,
             log_id: meta.id,
             boot_id: log.boot_id,
+            holds_values: options.private,
         };
         let journal = match kept {
             Some(journal) => {
                 journal.drop_entries();
                 journal
             }
-            None => JournalFile::create(dir, &spec)?,
+            None => JournalFile::create(&options.dir, &spec)?,
         };
         journal.set_newest_file(writer.newest_file());
         journal.set_generation(chain.generation);
@@ -51,7 +54,7 @@ pub(super) fn renew<S: Storage>(
         journals.push(Arc::new(journal));
     }
     for shard in u32::try_from(writers.len()).unwrap_or(SHARDS_MOST)..SHARDS_MOST {
-        let path = journal_path(dir, shard);
+        let path = journal_path(&options.dir, shard);
         match std::fs::remove_file(&path) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                 return Err(StoreError::Directory { path, source });

@@ -154,6 +154,8 @@ impl<S: Storage> LiveLog<S> {
                 ring_bytes: self.options.journal_bytes,
                 log_id: self.meta.id,
                 boot_id: self.options.boot_id,
+                // A log that begins while arenas are served finds them in files.
+                holds_values: false,
             };
             self.journals.push(Arc::new(JournalFile::create(&self.dir, &spec)?));
         }

@@ -14,6 +14,7 @@ use crate::durability::streams::SharedStreams;
 use crate::error::StoreError;
 use crate::folder::edition::Edition;
 use crate::folder::look::look;
+use crate::folder::manifest::{MANIFEST, Manifest};
 use crate::folder::names::SYSTEM_TENANT;
 use crate::open::durable::arenas::{StartStream, strays};
 use crate::open::durable::base::{save, write_base};
@@ -104,7 +105,7 @@ pub(crate) fn open_with_log<S: Storage>(
         let breaks = |generation| findings.ours().iter().for_each(|it| it.set_broken(generation));
         writers = write_base(world, &mut meta, &streams, log, clock_ms, &breaks)?;
     }
-    let journals = renew(&options.dir, findings.journals, &writers, &meta, log)?;
+    let journals = renew(options, findings.journals, &writers, &meta, log)?;
     for it in streams.values_mut() {
         report.set_aside.append(&mut it.aside);
     }
@@ -112,6 +113,9 @@ pub(crate) fn open_with_log<S: Storage>(
     for over in report.set_aside.iter().chain(&report.strays) {
         // Whoever looks at the folder may remove it too.
         let _ = std::fs::remove_file(over);
+    }
+    if options.private {
+        make_private(options, &streams)?;
     }
     let shared = Arc::new(SharedStreams::default());
     let mut shards = Vec::new();
@@ -138,6 +142,19 @@ pub(crate) fn open_with_log<S: Storage>(
         .map(|it| (it.writer.expect("each stream has its arena by now"), it.adoption));
     let opened = OpenedLog { world: world.clone(), meta, shards, streams: shared, report };
     Ok((arenas.collect(), opened))
+}
+
+/// Takes the arenas' names away: log and journals have all that is there.
+fn make_private(options: &StoreOptions, streams: &StartStreams) -> Result<(), StoreError> {
+    Manifest::remove(&options.dir).map_err(|source| {
+        let path = options.dir.join(MANIFEST);
+        StoreError::Directory { path, source }
+    })?;
+    for it in streams.values() {
+        let arena = it.writer.as_ref().expect("each stream has its arena by now");
+        arena.region().make_private()?;
+    }
+    Ok(())
 }
 
 /// The log's meta, checked against the options; a new one if there is none.

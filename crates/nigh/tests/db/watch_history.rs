@@ -1,0 +1,178 @@
+//! Watches that begin with an earlier change: what was, from the log, and then what comes.
+
+use crate::{made_with, open};
+use nigh::{Db, DbError, Watch, WatchEvent, WriteBatch, WriteOptions};
+use std::path::Path;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Longest wait for an event that must come.
+const SOON: Duration = Duration::from_secs(20);
+
+fn put(db: &Db, n: u64) {
+    db.put(format!("key {}", n % 50).as_bytes(), &n.to_le_bytes()).expect("put");
+}
+
+/// The numbers that are told next, all of puts, as long as the last one isn't there.
+fn numbers(watch: &Watch, last: u64) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while numbers.last().is_none_or(|it| *it < last) {
+        match watch.next_within(SOON).expect("it is open").expect("it is told soon") {
+            WatchEvent::Put { change, value, .. } => {
+                assert_eq!(value, change.to_le_bytes());
+                numbers.push(change);
+            }
+            other => panic!("{other:?} after {numbers:?}"),
+        }
+    }
+    numbers
+}
+
+#[test]
+fn what_was_is_told_and_then_what_comes_also_behind_a_restart() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let mut last = 0;
+    for _ in 0..3 {
+        let db = open(&path);
+        (last + 1..=last + 300).for_each(|n| put(&db, n));
+        last += 300;
+        for from in [0, 1, 2, last / 2, last - 299, last - 1, last, last + 1] {
+            let watch = db.watch_from(b"key", from).expect("the log has it");
+            put(&db, last + 1);
+            last += 1;
+            let expected: Vec<u64> = (from.max(1)..=last).collect();
+            assert_eq!(numbers(&watch, last), expected, "from {from}");
+            assert_eq!(watch.next_within(Duration::ZERO).expect("it is open"), None);
+        }
+        db.close().expect("close");
+    }
+}
+
+#[test]
+fn each_kind_of_change_is_told_from_the_log_as_it_was_told_before() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(&dir.path().join("data"));
+    let watch = db.watch(b"a").expect("watch");
+    db.put(b"a1", b"one").expect("put");
+    db.put(b"b1", b"other").expect("put");
+    db.put(b"along", &[7; 200_000]).expect("put");
+    let brief = WriteOptions::new().expires_in(Duration::from_secs(3600));
+    assert!(db.expire(b"along", &brief).expect("expire"));
+    assert!(db.expire(b"a1", &brief).expect("expire"));
+    let mut batch = WriteBatch::new();
+    batch.put(b"a2", b"x").delete(b"b1").delete(b"a1").put(b"a3", b"y");
+    db.write(&batch).expect("write");
+    assert_eq!(db.incr(b"an", 5).expect("incr"), 5);
+    assert!(db.delete(b"a2").expect("delete"));
+    let last = db.stats().expect("stats").last_change;
+    let told = |watch: &Watch| {
+        let mut told = Vec::new();
+        while told.last().is_none_or(|it: &WatchEvent| it.change() < last) {
+            told.push(watch.next_within(SOON).expect("it is open").expect("it is told"));
+        }
+        told
+    };
+    let before = told(&watch);
+    assert_eq!(before.len(), 9);
+    let again = db.watch_from(b"a", 1).expect("the log has it");
+    // A task gets it, too: nothing of what was is waited for.
+    let mut polled = Vec::new();
+    for _ in &before {
+        match again.poll_next(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(event) => polled.push(event.expect("it is open")),
+            Poll::Pending => panic!("it was before the watch"),
+        }
+    }
+    assert_eq!(polled, before);
+}
+
+#[test]
+fn writers_of_all_the_while_leave_no_gap_between_both() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(&dir.path().join("data"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| (1..=20_000).for_each(|n| put(&db, n)));
+        for from in [1, 50, 700] {
+            while db.stats().expect("stats").last_change < from + 100 {
+                std::thread::yield_now();
+            }
+            let watch = db.watch_from(b"", from).expect("the log has it");
+            assert_eq!(numbers(&watch, from + 3000), (from..=from + 3000).collect::<Vec<_>>());
+        }
+    });
+}
+
+/// Compacts the log: keys are overwritten until the first change isn't there any more.
+fn compact(db: &Db) {
+    for _ in 0..200 {
+        (0..20).for_each(|n: u64| db.put(&n.to_le_bytes(), &[1; 60_000]).expect("put"));
+        if matches!(db.watch_from(b"", 1), Err(DbError::ChangesGone { .. })) {
+            return;
+        }
+    }
+    panic!("the log is never compacted");
+}
+
+#[test]
+fn what_was_compacted_away_is_an_error_that_says_what_is_left() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(&dir.path().join("data"));
+    put(&db, 1);
+    compact(&db);
+    let Err(DbError::ChangesGone { first }) = db.watch_from(b"", 1) else { panic!("it is gone") };
+    let error = db.watch_from(b"", first - 1).expect_err("it is gone, too");
+    assert!(matches!(error, DbError::ChangesGone { first: now } if now >= first), "{error}");
+    // More may go meanwhile: what it says is left then.
+    let (watch, first) = (0..100)
+        .find_map(|_| match db.watch_from(b"", 1) {
+            Err(DbError::ChangesGone { first }) => {
+                db.watch_from(b"", first).ok().map(|watch| (watch, first))
+            }
+            other => panic!("{other:?}"),
+        })
+        .expect("something is left");
+    assert_eq!(watch.next_within(SOON).expect("open").expect("told").change(), first);
+}
+
+#[test]
+fn a_number_that_means_nothing_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(&dir.path().join("data"));
+    put(&db, 1);
+    let error = db.watch_from(b"", 3).expect_err("the next one is the second");
+    assert!(matches!(error, DbError::NoSuchChange { change: 3, last: 1 }), "{error}");
+    let path: &Path = &dir.path().join("several");
+    let several = made_with(path, 3);
+    let error = several.watch_from(b"", 1).expect_err("each has its own numbers");
+    assert!(matches!(error, DbError::NumbersOfEach { partitions: 3 }), "{error}");
+}
+
+#[test]
+fn what_is_compacted_away_before_it_is_read_is_told_as_lost() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(&dir.path().join("data"));
+    (1..=100).for_each(|n| put(&db, n));
+    let watch = db.watch_from(b"", 1).expect("the log has it");
+    assert_eq!(numbers(&watch, 10), (1..=10).collect::<Vec<_>>());
+    compact(&db);
+    // More than the files that are held for it.
+    for _ in 0..10 {
+        compact(&db);
+    }
+    let last = db.stats().expect("stats").last_change;
+    let (mut next, mut lost) = (11, 0);
+    while next <= last {
+        let event = watch.next_within(SOON).expect("it is open").expect("it is told");
+        let first = match &event {
+            WatchEvent::Lost { first, .. } => *first,
+            other => other.change(),
+        };
+        assert_eq!(first, next, "{last} is the last one");
+        lost += event.change() - first;
+        next = event.change() + 1;
+    }
+    assert!(lost > 0, "it was compacted away, or found no room");
+    put(&db, last + 1);
+    assert_eq!(numbers(&watch, last + 1), [last + 1]);
+}
