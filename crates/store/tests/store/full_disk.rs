@@ -122,8 +122,8 @@ impl Shard {
             self.machine.kill();
         }
         self.machine.start().expect("a full disk hinders no start");
-        // The log's thread may come far before the shard tells it anything.
-        self.machine.settle();
+        // Before the shard's first tick, the log's thread isn't told what is alive.
+        self.machine.settle_untold();
         self.has_all();
     }
 

@@ -185,7 +185,8 @@ impl Machine {
         self.settle_untold();
     }
 
-    fn settle_untold(&mut self) {
+    /// Passes of all logs, until they rest.
+    pub(crate) fn settle_untold(&mut self) {
         for _ in 0..PASSES_MOST {
             if !self.step() {
                 return;
