@@ -74,6 +74,15 @@ pub struct ForeignRecord {
     pub expiry_ms: u64,
 }
 
+/// Which version of a key was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForeignVersion {
+    /// The number of the change that set it.
+    pub lsn: u64,
+    /// When it expires, Unix milliseconds; 0 if never.
+    pub expiry_ms: u64,
+}
+
 /// What a step of a scan passes on.
 pub(super) struct ScanStep<'a> {
     /// Of keys that begin so.
@@ -368,6 +377,10 @@ impl<W: SharedWords> Copier<W> {
         let slot = self.g.slot_of(offset);
         if slot < self.g.first_slot || !self.reaches(offset + r::HEADER_BYTES) {
             return Look::Again;
+        }
+        // Header, key and value of a short record: their lines come at once.
+        for at in (offset..offset + PREFETCH_BYTES).step_by(64) {
+            self.words.prefetch(at);
         }
         let at = self.g.generation_offset(slot);
         guarded(&self.words, at, (entry_at, entry), || self.copy_at(offset, wanted, out))
