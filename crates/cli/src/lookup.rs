@@ -102,10 +102,10 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<()> {
                 written = out.write_all(&line);
             }
         })?;
-        match &written {
+        match std::mem::replace(&mut written, Ok(())) {
             // The reader has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            Err(_) => written?,
+            Err(error) => return Err(error).context("can't write to stdout"),
             Ok(()) if cursor == 0 => break,
             Ok(()) => {}
         }

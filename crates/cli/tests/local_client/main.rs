@@ -16,10 +16,9 @@ use support::{MAXMEMORY, Server, assert_one_sentence, folder, nigh, stdout};
 fn serve(folder: &Path, more: &[&str]) -> Server {
     let socket = socket(folder);
     let socket = socket.to_str().expect("a plain path");
-    Server::start_with(
-        folder,
-        &[&["--maxmemory", MAXMEMORY, "--unixsocket", socket], more].concat(),
-    )
+    let memory: &[&str] =
+        if more.contains(&"--maxmemory") { &[] } else { &["--maxmemory", MAXMEMORY] };
+    Server::start_with(folder, &[memory, &["--unixsocket", socket], more].concat())
 }
 
 fn socket(folder: &Path) -> std::path::PathBuf {
@@ -83,7 +82,18 @@ fn a_local_read_is_on_disk_where_replies_are() {
     let log = log.to_str().expect("a plain path");
     let server = serve(
         folder.path(),
-        &["--appendonly", "yes", "--appendfsync", "everysec", "--dir", log, "--shards", "1"],
+        &[
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "everysec",
+            "--dir",
+            log,
+            "--shards",
+            "1",
+            "--log-on-tmpfs",
+            "yes",
+        ],
     );
     let mut client = local(folder.path(), Duration::ZERO);
     let arena = || {

@@ -29,7 +29,7 @@ const KEYS: u64 = 500;
 const PAIR: [&str; 2] = ["{pair}a", "{pair}b"];
 const MAXMEMORY: &str = "32mb";
 /// Life of a server, about.
-const LIFE: Duration = Duration::from_millis(1200);
+const LIFE: Duration = Duration::from_millis(700);
 /// How long a client waits for the next one.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Rounds between two removals of all keys.
@@ -53,25 +53,26 @@ fn round_of(key: &str, found: &[u8]) -> u64 {
 
 #[test]
 fn readers_see_whole_values_while_servers_die() {
-    let seconds = std::env::var(SECONDS).map_or(4.0, |it| it.parse().expect("seconds"));
+    let seconds = std::env::var(SECONDS).map_or(1.5, |it| it.parse().expect("seconds"));
     let folder = folder();
     let acked = File::create(folder.path().join("acked")).expect("our folder");
     acked.write_all_at(&0u64.to_le_bytes(), 0).expect("our file");
     let start = || serve(folder.path(), &["--maxmemory", MAXMEMORY, "--shards", "1"]);
-    let mut server = start();
+    let mut server = Some(start());
     let mut readers: Vec<Child> = (0..READERS).map(|_| reader(folder.path())).collect();
     let (stop, begin, mut deaths) = (AtomicBool::new(false), Instant::now(), 0);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(folder.path(), &acked, &stop));
         while begin.elapsed() < Duration::from_secs_f64(seconds) && !writer.is_finished() {
             std::thread::sleep(LIFE);
-            if deaths % 4 == 3 {
-                server.signal(rustix::process::Signal::TERM);
-                server.ended();
+            let old = server.take().expect("started below");
+            if deaths % 4 == 1 {
+                old.signal(rustix::process::Signal::TERM);
+                old.ended();
             } else {
-                server.kill();
+                old.kill();
             }
-            server = start();
+            server = Some(start());
             deaths += 1;
         }
         stop.store(true, Ordering::Relaxed);
