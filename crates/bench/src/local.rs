@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 pin(core)?;
             }
             let set = |writes: bool| pause.store(!writes || args.no_writer, Ordering::Relaxed);
-            let rounds = (0..args.rounds);
+            let rounds = 0..args.rounds;
             rounds.map(|_| round(&address, content, slice, &set, &written)).collect()
         });
         let samples: Result<Vec<[f64; ROWS]>> = match measured {
@@ -209,7 +209,9 @@ fn print(args: &Args, samples: &[[f64; ROWS]]) {
 fn clock_us() -> f64 {
     const LOOKS: u32 = 100_000;
     let begin = Instant::now();
-    (0..LOOKS).for_each(|_| drop(std::hint::black_box(Instant::now())));
+    for _ in 0..LOOKS {
+        std::hint::black_box(Instant::now());
+    }
     begin.elapsed().as_secs_f64() * 1e6 / f64::from(LOOKS)
 }
 
@@ -272,8 +274,11 @@ impl Sets {
 
 fn fill(client: &mut Client, content: Content) -> Result<()> {
     let mut sets = Sets::new(content);
-    for from in (0..content.keys).step_by(BATCH as usize) {
-        sets.send(client, from..content.keys.min(from + BATCH))?;
+    let mut from = 0;
+    while from < content.keys {
+        let to = content.keys.min(from + BATCH);
+        sets.send(client, from..to)?;
+        from = to;
     }
     Ok(())
 }

@@ -161,7 +161,7 @@ impl<W: SharedWords> Copier<W> {
     #[inline]
     fn prefetch_record(&self, line: &[u64; 8], hits: u32) {
         let entry = line[(hits.trailing_zeros() & 7) as usize];
-        let at = u64::from(entry_reference(entry)) * r::UNIT & !(LINE_BYTES - 1);
+        let at = (u64::from(entry_reference(entry)) * r::UNIT) & !(LINE_BYTES - 1);
         if at < self.g.address_bytes - PREFETCH_BYTES {
             (0..PREFETCH_BYTES).step_by(64).for_each(|line| self.words.prefetch(at + line));
         }
