@@ -6,6 +6,7 @@
 //!      │   ├─ engine, reply_counts    the loop     (one thread, epoll; replies are skipped)
 //!      │   └─ figures, report         the figures  (histogram, quartiles; text, JSON)
 //!      ├─ floor     a server without a store, to compare with
+//!      ├─ local     a client that reads the server's memory and writes by a ring
 //!      ├─ peers     Nigh, Redis and the floor: docs/benchmarks.md
 //!      │   └─ engine, graph, walk, child
 //!      └─ demo      traversals of a graph, from the client side and in the store
@@ -27,6 +28,7 @@ mod floor;
 mod graph;
 mod load;
 mod load_options;
+mod local;
 mod peers;
 mod reply_counts;
 mod report;
@@ -56,6 +58,8 @@ struct Cli {
 enum Command {
     /// Run a server that answers at once, without a store, to compare with
     Floor(floor::Args),
+    /// Measure a local client of a server that it starts
+    Local(local::Args),
     /// Measure Nigh beside Redis and the floor, and write docs/benchmarks.md
     Peers(peers::Args),
     /// Count friends in a social graph, from the client side and in the store
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match &cli.command {
         Some(Command::Floor(args)) => floor::run(args),
+        Some(Command::Local(args)) => local::run(args),
         Some(Command::Peers(args)) => peers::run(args),
         Some(Command::Demo(args)) => demo::run(args),
         None => load::run(&cli.load),

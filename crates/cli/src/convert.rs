@@ -27,10 +27,10 @@ use copy_folder::{CopyFolder, beside, hold, to_take_along};
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_server::leftover;
 use nigh_shm::layout::VERSION;
-use nigh_shm::{Domain, Participant, WriteError};
+use nigh_shm::{Domain, MOST_PARTITIONS, Participant, WriteError};
 use nigh_store::{
-    Copied, CopyError, Copying, DEFAULT_TENANT, Edition, Keyspace, Left, MOST_PARTITIONS,
-    OldKeyspace, Refused, Source, StoreError, StoreOptions, copy_bytes, left_in, list_others,
+    Copied, CopyError, Copying, DEFAULT_TENANT, Edition, Keyspace, Left, OldKeyspace, Refused,
+    Source, StoreError, StoreOptions, copy_bytes, left_in, list_others,
 };
 use std::fs::DirBuilder;
 use std::io::ErrorKind;

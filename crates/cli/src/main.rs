@@ -5,6 +5,7 @@
 //!      ├─ shell      an interactive prompt, for a server or a database's folder
 //!      ├─ run        command files on databases, a thread for each file
 //!      ├─ call       one function call, or one raw command
+//!      ├─ get, mget, scan   keys, by a server or from its memory alone
 //!      ├─ fn         load, list and delete function libraries
 //!      ├─ top        what the shards of a running server do, live
 //!      ├─ check      arenas and logs, and whether they are whole; a damaged log's rest
@@ -30,6 +31,7 @@ mod convert;
 mod export;
 mod functions;
 mod import;
+mod lookup;
 mod output;
 mod render;
 mod restore;
@@ -67,6 +69,12 @@ enum Command {
     Run(run::Args),
     /// Call a function, or send one command
     Call(call::Args),
+    /// Print a key's value, by a server or from its memory alone
+    Get(lookup::GetArgs),
+    /// Print the values of several keys, of one moment
+    Mget(lookup::MultiGetArgs),
+    /// Print the keys that begin with a text
+    Scan(lookup::ScanArgs),
     /// Load, list and delete function libraries
     Fn(functions::Args),
     /// Watch the shards of a running server
@@ -106,6 +114,9 @@ fn main() -> ExitCode {
         Command::Shell(args) => shell::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Call(args) => call::run(&args),
+        Command::Get(args) => lookup::get(&args),
+        Command::Mget(args) => lookup::multi_get(&args),
+        Command::Scan(args) => lookup::scan(&args),
         Command::Fn(args) => functions::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),

@@ -1,7 +1,9 @@
 //! The server that a subcommand talks to: flags that all of them share.
 
 use anyhow::{Result, bail};
-use nigh_client::{Address, ClientError, Connection, Frame, Options, Protocol};
+use nigh_client::{
+    Address, Client, ClientError, ClientOptions, Connection, Frame, Options, Protocol,
+};
 use std::time::Duration;
 
 /// The address of the server, and the credentials.
@@ -35,13 +37,22 @@ impl ServerFlags {
 
     /// The same, with the client's error.
     pub(crate) fn connect(&self) -> Result<Connection, ClientError> {
-        let options = Options {
+        Connection::connect(&self.connect, &self.options())
+    }
+
+    /// A client: local if it can be.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let options = ClientOptions { connection: self.options(), ..ClientOptions::default() };
+        Ok(Client::connect_with(&self.connect, options)?)
+    }
+
+    fn options(&self) -> Options {
+        Options {
             password: self.password.clone(),
             protocol: if self.resp2 { Protocol::Resp2 } else { Protocol::Resp3 },
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
             ..Options::default()
-        };
-        Connection::connect(&self.connect, &options)
+        }
     }
 
     /// The server's address.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `host:port`, `[::1]:port`, `host` | TCP; port 6379 if none is given |
 //! | `port` | TCP on loopback, 127.0.0.1 |
+//! | `tcp:host:port`, `tcp://host:port` | TCP |
 //! | `redis://[[user]:password@]host[:port][/0]` | TCP, with credentials; `%41` stands for `A` in them |
 //! | `unix:/path`, `unix:///path`, `/path` | a Unix socket |
 //!
@@ -141,6 +142,9 @@ impl FromStr for Address {
             }
             return Ok(Self::unix(path));
         }
+        if let Some(place) = text.strip_prefix("tcp:") {
+            return Ok(Self::new(host_port(place.strip_prefix("//").unwrap_or(place), text)?));
+        }
         match text.split_once("://") {
             Some(("redis", rest)) => url(rest, text),
             Some((scheme, _)) => Err(AddressError::Scheme { scheme: scheme.into() }),
@@ -238,6 +242,9 @@ mod tests {
         assert_eq!(parsed("::1"), Address::tcp("::1", DEFAULT_PORT));
         assert_eq!(parsed("redis://example"), Address::tcp("example", DEFAULT_PORT));
         assert_eq!(parsed("redis://[::1]:7000/0"), Address::tcp("::1", 7000));
+        assert_eq!(parsed("tcp:example:7000"), Address::tcp("example", 7000));
+        assert_eq!(parsed("tcp://[::1]:7000"), Address::tcp("::1", 7000));
+        assert_eq!(parsed("tcp:example"), Address::tcp("example", DEFAULT_PORT));
         assert_eq!(parsed("/run/nigh.sock"), Address::unix("/run/nigh.sock"));
         assert_eq!(parsed("unix:/run/nigh.sock"), Address::unix("/run/nigh.sock"));
         assert_eq!(parsed("unix:///run/nigh.sock"), Address::unix("/run/nigh.sock"));

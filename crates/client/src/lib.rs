@@ -1,24 +1,60 @@
 //! Talks to a Nigh server, or to any other server that speaks RESP, from another process.
 //!
 //! ```text
-//! Address ("host:port", "redis://…", "unix:/path") + Options -> Connection -> Frame
+//! Client::connect("unix:/path") -> get, set, …      memory and a ring if it can, else RESP
+//! Address ("host:port", "redis://…", "unix:/path") + Options -> Connection -> Frame   RESP alone
 //! split_words(b"SET 'my key' 1") -> arguments of a call
 //! ```
 //!
 //! 1. Calls block, and timeouts bound them. The crate starts no thread.
-//! 2. An error reply is a reply ([`Frame::Error`]). A [`ClientError`] means that there is no reply.
+//! 2. An error reply is a reply of a [`Connection`] ([`Frame::Error`]). A [`ClientError`] means
+//!    that there is no reply. A [`Client`] has one error for both, [`CallError`].
 //!
-//! A connection belongs to one thread at a time.
+//! A client, or a connection, belongs to one thread at a time.
+//!
+//! Rooms, lowest first: address call_error client_error ring_stream stream raw attach remote
+//! client_options local_arenas local_side link client client_view client_reads client_writes
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | address | what a user writes, and the socket that it means |
+//! | call_error, client_error | why there is no answer, and why no reply |
+//! | ring_stream, stream, raw | bytes in both directions: rings, sockets |
+//! | attach, remote | asking for local access; requests and replies |
+//! | client_options | how a client connects, reads and waits |
+//! | local_arenas, local_side | reading a server's memory |
+//! | link, client | one attachment; a client, which has one after the other |
+//! | client_view, client_reads, client_writes | what a client does |
 #![forbid(unsafe_code)]
 
 mod address;
+mod attach;
+mod call_error;
+mod client;
+mod client_error;
+mod client_options;
+mod client_reads;
+mod client_view;
+mod client_writes;
+mod link;
+mod local_arenas;
+mod local_side;
 mod raw;
 mod remote;
+mod ring_stream;
 mod stream;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Endpoint};
+pub use call_error::CallError;
+pub use client::Client;
+pub use client_error::ClientError;
+pub use client_options::{ClientOptions, LocalUse};
+pub use client_reads::KeyLife;
+pub use client_view::ClientView;
+pub use local_arenas::LocalArenas;
 pub use nigh_resp::Protocol;
 pub use nigh_resp::decode::{WordsError, split_words};
 pub use nigh_resp::frame::Frame;
+pub use nigh_shm::{ForeignValues, TooNew};
 pub use raw::RawStream;
-pub use remote::{ClientError, Connection, Options};
+pub use remote::{Connection, Options};

@@ -1,13 +1,14 @@
-//! A blocking connection over TCP or a Unix socket.
+//! A blocking connection over TCP, a Unix socket, or the rings of a local client.
 //!
 //! ```text
 //! send -> out ──flush──> socket ──> server
 //! receive <- Replies <- input <──── socket
 //! ```
 //!
-//! 1. A pipeline can't deadlock. At most [`WINDOW_BYTES`] of requests are unanswered. The sockets'
-//!    buffers hold them, even if the server reads nothing while it writes replies. A longer request
-//!    is sent only when no other is unanswered: then the server has nothing to write.
+//! 1. A pipeline can't deadlock. At most [`WINDOW_BYTES`] of requests are unanswered, or half of a
+//!    local client's ring. The sockets' buffers, or the ring, hold them, even if the server reads
+//!    nothing while it writes replies. A longer request is sent only when no other is unanswered:
+//!    then the server has nothing to write.
 //! 2. Pushes never count as replies. They go to the handler; without a handler they are skipped.
 //! 3. After a [`ClientError`] the connection can't be used any more.
 
@@ -17,101 +18,27 @@ use std::io;
 use std::time::Duration;
 
 use nigh_resp::Protocol;
-use nigh_resp::decode::{Replies, ReplyError};
+use nigh_resp::decode::Replies;
 use nigh_resp::encode;
 use nigh_resp::frame::Frame;
 use nigh_resp::limits::Limits;
 
+use nigh_shm::ForeignReader;
+
 use crate::address::Address;
+use crate::attach::{self, Grant};
+use crate::client_error::{AttachError, ClientError};
 use crate::raw::RawStream;
+use crate::ring_stream::RingStream;
 use crate::stream::Stream;
 
 /// Most bytes of unanswered requests in a pipeline: a quarter of a Linux socket's default buffer,
 /// since the kernel charges more for a buffer than its bytes.
 const WINDOW_BYTES: usize = 32 << 10;
-/// Bytes of gathered requests from which on `send` writes.
-const FLUSH_BYTES: usize = WINDOW_BYTES;
 /// Most bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 /// Longest wait for a server by default: longer than any pause that isn't a fault.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The reason why there is no reply, in one sentence. The text is complete and has no `source`: a
-/// program that prints the chain would print the cause twice.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The connection was refused, or there is no such socket.
-    #[error("nothing listens at {address}: start a server with `nigh serve` or pass --connect")]
-    NothingListens {
-        /// The server.
-        address: String,
-    },
-    /// The connection can't be made for another reason.
-    #[error("can't connect to {address}: {cause}")]
-    Unreachable {
-        /// The server.
-        address: String,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// The server sent or took nothing for as long as the timeout.
-    #[error(
-        "{address} didn't answer within {after:?}: is it overloaded, or is that no RESP server?"
-    )]
-    TimedOut {
-        /// The server.
-        address: String,
-        /// The timeout.
-        after: Duration,
-    },
-    /// The server closed the connection while a reply was expected.
-    #[error("{address} closed the connection: its log says why")]
-    Closed {
-        /// The server.
-        address: String,
-    },
-    /// Reading or writing failed.
-    #[error("the connection to {address} failed: {cause}")]
-    Failed {
-        /// The server.
-        address: String,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// The server sent bytes that are no RESP.
-    #[error("{address}: {cause}")]
-    Broken {
-        /// The server.
-        address: String,
-        /// The fault.
-        cause: ReplyError,
-    },
-    /// The server asks for a password.
-    #[error("{address} asks for a password: pass --password or set NIGH_PASSWORD")]
-    PasswordNeeded {
-        /// The server.
-        address: String,
-    },
-    /// The password is wrong, or there is no such user.
-    #[error(
-        "{address} refused the password: check --password, NIGH_PASSWORD and the address's user"
-    )]
-    PasswordRefused {
-        /// The server.
-        address: String,
-    },
-    /// The server refused the greeting: unknown protocol version, too many clients.
-    #[error("{address} refused {command}: {reply}")]
-    Refused {
-        /// The server.
-        address: String,
-        /// The command refused.
-        command: &'static str,
-        /// The error reply.
-        reply: String,
-    },
-}
 
 /// Options of a connection.
 #[derive(Clone)]
@@ -170,6 +97,8 @@ pub struct Connection {
     scratch: Box<[u8]>,
     replies: Replies,
     on_push: Option<PushHandler>,
+    /// Most bytes of unanswered requests.
+    window_bytes: usize,
 }
 
 impl fmt::Debug for Connection {
@@ -208,6 +137,7 @@ impl Connection {
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             replies: Replies::new(Limits::replies()),
             on_push: None,
+            window_bytes: WINDOW_BYTES,
         };
         connection.greet(options)?;
         Ok(connection)
@@ -249,7 +179,7 @@ impl Connection {
         I::Item: AsRef<[u8]>,
     {
         encode::request(&mut self.out, args);
-        if self.out.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
+        if self.out.len() >= self.window_bytes { self.flush() } else { Ok(()) }
     }
 
     /// Writes the gathered requests.
@@ -332,12 +262,12 @@ impl Connection {
             let written = self.out.len();
             encode::request(&mut self.out, command);
             let request_bytes = self.out.len() - written;
-            if unanswered.bytes + request_bytes > WINDOW_BYTES {
+            if unanswered.bytes + request_bytes > self.window_bytes {
                 // The new request waits until the replies to half a window have come.
                 self.write(written)?;
                 let behind = std::mem::take(&mut self.out);
                 while !unanswered.sizes.is_empty()
-                    && unanswered.bytes + request_bytes > WINDOW_BYTES / 2
+                    && unanswered.bytes + request_bytes > self.window_bytes / 2
                 {
                     each(self.receive()?);
                     unanswered.pop();
@@ -351,6 +281,57 @@ impl Connection {
             unanswered.pop();
         }
         Ok(())
+    }
+
+    /// Asks for local access. Behind `Ok(Ok(…))` all bytes go by the rings; behind `Ok(Err(…))`,
+    /// the text of a refusal, the connection is as it was.
+    ///
+    /// # Errors
+    /// There is no answer, or what came with it can't be used; the connection can't either.
+    pub(crate) fn attach(
+        &mut self,
+        spin: Option<Duration>,
+    ) -> Result<Result<Vec<ForeignReader>, String>, AttachError> {
+        let Stream::Unix(socket) = &self.stream else {
+            return Ok(Err("local access takes the server's Unix socket".to_owned()));
+        };
+        let socket = socket.try_clone().map_err(|cause| self.failed(cause))?;
+        encode::request(&mut self.out, attach::request());
+        self.flush()?;
+        let mut fds = Vec::new();
+        let answer = loop {
+            let decoded = self.replies.decode(&self.input);
+            match decoded
+                .map_err(|cause| ClientError::Broken { address: self.address.to_string(), cause })?
+            {
+                Some(Frame::Push(_)) => {}
+                Some(frame) => break frame,
+                None => match attach::receive(&socket, &mut self.scratch, &mut fds) {
+                    Ok(0) => {
+                        Err(ClientError::Closed { address: self.address.to_string() })?;
+                    }
+                    Ok(len) => self.input.extend_from_slice(&self.scratch[..len]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => Err(self.failed(error))?,
+                },
+            }
+        };
+        if let Some(text) = answer.error() {
+            return Ok(Err(String::from_utf8_lossy(text).into_owned()));
+        }
+        let grant = Grant::of(&answer, fds).map_err(AttachError::Unusable)?;
+        // What follows the answer are wake-ups.
+        self.replies.consume();
+        self.input.clear();
+        self.window_bytes = WINDOW_BYTES.min(grant.request_bytes / 2);
+        let ring = RingStream::new(socket, grant.end, spin, self.timeout);
+        self.stream = Stream::Ring(Box::new(ring));
+        Ok(Ok(grant.arenas))
+    }
+
+    /// Whether the server has ended the connection, by a look that doesn't wait.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.stream.has_ended()
     }
 
     /// Gives up the form of requests and replies: the socket, with what was read and not consumed.
@@ -413,7 +394,7 @@ impl Connection {
         }
         self.stream.write_all(&self.out[..len]).map_err(|cause| self.failed(cause))?;
         self.out.drain(..len);
-        self.out.shrink_to(FLUSH_BYTES * 2);
+        self.out.shrink_to(WINDOW_BYTES * 2);
         Ok(())
     }
 
@@ -424,12 +405,9 @@ impl Connection {
             self.input.shrink_to(READ_BYTES * 2);
         }
         loop {
-            match self.stream.read(&mut self.scratch) {
+            match self.stream.read_into(&mut self.input, &mut self.scratch) {
                 Ok(0) => return Err(ClientError::Closed { address: self.address.to_string() }),
-                Ok(len) => {
-                    self.input.extend_from_slice(&self.scratch[..len]);
-                    return Ok(());
-                }
+                Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.failed(error)),
             }

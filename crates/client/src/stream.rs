@@ -1,16 +1,21 @@
-//! The socket below a connection: TCP or Unix, blocking, with timeouts.
+//! What lies below a connection: a TCP or Unix socket, or the rings of a local client. Blocking,
+//! with timeouts.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::address::Endpoint;
+use rustix::net::{RecvFlags, recv};
 
-/// Either kind of socket.
+use crate::address::Endpoint;
+use crate::ring_stream::RingStream;
+
+/// Either kind of socket, or rings.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Ring(Box<RingStream>),
 }
 
 impl Stream {
@@ -48,6 +53,10 @@ impl Stream {
                 stream.set_read_timeout(timeout)?;
                 stream.set_write_timeout(timeout)
             }
+            Self::Ring(ring) => {
+                ring.set_timeout(timeout);
+                Ok(())
+            }
         }
     }
 
@@ -56,6 +65,36 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.read(buf),
             Self::Unix(stream) => stream.read(buf),
+            Self::Ring(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Adds what has come to `input`, at least one byte; 0 at the end. A socket reads by way of
+    /// `scratch`.
+    pub(crate) fn read_into(
+        &mut self,
+        input: &mut Vec<u8>,
+        scratch: &mut [u8],
+    ) -> io::Result<usize> {
+        if let Self::Ring(ring) = self {
+            return ring.read_into(input);
+        }
+        let len = self.read(scratch)?;
+        input.extend_from_slice(&scratch[..len]);
+        Ok(len)
+    }
+
+    /// Whether the other side has ended the stream, by a look that doesn't wait.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = match self {
+            Self::Tcp(stream) => recv(stream, &mut [0; 1], flags),
+            Self::Unix(stream) => recv(stream, &mut [0; 1], flags),
+            Self::Ring(ring) => return ring.has_ended(),
+        };
+        match peeked {
+            Ok((_, len)) => len == 0,
+            Err(error) => !matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
         }
     }
 
@@ -64,6 +103,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.write_all(bytes),
             Self::Unix(stream) => stream.write_all(bytes),
+            Self::Ring(ring) => ring.write_all(bytes),
         }
     }
 
@@ -72,6 +112,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
             Self::Unix(stream) => stream.try_clone().map(Self::Unix),
+            // A ring has one end.
+            Self::Ring(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -80,6 +122,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.shutdown(which),
             Self::Unix(stream) => stream.shutdown(which),
+            Self::Ring(ring) => ring.socket().shutdown(which),
         }
     }
 }

@@ -23,10 +23,11 @@ use crate::options::unix_ms;
 use crate::reader_error::ReaderError;
 use nigh_log::{Meta, RealFolder, look_at_meta};
 use nigh_shm::layout::is_over;
-use nigh_shm::{ArenaError, ForeignReader, ForeignValue, JournalFile};
-use nigh_store::{
-    DEFAULT_TENANT, MOST_PARTITIONS, PartitionNumber, arena_path, partition_of, partitions_of,
+use nigh_shm::{
+    ArenaError, ForeignReader, ForeignValue, JournalFile, MOST_PARTITIONS, PartitionNumber,
+    partition_of,
 };
+use nigh_store::{DEFAULT_TENANT, arena_path, partitions_of};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

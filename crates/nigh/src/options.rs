@@ -3,7 +3,7 @@
 //! Any thread: plain data.
 
 use crate::error::OpenError;
-use nigh_store::MOST_PARTITIONS;
+use nigh_shm::MOST_PARTITIONS;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -18,9 +18,9 @@ use crate::options::unix_ms;
 use crate::participants::Hold;
 use crate::shared_db::{DbPartition, SharedDb};
 use crate::value::LentValue;
+use nigh_shm::PartitionNumber;
 use nigh_shm::layout::is_over;
 use nigh_shm::{Moment, Pin, Record, TooNew, ValueRef};
-use nigh_store::PartitionNumber;
 use std::time::SystemTime;
 
 /// Tries without the lock.

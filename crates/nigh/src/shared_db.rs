@@ -13,8 +13,8 @@ use crate::owner::{OwnerLock, Owning};
 use crate::participants::Participants;
 use crate::watch::Watches;
 use nigh_log::{RealFolder, World};
+use nigh_shm::partition_of;
 use nigh_shm::{ForkMark, Reader};
-use nigh_store::partition_of;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

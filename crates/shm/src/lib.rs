@@ -16,11 +16,12 @@
 //!    quiescent state.
 //! 3. The file belongs to one server process: nothing else may write to it while it is mapped here.
 //!
-//! Rooms, lowest first: error failpoints format ring index memory local qsbr region journal check
-//! space read write recover
+//! Rooms, lowest first: partitioning error failpoints format ring index memory local qsbr region
+//! journal check space read write recover
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | partitioning | the partition of a key |
 //! | error, failpoints | what can go wrong; dying on purpose, for tests |
 //! | format | words, layout, header, records and checksums of an arena |
 //! | ring | queues of messages between two threads or processes |
@@ -49,6 +50,7 @@ mod index;
 mod journal;
 pub mod local;
 mod memory;
+mod partitioning;
 mod qsbr;
 mod read;
 mod recover;
@@ -78,9 +80,13 @@ pub use journal::payload::{GivenValue, StreamChange};
 pub use journal::ring_reader::JournalReader;
 pub use journal::ring_writer::JournalWriter;
 pub use memory::fork_mark::ForkMark;
+pub use partitioning::{MOST_PARTITIONS, PartitionNumber, partition_of, tag};
 pub use qsbr::{Domain, Participant, Pin};
 pub use read::cursor::LineWalk;
-pub use read::foreign::{ForeignReader, ForeignRecord, ForeignValue, View};
+pub use read::foreign::{
+    ForeignCounters, ForeignReader, ForeignRecord, ForeignValue, ForeignValues, ForeignVersion,
+    View,
+};
 pub use read::index_copy::IndexCopy;
 pub use read::reader::{Moment, Reader};
 pub use recover::adopt::Adoption;

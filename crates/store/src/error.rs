@@ -133,10 +133,7 @@ pub enum StoreError {
     #[error(transparent)]
     Arena(#[from] ArenaError),
     /// The number of partitions isn't possible.
-    #[error(
-        "{wanted} partitions are not possible: 1 to {} are",
-        crate::partitioning::MOST_PARTITIONS
-    )]
+    #[error("{wanted} partitions are not possible: 1 to {} are", nigh_shm::MOST_PARTITIONS)]
     PartitionCount {
         /// The number that was asked for.
         wanted: usize,

@@ -17,13 +17,12 @@
 //!
 //! Thread: a store belongs to one shard's thread; other shards have views of it.
 //!
-//! Rooms, lowest first: partitioning error text op reply_sink turn split_mix durability folder
+//! Rooms, lowest first: error text op reply_sink turn split_mix durability folder
 //! eviction partition making_room commit library upkeep call types apply open salvage keyspace
 //! convert
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | partitioning | the partition of a key |
 //! | error | errors, and the texts that a client reads |
 //! | text | reading arguments: integers, options, patterns, floats |
 //! | op, reply_sink, turn, split_mix | a command, its reply, its time, its random numbers |
@@ -77,7 +76,6 @@ mod making_room;
 mod op;
 mod open;
 mod partition;
-mod partitioning;
 mod reply_sink;
 mod salvage;
 mod split_mix;
@@ -124,7 +122,6 @@ pub use partition::overlay::StagedKeys;
 pub use partition::store::{Store, Views};
 pub use partition::store_stats::StoreStats;
 pub use partition::watches::WatchToken;
-pub use partitioning::{MOST_PARTITIONS, PartitionNumber, partition_of, tag};
 pub use reply_sink::ReplySink;
 pub use salvage::log_salvage::{DroppedKey, LogSalvage, SalvagedShard, salvage_log};
 pub use salvage::salvage_error::SalvageError;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! INFO, LATENCY HISTOGRAM ──> sample ──> drawing ──> screen       every --interval
-//!                                           └───────> stdout       once, without a terminal
+//!  or arenas (--local) ─────────────────────┘└───────> stdout       once, without a terminal
 //! ```
 //!
 //! Invariants:
@@ -10,6 +10,7 @@
 //! 2. If the server goes away, the live view says so in a line and looks for it until it is back.
 //!    At the start, and without a terminal, a missing server is an error.
 
+mod arenas;
 mod drawing;
 mod sample;
 mod screen;
@@ -22,6 +23,7 @@ use nigh_client::{ClientError, Connection, Frame};
 use sample::{Between, SECTIONS, Sample};
 use screen::{Screen, Wake};
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Shortest interval, s: each look costs every shard a snapshot.
@@ -40,6 +42,9 @@ const PLAIN_COLUMNS: usize = 400;
 pub(crate) struct Args {
     #[command(flatten)]
     target: ServerFlags,
+    /// Show the arenas in this folder (a server's shm-dir) and ask no server; it may be down
+    #[arg(long, value_name = "DIR")]
+    local: Option<PathBuf>,
     /// Seconds between two looks
     #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS")]
     interval: f64,
@@ -54,10 +59,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (LEAST_INTERVAL_S..=MOST_INTERVAL_S).contains(&args.interval),
         "--interval must be from {LEAST_INTERVAL_S} to {MOST_INTERVAL_S} seconds"
     );
-    let mut server = NighServer::open(&args.target)?;
-    let first = server.look()?;
     let interval = Duration::from_secs_f64(args.interval);
     let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if let Some(folder) = &args.local {
+        return arenas::run(folder, interval, has_terminal && !args.once);
+    }
+    let mut server = NighServer::open(&args.target)?;
+    let first = server.look()?;
     if has_terminal && !args.once {
         live(args, server, first, interval)
     } else {

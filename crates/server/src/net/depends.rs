@@ -9,7 +9,7 @@
 //!
 //! Plain data of the shard's thread; [`crate::turn::unsynced`] keeps the rules.
 
-use nigh_store::MOST_PARTITIONS;
+use nigh_shm::MOST_PARTITIONS;
 
 /// The stream of a tenant's libraries: the number behind those of all partitions.
 pub(crate) const LIBRARY_STREAM: usize = MOST_PARTITIONS;

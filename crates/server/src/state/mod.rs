@@ -142,10 +142,12 @@ impl State {
             (0..).zip(&keyspaces).for_each(|(id, keyspace)| engine.open(TenantId(id), keyspace));
         }
         keyspaces.iter_mut().for_each(|keyspace| set_eviction(keyspace, &config));
+        let hot = Hot::new(&config, &logs);
+        keyspaces.iter_mut().for_each(|keyspace| keyspace.set_replies_wait(hot.replies_wait));
         Self {
             tenants: Tenants::new(keyspaces),
             engines,
-            hot: Hot::new(&config, &logs),
+            hot,
             stats: Stats::new(),
             hot_keys: HotKeys::default(),
             mail: MailStats::default(),
@@ -194,7 +196,7 @@ impl State {
     pub(crate) fn config_changed(&mut self) {
         self.config = self.shared.config();
         self.logs.set_mode(self.config.sync_mode());
-        self.hot = Hot::new(&self.config, &self.logs);
+        self.set_hot();
         for engine in &mut self.engines {
             engine.set_limits(engine::limits(&self.config));
         }
@@ -250,7 +252,14 @@ impl State {
                 let _ = done.try_send(());
             }
         }
+        self.set_hot();
+    }
+
+    /// Takes over what the settings and the logs say now.
+    fn set_hot(&mut self) {
         self.hot = Hot::new(&self.config, &self.logs);
+        let tenants = self.tenants.all.iter_mut();
+        tenants.for_each(|tenant| tenant.keyspace.set_replies_wait(self.hot.replies_wait));
     }
 
     /// A step of the compaction of the shard's log. Whether there is more to do.

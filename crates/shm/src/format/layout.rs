@@ -51,6 +51,8 @@ pub mod header {
     pub const LOG_ID: u64 = 208;
     /// 16 bytes: id of the machine's boot.
     pub const BOOT_ID: u64 = 224;
+    /// u32: what the log promises: [`super::PROMISE_SYNCED`], or less.
+    pub const PROMISE: u64 = 240;
     /// u64, stored at once: index epoch (low 4 bytes), current table (high 4 bytes).
     pub const INDEX_STATE: u64 = 256;
     /// u32: index epoch, odd while the index grows.
@@ -139,6 +141,9 @@ pub const LSN_END: u64 = 1 << 53;
 pub const COUNT_END: u64 = 1 << 62;
 /// The incarnation of a file that isn't its arena any more.
 pub const INCARNATION_OVER: u64 = u64::MAX;
+
+/// The promise of a log that is synced before a reply.
+pub const PROMISE_SYNCED: u32 = 3;
 /// Longest tenant name, bytes: its place in the header.
 pub const TENANT_BYTES_MAX: usize = 128;
 
@@ -195,7 +200,7 @@ const _: () = {
     assert!(h::TENANT_LEN == 60 && h::TENANT == 64 && h::INCARNATION == 192);
     assert!(h::TENANT + TENANT_BYTES_MAX as u64 == h::INCARNATION);
     assert!(h::EPOCH == 256 && h::CURRENT == 260 && h::OLD == 264 && h::INTENT == 268);
-    assert!(h::REUSES == 272);
+    assert!(h::PROMISE == 240 && h::REUSES == 272);
     assert!(h::INDEX_STATE == h::EPOCH && h::INDEX_STATE + 4 == h::CURRENT);
     assert!(h::BEGUN_LSN == 320 && h::COMMITTED_LSN == 328 && h::CLOCK == 336);
     assert!(h::CLEAR_STAMP == 344 && h::DURABLE_LSN == 384);

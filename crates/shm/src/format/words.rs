@@ -153,6 +153,16 @@ impl MappedWords {
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
+    /// A whole word; zeros if the mapping ends within it.
+    #[inline]
+    fn word_or_0(&self, offset: u64) -> [u8; 8] {
+        if fits(offset, 8, self.len) {
+            self.load64(offset, Ordering::Relaxed).to_le_bytes()
+        } else {
+            [0; 8]
+        }
+    }
+
     /// Words of 8 bytes that follow each other.
     #[inline]
     fn words_of(&self, offset: u64, words: usize) -> &[AtomicU64] {
@@ -247,22 +257,25 @@ impl SharedWords for MappedWords {
         // before its grace period, and no reader knows of the target yet (invariant 4).
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
     }
+    /// By atomic words, since another process may be writing: whole aligned words, then the ends.
+    #[inline]
     fn copy_out(&self, offset: u64, bytes: &mut [u8]) {
-        // Atomic words, since another process may be writing: whole aligned words, then the ends.
-        let (mut done, total) = (0usize, bytes.len());
-        self.range(offset, total);
-        while done < total {
-            let at = offset + done as u64;
-            let word_at = at & !7;
-            let skip = usize::try_from(at - word_at).expect("below 8");
-            let word = if fits(word_at, 8, self.len) {
-                self.load64(word_at, Ordering::Relaxed)
-            } else {
-                return bytes[done..].fill(0);
-            };
-            let take = (8 - skip).min(total - done);
-            bytes[done..done + take].copy_from_slice(&word.to_le_bytes()[skip..skip + take]);
-            done += take;
+        self.range(offset, bytes.len());
+        let skip = usize::try_from(offset & 7).expect("below 8");
+        let (head, rest) =
+            bytes.split_at_mut(if skip == 0 { 0 } else { bytes.len().min(8 - skip) });
+        if !head.is_empty() {
+            let word = self.word_or_0(offset - skip as u64);
+            head.copy_from_slice(&word[skip..skip + head.len()]);
+        }
+        let (words, tail) = rest.as_chunks_mut::<8>();
+        let at = offset + head.len() as u64;
+        if !words.is_empty() {
+            self.load_words(at, words);
+        }
+        if !tail.is_empty() {
+            let word = self.word_or_0(at + 8 * words.len() as u64);
+            tail.copy_from_slice(&word[..tail.len()]);
         }
     }
     #[inline]

@@ -81,7 +81,7 @@ pub(crate) fn match_line(line: &[u64; 8], hash: u32) -> (u32, bool) {
 
 /// Bits that are set, lowest first.
 #[inline]
-pub(super) fn bits(mut mask: u32) -> impl Iterator<Item = u64> {
+pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || {
         (mask != 0).then(|| {
             let i = mask.trailing_zeros();

@@ -21,7 +21,7 @@ mod lookup;
 pub(crate) mod moment;
 mod pick;
 
-pub(crate) use lookup::{Table, find, match_line, split_state, tables};
+pub(crate) use lookup::{Table, bits, find, match_line, split_state, tables};
 pub(crate) use pick::pick;
 
 use crate::format::layout::{
@@ -29,7 +29,7 @@ use crate::format::layout::{
 };
 use crate::format::record;
 use crate::format::words::SharedWords;
-use lookup::{bits, probe};
+use lookup::probe;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Lines of an old table whose entries' new places are asked for ahead of their move.

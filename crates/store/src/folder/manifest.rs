@@ -19,7 +19,7 @@ use std::path::Path;
 
 use crate::error::StoreError;
 use crate::folder::names::{SYSTEM_TENANT, check_tenant};
-use crate::partitioning::MOST_PARTITIONS;
+use nigh_shm::MOST_PARTITIONS;
 
 /// Name of the manifest.
 pub const MANIFEST: &str = "manifest";

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
-use crate::partitioning::MOST_PARTITIONS;
+use nigh_shm::MOST_PARTITIONS;
 
 /// Name of the tenant of a client that chooses none.
 pub const DEFAULT_TENANT: &str = "default";

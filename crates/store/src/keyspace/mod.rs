@@ -29,9 +29,9 @@ use crate::open::store_options::{Opened, StoreOptions};
 use crate::partition::counters::Lack;
 use crate::partition::store::Store;
 use crate::partition::store_stats::StoreStats;
-use crate::partitioning::partition_of;
 use crate::turn::Turn;
 use crate::upkeep::Maintenance;
+use nigh_shm::partition_of;
 
 /// The partitions of a tenant at one shard.
 pub struct Keyspace {
@@ -211,6 +211,12 @@ impl Keyspace {
     /// [`Store::set_eviction`] of all partitions.
     pub fn set_eviction(&mut self, policy: Policy, samples: u32) {
         self.parts.iter_mut().for_each(|store| store.set_eviction(policy, samples));
+    }
+
+    /// Tells readers in other processes whether replies wait until the changes are on disk.
+    pub fn set_replies_wait(&mut self, wait: bool) {
+        let owned = self.parts.iter_mut().filter(|store| store.is_owner());
+        owned.for_each(|store| store.data.set_replies_wait(wait));
     }
 
     /// [`Store::keep_ages`] of all partitions.

@@ -13,11 +13,11 @@ use crate::error::write_error_text;
 use crate::keyspace::Keyspace;
 use crate::op::Op;
 use crate::partition::store::Store;
-use crate::partitioning::PartitionNumber;
 use crate::reply_sink::ReplySink;
 use crate::split_mix::SplitMix;
 use crate::text::arguments::cursor;
 use crate::turn::Turn;
+use nigh_shm::PartitionNumber;
 
 impl Keyspace {
     /// Applies a command of [`crate::Span::Views`] here. It reads the whole keyspace, or keys of

@@ -32,7 +32,7 @@ use crate::partition::arena_files::ArenaFiles;
 use crate::partition::store::Store;
 use crate::partition::system_arena::SystemArena;
 use crate::partition::writer_half::WriterHalf;
-use crate::partitioning::{MOST_PARTITIONS, PartitionNumber};
+use nigh_shm::{MOST_PARTITIONS, PartitionNumber};
 
 /// Opens all partitions of a tenant, and with the first the libraries.
 pub(crate) fn open_all(

@@ -25,8 +25,8 @@ use crate::partition::sweep::Sweep;
 use crate::partition::system_arena::SystemArena;
 use crate::partition::watches::Watches;
 use crate::partition::writer_half::WriterHalf;
-use crate::partitioning::PartitionNumber;
 use crate::turn::Turn;
+use nigh_shm::PartitionNumber;
 
 /// One partition at one shard: the arena of its data, and the arena of the tenant's libraries.
 ///

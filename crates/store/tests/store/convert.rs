@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use nigh_shm::{Domain, Participant, WriteError};
+use nigh_shm::{Domain, Participant, WriteError, tag};
 use nigh_store::{
     Copied, CopyError, Copying, Edition, Keyspace, Refused, Source, StoreOptions, Turn, copy_bytes,
-    left_in, tag,
+    left_in,
 };
 
 use crate::support::{Resp2, START_MS, op};

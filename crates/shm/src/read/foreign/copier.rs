@@ -15,11 +15,11 @@
 use super::read_check::ReadCheck;
 use crate::format::head::{HEADER_LEN, Head, RunName};
 use crate::format::layout::{
-    Geometry, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX, entry_reference, entry_tag, header,
-    is_over, record as r,
+    Geometry, LINE_BYTES, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX, entry_reference, entry_tag,
+    header, is_over, record as r,
 };
 use crate::format::words::SharedWords;
-use crate::index::{Table, match_line, split_state};
+use crate::index::{Table, bits, match_line, split_state};
 use crate::read::cursor::{last_of_group, visit};
 use std::fs::File;
 use std::sync::atomic::AtomicU64;
@@ -28,8 +28,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 /// Looks at a key before a reader gives up: each fails only if the owner reused memory meanwhile.
 pub(super) const LOOKS_MAX: u32 = 64;
 
-/// Bytes of a record that are asked for ahead: header, a short key and a short value.
-const PREFETCH_BYTES: u64 = 192;
+/// Bytes that are asked for ahead, from the beginning of a record's first line on: header, a short
+/// key and a short value.
+const PREFETCH_BYTES: u64 = 256;
 
 /// The bytes of an arena.
 pub(super) struct Copier<W: SharedWords> {
@@ -70,6 +71,15 @@ pub struct ForeignRecord {
     pub key: Vec<u8>,
     /// Its value.
     pub value: Vec<u8>,
+    /// When it expires, Unix milliseconds; 0 if never.
+    pub expiry_ms: u64,
+}
+
+/// Which version of a key was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForeignVersion {
+    /// The number of the change that set it.
+    pub lsn: u64,
     /// When it expires, Unix milliseconds; 0 if never.
     pub expiry_ms: u64,
 }
@@ -143,13 +153,17 @@ impl<W: SharedWords> Copier<W> {
         hashes.iter().for_each(|hash| self.words.prefetch(line_of(hash)));
         for hash in hashes {
             let line = self.words.line(line_of(hash));
-            let (hits, _) = match_line(&line, *hash);
-            let Some(entry) = line.get(hits.trailing_zeros() as usize) else { continue };
-            let at = u64::from(entry_reference(*entry)) * r::UNIT;
-            for at in (at..at + PREFETCH_BYTES).step_by(64).filter(|at| *at < self.g.address_bytes)
-            {
-                self.words.prefetch(at);
-            }
+            self.prefetch_record(&line, match_line(&line, *hash).0);
+        }
+    }
+
+    /// Asks for the record that the first of some entries names, whatever that is by now.
+    #[inline]
+    fn prefetch_record(&self, line: &[u64; 8], hits: u32) {
+        let entry = line[(hits.trailing_zeros() & 7) as usize];
+        let at = (u64::from(entry_reference(entry)) * r::UNIT) & !(LINE_BYTES - 1);
+        if at < self.g.address_bytes - PREFETCH_BYTES {
+            (0..PREFETCH_BYTES).step_by(64).for_each(|line| self.words.prefetch(at + line));
         }
     }
 
@@ -343,7 +357,9 @@ impl<W: SharedWords> Copier<W> {
         for at in table.probe(wanted.hash) {
             let line = self.words.line(at);
             let (hits, empty) = match_line(&line, wanted.hash);
-            for i in (0..8u64).filter(|i| hits >> i & 1 == 1) {
+            // Before any branch that may be foretold wrongly.
+            self.prefetch_record(&line, hits);
+            for i in bits(hits) {
                 let entry_at = at + 8 * i;
                 // SYNC(index-publish)
                 let entry = self.words.load64(entry_at, Acquire);
@@ -404,16 +420,14 @@ impl<W: SharedWords> Copier<W> {
         self.words.load32(self.g.generation_offset(slot), Acquire)
     }
 
+    #[inline]
     fn key_is(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
-        let mut at = offset + r::KEY;
-        let mut piece = [0; 64];
+        let at = offset + r::KEY;
+        let word = |at| self.words.load64(at, Relaxed).to_le_bytes();
+        let (words, rest) = key.as_chunks::<8>();
         usize::from(head.key_len) == key.len()
-            && key.chunks(piece.len()).all(|part| {
-                let copy = &mut piece[..part.len()];
-                self.words.copy_out(at, copy);
-                at += part.len() as u64;
-                copy == part
-            })
+            && (at..).step_by(8).zip(words).all(|(at, part)| word(at) == *part)
+            && (rest.is_empty() || word(at + 8 * words.len() as u64)[..rest.len()] == *rest)
     }
 
     /// Copies a value from its run; `None` if the run was reused.

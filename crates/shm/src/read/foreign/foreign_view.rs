@@ -8,7 +8,7 @@
 //!    over.
 //! 2. An attempt that is over stays over, whatever its caller makes of the error.
 
-use super::copier::{Copier, LOOKS_MAX, Look, Wanted};
+use super::copier::{Copier, ForeignVersion, LOOKS_MAX, Look, Wanted};
 use super::read_check::ReadCheck;
 use crate::format::head::Head;
 use crate::format::layout::is_over;
@@ -17,6 +17,11 @@ use crate::index::moment::{self, MomentSample, TooNew, VERSIONS_MAX};
 
 /// Keys whose memory is asked for together: what a core keeps under way, and some more.
 pub(super) const KEYS_AHEAD: usize = 32;
+
+/// What a caller learns of a version.
+pub(super) fn version_of(head: &Head) -> ForeignVersion {
+    ForeignVersion { lsn: head.lsn, expiry_ms: head.expiry_ms }
+}
 
 /// The keys of an arena at one moment, for one attempt to read them.
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
@@ -37,7 +42,8 @@ impl<'r, W: SharedWords> View<'r, W> {
     }
 
     /// Whether too much has changed: what was read counts no more.
-    pub(super) fn is_over(&self) -> bool {
+    #[must_use]
+    pub fn is_over(&self) -> bool {
         self.is_over
     }
 
@@ -62,11 +68,11 @@ impl<'r, W: SharedWords> View<'r, W> {
     /// [`TooNew`]: too much has changed since. The attempt is over: return the error to
     /// [`super::ForeignReader::view`].
     pub fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, TooNew> {
-        let found = self.find(key, true, out);
+        let found = self.find(self.hash(key), key, true, out);
         if !matches!(found, Ok(Some(_))) {
             out.clear();
         }
-        found
+        Ok(found?.map(|it| it.expiry_ms))
     }
 
     /// Asks for the memory of keys that are read next: up to some 30 at once go faster so.
@@ -74,10 +80,20 @@ impl<'r, W: SharedWords> View<'r, W> {
         let mut hashes = [0; KEYS_AHEAD];
         for keys in keys.chunks(KEYS_AHEAD) {
             for (hash, key) in hashes.iter_mut().zip(keys) {
-                *hash = crate::format::hash::hash(self.seed, key);
+                *hash = self.hash(key);
             }
-            self.copier.prefetch(&hashes[..keys.len()]);
+            self.prefetch_hashes(&hashes[..keys.len()]);
         }
+    }
+
+    /// The same of keys with these hashes.
+    pub(super) fn prefetch_hashes(&self, hashes: &[u32]) {
+        self.copier.prefetch(hashes);
+    }
+
+    /// The hash of a key.
+    pub(super) fn hash(&self, key: &[u8]) -> u32 {
+        crate::format::hash::hash(self.seed, key)
     }
 
     /// [`Self::get`] without the value: the expiry that a key had at the moment, or `None` if there
@@ -86,28 +102,30 @@ impl<'r, W: SharedWords> View<'r, W> {
     /// # Errors
     /// As [`Self::get`].
     pub fn expiry(&mut self, key: &[u8]) -> Result<Option<u64>, TooNew> {
-        self.find(key, false, &mut Vec::new())
+        Ok(self.find(self.hash(key), key, false, &mut Vec::new())?.map(|it| it.expiry_ms))
     }
 
+    /// The version of a key with this hash.
     pub(super) fn find(
         &mut self,
+        hash: u32,
         key: &[u8],
         with_value: bool,
         out: &mut Vec<u8>,
-    ) -> Result<Option<u64>, TooNew> {
+    ) -> Result<Option<ForeignVersion>, TooNew> {
         let found =
-            if self.is_over { Err(TooNew) } else { self.find_version(key, with_value, out) };
+            if self.is_over { Err(TooNew) } else { self.find_version(hash, key, with_value, out) };
         self.is_over = found.is_err();
         found
     }
 
     fn find_version(
         &self,
+        hash: u32,
         key: &[u8],
         with_value: bool,
         out: &mut Vec<u8>,
-    ) -> Result<Option<u64>, TooNew> {
-        let hash = crate::format::hash::hash(self.seed, key);
+    ) -> Result<Option<ForeignVersion>, TooNew> {
         let MomentSample { lsn, clock_ms } = self.moment;
         let wanted = Wanted { hash, key, lsn, clock_ms, with_value };
         let newest = self.newest(&wanted, out)?;
@@ -121,7 +139,7 @@ impl<'r, W: SharedWords> View<'r, W> {
         if !self.watch.holds(&self.copier.words) {
             return Err(TooNew);
         }
-        Ok(found.filter(|head| !is_over(head.expiry_ms, clock_ms)).map(|head| head.expiry_ms))
+        Ok(found.filter(|head| !is_over(head.expiry_ms, clock_ms)).as_ref().map(version_of))
     }
 
     /// The version that the index names.

@@ -18,22 +18,24 @@
 //! read says so. Any thread, any process that may read the file.
 
 mod copier;
+mod foreign_values;
 mod foreign_view;
 mod read_check;
 
-pub use self::copier::ForeignRecord;
 #[cfg(test)]
 pub(crate) use self::copier::guarded;
+pub use self::copier::{ForeignRecord, ForeignVersion};
+pub use self::foreign_values::ForeignValues;
 pub use self::foreign_view::View;
 
 use self::copier::{Copier, LOOKS_MAX, Look, ScanStep, Wanted};
-use self::foreign_view::KEYS_AHEAD;
+use self::foreign_view::{KEYS_AHEAD, version_of};
 use self::read_check::{ReadCheck, Shut};
 use crate::error::ArenaError;
 use crate::error::io;
 use crate::format::header_info::HeaderInfo;
 use crate::format::header_info::header_of_file;
-use crate::format::layout::header;
+use crate::format::layout::{PROMISE_SYNCED, header};
 use crate::format::words::{MappedWords, SharedWords};
 use crate::index::moment::TooNew;
 use crate::memory::file_mapping::{FileIdentity, FileMapping};
@@ -42,7 +44,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Attempts at one moment before a reader gives up: each ends only if the owner has reused memory,
 /// removed one of the keys or been in one commit meanwhile.
@@ -67,30 +69,56 @@ pub struct ForeignValue {
     pub expiry_ms: u64,
 }
 
+/// What an arena's owner counts. Each number is of some moment of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ForeignCounters {
+    /// Keys.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expires: u64,
+    /// Bytes of live records and of their runs.
+    pub live_bytes: u64,
+    /// Bytes appended since the arena was made.
+    pub appended_bytes: u64,
+    /// Bytes backed by memory.
+    pub backed_bytes: u64,
+    /// The number of the last change.
+    pub committed_lsn: u64,
+    /// The last change that is on disk for certain; 0 without a log.
+    pub durable_lsn: u64,
+}
+
 impl ForeignReader {
     /// Opens an arena read-only. One descriptor stays open as long as the reader.
     ///
     /// # Errors
     /// If the file can't be read or is no arena.
     pub fn open(path: &Path) -> Result<ForeignReader, ArenaError> {
-        let failed =
-            |source| ArenaError::Io { path: path.to_path_buf(), doing: "opening the file", source };
         // Whatever has the name: opening it neither waits nor follows.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty());
-        let file = File::from(file.map_err(|e| failed(e.into()))?);
+        ForeignReader::of_file(File::from(file.map_err(|e| io(path, "opening the file", e))?), path)
+    }
+
+    /// The same of a file that somebody has opened and handed over. Errors call it `name`.
+    ///
+    /// # Errors
+    /// If the file can't be read or is no arena.
+    pub fn of_file(file: File, name: &Path) -> Result<ForeignReader, ArenaError> {
+        let failed =
+            |source| ArenaError::Io { path: name.to_path_buf(), doing: "opening the file", source };
         let stat = file.metadata().map_err(failed)?;
         if !stat.is_file() {
             return Err(failed(Errno::INVAL.into()));
         }
-        let info = header_of_file(&file, path)?;
+        let info = header_of_file(&file, name)?;
         let len = usize::try_from(info.g.address_bytes)
-            .map_err(|_| io(path, "mapping the file", Errno::NOMEM))?;
+            .map_err(|_| io(name, "mapping the file", Errno::NOMEM))?;
         let mapping =
-            FileMapping::guarded(&file, len).map_err(|e| io(path, "mapping the file", e))?;
+            FileMapping::guarded(&file, len).map_err(|e| io(name, "mapping the file", e))?;
         let identity = (stat.dev(), stat.ino());
         let copier = Copier::new(mapping.words(), info.g, file);
-        Ok(ForeignReader { copier, info, identity, path: path.to_path_buf(), _mapping: mapping })
+        Ok(ForeignReader { copier, info, identity, path: name.to_path_buf(), _mapping: mapping })
     }
 
     /// The header as it was when the arena was opened.
@@ -137,6 +165,18 @@ impl<W: SharedWords> ForeignReader<W> {
     /// is damaged; [`ArenaError::Adopting`], [`ArenaError::Over`] and [`ArenaError::Cut`]; while
     /// several keys are being committed, those of [`Self::view`].
     pub fn get(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, ArenaError> {
+        Ok(self.get_version(key, out)?.map(|it| it.expiry_ms))
+    }
+
+    /// The same, with the number of the change that set the key.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_version(
+        &self,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<ForeignVersion>, ArenaError> {
         let found = self.find(key, true, out);
         if !matches!(found, Ok(Some(_))) {
             out.clear();
@@ -144,12 +184,20 @@ impl<W: SharedWords> ForeignReader<W> {
         found
     }
 
-    /// The same without the value: the expiry of a key, or `None` if there is no such key.
+    /// [`Self::get_version`] without the value.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn version(&self, key: &[u8]) -> Result<Option<ForeignVersion>, ArenaError> {
+        self.find(key, false, &mut Vec::new())
+    }
+
+    /// The expiry of a key, or `None` if there is no such key.
     ///
     /// # Errors
     /// As [`Self::get`].
     pub fn expiry(&self, key: &[u8]) -> Result<Option<u64>, ArenaError> {
-        self.find(key, false, &mut Vec::new())
+        Ok(self.version(key)?.map(|it| it.expiry_ms))
     }
 
     fn find(
@@ -157,26 +205,29 @@ impl<W: SharedWords> ForeignReader<W> {
         key: &[u8],
         with_value: bool,
         out: &mut Vec<u8>,
-    ) -> Result<Option<u64>, ArenaError> {
+    ) -> Result<Option<ForeignVersion>, ArenaError> {
         let hash = crate::format::hash::hash(self.info.seed, key);
         let words = &self.copier.words;
+        // Only a key with an expiry needs the time. Its line changes with each write of the owner.
+        let mut needs_clock = false;
         for _ in 0..LOOKS_MAX {
             let watch = self.watch()?;
             // The time comes first: by a later one its owner may have found the key over, and told
             // so.
-            let clock_ms = words.load64(header::CLOCK, Acquire);
+            let clock_ms = if needs_clock { self.clock_ms() } else { 0 };
             let wanted = Wanted { hash, key, lsn: u64::MAX, clock_ms, with_value };
             let look = self.copier.look(&wanted, out);
             // SYNC(intent): an entry of a commit of several was stored behind it.
             words.fence(Acquire);
             if words.load32(header::INTENT, Acquire) != 0 {
-                return self.view(|view| view.find(key, with_value, out));
+                return self.view(|view| view.find(hash, key, with_value, out));
             }
             if !watch.has_same_writer(words) {
                 continue;
             }
             match look {
-                Look::Hit(head) if wanted.wants(&head) => return Ok(Some(head.expiry_ms)),
+                Look::Hit(head) if head.expiry_ms != 0 && !needs_clock => needs_clock = true,
+                Look::Hit(head) if wanted.wants(&head) => return Ok(Some(version_of(&head))),
                 Look::Hit(_) | Look::Miss => return Ok(None),
                 Look::Again => std::hint::spin_loop(),
             }
@@ -210,8 +261,7 @@ impl<W: SharedWords> ForeignReader<W> {
         mut read: impl FnMut(&mut View<'_, W>) -> Result<R, TooNew>,
     ) -> Result<R, ArenaError> {
         for _ in 0..ATTEMPTS_MAX {
-            let watch = self.watch()?;
-            let Some(mut view) = View::begin(&self.copier, self.info.seed, watch) else {
+            let Some(mut view) = self.begin_view()? else {
                 // One commit took longer than the owner needs if it runs.
                 std::thread::yield_now();
                 continue;
@@ -225,6 +275,17 @@ impl<W: SharedWords> ForeignReader<W> {
         // Whether it is the writer that has gone.
         self.watch()?;
         Err(ArenaError::TooNew { path: self.path.clone(), attempts: ATTEMPTS_MAX })
+    }
+
+    /// Begins one attempt to read several keys at one moment, for a caller that reads several
+    /// arenas and tries again itself; [`Self::view`] does both. `None` if a commit is under way for
+    /// too long. What was read counts if the view isn't over then.
+    ///
+    /// # Errors
+    /// [`ArenaError::Adopting`], [`ArenaError::Over`] and [`ArenaError::Cut`].
+    pub fn begin_view(&self) -> Result<Option<View<'_, W>>, ArenaError> {
+        let watch = self.watch()?;
+        Ok(View::begin(&self.copier, self.info.seed, watch))
     }
 
     /// The values that keys had at one moment, in the keys' order; `None` for one that wasn't
@@ -244,6 +305,27 @@ impl<W: SharedWords> ForeignReader<W> {
                 }
             }
             Ok(found)
+        })
+    }
+
+    /// The same of the keys with these numbers, into memory that is used again. Returns the number
+    /// of the moment: that of the last change that is seen.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    ///
+    /// # Panics
+    /// If `values` was reset for fewer keys, or a number is beyond.
+    pub fn multi_get_into(
+        &self,
+        keys: &[&[u8]],
+        numbers: &[usize],
+        values: &mut ForeignValues,
+    ) -> Result<u64, ArenaError> {
+        let mark = values.mark();
+        self.view(|view| {
+            values.back_to(mark);
+            values.read(view, keys, numbers).map(|()| view.lsn())
         })
     }
 
@@ -278,6 +360,48 @@ impl<W: SharedWords> ForeignReader<W> {
     #[must_use]
     pub fn clock_ms(&self) -> u64 {
         self.copier.words.load64(header::CLOCK, Acquire)
+    }
+
+    /// Up to which change the log on disk has all, for certain.
+    #[must_use]
+    pub fn durable_lsn(&self) -> u64 {
+        // SYNC(durable)
+        self.copier.words.load64(header::DURABLE_LSN, Acquire)
+    }
+
+    /// Up to which change the owner has begun. What was read before came with one of these.
+    #[must_use]
+    pub fn begun_lsn(&self) -> u64 {
+        self.copier.words.fence(Acquire);
+        self.copier.words.load64(header::BEGUN_LSN, Acquire)
+    }
+
+    /// What the owner counts, for observers.
+    #[must_use]
+    pub fn counters(&self) -> ForeignCounters {
+        let count = |at| self.copier.words.load64(at, Relaxed);
+        ForeignCounters {
+            keys: count(header::KEYS),
+            expires: count(header::EXPIRES),
+            live_bytes: count(header::LIVE_BYTES),
+            appended_bytes: count(header::APPENDED_BYTES),
+            backed_bytes: count(header::BACKED_BYTES),
+            committed_lsn: count(header::COMMITTED_LSN),
+            durable_lsn: count(header::DURABLE_LSN),
+        }
+    }
+
+    /// Whether the owner replies only when its changes are on disk.
+    #[must_use]
+    pub fn replies_wait(&self) -> bool {
+        self.copier.words.load32(header::PROMISE, Acquire) == PROMISE_SYNCED
+    }
+
+    /// The number of the writer that has the arena.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        // SYNC(incarnation)
+        self.copier.words.load64(header::INCARNATION, Acquire)
     }
 
     /// Whether a writer has the arena, or had it last; else why nothing can be read.

@@ -27,7 +27,7 @@ pub fn tag(key: &[u8]) -> &[u8] {
 /// The partition of a key whose tag has this hash.
 #[inline]
 #[must_use]
-pub(crate) fn partition_of_hash(hash: u32, partitions: usize) -> usize {
+fn partition_of_hash(hash: u32, partitions: usize) -> usize {
     ((u64::from(hash) * partitions as u64) >> 32) as usize
 }
 

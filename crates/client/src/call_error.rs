@@ -1,0 +1,124 @@
+//! Why a call of a client has no answer.
+//!
+//! 1. A message says what happened, at which server, and what to do.
+//! 2. A write of which nobody knows whether it happened is told apart from one that did not happen.
+//!
+//! Any thread: plain data.
+
+use std::time::Duration;
+
+use nigh_shm::layout::KEY_BYTES_MAX;
+
+/// Why a call of a [`crate::Client`] has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// There is no server now. Nothing was sent: the call may be repeated.
+    #[error(
+        "not attached to {address}: {cause}; nothing was sent: call again, or have calls wait \
+         (ClientOptions::wait)"
+    )]
+    NotAttached {
+        /// The server.
+        address: String,
+        /// Why the last try failed.
+        cause: String,
+    },
+    /// The server can't be used so: a wrong password, for example.
+    #[error("{cause}")]
+    CantConnect {
+        /// What it says.
+        cause: String,
+    },
+    /// The request was sent, and the reply is lost.
+    #[error(
+        "{address} gave no reply to {command}: {cause}; it may or may not have happened: read what \
+         is there before you repeat it"
+    )]
+    Unknown {
+        /// The server.
+        address: String,
+        /// The first word of the request.
+        command: String,
+        /// Why there is no reply.
+        cause: String,
+    },
+    /// A read has no answer: nothing was changed, it may be repeated.
+    #[error("{address} gave no reply to {command}: {cause}; read again")]
+    Unanswered {
+        /// The server.
+        address: String,
+        /// The first word of the request.
+        command: String,
+        /// Why there is no reply.
+        cause: String,
+    },
+    /// The server said no.
+    #[error("{address} refused {command}: {reply}")]
+    Refused {
+        /// The server.
+        address: String,
+        /// The first word of the request.
+        command: String,
+        /// Its error reply.
+        reply: String,
+    },
+    /// The reply is none that the command has.
+    #[error("{address} answered {command} by something else: is it another kind of server?")]
+    Unexpected {
+        /// The server.
+        address: String,
+        /// The first word of the request.
+        command: String,
+    },
+    /// The key is longer than a key can be.
+    #[error("a key of {bytes} bytes: {KEY_BYTES_MAX} are the most; shorten it")]
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// There is no local access, and the call or the options take it.
+    #[error("no local access to {address}: {cause}")]
+    NotLocal {
+        /// The server.
+        address: String,
+        /// Why not, and what to do.
+        cause: String,
+    },
+    /// A view found no moment at which it could read all of its keys.
+    #[error(
+        "too much changed at {address} in each of {attempts} attempts of a view: read fewer keys in \
+         it, or faster"
+    )]
+    TooNew {
+        /// The server.
+        address: String,
+        /// Attempts made.
+        attempts: u32,
+    },
+    /// What a view has read didn't get to the disk in time.
+    #[error(
+        "what a view read at {address} isn't on disk after {after:?}: is its log well (INFO \
+         persistence)? ClientOptions::reads_unsynced shows it earlier"
+    )]
+    NotSynced {
+        /// The server.
+        address: String,
+        /// How long it waited.
+        after: Duration,
+    },
+}
+
+impl CallError {
+    /// Whether nothing was changed, and the same call may succeed later.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        matches!(
+            self,
+            CallError::NotAttached { .. }
+                | CallError::Unanswered { .. }
+                | CallError::TooNew { .. }
+                | CallError::NotSynced { .. }
+        )
+    }
+}

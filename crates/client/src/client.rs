@@ -1,0 +1,285 @@
+//! A client of a server: local when it can be, by RESP when it can't.
+//!
+//! ```text
+//! read ── attached? ── memory: copied out ──> answer           (no system call)
+//!             │             └─ not sure ── ring or socket ──> answer
+//!             └─ no: attach again, at most one try in each pause
+//! write ── ring or socket, once ──> reply, or "it may or may not have happened"
+//! ```
+//!
+//! 1. A client reads what it has written: the server publishes a change before it replies.
+//! 2. Reads don't go back, also when the server was killed and another one has its memory.
+//! 3. A write is sent once. A read that was lost is asked for again.
+//! 4. Tries to attach come after pauses that double up to a bound.
+//!
+//! Belongs to one thread at a time.
+
+use std::time::{Duration, Instant};
+
+use nigh_resp::frame::Frame;
+use nigh_shm::layout::KEY_BYTES_MAX;
+
+use crate::address::Address;
+use crate::call_error::CallError;
+use crate::client_error::ClientError;
+use crate::client_options::ClientOptions;
+use crate::link::{Link, LinkError};
+use crate::local_side::{LocalSide, Seen};
+
+/// Between two tries to attach: the first pause, and the longest.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MOST: Duration = Duration::from_millis(100);
+/// Attachments that may be over, one after the other, within one read.
+const ATTACHES_MOST: u32 = 3;
+
+/// A client of a Nigh server, or of any other that speaks RESP.
+///
+/// Over the Unix socket of a Nigh server on the same host it reads the server's memory by itself,
+/// and writes by a ring in shared memory. Over TCP, or where the server allows no more, each call
+/// is a request. The calls are the same.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut client = nigh_client::Client::connect("unix:/run/nigh/nigh.sock")?;
+/// client.set(b"greeting", b"hello")?;
+/// assert_eq!(client.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Client {
+    address: Address,
+    options: ClientOptions,
+    link: Option<Link>,
+    /// Not before then the next try; the pause that led to it.
+    next_try: Option<Instant>,
+    pause: Duration,
+    /// Why there is no link.
+    cause: String,
+}
+
+const _: () = {
+    const fn moves_between_threads<T: Send>() {}
+    moves_between_threads::<Client>();
+};
+
+impl Client {
+    /// Connects to an address, as [`Address`] reads it: `unix:/path`, `tcp:host:port`, `host:port`,
+    /// `redis://…`.
+    ///
+    /// # Errors
+    /// The address can't be read; [`CallError::NotAttached`], [`CallError::CantConnect`].
+    pub fn connect(address: &str) -> Result<Client, CallError> {
+        let address: Address = address.parse().map_err(|error: crate::address::AddressError| {
+            CallError::CantConnect { cause: error.to_string() }
+        })?;
+        Client::connect_with(&address, ClientOptions::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// [`CallError::NotAttached`], [`CallError::CantConnect`], [`CallError::NotLocal`].
+    pub fn connect_with(address: &Address, options: ClientOptions) -> Result<Client, CallError> {
+        let mut client = Client {
+            address: address.clone(),
+            options,
+            link: None,
+            next_try: None,
+            pause: Duration::ZERO,
+            cause: String::new(),
+        };
+        client.attached()?;
+        Ok(client)
+    }
+
+    /// The server's address.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Whether it reads the server's memory now.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.local.is_some())
+    }
+
+    /// Why it doesn't, though it is connected.
+    #[must_use]
+    pub fn why_not_local(&self) -> Option<&str> {
+        let link = self.link.as_ref().filter(|link| link.local.is_none())?;
+        Some(&link.why_not_local)
+    }
+
+    /// Whether there is a server: looks, and attaches again if need be.
+    ///
+    /// # Errors
+    /// [`CallError::NotAttached`], [`CallError::CantConnect`], [`CallError::NotLocal`].
+    pub fn check(&mut self) -> Result<(), CallError> {
+        let ended = self.link.as_mut().is_some_and(|link| link.connection.has_ended());
+        if ended {
+            self.leave("the server has ended the connection".to_owned());
+        }
+        self.attached().map(drop)
+    }
+
+    /// The options it was made with.
+    pub(crate) fn options(&self) -> &ClientOptions {
+        &self.options
+    }
+
+    /// The link; attaches again if it is over.
+    #[inline]
+    pub(crate) fn attached(&mut self) -> Result<&mut Link, CallError> {
+        let is_open = self.link.as_mut().is_some_and(Link::is_open);
+        if !is_open {
+            self.attach()?;
+        }
+        Ok(self.link.as_mut().expect("attached above"))
+    }
+
+    /// Attaches, if it is time for a try, or waits for it as long as the options say.
+    #[cold]
+    fn attach(&mut self) -> Result<(), CallError> {
+        if self.link.is_some() {
+            self.leave("the server has ended the connection".to_owned());
+        }
+        let deadline = Instant::now() + self.options.wait;
+        loop {
+            let now = Instant::now();
+            if self.next_try.is_none_or(|at| at <= now) {
+                match Link::open(&self.address, &self.options) {
+                    Ok(link) => {
+                        self.link = Some(link);
+                        (self.next_try, self.pause) = (None, Duration::ZERO);
+                        return Ok(());
+                    }
+                    Err(LinkError::Lasting(error)) => return Err(error),
+                    Err(LinkError::Passing(cause)) => self.cause = cause,
+                }
+                self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MOST);
+                self.next_try = Some(Instant::now() + self.pause);
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                let (address, cause) = (self.address.to_string(), self.cause.clone());
+                return Err(CallError::NotAttached { address, cause });
+            }
+            let until = self.next_try.map_or(deadline, |at| at.min(deadline));
+            std::thread::sleep(until.saturating_duration_since(now));
+        }
+    }
+
+    /// Gives the link up. The next call attaches anew.
+    pub(crate) fn leave(&mut self, cause: String) {
+        self.link = None;
+        self.cause = cause;
+    }
+
+    /// Reads: from memory if it can, else by this request. `state` is what both put their answer
+    /// in.
+    #[inline]
+    pub(crate) fn read<S: ?Sized, T>(
+        &mut self,
+        state: &mut S,
+        request: &[&[u8]],
+        from_memory: impl FnMut(&LocalSide, &mut S) -> Seen<T>,
+        from_reply: impl FnOnce(Frame, &mut S) -> Option<T>,
+    ) -> Result<T, CallError> {
+        match self.look(state, from_memory)? {
+            Some(answer) => Ok(answer),
+            None => self.ask(state, request, from_reply),
+        }
+    }
+
+    /// Reads from memory; `None` if the server is to be asked.
+    #[inline]
+    pub(crate) fn look<S: ?Sized, T>(
+        &mut self,
+        state: &mut S,
+        mut from_memory: impl FnMut(&LocalSide, &mut S) -> Seen<T>,
+    ) -> Result<Option<T>, CallError> {
+        for _ in 0..ATTACHES_MOST {
+            let Some(side) = &self.attached()?.local else { break };
+            match from_memory(side, state) {
+                Seen::Is(answer) => return Ok(Some(answer)),
+                Seen::Ask => break,
+                Seen::Over(why) => self.leave(why),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks the server; again if the link is lost meanwhile. Only for what changes nothing.
+    #[cold]
+    pub(crate) fn ask<S: ?Sized, T>(
+        &mut self,
+        state: &mut S,
+        request: &[&[u8]],
+        from_reply: impl FnOnce(Frame, &mut S) -> Option<T>,
+    ) -> Result<T, CallError> {
+        for _ in 0..ATTACHES_MOST {
+            let error = match self.attached()?.call(request) {
+                Ok(reply) => {
+                    let reply = self.accepted(request[0], reply)?;
+                    return from_reply(reply, state).ok_or_else(|| self.unexpected(request[0]));
+                }
+                Err(error) => error,
+            };
+            self.leave(error.to_string());
+            if matches!(error, ClientError::TimedOut { .. }) {
+                break;
+            }
+        }
+        let (address, command) = (self.address.to_string(), printable(request[0]));
+        Err(CallError::Unanswered { address, command, cause: self.cause.clone() })
+    }
+
+    /// Sends a request that may change something, once.
+    pub(crate) fn once(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
+        match self.attached()?.call(request) {
+            Ok(reply) => Ok(reply),
+            Err(error) => {
+                Err(self.unknown(printable(request.first().unwrap_or(&&b""[..])), &error))
+            }
+        }
+    }
+
+    /// What a request was is lost with the link.
+    pub(crate) fn unknown(&mut self, command: String, error: &ClientError) -> CallError {
+        self.leave(error.to_string());
+        let (address, cause) = (self.address.to_string(), error.to_string());
+        CallError::Unknown { address, command, cause }
+    }
+
+    /// The reply, if it is no error reply.
+    pub(crate) fn accepted(&self, command: &[u8], reply: Frame) -> Result<Frame, CallError> {
+        let Some(text) = reply.error() else { return Ok(reply) };
+        Err(CallError::Refused {
+            address: self.address.to_string(),
+            command: printable(command),
+            reply: String::from_utf8_lossy(text).into_owned(),
+        })
+    }
+
+    pub(crate) fn unexpected(&self, command: &[u8]) -> CallError {
+        let (address, command) = (self.address.to_string(), printable(command));
+        CallError::Unexpected { address, command }
+    }
+}
+
+/// A key that can be.
+#[inline]
+pub(crate) fn check_key(key: &[u8]) -> Result<(), CallError> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(CallError::KeyTooLong { bytes: key.len() });
+    }
+    Ok(())
+}
+
+/// The name of a command, for an error.
+fn printable(word: &[u8]) -> String {
+    /// Longer than any name.
+    const MOST: usize = 40;
+    String::from_utf8_lossy(&word[..word.len().min(MOST)]).into_owned()
+}

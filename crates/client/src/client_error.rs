@@ -1,0 +1,98 @@
+//! Why a connection has no reply.
+//!
+//! 1. A message says what happened, to which server, and what to do.
+//!
+//! Any thread: plain data.
+
+use std::io;
+use std::time::Duration;
+
+use nigh_resp::decode::ReplyError;
+
+/// The reason why there is no reply, in one sentence. The text is complete and has no `source`: a
+/// program that prints the chain would print the cause twice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The connection was refused, or there is no such socket.
+    #[error("nothing listens at {address}: start a server with `nigh serve` or pass --connect")]
+    NothingListens {
+        /// The server.
+        address: String,
+    },
+    /// The connection can't be made for another reason.
+    #[error("can't connect to {address}: {cause}")]
+    Unreachable {
+        /// The server.
+        address: String,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The server sent or took nothing for as long as the timeout.
+    #[error(
+        "{address} didn't answer within {after:?}: is it overloaded, or is that no RESP server?"
+    )]
+    TimedOut {
+        /// The server.
+        address: String,
+        /// The timeout.
+        after: Duration,
+    },
+    /// The server closed the connection while a reply was expected.
+    #[error("{address} closed the connection: its log says why")]
+    Closed {
+        /// The server.
+        address: String,
+    },
+    /// Reading or writing failed.
+    #[error("the connection to {address} failed: {cause}")]
+    Failed {
+        /// The server.
+        address: String,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The server sent bytes that are no RESP.
+    #[error("{address}: {cause}")]
+    Broken {
+        /// The server.
+        address: String,
+        /// The fault.
+        cause: ReplyError,
+    },
+    /// The server asks for a password.
+    #[error("{address} asks for a password: pass --password or set NIGH_PASSWORD")]
+    PasswordNeeded {
+        /// The server.
+        address: String,
+    },
+    /// The password is wrong, or there is no such user.
+    #[error(
+        "{address} refused the password: check --password, NIGH_PASSWORD and the address's user"
+    )]
+    PasswordRefused {
+        /// The server.
+        address: String,
+    },
+    /// The server refused the greeting: unknown protocol version, too many clients.
+    #[error("{address} refused {command}: {reply}")]
+    Refused {
+        /// The server.
+        address: String,
+        /// The command refused.
+        command: &'static str,
+        /// The error reply.
+        reply: String,
+    },
+}
+
+/// Why there is no local access, nor a connection any more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AttachError {
+    /// There is no answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// What came with it can't be used.
+    #[error("{0}")]
+    Unusable(String),
+}

@@ -1,0 +1,34 @@
+//! How a client connects, reads and waits. Plain data.
+
+use std::time::Duration;
+
+use crate::remote::Options;
+
+/// Whether a client reads the server's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LocalUse {
+    /// If it can: over the server's Unix socket. Else everything goes by RESP.
+    #[default]
+    Auto,
+    /// Yes: without it there is an error.
+    Required,
+    /// No.
+    Never,
+}
+
+/// Options of a [`crate::Client`].
+#[derive(Debug, Clone, Default)]
+pub struct ClientOptions {
+    /// Credentials, protocol version, name, and the longest wait for a reply.
+    pub connection: Options,
+    /// Whether it reads the server's memory.
+    pub local: LocalUse,
+    /// How long a call waits for a server that is away. Zero, the default: it says so at once.
+    pub wait: Duration,
+    /// How long a call looks for its reply before it sleeps. `None`: 50 us with several cores, else
+    /// not at all.
+    pub spin: Option<Duration>,
+    /// With `appendfsync always`: read from memory also what isn't on disk yet. By default such a
+    /// read asks the server, whose reply waits for the disk.
+    pub reads_unsynced: bool,
+}

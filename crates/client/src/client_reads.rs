@@ -1,0 +1,279 @@
+//! What a client reads.
+//!
+//! 1. Several keys are read at one moment for each partition.
+//! 2. Errors leave a caller's memory without an answer: what is in it means nothing.
+//!
+//! Belongs to one thread at a time.
+
+use std::time::{Duration, Instant};
+
+use nigh_shm::{ForeignValues, ForeignVersion, TooNew};
+
+use crate::call_error::CallError;
+use crate::client::{Client, check_key};
+use crate::client_view::{ATTEMPTS_MAX, ClientView, Outcome};
+use crate::local_side::{LocalSide, Seen, of_error};
+
+/// Between two looks whether a moment is on disk.
+const SYNC_STEP: Duration = Duration::from_micros(50);
+/// How long a view waits for that if no timeout says so.
+const SYNC_MOST: Duration = Duration::from_secs(10);
+/// Most keys that a step of a scan by requests asks for.
+const SCAN_MOST: u32 = 10_000;
+
+/// How long a key stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyLife {
+    /// It has no expiry.
+    Forever,
+    /// Its time is over then.
+    Left(Duration),
+}
+
+impl Client {
+    /// The value of a key; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`CallError`]; nothing is changed by any of them.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// The same into memory that is used again: its content is replaced. False, and it is empty, if
+    /// there is no such key.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn get_into(&mut self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, CallError> {
+        check_key(key)?;
+        self.read(
+            into,
+            &[b"GET", key],
+            |side, into| side.get(key, into),
+            |reply, into| {
+                into.clear();
+                if reply.is_null() {
+                    return Some(false);
+                }
+                into.extend_from_slice(reply.bytes()?);
+                Some(true)
+            },
+        )
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn exists(&mut self, key: &[u8]) -> Result<bool, CallError> {
+        check_key(key)?;
+        self.read(
+            &mut (),
+            &[b"EXISTS", key],
+            |side, ()| match side.expiry(key) {
+                Seen::Is(expiry_ms) => Seen::Is(expiry_ms.is_some()),
+                Seen::Ask => Seen::Ask,
+                Seen::Over(why) => Seen::Over(why),
+            },
+            |reply, ()| Some(reply.integer()? > 0),
+        )
+    }
+
+    /// How long a key stays; `None` if it isn't there.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn ttl(&mut self, key: &[u8]) -> Result<Option<KeyLife>, CallError> {
+        check_key(key)?;
+        let left = |ms| KeyLife::Left(Duration::from_millis(ms));
+        self.read(
+            &mut (),
+            &[b"PTTL", key],
+            |side, ()| match side.expiry(key) {
+                Seen::Is(None) => Seen::Is(None),
+                Seen::Is(Some(0)) => Seen::Is(Some(KeyLife::Forever)),
+                Seen::Is(Some(expiry_ms)) => {
+                    Seen::Is(Some(left(expiry_ms.saturating_sub(side.now_ms(key)))))
+                }
+                Seen::Ask => Seen::Ask,
+                Seen::Over(why) => Seen::Over(why),
+            },
+            |reply, ()| match reply.integer()? {
+                -2 => Some(None),
+                -1 => Some(Some(KeyLife::Forever)),
+                ms => Some(Some(left(u64::try_from(ms).ok()?))),
+            },
+        )
+    }
+
+    /// The values of several keys; `None` for one that isn't there. Those of a partition are of one
+    /// moment.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn multi_get(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, CallError> {
+        let mut values = ForeignValues::new();
+        self.multi_get_into(keys, &mut values)?;
+        Ok((0..keys.len()).map(|key| values.get(key).map(<[u8]>::to_vec)).collect())
+    }
+
+    /// The same into memory that is used again.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn multi_get_into(
+        &mut self,
+        keys: &[&[u8]],
+        values: &mut ForeignValues,
+    ) -> Result<(), CallError> {
+        keys.iter().try_for_each(|key| check_key(key))?;
+        if keys.is_empty() {
+            values.reset(0);
+            return Ok(());
+        }
+        match self.look(values, |side, values| side.multi_get(keys, values))? {
+            Some(()) => Ok(()),
+            None => self.ask_for_all(keys, values),
+        }
+    }
+
+    /// MGET, by the server.
+    #[cold]
+    fn ask_for_all(&mut self, keys: &[&[u8]], values: &mut ForeignValues) -> Result<(), CallError> {
+        let request = [&[&b"MGET"[..]], keys].concat();
+        self.ask(values, &request, |reply, values| {
+            let found = reply.elements().filter(|found| found.len() == keys.len())?;
+            values.reset(keys.len());
+            for (key, value) in found.iter().enumerate().filter(|(_, value)| !value.is_null()) {
+                values.set(key, value.bytes()?, ForeignVersion { lsn: 0, expiry_ms: 0 });
+            }
+            Some(())
+        })
+    }
+
+    /// Reads some keys as of one moment for each partition: `read` gets them from the view, one
+    /// after another, and may decide by one value which key is next. When too much has changed
+    /// meanwhile, the view says so, `read` returns that, and is called again for another moment. It
+    /// takes local access.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), nigh_client::CallError> {
+    /// let mut client = nigh_client::Client::connect("unix:/run/nigh/nigh.sock")?;
+    /// let address = client.view(|view| match view.get(b"user:of:session")? {
+    ///     Some(user) => view.get(&user),
+    ///     None => Ok(None),
+    /// })?;
+    /// # drop(address);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`CallError::NotLocal`], [`CallError::TooNew`],
+    /// [`CallError::NotSynced`].
+    pub fn view<R>(
+        &mut self,
+        mut read: impl FnMut(&mut ClientView<'_>) -> Result<R, TooNew>,
+    ) -> Result<R, CallError> {
+        let patience = self.options().connection.timeout.unwrap_or(SYNC_MOST);
+        for _ in 0..ATTEMPTS_MAX {
+            let why_not = self.attached()?.why_not_local.clone();
+            let Some(side) = self.attached()?.local.as_ref() else {
+                let address = self.address().to_string();
+                let cause = format!("{why_not}; a view reads the server's memory");
+                return Err(CallError::NotLocal { address, cause });
+            };
+            let mut view = ClientView::begin(side);
+            let result = read(&mut view);
+            let (moments, outcome) = view.end();
+            match (result, outcome) {
+                (Ok(result), Outcome::Whole) if side.has_its_writers() => {
+                    if !are_on_disk(side, &moments, patience) {
+                        let address = self.address().to_string();
+                        return Err(CallError::NotSynced { address, after: patience });
+                    }
+                    return Ok(result);
+                }
+                (_, Outcome::Judge(key)) => {
+                    // Its owner finds it over too, and says so in its clock.
+                    self.ask(&mut (), &[b"EXISTS", &key], |_, ()| Some(()))?;
+                }
+                (_, Outcome::Failed(error)) => {
+                    if let Seen::Over(why) = of_error::<()>(error) {
+                        self.leave(why);
+                    }
+                }
+                _ if !side.has_its_writers() => {
+                    self.leave("another server has taken its memory over".to_owned());
+                }
+                _ => std::thread::yield_now(),
+            }
+        }
+        Err(CallError::TooNew { address: self.address().to_string(), attempts: ATTEMPTS_MAX })
+    }
+
+    /// A step of a walk over the keys that begin with `prefix`, with SCAN's guarantee: passes about
+    /// `count` of them, with their values, to `found`. The first step has the cursor 0. Returns the
+    /// cursor of the next one; 0 at the end.
+    ///
+    /// # Errors
+    /// As [`Client::get`]. What was passed before is right, and may come again.
+    pub fn scan(
+        &mut self,
+        prefix: &[u8],
+        cursor: u64,
+        count: u32,
+        mut found: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64, CallError> {
+        let pattern = [&escaped(prefix)[..], b"*"].concat();
+        let (at, most) = (cursor.to_string(), count.clamp(1, SCAN_MOST).to_string());
+        let request = [b"SCAN", at.as_bytes(), b"MATCH", &pattern, b"COUNT", most.as_bytes()];
+        let mut keys = Vec::new();
+        let next = self.read(
+            &mut keys,
+            &request,
+            |side, _| {
+                if !side.shows_all() {
+                    return Seen::Ask;
+                }
+                side.scan(prefix, cursor, count, &mut |it| found(&it.key, &it.value))
+            },
+            |reply, keys| {
+                let [next, found] = reply.elements()? else { return None };
+                for key in found.elements()? {
+                    keys.push(key.bytes()?.to_vec());
+                }
+                std::str::from_utf8(next.bytes()?).ok()?.parse().ok()
+            },
+        )?;
+        let mut value = Vec::new();
+        for key in keys {
+            if self.get_into(&key, &mut value)? {
+                found(&key, &value);
+            }
+        }
+        Ok(next)
+    }
+}
+
+/// Whether what a view has seen is on disk, if replies wait for that; waits for it.
+fn are_on_disk(side: &LocalSide, moments: &[(usize, u64)], patience: Duration) -> bool {
+    let begin = Instant::now();
+    loop {
+        if moments.iter().all(|(partition, lsn)| side.is_on_disk(*partition, Some(*lsn))) {
+            return true;
+        }
+        if begin.elapsed() >= patience {
+            return false;
+        }
+        std::thread::sleep(SYNC_STEP);
+    }
+}
+
+/// A prefix as a pattern of SCAN.
+fn escaped(prefix: &[u8]) -> Vec<u8> {
+    let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\');
+    let one = |byte: &u8| if is_special(byte) { vec![b'\\', *byte] } else { vec![*byte] };
+    prefix.iter().flat_map(one).collect()
+}

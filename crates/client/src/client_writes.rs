@@ -1,0 +1,134 @@
+//! What a client changes, and calls of any kind.
+//!
+//! 1. A request is sent once. Without a reply the error says whether it may have happened.
+//!
+//! Belongs to one thread at a time.
+
+use std::time::Duration;
+
+use nigh_resp::frame::Frame;
+
+use crate::call_error::CallError;
+use crate::client::Client;
+
+impl Client {
+    /// Sets a key's value; it has no expiry then.
+    ///
+    /// # Errors
+    /// [`CallError`]: behind [`CallError::Unknown`] alone it may have happened.
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), CallError> {
+        self.done(&[b"SET", key, value]).map(drop)
+    }
+
+    /// The same with an expiry: a whole number of milliseconds, at least one.
+    ///
+    /// # Errors
+    /// As [`Client::set`].
+    pub fn set_for(&mut self, key: &[u8], value: &[u8], life: Duration) -> Result<(), CallError> {
+        self.done(&[b"SET", key, value, b"PX", millis(life).as_bytes()]).map(drop)
+    }
+
+    /// Deletes keys. How many were there.
+    ///
+    /// # Errors
+    /// As [`Client::set`].
+    pub fn del(&mut self, keys: &[&[u8]]) -> Result<u64, CallError> {
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        self.number(&[&[&b"DEL"[..]], keys].concat()).map(i64::unsigned_abs)
+    }
+
+    /// Adds to the number in a key. What it is then.
+    ///
+    /// # Errors
+    /// As [`Client::set`]; [`CallError::Refused`] if the value is no number.
+    pub fn incr(&mut self, key: &[u8], by: i64) -> Result<i64, CallError> {
+        self.number(&[b"INCRBY", key, by.to_string().as_bytes()])
+    }
+
+    /// Gives a key an expiry. Whether it was there.
+    ///
+    /// # Errors
+    /// As [`Client::set`].
+    pub fn expire(&mut self, key: &[u8], life: Duration) -> Result<bool, CallError> {
+        Ok(self.number(&[b"PEXPIRE", key, millis(life).as_bytes()])? > 0)
+    }
+
+    /// Calls a function.
+    ///
+    /// # Errors
+    /// As [`Client::set`].
+    pub fn fcall(
+        &mut self,
+        function: &str,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Result<Frame, CallError> {
+        let count = keys.len().to_string();
+        let head: [&[u8]; 3] = [b"FCALL", function.as_bytes(), count.as_bytes()];
+        self.done(&[&head[..], keys, args].concat())
+    }
+
+    /// Sends a request of any kind. An error reply is a reply.
+    ///
+    /// # Errors
+    /// As [`Client::set`].
+    pub fn call(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
+        if request.is_empty() {
+            return Err(self.unexpected(b"a request without words"));
+        }
+        self.once(request)
+    }
+
+    /// Sends many requests of any kind, and gathers their replies in order. Error replies are
+    /// replies.
+    ///
+    /// # Errors
+    /// As [`Client::set`]: behind [`CallError::Unknown`] some of them may have happened. To learn
+    /// which have, use [`Client::pipeline_each`].
+    pub fn pipeline<C>(
+        &mut self,
+        requests: impl IntoIterator<Item = C>,
+    ) -> Result<Vec<Frame>, CallError>
+    where
+        C: IntoIterator,
+        C::Item: AsRef<[u8]>,
+    {
+        let mut replies = Vec::new();
+        self.pipeline_each(requests, |reply| replies.push(reply))?;
+        Ok(replies)
+    }
+
+    /// The same, and hands out each reply as it comes: those requests have happened.
+    ///
+    /// # Errors
+    /// As [`Client::pipeline`].
+    pub fn pipeline_each<C>(
+        &mut self,
+        requests: impl IntoIterator<Item = C>,
+        each: impl FnMut(Frame),
+    ) -> Result<(), CallError>
+    where
+        C: IntoIterator,
+        C::Item: AsRef<[u8]>,
+    {
+        let sent = self.attached()?.connection.pipeline_each(requests, each);
+        sent.map_err(|error| self.unknown("a pipeline".to_owned(), &error))
+    }
+
+    /// Sends a request whose error reply is an error.
+    fn done(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
+        let reply = self.once(request)?;
+        self.accepted(request[0], reply)
+    }
+
+    fn number(&mut self, request: &[&[u8]]) -> Result<i64, CallError> {
+        self.done(request)?.integer().ok_or_else(|| self.unexpected(request[0]))
+    }
+}
+
+/// Milliseconds, at least one.
+fn millis(life: Duration) -> String {
+    life.as_millis().clamp(1, i64::MAX.unsigned_abs().into()).to_string()
+}

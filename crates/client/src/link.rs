@@ -1,0 +1,141 @@
+//! One attachment of a client: a connection, and the server's memory if it has handed it over.
+//!
+//! ```text
+//! connect ── AUTH … ── LOCAL ATTACH ──┬─ arenas, rings: local
+//!                                     └─ refused: RESP, or an error if local access is required
+//! ```
+//!
+//! 1. A link never comes back: when its connection or its memory is over, another one is opened.
+//! 2. A server's end is noticed [`LOOK_MS`] later at most, by a client that calls.
+//!
+//! Belongs to one thread at a time.
+
+use nigh_resp::frame::Frame;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::address::{Address, Endpoint};
+use crate::call_error::CallError;
+use crate::client_error::{AttachError, ClientError};
+use crate::client_options::{ClientOptions, LocalUse};
+use crate::local_arenas::LocalArenas;
+use crate::local_side::LocalSide;
+use crate::remote::Connection;
+
+/// Between two looks whether the server's side is closed: some 0.3 us each.
+const LOOK_MS: u64 = 10;
+
+/// A connection, and what it shares.
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    /// The memory, if this is a local client.
+    pub(crate) local: Option<LocalSide>,
+    /// Why it isn't.
+    pub(crate) why_not_local: String,
+    /// When the server's side was last looked at, by [`coarse_ms`].
+    looked_ms: u64,
+}
+
+/// Why there is no link.
+pub(crate) enum LinkError {
+    /// It may pass: the server is away, or isn't ready.
+    Passing(String),
+    /// It won't.
+    Lasting(CallError),
+}
+
+impl Link {
+    pub(crate) fn open(address: &Address, options: &ClientOptions) -> Result<Link, LinkError> {
+        let mut connection = connect(address, options)?;
+        if options.local == LocalUse::Never {
+            return Link::by_resp(connection, "the options say so".to_owned());
+        }
+        let why_not = match connection.attach(options.spin) {
+            Ok(Ok(arenas)) => {
+                let arenas = LocalArenas::new(arenas);
+                arenas.check().map_err(|error| LinkError::Passing(error.to_string()))?;
+                let side = LocalSide::new(arenas, options.reads_unsynced);
+                return Ok(Link::new(connection, Some(side), String::new()));
+            }
+            Ok(Err(refusal)) if refusal.starts_with("LOADING") => {
+                return Err(LinkError::Passing(refusal));
+            }
+            Ok(Err(refusal)) => refusal,
+            Err(AttachError::Client(error)) => return Err(of_client(error)),
+            Err(AttachError::Unusable(why)) => {
+                if options.local == LocalUse::Auto {
+                    connection = connect(address, options)?;
+                }
+                why
+            }
+        };
+        if options.local == LocalUse::Required {
+            let cause = match &address.endpoint {
+                Endpoint::Tcp { .. } => {
+                    "connect to the server's Unix socket (unix:/path) on the same host".to_owned()
+                }
+                Endpoint::Unix(_) => format!("the server said: {why_not}"),
+            };
+            return Err(LinkError::Lasting(CallError::NotLocal {
+                address: address.to_string(),
+                cause,
+            }));
+        }
+        Link::by_resp(connection, why_not)
+    }
+
+    /// A link of a connection alone, to a server that is ready.
+    fn by_resp(mut connection: Connection, why_not_local: String) -> Result<Link, LinkError> {
+        let pong = connection.call(["PING"]).map_err(of_client)?;
+        match pong.error() {
+            Some(text) if text.starts_with(b"LOADING") => {
+                Err(LinkError::Passing(String::from_utf8_lossy(text).into_owned()))
+            }
+            _ => Ok(Link::new(connection, None, why_not_local)),
+        }
+    }
+
+    fn new(connection: Connection, local: Option<LocalSide>, why_not_local: String) -> Link {
+        Link { connection, local, why_not_local, looked_ms: coarse_ms() }
+    }
+
+    /// Whether the server's side was open a moment ago.
+    #[inline]
+    pub(crate) fn is_open(&mut self) -> bool {
+        let now_ms = coarse_ms();
+        now_ms.saturating_sub(self.looked_ms) < LOOK_MS || self.look(now_ms)
+    }
+
+    #[cold]
+    fn look(&mut self, now_ms: u64) -> bool {
+        self.looked_ms = now_ms;
+        !self.connection.has_ended()
+    }
+
+    /// Sends a request, and waits for its reply.
+    pub(crate) fn call(&mut self, args: &[&[u8]]) -> Result<Frame, ClientError> {
+        self.connection.call(args).map(Frame::without_attributes)
+    }
+}
+
+fn connect(address: &Address, options: &ClientOptions) -> Result<Connection, LinkError> {
+    Connection::connect(address, &options.connection).map_err(of_client)
+}
+
+fn of_client(error: ClientError) -> LinkError {
+    match error {
+        ClientError::PasswordNeeded { .. }
+        | ClientError::PasswordRefused { .. }
+        | ClientError::Broken { .. } => {
+            LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })
+        }
+        error => LinkError::Passing(error.to_string()),
+    }
+}
+
+/// A time that rises, in milliseconds, to a few: it costs some nanoseconds.
+#[inline]
+fn coarse_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    let ms = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
+    u64::try_from(ms).unwrap_or(0)
+}

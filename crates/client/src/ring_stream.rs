@@ -1,0 +1,220 @@
+//! The byte stream of a local client: two rings in shared memory, and a socket that wakes.
+//!
+//! ```text
+//! write ══ ring of requests ══> server       nothing comes? spin ── sleep on the socket
+//! read  <══ ring of replies ═══ server       the socket's end is the server's
+//! ```
+//!
+//! 1. What was written or read is told before this side waits, and before a call returns.
+//! 2. A wait ends with the server's death, since the kernel closes its socket. What lies in the
+//!    ring is read before the end is told.
+//! 3. A call that waits for room reads meanwhile, so two full rings can't block each other.
+//!
+//! Belongs to one thread at a time.
+
+use std::cell::Cell;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nigh_shm::local::{Awaits, LocalClientEnd};
+use nigh_shm::ring::Broken;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+/// Looks at the rings between two looks at the clock: some microseconds.
+const LOOKS: u32 = 64;
+/// Most bytes that are read while a call waits for room: more than any window asks for.
+const BEFORE_MOST_BYTES: usize = 256 << 20;
+/// Bytes of one read.
+const READ_BYTES: usize = 64 << 10;
+/// How long a client looks for a reply before it sleeps, if another core can answer meanwhile.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// A local client's rings and its socket.
+pub(crate) struct RingStream {
+    socket: UnixStream,
+    end: LocalClientEnd,
+    spin: Duration,
+    timeout: Cell<Option<Duration>>,
+    /// What was read while a call waited for room.
+    before: Vec<u8>,
+    /// The server's side of the socket is closed.
+    is_over: bool,
+}
+
+/// The time that one call may wait.
+struct Patience {
+    begin: Option<Instant>,
+    most: Option<Duration>,
+}
+
+impl RingStream {
+    /// Over the rings of a socket. `spin`: how long to look before a sleep; by the number of cores
+    /// if `None`.
+    pub(crate) fn new(
+        socket: UnixStream,
+        end: LocalClientEnd,
+        spin: Option<Duration>,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let spin = spin.unwrap_or_else(|| if cores() > 1 { SPIN } else { Duration::ZERO });
+        Self { socket, end, spin, timeout: Cell::new(timeout), before: Vec::new(), is_over: false }
+    }
+
+    /// Bounds the wait of each read and write; `None` is no limit.
+    pub(crate) fn set_timeout(&self, timeout: Option<Duration>) {
+        self.timeout.set(timeout);
+    }
+
+    /// The socket.
+    pub(crate) fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    /// Adds the bytes that are there to `input`: at least one, but at the stream's end.
+    pub(crate) fn read_into(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
+        if !self.before.is_empty() {
+            let len = self.before.len();
+            input.append(&mut self.before);
+            return Ok(len);
+        }
+        let mut patience = Patience::new(self.timeout.get());
+        loop {
+            let was_over = self.is_over;
+            let len = self.end.read(input, READ_BYTES).map_err(broken)?;
+            if len > 0 || was_over {
+                self.tell();
+                return Ok(len);
+            }
+            self.rest(&mut patience, false)?;
+        }
+    }
+
+    /// Writes all bytes.
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (mut rest, mut patience) = (bytes, Patience::new(self.timeout.get()));
+        loop {
+            let written = self.end.write(rest).map_err(broken)?;
+            self.tell();
+            rest = &rest[written..];
+            if rest.is_empty() {
+                return Ok(());
+            }
+            if self.is_over {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            if written == 0 {
+                if self.before.len() >= BEFORE_MOST_BYTES {
+                    return Err(io::Error::other(
+                        "the server takes no request, and its replies are too many to keep: read \
+                         replies between requests",
+                    ));
+                }
+                if self.end.read(&mut self.before, READ_BYTES).map_err(broken)? == 0 {
+                    self.rest(&mut patience, true)?;
+                }
+                self.tell();
+            }
+        }
+    }
+
+    /// Whether the server's side is closed, by a look that doesn't wait.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.look_at_socket();
+        self.is_over
+    }
+
+    /// Rings the server's bell for what it wasn't told yet.
+    #[inline]
+    fn tell(&mut self) {
+        let socket = &self.socket;
+        // A full socket has wake-ups that the server hasn't read; a closed one is met by the next
+        // wait.
+        self.end.flush(|| {
+            let _ = send(socket, b"w", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        });
+    }
+
+    /// Waits until there may be something to read, or to write; spins first.
+    fn rest(&mut self, patience: &mut Patience, wants_room: bool) -> io::Result<()> {
+        if self.looks(wants_room)? {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < self.spin {
+            if self.looks(wants_room)? {
+                return Ok(());
+            }
+        }
+        let left = patience.left()?;
+        let awaits = Awaits { input: true, room: wants_room };
+        if self.end.prepare_sleep(awaits).map_err(broken)? {
+            let slept = sleep(&self.socket, left);
+            self.end.woken();
+            if slept? {
+                self.look_at_socket();
+            }
+        }
+        Ok(())
+    }
+
+    /// Some looks at the rings. Whether there is something to do.
+    fn looks(&mut self, wants_room: bool) -> io::Result<bool> {
+        if self.spin.is_zero() {
+            return Ok(false);
+        }
+        for _ in 0..LOOKS {
+            if self.end.has_input().map_err(broken)? {
+                return Ok(true);
+            }
+            if wants_room && self.end.has_room().map_err(broken)? {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
+    /// Takes the wake-ups that have come, or notes the end.
+    fn look_at_socket(&mut self) {
+        let mut bytes = [0; 64];
+        match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => self.is_over = true,
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => self.is_over = true,
+        }
+    }
+}
+
+impl Patience {
+    fn new(most: Option<Duration>) -> Self {
+        Self { begin: None, most }
+    }
+
+    /// The time that is left; `None` is without an end.
+    fn left(&mut self) -> io::Result<Option<Duration>> {
+        let Some(most) = self.most else { return Ok(None) };
+        let waited = self.begin.get_or_insert_with(Instant::now).elapsed();
+        match most.checked_sub(waited).filter(|left| !left.is_zero()) {
+            Some(left) => Ok(Some(left)),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+/// Sleeps until the socket has something, or so long. Whether it has.
+fn sleep(socket: &UnixStream, most: Option<Duration>) -> io::Result<bool> {
+    let most = most.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], most.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn broken(cause: Broken) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the server's ring is damaged: {cause}"))
+}
