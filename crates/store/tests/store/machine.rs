@@ -175,8 +175,8 @@ impl Machine {
         (reader.begun_lsn(), reader.durable_lsn())
     }
 
-    /// Passes of all logs, until they rest; then the shards' ticks come, and passes again. So a log's
-    /// thread gets far before it is told what is alive.
+    /// Passes of all logs, until they rest; then the shards' ticks come, and passes again. So a
+    /// log's thread gets far before it is told what is alive.
     pub(crate) fn settle(&mut self) {
         self.settle_untold();
         let running = self.running();
