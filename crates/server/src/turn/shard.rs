@@ -20,7 +20,7 @@
 //!
 //! The shard's thread runs it, from start to stop.
 
-mod rings;
+mod events;
 mod seat;
 
 use crate::engine::allocator;
@@ -31,7 +31,6 @@ use crate::net::client::{Client, Close};
 use crate::net::connection::{Connection, Stream};
 use crate::net::listener::{Accepted, Listeners};
 use crate::net::pipeline::Pending;
-use crate::net::slab::Occupant;
 use crate::observe::log_totals::LogTotals;
 use crate::observe::metrics::{self, Gauges};
 use crate::state::State;
@@ -330,35 +329,6 @@ impl Shard {
         ended
     }
 
-    /// Marks what the events name.
-    fn take_events(&mut self) {
-        for event in &self.events {
-            let Token(token) = event.token();
-            if event.token() == WAKE {
-                continue;
-            }
-            if token < self.accepting.len() {
-                self.accepting[token] = true;
-                continue;
-            }
-            let (socket, is_process) = rings::socket_of(event.token());
-            let slot = socket - self.accepting.len();
-            let Some(connection) = self.work.slab.get_mut(slot) else { continue };
-            if connection.local.is_some() {
-                let has_ended = is_process || event.is_read_closed() || event.is_error();
-                if connection.take_ring_event(has_ended) {
-                    let who = Occupant::of(connection);
-                    self.work.poll_ring(who);
-                }
-            } else {
-                let input = &mut connection.pipe.input;
-                input.closing |= event.is_read_closed() || event.is_error();
-                input.readable |= event.is_readable() || input.closing;
-            }
-            self.work.ready.queue(slot);
-        }
-    }
-
     fn accept(&mut self, now: Instant) {
         let keepalive_s = self.work.state.config.unsigned("tcp-keepalive");
         for number in 0..self.listeners.len() {
@@ -411,33 +381,6 @@ impl Shard {
         client.is_unix = matches!(accepted.stream, Stream::Unix(_));
         client.settle();
         self.seat(Box::new(Connection::new(0, accepted.stream, client)));
-    }
-
-    /// Gives a connection a slot, and watches its socket.
-    fn seat(&mut self, mut connection: Box<Connection>) {
-        let slot = self.work.slab.reserve();
-        let token = self.token(slot);
-        connection.slot = slot;
-        let registry = self.poll.registry();
-        let watched = connection.stream.register(registry, token);
-        let watched = watched.and_then(|()| rings::watch_process(&connection, registry, token));
-        if let Err(error) = watched {
-            tracing::warn!(%error, "a connection can't be watched");
-            self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-            self.work.slab.release(slot);
-            return;
-        }
-        if let Some(local) = &mut connection.local {
-            local.unpark();
-            self.work.poll_ring(Occupant::of(&connection));
-        }
-        self.work.slab.put(connection);
-        self.work.ready.queue(slot);
-    }
-
-    /// The token of a slot's socket.
-    fn token(&self, slot: usize) -> Token {
-        Token(slot + self.accepting.len())
     }
 
     /// What is done now and then.

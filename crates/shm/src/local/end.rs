@@ -75,9 +75,9 @@ impl<W: SharedWords> LocalEnd<W> {
         }
     }
 
-    /// Adds bytes that have come to `buf`, and gives their room back: whole pieces, until there are
-    /// `most` bytes or more. One piece has at most a fourth of the ring. Returns how many; 0 if none
-    /// are there.
+    /// Adds bytes that have come to `buf`, and gives their room back: whole pieces, until there
+    /// are `most` bytes or more. One piece has at most a fourth of the ring. Returns how many; 0 if
+    /// none are there.
     ///
     /// # Errors
     /// [`Broken`] if the other side doesn't keep the rules; pieces before that are in `buf`.

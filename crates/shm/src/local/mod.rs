@@ -10,8 +10,8 @@
 //! The bytes are specified in `docs/formats/local.md`, those of the rings in
 //! `docs/formats/ring.md`.
 //!
-//! 1. The memory's size is sealed before anybody else has it, and checked before it is mapped. So no
-//!    access to the mapping is ever a fault, whatever the other side does.
+//! 1. The memory's size is sealed before anybody else has it, and checked before it is mapped. So
+//!    no access to the mapping is ever a fault, whatever the other side does.
 //! 2. Both sides know the sizes from what was said when the client attached, never from the memory.
 //! 3. What the other side writes is copied out and then checked, word by word. A side that finds a
 //!    fault ([`Broken`]) is told so by every further call, and closes.

@@ -35,7 +35,7 @@ fn awaits(room: bool) -> Awaits {
 
 /// Byte `n` of the stream.
 fn byte(n: usize) -> u8 {
-    (n.wrapping_mul(0x9E37_79B9) >> 11) as u8
+    n.wrapping_mul(0x9E37_79B9).to_le_bytes()[2]
 }
 
 /// Both ends, and the memory as somebody without scruples has it.
@@ -307,7 +307,7 @@ proptest! {
         let peer = move |_, word: u64| match lies.next().expect("no end") {
             (0..100, _) => word,
             (100..150, n) => word.wrapping_add(n % 64 * 8),
-            (150..180, n) => 1 << 32 | n % 3000,
+            (150..180, n) => (1 << 32) | (n % 3000),
             (180..200, n) => word ^ 1 << (n % 64),
             (_, n) => n,
         };

@@ -1,5 +1,4 @@
-//! What a shard does about other threads: takes what they left at its seat, tells of itself, and
-//! gives away connections that move.
+//! What a shard does about other threads: takes what they left at its seat, and tells of itself.
 //!
 //! 1. A connection that asked for snapshots goes on when all shards have told, or after
 //!    [`MOST_ASKING`].
@@ -8,17 +7,15 @@
 //!
 //! The shard's thread.
 
-use super::{Shard, rings};
+use super::Shard;
 use crate::net::client::Close;
 use crate::net::pipeline::Pending;
-use crate::net::slab::Occupant;
 use crate::observe::snapshot::Snapshot;
 use crate::state::seat::Arrival;
 use crate::state::shared::Versions;
 use crate::state::told;
 use nigh_store::Turn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long INFO waits for a shard that is busy with a function: then it shows what that one told
@@ -128,35 +125,5 @@ impl Shard {
             }
         });
         snapshot
-    }
-
-    /// Begins to look at the rings of the clients that have attached in this turn.
-    pub(super) fn watch_attached(&mut self) {
-        for who in std::mem::take(&mut self.work.attached) {
-            let token = self.token(who.slot());
-            let Some(connection) = self.work.slab.occupant(who) else { continue };
-            if let Err(error) = rings::watch_process(connection, self.poll.registry(), token) {
-                // The end of the socket still tells.
-                tracing::warn!(%error, "a local client's process can't be watched");
-            }
-            self.work.poll_ring(who);
-        }
-    }
-
-    /// Gives the connections that move to their shards.
-    pub(super) fn hand_over(&mut self) {
-        for (shard, mut connection) in std::mem::take(&mut self.work.moving) {
-            if connection.local.is_some() {
-                self.work.leave_ring(Occupant::of(&connection));
-            }
-            let registry = self.poll.registry();
-            let forgotten = rings::forget_process(&connection, registry);
-            if let Err(error) = forgotten.and(connection.stream.deregister(registry)) {
-                tracing::warn!(%error, "a connection can't be moved: it is closed");
-                self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            self.shared.seats[shard].arrive(Arrival::Moved(connection));
-        }
     }
 }
