@@ -226,12 +226,13 @@ impl Connection {
     }
 
     /// What a local client's ring is looked at for: not for what is known to be there, nor for room
-    /// while replies are kept.
+    /// while replies are kept, nor at all if the connection ends now.
     fn awaits(&self) -> Awaits {
-        let Pipeline { input, out, .. } = &self.pipe;
-        let writes = !self.kept.keeps() && self.gathers_until.is_none();
+        let Pipeline { input, out, client, .. } = &self.pipe;
+        let goes_on = client.close != Close::Now;
+        let writes = goes_on && !self.kept.keeps() && self.gathers_until.is_none();
         Awaits {
-            input: !input.readable && !input.ended,
+            input: goes_on && !input.readable && !input.ended,
             room: writes && out.is_behind() && out.waiting() > 0,
         }
     }

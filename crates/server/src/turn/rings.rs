@@ -22,12 +22,6 @@ use crate::turn::work::Work;
 use std::time::Instant;
 
 impl Work {
-    /// Whether there are rings to look at.
-    #[inline]
-    pub(crate) fn has_rings(&self) -> bool {
-        !self.rings.is_empty()
-    }
-
     /// Looks at the rings, and lists the connections that have something to do; true if there are
     /// any.
     #[inline]

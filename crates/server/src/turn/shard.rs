@@ -59,6 +59,9 @@ const SOON: Duration = Duration::from_millis(2);
 /// While rings are looked at, sockets are asked for at least so often: what a call of epoll costs
 /// is then a fiftieth of the time, and a socket's client waits for less than a wake-up takes.
 const POLL_EVERY: Duration = Duration::from_micros(20);
+/// The same if no socket carries anything but new connections and the ends of clients: then one
+/// request of a ring in a hundred waits for a call of epoll.
+const POLL_RARELY: Duration = Duration::from_micros(100);
 /// Events of one poll.
 const EVENTS: usize = 1024;
 /// Connections accepted in a turn: bounds how long the others wait.
@@ -183,7 +186,7 @@ impl Shard {
                 || self.accepting.iter().any(|accepting| *accepting);
             let spins = busy || clock.duration_since(last_work) < spin;
             let timeout = if spins { Duration::ZERO } else { self.sleep_time(clock) };
-            let polls = !spins || !self.work.has_rings() || clock - self.last_poll >= POLL_EVERY;
+            let polls = !spins || self.is_poll_due(clock);
             if !polls {
                 self.events.clear();
             } else if let Err(error) = self.wait(timeout) {
@@ -215,6 +218,14 @@ impl Shard {
                 return stop;
             }
         }
+    }
+
+    /// Whether sockets are asked for now, though there may be work.
+    #[inline]
+    fn is_poll_due(&self, clock: Instant) -> bool {
+        let (connections, polled) = (self.work.slab.len(), self.work.rings.len());
+        let every = if connections > polled { POLL_EVERY } else { POLL_RARELY };
+        polled == 0 || clock - self.last_poll >= every
     }
 
     /// Lets another shard read what this one owns, as it is now.
