@@ -38,6 +38,7 @@ impl clap::Args for Args {
                 Kind::Flag => arg.value_name("yes|no").num_args(0..=1).default_missing_value("yes"),
                 Kind::Choice(_) => arg.value_name("WORD"),
                 Kind::Number { .. } => arg.value_name("N").allow_negative_numbers(true),
+                Kind::PowerOfTwo { .. } => arg.value_name("N"),
                 Kind::Text { .. } | Kind::Secret { .. } => {
                     arg.value_name("TEXT").allow_hyphen_values(true)
                 }

@@ -5,6 +5,7 @@
 pub(crate) mod chain;
 pub(crate) mod held;
 pub(crate) mod load;
+pub(crate) mod local;
 pub(crate) mod strace;
 pub(crate) mod together;
 

@@ -178,6 +178,11 @@ impl Requests {
         consumed
     }
 
+    /// Bytes of the buffer, as the last [`Requests::decode`] saw it, behind the complete commands.
+    pub fn undecoded(&self) -> usize {
+        self.received.saturating_sub(self.start)
+    }
+
     /// The capacity that the buffer should have for the argument that is arriving; 0 if none is. At
     /// most twice the bytes that have arrived, or 1 MiB more, so a claimed length alone takes no
     /// memory. Ask after [`Requests::consume`], when the consumed bytes are dropped.

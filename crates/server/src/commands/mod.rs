@@ -17,6 +17,7 @@ mod container_help;
 mod generic_rows;
 mod getkeys;
 mod key_specs;
+mod local_rows;
 mod observe_rows;
 mod resolve;
 mod scripting_rows;
@@ -125,6 +126,7 @@ impl Lookup {
     fn new() -> Self {
         let tables = [
             connection_rows::CONNECTION,
+            local_rows::LOCAL,
             server_rows::SERVER,
             backup_rows::BACKUP,
             observe_rows::OBSERVE,

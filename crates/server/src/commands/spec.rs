@@ -24,6 +24,7 @@ pub enum Builtin {
     Help, Ping, Echo, Hello, Auth, Quit, Reset, Select,
     ClientId, ClientGetname, ClientSetname, ClientSetinfo, ClientInfo, ClientList, ClientKill,
     ClientNoEvict, ClientNoTouch, ClientReply,
+    LocalAttach, LocalList, LocalKill, LocalStats,
     Bgrewriteaof, Info, ConfigGet, ConfigSet, ConfigResetstat, ConfigRewrite, Time, Shutdown,
     Backup, Lastsave, Save, DebugReload,
     SlowlogGet, SlowlogLen, SlowlogReset,

@@ -178,6 +178,22 @@ mod tests {
         assert_eq!(names.len(), SyncMode::ALL.len());
     }
 
+    /// A size of a ring is a power of two, with or without a unit.
+    #[test]
+    fn some_sizes_are_powers_of_two() {
+        let mut config = Config::default();
+        config.set("local-ring-bytes", "1mb").expect("a power of two");
+        assert_eq!(config.size("local-ring-bytes"), 1 << 20);
+        for bad in ["0", "-4096", "2048", "5000", "1m", "2gb", "x"] {
+            let error = config.set("local-ring-bytes", bad).expect_err(bad).to_string();
+            assert!(
+                error.starts_with("setting `local-ring-bytes`: argument must be a "),
+                "{error}"
+            );
+        }
+        assert_eq!(config.size("local-ring-bytes"), 1 << 20, "an error changes nothing");
+    }
+
     /// Sizes take units, and bounds hold.
     #[test]
     fn sizes_take_units_and_bounds() {

@@ -31,6 +31,13 @@ pub enum Kind {
         /// What it counts.
         unit: Unit,
     },
+    /// Bytes: a power of two within bounds.
+    PowerOfTwo {
+        /// Least value.
+        min: i64,
+        /// Greatest value.
+        max: i64,
+    },
     /// `yes` or `no`.
     Flag,
     /// One of these words.
@@ -114,6 +121,10 @@ static SETTINGS: &[Setting] = &[
         "Path of a Unix socket to listen on; empty for none."),
     row("unixsocketperm", Kind::Text { max_bytes: 4 }, "700", FIXED,
         "Permissions of the Unix socket, in octal digits."),
+    row("local-max-clients", number(0, 100_000, Unit::Count), "1024", MUTABLE,
+        "Most clients of this machine that are attached by LOCAL ATTACH at a time; 0 for none."),
+    row("local-ring-bytes", Kind::PowerOfTwo { min: 4096, max: GIB }, "65536", MUTABLE,
+        "Bytes of each of the two rings of a local client; holds for those that attach from then on."),
     row("tcp-backlog", number(1, 65_535, Unit::Count), "511", FIXED,
         "Most connections that wait to be accepted."),
     row("tcp-keepalive", number(0, 86_400, Unit::Seconds), "300", MUTABLE,

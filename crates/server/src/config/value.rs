@@ -138,6 +138,16 @@ impl Setting {
                 }
                 Ok(Value::Number(number))
             }
+            Kind::PowerOfTwo { min, max } => {
+                let number = parse_size(text)
+                    .ok_or_else(|| invalid("argument must be a memory value".to_owned()))?;
+                let is_power = number > 0 && number.count_ones() == 1;
+                if !is_power || number < min || number > max {
+                    let reason = format!("argument must be a power of two from {min} to {max}");
+                    return Err(invalid(reason));
+                }
+                Ok(Value::Number(number))
+            }
             Kind::Flag => match text.to_ascii_lowercase().as_str() {
                 "yes" | "true" => Ok(Value::Flag(true)),
                 "no" | "false" => Ok(Value::Flag(false)),

@@ -8,9 +8,11 @@
 
 use nigh_shm::Denied;
 use nigh_store::Keyspace;
+use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -44,6 +46,22 @@ impl Arenas {
         let regions = keyspaces.iter().flat_map(Keyspace::regions);
         let files: io::Result<Vec<_>> = regions.map(|region| file(region.path())).collect();
         Ok(Self { folder: folder.to_owned(), files: files? })
+    }
+
+    /// Opens one of them anew, for reading only.
+    pub(crate) fn open_read_only(&self, path: &Path) -> io::Result<OwnedFd> {
+        let (_, expected) = self
+            .files
+            .iter()
+            .find(|(known, _)| known == path)
+            .ok_or_else(|| io::Error::other("it is no arena of this server"))?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        let found = rustix::fs::fstat(&file)?;
+        if (found.st_dev, found.st_ino) != *expected {
+            return Err(io::Error::other("another file lies in its place"));
+        }
+        Ok(file)
     }
 
     /// The files that aren't where they were.

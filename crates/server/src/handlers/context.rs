@@ -5,6 +5,7 @@
 use crate::hop::later::Later;
 use crate::net::client::Client;
 use crate::net::connection::Connection;
+use crate::net::local::Local;
 use crate::net::output::{Mark, Output, ReplyWriter};
 use crate::net::party::Party;
 use crate::net::queued::ReplyMode;
@@ -13,6 +14,7 @@ use crate::observe::stats::Ran;
 use crate::state::State;
 use crate::state::tenants::LocalTenant;
 use nigh_store::{ReplySink, Turn};
+use std::os::fd::BorrowedFd;
 
 /// The error of arguments that make no sense together.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -38,6 +40,14 @@ impl Others<'_> {
     }
 }
 
+/// What LOCAL ATTACH works on.
+pub(crate) struct Attachable<'a> {
+    pub(crate) socket: BorrowedFd<'a>,
+    pub(crate) local: &'a mut Option<Box<Local>>,
+    /// More has come behind the command.
+    pub(crate) is_followed: bool,
+}
+
 /// What a command works on.
 pub(crate) struct Context<'a, 't> {
     pub(crate) state: &'a mut State,
@@ -49,6 +59,8 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) input: (usize, usize),
     /// Replies that other shards have still to give this connection.
     pub(crate) later: &'a Later,
+    /// The connection's stream and rings; `None` if another shard sent it.
+    pub(crate) attachable: Option<Attachable<'a>>,
     /// Another shard sent it.
     pub(crate) is_peer: bool,
     /// It is a part of a client's command, which that shard counts.

@@ -116,6 +116,7 @@ fn clients(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "maxclients", state.max_clients());
     put(f, "blocked_clients", all.parts.iter().map(|part| part.blocked).sum::<usize>());
     put(f, "tracking_clients", 0);
+    put(f, "local_clients", state.shared.locals.clients.load(Relaxed));
 }
 
 /// Bytes as Redis shows them to people.

@@ -9,6 +9,7 @@ pub(crate) mod info;
 pub(crate) mod insistence;
 pub(crate) mod introspect;
 pub(crate) mod latency;
+pub(crate) mod local;
 pub(crate) mod payload;
 pub(crate) mod route;
 pub(crate) mod session;

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 const SYNTAX: &str = "ERR syntax error";
-const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const BAD_CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
@@ -329,21 +329,26 @@ fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let matches = |row: &&ClientRow| filter.matches(row) && !(filter.skip_me && row.id == own);
     let all = all_clients(context);
     let ids: BTreeSet<u64> = all.clients.iter().filter(matches).map(|row| row.id).collect();
+    end_clients(context, &ids);
+    match (by_address, ids.len()) {
+        (true, 0) => context.error("ERR No such client"),
+        (true, _) => context.reply().ok(),
+        (false, killed) => context.reply().count(killed),
+    }
+}
+
+/// Ends clients, whatever shards they are at; this one when it has its replies.
+pub(crate) fn end_clients(context: &mut Context<'_, '_>, ids: &BTreeSet<u64>) {
     context.others.each(|other| {
         if ids.contains(&other.pipe.client.id) {
             other.pipe.client.end(Close::Now);
             other.pipe.client.settle();
         }
     });
-    context.state.killed.extend(&ids);
-    context.state.shared.kill(context.state.number, &ids);
-    if ids.contains(&own) {
+    context.state.killed.extend(ids);
+    context.state.shared.kill(context.state.number, ids);
+    if ids.contains(&context.client.id) {
         context.client.end(Close::AfterReplies);
-    }
-    match (by_address, ids.len()) {
-        (true, 0) => context.error("ERR No such client"),
-        (true, _) => context.reply().ok(),
-        (false, killed) => context.reply().count(killed),
     }
 }
 

@@ -22,6 +22,16 @@ pub(crate) enum Close {
     Now,
 }
 
+/// The other end of a local client's rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LocalPeer {
+    /// Its process and user, when it connected.
+    pub(crate) process_id: i32,
+    pub(crate) user_id: u32,
+    /// Of each of its rings.
+    pub(crate) ring_bytes: u32,
+}
+
 /// The client of one connection.
 pub(crate) struct Client {
     pub(crate) id: u64,
@@ -33,6 +43,8 @@ pub(crate) struct Client {
     pub(crate) local_address: String,
     pub(crate) descriptor: i32,
     pub(crate) is_unix: bool,
+    /// It is attached: its commands come by a ring.
+    pub(crate) local: Option<LocalPeer>,
     pub(crate) created: Instant,
     /// When it last sent something.
     pub(crate) active: Instant,
@@ -77,6 +89,7 @@ impl Client {
             local_address,
             descriptor: -1,
             is_unix: false,
+            local: None,
             created: now,
             active: now,
             drained: now,
@@ -166,7 +179,26 @@ pub(crate) fn client_row(client: &Client, buffers: Buffers, now: Instant) -> Cli
         address: client.address.clone(),
         local_address: client.local_address.clone(),
         line: describe(client, buffers, now),
+        local_line: client.local.map(|peer| describe_local(client, peer, buffers, now)),
     }
+}
+
+/// One line of LOCAL LIST, without its end.
+fn describe_local(client: &Client, peer: LocalPeer, buffers: Buffers, now: Instant) -> String {
+    format!(
+        "id={} pid={} uid={} addr={} name={} age={} idle={} ring-bytes={} qbuf={} obl={} cmd={}",
+        client.id,
+        peer.process_id,
+        peer.user_id,
+        client.address,
+        String::from_utf8_lossy(&client.name),
+        now.duration_since(client.created).as_secs(),
+        now.duration_since(client.active).as_secs(),
+        peer.ring_bytes,
+        buffers.input,
+        buffers.output,
+        client.last_row.map_or("NULL", |row| commands::of(row).name),
+    )
 }
 
 /// One line of CLIENT LIST, without its end.
@@ -210,6 +242,7 @@ fn flags(client: &Client) -> String {
         ('c', client.close == Close::AfterReplies),
         ('A', client.close == Close::Now),
         ('U', client.is_unix),
+        ('L', client.local.is_some()),
         ('e', client.no_evict),
         ('T', client.no_touch),
     ];

@@ -2,7 +2,7 @@
 //! has set.
 //!
 //! ```text
-//! socket ──fill──> input ──(shard executes)──> out ──flush──> socket
+//! socket, or ring ──fill──> input ──(shard executes)──> out ──flush──> socket, or ring
 //!                     └──> other shards ──> later ──^
 //! ```
 //!
@@ -13,15 +13,18 @@ use crate::hop::later::Later;
 use crate::net::client::{Buffers, Client, Close};
 use crate::net::depends::Kept;
 use crate::net::input::{Fill, Input, Pool};
+use crate::net::local::{Found, Local};
 use crate::net::output::{Mark, Readers};
 use crate::net::pipeline::{Pending, Pipeline};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use nigh_shm::Pin;
+use nigh_shm::local::Awaits;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Instant;
 
 /// Replies that are written although some behind them are still to come from other shards.
 const GATHERED_BYTES: usize = 16 << 10;
@@ -86,6 +89,9 @@ pub(crate) struct Unsent {
 pub(crate) struct Connection {
     pub(crate) pipe: Pipeline,
     pub(crate) stream: Stream,
+    /// The rings of a local client: its requests and replies go by them, and only wake-ups by the
+    /// stream.
+    pub(crate) local: Option<Box<Local>>,
     /// Its place in the slab.
     pub(crate) slot: usize,
     /// What the decoder was told last.
@@ -112,6 +118,7 @@ impl Connection {
         Self {
             pipe: Pipeline::new(client, Input::new()),
             stream,
+            local: None,
             slot,
             limits_version: u64::MAX, // none yet: told before the first decode
             was_authenticated: false,
@@ -152,7 +159,10 @@ impl Connection {
 
     /// Reads once, as much as there is room for.
     pub(crate) fn fill(&mut self, pool: &mut Pool) -> Fill {
-        let fill = self.pipe.input.fill(self.stream.as_fd(), pool);
+        let fill = match &mut self.local {
+            Some(local) => self.pipe.input.fill_from(local, pool),
+            None => self.pipe.input.fill(self.stream.as_fd(), pool),
+        };
         if let Fill::Open { bytes } = fill {
             self.pipe.client.bytes_in += bytes as u64;
         }
@@ -207,7 +217,56 @@ impl Connection {
     /// Writes what waits; true if nothing is left.
     pub(crate) fn flush(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> io::Result<bool> {
         let stream = &mut self.stream;
-        self.pipe.out.flush(|slices| stream.write_slices(slices), readers, pin)
+        match &mut self.local {
+            Some(local) => {
+                self.pipe.out.flush(|slices| local.write(stream.as_fd(), slices), readers, pin)
+            }
+            None => self.pipe.out.flush(|slices| stream.write_slices(slices), readers, pin),
+        }
+    }
+
+    /// What a local client's ring is looked at for: not for what is known to be there, nor for room
+    /// while replies are kept, nor at all if the connection ends now.
+    fn awaits(&self) -> Awaits {
+        let Pipeline { input, out, client, .. } = &self.pipe;
+        let goes_on = client.close != Close::Now;
+        let writes = goes_on && !self.kept.keeps() && self.gathers_until.is_none();
+        Awaits {
+            input: goes_on && !input.readable && !input.ended,
+            room: writes && out.is_behind() && out.waiting() > 0,
+        }
+    }
+
+    /// Looks at a local client's ring, and notes what is found; `None` if it is no local client's.
+    #[inline]
+    pub(crate) fn look_at_ring(&mut self, now: Instant) -> Option<Found> {
+        let awaits = self.awaits();
+        let found = self.local.as_mut()?.look(self.stream.as_fd(), awaits, now);
+        self.note_ring(found);
+        Some(found)
+    }
+
+    /// Lets a local client wake the shard, which is about to sleep; `None` if it is no local
+    /// client's.
+    pub(crate) fn park_ring(&mut self) -> Option<Found> {
+        let awaits = self.awaits();
+        let found = self.local.as_mut()?.park_now(self.stream.as_fd(), awaits);
+        self.note_ring(found);
+        Some(found)
+    }
+
+    /// Takes what came by a local client's socket, and notes the end of it or of the client's
+    /// process. True if nobody looked at the ring, and somebody must now.
+    pub(crate) fn take_ring_event(&mut self, has_ended: bool) -> bool {
+        let Some(local) = &mut self.local else { return false };
+        let is_polled_again = local.take_event(self.stream.as_fd(), has_ended);
+        self.pipe.input.closing |= has_ended;
+        self.pipe.input.readable = true;
+        is_polled_again
+    }
+
+    fn note_ring(&mut self, found: Found) {
+        self.pipe.input.readable |= found == Found::News;
     }
 }
 

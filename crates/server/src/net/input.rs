@@ -11,6 +11,7 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::net::local::{Came, Local};
 use nigh_resp::decode::{Batch, ProtocolError, Requests};
 use nigh_resp::limits::Limits;
 use rustix::buffer::spare_capacity;
@@ -96,6 +97,11 @@ impl Input {
         self.next < self.batch.len()
     }
 
+    /// Whether anything has come behind command `index` of the batch.
+    pub(crate) fn is_followed(&self, index: usize) -> bool {
+        index + 1 < self.batch.len() || self.is_ahead || self.requests.undecoded() > 0
+    }
+
     /// Commands that are decoded and not executed, and their bytes, about.
     pub(crate) fn to_run(&self) -> (usize, usize) {
         let (commands, all) = (self.batch.len() - self.next, self.batch.len());
@@ -115,8 +121,8 @@ impl Input {
         (message, self.buf.len() - start)
     }
 
-    /// Reads once, as much as there is room for.
-    pub(crate) fn fill(&mut self, socket: BorrowedFd<'_>, pool: &mut Pool) -> Fill {
+    /// Takes a buffer, with room for a read.
+    fn make_room(&mut self, pool: &mut Pool) -> usize {
         if self.buf.capacity() == 0 {
             self.buf = pool.buffers.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES));
         }
@@ -125,7 +131,23 @@ impl Input {
         if self.buf.capacity() - self.buf.len() < needed.max(READ_BYTES / 2) {
             self.buf.reserve(needed.max(READ_BYTES));
         }
-        let room = self.buf.capacity() - self.buf.len();
+        self.buf.capacity() - self.buf.len()
+    }
+
+    /// Reads once of a local client's ring, as much as there is room for, or a piece more.
+    pub(crate) fn fill_from(&mut self, local: &mut Local, pool: &mut Pool) -> Fill {
+        let room = self.make_room(pool);
+        let Ok(Came { bytes, more, ended }) = local.read(&mut self.buf, room) else {
+            return Fill::Broken;
+        };
+        self.readable = more;
+        self.ended |= ended;
+        Fill::Open { bytes }
+    }
+
+    /// Reads once, as much as there is room for.
+    pub(crate) fn fill(&mut self, socket: BorrowedFd<'_>, pool: &mut Pool) -> Fill {
+        let room = self.make_room(pool);
         // Of a socket, this is a shorter way through the kernel than read(2).
         let spare = spare_capacity(&mut self.buf);
         match rustix::net::recv(socket, spare, RecvFlags::empty()).map(|(read, _)| read) {

@@ -5,6 +5,8 @@ pub(crate) mod connection;
 pub(crate) mod depends;
 pub(crate) mod input;
 pub(crate) mod listener;
+pub(crate) mod local;
+pub(crate) mod local_counts;
 pub(crate) mod output;
 pub(crate) mod party;
 pub(crate) mod peer;

@@ -20,6 +20,8 @@ pub(crate) struct ClientRow {
     pub(crate) local_address: String,
     /// Its line in CLIENT LIST.
     pub(crate) line: String,
+    /// Its line in LOCAL LIST, if it is attached.
+    pub(crate) local_line: Option<String>,
 }
 
 /// What one shard tells of its own work; counters are since the start, or since CONFIG RESETSTAT.

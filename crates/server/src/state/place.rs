@@ -55,6 +55,8 @@ pub(crate) fn of(spec: &CommandSpec) -> Place {
             B::Info
             | B::ClientList
             | B::ClientKill
+            | B::LocalList
+            | B::LocalKill
             | B::LatencyHistogram
             | B::MemoryStats
             | B::MemoryDoctor => Place::Refresh,

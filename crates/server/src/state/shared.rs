@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::engine::{FunctionLimits, Reason};
 use crate::folder::faults::Arenas;
 use crate::folder::starts::Skips;
+use crate::net::local_counts::LocalCounts;
 use crate::observe::slowlog::Slowlog;
 use crate::observe::snapshot::Snapshot;
 use crate::state::backups::Backups;
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     /// The libraries that aren't started.
     pub(crate) skips: Skips,
     pub(crate) open_connections: AtomicUsize,
+    /// Clients of this machine that are attached.
+    pub(crate) locals: Arc<LocalCounts>,
     last_client: AtomicU64,
     /// The last clients that were ended by CLIENT KILL: one may be on its way between shards.
     killed: Mutex<VecDeque<u64>>,
@@ -114,6 +117,7 @@ impl Shared {
             checks: Arc::new(Checks::new(config.checker.clone())),
             skips,
             open_connections: AtomicUsize::new(0),
+            locals: Arc::default(),
             last_client: AtomicU64::new(0),
             killed: Mutex::default(),
             config: Mutex::new(config),

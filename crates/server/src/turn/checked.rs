@@ -5,12 +5,13 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::Resolved;
-use crate::handlers::context::{Context, Others};
+use crate::handlers::context::{Attachable, Context, Others};
 use crate::handlers::route::Flow;
 use crate::handlers::{session, store_host};
 use crate::hop::later::Later;
 use crate::hop::message::{Kind, Manner};
 use crate::net::client::Close;
+use crate::net::connection::Connection;
 use crate::net::output::Mark;
 use crate::net::party::Party;
 use crate::net::pipeline::{Pending, Pipeline};
@@ -21,6 +22,7 @@ use crate::turn::dispatch;
 use crate::turn::prepared::Prepared;
 use crate::turn::work::Work;
 use nigh_store::Turn;
+use std::os::fd::AsFd;
 
 impl Work {
     /// Executes a command with all checks, or puts it aside.
@@ -33,15 +35,18 @@ impl Work {
         let Some((party, after)) = rest.split_first_mut() else { return };
         let Manner { protocol, keeps_ages } = party.manner(prepared.index);
         let none; // of a peer: a shard that is asked asks nobody
-        let (pipe, later, sent) = match party {
-            Party::Client(connection) => (&mut connection.pipe, &connection.later, None),
+        let (pipe, later, sent, sides) = match party {
+            Party::Client(connection) => {
+                let Connection { pipe, later, stream, local, .. } = &mut **connection;
+                (pipe, &*later, None, Some(((*stream).as_fd(), local)))
+            }
             Party::Peer(peer) => {
                 peer.pipe.client.protocol = protocol;
                 peer.pipe.client.tenant = prepared.tenant;
                 peer.pipe.client.origin = Some(peer.origin(prepared.index));
                 let kind = peer.kind(prepared.index);
                 none = Later::default();
-                (&mut peer.pipe, &none, Some(kind))
+                (&mut peer.pipe, &none, Some(kind), None)
             }
         };
         let Pipeline { input, out, client, pending, .. } = pipe;
@@ -54,6 +59,8 @@ impl Work {
         let reply_mode = client.reply_mode;
         let silent = reply_mode != ReplyMode::On;
         let mark = out.mark();
+        let was_local = client.local.is_some();
+        let is_followed = input.is_followed(prepared.index);
         let mut context = Context {
             state: &mut self.state,
             turn,
@@ -62,6 +69,7 @@ impl Work {
             others: Others { slab: &mut self.slab, before, after },
             input: (input.bytes().len(), input.buf.capacity()),
             later,
+            attachable: sides.map(|(socket, local)| Attachable { socket, local, is_followed }),
             is_peer: sent.is_some(),
             is_part: matches!(sent, Some(Kind::Part(_))),
             unstable: matches!(pending, Pending::Unstable(_)),
@@ -100,7 +108,12 @@ impl Work {
             self.wait_for_still(prepared.party, tenant, untold);
             return;
         }
+        let is_attached = client.local.is_some() && !was_local;
         self.follow(flow, prepared, silent, mark, turn);
+        if is_attached {
+            let who = Occupant::of(self.sender(prepared.party));
+            self.attached.push(who);
+        }
     }
 
     /// A command that was sent has no reply here, but changes what CLIENT REPLY says of the next.

@@ -13,6 +13,7 @@ pub(crate) mod held;
 pub(crate) mod late;
 pub(crate) mod prepared;
 pub(crate) mod ready;
+pub(crate) mod rings;
 pub(crate) mod run;
 pub(crate) mod scatter;
 pub(crate) mod shard;

@@ -11,7 +11,8 @@ use crate::engine::allocator;
 use crate::handlers::context::Context;
 use crate::handlers::route::Target;
 use crate::handlers::{
-    admin, backup, config_set, functions, latency, session, transaction, usage, views, waiting,
+    admin, backup, config_set, functions, latency, local, session, transaction, usage, views,
+    waiting,
 };
 use crate::net::output::ReplyWriter;
 use crate::observe::stats::Ran;
@@ -107,6 +108,9 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         | B::ClientNoTouch
         | B::ClientReply => {
             session::client(context, args, builtin);
+        }
+        B::LocalAttach | B::LocalList | B::LocalKill | B::LocalStats => {
+            local::run(context, args, builtin);
         }
         B::Help => admin::help(context, args),
         B::Info => admin::info(context, args),

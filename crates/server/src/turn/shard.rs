@@ -20,6 +20,7 @@
 //!
 //! The shard's thread runs it, from start to stop.
 
+mod events;
 mod seat;
 
 use crate::engine::allocator;
@@ -55,6 +56,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// Sleep while the store waits for memory that another thread backs: about 2 MiB's worth. And while
 /// another shard doesn't take its replies: it does before all else, when its turn is over.
 const SOON: Duration = Duration::from_millis(2);
+/// While rings are looked at, sockets are asked for at least so often: what a call of epoll costs
+/// is then a fiftieth of the time, and a socket's client waits for less than a wake-up takes.
+const POLL_EVERY: Duration = Duration::from_micros(20);
+/// The same if no socket carries anything but new connections and the ends of clients: then one
+/// request of a ring in a hundred waits for a call of epoll.
+const POLL_RARELY: Duration = Duration::from_micros(100);
 /// Events of one poll.
 const EVENTS: usize = 1024;
 /// Connections accepted in a turn: bounds how long the others wait.
@@ -95,6 +102,8 @@ pub(crate) struct Shard {
     /// soon.
     soon: bool,
     next_tick: Instant,
+    /// When events were asked for last.
+    last_poll: Instant,
     /// The wall's clock at an instant: read at each tick, as the loop's own clock tells the rest.
     wall: (Instant, Duration),
     /// The time of the latest turn, Unix ms: it never goes back, also not behind that of who had
@@ -143,6 +152,7 @@ impl Shard {
             more: false,
             soon: false,
             next_tick: Instant::now() + TICK,
+            last_poll: Instant::now(),
             wall: wall(),
             latest_ms,
             ticks_to_age: TICKS_PER_AGE,
@@ -167,7 +177,8 @@ impl Shard {
         let mut last_work = clock;
         loop {
             let spin = Duration::from_micros(self.work.state.hot.spin_us);
-            let busy = self.more
+            let busy = self.work.look_at_rings(clock)
+                || self.more
                 || self.work.has_work()
                 || self.work.mailbox.has_mail()
                 || self.work.state.has_notes()
@@ -175,11 +186,17 @@ impl Shard {
                 || self.accepting.iter().any(|accepting| *accepting);
             let spins = busy || clock.duration_since(last_work) < spin;
             let timeout = if spins { Duration::ZERO } else { self.sleep_time(clock) };
-            if let Err(error) = self.wait(timeout) {
+            let polls = !spins || self.is_poll_due(clock);
+            if !polls {
+                self.events.clear();
+            } else if let Err(error) = self.wait(timeout) {
                 tracing::error!(%error, "waiting for events failed: ending");
                 return Stop::Keep;
             }
             let now = Instant::now();
+            if polls {
+                self.last_poll = now;
+            }
             let is_tick = now >= self.next_tick;
             let has_work = busy || !self.events.is_empty();
             // A poll that didn't wait is part of the work that it found.
@@ -201,6 +218,14 @@ impl Shard {
                 return stop;
             }
         }
+    }
+
+    /// Whether sockets are asked for now, though there may be work.
+    #[inline]
+    fn is_poll_due(&self, clock: Instant) -> bool {
+        let (connections, polled) = (self.work.slab.len(), self.work.rings.len());
+        let every = if connections > polled { POLL_EVERY } else { POLL_RARELY };
+        polled == 0 || clock - self.last_poll >= every
     }
 
     /// Lets another shard read what this one owns, as it is now.
@@ -247,6 +272,7 @@ impl Shard {
     /// Waits for events, offline if it may take long.
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let sleeps = timeout > Duration::ZERO
+            && self.work.park_rings()
             && self.work.awaits_sync(true)
             && self.work.mailbox.prepare_sleep();
         let timeout = if sleeps { timeout } else { Duration::ZERO };
@@ -305,33 +331,13 @@ impl Shard {
             }
         }
         self.participant.quiescent();
+        self.watch_attached();
         self.hand_over();
         self.work.state.stats.turns += 1;
         if is_tick {
             self.tick(now);
         }
         ended
-    }
-
-    /// Marks what the events name.
-    fn take_events(&mut self) {
-        for event in &self.events {
-            let Token(token) = event.token();
-            if event.token() == WAKE {
-                continue;
-            }
-            if token < self.accepting.len() {
-                self.accepting[token] = true;
-                continue;
-            }
-            let slot = token - self.accepting.len();
-            if let Some(connection) = self.work.slab.get_mut(slot) {
-                let input = &mut connection.pipe.input;
-                input.closing |= event.is_read_closed() || event.is_error();
-                input.readable |= event.is_readable() || input.closing;
-                self.work.ready.queue(slot);
-            }
-        }
     }
 
     fn accept(&mut self, now: Instant) {
@@ -386,21 +392,6 @@ impl Shard {
         client.is_unix = matches!(accepted.stream, Stream::Unix(_));
         client.settle();
         self.seat(Box::new(Connection::new(0, accepted.stream, client)));
-    }
-
-    /// Gives a connection a slot, and watches its socket.
-    fn seat(&mut self, mut connection: Box<Connection>) {
-        let slot = self.work.slab.reserve();
-        let token = Token(slot + self.accepting.len());
-        connection.slot = slot;
-        if let Err(error) = connection.stream.register(self.poll.registry(), token) {
-            tracing::warn!(%error, "a connection can't be watched");
-            self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-            self.work.slab.release(slot);
-            return;
-        }
-        self.work.slab.put(connection);
-        self.work.ready.queue(slot);
     }
 
     /// What is done now and then.

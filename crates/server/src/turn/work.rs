@@ -101,6 +101,10 @@ pub(crate) struct Work {
     pub(crate) checking: Vec<Occupant>,
     /// Connections that wait until changes are on disk.
     pub(crate) synced: SyncedLists,
+    /// Local clients whose rings are polled.
+    pub(crate) rings: Vec<Occupant>,
+    /// Clients that have attached in this turn.
+    pub(crate) attached: Vec<Occupant>,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
     /// Since when writes have been waiting for memory or the journal, turn after turn, and how long
@@ -155,6 +159,8 @@ impl Work {
             untold: Vec::new(),
             checking: Vec::new(),
             synced: SyncedLists::default(),
+            rings: Vec::new(),
+            attached: Vec::new(),
             moving: Vec::new(),
             waits_since: None,
             waited: false,

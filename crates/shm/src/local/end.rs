@@ -75,8 +75,8 @@ impl<W: SharedWords> LocalEnd<W> {
         }
     }
 
-    /// Adds bytes that have come to `buf`, and gives their room back: whole pieces, until there are
-    /// `most` bytes or more. One piece has at most a fourth of the ring. Returns how many; 0 if
+    /// Adds bytes that have come to `buf`, and gives their room back: whole pieces, until there
+    /// are `most` bytes or more. One piece has at most a fourth of the ring. Returns how many; 0 if
     /// none are there.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ fn awaits(room: bool) -> Awaits {
 
 /// Byte `n` of the stream.
 fn byte(n: usize) -> u8 {
-    (n.wrapping_mul(0x9E37_79B9) >> 11).to_le_bytes()[0]
+    n.wrapping_mul(0x9E37_79B9).to_le_bytes()[2]
 }
 
 /// Both ends, and the memory as somebody without scruples has it.

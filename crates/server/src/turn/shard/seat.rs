@@ -1,5 +1,4 @@
-//! What a shard does about other threads: takes what they left at its seat, tells of itself, and
-//! gives away connections that move.
+//! What a shard does about other threads: takes what they left at its seat, and tells of itself.
 //!
 //! 1. A connection that asked for snapshots goes on when all shards have told, or after
 //!    [`MOST_ASKING`].
@@ -17,7 +16,6 @@ use crate::state::shared::Versions;
 use crate::state::told;
 use nigh_store::Turn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long INFO waits for a shard that is busy with a function: then it shows what that one told
@@ -127,17 +125,5 @@ impl Shard {
             }
         });
         snapshot
-    }
-
-    /// Gives the connections that move to their shards.
-    pub(super) fn hand_over(&mut self) {
-        for (shard, mut connection) in std::mem::take(&mut self.work.moving) {
-            if let Err(error) = connection.stream.deregister(self.poll.registry()) {
-                tracing::warn!(%error, "a connection can't be moved: it is closed");
-                self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            self.shared.seats[shard].arrive(Arrival::Moved(connection));
-        }
     }
 }

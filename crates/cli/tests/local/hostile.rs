@@ -1,0 +1,100 @@
+//! Local clients that keep no rule of their rings, read nothing, or do nothing.
+
+use super::{Host, ok};
+use crate::support::local::LocalClient;
+use nigh_client::Frame;
+use nigh_resp::encode;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+#[test]
+fn a_client_that_keeps_no_rule_hurts_only_itself() {
+    // Garbage in positions, headers and bells: the server says so once, ends that client, and
+    // serves another one meanwhile.
+    let host = Host::start(&["--shards", "1"]);
+    let before = host.holds_at_rest();
+    let mut witness = host.attach();
+    let (requests, tail, data) = (4096u64, 128, 384);
+    let forgeries: [&[(u64, u64)]; 6] = [
+        &[(requests + tail, 7)],
+        &[(requests + tail, u64::MAX)],
+        &[(requests + data, 1 << 32), (requests + tail, 16)],
+        &[(requests + data, 1 << 32 | 0xFFFF), (requests + tail, 1024)],
+        &[(requests + data, 5 << 32 | 8), (requests + tail, 16)],
+        &[(requests + data, 9 << 48 | 1 << 32 | 8), (requests + tail, 16)],
+    ];
+    for (n, words) in forgeries.iter().enumerate() {
+        let mut client = host.attach();
+        let memory = File::from(client.memory.try_clone().expect("a descriptor"));
+        for (at, word) in *words {
+            memory.write_all_at(&word.to_le_bytes(), *at).expect("it is writable");
+        }
+        // It may be parked.
+        let _ = std::io::Write::write(&mut &client.socket, b"w");
+        assert!(client.is_ended(), "forgery {n}");
+        assert_eq!(host.figures("broken"), n as i64 + 1);
+        assert_eq!(witness.call(&["PING"]), Frame::Simple(b"PONG".to_vec()));
+    }
+    // A head of replies that it never had, which the server looks at when their ring is full.
+    assert_eq!(witness.call(&["SET", "v", &"x".repeat(40_000)]), ok());
+    let mut client = host.attach();
+    let memory = File::from(client.memory.try_clone().expect("a descriptor"));
+    let replies = (requests + data + 65536).next_multiple_of(4096);
+    memory.write_all_at(&u64::MAX.to_le_bytes(), replies + 256).expect("it is writable");
+    let mut gets = Vec::new();
+    (0..3).for_each(|_| encode::request(&mut gets, ["GET", "v"]));
+    assert_eq!(client.end.write(&gets), Ok(gets.len()));
+    let _ = std::io::Write::write(&mut &client.socket, b"w");
+    assert!(client.is_ended());
+    let said = host.server.said();
+    assert_eq!(said.matches("local client disconnected: ").count(), forgeries.len() + 1, "{said}");
+    // Bells of any value: the server may be woken for nothing, and no more.
+    let client = host.attach();
+    let memory = File::from(client.memory.try_clone().expect("a descriptor"));
+    for word in [0, 1, u64::MAX, 1 << 16, 0xFFFF, 1 << 40] {
+        for bell in [64, 128] {
+            memory.write_all_at(&u64::to_le_bytes(word), bell).expect("it is writable");
+            let _ = std::io::Write::write(&mut &client.socket, b"anything");
+            assert_eq!(witness.call(&["PING"]), Frame::Simple(b"PONG".to_vec()));
+        }
+    }
+    drop((client, witness));
+    host.wait_for_holds(before);
+}
+
+#[test]
+fn clients_that_rest_or_read_nothing_cost_no_time() {
+    // Fifty clients rest; one has asked for far more than its ring takes and reads nothing; one
+    // waits for a long time by WAITAOF with requests behind it. The shards sleep. The one that
+    // reads nothing is disconnected after output-buffer-timeout, as one with a socket is.
+    let host = Host::start(&["--shards", "2"]);
+    let resting: Vec<LocalClient> = (0..50).map(|_| host.attach()).collect();
+    let mut greedy = host.attach();
+    assert_eq!(greedy.call(&["SET", "v", &"x".repeat(100_000)]), ok());
+    let mut gets = Vec::new();
+    (0..100).for_each(|_| encode::request(&mut gets, ["GET", "v"]));
+    assert_eq!(greedy.end.write(&gets), Ok(gets.len()));
+    greedy.end.flush(|| ());
+    let _ = std::io::Write::write(&mut &greedy.socket, b"w");
+    let mut waiting = host.attach();
+    let mut requests = Vec::new();
+    encode::request(&mut requests, ["WAITAOF", "0", "1", "60000"]);
+    (0..300).for_each(|_| encode::request(&mut requests, ["SET", "w", &"y".repeat(150)]));
+    assert!(waiting.end.write(&requests).is_ok_and(|written| written > 40_000));
+    waiting.end.flush(|| ());
+    let _ = std::io::Write::write(&mut &waiting.socket, b"w");
+    let listed = host.server.call(&["LOCAL", "LIST"]);
+    assert_eq!(String::from_utf8_lossy(listed.bytes().expect("text")).lines().count(), 52);
+    std::thread::sleep(Duration::from_millis(300));
+    let before = host.cpu_ms();
+    std::thread::sleep(Duration::from_millis(700));
+    let spent = host.cpu_ms() - before;
+    assert!(spent <= 150, "{spent} ms of CPU time for nothing");
+    assert_eq!(host.server.call(&["CONFIG", "SET", "output-buffer-pause", "16kb"]), ok());
+    assert_eq!(host.server.call(&["CONFIG", "SET", "output-buffer-timeout", "1"]), ok());
+    assert!(greedy.is_ended());
+    host.server.wait_for("it reads nothing of its waiting replies");
+    drop((resting, waiting));
+    host.server.wait_for_info("local_clients:0\r\n");
+}

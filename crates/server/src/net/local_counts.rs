@@ -1,0 +1,105 @@
+//! How many local clients there are, and what became of them.
+//!
+//! Any thread. Nothing here is touched per command.
+
+use nigh_shm::ring::Broken;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Counts of the local clients of a server.
+#[derive(Debug, Default)]
+pub(crate) struct LocalCounts {
+    pub(crate) clients: AtomicUsize,
+    /// Bytes of their rings' memory.
+    pub(crate) ring_bytes: AtomicU64,
+    /// Since the start, as all that follow.
+    pub(crate) attached: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// Clients that didn't keep the rules of their rings.
+    pub(crate) broken: AtomicU64,
+    /// Times that a client was woken.
+    pub(crate) wakes_sent: AtomicU64,
+    /// Times that a client has woken a shard.
+    pub(crate) wakes_received: AtomicU64,
+}
+
+/// One of the local clients; it is counted as long as this lives.
+pub(crate) struct Counted {
+    counts: Arc<LocalCounts>,
+    memory_bytes: u64,
+    client: u64,
+    process_id: i32,
+}
+
+impl LocalCounts {
+    /// Counts one more, unless there are `most`. It has so much memory; client and process are for
+    /// the log.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        most: usize,
+        memory_bytes: u64,
+        (client, process_id): (u64, i32),
+    ) -> Option<Counted> {
+        if self.clients.fetch_add(1, Relaxed) >= most {
+            self.clients.fetch_sub(1, Relaxed);
+            return None;
+        }
+        self.ring_bytes.fetch_add(memory_bytes, Relaxed);
+        Some(Counted { counts: Arc::clone(self), memory_bytes, client, process_id })
+    }
+
+    /// Names and numbers, as LOCAL STATS answers them.
+    pub(crate) fn figures(&self) -> [(&'static str, u64); 7] {
+        [
+            ("clients", self.clients.load(Relaxed) as u64),
+            ("ring-bytes", self.ring_bytes.load(Relaxed)),
+            ("attached", self.attached.load(Relaxed)),
+            ("refused", self.refused.load(Relaxed)),
+            ("broken", self.broken.load(Relaxed)),
+            ("wakes-sent", self.wakes_sent.load(Relaxed)),
+            ("wakes-received", self.wakes_received.load(Relaxed)),
+        ]
+    }
+}
+
+impl Counted {
+    pub(crate) fn woke_client(&self) {
+        self.counts.wakes_sent.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn client_woke(&self) {
+        self.counts.wakes_received.fetch_add(1, Relaxed);
+    }
+
+    /// Counts and logs that it doesn't keep the rules.
+    pub(crate) fn tell_broken(&self, broken: &Broken) {
+        self.counts.broken.fetch_add(1, Relaxed);
+        let Self { client, process_id, .. } = *self;
+        tracing::warn!(client, process_id, "local client disconnected: {broken}");
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.counts.clients.fetch_sub(1, Relaxed);
+        self.counts.ring_bytes.fetch_sub(self.memory_bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_the_most_are_counted() {
+        // Two may be there. The third is refused, until one has gone; nothing of it stays.
+        let counts = Arc::new(LocalCounts::default());
+        let admit = || counts.admit(2, 100, (1, 1));
+        let (first, second) = (admit(), admit());
+        assert!(first.is_some() && second.is_some() && admit().is_none());
+        assert_eq!(counts.figures()[..2], [("clients", 2), ("ring-bytes", 200)]);
+        drop(first);
+        assert!(admit().is_some());
+        assert_eq!(counts.figures()[..2], [("clients", 1), ("ring-bytes", 100)]);
+    }
+}
