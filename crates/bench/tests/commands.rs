@@ -217,3 +217,17 @@ fn a_load_refuses_what_it_cannot_do() {
     refused(&["--command", "ECHO __line__"], "--lines");
     refused(&["--connect", "127.0.0.1:1"], "127.0.0.1:1");
 }
+
+/// A local client's figures are taken beside a server of its own, and printed beside DAL's.
+#[test]
+fn local_measures_and_cleans_up() {
+    let few = ["--keys", "500", "--rounds", "1", "--seconds", "0.02"];
+    let anywhere = ["--server-core", "-1", "--client-core", "-1"];
+    let output = bench(&[&["local"], &few[..], &anywhere[..]].concat());
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    for part in ["500 keys of 16 B", "| read, p50 |", "| 1.1 us |", "| pipelined writes/s |"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    assert_one_sentence(&bench(&["local", "--value-size", "3"]), &["--value-size", "16"]);
+}

@@ -10,14 +10,15 @@
 //!    hindered, and one that is down isn't needed.
 //! 2. Keys whose time is over, by the server's last time or by the time now, aren't shown.
 
+use crate::output::Output;
 use crate::render;
 use crate::target::ServerFlags;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use nigh_client::{Client, ForeignValues, Frame, LocalArenas};
 use nigh_shm::layout::is_over;
 use nigh_shm::{ArenaError, ForeignReader, MOST_PARTITIONS};
 use nigh_store::{DEFAULT_TENANT, arena_path};
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -85,7 +86,7 @@ pub(crate) fn multi_get(args: &MultiGetArgs) -> Result<()> {
 
 /// Prints keys.
 pub(crate) fn scan(args: &ScanArgs) -> Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(Output::new());
     let is_raw = args.lookup.is_raw();
     let shown = |bytes: &[u8]| if is_raw { bytes.to_vec() } else { quoted(bytes) };
     let mut source = args.lookup.open()?;
@@ -102,15 +103,12 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<()> {
                 written = out.write_all(&line);
             }
         })?;
-        match std::mem::replace(&mut written, Ok(())) {
-            // The reader has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            Err(error) => return Err(error).context("can't write to stdout"),
-            Ok(()) if cursor == 0 => break,
-            Ok(()) => {}
+        std::mem::replace(&mut written, Ok(()))?;
+        if cursor == 0 {
+            break;
         }
     }
-    out.flush().context("can't write to stdout")
+    Ok(out.flush()?)
 }
 
 /// What is read.
@@ -128,11 +126,11 @@ impl Lookup {
     }
 
     fn is_raw(&self) -> bool {
-        self.raw || !std::io::stdout().is_terminal()
+        self.raw || !Output::new().is_terminal()
     }
 
     fn print(&self, frame: &Frame) -> Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = Output::new();
         let text =
             if self.is_raw() { render::raw(frame) } else { render::formatted(frame).into_bytes() };
         out.write_all(&text)?;

@@ -25,8 +25,8 @@ pub struct ClientOptions {
     pub local: LocalUse,
     /// How long a call waits for a server that is away. Zero, the default: it says so at once.
     pub wait: Duration,
-    /// How long a call looks for its reply before it sleeps. `None`: 50 us with several cores, else
-    /// not at all.
+    /// How long a call looks for its reply before it sleeps. `None`: 50 us on a machine with
+    /// several cores, else not at all.
     pub spin: Option<Duration>,
     /// With `appendfsync always`: read from memory also what isn't on disk yet. By default such a
     /// read asks the server, whose reply waits for the disk.

@@ -13,8 +13,9 @@
 use super::drawing::{ScreenLine, Style};
 use super::screen::{Screen, Wake};
 use crate::lookup;
+use crate::output::Output;
 use crate::render::thousands;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nigh_client::LocalArenas;
 use nigh_shm::ForeignCounters;
 use std::io::Write;
@@ -33,9 +34,9 @@ pub(super) fn run(folder: &Path, interval: Duration, is_live: bool) -> Result<()
     let mut before = ArenasLook::of(&arenas);
     if !is_live {
         std::thread::sleep(interval);
-        let mut out = std::io::stdout().lock();
+        let mut out = Output::new();
         for line in lines(folder, &arenas, &before, &ArenasLook::of(&arenas)) {
-            writeln!(out, "{}", line.text).context("can't write to stdout")?;
+            writeln!(out, "{}", line.text)?;
         }
         return Ok(());
     }
