@@ -3,8 +3,9 @@
 //! 1. The folder is opened once; every file is opened below its descriptor. So a folder that is
 //!    renamed or mounted over while it is open stays the same one.
 //! 2. The file `lock` is held with `flock` as long as the [`RealFolder`] lives. Its text is only
-//!    for the message of [`LogError::InUse`]. A folder that is opened to read takes no lock, and
-//!    nothing in it can be changed.
+//!    for the message of [`LogError::InUse`]. Its process gives it back in words, since a child
+//!    that this one is just starting has the same descriptor until its exec. A folder that is
+//!    opened to read takes no lock, and nothing in it can be changed.
 //! 3. Folders that are made have mode 0700, files 0600.
 //! 4. What is long and lies on blocks, in the file and in memory, goes to the disk past the page
 //!    cache: a MiB that the cache has no pages for costs up to 1.6 ms of this thread's time there,
@@ -46,6 +47,8 @@ pub struct RealFolder {
     folder: OwnedFd,
     /// `None`: opened to read.
     lock: Option<RealFile>,
+    /// The process that took the lock: a fork of it must leave it alone.
+    pid: u32,
 }
 
 /// A real file.
@@ -108,7 +111,7 @@ impl RealFolder {
             .or_else(|error| if error == Errno::NOSYS { Ok(()) } else { Err(error) })
             .map_err(|error| LogError::io(HERE, 0, "opening the folder to write", error.into()))?;
         let lock = take_lock(&folder)?;
-        Ok(RealFolder { folder, lock: Some(lock) })
+        Ok(RealFolder { folder, lock: Some(lock), pid: std::process::id() })
     }
 
     /// Opens a folder to read, in any process: it takes no lock, and changes nothing.
@@ -116,7 +119,7 @@ impl RealFolder {
     /// # Errors
     /// `Io` if it isn't there, or can't be read.
     pub fn open_to_read(path: &Path) -> Result<RealFolder, LogError> {
-        Ok(RealFolder { folder: open_folder(path)?, lock: None })
+        Ok(RealFolder { folder: open_folder(path)?, lock: None, pid: std::process::id() })
     }
 
     /// On what it lies.
@@ -143,6 +146,15 @@ impl RealFolder {
 
     fn refuse_if_read_only(&self) -> io::Result<()> {
         if self.lock.is_some() { Ok(()) } else { Err(Errno::ROFS.into()) }
+    }
+}
+
+impl Drop for RealFolder {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock.as_ref().filter(|_| self.pid == std::process::id()) {
+            // Closing does the same, when no child has the descriptor.
+            let _ = flock(&lock.file, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -386,5 +398,24 @@ impl Chance for RealChance {
                 Err(error) => panic!("the system has no random bits: {error}"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_free_once_it_is_closed_though_a_child_has_its_descriptors_yet() {
+        // Between fork and exec, a child that another thread started held the lock: a database that
+        // was closed and opened again was said to be open elsewhere.
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = RealFolder::open(dir.path(), true).expect("it is free");
+        let lock = folder.lock.as_ref().expect("a lock");
+        let childs = lock.file.try_clone().expect("a descriptor");
+        assert!(matches!(RealFolder::open(dir.path(), true), Err(LogError::InUse { .. })));
+        drop(folder);
+        drop(RealFolder::open(dir.path(), true).expect("it is free again"));
+        drop(childs);
     }
 }
