@@ -333,7 +333,7 @@ class Python(Folder):
 
         number = lambda n: b"%d" % n
         self.assertTrue(gives_the_lock(lambda n: db.put(b"k", number(n), strong=True)))
-        self.assertTrue(gives_the_lock(lambda n: db.put(b"k", bytes(1 << 20))))
+        self.assertTrue(gives_the_lock(lambda n: db.put(b"k", bytes(200 << 10))))
         self.assertTrue(gives_the_lock(lambda n: (db.put(b"k", number(n)), db.flush())))
         self.assertFalse(gives_the_lock(lambda n: db.put(b"k", number(n))))
         self.assertFalse(gives_the_lock(lambda n: db.get(b"k")))

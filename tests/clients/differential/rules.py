@@ -12,7 +12,8 @@ from changes_7_2 import pairs, shape
 from wire import Error, Simple, Typed, parse
 
 # Commands that the compared Redis doesn't have: those of 7.2, and our own.
-NOT_IN_REDIS = changes_7_2.NEW_COMMANDS | {b"backup", b"debug|help", b"debug|reload"}
+LOCAL = {b"local", b"local|attach", b"local|help", b"local|kill", b"local|list", b"local|stats"}
+NOT_IN_REDIS = changes_7_2.NEW_COMMANDS | LOCAL | {b"backup", b"debug|help", b"debug|reload"}
 NEAR_SECONDS = 3  # both servers get a command within this time of each other
 NEAR_MS = 1000 * NEAR_SECONDS
 

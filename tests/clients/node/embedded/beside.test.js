@@ -144,7 +144,7 @@ test('another process reads while one writes', async (t) => {
   const [folder, own] = folders(t);
   const { memoryDir } = own;
   const db = nigh.open(folder, own);
-  assert.throws(() => nigh.openReader(folder, { memoryDir }), { code: 'NIGH_CANNOT_OPEN', message: /is private: .* shared/ });
+  assert.throws(() => nigh.openReader(folder, { memoryDir }), { code: 'NIGH_CANNOT_OPEN', message: /is private: .*shared/ });
   db.close();
   assert.throws(() => nigh.open(folder, { ...own, keepMemory: true }), { code: 'NIGH_INVALID', message: /option shared/ });
   const options = { ...own, shared: true };
