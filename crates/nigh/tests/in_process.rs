@@ -99,9 +99,9 @@ fn calls_are_as_durable_as_they_say() {
         assert_eq!(stats.durable_change, stats.last_change);
     }
     let mut refused = None;
-    for n in 0..20 {
+    for n in 0..800 {
         let key = format!("large{n}");
-        let filled = db.call("fill", &[key.as_bytes()], &[b"8000000"]);
+        let filled = db.call("fill", &[key.as_bytes()], &[b"200000"]);
         if let Err(error) = filled {
             refused = Some(error);
             assert_eq!(value(&db, &key), None);
