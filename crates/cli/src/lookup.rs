@@ -14,9 +14,9 @@ use crate::output::Output;
 use crate::render;
 use crate::target::ServerFlags;
 use anyhow::{Result, bail, ensure};
-use nigh_client::{Client, ForeignValues, Frame, LocalArenas};
+use nigh_client::{Client, ForeignValues, Frame};
 use nigh_shm::layout::is_over;
-use nigh_shm::{ArenaError, ForeignReader, MOST_PARTITIONS};
+use nigh_shm::{ArenaError, ForeignArenas, ForeignReader, MOST_PARTITIONS};
 use nigh_store::{DEFAULT_TENANT, arena_path};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<()> {
 /// What is read.
 enum Source {
     Server(Box<Client>),
-    Memory(LocalArenas),
+    Memory(ForeignArenas),
 }
 
 impl Lookup {
@@ -168,9 +168,11 @@ impl Source {
             Source::Memory(arenas) => {
                 let now_ms = now_ms();
                 Ok(arenas.scan(prefix, cursor, SCAN_COUNT, &mut |record| {
-                    if !is_over(record.expiry_ms, now_ms) {
+                    let is_live = !is_over(record.expiry_ms, now_ms);
+                    if is_live {
                         found(&record.key, &record.value);
                     }
+                    is_live
                 })?)
             }
         }
@@ -178,7 +180,7 @@ impl Source {
 }
 
 /// Maps the arenas of a server's folder.
-pub(crate) fn arenas(folder: &Path) -> Result<LocalArenas> {
+pub(crate) fn arenas(folder: &Path) -> Result<ForeignArenas> {
     let first = arena(folder, 0)?;
     let partitions = first.info().partitions;
     ensure!(
@@ -193,7 +195,7 @@ pub(crate) fn arenas(folder: &Path) -> Result<LocalArenas> {
     for (partition, arena) in (0..).zip(&arenas) {
         arena.info().check_owner(folder, DEFAULT_TENANT, partition, partitions)?;
     }
-    let arenas = LocalArenas::new(arenas);
+    let arenas = ForeignArenas::new(arenas);
     arenas.check()?;
     Ok(arenas)
 }

@@ -13,7 +13,7 @@
 //! A client, or a connection, belongs to one thread at a time.
 //!
 //! Rooms, lowest first: address call_error client_error ring_stream stream raw attach remote
-//! client_options local_arenas local_side link client client_view client_reads client_writes
+//! client_options local_side link client client_view client_reads client_writes
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -22,7 +22,7 @@
 //! | ring_stream, stream, raw | bytes in both directions: rings, sockets |
 //! | attach, remote | asking for local access; requests and replies |
 //! | client_options | how a client connects, reads and waits |
-//! | local_arenas, local_side | reading a server's memory |
+//! | local_side | reading a server's memory |
 //! | link, client | one attachment; a client, which has one after the other |
 //! | client_view, client_reads, client_writes | what a client does |
 #![forbid(unsafe_code)]
@@ -37,7 +37,6 @@ mod client_reads;
 mod client_view;
 mod client_writes;
 mod link;
-mod local_arenas;
 mod local_side;
 mod raw;
 mod remote;
@@ -51,7 +50,6 @@ pub use client_error::ClientError;
 pub use client_options::{ClientOptions, LocalUse};
 pub use client_reads::KeyLife;
 pub use client_view::ClientView;
-pub use local_arenas::LocalArenas;
 pub use nigh_resp::Protocol;
 pub use nigh_resp::decode::{WordsError, split_words};
 pub use nigh_resp::frame::Frame;

@@ -11,13 +11,13 @@
 //! Belongs to one thread at a time.
 
 use nigh_resp::frame::Frame;
+use nigh_shm::ForeignArenas;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::address::{Address, Endpoint};
 use crate::call_error::CallError;
 use crate::client_error::{AttachError, ClientError};
 use crate::client_options::{ClientOptions, LocalUse};
-use crate::local_arenas::LocalArenas;
 use crate::local_side::LocalSide;
 use crate::remote::Connection;
 
@@ -51,7 +51,7 @@ impl Link {
         }
         let why_not = match connection.attach(options.spin) {
             Ok(Ok(arenas)) => {
-                let arenas = LocalArenas::new(arenas);
+                let arenas = ForeignArenas::new(arenas);
                 arenas.check().map_err(|error| LinkError::Passing(error.to_string()))?;
                 let side = LocalSide::new(arenas, options.reads_unsynced);
                 return Ok(Link::new(connection, Some(side), String::new()));

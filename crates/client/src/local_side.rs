@@ -14,10 +14,10 @@
 //! Belongs to one thread at a time.
 
 use nigh_shm::layout::is_over;
-use nigh_shm::{ArenaError, ForeignReader, ForeignRecord, ForeignValues, ForeignVersion};
+use nigh_shm::{
+    ArenaError, ForeignArenas, ForeignReader, ForeignRecord, ForeignValues, ForeignVersion,
+};
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::local_arenas::LocalArenas;
 
 /// What a look at the memory says.
 pub(crate) enum Seen<T> {
@@ -31,17 +31,17 @@ pub(crate) enum Seen<T> {
 
 /// The memory that a server has handed over.
 pub(crate) struct LocalSide {
-    arenas: LocalArenas,
+    arenas: ForeignArenas,
     /// Show what isn't on disk yet, also where replies wait for that.
     reads_unsynced: bool,
 }
 
 impl LocalSide {
-    pub(crate) fn new(arenas: LocalArenas, reads_unsynced: bool) -> LocalSide {
+    pub(crate) fn new(arenas: ForeignArenas, reads_unsynced: bool) -> LocalSide {
         LocalSide { arenas, reads_unsynced }
     }
 
-    pub(crate) fn arenas(&self) -> &LocalArenas {
+    pub(crate) fn arenas(&self) -> &ForeignArenas {
         &self.arenas
     }
 
@@ -127,9 +127,11 @@ impl LocalSide {
         found: &mut dyn FnMut(&ForeignRecord),
     ) -> Seen<u64> {
         let next = self.arenas.scan(prefix, cursor, count, &mut |record| {
-            if !is_over_here(record.expiry_ms) {
+            let is_live = !is_over_here(record.expiry_ms);
+            if is_live {
                 found(record);
             }
+            is_live
         });
         match next {
             Ok(next) => Seen::Is(next),

@@ -24,8 +24,7 @@ use crate::reader_error::ReaderError;
 use nigh_log::{Meta, RealFolder, look_at_meta};
 use nigh_shm::layout::is_over;
 use nigh_shm::{
-    ArenaError, ForeignReader, ForeignValue, JournalFile, MOST_PARTITIONS, PartitionNumber,
-    partition_of,
+    ArenaError, ForeignArenas, ForeignReader, ForeignValues, JournalFile, MOST_PARTITIONS,
 };
 use nigh_store::{DEFAULT_TENANT, arena_path, partitions_of};
 use rustix::time::{ClockId, clock_gettime};
@@ -47,8 +46,6 @@ const ATTACHES_MOST: u32 = 3;
 /// How far the owner's clock may be behind this process's before that counts: it goes on ten times
 /// a second.
 const CLOCK_LATE_MS: u64 = 1000;
-/// Lines of the index that a step of a scan visits at most for each key it aims at.
-const LINES_PER_KEY: u64 = 10;
 
 /// How long a key stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +88,7 @@ const _: () = {
 
 /// Memory that is read.
 struct AttachedArenas {
-    /// Of each partition, at least one.
-    arenas: Arc<[ForeignReader]>,
+    arenas: Arc<ForeignArenas>,
     memory: PathBuf,
     /// When its name was last looked at, by [`coarse_ms`].
     looked_ms: AtomicU64,
@@ -189,11 +185,13 @@ impl DbReader {
     /// # Errors
     /// As [`DbReader::get`].
     pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, ReaderError> {
-        let found = self.read(&mut |it| it.multi_get(keys))?;
+        let mut values = ForeignValues::new();
+        self.read(&mut |it| it.arenas.multi_get_into(keys, &mut values, &mut |_, _| {}))?;
         let mut judge = None;
-        let live = found.into_iter().map(|it| {
-            let it = it.filter(|it| !self.is_over(it.expiry_ms, &mut judge));
-            it.map(|it| it.value)
+        let live = (0..keys.len()).map(|key| {
+            let version = values.version(key)?;
+            let is_over = self.is_over(version.expiry_ms, &mut judge);
+            values.get(key).filter(|_| !is_over).map(<[u8]>::to_vec)
         });
         Ok(live.collect())
     }
@@ -237,30 +235,20 @@ impl DbReader {
     pub fn scan(
         &self,
         prefix: &[u8],
-        mut cursor: u64,
+        cursor: u64,
         count: u32,
         mut found: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64, ReaderError> {
-        let count = u64::from(count.max(1));
-        let (mut met, mut lines, mut judge) = (0, count * LINES_PER_KEY, None);
-        loop {
-            let at = cursor;
-            cursor = self.read(&mut |it| {
-                let number = PartitionNumber::of_cursor(at, it.arenas.len() as u64);
-                let partition = usize::try_from(number.partition).unwrap_or_default();
-                let next = it.arenas[partition].scan(number.inward(at), prefix, &mut |record| {
-                    if !self.is_over(record.expiry_ms, &mut judge) {
-                        met += 1;
-                        found(&record.key, &record.value);
-                    }
-                });
-                Ok(number.outward(next?))
-            })?;
-            lines -= 1;
-            if cursor == 0 || lines == 0 || met >= count {
-                return Ok(cursor);
-            }
-        }
+        let mut judge = None;
+        self.read(&mut |it| {
+            it.arenas.scan(prefix, cursor, count, &mut |record| {
+                let is_live = !self.is_over(record.expiry_ms, &mut judge);
+                if is_live {
+                    found(&record.key, &record.value);
+                }
+                is_live
+            })
+        })
     }
 
     /// Waits until the database can be read, for so long at most.
@@ -270,7 +258,7 @@ impl DbReader {
     pub fn wait(&self, most: Duration) -> Result<(), ReaderError> {
         let begin = Instant::now();
         loop {
-            match self.read(&mut AttachedArenas::check) {
+            match self.read(&mut |it| it.arenas.check()) {
                 Err(error) if error.is_passing() && begin.elapsed() < most => {
                     std::thread::sleep(WAIT_STEP);
                 }
@@ -315,7 +303,7 @@ impl DbReader {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(it) = &state.attached {
             // Another thread may have been here.
-            if over.is_none_or(|over| !Arc::ptr_eq(over, it)) && it.have_their_names() {
+            if over.is_none_or(|over| !Arc::ptr_eq(over, it)) && it.arenas.have_their_names() {
                 return Ok(Arc::clone(it));
             }
             state.attached = None;
@@ -359,7 +347,7 @@ impl DbReader {
             return Err(ReaderError::Opening { path: path.clone() });
         };
         let arenas = (0..partitions).map(|it| self.find_arena(&meta, &memory, (it, partitions)));
-        let arenas = arenas.collect::<Result<_, _>>()?;
+        let arenas = Arc::new(ForeignArenas::new(arenas.collect::<Result<_, _>>()?));
         Ok(AttachedArenas { arenas, memory, looked_ms: AtomicU64::new(coarse_ms()) })
     }
 
@@ -411,48 +399,10 @@ impl DbReader {
 }
 
 impl AttachedArenas {
-    /// The number of a key's partition.
-    #[inline]
-    fn number_of(&self, key: &[u8]) -> usize {
-        let hash_of = |key: &[u8]| self.arenas[0].hash(key);
-        match self.arenas.len() {
-            1 => 0,
-            partitions => partition_of(key, hash_of(key), partitions, hash_of),
-        }
-    }
-
     /// The arena of a key.
     #[inline]
     fn of(&self, key: &[u8]) -> &ForeignReader {
-        &self.arenas[self.number_of(key)]
-    }
-
-    /// The values of several keys: those of each partition are of one moment.
-    fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<ForeignValue>>, ArenaError> {
-        if let [arena] = &*self.arenas {
-            return arena.multi_get(keys);
-        }
-        let numbers: Vec<usize> = keys.iter().map(|key| self.number_of(key)).collect();
-        let mut values: Vec<Option<ForeignValue>> = keys.iter().map(|_| None).collect();
-        for (partition, arena) in self.arenas.iter().enumerate() {
-            let places = (0..keys.len()).filter(|at| numbers[*at] == partition);
-            let places: Vec<usize> = places.collect();
-            let own: Vec<&[u8]> = places.iter().map(|at| keys[*at]).collect();
-            if !own.is_empty() {
-                let found = arena.multi_get(&own)?;
-                places.into_iter().zip(found).for_each(|(at, value)| values[at] = value);
-            }
-        }
-        Ok(values)
-    }
-
-    /// Whether all can be read.
-    fn check(&self) -> Result<(), ArenaError> {
-        self.arenas.iter().try_for_each(ForeignReader::check)
-    }
-
-    fn have_their_names(&self) -> bool {
-        self.arenas.iter().all(ForeignReader::has_its_name)
+        self.arenas.arena(self.arenas.partition(key))
     }
 
     /// Whether the files still have their names; looked at now and then.
@@ -462,7 +412,7 @@ impl AttachedArenas {
             return true;
         }
         self.looked_ms.store(now_ms, Ordering::Relaxed);
-        self.have_their_names()
+        self.arenas.have_their_names()
     }
 }
 

@@ -16,8 +16,7 @@ use crate::lookup;
 use crate::output::Output;
 use crate::render::thousands;
 use anyhow::Result;
-use nigh_client::LocalArenas;
-use nigh_shm::ForeignCounters;
+use nigh_shm::{ForeignArenas, ForeignCounters};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -60,7 +59,7 @@ pub(super) fn run(folder: &Path, interval: Duration, is_live: bool) -> Result<()
 }
 
 impl ArenasLook {
-    fn of(arenas: &LocalArenas) -> ArenasLook {
+    fn of(arenas: &ForeignArenas) -> ArenasLook {
         let partitions = 0..arenas.partitions();
         let counters = partitions.map(|it| arenas.arena(it).counters()).collect();
         ArenasLook { at: Instant::now(), counters }
@@ -69,7 +68,7 @@ impl ArenasLook {
 
 fn lines(
     folder: &Path,
-    arenas: &LocalArenas,
+    arenas: &ForeignArenas,
     before: &ArenasLook,
     now: &ArenasLook,
 ) -> Vec<ScreenLine> {

@@ -1,7 +1,7 @@
 //! Reading an arena from another process, which nobody waits for.
 //!
 //! ```text
-//! one key:      incarnation ─ clock ─ look ─ intent is 0 ─ incarnation again
+//! one key:      incarnation ─ look ─ intent is 0 ─ incarnation again      (an expiry? clock first, and again)
 //! several keys: incarnation ─ reuses ─ moment ─┬─ look ─ back along prev ─ both again ─┐
 //!                                              └──────────── the next key ─────────────┘
 //! ```
@@ -18,6 +18,7 @@
 //! read says so. Any thread, any process that may read the file.
 
 mod copier;
+mod foreign_arenas;
 mod foreign_values;
 mod foreign_view;
 mod read_check;
@@ -25,6 +26,7 @@ mod read_check;
 #[cfg(test)]
 pub(crate) use self::copier::guarded;
 pub use self::copier::{ForeignRecord, ForeignVersion};
+pub use self::foreign_arenas::ForeignArenas;
 pub use self::foreign_values::ForeignValues;
 pub use self::foreign_view::View;
 

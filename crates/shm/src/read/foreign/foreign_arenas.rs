@@ -10,31 +10,33 @@
 //!
 //! Any thread may read; [`ForeignValues`] belongs to one.
 
-use nigh_shm::{
-    ArenaError, ForeignReader, ForeignRecord, ForeignValues, PartitionNumber, partition_of,
-};
+use super::ForeignReader;
+use super::copier::ForeignRecord;
+use super::foreign_values::ForeignValues;
+use crate::error::ArenaError;
+use crate::partitioning::{PartitionNumber, partition_of};
 
 /// Lines of the index that a step of a scan visits at most for each key it aims at.
 const LINES_PER_KEY: u64 = 10;
 
 /// The arenas of a tenant, in the order of their partitions.
-pub struct LocalArenas {
+pub struct ForeignArenas {
     /// At least one.
     arenas: Vec<ForeignReader>,
     /// Which writer had each of them at first.
     incarnations: Vec<u64>,
 }
 
-impl LocalArenas {
+impl ForeignArenas {
     /// Of all partitions of a tenant, in their order.
     ///
     /// # Panics
     /// If there are none.
     #[must_use]
-    pub fn new(arenas: Vec<ForeignReader>) -> LocalArenas {
+    pub fn new(arenas: Vec<ForeignReader>) -> ForeignArenas {
         assert!(!arenas.is_empty(), "a tenant has a partition");
         let incarnations = arenas.iter().map(ForeignReader::incarnation).collect();
-        LocalArenas { arenas, incarnations }
+        ForeignArenas { arenas, incarnations }
     }
 
     /// How many partitions there are.
@@ -101,8 +103,8 @@ impl LocalArenas {
     }
 
     /// A step of a walk over the keys that begin with `prefix`, with SCAN's guarantee: passes
-    /// about `count` records to `found`. The first step has the cursor 0. Returns the cursor of the
-    /// next one; 0 at the end.
+    /// records to `found`, until it has said of about `count` that they are wanted. The first step
+    /// has the cursor 0. Returns the cursor of the next one; 0 at the end.
     ///
     /// # Errors
     /// Those of [`ForeignReader::scan`]. What was passed before is right, and may come again.
@@ -111,7 +113,7 @@ impl LocalArenas {
         prefix: &[u8],
         mut cursor: u64,
         count: u32,
-        found: &mut dyn FnMut(&ForeignRecord),
+        found: &mut dyn FnMut(&ForeignRecord) -> bool,
     ) -> Result<u64, ArenaError> {
         let count = u64::from(count.max(1));
         let (mut met, mut lines) = (0, count * LINES_PER_KEY);
@@ -119,8 +121,7 @@ impl LocalArenas {
             let number = PartitionNumber::of_cursor(cursor, self.arenas.len() as u64);
             let partition = usize::try_from(number.partition).unwrap_or_default();
             let next = self.arenas[partition].scan(number.inward(cursor), prefix, &mut |record| {
-                met += 1;
-                found(record);
+                met += u64::from(found(record));
             });
             cursor = number.outward(next?);
             lines -= 1;
@@ -128,6 +129,12 @@ impl LocalArenas {
                 return Ok(cursor);
             }
         }
+    }
+
+    /// Whether all paths still name the files that were opened.
+    #[must_use]
+    pub fn have_their_names(&self) -> bool {
+        self.arenas.iter().all(ForeignReader::has_its_name)
     }
 
     /// Whether all can be read; else why one can't.
