@@ -83,7 +83,7 @@ pub(crate) struct LogSide {
     /// Orders to the thread.
     orders: Mutex<Option<SyncSender<LogOrder>>>,
     /// Watches that read the log's files.
-    file_users: Arc<AtomicU64>,
+    file_users: Arc<Mutex<u64>>,
     /// Wakes the thread that looks after the partition.
     wake: Arc<dyn Fn() + Send + Sync>,
     file_bytes: u64,
@@ -270,11 +270,7 @@ impl LogSide {
         let Some(orders) = orders else { return Err(DbError::Closed) };
         let (told, answer) = sync_channel(1);
         let what = Ordered::EndFrame(EndOrder { told, hold_bytes: HOLD_FILES * self.file_bytes });
-        if orders.try_send(LogOrder { tail, what }).is_err() {
-            return Err(DbError::Late);
-        }
-        self.file_users.fetch_add(1, Ordering::Relaxed);
-        let held = HeldFiles { users: Arc::clone(&self.file_users), orders, tail };
+        let held = HeldFiles::hold(&self.file_users, orders, tail, what).ok_or(DbError::Late)?;
         let begin = Instant::now();
         loop {
             status.want_sync();

@@ -17,26 +17,48 @@ use nigh_log::{ChainMark, ChangeKind, Followed, LogFollower, RealFolder};
 use nigh_shm::{Effect, StreamChange};
 use nigh_store::{LogOrder, Ordered, data_stream};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Files of the log that aren't used again, though nothing in them counts.
 pub(crate) struct HeldFiles {
-    /// Watches that read files.
-    pub(crate) users: Arc<AtomicU64>,
+    /// Watches that read files. Orders are given with its lock: so none that holds files comes
+    /// before one that lets go of those of an earlier watch.
+    users: Arc<Mutex<u64>>,
     /// To the log's thread, and when it was asked to hold them.
-    pub(crate) orders: SyncSender<LogOrder>,
-    pub(crate) tail: u64,
+    orders: SyncSender<LogOrder>,
+    tail: u64,
+}
+
+impl HeldFiles {
+    /// Gives an order that holds files, at a place of the journal; `None` if there are too many
+    /// orders.
+    pub(crate) fn hold(
+        users: &Arc<Mutex<u64>>,
+        orders: SyncSender<LogOrder>,
+        tail: u64,
+        what: Ordered,
+    ) -> Option<HeldFiles> {
+        let mut count = lock(users);
+        orders.try_send(LogOrder { tail, what }).ok()?;
+        *count += 1;
+        Some(HeldFiles { users: Arc::clone(users), orders, tail })
+    }
 }
 
 impl Drop for HeldFiles {
     fn drop(&mut self) {
-        if self.users.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let mut count = lock(&self.users);
+        *count -= 1;
+        if *count == 0 {
             // If it can't be told now, what is held is bounded, and the next one tells it.
             let _ = self.orders.try_send(LogOrder { tail: self.tail, what: Ordered::LetGo });
         }
     }
+}
+
+fn lock(users: &Mutex<u64>) -> MutexGuard<'_, u64> {
+    users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A log that is marked where a watch began, and its files, held.
@@ -123,5 +145,35 @@ impl WatchHistory {
 
     fn lost(&self, first: u64, last: u64) -> WatchEvent {
         WatchEvent::Lost { partition: self.partition, first, last }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn files_are_let_go_by_the_last_that_reads_them() {
+        // A watch that ended while another began let the other's files go: its order came behind
+        // the other's.
+        let (users, (orders, given)) = (Arc::new(Mutex::new(0)), sync_channel::<LogOrder>(8));
+        let is_letting_go = || given.try_iter().map(|it| matches!(it.what, Ordered::LetGo));
+        let hold = || HeldFiles::hold(&users, orders.clone(), 0, Ordered::BaseEnds).expect("room");
+        let (first, second) = (hold(), hold());
+        drop(first);
+        assert!(is_letting_go().all(|it| !it), "one reads them yet");
+        let third = hold();
+        drop(second);
+        drop(third);
+        assert_eq!(is_letting_go().collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn an_order_that_finds_no_room_holds_nothing() {
+        let (users, (orders, _given)) = (Arc::new(Mutex::new(0)), sync_channel::<LogOrder>(1));
+        let hold = || HeldFiles::hold(&users, orders.clone(), 0, Ordered::BaseEnds);
+        let _first = hold().expect("room");
+        assert!(hold().is_none() && *lock(&users) == 1);
     }
 }

@@ -31,7 +31,7 @@ pub use self::foreign_values::ForeignValues;
 pub use self::foreign_view::View;
 
 use self::copier::{Copier, LOOKS_MAX, Look, ScanStep, Wanted};
-use self::foreign_view::{KEYS_AHEAD, version_of};
+use self::foreign_view::version_of;
 use self::read_check::{ReadCheck, Shut};
 use crate::error::ArenaError;
 use crate::error::io;
@@ -296,18 +296,14 @@ impl<W: SharedWords> ForeignReader<W> {
     /// # Errors
     /// As [`Self::view`].
     pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<ForeignValue>>, ArenaError> {
-        self.view(|view| {
-            let mut found = Vec::with_capacity(keys.len());
-            for keys in keys.chunks(KEYS_AHEAD) {
-                view.prefetch(keys);
-                for key in keys {
-                    let mut value = Vec::new();
-                    let expiry = view.get(key, &mut value)?;
-                    found.push(expiry.map(|expiry_ms| ForeignValue { value, expiry_ms }));
-                }
-            }
-            Ok(found)
-        })
+        let (mut values, numbers) = (ForeignValues::new(), (0..keys.len()).collect::<Vec<_>>());
+        values.reset(keys.len());
+        self.multi_get_into(keys, &numbers, &mut values)?;
+        let value_of = |key| {
+            let (value, version) = (values.get(key)?.to_vec(), values.version(key)?);
+            Some(ForeignValue { value, expiry_ms: version.expiry_ms })
+        };
+        Ok(numbers.into_iter().map(value_of).collect())
     }
 
     /// The same of the keys with these numbers, into memory that is used again. Returns the number
