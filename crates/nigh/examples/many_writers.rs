@@ -17,8 +17,14 @@ use std::time::{Duration, Instant};
 /// Keys that are written.
 const KEYS: u64 = 200_000;
 
-/// A step through the keys, far from one to the next.
-const STRIDE: u64 = 100_003;
+/// A random number's next one (splitmix64).
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
 
 fn key(n: u64) -> [u8; 16] {
     let mut key = *b"key-...-........";
@@ -36,10 +42,10 @@ fn rates(db: &Db, threads: u64, time: Duration) -> (f64, f64) {
         for thread in 0..threads {
             let (ends, done, ready) = (&ends, &done, &ready);
             scope.spawn(move || {
-                let mut count = 0;
+                let (mut random, mut count) = (thread << 40 | 77, 0);
                 ready.wait();
                 while !ends.load(Ordering::Relaxed) {
-                    db.put(&key((thread + count * STRIDE) % KEYS), &[b'v'; 100]).expect("put");
+                    db.put(&key(next(&mut random) % KEYS), &[b'v'; 100]).expect("put");
                     count += 1;
                 }
                 done.fetch_add(count, Ordering::Relaxed);
