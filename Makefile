@@ -48,7 +48,7 @@ test: setup test-tools ## run all tests: the crates' own, then real clients agai
 	cargo build --locked -p nigh-cli
 	cargo test --locked --workspace --exclude nigh-py --exclude nigh-node --no-fail-fast
 	cargo test --locked --workspace --exclude nigh-py --exclude nigh-node \
-		--features nigh/functions --test in_process
+		--features nigh/functions,nigh-client/async --test in_process --test tasks
 	tests/clients/run --nigh $(TARGET_DIR)/debug/nigh
 
 demo: build ## load a graph, count friends from the client side and in the store, compare
@@ -97,7 +97,8 @@ lint: setup ## formatting, structure and clippy, warnings are errors
 	python3 scripts/test_structure.py
 	python3 scripts/structure.py
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --features nigh/functions --test in_process -- -D warnings
+	cargo clippy --locked --workspace --features nigh/functions,nigh-client/async \
+		--test in_process --test tasks -- -D warnings
 
 ci: ## what CI does
 	@.ci/run

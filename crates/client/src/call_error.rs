@@ -7,10 +7,13 @@
 
 use std::time::Duration;
 
+use nigh_resp::frame::Frame;
 use nigh_shm::layout::KEY_BYTES_MAX;
 
+use crate::address::Address;
+
 /// Why a call of a [`crate::Client`] has no answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// There is no server now. Nothing was sent: the call may be repeated.
@@ -110,6 +113,24 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The reply, if it is no error reply.
+    pub(crate) fn if_refused(
+        address: &Address,
+        command: &[u8],
+        reply: Frame,
+    ) -> Result<Frame, CallError> {
+        let Some(text) = reply.error() else { return Ok(reply) };
+        Err(CallError::Refused {
+            address: address.to_string(),
+            command: printable(command),
+            reply: String::from_utf8_lossy(text).into_owned(),
+        })
+    }
+
+    pub(crate) fn unexpected(address: &Address, command: &[u8]) -> CallError {
+        CallError::Unexpected { address: address.to_string(), command: printable(command) }
+    }
+
     /// Whether nothing was changed, and the same call may succeed later.
     #[must_use]
     pub fn may_repeat(&self) -> bool {
@@ -121,4 +142,11 @@ impl CallError {
                 | CallError::NotSynced { .. }
         )
     }
+}
+
+/// The name of a command, for an error.
+pub(crate) fn printable(word: &[u8]) -> String {
+    /// Longer than any name.
+    const MOST: usize = 40;
+    String::from_utf8_lossy(&word[..word.len().min(MOST)]).into_owned()
 }

@@ -14,13 +14,15 @@
 //!
 //! Belongs to one thread at a time.
 
+#[cfg(feature = "async")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nigh_resp::frame::Frame;
 use nigh_shm::layout::KEY_BYTES_MAX;
 
-use crate::address::Address;
-use crate::call_error::CallError;
+use crate::address::{Address, AddressError};
+use crate::call_error::{CallError, printable};
 use crate::client_error::ClientError;
 use crate::client_options::ClientOptions;
 use crate::link::{Link, LinkError};
@@ -30,7 +32,7 @@ use crate::local_side::{LocalSide, Seen};
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_millis(100);
 /// Attachments that may be over, one after the other, within one read.
-const ATTACHES_MOST: u32 = 3;
+pub(crate) const ATTACHES_MOST: u32 = 3;
 
 /// A client of a Nigh server, or of any other that speaks RESP.
 ///
@@ -69,10 +71,13 @@ impl Client {
     /// # Errors
     /// The address can't be read; [`CallError::NotAttached`], [`CallError::CantConnect`].
     pub fn connect(address: &str) -> Result<Client, CallError> {
-        let address: Address = address.parse().map_err(|error: crate::address::AddressError| {
-            CallError::CantConnect { cause: error.to_string() }
-        })?;
-        Client::connect_with(&address, ClientOptions::default())
+        Client::connect_with(&Client::address_of(address)?, ClientOptions::default())
+    }
+
+    pub(crate) fn address_of(address: &str) -> Result<Address, CallError> {
+        address
+            .parse()
+            .map_err(|error: AddressError| CallError::CantConnect { cause: error.to_string() })
     }
 
     /// The same with options.
@@ -221,8 +226,9 @@ impl Client {
         for _ in 0..ATTACHES_MOST {
             let error = match self.attached()?.call(request) {
                 Ok(reply) => {
-                    let reply = self.accepted(request[0], reply)?;
-                    return from_reply(reply, state).ok_or_else(|| self.unexpected(request[0]));
+                    let reply = CallError::if_refused(&self.address, request[0], reply)?;
+                    return from_reply(reply, state)
+                        .ok_or_else(|| CallError::unexpected(&self.address, request[0]));
                 }
                 Err(error) => error,
             };
@@ -252,19 +258,11 @@ impl Client {
         CallError::Unknown { address, command, cause }
     }
 
-    /// The reply, if it is no error reply.
-    pub(crate) fn accepted(&self, command: &[u8], reply: Frame) -> Result<Frame, CallError> {
-        let Some(text) = reply.error() else { return Ok(reply) };
-        Err(CallError::Refused {
-            address: self.address.to_string(),
-            command: printable(command),
-            reply: String::from_utf8_lossy(text).into_owned(),
-        })
-    }
-
-    pub(crate) fn unexpected(&self, command: &[u8]) -> CallError {
-        let (address, command) = (self.address.to_string(), printable(command));
-        CallError::Unexpected { address, command }
+    /// What tasks need to read the memory: it, and when the server's side was looked at last.
+    #[cfg(feature = "async")]
+    pub(crate) fn side_and_look(&self) -> (Option<Arc<LocalSide>>, u64) {
+        let link = self.link.as_ref();
+        (link.and_then(|link| link.local.clone()), link.map_or(0, |link| link.looked_ms))
     }
 }
 
@@ -275,11 +273,4 @@ pub(crate) fn check_key(key: &[u8]) -> Result<(), CallError> {
         return Err(CallError::KeyTooLong { bytes: key.len() });
     }
     Ok(())
-}
-
-/// The name of a command, for an error.
-fn printable(word: &[u8]) -> String {
-    /// Longer than any name.
-    const MOST: usize = 40;
-    String::from_utf8_lossy(&word[..word.len().min(MOST)]).into_owned()
 }

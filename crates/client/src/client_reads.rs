@@ -7,12 +7,13 @@
 
 use std::time::{Duration, Instant};
 
+use nigh_resp::frame::Frame;
 use nigh_shm::{ForeignValues, ForeignVersion, TooNew};
 
 use crate::call_error::CallError;
 use crate::client::{Client, check_key};
 use crate::client_view::{ATTEMPTS_MAX, ClientView, Outcome};
-use crate::local_side::{LocalSide, Seen, of_error};
+use crate::local_side::{KeyLife, LocalSide, Seen, of_error};
 
 /// Between two looks whether a moment is on disk.
 const SYNC_STEP: Duration = Duration::from_micros(50);
@@ -20,15 +21,6 @@ const SYNC_STEP: Duration = Duration::from_micros(50);
 const SYNC_MOST: Duration = Duration::from_secs(10);
 /// Most keys that a step of a scan by requests asks for.
 const SCAN_MOST: u32 = 10_000;
-
-/// How long a key stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyLife {
-    /// It has no expiry.
-    Forever,
-    /// Its time is over then.
-    Left(Duration),
-}
 
 impl Client {
     /// The value of a key; `None` if there is none.
@@ -86,24 +78,11 @@ impl Client {
     /// As [`Client::get`].
     pub fn ttl(&mut self, key: &[u8]) -> Result<Option<KeyLife>, CallError> {
         check_key(key)?;
-        let left = |ms| KeyLife::Left(Duration::from_millis(ms));
         self.read(
             &mut (),
             &[b"PTTL", key],
-            |side, ()| match side.expiry(key) {
-                Seen::Is(None) => Seen::Is(None),
-                Seen::Is(Some(0)) => Seen::Is(Some(KeyLife::Forever)),
-                Seen::Is(Some(expiry_ms)) => {
-                    Seen::Is(Some(left(expiry_ms.saturating_sub(side.now_ms(key)))))
-                }
-                Seen::Ask => Seen::Ask,
-                Seen::Over(why) => Seen::Over(why),
-            },
-            |reply, ()| match reply.integer()? {
-                -2 => Some(None),
-                -1 => Some(Some(KeyLife::Forever)),
-                ms => Some(Some(left(u64::try_from(ms).ok()?))),
-            },
+            |side, ()| side.life(key),
+            |reply, ()| life_of_reply(&reply),
         )
     }
 
@@ -254,6 +233,15 @@ impl Client {
             }
         }
         Ok(next)
+    }
+}
+
+/// What PTTL says.
+pub(crate) fn life_of_reply(reply: &Frame) -> Option<Option<KeyLife>> {
+    match reply.integer()? {
+        -2 => Some(None),
+        -1 => Some(Some(KeyLife::Forever)),
+        ms => Some(Some(KeyLife::Left(Duration::from_millis(u64::try_from(ms).ok()?)))),
     }
 }
 

@@ -76,7 +76,7 @@ impl Client {
     /// As [`Client::set`].
     pub fn call(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
         if request.is_empty() {
-            return Err(self.unexpected(b"a request without words"));
+            return Err(CallError::unexpected(self.address(), b"a request without words"));
         }
         self.once(request)
     }
@@ -120,15 +120,17 @@ impl Client {
     /// Sends a request whose error reply is an error.
     fn done(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
         let reply = self.once(request)?;
-        self.accepted(request[0], reply)
+        CallError::if_refused(self.address(), request[0], reply)
     }
 
     fn number(&mut self, request: &[&[u8]]) -> Result<i64, CallError> {
-        self.done(request)?.integer().ok_or_else(|| self.unexpected(request[0]))
+        self.done(request)?
+            .integer()
+            .ok_or_else(|| CallError::unexpected(self.address(), request[0]))
     }
 }
 
 /// Milliseconds, at least one.
-fn millis(life: Duration) -> String {
+pub(crate) fn millis(life: Duration) -> String {
     life.as_millis().clamp(1, i64::MAX.unsigned_abs().into()).to_string()
 }

@@ -6,14 +6,16 @@
 //! split_words(b"SET 'my key' 1") -> arguments of a call
 //! ```
 //!
-//! 1. Calls block, and timeouts bound them. The crate starts no thread.
+//! 1. Calls block, and timeouts bound them. The crate starts no thread; with the feature `async` an
+//!    `AsyncClient`, which tasks share, has one.
 //! 2. An error reply is a reply of a [`Connection`] ([`Frame::Error`]). A [`ClientError`] means
 //!    that there is no reply. A [`Client`] has one error for both, [`CallError`].
 //!
 //! A client, or a connection, belongs to one thread at a time.
 //!
 //! Rooms, lowest first: address call_error client_error ring_stream stream raw attach remote
-//! client_options local_side link client client_view client_reads client_writes
+//! client_options local_side link client client_view client_in_place client_reads client_writes
+//! async_client
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -24,14 +26,18 @@
 //! | client_options | how a client connects, reads and waits |
 //! | local_side | reading a server's memory |
 //! | link, client | one attachment; a client, which has one after the other |
-//! | client_view, client_reads, client_writes | what a client does |
+//! | client_view, client_in_place, client_reads, client_writes | what a client does |
+//! | async_client | a client that tasks share |
 #![forbid(unsafe_code)]
 
 mod address;
+#[cfg(feature = "async")]
+mod async_client;
 mod attach;
 mod call_error;
 mod client;
 mod client_error;
+mod client_in_place;
 mod client_options;
 mod client_reads;
 mod client_view;
@@ -44,12 +50,15 @@ mod ring_stream;
 mod stream;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Endpoint};
+#[cfg(feature = "async")]
+pub use async_client::AsyncClient;
 pub use call_error::CallError;
 pub use client::Client;
 pub use client_error::ClientError;
+pub use client_in_place::ValueInPlace;
 pub use client_options::{ClientOptions, LocalUse};
-pub use client_reads::KeyLife;
 pub use client_view::ClientView;
+pub use local_side::KeyLife;
 pub use nigh_resp::Protocol;
 pub use nigh_resp::decode::{WordsError, split_words};
 pub use nigh_resp::frame::Frame;

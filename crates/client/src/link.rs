@@ -10,6 +10,8 @@
 //!
 //! Belongs to one thread at a time.
 
+use std::sync::Arc;
+
 use nigh_resp::frame::Frame;
 use nigh_shm::ForeignArenas;
 use rustix::time::{ClockId, clock_gettime};
@@ -28,11 +30,11 @@ const LOOK_MS: u64 = 10;
 pub(crate) struct Link {
     pub(crate) connection: Connection,
     /// The memory, if this is a local client.
-    pub(crate) local: Option<LocalSide>,
+    pub(crate) local: Option<Arc<LocalSide>>,
     /// Why it isn't.
     pub(crate) why_not_local: String,
     /// When the server's side was last looked at, by [`coarse_ms`].
-    looked_ms: u64,
+    pub(crate) looked_ms: u64,
 }
 
 /// Why there is no link.
@@ -54,7 +56,7 @@ impl Link {
                 let arenas = ForeignArenas::new(arenas);
                 arenas.check().map_err(|error| LinkError::Passing(error.to_string()))?;
                 let side = LocalSide::new(arenas, options.reads_unsynced);
-                return Ok(Link::new(connection, Some(side), String::new()));
+                return Ok(Link::new(connection, Some(Arc::new(side)), String::new()));
             }
             Ok(Err(refusal)) if refusal.starts_with("LOADING") => {
                 return Err(LinkError::Passing(refusal));
@@ -94,7 +96,7 @@ impl Link {
         }
     }
 
-    fn new(connection: Connection, local: Option<LocalSide>, why_not_local: String) -> Link {
+    fn new(connection: Connection, local: Option<Arc<LocalSide>>, why_not_local: String) -> Link {
         Link { connection, local, why_not_local, looked_ms: coarse_ms() }
     }
 
@@ -102,7 +104,7 @@ impl Link {
     #[inline]
     pub(crate) fn is_open(&mut self) -> bool {
         let now_ms = coarse_ms();
-        now_ms.saturating_sub(self.looked_ms) < LOOK_MS || self.look(now_ms)
+        is_recent(self.looked_ms, now_ms) || self.look(now_ms)
     }
 
     #[cold]
@@ -132,9 +134,15 @@ fn of_client(error: ClientError) -> LinkError {
     }
 }
 
+/// Whether a look at the server's side still tells that it is open.
+#[inline]
+pub(crate) fn is_recent(looked_ms: u64, now_ms: u64) -> bool {
+    now_ms.saturating_sub(looked_ms) < LOOK_MS
+}
+
 /// A time that rises, in milliseconds, to a few: it costs some nanoseconds.
 #[inline]
-fn coarse_ms() -> u64 {
+pub(crate) fn coarse_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     let ms = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
     u64::try_from(ms).unwrap_or(0)

@@ -13,9 +13,12 @@
 //!
 //! Belongs to one thread at a time.
 
+use std::time::Duration;
+
 use nigh_shm::layout::is_over;
 use nigh_shm::{
-    ArenaError, ForeignArenas, ForeignReader, ForeignRecord, ForeignValues, ForeignVersion,
+    ArenaError, ForeignArenas, ForeignInPlace, ForeignReader, ForeignRecord, ForeignValues,
+    ForeignVersion,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,6 +30,15 @@ pub(crate) enum Seen<T> {
     Ask,
     /// The memory isn't the server's any more; why not.
     Over(String),
+}
+
+/// How long a key stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyLife {
+    /// It has no expiry.
+    Forever,
+    /// Its time is over then.
+    Left(Duration),
 }
 
 /// The memory that a server has handed over.
@@ -58,6 +70,32 @@ impl LocalSide {
         let partition = self.arenas.partition(key);
         let found = self.arenas.arena(partition).version(key);
         self.judge(partition, found, |version| version.map(|it| it.expiry_ms))
+    }
+
+    /// How long a key stays, if there is such a key.
+    pub(crate) fn life(&self, key: &[u8]) -> Seen<Option<KeyLife>> {
+        match self.expiry(key) {
+            Seen::Is(None) => Seen::Is(None),
+            Seen::Is(Some(0)) => Seen::Is(Some(KeyLife::Forever)),
+            Seen::Is(Some(expiry_ms)) => {
+                let left = expiry_ms.saturating_sub(self.now_ms(key));
+                Seen::Is(Some(KeyLife::Left(Duration::from_millis(left))))
+            }
+            Seen::Ask => Seen::Ask,
+            Seen::Over(why) => Seen::Over(why),
+        }
+    }
+
+    /// The value of a key, to be read in parts.
+    pub(crate) fn in_place(&self, key: &[u8]) -> Seen<Option<ForeignInPlace<'_>>> {
+        let partition = self.arenas.partition(key);
+        match self.arenas.arena(partition).in_place(key) {
+            Ok(found) => {
+                let version = found.as_ref().map(ForeignInPlace::version);
+                self.judge(partition, Ok(version), |_| found)
+            }
+            Err(error) => of_error(error),
+        }
     }
 
     #[inline]

@@ -84,8 +84,8 @@ pub use partitioning::{MOST_PARTITIONS, PartitionNumber, partition_of, tag};
 pub use qsbr::{Domain, Participant, Pin};
 pub use read::cursor::LineWalk;
 pub use read::foreign::{
-    ForeignArenas, ForeignCounters, ForeignReader, ForeignRecord, ForeignValue, ForeignValues,
-    ForeignVersion, View,
+    ForeignArenas, ForeignCounters, ForeignInPlace, ForeignReader, ForeignRecord, ForeignValue,
+    ForeignValues, ForeignVersion, View,
 };
 pub use read::index_copy::IndexCopy;
 pub use read::reader::{Moment, Reader};

@@ -5,6 +5,7 @@ mod support;
 
 use nigh_client::{
     CallError, Client, ClientOptions, ForeignValues, Frame, KeyLife, LocalUse, Options,
+    ValueInPlace,
 };
 use nigh_shm::DurableWord;
 use std::os::unix::fs::FileExt;
@@ -48,6 +49,56 @@ fn reads_ask_nobody_and_writes_go_by_the_ring() {
     assert_eq!(server.asked(), Vec::<String>::new());
     assert_eq!(client.del(&[b"a"]).unwrap(), 1);
     assert_eq!(client.get(b"a").unwrap(), None);
+}
+
+/// Parts of a value are read where it lies, in a record and in a run. If it changes meanwhile, the
+/// caller is told and called again; if it always changes, or isn't sure, the server sends all.
+#[test]
+fn parts_of_a_value_are_read_in_place() {
+    let server = Server::start(Manner::default());
+    let mut client = server.local();
+    let whole =
+        |of: u8| -> Vec<u8> { (0..=250).cycle().map(|at| at ^ of).take(3_000_000).collect() };
+    server.owner().put(b"long", &whole(1), 0);
+    server.owner().put(b"short", b"0123456789", 0);
+    let part = |client: &mut Client, key: &[u8], at: usize| {
+        let read = |value: &ValueInPlace<'_>| {
+            let mut part = [0; 4];
+            value.read(at, &mut part).map(|()| (value.len(), part.to_vec()))
+        };
+        client.get_in_place(key, read).unwrap()
+    };
+    assert_eq!(part(&mut client, b"short", 6), Some((10, b"6789".to_vec())));
+    let expected = Some((3_000_000, whole(1)[2_999_996..].to_vec()));
+    assert_eq!(part(&mut client, b"long", 2_999_996), expected);
+    assert_eq!(part(&mut client, b"none", 0), None);
+    assert_eq!(server.asked(), Vec::<String>::new());
+    // Its owner overwrites it between two parts: once, and then at each attempt.
+    for (overwrites, calls, asked) in [(1, 2, &[][..]), (u32::MAX, 17, &["GET"])] {
+        let (mut called, mut of) = (0, 1);
+        let parts = client.get_in_place(b"long", |value| {
+            let (mut first, mut last) = (vec![0; 1000], vec![0; 1000]);
+            value.read(0, &mut first)?;
+            called += 1;
+            if called <= overwrites {
+                of += 1;
+                server.owner().put(b"long", &whole(of), 0);
+            }
+            value.read(2_999_000, &mut last)?;
+            Ok((first, last))
+        });
+        let (first, last) = parts.unwrap().unwrap();
+        let at = called - u32::from(overwrites == u32::MAX);
+        let seen = whole(1 + u8::try_from(at.min(overwrites)).unwrap());
+        assert_eq!((&first[..], &last[..]), (&seen[..1000], &seen[2_999_000..]));
+        assert_eq!(
+            (called, server.asked()),
+            (calls, asked.iter().map(|it| (*it).to_owned()).collect())
+        );
+    }
+    server.owner().put(b"late", b"over", now_ms() - 1000);
+    assert_eq!(part(&mut client, b"late", 0), Some((4, b"over".to_vec())), "as this owner says");
+    assert_eq!(server.asked(), ["GET"]);
 }
 
 /// A pipeline, a request and a reply may each be many times as long as the rings. Replies come in

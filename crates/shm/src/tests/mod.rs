@@ -14,6 +14,7 @@ mod foreign_scan;
 mod full;
 mod growing;
 mod held;
+mod in_place;
 mod index_copies;
 mod kept;
 mod left;

@@ -35,7 +35,7 @@ const PREFETCH_BYTES: u64 = 256;
 /// The bytes of an arena.
 pub(super) struct Copier<W: SharedWords> {
     pub(super) words: W,
-    g: Geometry,
+    pub(super) g: Geometry,
     /// Length of the file when it was last asked for.
     end: AtomicU64,
     file: File,
@@ -96,7 +96,8 @@ pub(super) struct ScanStep<'a> {
 
 /// The result of one look at the index.
 pub(super) enum Look {
-    Hit(Head),
+    /// The record, and where it lies.
+    Hit(Head, u64),
     Miss,
     Again,
 }
@@ -330,12 +331,12 @@ impl<W: SharedWords> Copier<W> {
     }
 
     /// Reads bytes of the file; `None` if it doesn't reach so far.
-    fn read(&self, offset: u64, to: &mut [u8]) -> Option<()> {
+    pub(super) fn read(&self, offset: u64, to: &mut [u8]) -> Option<()> {
         self.words.read_file(&self.file, offset, to).ok()
     }
 
     /// Whether the file reaches so far; asks for its length again if not.
-    fn reaches(&self, end: u64) -> bool {
+    pub(super) fn reaches(&self, end: u64) -> bool {
         if end <= self.end.load(Relaxed) {
             return true;
         }
@@ -402,7 +403,7 @@ impl<W: SharedWords> Copier<W> {
         if wanted.copies(&head) && !self.copy_value(offset, &head, out) {
             return Look::Again;
         }
-        Look::Hit(head)
+        Look::Hit(head, offset)
     }
 
     /// Copies the value of the record at an offset. False if it lies in a run that was reused.
@@ -416,12 +417,12 @@ impl<W: SharedWords> Copier<W> {
         true
     }
 
-    fn generation(&self, slot: u32) -> u32 {
+    pub(super) fn generation(&self, slot: u32) -> u32 {
         self.words.load32(self.g.generation_offset(slot), Acquire)
     }
 
     #[inline]
-    fn key_is(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
+    pub(super) fn key_is(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
         let at = offset + r::KEY;
         let word = |at| self.words.load64(at, Relaxed).to_le_bytes();
         let (words, rest) = key.as_chunks::<8>();

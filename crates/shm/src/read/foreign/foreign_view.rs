@@ -146,7 +146,7 @@ impl<'r, W: SharedWords> View<'r, W> {
     fn newest(&self, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Result<Option<Head>, TooNew> {
         for _ in 0..LOOKS_MAX {
             match self.copier.look(wanted, out) {
-                Look::Hit(head) => return Ok(Some(head)),
+                Look::Hit(head, _) => return Ok(Some(head)),
                 Look::Miss => return Ok(None),
                 Look::Again if self.watch.holds(&self.copier.words) => std::hint::spin_loop(),
                 Look::Again => break,

@@ -21,6 +21,7 @@ mod copier;
 mod foreign_arenas;
 mod foreign_values;
 mod foreign_view;
+mod in_place;
 mod read_check;
 
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use self::copier::{ForeignRecord, ForeignVersion};
 pub use self::foreign_arenas::ForeignArenas;
 pub use self::foreign_values::ForeignValues;
 pub use self::foreign_view::View;
+pub use self::in_place::ForeignInPlace;
 
 use self::copier::{Copier, LOOKS_MAX, Look, ScanStep, Wanted};
 use self::foreign_view::version_of;
@@ -228,9 +230,41 @@ impl<W: SharedWords> ForeignReader<W> {
                 continue;
             }
             match look {
-                Look::Hit(head) if head.expiry_ms != 0 && !needs_clock => needs_clock = true,
-                Look::Hit(head) if wanted.wants(&head) => return Ok(Some(version_of(&head))),
-                Look::Hit(_) | Look::Miss => return Ok(None),
+                Look::Hit(head, _) if head.expiry_ms != 0 && !needs_clock => needs_clock = true,
+                Look::Hit(head, _) if wanted.wants(&head) => return Ok(Some(version_of(&head))),
+                Look::Hit(..) | Look::Miss => return Ok(None),
+                Look::Again => std::hint::spin_loop(),
+            }
+        }
+        Err(ArenaError::Busy { path: self.path.clone(), tries: LOOKS_MAX })
+    }
+
+    /// Finds the value of a key, to be read in parts where it lies: for large values of which
+    /// little is wanted. `None` as for [`Self::get`].
+    ///
+    /// # Errors
+    /// As [`Self::get`]; [`ArenaError::Busy`] also while several keys are being committed for too
+    /// long.
+    pub fn in_place(&self, key: &[u8]) -> Result<Option<ForeignInPlace<'_, W>>, ArenaError> {
+        let hash = crate::format::hash::hash(self.info.seed, key);
+        let words = &self.copier.words;
+        for _ in 0..LOOKS_MAX {
+            let watch = self.watch()?;
+            let clock_ms = self.clock_ms();
+            let wanted = Wanted { hash, key, lsn: u64::MAX, clock_ms, with_value: false };
+            let look = self.copier.look(&wanted, &mut Vec::new());
+            // SYNC(intent): an entry of a commit of several was stored behind it.
+            words.fence(Acquire);
+            let in_commit = words.load32(header::INTENT, Acquire) != 0;
+            match look {
+                _ if in_commit || !watch.has_same_writer(words) => std::hint::spin_loop(),
+                Look::Hit(head, offset) if wanted.wants(&head) => {
+                    let found = ForeignInPlace::of(&self.copier, watch, key, (&head, offset));
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                Look::Hit(..) | Look::Miss => return Ok(None),
                 Look::Again => std::hint::spin_loop(),
             }
         }

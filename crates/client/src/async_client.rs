@@ -1,0 +1,402 @@
+//! A client for tasks: many of them share one, on any runtime.
+//!
+//! ```text
+//! task ── read ── looked at within 10 ms? ── memory ──────────────────> answer, at once
+//!          │                └ no, or not sure
+//! task ── request ── queue ── the client's thread: all that wait, in one pipeline ──> reply
+//! ```
+//!
+//! 1. Requests are sent in the order in which tasks have put them into the queue, each once.
+//! 2. The queue is bounded: who finds it full waits for room.
+//! 3. What a future has put into the queue happens also when the future is dropped.
+//!
+//! Any task, any thread. The one thread that the client has ends behind its last handle.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nigh_resp::frame::Frame;
+use nigh_shm::ForeignValues;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+
+use crate::address::Address;
+use crate::call_error::{CallError, printable};
+use crate::client::{ATTACHES_MOST, Client, check_key};
+use crate::client_options::ClientOptions;
+use crate::client_reads::life_of_reply;
+use crate::client_writes::millis;
+use crate::link::{coarse_ms, is_recent};
+use crate::local_side::{KeyLife, LocalSide, Seen};
+
+/// Jobs that may wait.
+const WAITING_MOST: usize = 4096;
+/// Most requests of one pipeline.
+const TOGETHER_MOST: usize = 1024;
+
+/// A client that many tasks share; cloned, it is the same client.
+///
+/// Reads come from memory without a wait where [`Client`]'s do. All else goes through the client's
+/// own thread, which sends what waits for it as one pipeline.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), nigh_client::CallError> {
+/// let client = nigh_client::AsyncClient::connect("unix:/run/nigh/nigh.sock").await?;
+/// client.set(b"greeting", b"hello").await?;
+/// assert_eq!(client.get(b"greeting").await?.as_deref(), Some(&b"hello"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct AsyncClient {
+    jobs: Sender<Job>,
+    shared: Arc<Shared>,
+}
+
+/// What tasks and the thread share.
+struct Shared {
+    address: Address,
+    side: Mutex<Option<Arc<LocalSide>>>,
+    /// When the thread looked at the server's side last, by the link's clock.
+    looked_ms: AtomicU64,
+}
+
+type Work = Box<dyn FnOnce(&mut Client, &Shared) + Send>;
+
+/// What a task wants of the thread.
+enum Job {
+    Request(Request),
+    Run(Work),
+}
+
+struct Request {
+    words: Vec<Vec<u8>>,
+    reply: oneshot::Sender<Result<Frame, CallError>>,
+}
+
+impl AsyncClient {
+    /// Connects to an address, as [`Client::connect`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect(address: &str) -> Result<AsyncClient, CallError> {
+        let address = Client::address_of(address)?;
+        AsyncClient::connect_with(&address, ClientOptions::default()).await
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Client::connect_with`].
+    pub async fn connect_with(
+        address: &Address,
+        options: ClientOptions,
+    ) -> Result<AsyncClient, CallError> {
+        let (jobs, waiting) = channel(WAITING_MOST);
+        let (side, looked_ms) = (Mutex::new(None), AtomicU64::new(0));
+        let shared = Arc::new(Shared { address: address.clone(), side, looked_ms });
+        let (said, is_connected) = oneshot::channel();
+        let of_thread = Arc::clone(&shared);
+        let work = move || match Client::connect_with(&of_thread.address, options) {
+            Ok(client) => {
+                of_thread.note(&client);
+                // Nobody waits for it any more if this fails; then there are no jobs either.
+                let _ = said.send(Ok(()));
+                serve(client, waiting, &of_thread);
+            }
+            Err(error) => drop(said.send(Err(error))),
+        };
+        let thread = std::thread::Builder::new().name("nigh-client".to_owned()).spawn(work);
+        thread.map_err(|error| CallError::CantConnect {
+            cause: format!("no thread for the client of {address}: {error}"),
+        })?;
+        is_connected.await.expect("the thread says how it went")?;
+        Ok(AsyncClient { jobs, shared })
+    }
+
+    /// Whether reads come from the server's memory now.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.shared.side().is_some()
+    }
+
+    /// [`Client::get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
+        check_key(key)?;
+        let mut value = Vec::new();
+        if let Some(is_there) = self.look(|side| side.get(key, &mut value)) {
+            return Ok(is_there.then_some(value));
+        }
+        let of_reply = |reply: &Frame| match reply.is_null() {
+            true => Some(None),
+            false => Some(Some(reply.bytes()?.to_vec())),
+        };
+        self.ask(&[b"GET", key], of_reply).await
+    }
+
+    /// [`Client::exists`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn exists(&self, key: &[u8]) -> Result<bool, CallError> {
+        check_key(key)?;
+        match self.look(|side| side.expiry(key)) {
+            Some(expiry_ms) => Ok(expiry_ms.is_some()),
+            None => self.ask(&[b"EXISTS", key], |reply| Some(reply.integer()? > 0)).await,
+        }
+    }
+
+    /// [`Client::ttl`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn ttl(&self, key: &[u8]) -> Result<Option<KeyLife>, CallError> {
+        check_key(key)?;
+        match self.look(|side| side.life(key)) {
+            Some(life) => Ok(life),
+            None => self.ask(&[b"PTTL", key], life_of_reply).await,
+        }
+    }
+
+    /// [`Client::multi_get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, CallError> {
+        keys.iter().try_for_each(|key| check_key(key))?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut values = ForeignValues::new();
+        if self.look(|side| side.multi_get(keys, &mut values)).is_some() {
+            return Ok((0..keys.len()).map(|key| values.get(key).map(<[u8]>::to_vec)).collect());
+        }
+        let of_reply = |reply: &Frame| {
+            let found = reply.elements().filter(|found| found.len() == keys.len())?;
+            let value = |found: &Frame| match found.is_null() {
+                true => Some(None),
+                false => Some(Some(found.bytes()?.to_vec())),
+            };
+            found.iter().map(value).collect()
+        };
+        self.ask(&[&[&b"MGET"[..]], keys].concat(), of_reply).await
+    }
+
+    /// [`Client::set`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn set(&self, key: &[u8], value: &[u8]) -> Result<(), CallError> {
+        self.done(&[b"SET", key, value]).await.map(drop)
+    }
+
+    /// [`Client::set_for`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn set_for(&self, key: &[u8], value: &[u8], life: Duration) -> Result<(), CallError> {
+        self.done(&[b"SET", key, value, b"PX", millis(life).as_bytes()]).await.map(drop)
+    }
+
+    /// [`Client::del`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn del(&self, keys: &[&[u8]]) -> Result<u64, CallError> {
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        self.number(&[&[&b"DEL"[..]], keys].concat()).await.map(i64::unsigned_abs)
+    }
+
+    /// [`Client::incr`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn incr(&self, key: &[u8], by: i64) -> Result<i64, CallError> {
+        self.number(&[b"INCRBY", key, by.to_string().as_bytes()]).await
+    }
+
+    /// [`Client::expire`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn expire(&self, key: &[u8], life: Duration) -> Result<bool, CallError> {
+        Ok(self.number(&[b"PEXPIRE", key, millis(life).as_bytes()]).await? > 0)
+    }
+
+    /// [`Client::call`]. Other tasks' requests go by the same connection, before and behind it:
+    /// what sets the connection's state (MULTI, WATCH, AUTH) belongs into [`AsyncClient::with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn call(&self, request: &[&[u8]]) -> Result<Frame, CallError> {
+        if request.is_empty() {
+            return Err(CallError::unexpected(&self.shared.address, b"a request without words"));
+        }
+        let words = request.iter().map(|word| word.to_vec()).collect();
+        let (reply, comes) = oneshot::channel();
+        self.put(Job::Request(Request { words, reply })).await;
+        comes.await.expect("the thread answers each request")
+    }
+
+    /// Does something with the client itself, in its thread: views, scans, transactions, functions.
+    /// Nothing of other tasks comes in between, and they wait meanwhile. A panic in it is this
+    /// future's; the client attaches anew behind it.
+    ///
+    /// ```no_run
+    /// # async fn example(client: nigh_client::AsyncClient) -> Result<(), nigh_client::CallError> {
+    /// let address = client
+    ///     .with(|client| client.view(|view| match view.get(b"user:of:session")? {
+    ///         Some(user) => view.get(&user),
+    ///         None => Ok(None),
+    ///     }))
+    ///     .await?;
+    /// # drop(address);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Client) -> T + Send + 'static,
+    ) -> T {
+        let (result, comes) = oneshot::channel();
+        let run = move |client: &mut Client, shared: &Shared| {
+            let done = catch_unwind(AssertUnwindSafe(|| work(client)));
+            if done.is_err() {
+                client.leave("what was done with the client has panicked".to_owned());
+            }
+            shared.note(client);
+            drop(result.send(done));
+        };
+        self.put(Job::Run(Box::new(run))).await;
+        match comes.await.expect("the thread does each job") {
+            Ok(result) => result,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Reads from memory; `None` if the server is to be asked.
+    fn look<T>(&self, read: impl FnOnce(&LocalSide) -> Seen<T>) -> Option<T> {
+        if !is_recent(self.shared.looked_ms.load(Ordering::Relaxed), coarse_ms()) {
+            return None;
+        }
+        match read(&*self.shared.side()?) {
+            Seen::Is(answer) => Some(answer),
+            Seen::Ask | Seen::Over(_) => None,
+        }
+    }
+
+    /// Asks the server; again if the reply is lost. Only for what changes nothing.
+    async fn ask<T>(
+        &self,
+        request: &[&[u8]],
+        of_reply: impl FnOnce(&Frame) -> Option<T>,
+    ) -> Result<T, CallError> {
+        let (address, mut lost) = (&self.shared.address, String::new());
+        for _ in 0..ATTACHES_MOST {
+            match self.done(request).await {
+                Ok(reply) => {
+                    let answer = of_reply(&reply);
+                    return answer.ok_or_else(|| CallError::unexpected(address, request[0]));
+                }
+                Err(CallError::Unknown { cause, .. }) => lost = cause,
+                Err(error) => return Err(error),
+            }
+        }
+        let (address, command) = (address.to_string(), printable(request[0]));
+        Err(CallError::Unanswered { address, command, cause: lost })
+    }
+
+    /// Sends a request whose error reply is an error.
+    async fn done(&self, request: &[&[u8]]) -> Result<Frame, CallError> {
+        let reply = self.call(request).await?;
+        CallError::if_refused(&self.shared.address, request[0], reply)
+    }
+
+    async fn number(&self, request: &[&[u8]]) -> Result<i64, CallError> {
+        let number = self.done(request).await?.integer();
+        number.ok_or_else(|| CallError::unexpected(&self.shared.address, request[0]))
+    }
+
+    async fn put(&self, job: Job) {
+        assert!(
+            self.jobs.send(job).await.is_ok(),
+            "the thread serves as long as there are handles"
+        );
+    }
+}
+
+impl Shared {
+    fn side(&self) -> Option<Arc<LocalSide>> {
+        self.side.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the thread knows of its client, for the tasks.
+    fn note(&self, client: &Client) {
+        let (side, looked_ms) = client.side_and_look();
+        let mut shared = self.side.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = match (&*shared, &side) {
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            (old, new) => old.is_none() && new.is_none(),
+        };
+        if !is_same {
+            *shared = side;
+        }
+        self.looked_ms.store(looked_ms, Ordering::Relaxed);
+    }
+}
+
+/// Does what tasks want until there is no handle any more.
+fn serve(mut client: Client, mut jobs: Receiver<Job>, shared: &Shared) {
+    while let Some(first) = jobs.blocking_recv() {
+        let mut requests = Vec::new();
+        let mut next = Some(first);
+        while let Some(job) = next {
+            match job {
+                Job::Request(request) => requests.push(request),
+                Job::Run(run) => {
+                    send(&mut client, &mut requests, shared);
+                    run(&mut client, shared);
+                }
+            }
+            if requests.len() == TOGETHER_MOST {
+                break;
+            }
+            next = jobs.try_recv().ok();
+        }
+        send(&mut client, &mut requests, shared);
+    }
+}
+
+/// Sends requests as one pipeline, and hands their replies out.
+fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
+    if requests.is_empty() {
+        return;
+    }
+    let mut replies = Vec::with_capacity(requests.len());
+    let words = requests.iter().map(|request| &request.words);
+    let sent = client.pipeline_each(words, |reply| replies.push(reply.without_attributes()));
+    // Before the replies: with one in hand, a task reads the memory of the server that gave it.
+    shared.note(client);
+    let mut replies = replies.into_iter();
+    for Request { words, reply: to } in requests.drain(..) {
+        let answer = match (replies.next(), &sent) {
+            (Some(reply), _) => Ok(reply),
+            (None, Err(CallError::Unknown { address, cause, .. })) => Err(CallError::Unknown {
+                address: address.clone(),
+                command: printable(&words[0]),
+                cause: cause.clone(),
+            }),
+            (None, Err(error)) => Err(error.clone()),
+            (None, Ok(())) => unreachable!("a pipeline has as many replies as requests"),
+        };
+        // Who has dropped the future doesn't wait for it.
+        let _ = to.send(answer);
+    }
+}

@@ -1,0 +1,149 @@
+//! Many tasks that share a client: what comes from memory, what goes by requests, in which order,
+//! and what they are told when the server ends.
+
+#[path = "local/support.rs"]
+#[allow(dead_code, reason = "the tests of a client of one thread use the rest")]
+mod support;
+
+use nigh_client::{AsyncClient, CallError, Client, ClientOptions, Frame, KeyLife, LocalUse};
+use std::future::Future;
+use std::time::Duration;
+use support::{Manner, Server};
+
+/// Runs a future on a runtime of two threads.
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+    runtime.expect("two threads").block_on(future)
+}
+
+async fn connect(server: &Server, options: ClientOptions) -> AsyncClient {
+    AsyncClient::connect_with(&server.address(), options).await.expect("a client")
+}
+
+/// A task reads what it has written, and from memory: the server is asked at most once in 10 ms.
+#[test]
+fn a_task_reads_what_it_has_written() {
+    let server = Server::start(Manner::default());
+    run(async {
+        let client = connect(&server, ClientOptions::default()).await;
+        assert!(client.is_local());
+        for round in 0..500u32 {
+            let value = round.to_string().into_bytes();
+            client.set(b"key", &value).await.unwrap();
+            assert_eq!(client.get(b"key").await.unwrap(), Some(value));
+        }
+        let asked = server.asked();
+        let reads = asked.iter().filter(|it| *it == "GET").count();
+        assert!(asked.len() - reads == 500 && reads < 500, "no read came from memory");
+        assert!(client.exists(b"key").await.unwrap() && !client.exists(b"none").await.unwrap());
+        assert_eq!(client.ttl(b"key").await.unwrap(), Some(KeyLife::Forever));
+        let values = client.multi_get(&[b"none", b"key"]).await.unwrap();
+        assert_eq!(values, [None, Some(b"499".to_vec())]);
+        assert_eq!(client.multi_get(&[]).await.unwrap(), Vec::<Option<Vec<u8>>>::new());
+        assert_eq!(client.del(&[b"key"]).await.unwrap(), 1);
+        assert_eq!(client.get(b"key").await.unwrap(), None);
+    });
+}
+
+/// Without local access each call is a request, and the answers are the same. What the server
+/// refuses, and what it doesn't know, is an error that names the command.
+#[test]
+fn without_memory_all_goes_by_requests() {
+    let server = Server::start(Manner::default());
+    run(async {
+        let never = ClientOptions { local: LocalUse::Never, ..ClientOptions::default() };
+        let client = connect(&server, never).await;
+        assert!(!client.is_local());
+        client.set(b"key", b"value").await.unwrap();
+        assert_eq!(client.get(b"key").await.unwrap(), Some(b"value".to_vec()));
+        assert_eq!(client.get(b"none").await.unwrap(), None);
+        assert!(client.exists(b"key").await.unwrap());
+        let values = client.multi_get(&[b"none", b"key"]).await.unwrap();
+        assert_eq!(values, [None, Some(b"value".to_vec())]);
+        assert_eq!(server.asked(), ["PING", "SET", "GET", "GET", "EXISTS", "MGET"]);
+        let refused = client.incr(b"key", 1).await.unwrap_err();
+        assert!(matches!(&refused, CallError::Refused { command, .. } if command == "INCRBY"));
+        assert!(matches!(client.call(&[b"INCRBY"]).await.unwrap(), Frame::Error(_)));
+        assert!(client.call(&[]).await.is_err());
+        let long = vec![b'k'; 70_000];
+        assert!(matches!(client.get(&long).await, Err(CallError::KeyTooLong { bytes: 70_000 })));
+    });
+}
+
+/// Requests of many tasks are sent in the order in which they were put, and each has its own reply.
+/// What is done with the client itself has it alone.
+#[test]
+fn each_task_has_the_reply_to_its_own_request() {
+    let server = Server::start(Manner::default());
+    run(async {
+        let client = connect(&server, ClientOptions::default()).await;
+        let tasks: Vec<_> = (0..64u32)
+            .map(|task| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    let key = task.to_string().into_bytes();
+                    for round in 0..200u32 {
+                        let value = format!("{task} {round}").into_bytes();
+                        client.set(&key, &value).await.unwrap();
+                        let reply = client.call(&[b"GET", &key]).await.unwrap();
+                        assert_eq!(reply, Frame::Bulk(value));
+                    }
+                    let both = client.with(move |client: &mut Client| {
+                        client.set(b"both", &key)?;
+                        client.get(b"both").map(|value| (key, value))
+                    });
+                    let (key, value) = both.await.unwrap();
+                    assert_eq!(value, Some(key), "another task's write came between");
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+/// A panic in what is done with the client is that task's alone.
+#[test]
+fn a_panic_is_the_task_s_own() {
+    let server = Server::start(Manner::default());
+    run(async {
+        let client = connect(&server, ClientOptions::default()).await;
+        let of_task = client.clone();
+        let panics = tokio::spawn(async move { of_task.with(|_| panic!("a mistake")).await });
+        assert!(panics.await.unwrap_err().is_panic());
+        client.set(b"key", b"value").await.unwrap();
+        assert_eq!(client.get(b"key").await.unwrap(), Some(b"value".to_vec()));
+    });
+}
+
+/// When the server ends, each request says whether it may have happened; a later one reaches the
+/// next server, and no read shows what the last one has left.
+#[test]
+fn tasks_are_told_that_the_server_ended() {
+    let mut server = Server::start(Manner { dies_at: Some(b"DEL"), ..Manner::default() });
+    run(async {
+        let client = connect(&server, ClientOptions::default()).await;
+        client.set(b"key", b"old").await.unwrap();
+        let lost = client.del(&[b"key"]).await.unwrap_err();
+        assert!(matches!(&lost, CallError::Unknown { command, .. } if command == "DEL"), "{lost}");
+        server.end();
+        tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(20)))
+            .await
+            .unwrap();
+        assert!(matches!(client.get(b"key").await, Err(CallError::NotAttached { .. })));
+        let nobody = AsyncClient::connect_with(&server.address(), ClientOptions::default()).await;
+        assert!(matches!(nobody, Err(CallError::NotAttached { .. })));
+        server.listen();
+        for _ in 0..1000 {
+            if client.set(b"key", b"new").await.is_ok() {
+                break;
+            }
+            tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(1)))
+                .await
+                .unwrap();
+        }
+        assert_eq!(client.get(b"key").await.unwrap(), Some(b"new".to_vec()));
+        assert!(client.is_local());
+    });
+}

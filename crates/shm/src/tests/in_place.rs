@@ -1,0 +1,118 @@
+//! A value that another process reads in parts: which version its parts are of, what ends it, and
+//! what it makes of memory that was reused. The writer acts in the same thread, between two parts.
+
+use super::{Arena, directory, spec};
+use crate::{ForeignReader, TooNew};
+
+const MIB: u64 = 1 << 20;
+
+fn arena(dir: &tempfile::TempDir) -> (Arena, ForeignReader) {
+    let mut a = Arena::create(&spec(dir.path().join("a"), 32 * MIB));
+    a.put(b"first", b"1", 0).unwrap();
+    let foreign = ForeignReader::open(&a.spec.path).unwrap();
+    (a, foreign)
+}
+
+/// A value in which each byte tells where it is and of which value.
+fn value(bytes: usize, of: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at.wrapping_mul(31) ^ at >> 8 ^ of.wrapping_mul(73)) as u8).collect()
+}
+
+#[test]
+fn any_part_of_a_value_is_read_where_it_lies() {
+    // In a record, and in a run of one slot and of several. Words and slots end anywhere in a part.
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    for bytes in [0, 1, 7, 8, 9, 100, 5000, 300_000, 3_000_000] {
+        let whole = value(bytes, 1);
+        a.put(b"key", &whole, 0).unwrap();
+        let found = foreign.in_place(b"key").unwrap().unwrap();
+        assert_eq!((found.len(), found.is_empty()), (bytes, bytes == 0));
+        let ends = [0, 1, 8, 13, bytes / 2, 262_144, 1_048_576, bytes.saturating_sub(1), bytes];
+        for from in ends.into_iter().filter(|from| *from <= bytes) {
+            for to in ends.into_iter().filter(|to| (from..=bytes).contains(to)) {
+                let mut part = vec![0; to - from];
+                assert_eq!(found.read(from, &mut part), Ok(()));
+                assert_eq!(part, whole[from..to], "{from}..{to} of {bytes}");
+            }
+        }
+    }
+    assert!(foreign.in_place(b"none").unwrap().is_none());
+    assert_eq!(
+        foreign.in_place(b"first").unwrap().unwrap().version(),
+        foreign.version(b"first").unwrap().unwrap()
+    );
+}
+
+#[test]
+#[should_panic(expected = "3 bytes from 1 on of a value of 3")]
+fn a_part_that_the_value_has_not_is_a_mistake() {
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    a.put(b"key", b"abc", 0).unwrap();
+    let _ = foreign.in_place(b"key").unwrap().unwrap().read(1, &mut [0; 3]);
+}
+
+#[test]
+fn parts_are_of_the_version_that_was_found() {
+    // Between two parts the key is overwritten, removed, moved by the cleaner: either the second
+    // part is of the same version, or it is none.
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    for bytes in [100, 5000, 300_000, 3_000_000] {
+        let acts: [&dyn Fn(&mut Arena); 4] = [
+            &|_| {},
+            &|a| a.put(b"key", &value(bytes, 2), 0).unwrap(),
+            &|a| assert!(a.delete(b"key")),
+            &|a| a.writer.clear(),
+        ];
+        for act in acts {
+            a.put(b"key", &value(bytes, 1), 0).unwrap();
+            let found = foreign.in_place(b"key").unwrap().unwrap();
+            let (mut first, mut second) = (vec![0; bytes / 2], vec![0; bytes - bytes / 2]);
+            found.read(0, &mut first).unwrap();
+            act(&mut a);
+            if found.read(bytes / 2, &mut second).is_ok() {
+                assert_eq!([first, second].concat(), value(bytes, 1));
+            }
+        }
+        a.put(b"key", &value(bytes, 1), 0).unwrap();
+        let found = foreign.in_place(b"key").unwrap().unwrap();
+        assert_eq!(found.read(0, &mut [0; 10]), Ok(()), "nothing has happened");
+    }
+}
+
+#[test]
+fn memory_that_was_reused_ends_it() {
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    for bytes in [500, 300_000, 3_000_000] {
+        a.put(b"key", &value(bytes, 1), 0).unwrap();
+        a.settle();
+        let found = foreign.in_place(b"key").unwrap().unwrap();
+        a.put(b"key", &value(bytes, 2), 0).unwrap();
+        let mut out = vec![0; bytes];
+        let mut rounds = 0..1000u32;
+        while found.read(0, &mut out).is_ok() {
+            assert_eq!(out, value(bytes, 1), "bytes of another");
+            let round = rounds.next().expect("its memory is needed again");
+            for filler in 0..100 {
+                let key = format!("filler {}", round % 35 * 100 + filler);
+                a.put(key.as_bytes(), &[round as u8; 5000], 0).unwrap();
+            }
+            a.settle();
+        }
+        assert_eq!(found.read(bytes - 1, &mut [0]), Err(TooNew), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_key_that_is_over_is_not_found_in_place() {
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    a.writer.note_time(1000);
+    a.put(b"key", b"v", 1000).unwrap();
+    assert!(foreign.in_place(b"key").unwrap().is_some());
+    a.writer.note_time(1001);
+    assert!(foreign.in_place(b"key").unwrap().is_none());
+}
