@@ -57,6 +57,11 @@ impl LocalSide {
         &self.arenas
     }
 
+    /// Asks for the memory of a key that the server is about to look up.
+    pub(crate) fn prefetch(&self, key: &[u8]) {
+        self.arenas.arena(self.arenas.partition(key)).prefetch(key);
+    }
+
     /// Copies a key's value to `into`, whose content is replaced. Whether there is one.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], into: &mut Vec<u8>) -> Seen<bool> {

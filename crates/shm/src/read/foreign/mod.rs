@@ -137,6 +137,11 @@ impl ForeignReader {
         crate::format::hash::hash(self.info.seed, key)
     }
 
+    /// Asks for the memory of a key that its owner is about to look up.
+    pub fn prefetch(&self, key: &[u8]) {
+        self.copier.prefetch(&[self.hash(key)]);
+    }
+
     /// Whether the arena's path still names the file that was opened. Else nobody writes to it any
     /// more, though it may be read.
     #[must_use]
