@@ -35,7 +35,7 @@ node: ## build the package for Node.js: target/node/nigh-*.tgz
 	cargo build --release --locked -p nigh-node
 	@scripts/pack-node.sh $(TARGET_DIR)/release $(TARGET_DIR)/node
 
-header: ## make crates/nigh-c/include/nigh.h anew
+header: ## make the headers in crates/nigh-c/include anew
 	NIGH_WRITE_HEADER=1 cargo test --locked -p nigh-c --test header
 
 run: build ## serve in the foreground on port 6379

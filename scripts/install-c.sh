@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the embedded library for C: header, shared and static library, pkg-config file.
+# Installs the library for C, embedded and client: headers, shared and static library, pkg-config
+# file.
 #
 #   scripts/install-c.sh FOLDER PREFIX    FOLDER has libnigh_c.so and libnigh_c.a: target/release
 #
@@ -19,7 +20,7 @@ soname=$(sed -n 's/^const SONAME: &str = "\(.*\)";$/\1/p' $crate/build.rs)
 file=libnigh.so.$version
 
 install -d "$into/lib/pkgconfig" "$into/include"
-install -m 644 $crate/include/nigh.h "$into/include/nigh.h"
+install -m 644 $crate/include/nigh.h $crate/include/nigh_client.h "$into/include"
 install -m 755 "$from/libnigh_c.so" "$into/lib/$file"
 ln -sf "$file" "$into/lib/$soname"
 ln -sf "$file" "$into/lib/libnigh.so"

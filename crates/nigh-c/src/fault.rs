@@ -6,6 +6,7 @@
 //! Any thread.
 
 use nigh::{DbError, OpenError, ReaderError};
+use nigh_client::{AddressError, CallError, TooNew};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +20,7 @@ pub enum nigh_status {
     NIGH_OK = 0,
     /// The key isn't there.
     NIGH_NOT_FOUND = 1,
-    /// The key's value isn't the expected one: nothing is written.
+    /// The key's value isn't the expected one, or a condition doesn't hold: nothing is written.
     NIGH_MISMATCH = 2,
     /// The buffer is too small for the value: nothing is copied.
     NIGH_TOO_SMALL = 3,
@@ -27,7 +28,7 @@ pub enum nigh_status {
     NIGH_NONE_YET = 4,
     /// An argument can't be: NULL, or out of its bounds.
     NIGH_INVALID = -1,
-    /// The handle names no open database: it is closed, or was never opened.
+    /// The handle names nothing that is open: it is closed, or was never opened.
     NIGH_CLOSED = -2,
     /// The database is open already, here or in another process.
     NIGH_IN_USE = -3,
@@ -43,7 +44,8 @@ pub enum nigh_status {
     NIGH_NO_MEMORY = -8,
     /// The value is no number, or the sum is out of range.
     NIGH_NOT_A_NUMBER = -9,
-    /// The disk, or memory that others hold, doesn't keep up: try again later.
+    /// The disk, or memory that others hold, doesn't keep up, or a view finds no moment: try again
+    /// later.
     NIGH_BUSY = -10,
     /// The change is made and survives this process, but the disk hasn't taken it.
     NIGH_NOT_DURABLE = -11,
@@ -53,7 +55,7 @@ pub enum nigh_status {
     NIGH_LOG_BROKEN = -13,
     /// More threads than the database was opened for.
     NIGH_TOO_MANY_THREADS = -14,
-    /// The write is refused for another cause.
+    /// The write, or a client's request, is refused for another cause.
     NIGH_REFUSED = -15,
     /// A fault of Nigh's own.
     NIGH_FAULT = -16,
@@ -63,10 +65,23 @@ pub enum nigh_status {
     NIGH_NOT_OPEN = -18,
     /// The log hasn't the changes any more from which on a watch was to tell.
     NIGH_CHANGES_GONE = -19,
+    /// Of a client: there is no server now. Nothing was sent: call again, or have calls wait.
+    NIGH_NO_SERVER = -20,
+    /// Of a client: the server can't be used so. The password is wrong, for example.
+    NIGH_CANNOT_CONNECT = -21,
+    /// Of a client: the request was sent, and the reply is lost. It may or may not have happened:
+    /// read what is there before it is repeated.
+    NIGH_UNKNOWN = -22,
+    /// Of a client: a read has no answer. Nothing was changed: read again.
+    NIGH_UNANSWERED = -23,
+    /// Of a client: the reply is none that the command has. Is it another kind of server?
+    NIGH_UNEXPECTED = -24,
+    /// Of a client: it doesn't read the server's memory, and the call or its options take that.
+    NIGH_NOT_LOCAL = -25,
 }
 
 /// Why a call failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) status: nigh_status,
     message: String,
@@ -130,6 +145,39 @@ impl From<ReaderError> for Fault {
             _ => nigh_status::NIGH_CANNOT_OPEN,
         };
         Fault::new(status, error.to_string())
+    }
+}
+
+impl From<CallError> for Fault {
+    fn from(error: CallError) -> Fault {
+        let status = match &error {
+            CallError::NotAttached { .. } => nigh_status::NIGH_NO_SERVER,
+            CallError::CantConnect { .. } => nigh_status::NIGH_CANNOT_CONNECT,
+            CallError::Unknown { .. } => nigh_status::NIGH_UNKNOWN,
+            CallError::Unanswered { .. } => nigh_status::NIGH_UNANSWERED,
+            CallError::Unexpected { .. } => nigh_status::NIGH_UNEXPECTED,
+            CallError::NotLocal { .. } => nigh_status::NIGH_NOT_LOCAL,
+            CallError::KeyTooLong { .. } => nigh_status::NIGH_TOO_LARGE,
+            CallError::TooNew { .. } | CallError::NotSynced { .. } => nigh_status::NIGH_BUSY,
+            _ => nigh_status::NIGH_REFUSED,
+        };
+        // The options' names in C.
+        let text = error.to_string().replace("ClientOptions::wait", "wait_ms");
+        Fault::new(status, text.replace("ClientOptions::", ""))
+    }
+}
+
+impl From<TooNew> for Fault {
+    fn from(_: TooNew) -> Fault {
+        let message = "too much has changed since the view began: return from its callback, which \
+                       is called again";
+        Fault::new(nigh_status::NIGH_BUSY, message)
+    }
+}
+
+impl From<AddressError> for Fault {
+    fn from(error: AddressError) -> Fault {
+        Fault::invalid(error.to_string())
     }
 }
 

@@ -62,7 +62,7 @@ struct Taken {
 }
 
 impl<T> Handles<T> {
-    const fn new(kind: &'static str, opener: &'static str) -> Handles<T> {
+    pub(crate) const fn new(kind: &'static str, opener: &'static str) -> Handles<T> {
         let taken = Taken { slots: [false; OPEN_MOST], number: 0 };
         let slots = [const { OnceLock::new() }; OPEN_MOST];
         Handles { kind, opener, slots, taken: Mutex::new(taken) }

@@ -1,8 +1,10 @@
-//! The embedded library for C and C++: `libnigh.so`, `libnigh.a` and `nigh.h`.
+//! The library for C and C++: `libnigh.so`, `libnigh.a`, and two headers. `nigh.h` is the embedded
+//! library, `nigh_client.h` the client of a server.
 //!
 //! ```text
 //! C ── boundary: pointers to slices ──> handles: a handle's database ──> nigh::Db
-//! C <── status, results <── a copy in malloc's memory <── LentValue
+//!                                       clients: a handle's client, locked ──> nigh_client::Client
+//! C <── status, results <── a copy in malloc's memory <── value, reply
 //!        └── message: fault, one for each thread
 //! ```
 //!
@@ -17,7 +19,11 @@
 //!
 //! The names are C's, so that source and header read alike. Any thread may call anything.
 //!
-//! Rooms, lowest first: fault c_types options handles boundary
+//! `nigh_client.h` includes `nigh.h`: both have the same statuses, `nigh_bytes`, `nigh_free` and
+//! `nigh_error_message`. A third header for these would have to be installed and found with each of
+//! the two; and a program may use both halves, which then agree.
+//!
+//! Rooms, lowest first: fault c_types client_types options client_options handles clients boundary
 
 #![deny(unsafe_code)]
 #![expect(unreachable_pub, reason = "cbindgen puts into the header what is pub")]
@@ -25,6 +31,9 @@
 #[expect(unsafe_code, reason = "C's pointers are turned into slices here, and only here")]
 mod boundary;
 mod c_types;
+mod client_options;
+mod client_types;
+mod clients;
 mod fault;
 mod handles;
 mod options;

@@ -2,7 +2,7 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{FoundPairs, block, bytes, give, listed, path, set, things};
+use super::pointers::{FoundPairs, bytes, give, give_one, list, path, set};
 use crate::c_types::{
     nigh_bytes, nigh_db, nigh_event, nigh_event_kind, nigh_pair, nigh_reader, nigh_snapshot,
     nigh_watch,
@@ -237,10 +237,7 @@ pub unsafe extern "C" fn nigh_reader_get(
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         READERS.with(reader.id, |reader| {
             let Some(found) = reader.get(key)? else { return Ok(NIGH_NOT_FOUND) };
-            let (_, own) = block(0, found.len() + 1)?;
-            own[..found.len()].copy_from_slice(&found);
-            (*value, *value_len) = (own.as_mut_ptr().cast(), found.len());
-            Ok(NIGH_OK)
+            give_one(&found, value, value_len).map(|()| NIGH_OK)
         })
     })
 }
@@ -256,10 +253,7 @@ pub unsafe extern "C" fn nigh_reader_multi_get(
     answer(|| {
         let values = set("values", values, null_mut())?;
         // SAFETY: rule 1 of `boundary`.
-        let given = unsafe { things("keys", keys, keys_len) }?;
-        // SAFETY: rule 1 of `boundary`.
-        let keys = given.iter().map(|key| unsafe { listed("a key", *key) });
-        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        let keys = unsafe { list("keys", "a key", keys, keys_len) }?;
         READERS.with(reader.id, |reader| {
             let found = reader.multi_get(&keys)?;
             *values = give(found.iter().map(Option::as_deref))?;

@@ -2,7 +2,7 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{FoundPairs, block, bytes, give, listed, path, set, things};
+use super::pointers::{Buffer, FoundPairs, bytes, give, give_one, list, listed, path, set, things};
 use crate::c_types::{
     nigh_batch_write, nigh_bytes, nigh_db, nigh_db_stats, nigh_durability, nigh_options, nigh_pair,
     nigh_write_kind, nigh_write_options,
@@ -11,7 +11,7 @@ use crate::fault::{Fault, answer, nigh_status, with_message};
 use crate::handles::DBS;
 use crate::options::{batch_options, open_options, write_options};
 use nigh::{Db, WriteBatch};
-use nigh_status::{NIGH_MISMATCH, NIGH_NOT_FOUND, NIGH_OK, NIGH_TOO_SMALL};
+use nigh_status::{NIGH_MISMATCH, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -89,10 +89,7 @@ pub unsafe extern "C" fn nigh_get(
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         DBS.with(db.id, |db| {
             let Some(found) = db.get(key)? else { return Ok(NIGH_NOT_FOUND) };
-            let (_, own) = block(0, found.len() + 1)?;
-            own[..found.len()].copy_from_slice(&found);
-            (*value, *value_len) = (own.as_mut_ptr().cast(), found.len());
-            Ok(NIGH_OK)
+            give_one(&found, value, value_len).map(|()| NIGH_OK)
         })
     })
 }
@@ -110,24 +107,14 @@ pub unsafe extern "C" fn nigh_get_into(
 ) -> nigh_status {
     answer(|| {
         let value_len = set("value_len", value_len, 0)?;
-        if buffer.is_null() && room > 0 {
-            return Err(Fault::invalid(format!("buffer is NULL, and its room is {room}")));
-        }
+        let buffer = Buffer::of(buffer, room)?;
         // SAFETY: rule 1.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         DBS.with(db.id, |db| {
             let Some(found) = db.get(key)? else { return Ok(NIGH_NOT_FOUND) };
             *value_len = found.len();
-            if found.len() > room {
-                return Ok(NIGH_TOO_SMALL);
-            }
-            if !found.is_empty() {
-                // SAFETY: the buffer has the room by rule 1, and isn't in the database's memory.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(found.as_ptr(), buffer.cast(), found.len())
-                };
-            }
-            Ok(NIGH_OK)
+            // SAFETY: rule 1; the value is in the database's memory.
+            Ok(unsafe { buffer.take(&found) })
         })
     })
 }
@@ -145,10 +132,7 @@ pub unsafe extern "C" fn nigh_multi_get(
     answer(|| {
         let values = set("values", values, null_mut())?;
         // SAFETY: rule 1.
-        let given = unsafe { things("keys", keys, keys_len) }?;
-        // SAFETY: rule 1.
-        let keys = given.iter().map(|key| unsafe { listed("a key", *key) });
-        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        let keys = unsafe { list("keys", "a key", keys, keys_len) }?;
         DBS.with(db.id, |db| {
             let found = db.multi_get(&keys)?;
             *values = give(found.iter().map(Option::as_deref))?;

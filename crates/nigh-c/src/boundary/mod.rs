@@ -1,7 +1,8 @@
 //! The functions that C calls, and all `unsafe` of the crate.
 //!
 //! ```text
-//! answer ── arguments: pointer and length to slice ── DBS.with ── nigh::Db ── block ── results
+//! answer ── arguments: pointer and length to slice ──┬ DBS.with ── nigh::Db ─────────────┬ block ── results
+//!                                                    └ with_client ── nigh_client::Client ┘
 //! ```
 //!
 //! 1. What a caller of each function has to see to, and nobody can check: a pointer that isn't NULL
@@ -15,5 +16,9 @@
 //! Any thread.
 
 pub mod beside;
+pub mod client;
+pub mod client_view;
+pub mod client_writes;
 pub mod db;
 mod pointers;
+mod replies;

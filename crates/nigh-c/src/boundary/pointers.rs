@@ -3,6 +3,7 @@
 //! Any thread.
 
 use crate::c_types::{nigh_bytes, nigh_pair};
+use crate::client_types::nigh_reply;
 use crate::fault::{Fault, nigh_status};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::mem::{MaybeUninit, take};
@@ -68,26 +69,73 @@ pub(super) unsafe fn listed<'a>(name: &str, given: nigh_bytes) -> Result<&'a [u8
     unsafe { things(name, given.data.cast(), given.len) }
 }
 
+/// What a list of keys, values or words names.
+///
+/// # Safety
+/// Rule 1 of `boundary`.
+pub(super) unsafe fn list<'a>(
+    name: &str,
+    of_one: &str,
+    given: *const nigh_bytes,
+    len: usize,
+) -> Result<Vec<&'a [u8]>, Fault> {
+    // SAFETY: rule 1 of `boundary`.
+    let given = unsafe { things(name, given, len) }?;
+    // SAFETY: rule 1 of `boundary`.
+    given.iter().map(|one| unsafe { listed(of_one, *one) }).collect()
+}
+
+/// Text that a NUL ends. NULL is none.
+///
+/// # Safety
+/// Rule 1 of `boundary`.
+unsafe fn c_text<'a>(text: *const c_char) -> Option<&'a CStr> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: rule 1 of `boundary`.
+    Some(unsafe { CStr::from_ptr(text) })
+}
+
 /// A path. NULL is none.
 ///
 /// # Safety
 /// Rule 1 of `boundary`.
 pub(super) unsafe fn path<'a>(text: *const c_char) -> Option<&'a Path> {
-    if text.is_null() {
-        return None;
-    }
     // SAFETY: rule 1 of `boundary`.
-    let text = unsafe { CStr::from_ptr(text) };
+    let text = unsafe { c_text(text) }?;
     Some(Path::new(OsStr::from_bytes(text.to_bytes())))
 }
 
+/// A text, in UTF-8. NULL is none.
+///
+/// # Safety
+/// Rule 1 of `boundary`.
+pub(super) unsafe fn text<'a>(name: &str, text: *const c_char) -> Result<Option<&'a str>, Fault> {
+    // SAFETY: rule 1 of `boundary`.
+    let text = unsafe { c_text(text) };
+    let told = |_| Fault::invalid(format!("{name} isn't UTF-8"));
+    text.map(CStr::to_str).transpose().map_err(told)
+}
+
+/// Things of C's for which all zeros is a value.
+///
+/// # Safety
+/// All zeros is one, and it may be forgotten.
+pub(super) unsafe trait Zeros {}
+
+// SAFETY: NULL, and no bytes.
+unsafe impl Zeros for nigh_bytes {}
+// SAFETY: numbers, NULL, and no bytes and elements.
+unsafe impl Zeros for nigh_reply {}
+
 /// Memory for the caller, all zeros: so many places, and behind them bytes. It begins where the
 /// places do.
-pub(super) fn block(
+pub(super) fn block<T: Zeros>(
     places: usize,
     len: usize,
-) -> Result<(&'static mut [nigh_bytes], &'static mut [u8]), Fault> {
-    let whole = places.checked_mul(size_of::<nigh_bytes>()).and_then(|all| all.checked_add(len));
+) -> Result<(&'static mut [T], &'static mut [u8]), Fault> {
+    let whole = places.checked_mul(size_of::<T>()).and_then(|all| all.checked_add(len));
     let told = || {
         let message = format!("the system has no {len} bytes for what was found: ask for less");
         Fault::new(nigh_status::NIGH_NO_MEMORY, message)
@@ -98,9 +146,9 @@ pub(super) fn block(
     if begin.is_null() {
         return Err(told());
     }
-    // SAFETY: the block has room for the places, `calloc` aligns for any type, and all zeros are
-    // NULL and no bytes. Nobody else knows the block.
-    let of_places = unsafe { std::slice::from_raw_parts_mut(begin.cast::<nigh_bytes>(), places) };
+    // SAFETY: the block has room for the places, `calloc` aligns for any type, and all zeros is a
+    // value. Nobody else knows the block.
+    let of_places = unsafe { std::slice::from_raw_parts_mut(begin.cast::<T>(), places) };
     // SAFETY: the block goes on behind the places, by `len` bytes.
     let behind = unsafe { begin.cast::<u8>().add(size_of_val(of_places)) };
     // SAFETY: as above; the two don't overlap.
@@ -112,16 +160,66 @@ pub(super) fn give<'v>(
     all: impl Iterator<Item = Option<&'v [u8]>> + Clone,
 ) -> Result<*mut nigh_bytes, Fault> {
     let len = all.clone().flatten().map(|bytes| bytes.len() + 1).sum();
-    let (places, mut room) = block(all.clone().count(), len)?;
+    let (places, mut room) = block::<nigh_bytes>(all.clone().count(), len)?;
     let begin = places.as_mut_ptr();
     for (place, bytes) in places.iter_mut().zip(all) {
         let Some(bytes) = bytes else { continue };
-        let (own, rest) = take(&mut room).split_at_mut(bytes.len() + 1);
-        own[..bytes.len()].copy_from_slice(bytes);
-        *place = nigh_bytes { data: own.as_ptr().cast(), len: bytes.len() };
-        room = rest;
+        *place = put(bytes, &mut room);
     }
     Ok(begin)
+}
+
+/// Copies bytes to the beginning of a room, which is what is left then, with a NUL behind.
+pub(super) fn put(bytes: &[u8], room: &mut &'static mut [u8]) -> nigh_bytes {
+    let (own, rest) = take(room).split_at_mut(bytes.len() + 1);
+    own[..bytes.len()].copy_from_slice(bytes);
+    *room = rest;
+    nigh_bytes { data: own.as_mut_ptr().cast(), len: bytes.len() }
+}
+
+/// A block with one value, and a NUL behind: sets both results.
+pub(super) fn give_one(
+    found: &[u8],
+    value: &mut *mut c_char,
+    value_len: &mut usize,
+) -> Result<(), Fault> {
+    let (_, mut room) = block::<nigh_bytes>(0, found.len() + 1)?;
+    let given = put(found, &mut room);
+    (*value, *value_len) = (given.data.cast_mut(), given.len);
+    Ok(())
+}
+
+/// A caller's buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer {
+    begin: *mut c_void,
+    room: usize,
+}
+
+impl Buffer {
+    pub(super) fn of(begin: *mut c_void, room: usize) -> Result<Buffer, Fault> {
+        if begin.is_null() && room > 0 {
+            return Err(Fault::invalid(format!("buffer is NULL, and its room is {room}")));
+        }
+        Ok(Buffer { begin, room })
+    }
+
+    /// Copies a value there, if it has the room.
+    ///
+    /// # Safety
+    /// Rule 1 of `boundary`; and the value isn't in the buffer.
+    pub(super) unsafe fn take(self, found: &[u8]) -> nigh_status {
+        if found.len() > self.room {
+            return nigh_status::NIGH_TOO_SMALL;
+        }
+        if !found.is_empty() {
+            // SAFETY: the buffer has the room by rule 1, and isn't where the value is.
+            unsafe {
+                std::ptr::copy_nonoverlapping(found.as_ptr(), self.begin.cast(), found.len())
+            };
+        }
+        nigh_status::NIGH_OK
+    }
 }
 
 /// A pair is two times bytes: what [`give`] makes is both.

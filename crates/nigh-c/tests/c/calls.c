@@ -7,11 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(holds) \
-    ((holds) ? (void)0 \
-             : (printf("line %d: not %s: %s\n", __LINE__, #holds, nigh_error_message()), exit(1)))
-#define OK(call) CHECK((call) == NIGH_OK)
-#define SAYS(text) CHECK(strstr(nigh_error_message(), text) != NULL)
+#include "check.h"
 
 static nigh_options small(void) {
     nigh_options options;

@@ -1,0 +1,15 @@
+#include <nigh_client.h>
+#include <stdio.h>
+
+int main(int count, char **words) {
+    nigh_client client;
+    char *value;
+    size_t len;
+    const char *address = count > 1 ? words[1] : "unix:/run/nigh.sock"; /* or "host:6379" */
+    if (nigh_client_connect(address, NULL, &client) != NIGH_OK)
+        return puts(nigh_error_message()), 1;
+    nigh_client_set(client, "greeting", 8, "hello", 5, NULL);  /* by a ring in shared memory */
+    if (nigh_client_get(client, "greeting", 8, &value, &len) == NIGH_OK) puts(value); /* no request */
+    nigh_free(value);
+    return nigh_client_close(client);
+}
