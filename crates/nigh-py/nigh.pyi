@@ -1,22 +1,26 @@
-"""A durable key-value store inside your process.
+"""A durable key-value store inside your process (`Db`), and a client of a server (`Client`).
 
 Keys and values are bytes. Keys have no order, all data must fit memory, one process has a database
-open at a time, and it runs on Linux on x86-64. The child of a fork must not use the databases that
-its parent has opened. Any thread may call anything.
+open at a time, and it runs on Linux on x86-64. The child of a fork must not use the databases
+and clients that its parent has opened. Any thread may call anything.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Generic, Literal, TypeAlias, TypeVar, final, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, Self
 
 _T = TypeVar("_T")
 _Path: TypeAlias = str | os.PathLike[str]
+# What a client sends: bytes as they are, text as UTF-8, numbers as Python writes them.
+_Word: TypeAlias = Buffer | str | int | float
 
 class Error(Exception):
-    """What any call on a database may raise. Its text says what happened and what to do."""
+    """What any call on a database or client may raise. Its text says what happened and what to
+    do."""
 
 class OpenError(Error):
     """A database can't be opened. Nothing of it has changed."""
@@ -28,7 +32,7 @@ class DamagedError(OpenError):
     """The database is damaged."""
 
 class ClosedError(Error):
-    """The database is closed."""
+    """The database or client is closed, or a view is over."""
 
 class TooLargeError(Error):
     """A key (65,535 bytes), a value (512 MiB) or a batch is too long."""
@@ -40,7 +44,7 @@ class NotANumberError(Error):
     """The value is no decimal integer of 64 bits, or the sum is out of that range."""
 
 class BusyError(Error):
-    """The disk doesn't keep up: try again later."""
+    """The disk doesn't keep up: try again later. Of a client: what a view read isn't on disk."""
 
 class NotDurableError(Error):
     """The change is made and survives this process, but the disk hasn't taken it."""
@@ -57,6 +61,36 @@ class ChangesGoneError(Error):
 
 class NotOpenError(Error):
     """No process has the database open that is to be read: a reader reads again when one has."""
+
+class NotAttachedError(Error):
+    """There is no server now. Nothing was sent: the call may be repeated."""
+
+class ConnectError(Error):
+    """The server can't be used so: a wrong password, say, or it is no such server."""
+
+class NotLocalError(ConnectError):
+    """There is no local access, and the call or `local="required"` takes it."""
+
+class UnknownOutcomeError(Error):
+    """A request was sent, and its reply is lost: it may or may not have happened. Read what is
+    there before you repeat it."""
+
+    replies: list[Any]
+    """Only of a pipeline: results that came before. Those commands have happened."""
+
+class UnansweredError(Error):
+    """A read has no answer: it may be repeated."""
+
+class ResponseError(Error):
+    """The server said no."""
+
+    reply: str
+    """The error reply itself."""
+
+class TooNewError(Error):
+    """Too much has changed since the moment of a view. Let it pass in the function of
+    `Client.view`, which is called again then. From `Client.view` it means that no attempt was
+    whole."""
 
 def open_reader(path: _Path, *, memory_dir: _Path | None = None) -> Reader:
     """Opens, to read, a database that another process has open with `shared=True`, or has left in
@@ -333,3 +367,258 @@ class Stats:
     def log_bytes(self) -> int: ...
     @property
     def syncs(self) -> int: ...
+
+@final
+class Client:
+    """A client of a server, whose calls are those of redis-py; values are bytes.
+
+    On the server's host, over its Unix socket, `get`, `get_into`, `mget`, `exists` of one key,
+    `ttl`, `pttl`, `scan_iter` and `view` read the server's memory, and writes go by a ring in shared
+    memory. Else all calls are requests. `is_local` and `why_not_local` say which.
+
+    `address` is "unix:/path", "host:port" or "redis://user:password@host:port". `timeout` is the
+    longest wait for a reply, in seconds; None has no limit. `wait`: how long a call waits for a
+    server that is away. `local`: "required" makes it an error not to be local. `spin`: how long a
+    call looks for its reply before it sleeps. `reads_unsynced`: with `appendfsync always`, read
+    also what isn't on disk yet. `name` is for CLIENT LIST.
+
+    Calls of several threads come one after the other; each thread may have a client of its own.
+    Ctrl-C ends a wait for a server; a wait for a reply ends by its timeout.
+    """
+
+    def __new__(
+        cls,
+        address: str,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        timeout: float | None = 10.0,
+        wait: float = 0.0,
+        local: Literal["auto", "required", "never"] = "auto",
+        spin: float | None = None,
+        reads_unsynced: bool = False,
+        name: str | None = None,
+    ) -> Self: ...
+    def get(self, name: _Word) -> bytes | None: ...
+    def mget(self, keys: _Word | Iterable[_Word], *args: _Word) -> list[bytes | None]:
+        """Those of a partition are of one moment."""
+
+    def set(
+        self,
+        name: _Word,
+        value: _Word,
+        ex: int | timedelta | None = None,
+        px: int | timedelta | None = None,
+        nx: bool = False,
+        xx: bool = False,
+        keepttl: bool = False,
+        get: bool = False,
+        exat: int | datetime | None = None,
+        pxat: int | datetime | None = None,
+    ) -> bool | bytes | None:
+        """True; None if `nx` or `xx` kept it from being set; with `get` the old value."""
+
+    def mset(self, mapping: Mapping[Any, _Word]) -> bool: ...
+    def setnx(self, name: _Word, value: _Word) -> bool: ...
+    def getex(
+        self,
+        name: _Word,
+        ex: int | timedelta | None = None,
+        px: int | timedelta | None = None,
+        exat: int | datetime | None = None,
+        pxat: int | datetime | None = None,
+        persist: bool = False,
+    ) -> bytes | None: ...
+    def getdel(self, name: _Word) -> bytes | None: ...
+    def append(self, key: _Word, value: _Word) -> int: ...
+    def strlen(self, name: _Word) -> int: ...
+    def getrange(self, key: _Word, start: int, end: int) -> bytes:
+        """`end` belongs to it."""
+
+    def setrange(self, name: _Word, offset: int, value: _Word) -> int: ...
+    def incr(self, name: _Word, amount: int = 1) -> int: ...
+    def incrby(self, name: _Word, amount: int = 1) -> int: ...
+    def decr(self, name: _Word, amount: int = 1) -> int: ...
+    def decrby(self, name: _Word, amount: int = 1) -> int: ...
+    def incrbyfloat(self, name: _Word, amount: _Word) -> float: ...
+    def delete(self, *names: _Word) -> int: ...
+    def unlink(self, *names: _Word) -> int: ...
+    def exists(self, *names: _Word) -> int: ...
+    def rename(self, src: _Word, dst: _Word) -> bool: ...
+    def expire(
+        self,
+        name: _Word,
+        time: int | timedelta,
+        nx: bool = False,
+        xx: bool = False,
+        gt: bool = False,
+        lt: bool = False,
+    ) -> bool: ...
+    def pexpire(
+        self,
+        name: _Word,
+        time: int | timedelta,
+        nx: bool = False,
+        xx: bool = False,
+        gt: bool = False,
+        lt: bool = False,
+    ) -> bool: ...
+    def expireat(
+        self,
+        name: _Word,
+        when: int | datetime,
+        nx: bool = False,
+        xx: bool = False,
+        gt: bool = False,
+        lt: bool = False,
+    ) -> bool: ...
+    def persist(self, name: _Word) -> bool: ...
+    def ttl(self, name: _Word) -> int:
+        """-1 without an expiry, -2 without the key."""
+
+    def pttl(self, name: _Word) -> int: ...
+    def dbsize(self) -> int: ...
+    def flushall(self) -> bool: ...
+    def ping(self) -> bool: ...
+    def fcall(self, function: _Word, numkeys: int, *keys_and_args: _Word) -> Any: ...
+    def fcall_ro(self, function: _Word, numkeys: int, *keys_and_args: _Word) -> Any:
+        """A function that writes nothing: it is called again if the reply is lost."""
+
+    def execute_command(self, *args: _Word) -> Any:
+        """Any command, as `"CONFIG GET", "maxmemory"`. What would change the connection, which all
+        calls share, is a ValueError."""
+
+    def get_into(self, name: _Word, buffer: Buffer) -> int | None:
+        """Copies the value to the begin of a writable buffer. Its length; None without the key. A
+        buffer that is too small is a ValueError, and stays as it is."""
+
+    def view(self, read: Callable[[View], _T]) -> _T:
+        """Calls `read` with a view, and gives its result. The keys that it reads are of one moment
+        (in each partition), also if it decides by one value what to read next. When too much has
+        changed meanwhile, it is called again. It takes local access."""
+
+    def scan_iter(self, match: _Word | None = None, count: int | None = None) -> Walk[bytes]:
+        """Keys that match a pattern, or all: each that is there all the while comes at least
+        once."""
+
+    def pipeline(self, transaction: bool = True) -> Pipeline:
+        """Gathers commands that are sent together; as a transaction nothing comes between them."""
+
+    def close(self) -> None:
+        """Waits for the calls of other threads. Closing again does nothing."""
+
+    @property
+    def is_local(self) -> bool: ...
+    @property
+    def why_not_local(self) -> str | None: ...
+    @property
+    def closed(self) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Pipeline:
+    """Commands of a client that are sent together. Each returns the pipeline."""
+
+    def get(self, name: _Word) -> Self: ...
+    def mget(self, keys: _Word | Iterable[_Word], *args: _Word) -> Self: ...
+    def set(
+        self,
+        name: _Word,
+        value: _Word,
+        ex: int | timedelta | None = None,
+        px: int | timedelta | None = None,
+        nx: bool = False,
+        xx: bool = False,
+        keepttl: bool = False,
+        get: bool = False,
+        exat: int | datetime | None = None,
+        pxat: int | datetime | None = None,
+    ) -> Self: ...
+    def mset(self, mapping: Mapping[Any, _Word]) -> Self: ...
+    def setnx(self, name: _Word, value: _Word) -> Self: ...
+    def getex(
+        self,
+        name: _Word,
+        ex: int | timedelta | None = None,
+        px: int | timedelta | None = None,
+        exat: int | datetime | None = None,
+        pxat: int | datetime | None = None,
+        persist: bool = False,
+    ) -> Self: ...
+    def getdel(self, name: _Word) -> Self: ...
+    def append(self, key: _Word, value: _Word) -> Self: ...
+    def strlen(self, name: _Word) -> Self: ...
+    def getrange(self, key: _Word, start: int, end: int) -> Self: ...
+    def setrange(self, name: _Word, offset: int, value: _Word) -> Self: ...
+    def incr(self, name: _Word, amount: int = 1) -> Self: ...
+    def incrby(self, name: _Word, amount: int = 1) -> Self: ...
+    def decr(self, name: _Word, amount: int = 1) -> Self: ...
+    def decrby(self, name: _Word, amount: int = 1) -> Self: ...
+    def incrbyfloat(self, name: _Word, amount: _Word) -> Self: ...
+    def delete(self, *names: _Word) -> Self: ...
+    def unlink(self, *names: _Word) -> Self: ...
+    def exists(self, *names: _Word) -> Self: ...
+    def rename(self, src: _Word, dst: _Word) -> Self: ...
+    def expire(
+        self,
+        name: _Word,
+        time: int | timedelta,
+        nx: bool = False,
+        xx: bool = False,
+        gt: bool = False,
+        lt: bool = False,
+    ) -> Self: ...
+    def pexpire(
+        self,
+        name: _Word,
+        time: int | timedelta,
+        nx: bool = False,
+        xx: bool = False,
+        gt: bool = False,
+        lt: bool = False,
+    ) -> Self: ...
+    def expireat(
+        self,
+        name: _Word,
+        when: int | datetime,
+        nx: bool = False,
+        xx: bool = False,
+        gt: bool = False,
+        lt: bool = False,
+    ) -> Self: ...
+    def persist(self, name: _Word) -> Self: ...
+    def ttl(self, name: _Word) -> Self: ...
+    def pttl(self, name: _Word) -> Self: ...
+    def dbsize(self) -> Self: ...
+    def flushall(self) -> Self: ...
+    def ping(self) -> Self: ...
+    def fcall(self, function: _Word, numkeys: int, *keys_and_args: _Word) -> Self: ...
+    def fcall_ro(self, function: _Word, numkeys: int, *keys_and_args: _Word) -> Self: ...
+    def execute_command(self, *args: _Word) -> Self: ...
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """Sends the commands and forgets them; if there is no server they stay. An error reply is
+        raised, or stands in the list: other commands may have happened all the same."""
+
+    def reset(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+@final
+class View:
+    """Keys of one moment, for the function that `Client.view` calls."""
+
+    def get(self, name: _Word) -> bytes | None: ...
+    def exists(self, name: _Word) -> bool: ...

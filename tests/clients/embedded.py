@@ -6,6 +6,7 @@
 
 import atexit
 import ctypes
+import fcntl
 import os
 import pathlib
 import pickle
@@ -15,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 from server import SHM, tested_kind
@@ -34,7 +36,11 @@ def site():
     if _site is None:
         _site = tempfile.mkdtemp(prefix="nigh-wheel-")
         atexit.register(shutil.rmtree, _site, ignore_errors=True)
-        _run(VENV / "maturin", "build", "--profile", "dev", "--out", _site, cwd=ROOT / "crates/nigh-py")
+        # Two suites may run at once; what maturin makes on its way has one place.
+        TARGET.mkdir(parents=True, exist_ok=True)
+        with open(TARGET / "wheel.lock", "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _run(VENV / "maturin", "build", "--profile", "dev", "--out", _site, cwd=ROOT / "crates/nigh-py")
         (wheel,) = pathlib.Path(_site).glob("*.whl")
         _run(VENV / "pip", "install", "-q", "--no-index", "--no-deps", "--target", _site, wheel)
     return _site
@@ -249,6 +255,27 @@ def perform(db, name, *given, **options):
         if isinstance(error, CError) or type(error).__module__ == "nigh":
             return f"error: {error}"
         raise
+
+
+def gives_the_lock(call):
+    """Whether calls with 0, 1, … let another thread of Python run. Nobody takes the interpreter's lock
+    away here; another thread runs only if a call gives it."""
+    before = sys.getswitchinterval()
+    ready, go, ran = threading.Event(), threading.Event(), []
+    other = threading.Thread(target=lambda: (ready.set(), go.wait(), ran.append(1)))
+    other.start()
+    ready.wait()
+    sys.setswitchinterval(1000.0)
+    try:
+        go.set()
+        for number in range(300):
+            call(number)
+            if ran:
+                break
+        return bool(ran)
+    finally:
+        sys.setswitchinterval(before)
+        other.join()
 
 
 class Child:

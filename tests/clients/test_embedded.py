@@ -17,7 +17,7 @@ import time
 import unittest
 
 import embedded
-from embedded import ROOT, Child, Folder
+from embedded import ROOT, Child, Folder, gives_the_lock
 from embedded_beside import Beside  # its tests are run too  pylint: disable=unused-import
 
 SEED = int(os.environ.get("NIGH_SEED", random.randrange(1 << 32)))
@@ -310,27 +310,7 @@ class Python(Folder):
             self.assertEqual(db.get(b"%d" % thread, b"0"), b"%d" % count)
 
     def test_waits_for_the_disk_let_other_threads_run_and_short_calls_do_not(self):
-        # Nobody takes the interpreter's lock away here; another thread runs only if a call gives it.
         db = self.open()
-        before = sys.getswitchinterval()
-        self.addCleanup(sys.setswitchinterval, before)
-
-        def gives_the_lock(call):
-            ready, go, ran = threading.Event(), threading.Event(), []
-            other = threading.Thread(target=lambda: (ready.set(), go.wait(), ran.append(1)))
-            other.start()
-            ready.wait()
-            sys.setswitchinterval(1000.0)
-            go.set()
-            for number in range(300):
-                call(number)
-                if ran:
-                    break
-            gave = bool(ran)
-            sys.setswitchinterval(before)
-            other.join()
-            return gave
-
         number = lambda n: b"%d" % n
         self.assertTrue(gives_the_lock(lambda n: db.put(b"k", number(n), strong=True)))
         self.assertTrue(gives_the_lock(lambda n: db.put(b"k", bytes(200 << 10))))
@@ -350,16 +330,18 @@ class Python(Folder):
         ignored = set(dir(object)) - {"__iter__"}
         functions = {it.name for it in stub.body if isinstance(it, ast.FunctionDef)}
         self.assertEqual(functions, {it for it in dir(nigh) if inspect.isbuiltin(getattr(nigh, it))})
-        for name in ("Db", "Batch", "Walk", "Snapshot", "Event", "Watch", "Reader", "Stats"):
+        for name in ("Db", "Batch", "Walk", "Snapshot", "Event", "Watch", "Reader", "Stats", "Client",
+                     "Pipeline", "View"):
             methods = {it.name: it for it in classes[name].body if isinstance(it, ast.FunctionDef)}
-            there = {it for it in vars(getattr(nigh, name)) if it not in ignored}
+            there = {it for it in dir(getattr(nigh, name)) if it not in ignored}
             self.assertEqual(set(methods) - ignored, there - {"__doc__", "__module__"}, name)
             for method in (it for it in methods if not it.startswith("__") and name not in ("Stats", "Event")):
                 has = getattr(nigh.__dict__[name], method)
                 if not callable(has):
                     continue
                 args = methods[method].args
-                names = [arg.arg for arg in args.posonlyargs + args.args + args.kwonlyargs]
+                more = [args.vararg] if args.vararg else []
+                names = [arg.arg for arg in args.posonlyargs + args.args + more + args.kwonlyargs]
                 self.assertEqual(names, list(inspect.signature(has).parameters), f"{name}.{method}")
 
     def test_the_readmes_example_runs(self):

@@ -99,6 +99,19 @@ pub enum CallError {
         /// Attempts made.
         attempts: u32,
     },
+    /// The call was made by [`crate::Client::without_waiting`], and would have waited. Nothing was
+    /// sent.
+    #[error("the call would wait for the server: make it where it may wait")]
+    WouldWait,
+    /// This process is a child of the one that connected.
+    #[error(
+        "{address}: this process is a fork of the one that connected, whose client it can't use: \
+         connect anew"
+    )]
+    Forked {
+        /// The server.
+        address: String,
+    },
     /// What a view has read didn't get to the disk in time.
     #[error(
         "what a view read at {address} isn't on disk after {after:?}: is its log well (INFO \
@@ -140,6 +153,7 @@ impl CallError {
                 | CallError::Unanswered { .. }
                 | CallError::TooNew { .. }
                 | CallError::NotSynced { .. }
+                | CallError::WouldWait
         )
     }
 }

@@ -11,14 +11,15 @@
 //! 2. Reads don't go back, also when the server was killed and another one has its memory.
 //! 3. A write is sent once. A read that was lost is asked for again.
 //! 4. Tries to attach come after pauses that double up to a bound.
+//! 5. A child of a fork sends and takes nothing: rings and socket are its parent's.
 //!
 //! Belongs to one thread at a time.
 
-#[cfg(feature = "async")]
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nigh_resp::frame::Frame;
+use nigh_shm::ForkMark;
 use nigh_shm::layout::KEY_BYTES_MAX;
 
 use crate::address::{Address, AddressError};
@@ -52,6 +53,11 @@ pub struct Client {
     address: Address,
     options: ClientOptions,
     link: Option<Link>,
+    /// Links that there were.
+    links: u64,
+    /// Whether a call may wait for the server.
+    waits: bool,
+    fork_mark: Arc<ForkMark>,
     /// Not before then the next try; the pause that led to it.
     next_try: Option<Instant>,
     pause: Duration,
@@ -85,10 +91,16 @@ impl Client {
     /// # Errors
     /// [`CallError::NotAttached`], [`CallError::CantConnect`], [`CallError::NotLocal`].
     pub fn connect_with(address: &Address, options: ClientOptions) -> Result<Client, CallError> {
+        let fork_mark = ForkMark::new().map_err(|error| CallError::CantConnect {
+            cause: format!("the system gives no page of memory: {error}"),
+        })?;
         let mut client = Client {
             address: address.clone(),
             options,
             link: None,
+            links: 0,
+            waits: true,
+            fork_mark: Arc::new(fork_mark),
             next_try: None,
             pause: Duration::ZERO,
             cause: String::new(),
@@ -116,11 +128,38 @@ impl Client {
         Some(&link.why_not_local)
     }
 
+    /// Tells whether this process is a child of the one that connected: then each call fails. For a
+    /// caller that has a lock around the client, which a child may find locked for ever.
+    #[must_use]
+    pub fn fork_mark(&self) -> Arc<ForkMark> {
+        Arc::clone(&self.fork_mark)
+    }
+
+    /// Makes calls that wait for nobody: what memory tells is read, and what would ask the server
+    /// or attach is [`CallError::WouldWait`].
+    ///
+    /// # Errors
+    /// That one, and those of the calls.
+    pub fn without_waiting<R>(
+        &mut self,
+        calls: impl FnOnce(&mut Client) -> Result<R, CallError>,
+    ) -> Result<R, CallError> {
+        struct Hurried<'c>(&'c mut Client);
+        impl Drop for Hurried<'_> {
+            fn drop(&mut self) {
+                self.0.waits = true;
+            }
+        }
+        self.waits = false;
+        calls(Hurried(self).0)
+    }
+
     /// Whether there is a server: looks, and attaches again if need be.
     ///
     /// # Errors
     /// [`CallError::NotAttached`], [`CallError::CantConnect`], [`CallError::NotLocal`].
     pub fn check(&mut self) -> Result<(), CallError> {
+        self.refuse_child()?;
         let ended = self.link.as_mut().is_some_and(|link| link.connection.has_ended());
         if ended {
             self.leave("the server has ended the connection".to_owned());
@@ -133,9 +172,42 @@ impl Client {
         &self.options
     }
 
+    /// Whether a call may wait for the server.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// The number of the link: another one has another.
+    pub(crate) fn link_number(&self) -> u64 {
+        self.links
+    }
+
+    /// The memory that the link with this number has, as long as there is no other.
+    pub(crate) fn side_of(&self, link_number: u64) -> Option<&LocalSide> {
+        let link = self.link.as_ref().filter(|_| self.links == link_number)?;
+        link.local.as_deref()
+    }
+
+    #[inline]
+    fn refuse_child(&self) -> Result<(), CallError> {
+        if self.fork_mark.is_in_child() {
+            return Err(CallError::Forked { address: self.address.to_string() });
+        }
+        Ok(())
+    }
+
+    /// The link, for a call that waits for a reply.
+    pub(crate) fn attached_to_ask(&mut self) -> Result<&mut Link, CallError> {
+        if !self.waits {
+            return Err(CallError::WouldWait);
+        }
+        self.attached()
+    }
+
     /// The link; attaches again if it is over.
     #[inline]
     pub(crate) fn attached(&mut self) -> Result<&mut Link, CallError> {
+        self.refuse_child()?;
         let is_open = self.link.as_mut().is_some_and(Link::is_open);
         if !is_open {
             self.attach()?;
@@ -149,6 +221,9 @@ impl Client {
         if self.link.is_some() {
             self.leave("the server has ended the connection".to_owned());
         }
+        if !self.waits {
+            return Err(CallError::WouldWait);
+        }
         let deadline = Instant::now() + self.options.wait;
         loop {
             let now = Instant::now();
@@ -156,6 +231,7 @@ impl Client {
                 match Link::open(&self.address, &self.options) {
                     Ok(link) => {
                         self.link = Some(link);
+                        self.links += 1;
                         (self.next_try, self.pause) = (None, Duration::ZERO);
                         return Ok(());
                     }
@@ -224,7 +300,7 @@ impl Client {
         from_reply: impl FnOnce(Frame, &mut S) -> Option<T>,
     ) -> Result<T, CallError> {
         for _ in 0..ATTACHES_MOST {
-            let error = match self.attached()?.call(request) {
+            let error = match self.attached_to_ask()?.call(request) {
                 Ok(reply) => {
                     let reply = CallError::if_refused(&self.address, request[0], reply)?;
                     return from_reply(reply, state)
@@ -243,7 +319,7 @@ impl Client {
 
     /// Sends a request that may change something, once.
     pub(crate) fn once(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
-        match self.attached()?.call(request) {
+        match self.attached_to_ask()?.call(request) {
             Ok(reply) => Ok(reply),
             Err(error) => {
                 Err(self.unknown(printable(request.first().unwrap_or(&&b""[..])), &error))

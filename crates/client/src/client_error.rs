@@ -15,7 +15,9 @@ use nigh_resp::decode::ReplyError;
 #[non_exhaustive]
 pub enum ClientError {
     /// The connection was refused, or there is no such socket.
-    #[error("nothing listens at {address}: start a server with `nigh serve` or pass --connect")]
+    #[error(
+        "nothing listens at {address}: start a server with `nigh serve`, or name another address"
+    )]
     NothingListens {
         /// The server.
         address: String,
@@ -61,15 +63,13 @@ pub enum ClientError {
         cause: ReplyError,
     },
     /// The server asks for a password.
-    #[error("{address} asks for a password: pass --password or set NIGH_PASSWORD")]
+    #[error("{address} asks for a password: give one, and a user if it isn't the default one")]
     PasswordNeeded {
         /// The server.
         address: String,
     },
     /// The password is wrong, or there is no such user.
-    #[error(
-        "{address} refused the password: check --password, NIGH_PASSWORD and the address's user"
-    )]
+    #[error("{address} refused the password: check it, and the user")]
     PasswordRefused {
         /// The server.
         address: String,

@@ -5,20 +5,15 @@
 //!
 //! Belongs to one thread at a time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nigh_resp::frame::Frame;
-use nigh_shm::{ForeignValues, ForeignVersion, TooNew};
+use nigh_shm::{ForeignValues, ForeignVersion};
 
 use crate::call_error::CallError;
 use crate::client::{Client, check_key};
-use crate::client_view::{ATTEMPTS_MAX, ClientView, Outcome};
-use crate::local_side::{KeyLife, LocalSide, Seen, of_error};
+use crate::local_side::{KeyLife, Seen};
 
-/// Between two looks whether a moment is on disk.
-const SYNC_STEP: Duration = Duration::from_micros(50);
-/// How long a view waits for that if no timeout says so.
-const SYNC_MOST: Duration = Duration::from_secs(10);
 /// Most keys that a step of a scan by requests asks for.
 const SCAN_MOST: u32 = 10_000;
 
@@ -131,65 +126,15 @@ impl Client {
         })
     }
 
-    /// Reads some keys as of one moment for each partition: `read` gets them from the view, one
-    /// after another, and may decide by one value which key is next. When too much has changed
-    /// meanwhile, the view says so, `read` returns that, and is called again for another moment. It
-    /// takes local access.
-    ///
-    /// ```no_run
-    /// # fn main() -> Result<(), nigh_client::CallError> {
-    /// let mut client = nigh_client::Client::connect("unix:/run/nigh/nigh.sock")?;
-    /// let address = client.view(|view| match view.get(b"user:of:session")? {
-    ///     Some(user) => view.get(&user),
-    ///     None => Ok(None),
-    /// })?;
-    /// # drop(address);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Sends a request of any kind that changes nothing; again if its reply is lost.
     ///
     /// # Errors
-    /// As [`Client::get`]; [`CallError::NotLocal`], [`CallError::TooNew`],
-    /// [`CallError::NotSynced`].
-    pub fn view<R>(
-        &mut self,
-        mut read: impl FnMut(&mut ClientView<'_>) -> Result<R, TooNew>,
-    ) -> Result<R, CallError> {
-        let patience = self.options().connection.timeout.unwrap_or(SYNC_MOST);
-        for _ in 0..ATTEMPTS_MAX {
-            let why_not = self.attached()?.why_not_local.clone();
-            let Some(side) = self.attached()?.local.as_ref() else {
-                let address = self.address().to_string();
-                let cause = format!("{why_not}; a view reads the server's memory");
-                return Err(CallError::NotLocal { address, cause });
-            };
-            let mut view = ClientView::begin(side);
-            let result = read(&mut view);
-            let (moments, outcome) = view.end();
-            match (result, outcome) {
-                (Ok(result), Outcome::Whole) if side.has_its_writers() => {
-                    if !are_on_disk(side, &moments, patience) {
-                        let address = self.address().to_string();
-                        return Err(CallError::NotSynced { address, after: patience });
-                    }
-                    return Ok(result);
-                }
-                (_, Outcome::Judge(key)) => {
-                    // Its owner finds it over too, and says so in its clock.
-                    self.ask(&mut (), &[b"EXISTS", &key], |_, ()| Some(()))?;
-                }
-                (_, Outcome::Failed(error)) => {
-                    if let Seen::Over(why) = of_error::<()>(error) {
-                        self.leave(why);
-                    }
-                }
-                _ if !side.has_its_writers() => {
-                    self.leave("another server has taken its memory over".to_owned());
-                }
-                _ => std::thread::yield_now(),
-            }
+    /// As [`Client::get`]; an error reply is [`CallError::Refused`].
+    pub fn call_read(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
+        if request.is_empty() {
+            return Err(CallError::unexpected(self.address(), b"a request without words"));
         }
-        Err(CallError::TooNew { address: self.address().to_string(), attempts: ATTEMPTS_MAX })
+        self.ask(&mut (), request, |reply, ()| Some(reply))
     }
 
     /// A step of a walk over the keys that begin with `prefix`, with SCAN's guarantee: passes about
@@ -242,20 +187,6 @@ pub(crate) fn life_of_reply(reply: &Frame) -> Option<Option<KeyLife>> {
         -2 => Some(None),
         -1 => Some(Some(KeyLife::Forever)),
         ms => Some(Some(KeyLife::Left(Duration::from_millis(u64::try_from(ms).ok()?)))),
-    }
-}
-
-/// Whether what a view has seen is on disk, if replies wait for that; waits for it.
-fn are_on_disk(side: &LocalSide, moments: &[(usize, u64)], patience: Duration) -> bool {
-    let begin = Instant::now();
-    loop {
-        if moments.iter().all(|(partition, lsn)| side.is_on_disk(*partition, Some(*lsn))) {
-            return true;
-        }
-        if begin.elapsed() >= patience {
-            return false;
-        }
-        std::thread::sleep(SYNC_STEP);
     }
 }
 

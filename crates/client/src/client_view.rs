@@ -5,7 +5,7 @@
 //!
 //! One attempt, on one thread.
 
-use nigh_shm::{ArenaError, TooNew, View};
+use nigh_shm::{ArenaError, RestingView, TooNew, View};
 
 use crate::local_side::{LocalSide, is_over_here};
 
@@ -16,8 +16,18 @@ pub(crate) const ATTEMPTS_MAX: u32 = 16;
 /// The keys of a tenant, those of each partition at one moment.
 pub struct ClientView<'a> {
     side: &'a LocalSide,
-    views: Vec<Option<View<'a>>>,
-    outcome: Outcome,
+    steps: &'a mut ViewSteps,
+}
+
+/// A view between two of its reads: it keeps its moments, and borrows nothing of its client.
+pub struct ViewSteps {
+    /// The number of the link whose memory it reads.
+    pub(crate) link_number: u64,
+    /// The views of the partitions that were read.
+    pub(crate) views: Vec<Option<RestingView>>,
+    pub(crate) outcome: Outcome,
+    /// Attempts that were over.
+    pub(crate) attempts: u32,
 }
 
 /// How an attempt stands.
@@ -33,9 +43,9 @@ pub(crate) enum Outcome {
 }
 
 impl<'a> ClientView<'a> {
-    pub(crate) fn begin(side: &'a LocalSide) -> ClientView<'a> {
-        let views = (0..side.arenas().partitions()).map(|_| None).collect();
-        ClientView { side, views, outcome: Outcome::Whole }
+    pub(crate) fn of(side: &'a LocalSide, steps: &'a mut ViewSteps) -> ClientView<'a> {
+        steps.views.resize(side.arenas().partitions(), None);
+        ClientView { side, steps }
     }
 
     /// The value that a key had at the moment; `None` if there was no such key.
@@ -53,8 +63,7 @@ impl<'a> ClientView<'a> {
     /// # Errors
     /// As [`ClientView::get`].
     pub fn get_into(&mut self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, TooNew> {
-        let expiry_ms = self.partition_of(key)?.get(key, into);
-        self.note(key, expiry_ms)
+        self.read(key, |view| view.get(key, into))
     }
 
     /// Whether there was such a key.
@@ -62,45 +71,52 @@ impl<'a> ClientView<'a> {
     /// # Errors
     /// As [`ClientView::get`].
     pub fn exists(&mut self, key: &[u8]) -> Result<bool, TooNew> {
-        let expiry_ms = self.partition_of(key)?.expiry(key);
-        self.note(key, expiry_ms)
+        self.read(key, |view| view.expiry(key))
     }
 
-    /// The moments of the partitions that were read, and how the attempt stands.
-    pub(crate) fn end(self) -> (Vec<(usize, u64)>, Outcome) {
-        let views = self.views.iter().enumerate();
-        let moments = views.filter_map(|(at, view)| view.as_ref().map(|it| (at, it.lsn())));
-        (moments.collect(), self.outcome)
-    }
-
-    /// The view of a key's partition.
-    fn partition_of(&mut self, key: &[u8]) -> Result<&mut View<'a>, TooNew> {
-        if !matches!(self.outcome, Outcome::Whole) {
+    /// Reads by the view of a key's partition.
+    fn read(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(&mut View<'a>) -> Result<Option<u64>, TooNew>,
+    ) -> Result<bool, TooNew> {
+        let steps = &mut *self.steps;
+        if !matches!(steps.outcome, Outcome::Whole) {
             return Err(TooNew);
         }
-        let side: &'a LocalSide = self.side;
-        let partition = side.arenas().partition(key);
-        if self.views[partition].is_none() {
-            match side.arenas().arena(partition).begin_view() {
-                Ok(Some(view)) => self.views[partition] = Some(view),
-                Ok(None) => self.outcome = Outcome::TooNew,
-                Err(error) => self.outcome = Outcome::Failed(error),
-            }
-        }
-        self.views[partition].as_mut().ok_or(TooNew)
-    }
-
-    fn note(&mut self, key: &[u8], expiry_ms: Result<Option<u64>, TooNew>) -> Result<bool, TooNew> {
+        let partition = self.side.arenas().partition(key);
+        let arena = self.side.arenas().arena(partition);
+        let begun = match steps.views[partition] {
+            Some(resting) => Ok(Some(arena.resume_view(resting))),
+            None => arena.begin_view(),
+        };
+        let mut view = match begun {
+            Ok(Some(view)) => view,
+            Ok(None) => return Err(steps.end_with(Outcome::TooNew)),
+            Err(error) => return Err(steps.end_with(Outcome::Failed(error))),
+        };
+        let expiry_ms = read(&mut view);
+        steps.views[partition] = Some(view.rest());
         match expiry_ms {
             Ok(Some(expiry_ms)) if is_over_here(expiry_ms) => {
-                self.outcome = Outcome::Judge(key.to_vec());
-                Err(TooNew)
+                Err(steps.end_with(Outcome::Judge(key.to_vec())))
             }
             Ok(found) => Ok(found.is_some()),
-            Err(TooNew) => {
-                self.outcome = Outcome::TooNew;
-                Err(TooNew)
-            }
+            Err(TooNew) => Err(steps.end_with(Outcome::TooNew)),
         }
+    }
+}
+
+impl ViewSteps {
+    /// The moments of the partitions that were read.
+    pub(crate) fn moments(&self) -> impl Iterator<Item = (usize, u64)> {
+        let views = self.views.iter().enumerate();
+        views.filter_map(|(partition, view)| Some((partition, view.as_ref()?.lsn())))
+    }
+
+    /// The attempt is over.
+    pub(crate) fn end_with(&mut self, outcome: Outcome) -> TooNew {
+        self.outcome = outcome;
+        TooNew
     }
 }

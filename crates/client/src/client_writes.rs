@@ -113,7 +113,7 @@ impl Client {
         C: IntoIterator,
         C::Item: AsRef<[u8]>,
     {
-        let sent = self.attached()?.connection.pipeline_each(requests, each);
+        let sent = self.attached_to_ask()?.connection.pipeline_each(requests, each);
         sent.map_err(|error| self.unknown("a pipeline".to_owned(), &error))
     }
 

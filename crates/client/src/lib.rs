@@ -14,8 +14,8 @@
 //! A client, or a connection, belongs to one thread at a time.
 //!
 //! Rooms, lowest first: address call_error client_error ring_stream stream raw attach remote
-//! client_options local_side link client client_view client_in_place client_reads client_writes
-//! async_client
+//! client_options local_side link client client_view client_view_steps client_in_place
+//! client_reads client_writes async_client
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -26,7 +26,7 @@
 //! | client_options | how a client connects, reads and waits |
 //! | local_side | reading a server's memory |
 //! | link, client | one attachment; a client, which has one after the other |
-//! | client_view, client_in_place, client_reads, client_writes | what a client does |
+//! | client_view, client_view_steps, client_in_place, client_reads, client_writes | what a client does |
 //! | async_client | a client that tasks share |
 #![forbid(unsafe_code)]
 
@@ -41,6 +41,7 @@ mod client_in_place;
 mod client_options;
 mod client_reads;
 mod client_view;
+mod client_view_steps;
 mod client_writes;
 mod link;
 mod local_side;
@@ -57,11 +58,11 @@ pub use client::Client;
 pub use client_error::ClientError;
 pub use client_in_place::ValueInPlace;
 pub use client_options::{ClientOptions, LocalUse};
-pub use client_view::ClientView;
+pub use client_view::{ClientView, ViewSteps};
 pub use local_side::KeyLife;
 pub use nigh_resp::Protocol;
 pub use nigh_resp::decode::{WordsError, split_words};
 pub use nigh_resp::frame::Frame;
-pub use nigh_shm::{ForeignValues, TooNew};
+pub use nigh_shm::{ForeignValues, ForkMark, TooNew};
 pub use raw::RawStream;
 pub use remote::{Connection, Options};

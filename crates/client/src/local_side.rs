@@ -99,7 +99,7 @@ impl LocalSide {
                 let version = found.as_ref().map(ForeignInPlace::version);
                 self.judge(partition, Ok(version), |_| found)
             }
-            Err(error) => of_error(error),
+            Err(error) => of_error(&error),
         }
     }
 
@@ -112,7 +112,7 @@ impl LocalSide {
     ) -> Seen<T> {
         let found = match found {
             Ok(found) => found,
-            Err(error) => return of_error(error),
+            Err(error) => return of_error(&error),
         };
         if !self.arenas.has_its_writer(partition) {
             return Seen::Over(OTHER_WRITER.to_owned());
@@ -149,7 +149,7 @@ impl LocalSide {
             is_sure &= self.is_on_disk(partition, Some(lsn));
         });
         if let Err(error) = read {
-            return of_error(error);
+            return of_error(&error);
         }
         if is_over {
             return Seen::Over(OTHER_WRITER.to_owned());
@@ -178,7 +178,7 @@ impl LocalSide {
         });
         match next {
             Ok(next) => Seen::Is(next),
-            Err(error) => of_error(error),
+            Err(error) => of_error(&error),
         }
     }
 
@@ -197,10 +197,15 @@ impl LocalSide {
 const OTHER_WRITER: &str = "another server has taken its memory over";
 
 /// What an arena's error means for a read.
-pub(crate) fn of_error<T>(error: ArenaError) -> Seen<T> {
+fn of_error<T>(error: &ArenaError) -> Seen<T> {
+    why_over(error).map_or(Seen::Ask, Seen::Over)
+}
+
+/// Why an arena with this error isn't the server's any more; `None` if it still is.
+pub(crate) fn why_over(error: &ArenaError) -> Option<String> {
     match error {
-        ArenaError::Busy { .. } | ArenaError::TooNew { .. } => Seen::Ask,
-        error => Seen::Over(error.to_string()),
+        ArenaError::Busy { .. } | ArenaError::TooNew { .. } => None,
+        error => Some(error.to_string()),
     }
 }
 

@@ -147,7 +147,7 @@ fn a_refused_greeting_says_why() {
         (error, server.address.to_string())
     };
     let (error, address) = refusal("NOAUTH HELLO must be called with the client authenticated");
-    let advice = "asks for a password: pass --password or set NIGH_PASSWORD";
+    let advice = "asks for a password: give one, and a user if it isn't the default one";
     assert_eq!(error, format!("{address} {advice}"));
     let (error, address) = refusal("WRONGPASS invalid password");
     assert!(error.starts_with(&format!("{address} refused the password: ")), "{error}");
@@ -167,7 +167,8 @@ fn a_missing_server_is_explained() {
         assert_eq!(
             error.to_string(),
             format!(
-                "nothing listens at {address}: start a server with `nigh serve` or pass --connect"
+                "nothing listens at {address}: start a server with `nigh serve`, or name another \
+                 address"
             )
         );
     }

@@ -2,13 +2,14 @@
 //!
 //! 1. Bytes are used where they lie: they never change. Any other buffer is copied, since it may
 //!    change while the interpreter's lock is free.
+//! 2. A database takes bytes alone. A client takes what redis-py takes: text and numbers too.
 //!
 //! Any thread that has the interpreter's lock.
 
 use nigh::WriteOptions;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMemoryView, PyString};
 use std::time::{Duration, SystemTime};
 
 /// A key, a value or a prefix.
@@ -29,12 +30,94 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Bytes<'py> {
             return Ok(Bytes(bytes.to_owned()));
         }
         let view = PyMemoryView::from(&given).map_err(|_| {
-            let name =
-                given.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+            let name = type_name(&given);
             let advice = if name == "str" { ": encode it, as by .encode()" } else { "" };
             PyTypeError::new_err(format!("bytes or a buffer are needed, not {name}{advice}"))
         })?;
         Ok(Bytes(view.call_method0("tobytes")?.cast_into()?))
+    }
+}
+
+fn type_name(given: &Bound<'_, PyAny>) -> String {
+    given.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
+
+/// A word of a request: bytes or a buffer as they are, text as UTF-8, a number as Python writes it.
+pub(crate) struct Word<'py>(Bytes<'py>);
+
+impl Word<'_> {
+    #[inline]
+    pub(crate) fn get(&self) -> &[u8] {
+        self.0.get()
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Word<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Word<'py>> {
+        let py = given.py();
+        if let Ok(bytes) = given.cast::<PyBytes>() {
+            return Ok(Word(Bytes(bytes.to_owned())));
+        }
+        if let Ok(text) = given.cast::<PyString>() {
+            let encoded = text.encode_utf8().map_err(|_| {
+                // Enough of it to be found.
+                let begin: String = text.to_string_lossy().chars().take(40).collect();
+                PyValueError::new_err(format!(
+                    "the text {begin:?} has a lone surrogate, so it isn't UTF-8: give its bytes"
+                ))
+            })?;
+            return Ok(Word(Bytes(encoded)));
+        }
+        let number = if given.is_instance_of::<PyBool>() {
+            None
+        } else if given.is_instance_of::<PyInt>() {
+            // Not its `str`, which a class of its own may have changed.
+            Some(py.get_type::<PyInt>().call_method1("__repr__", (given,))?)
+        } else if given.is_instance_of::<PyFloat>() {
+            Some(py.get_type::<PyFloat>().call_method1("__repr__", (given,))?)
+        } else {
+            None
+        };
+        if let Some(number) = number {
+            return Ok(Word(Bytes(number.cast::<PyString>()?.encode_utf8()?)));
+        }
+        given.extract::<Bytes<'_>>().map(Word).map_err(|_| {
+            let name = type_name(&given);
+            PyTypeError::new_err(format!(
+                "bytes, a buffer, text or a number are needed, not {name}: turn it into one of them"
+            ))
+        })
+    }
+}
+
+/// The words of an iterable.
+pub(crate) fn words<'py>(given: &Bound<'py, PyAny>) -> PyResult<Vec<Word<'py>>> {
+    given.try_iter()?.map(|word| word?.extract::<Word<'_>>()).collect()
+}
+
+/// A length of time: a whole number of units of so many milliseconds, or a timedelta.
+pub(crate) fn span(given: &Bound<'_, PyAny>, unit_ms: f64) -> PyResult<String> {
+    whole(given, unit_ms, "total_seconds", "a timedelta")
+}
+
+/// A point in time: a whole number of units of so many milliseconds since 1970, or a datetime.
+pub(crate) fn instant(given: &Bound<'_, PyAny>, unit_ms: f64) -> PyResult<String> {
+    whole(given, unit_ms, "timestamp", "a datetime")
+}
+
+/// A number of units, for a request; of an object whose method says how many seconds it is.
+fn whole(given: &Bound<'_, PyAny>, unit_ms: f64, seconds: &str, other: &str) -> PyResult<String> {
+    if given.is_instance_of::<PyInt>() && !given.is_instance_of::<PyBool>() {
+        return Ok(given.extract::<i64>()?.to_string());
+    }
+    match given.call_method0(seconds) {
+        Ok(seconds) => Ok(format!("{:.0}", (seconds.extract::<f64>()? * 1000.0 / unit_ms).floor())),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "a whole number or {other} is needed, not {}",
+            type_name(given)
+        ))),
     }
 }
 
@@ -64,8 +147,14 @@ pub(crate) fn write_options(
 
 /// How long a thread waits.
 pub(crate) fn timeout(given: f64) -> PyResult<Duration> {
-    // A bound beyond all time is none.
-    seconds("timeout", given.min(f64::from(u32::MAX)))
+    bound("timeout", given)
+}
+
+/// How long a thread does something.
+pub(crate) fn bound(name: &str, given: f64) -> PyResult<Duration> {
+    // A bound beyond all time is none. (What isn't a number stays none.)
+    let most = f64::from(u32::MAX);
+    seconds(name, if given > most { most } else { given })
 }
 
 fn seconds(name: &str, given: f64) -> PyResult<Duration> {

@@ -2,15 +2,16 @@
 //!
 //! Any thread that has the interpreter's lock.
 
+use nigh_client::CallError;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
 use pyo3::prelude::*;
 
-create_exception!(nigh, Error, PyException, "What any call on a database may raise.");
+create_exception!(nigh, Error, PyException, "What any call on a database or client may raise.");
 create_exception!(nigh, OpenError, Error, "A database can't be opened. Nothing of it has changed.");
 create_exception!(nigh, InUseError, OpenError, "The database is open already, here or elsewhere.");
 create_exception!(nigh, DamagedError, OpenError, "The database is damaged.");
-create_exception!(nigh, ClosedError, Error, "The database is closed.");
+create_exception!(nigh, ClosedError, Error, "The database or client is closed.");
 create_exception!(nigh, TooLargeError, Error, "A key, a value or a batch is too long.");
 create_exception!(nigh, FullError, Error, "Memory is full: the database's own, or the system's.");
 create_exception!(nigh, NotANumberError, Error, "The value is no number, or the sum out of range.");
@@ -44,6 +45,29 @@ create_exception!(
     NotOpenError,
     Error,
     "No process has the database open that is to be read: a reader reads again when one has."
+);
+
+create_exception!(
+    nigh,
+    NotAttachedError,
+    Error,
+    "There is no server now. Nothing was sent: the call may be repeated."
+);
+create_exception!(nigh, ConnectError, Error, "The server can't be used so: a wrong password, say.");
+create_exception!(nigh, NotLocalError, ConnectError, "The call takes local access: there is none.");
+create_exception!(
+    nigh,
+    UnknownOutcomeError,
+    Error,
+    "A request was sent, and its reply is lost: it may or may not have happened."
+);
+create_exception!(nigh, UnansweredError, Error, "A read has no answer: it may be repeated.");
+create_exception!(nigh, ResponseError, Error, "The server said no.");
+create_exception!(
+    nigh,
+    TooNewError,
+    Error,
+    "Too much has changed since the moment of a view: let it pass, and the view begins again."
 );
 
 /// Why a database at this path wasn't opened.
@@ -109,4 +133,76 @@ pub(crate) fn ended(path: &str, what: &str) -> PyErr {
 /// The database at this path is closed.
 pub(crate) fn closed(path: &str) -> PyErr {
     ClosedError::new_err(format!("{path}: the database is closed: open it again"))
+}
+
+/// Why a client's call failed.
+pub(crate) fn of_client(error: &CallError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        CallError::NotAttached { address, cause } => NotAttachedError::new_err(format!(
+            "not attached to {address}: {cause}; nothing was sent: call again, or have calls wait \
+             (the option `wait`)"
+        )),
+        CallError::CantConnect { .. } | CallError::Unexpected { .. } => ConnectError::new_err(text),
+        CallError::Refused { address, command, reply } => {
+            refused(address, command, reply.as_bytes())
+        }
+        CallError::NotLocal { .. } => NotLocalError::new_err(text),
+        CallError::Unknown { .. } => UnknownOutcomeError::new_err(text),
+        CallError::Unanswered { .. } => UnansweredError::new_err(text),
+        CallError::TooNew { .. } => TooNewError::new_err(text),
+        CallError::KeyTooLong { .. } => TooLargeError::new_err(text),
+        CallError::NotSynced { address, after } => BusyError::new_err(format!(
+            "what a view read at {address} isn't on disk after {after:?}: is its log well (INFO \
+             persistence)? The option `reads_unsynced` shows it earlier"
+        )),
+        _ => Error::new_err(text),
+    }
+}
+
+/// An error reply to a command; its attribute `reply` is the reply itself.
+pub(crate) fn refused(address: &str, command: &str, reply: &[u8]) -> PyErr {
+    let reply = String::from_utf8_lossy(reply);
+    let error = ResponseError::new_err(format!("{address} refused {command}: {reply}"));
+    Python::attach(|py| with(py, error, "reply", reply.as_ref()))
+}
+
+/// An exception with one more attribute.
+pub(crate) fn with<'py>(
+    py: Python<'py>,
+    error: PyErr,
+    name: &str,
+    value: impl IntoPyObject<'py>,
+) -> PyErr {
+    match error.value(py).setattr(name, value) {
+        Ok(()) => error,
+        Err(other) => other,
+    }
+}
+
+/// A view's moment is over.
+pub(crate) fn too_new(address: &str) -> PyErr {
+    TooNewError::new_err(format!(
+        "too much has changed at {address} since the moment of this view: let this exception pass, \
+         and the view begins again"
+    ))
+}
+
+/// A view is used outside of its function, or by two threads at once.
+pub(crate) fn view_over(address: &str) -> PyErr {
+    ClosedError::new_err(format!(
+        "{address}: this view is over, or another thread reads by it: read in the function that \
+         `Client.view` calls, by one thread at a time"
+    ))
+}
+
+/// The client of this address is closed.
+pub(crate) fn client_closed(address: &str) -> PyErr {
+    ClosedError::new_err(format!("{address}: the client is closed: connect another"))
+}
+
+/// The reply is none that the command has.
+pub(crate) fn unexpected(address: &str, command: &str) -> PyErr {
+    let (address, command) = (address.to_owned(), command.to_owned());
+    of_client(&CallError::Unexpected { address, command })
 }

@@ -1,8 +1,11 @@
-//! The embedded library for Python: the module `nigh`, which `nigh.pyi` describes.
+//! The library and the client for Python: the module `nigh`, which `nigh.pyi` describes.
 //!
 //! ```text
 //! db[b"k"] = v ── bytes, or a copy of a buffer ── open database ── nigh::Db
 //! db[b"k"]    <── bytes: a copy <── LentValue, which doesn't leave its call
+//!
+//! client.get(k) ── words ── open client ──┬─ a server's memory: with the interpreter's lock
+//! client.set(k, v) ───────────────────────┴─ its ring or socket: without
 //! ```
 //!
 //! 1. While a call uses a database, no Python code runs in its thread: so nobody closes it there,
@@ -10,39 +13,57 @@
 //! 2. The interpreter's lock is free while a call waits for the disk, opens, closes, or copies a
 //!    long value, and while it waits for changes. Short calls keep it: to get it back from a busy
 //!    thread takes milliseconds. A write tries without waiting first, and gives it up if it must.
-//! 3. Exceptions name the database, and say what happened and what to do.
+//! 3. Exceptions name the database or server, and say what happened and what to do.
+//! 4. A client's read of memory keeps the interpreter's lock; what waits for a server gives it up.
 //!
 //! Rooms, lowest first: errors arguments walk open_db batch snapshot watch reader database
+//! open_client request replies command_words commands key_walk view pipeline client
 
 #![deny(unsafe_code)]
 
 mod arguments;
 mod batch;
+mod client;
+mod command_words;
+mod commands;
 mod database;
 mod errors;
+mod key_walk;
+mod open_client;
 mod open_db;
+mod pipeline;
 mod reader;
+mod replies;
+mod request;
 mod snapshot;
+mod view;
 mod walk;
 mod watch;
 
-/// A durable key-value store inside your process.
+/// A durable key-value store inside your process, and a client of a server.
 #[pyo3::pymodule]
 mod nigh {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
+    use crate::client::Client;
+    #[pymodule_export]
     use crate::database::{Db, Stats};
     #[pymodule_export]
     use crate::errors::{
-        BusyError, ChangesGoneError, ClosedError, DamagedError, Error, FullError, InUseError,
-        LogError, NotANumberError, NotDurableError, NotOpenError, OpenError, SnapshotTooOldError,
-        TooLargeError,
+        BusyError, ChangesGoneError, ClosedError, ConnectError, DamagedError, Error, FullError,
+        InUseError, LogError, NotANumberError, NotAttachedError, NotDurableError, NotLocalError,
+        NotOpenError, OpenError, ResponseError, SnapshotTooOldError, TooLargeError, TooNewError,
+        UnansweredError, UnknownOutcomeError,
     };
+    #[pymodule_export]
+    use crate::pipeline::Pipeline;
     #[pymodule_export]
     use crate::reader::{Reader, open_reader};
     #[pymodule_export]
     use crate::snapshot::Snapshot;
+    #[pymodule_export]
+    use crate::view::View;
     #[pymodule_export]
     use crate::walk::Walk;
     #[pymodule_export]

@@ -127,6 +127,7 @@ impl OpenDb {
 impl Steps for OpenDb {
     fn step(
         &self,
+        _py: Python<'_>,
         prefix: &[u8],
         cursor: u64,
         count: u32,

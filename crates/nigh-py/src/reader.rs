@@ -31,6 +31,7 @@ impl OpenReader {
 impl Steps for OpenReader {
     fn step(
         &self,
+        _py: Python<'_>,
         prefix: &[u8],
         cursor: u64,
         count: u32,

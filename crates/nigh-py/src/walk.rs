@@ -19,6 +19,7 @@ pub(crate) trait Steps: Send + Sync {
     /// end.
     fn step(
         &self,
+        py: Python<'_>,
         prefix: &[u8],
         cursor: u64,
         count: u32,
@@ -35,7 +36,7 @@ pub(crate) fn step<'py>(
     count: u32,
 ) -> PyResult<(u64, Vec<Pair<'py>>)> {
     let mut found = Vec::new();
-    let next = walked.step(prefix, cursor, count, &mut |key, value| {
+    let next = walked.step(py, prefix, cursor, count, &mut |key, value| {
         found.push((PyBytes::new(py, key), PyBytes::new(py, value)));
     })?;
     Ok((next, found))
@@ -55,6 +56,8 @@ pub(crate) struct Walk {
     walked: Arc<dyn Steps>,
     gives: Gives,
     prefix: Vec<u8>,
+    /// Keys that a step aims at.
+    count: u32,
     /// `None` behind the last step.
     cursor: Option<u64>,
     found: VecDeque<(Py<PyBytes>, Py<PyBytes>)>,
@@ -62,7 +65,18 @@ pub(crate) struct Walk {
 
 impl Walk {
     pub(crate) fn new(walked: Arc<dyn Steps>, gives: Gives, prefix: &[u8]) -> Walk {
-        Walk { walked, gives, prefix: prefix.to_vec(), cursor: Some(0), found: VecDeque::new() }
+        Walk::by_steps_of(STEP_KEYS, walked, gives, prefix)
+    }
+
+    /// The same by steps of about so many keys.
+    pub(crate) fn by_steps_of(
+        count: u32,
+        walked: Arc<dyn Steps>,
+        gives: Gives,
+        prefix: &[u8],
+    ) -> Walk {
+        let (prefix, found) = (prefix.to_vec(), VecDeque::new());
+        Walk { walked, gives, prefix, count, cursor: Some(0), found }
     }
 }
 
@@ -84,7 +98,7 @@ impl Walk {
             let Some(cursor) = self.cursor else { return Ok(None) };
             // A prefix that few keys have takes many steps.
             py.check_signals()?;
-            let (next, found) = step(py, &*self.walked, &self.prefix, cursor, STEP_KEYS)?;
+            let (next, found) = step(py, &*self.walked, &self.prefix, cursor, self.count)?;
             self.cursor = (next != 0).then_some(next);
             self.found.extend(found.into_iter().map(|(key, value)| (key.unbind(), value.unbind())));
         }

@@ -85,7 +85,7 @@ pub use qsbr::{Domain, Participant, Pin};
 pub use read::cursor::LineWalk;
 pub use read::foreign::{
     ForeignArenas, ForeignCounters, ForeignInPlace, ForeignReader, ForeignRecord, ForeignValue,
-    ForeignValues, ForeignVersion, View,
+    ForeignValues, ForeignVersion, RestingView, View,
 };
 pub use read::index_copy::IndexCopy;
 pub use read::reader::{Moment, Reader};

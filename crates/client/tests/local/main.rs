@@ -188,6 +188,65 @@ fn what_isnt_on_disk_is_asked_for() {
     assert_eq!(server.asked(), ["GET", "MGET"], "what is there is on disk, what is absent may not");
 }
 
+/// A caller that can't be called back, as another language, reads a view step by step. What it
+/// reads is of the moment of its first step, though others write between. When a key that it wants
+/// was removed, the attempt is over and stays so; the next one sees the new moment.
+#[test]
+fn a_view_may_be_read_step_by_step() {
+    let server = Server::start(Manner::default());
+    server.owner().put(b"a", b"1", 0);
+    server.owner().put(b"b", b"1", 0);
+    let mut client = server.local();
+    let mut steps = client.begin_view().unwrap();
+    assert_eq!(client.step_view(&mut steps, |view| view.get(b"a")), Ok(Some(b"1".to_vec())));
+    server.owner().put(b"b", b"2", 0);
+    server.owner().put(b"a", b"2", 0);
+    assert_eq!(client.get(b"b").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(client.step_view(&mut steps, |view| view.get(b"b")), Ok(Some(b"1".to_vec())));
+    assert!(client.end_view(&mut steps, true).unwrap());
+    let mut steps = client.begin_view().unwrap();
+    assert_eq!(client.step_view(&mut steps, |view| view.exists(b"a")), Ok(true));
+    assert!(server.owner().delete(b"b"));
+    assert!(client.step_view(&mut steps, |view| view.get(b"b")).is_err());
+    assert!(client.step_view(&mut steps, |view| view.get(b"a")).is_err());
+    assert!(!client.end_view(&mut steps, true).unwrap(), "though its caller took no notice");
+    assert_eq!(client.step_view(&mut steps, |view| view.get(b"b")), Ok(None));
+    assert!(client.end_view(&mut steps, true).unwrap());
+    assert_eq!(server.asked(), Vec::<String>::new());
+}
+
+/// A caller that holds something others need, as an interpreter's lock, first asks for what needs
+/// no wait. What would be asked for, written or attached isn't, and the same call goes on later.
+#[test]
+fn without_waiting_memory_alone_answers() {
+    let mut server = Server::start(Manner::default());
+    let mut client = server.local();
+    server.owner().put(b"a", b"1", 0);
+    server.owner().put(b"late", b"1", now_ms() - 1000);
+    let would_wait = |result: Result<(), CallError>| {
+        assert!(matches!(result, Err(CallError::WouldWait)), "{result:?}");
+    };
+    let value = client.without_waiting(|client| client.get(b"a")).unwrap();
+    assert_eq!(value.as_deref(), Some(&b"1"[..]));
+    would_wait(client.without_waiting(|client| client.get(b"late").map(drop)));
+    would_wait(client.without_waiting(|client| client.set(b"a", b"2")));
+    would_wait(client.without_waiting(|client| client.pipeline([["SET", "a", "2"]]).map(drop)));
+    let mut steps = client.begin_view().unwrap();
+    let _ = client.step_view(&mut steps, |view| view.get(b"late"));
+    would_wait(client.without_waiting(|client| client.end_view(&mut steps, true).map(drop)));
+    assert_eq!(server.asked(), Vec::<String>::new());
+    assert!(!client.end_view(&mut steps, true).unwrap());
+    assert!(client.get(b"late").unwrap().is_some());
+    assert_eq!(server.asked(), ["EXISTS", "GET"]);
+    server.end();
+    let begin = Instant::now();
+    while client.without_waiting(|client| client.get(b"a")).is_ok() {
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+    would_wait(client.without_waiting(|client| client.exists(b"a").map(drop)));
+    assert!(matches!(client.exists(b"a"), Err(CallError::NotAttached { .. })));
+}
+
 /// When the server ends in the middle of a write, the client says that it may have happened, and
 /// doesn't send it again. Then it says that there is no server, or waits for one if asked to, and
 /// goes on with the next one.

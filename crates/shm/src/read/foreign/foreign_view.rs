@@ -7,6 +7,7 @@
 //! 1. A record on the way back that doesn't keep the format was reused or damaged: the attempt is
 //!    over.
 //! 2. An attempt that is over stays over, whatever its caller makes of the error.
+//! 3. A view holds nothing back, so it may rest between two reads, without a borrow of its reader.
 
 use super::copier::{Copier, ForeignVersion, LOOKS_MAX, Look, Wanted};
 use super::read_check::ReadCheck;
@@ -33,12 +34,41 @@ pub struct View<'r, W: SharedWords = MappedWords> {
     is_over: bool,
 }
 
+/// A view between two of its reads. The reader that began it resumes it:
+/// [`super::ForeignReader::resume_view`].
+#[derive(Debug, Clone, Copy)]
+pub struct RestingView {
+    watch: ReadCheck,
+    moment: MomentSample,
+    is_over: bool,
+}
+
+impl RestingView {
+    /// The moment: as [`View::lsn`].
+    #[must_use]
+    pub fn lsn(&self) -> u64 {
+        self.moment.lsn
+    }
+}
+
 #[expect(private_bounds, reason = "words are sealed: crate::words says why")]
 impl<'r, W: SharedWords> View<'r, W> {
     /// Takes a moment; `None` if a commit is under way for too long.
     pub(super) fn begin(copier: &'r Copier<W>, seed: u32, watch: ReadCheck) -> Option<View<'r, W>> {
         let moment = moment::sample(&copier.words)?;
         Some(View { copier, seed, watch, moment, is_over: false })
+    }
+
+    /// Goes on with an attempt.
+    pub(super) fn resume(copier: &'r Copier<W>, seed: u32, resting: RestingView) -> View<'r, W> {
+        let RestingView { watch, moment, is_over } = resting;
+        View { copier, seed, watch, moment, is_over }
+    }
+
+    /// The attempt without its reader.
+    #[must_use]
+    pub fn rest(self) -> RestingView {
+        RestingView { watch: self.watch, moment: self.moment, is_over: self.is_over }
     }
 
     /// Whether too much has changed: what was read counts no more.

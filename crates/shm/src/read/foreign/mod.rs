@@ -29,7 +29,7 @@ pub(crate) use self::copier::guarded;
 pub use self::copier::{ForeignRecord, ForeignVersion};
 pub use self::foreign_arenas::ForeignArenas;
 pub use self::foreign_values::ForeignValues;
-pub use self::foreign_view::View;
+pub use self::foreign_view::{RestingView, View};
 pub use self::in_place::ForeignInPlace;
 
 use self::copier::{Copier, LOOKS_MAX, Look, ScanStep, Wanted};
@@ -327,6 +327,12 @@ impl<W: SharedWords> ForeignReader<W> {
     pub fn begin_view(&self) -> Result<Option<View<'_, W>>, ArenaError> {
         let watch = self.watch()?;
         Ok(View::begin(&self.copier, self.info.seed, watch))
+    }
+
+    /// Goes on with an attempt that this reader began.
+    #[must_use]
+    pub fn resume_view(&self, resting: RestingView) -> View<'_, W> {
+        View::resume(&self.copier, self.info.seed, resting)
     }
 
     /// The values that keys had at one moment, in the keys' order; `None` for one that wasn't
