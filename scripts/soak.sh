@@ -39,6 +39,9 @@ step "moments" env NIGH_MOMENT_SECONDS=$((120 * times)) \
     cargo test --release --locked -p nigh-server --test moments -- --nocapture
 step "all together" env NIGH_SOAK_SECONDS=$((120 * times)) \
     cargo test --release --locked -p nigh-cli --test soak -- --nocapture
+step "local clients" env NIGH_LOCAL_KILLS=$((1000 * times)) NIGH_LOCAL_STOPS=$((300 * times)) \
+    NIGH_LOCAL_ROUNDS=$((10 * times)) NIGH_LOCAL_SOAK_SECONDS=$((300 * times)) \
+    cargo test --release --locked -p nigh-cli --test local --test local_client -- --nocapture
 for shards in 1 2; do
     for mode in always everysec; do
         step "power cuts of ext4, $mode, $shards shards" tests/faults/power.py --nigh "$nigh" \

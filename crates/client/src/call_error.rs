@@ -27,6 +27,17 @@ pub enum CallError {
         /// Why the last try failed.
         cause: String,
     },
+    /// The attachment of a client that attaches once is over. Nothing was sent.
+    #[error(
+        "no longer attached to {address}: {cause}; nothing was sent: this client attaches once \
+         (ClientOptions::attach_once), connect a new one"
+    )]
+    Over {
+        /// The server.
+        address: String,
+        /// Why it is over.
+        cause: String,
+    },
     /// The server can't be used so: a wrong password, for example.
     #[error("{cause}")]
     CantConnect {

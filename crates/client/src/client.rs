@@ -12,6 +12,8 @@
 //! 3. A write is sent once. A read that was lost is asked for again.
 //! 4. Tries to attach come after pauses that double up to a bound.
 //! 5. A child of a fork sends and takes nothing: rings and socket are its parent's.
+//! 6. A client that attaches once never has a second link: what its server was told by one call
+//!    (WATCH, for example) holds for all that follow.
 //!
 //! Belongs to one thread at a time.
 
@@ -223,6 +225,10 @@ impl Client {
         }
         if !self.waits {
             return Err(CallError::WouldWait);
+        }
+        if self.options.attach_once && self.links > 0 {
+            let (address, cause) = (self.address.to_string(), self.cause.clone());
+            return Err(CallError::Over { address, cause });
         }
         let deadline = Instant::now() + self.options.wait;
         loop {

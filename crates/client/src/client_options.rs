@@ -25,6 +25,10 @@ pub struct ClientOptions {
     pub local: LocalUse,
     /// How long a call waits for a server that is away. Zero, the default: it says so at once.
     pub wait: Duration,
+    /// Attach once: when the attachment is over, each call says so ([`crate::CallError::Over`]). By
+    /// default a client attaches again by itself, also between a WATCH and its EXEC, which then
+    /// changes what nobody watches.
+    pub attach_once: bool,
     /// How long a call looks for its reply before it sleeps. `None`: 50 us on a machine with
     /// several cores, else not at all.
     pub spin: Option<Duration>,

@@ -63,6 +63,7 @@ pub(crate) fn client_options(
         wait: Duration::from_millis(given.wait_ms),
         spin: spin.map(Duration::from_micros),
         reads_unsynced: given.reads_unsynced != 0,
+        attach_once: given.attach_once != 0,
     })
 }
 

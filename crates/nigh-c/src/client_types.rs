@@ -60,6 +60,10 @@ pub struct nigh_client_options {
     pub reads_unsynced: i32,
     /// The protocol's version, 2 or 3; 0: 2. It decides of which kinds replies are.
     pub protocol: i32,
+    /// Not 0: attach once. When the attachment is over, each call says NIGH_CLOSED. By default a
+    /// client attaches again by itself, also between a WATCH and its EXEC, which then changes what
+    /// nobody watches.
+    pub attach_once: i32,
 }
 
 /// On which condition a key is set.

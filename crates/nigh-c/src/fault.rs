@@ -151,6 +151,7 @@ impl From<ReaderError> for Fault {
 impl From<CallError> for Fault {
     fn from(error: CallError) -> Fault {
         let status = match &error {
+            CallError::Over { .. } => nigh_status::NIGH_CLOSED,
             CallError::NotAttached { .. } => nigh_status::NIGH_NO_SERVER,
             CallError::CantConnect { .. } => nigh_status::NIGH_CANNOT_CONNECT,
             CallError::Unknown { .. } => nigh_status::NIGH_UNKNOWN,

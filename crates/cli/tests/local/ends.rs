@@ -1,6 +1,7 @@
 //! How local clients end: killed, ended by others, with a child that has their socket.
 
-use super::{Host, SOON, bulk, ok};
+use super::{Host, PATIENCE, SOON, SaysOver, bulk, ok};
+use crate::support::load::number;
 use crate::support::local::LocalClient;
 use nigh_client::Frame;
 use nigh_resp::encode;
@@ -8,6 +9,7 @@ use rustix::process::Signal;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Tells the child where to attach.
@@ -52,32 +54,42 @@ fn spawn_client(host: &Host) -> std::process::Child {
 #[test]
 fn nothing_is_left_of_clients_that_are_killed() {
     // Clients in processes of their own write and read as fast as they can, and are killed at any
-    // moment. The server lets go of each: descriptors, mappings and counts are as before, and a
-    // client that was there all the time is served.
+    // moment. The server lets go of each: descriptors, mappings and counts are as before. A client
+    // that is there all the time is served meanwhile, and waits for none of them.
     let host = Host::start(&["--shards", "2"]);
     let mut witness = host.attach();
     assert_eq!(witness.call(&["PING"]), Frame::Simple(b"PONG".to_vec()));
     let before = host.holds_at_rest();
-    let kills =
-        std::env::var("NIGH_LOCAL_KILLS").map_or(200, |text| text.parse().expect("a number"));
-    let mut attached = 0;
-    for round in 0..kills / 10 {
-        let mut children: Vec<_> = (0..10).map(|_| spawn_client(&host)).collect();
-        attached += 10;
-        let began = Instant::now();
-        while host.figures("attached") < attached + 1 {
-            assert!(began.elapsed() < SOON, "they attach");
+    let (kills, at_once) = (number("NIGH_LOCAL_KILLS", 200), number("NIGH_LOCAL_AT_ONCE", 10));
+    let stop = AtomicBool::new(false);
+    let (calls, slow, longest) = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| host.watch(&stop));
+        let over = SaysOver(&stop);
+        let mut attached = 2;
+        for round in 0..kills / at_once {
+            let mut children: Vec<_> = (0..at_once).map(|_| spawn_client(&host)).collect();
+            attached += i64::try_from(at_once).expect("few");
+            let began = Instant::now();
+            while host.figures("attached") < attached {
+                assert!(began.elapsed() < SOON, "they attach");
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            for (n, child) in children.iter_mut().enumerate() {
+                std::thread::sleep(Duration::from_micros((round * 37 + n as u64 * 101) % 1500));
+                child.kill().expect("our child");
+            }
+            for mut child in children {
+                child.wait().expect("our child");
+            }
         }
-        for (n, child) in children.iter_mut().enumerate() {
-            std::thread::sleep(Duration::from_micros((round * 37 + n as u64 * 101) % 1500));
-            child.kill().expect("our child");
-        }
-        assert_eq!(witness.call(&["SET", "witness", "x"]), ok());
-        for mut child in children {
-            child.wait().expect("our child");
-        }
-    }
+        drop(over);
+        watching.join().expect("it is served")
+    });
+    eprintln!("{kills} kills, {calls} calls beside them, {slow} over 10 ms, longest {longest:?}");
+    assert!(calls > 0 && longest < PATIENCE, "a call took {longest:?}");
     host.wait_for_holds(before);
+    let listed = host.server.call(&["LOCAL", "LIST"]);
+    assert_eq!(String::from_utf8_lossy(listed.bytes().expect("text")).lines().count(), 1);
     assert_eq!((host.figures("clients"), host.figures("broken")), (1, 0));
     let bytes = host.figures("ring-bytes");
     drop(witness);

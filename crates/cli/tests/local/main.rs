@@ -1,12 +1,16 @@
 //! Clients of this machine that attach to the real binary and ask by rings: all that a connection
 //! does, how they are refused, how they end, and clients that keep no rule.
 //!
-//! `NIGH_LOCAL_KILLS` makes the story of killed clients longer.
+//! `NIGH_LOCAL_KILLS` makes the story of killed clients longer, and `NIGH_LOCAL_AT_ONCE` says how
+//! many there are at once; `NIGH_LOCAL_STOPS` that of clients that are stopped;
+//! `NIGH_LOCAL_ROUNDS` that of a thousand clients.
 #![forbid(unsafe_code)]
 
 mod ends;
 mod figures;
 mod hostile;
+mod many;
+mod stops;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -19,12 +23,26 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::local::{LocalClient, ask_to_attach, figure};
 use support::{MAXMEMORY, Server};
 
 /// Longest wait for what happens soon.
 const SOON: Duration = Duration::from_secs(30);
+
+/// Longest call of a client beside others that die or stand still: far more than on a machine that
+/// has nothing else to do, where 10 ms are.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Says so to others when it is dropped, also by a failed assertion.
+struct SaysOver<'a>(&'a AtomicBool);
+
+impl Drop for SaysOver<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A server with a Unix socket.
 struct Host {
@@ -39,14 +57,23 @@ impl Host {
     }
 
     fn start_in(folder: tempfile::TempDir, flags: &[&str]) -> Host {
+        Host::start_under(&[], folder, flags).unwrap_or_else(|said| panic!("it ended: {said}"))
+    }
+
+    /// Under limits of the shell; else what the server said before it ended.
+    fn start_under(
+        limits: &[&str],
+        folder: tempfile::TempDir,
+        flags: &[&str],
+    ) -> Result<Host, String> {
         let path = folder.path().join("socket");
         let text = path.display().to_string();
         let flags = [&["--maxmemory", MAXMEMORY, "--unixsocket", &text], flags].concat();
         // The folder of the arenas is the server's alone; the socket's may be passed by others.
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), mode).expect("it is ours");
-        let server = Server::start_with(folder.path(), &flags);
-        Host { server, path, folder }
+        let server = Server::start_under(limits, folder.path(), &flags)?;
+        Ok(Host { server, path, folder })
     }
 
     fn attach(&self) -> LocalClient {
@@ -95,6 +122,23 @@ impl Host {
         let fields = stat.rsplit_once(") ").expect("a name").1.split(' ');
         let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
         ticks * 10
+    }
+
+    /// Calls of an attached client, one after the other, until `stop`: how many, how many of them
+    /// took more than 10 ms, and the longest.
+    fn watch(&self, stop: &AtomicBool) -> (u64, u64, Duration) {
+        let mut witness = self.attach();
+        let (mut calls, mut slow, mut longest) = (0, 0, Duration::ZERO);
+        while !stop.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            assert_eq!(witness.call(&["SET", "witness", "x"]), ok());
+            let took = began.elapsed();
+            (calls, longest) = (calls + 1, longest.max(took));
+            slow += u64::from(took > Duration::from_millis(10));
+            // It is alone with the server for most of the time.
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        (calls, slow, longest)
     }
 
     fn figures(&self, name: &str) -> i64 {

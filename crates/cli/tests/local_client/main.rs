@@ -6,6 +6,7 @@ mod support;
 
 mod model;
 mod soak;
+mod soak_reader;
 
 use nigh_client::{Address, Client, ClientOptions, LocalUse};
 use std::path::Path;

@@ -1,202 +1,265 @@
-//! Readers in other processes while the owner writes, is killed, and starts again: the test binary
-//! runs itself as the readers.
+//! Readers in other processes while the owner overwrites, cleans, grows, shrinks, flushes, compacts
+//! its log, is killed, and starts again: the test binary runs itself as the readers.
 //!
 //! ```text
-//! round n of the writer: one of many keys := n │ pair := n, in one commit │ beacon := n │ acked := n
-//! a reader:              a key is whole, of a round that doesn't go back │ the pair is of one round
-//!                        │ acked, then the beacon: not older
+//! round of the writer: some of many keys │ a group, in one commit │ keys that grow, or go │ FLUSHALL
+//!                      └ one pipeline; then the versions of its keys are acknowledged, in a file ─┐
+//! a reader: acknowledged versions ─> keys: whole, right, not older than that, never back <────────┘
+//!                                    the group: of one version
+//! life of a server: rounds ─ BGREWRITEAOF ─ rounds ─ SIGKILL, or SIGTERM
 //! ```
 //!
-//! A value's bytes all follow from key and round. `NIGH_LOCAL_SOAK_SECONDS` makes it as long as one
-//! likes.
+//! `NIGH_LOCAL_SOAK_SECONDS` makes it as long as one likes, or `NIGH_LOCAL_SOAK_READS`, in
+//! millions.
 
+use super::soak_reader::{self, GROUP, GROUP_AT, GROWN, GROWN_AT, KEYS, SLOTS, key, value};
 use super::{local, serve};
-use crate::support::folder;
-use nigh_client::{Address, CallError, Client, ClientOptions, ForeignValues, LocalUse};
-use std::collections::HashMap;
+use crate::support::load::{Random, number, seed};
+use crate::support::{Server, folder};
+use nigh_client::CallError;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const SECONDS: &str = "NIGH_LOCAL_SOAK_SECONDS";
-/// Tells a reader its folder.
-const JOB: &str = "NIGH_LOCAL_SOAK_JOB";
-const READERS: usize = 2;
-const KEYS: u64 = 500;
-const PAIR: [&str; 2] = ["{pair}a", "{pair}b"];
-const MAXMEMORY: &str = "32mb";
+const READERS: usize = 3;
+const MAXMEMORY: &str = "16mb";
 /// Life of a server, about.
-const LIFE: Duration = Duration::from_millis(700);
+const LIFE: Duration = Duration::from_millis(600);
 /// How long a client waits for the next one.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Rounds between two removals of all keys.
-const CLEAR_EVERY: u64 = 5000;
+const CLEAR_EVERY: u64 = 70;
+/// Keys that a round writes: of the many, and of those that grow.
+const OVERWRITTEN: u64 = 16;
+const ADDED: usize = 100;
 
-fn value(key: &str, round: u64) -> Vec<u8> {
-    let unit = format!("{key}:{round};").into_bytes();
-    let bytes = if round.is_multiple_of(97) { 150_000 } else { 30 + round % 400 };
-    unit.into_iter().cycle().take(usize::try_from(bytes).expect("small")).collect()
+/// How long more it takes at most until all of that has happened, on a machine with much to do.
+const OVERTIME: Duration = Duration::from_secs(60);
+
+/// What the writer has done: rounds, removals of all keys, times that the growing ones had grown.
+#[derive(Default)]
+struct Done {
+    rounds: AtomicU64,
+    flushes: AtomicU64,
+    growths: AtomicU64,
 }
 
-/// The round of a value, which is whole.
-fn round_of(key: &str, found: &[u8]) -> u64 {
-    let text = String::from_utf8_lossy(&found[..found.len().min(60)]).into_owned();
-    let round = text.strip_prefix(key).and_then(|it| it.strip_prefix(':'));
-    let round = round.and_then(|it| it.split(';').next()).and_then(|it| it.parse().ok());
-    let round = round.unwrap_or_else(|| panic!("{key} has garbage: {text}"));
-    assert!(found == value(key, round), "{key} of round {round} is torn: {text}");
-    round
+/// What has happened to the owner.
+#[derive(Default)]
+struct Lives {
+    deaths: u64,
+    kills: u64,
+    rewrites: u64,
+    /// Files of the log that went away while the server lived.
+    log_files_gone: usize,
+    cleaned_segments: u64,
+    index_rebuilds: u64,
 }
 
 #[test]
 fn readers_see_whole_values_while_servers_die() {
-    let seconds = std::env::var(SECONDS).map_or(1.5, |it| it.parse().expect("seconds"));
+    // Three readers compare all that they see, and end by a panic if a value is torn, wrong, older
+    // than was acknowledged or seen before, or if a group isn't of one moment. All that is named
+    // above has happened meanwhile.
+    let seconds = std::env::var(SECONDS).map_or(2.5, |it| it.parse().expect("seconds"));
+    let wanted = number("NIGH_LOCAL_SOAK_READS", 0) * 1_000_000;
     let folder = folder();
     let acked = File::create(folder.path().join("acked")).expect("our folder");
-    acked.write_all_at(&0u64.to_le_bytes(), 0).expect("our file");
-    let start = || serve(folder.path(), &["--maxmemory", MAXMEMORY, "--shards", "1"]);
+    acked.set_len(8 * SLOTS as u64).expect("our file");
+    let log = folder.path().join("log").display().to_string();
+    let flags = ["--maxmemory", MAXMEMORY, "--shards", "1", "--partitions", "2"];
+    let logged = ["--appendonly", "yes", "--appendfsync", "everysec", "--dir", &log];
+    let small = ["--log-on-tmpfs", "yes", "--log-file-size", "1mb", "--log-garbage", "50"];
+    let start = || serve(folder.path(), &[&flags[..], &logged, &small].concat());
     let mut server = Some(start());
-    let mut readers: Vec<Child> = (0..READERS).map(|_| reader(folder.path())).collect();
-    let (stop, begin, mut deaths) = (AtomicBool::new(false), Instant::now(), 0);
+    let mut readers: Vec<Child> =
+        (0..READERS).map(|number| soak_reader::spawn(folder.path(), number)).collect();
+    let reads = || (0..READERS).map(|it| soak_reader::count(folder.path(), it)).sum::<u64>();
+    let (stop, begin, mut lives) = (AtomicBool::new(false), Instant::now(), Lives::default());
+    let (done, length) = (Done::default(), Duration::from_secs_f64(seconds));
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(folder.path(), &acked, &stop));
-        while begin.elapsed() < Duration::from_secs_f64(seconds) && !writer.is_finished() {
-            std::thread::sleep(LIFE);
-            let old = server.take().expect("started below");
-            if deaths % 4 == 1 {
-                old.signal(rustix::process::Signal::TERM);
-                old.ended();
-            } else {
-                old.kill();
-            }
+        let writer = scope.spawn(|| write(folder.path(), &acked, &stop, &done));
+        let is_long = |lives: &Lives| {
+            let is_late = wanted == 0 && begin.elapsed() >= length + OVERTIME;
+            let is_full = lives.has_all() && done.has_all() && reads() >= wanted;
+            is_late || (begin.elapsed() >= length && is_full)
+        };
+        while !is_long(&lives) && !writer.is_finished() {
+            lives.end_one(server.take().expect("started below"), folder.path());
             server = Some(start());
-            deaths += 1;
         }
         stop.store(true, Ordering::Relaxed);
-        let rounds = writer.join().expect("the writer didn't panic");
-        assert!(rounds > 50 && deaths > 1, "{rounds} rounds, {deaths} deaths");
+        writer.join().expect("the writer didn't panic");
     });
     File::create(folder.path().join("stop")).expect("our folder");
     for reader in &mut readers {
         let status = reader.wait().expect("our child");
         assert!(status.success(), "a reader says what it has seen");
     }
+    let reads = reads();
+    let [rounds, flushes, growths] =
+        [&done.rounds, &done.flushes, &done.growths].map(|it| it.load(Ordering::Relaxed));
+    let (was_all, has_lived) = (done.has_all(), lives.has_all());
+    let Lives { deaths, kills, rewrites, log_files_gone, cleaned_segments, index_rebuilds } = lives;
+    eprintln!(
+        "{reads} reads by {READERS} processes in {:?}, all whole, right, fresh and of one moment; \
+         {rounds} rounds, {flushes} flushes, {growths} growths, {index_rebuilds} rebuilds of an \
+         index, {cleaned_segments} segments cleaned, {rewrites} logs rewritten, {log_files_gone} \
+         files of the log compacted, {deaths} deaths, {kills} of them by SIGKILL",
+        begin.elapsed(),
+    );
+    assert!(reads > 10_000 && was_all && has_lived, "all that has happened");
     drop(server);
 }
 
-/// Writes rounds; returns how many.
-fn write(folder: &Path, acked: &File, stop: &AtomicBool) -> u64 {
+impl Done {
+    fn has_all(&self) -> bool {
+        [&self.rounds, &self.flushes, &self.growths].iter().all(|it| it.load(Ordering::Relaxed) > 0)
+    }
+}
+
+impl Lives {
+    fn has_all(&self) -> bool {
+        let memory = self.cleaned_segments > 0 && self.index_rebuilds > 0;
+        let log = self.rewrites > 0 && self.log_files_gone > 0;
+        memory && log && self.kills > 0 && self.deaths > self.kills
+    }
+
+    /// Lets a server live for a while; its log is rewritten meanwhile. Then it ends.
+    fn end_one(&mut self, server: Server, folder: &Path) {
+        let born = files(&folder.join("log"));
+        std::thread::sleep(LIFE / 2);
+        // It is refused while one goes on.
+        server.call(&["BGREWRITEAOF"]);
+        let middle = files(&folder.join("log"));
+        std::thread::sleep(LIFE / 2);
+        let info = server.call(&["INFO", "everything"]);
+        let info = String::from_utf8_lossy(info.bytes().expect("text")).into_owned();
+        let field = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|it| it.parse::<u64>().ok())
+                .unwrap_or_else(|| panic!("no {name}: {info}"))
+        };
+        self.rewrites += field("aof_rewrites");
+        self.cleaned_segments += field("cleaner_segments");
+        self.index_rebuilds +=
+            field("arena_index_rebuilds_larger") + field("arena_index_rebuilds_smaller");
+        let late = files(&folder.join("log"));
+        self.log_files_gone += born.union(&middle).filter(|it| !late.contains(*it)).count();
+        if self.deaths % 4 == 1 {
+            server.signal(rustix::process::Signal::TERM);
+            server.ended();
+        } else {
+            self.kills += 1;
+            server.kill();
+        }
+        self.deaths += 1;
+    }
+}
+
+/// The names of the files in a folder, and in those in it.
+fn files(folder: &Path) -> BTreeSet<std::path::PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files(&entry.path())),
+            _ => drop(found.insert(entry.path())),
+        }
+    }
+    found
+}
+
+/// The writer's side of a round: keys with their versions, and the requests.
+struct Round<'a> {
+    acked: &'a File,
+    requests: Vec<Vec<Vec<u8>>>,
+    written: Vec<(usize, u64)>,
+    version: u64,
+}
+
+impl Round<'_> {
+    /// Another version of a key, and its value.
+    fn next(&mut self, slot: usize) -> [Vec<u8>; 2] {
+        self.version += 1;
+        self.written.push((slot, self.version));
+        [key(slot), value(slot, self.version)]
+    }
+
+    fn set(&mut self, slot: usize) {
+        let [key, value] = self.next(slot);
+        self.requests.push(vec![b"SET".to_vec(), key, value]);
+    }
+
+    /// Nothing is acknowledged of these keys any more: they go.
+    fn forget(&self, slots: std::ops::Range<usize>) {
+        let zeros = vec![0; 8 * slots.len()];
+        self.acked.write_all_at(&zeros, 8 * slots.start as u64).expect("our file");
+    }
+
+    fn acknowledge(&mut self) {
+        for (slot, version) in self.written.drain(..) {
+            self.acked.write_all_at(&version.to_le_bytes(), 8 * slot as u64).expect("our file");
+        }
+    }
+}
+
+/// Writes rounds.
+fn write(folder: &Path, acked: &File, stop: &AtomicBool, done: &Done) {
     let mut client = local(folder, PATIENCE);
-    let (mut round, mut unknown) = (0, 0u64);
+    let add = |count: &AtomicU64| count.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut grown = 0;
+    let mut random = Random(seed(9));
+    let mut round = Round { acked, requests: Vec::new(), written: Vec::new(), version: 0 };
     while !stop.load(Ordering::Relaxed) {
-        round += 1;
-        let mut sent = |request: &[&[u8]]| match client.call(request) {
-            Ok(reply) => assert!(reply.error().is_none(), "{reply:?}"),
-            // A later round comes over it, whether it happened or not.
-            Err(CallError::Unknown { .. }) => unknown += 1,
+        let number = add(&done.rounds);
+        round.requests.clear();
+        round.written.clear();
+        for _ in 0..OVERWRITTEN {
+            // A key stands once in a round, so that its last version is the one acknowledged.
+            let slot = usize::try_from(random.draw(KEYS as u64)).expect("few");
+            if !round.written.iter().any(|(other, _)| *other == slot) {
+                round.set(slot);
+            }
+        }
+        round.version += 1;
+        let version = round.version;
+        let mut group = vec![b"MSET".to_vec()];
+        for slot in GROUP_AT..GROUP_AT + GROUP {
+            round.written.push((slot, version));
+            group.extend([key(slot), value(slot, version)]);
+        }
+        round.requests.push(group);
+        if grown + ADDED <= GROWN {
+            (grown..grown + ADDED).for_each(|it| round.set(GROWN_AT + it));
+            grown += ADDED;
+        } else {
+            add(&done.growths);
+            grown = 0;
+            round.forget(GROWN_AT..GROWN_AT + GROWN);
+            let keys = (0..GROWN).map(|it| key(GROWN_AT + it));
+            round.requests.push([b"DEL".to_vec()].into_iter().chain(keys).collect());
+        }
+        if number.is_multiple_of(CLEAR_EVERY) {
+            add(&done.flushes);
+            grown = 0;
+            round.forget(0..SLOTS);
+            round.requests.push(vec![b"FLUSHALL".to_vec()]);
+            round.written.clear();
+        }
+        match client.pipeline(&round.requests) {
+            Ok(replies) => {
+                let refused = replies.iter().find(|it| it.error().is_some());
+                assert!(refused.is_none(), "{refused:?}");
+                round.acknowledge();
+            }
+            // A later version comes over them, whether they happened or not.
+            Err(CallError::Unknown { .. }) => {}
             Err(error) => panic!("{error}"),
-        };
-        if round % CLEAR_EVERY == 0 {
-            acked.write_all_at(&0u64.to_le_bytes(), 0).expect("our file");
-            sent(&[b"FLUSHALL"]);
-        }
-        let key = format!("k{}", round * 7919 % KEYS);
-        sent(&[b"SET", key.as_bytes(), &value(&key, round)]);
-        let pair = PAIR.map(|key| value(key, round));
-        sent(&[b"MSET", PAIR[0].as_bytes(), &pair[0], PAIR[1].as_bytes(), &pair[1]]);
-        let before = unknown;
-        let beacon = value("beacon", round);
-        match client.set(b"beacon", &beacon) {
-            Ok(()) => {}
-            Err(CallError::Unknown { .. }) => unknown += 1,
-            Err(error) => panic!("{error}"),
-        }
-        if unknown == before {
-            acked.write_all_at(&round.to_le_bytes(), 0).expect("our file");
         }
     }
-    round
-}
-
-fn reader(folder: &Path) -> Child {
-    Command::new(std::env::current_exe().expect("this binary"))
-        .args(["--exact", "soak::reader_job", "--nocapture"])
-        .env(JOB, folder)
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("it starts")
-}
-
-/// The reader's side; nothing unless the environment says so.
-#[test]
-fn reader_job() {
-    let Some(folder) = std::env::var_os(JOB) else { return };
-    let folder = Path::new(&folder);
-    let options = ClientOptions { wait: PATIENCE, ..ClientOptions::default() };
-    let options = ClientOptions { local: LocalUse::Required, ..options };
-    let address = Address::unix(super::socket(folder));
-    let mut client = Client::connect_with(&address, options).expect("a client");
-    let acked = File::open(folder.join("acked")).expect("the writer's file");
-    let mut reads = ReaderSide { seen: HashMap::new(), values: ForeignValues::new(), reads: 0 };
-    while !folder.join("stop").exists() {
-        for key in 0..KEYS {
-            reads.read_all(&mut client, key, &acked);
-        }
-    }
-    assert!(reads.reads > 1000, "{} reads", reads.reads);
-    eprintln!("{} reads", reads.reads);
-}
-
-/// What a reader has seen.
-struct ReaderSide {
-    /// The last round of each key.
-    seen: HashMap<String, u64>,
-    values: ForeignValues,
-    reads: u64,
-}
-
-impl ReaderSide {
-    fn note(&mut self, key: &str, found: Option<&[u8]>) -> Option<u64> {
-        self.reads += 1;
-        let round = round_of(key, found?);
-        let last = self.seen.entry(key.to_owned()).or_default();
-        assert!(round >= *last, "{key} goes back from {last} to {round}");
-        *last = round;
-        Some(round)
-    }
-
-    fn read_all(&mut self, client: &mut Client, key: u64, acked: &File) {
-        let key = format!("k{key}");
-        let found = client.get(key.as_bytes()).expect("waits for the next server");
-        self.note(&key, found.as_deref());
-        let mut values = std::mem::take(&mut self.values);
-        let keys = PAIR.map(str::as_bytes);
-        client.multi_get_into(&keys, &mut values).expect("waits for the next server");
-        let rounds = [0, 1].map(|at| self.note(PAIR[at], values.get(at)));
-        assert_eq!(rounds[0], rounds[1], "of one commit");
-        self.values = values;
-        let pair = client.view(|view| Ok([view.get(keys[0])?, view.get(keys[1])?]));
-        let pair = match pair {
-            Ok(pair) => pair,
-            Err(CallError::TooNew { .. }) => return,
-            Err(error) => panic!("{error}"),
-        };
-        let rounds = [0, 1].map(|at| self.note(PAIR[at], pair[at].as_deref()));
-        assert_eq!(rounds[0], rounds[1], "of one commit");
-        let before = number(acked);
-        let beacon = client.get(b"beacon").expect("waits for the next server");
-        match self.note("beacon", beacon.as_deref()) {
-            Some(round) => assert!(round >= before, "{before} was acknowledged before {round}"),
-            None => assert!(before == 0 || number(acked) != before, "{before} was acknowledged"),
-        }
-    }
-}
-
-fn number(acked: &File) -> u64 {
-    let mut bytes = [0; 8];
-    acked.read_exact_at(&mut bytes, 0).expect("the writer's file");
-    u64::from_le_bytes(bytes)
 }

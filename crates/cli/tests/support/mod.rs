@@ -92,10 +92,36 @@ impl Server {
         file: std::fs::File,
         log: PathBuf,
     ) -> Self {
+        Self::spawn_by(Command::new(NIGH), folder, flags, file, log)
+    }
+
+    /// Starts a server under limits of the shell, such as `-n 20000` and `-v 25165824` (KiB), and
+    /// waits until it answers, or has ended: then what it said.
+    pub(crate) fn start_under(
+        limits: &[&str],
+        folder: &Path,
+        flags: &[&str],
+    ) -> Result<Self, String> {
+        let log = folder.join(format!("log-{}", free_port()));
+        let file = std::fs::File::create(&log).expect("the folder is ours");
+        let set: String = limits.iter().flat_map(|limit| ["ulimit ", limit, " && "]).collect();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{set}exec \"$0\" \"$@\""), NIGH]);
+        let mut server = Self::spawn_by(shell, folder, flags, file, log);
+        server.wait_or_end().map_or(Ok(server), Err)
+    }
+
+    fn spawn_by(
+        mut program: Command,
+        folder: &Path,
+        flags: &[&str],
+        file: std::fs::File,
+        log: PathBuf,
+    ) -> Self {
         let port = free_port();
         let names_mode = flags.iter().any(|flag| flag.starts_with("--appendonly"));
         let without_log: &[&str] = if names_mode { &[] } else { &["--appendonly", "no"] };
-        let child = Command::new(NIGH)
+        let child = program
             .args(["serve", "--port", &port.to_string(), "--shm-dir"])
             .arg(folder.join("arenas"))
             .args(without_log)
@@ -200,11 +226,16 @@ impl Server {
 
     /// The server's private memory, in MiB, without the arenas.
     pub(crate) fn private_mib(&self) -> u64 {
+        self.memory_kib("RssAnon:") / 1024
+    }
+
+    /// A line of /proc/PID/status, in KiB.
+    pub(crate) fn memory_kib(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kib.expect("the kernel says it") / 1024
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        kib.expect("the kernel says it")
     }
 
     /// The server's private memory by kinds of mappings, the largest mappings, and what INFO tells

@@ -300,6 +300,33 @@ fn a_lost_reply_is_told_and_the_client_attaches_again() {
     assert_eq!(client.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
+/// A client that attaches once holds a promise of its server, such as a WATCH, from call to call.
+/// When the server ends it, it says so for ever, to reads too, though the server is there again;
+/// another client would have attached anew between WATCH and EXEC, and told nobody.
+#[test]
+fn a_client_that_attaches_once_never_attaches_again() {
+    let mut server = Server::start(Manner::default());
+    let mut forgetful = server.local();
+    let mut once = server.client(ClientOptions { attach_once: true, ..ClientOptions::default() });
+    once.set(b"a", b"1").unwrap();
+    server.end();
+    server.listen();
+    let begin = Instant::now();
+    while forgetful.set(b"a", b"2").is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(5), "it attaches again");
+    }
+    server.asked();
+    std::thread::sleep(Duration::from_millis(20));
+    for _ in 0..3 {
+        let error = once.get(b"a").unwrap_err();
+        assert!(matches!(error, CallError::Over { .. }) && !error.may_repeat(), "{error}");
+        assert!(error.to_string().contains("connect a new one"), "{error}");
+        assert!(matches!(once.set(b"a", b"3"), Err(CallError::Over { .. })));
+        assert!(matches!(once.check(), Err(CallError::Over { .. })));
+    }
+    assert_eq!(server.asked(), [""; 0], "nothing was sent");
+}
+
 /// A file that is cut off under its reader, or set aside, is noticed at the next read: nothing but
 /// values comes, and no signal. (The files are copies: the owner's own isn't cut off.)
 #[test]
