@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the package of the embedded library for Node.js, for `npm install`.
+# Makes the package for Node.js, of the embedded library and the client, for `npm install`.
 #
 #   scripts/pack-node.sh FOLDER INTO    FOLDER has libnigh_node.so: target/release
 #
@@ -15,7 +15,7 @@ into=$(cd "$2" && pwd)
 
 rm -rf "$into/package"
 mkdir "$into/package"
-install -m 644 $crate/{package.json,index.js,arguments.js,index.d.ts} LICENSE "$into/package"
+install -m 644 $crate/*.js $crate/{package.json,index.d.ts} LICENSE "$into/package"
 # Without what only a debugger reads: most of the file.
 strip --strip-debug -o "$into/package/nigh.node" "$from/libnigh_node.so"
 package=$(cd "$into/package" && npm pack --silent --pack-destination "$into")

@@ -26,6 +26,16 @@ const EXPIRY = { expiresInMs: 'number', expiresAt: 'object' };
 const STRONG = { strong: 'boolean' };
 const WRITE = { ...STRONG, ...EXPIRY };
 const FROM = { from: 'number' };
+const CONNECT = {
+  username: 'string',
+  password: 'string',
+  name: 'string',
+  timeoutMs: 'number',
+  waitMs: 'number',
+  local: 'string',
+  spinUs: 'number',
+  readsUnsynced: 'boolean',
+};
 
 function fault(Kind, code, message) {
   return Object.assign(new Kind(message), { code });
@@ -37,9 +47,19 @@ function named(given) {
   return given === null ? 'null' : (given?.constructor?.name ?? typeof given);
 }
 
+const isWellFormed = String.prototype.isWellFormed
+  ? (text) => text.isWellFormed()
+  : (text) => !/\p{Surrogate}/u.test(text);
+
+// Text that UTF-8 has. Else different texts would be the same bytes.
+function wellFormed(name, text) {
+  if (isWellFormed(text)) return text;
+  throw invalid(TypeError, `the ${name} has half of a surrogate pair, which no UTF-8 has: give a Buffer`);
+}
+
 // Bytes: where they lie, of text in UTF-8. Shared memory is copied: others may change it.
 function bytes(name, given) {
-  if (typeof given === 'string') return Buffer.from(given);
+  if (typeof given === 'string') return Buffer.from(wellFormed(name, given));
   if (!(given instanceof Uint8Array)) {
     const wanted = 'a Buffer, a Uint8Array or a string is needed';
     throw invalid(TypeError, `the ${name} is of type ${named(given)}: ${wanted}`);
@@ -124,7 +144,26 @@ function within(given) {
   return Math.min(Math.ceil(given), WAIT_MOST_MS);
 }
 
+const own = Symbol('nigh'); // who has it may construct
+
+function guard(token, name) {
+  if (token !== own) throw invalid(TypeError, `${name} isn't made by new: see index.d.ts`);
+}
+
+// How work in the pool ended.
+function ended({ code, message, was, sum }) {
+  if (code !== undefined) throw fault(Error, code, message);
+  return was ?? sum;
+}
+
+// `using` and `await using`, where Node.js has them.
+function dispose(Kind, close, closeAsync) {
+  for (const [symbol, value] of [[Symbol.dispose, close], [Symbol.asyncDispose, closeAsync]]) {
+    if (symbol) Object.defineProperty(Kind.prototype, symbol, { value, writable: true, configurable: true });
+  }
+}
+
 module.exports = {
-  OPEN, EXPIRY, STRONG, WRITE, FROM, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
-  expiry, integer, sumAs, pathOf, within,
+  OPEN, EXPIRY, STRONG, WRITE, FROM, CONNECT, fault, invalid, named, wellFormed, bytes, maybeBytes, prefixOf, keysOf, options,
+  expiry, integer, sumAs, pathOf, within, dispose, own, guard, ended,
 };

@@ -1,7 +1,7 @@
 'use strict';
 
 // The embedded library for Node.js: what programs call, described by index.d.ts. arguments.js checks
-// what they give; here iterators and Promises are made of nigh.node's calls.
+// what they give; here iterators and Promises are made of nigh.node's calls. client.js has the client.
 //
 // A write of an `…Async` call happens within the call if there is room for it, so such writes happen
 // in the order of their calls. What may take long runs in libuv's pool: a write that has to wait, and
@@ -10,8 +10,11 @@
 const { resolve } = require('node:path');
 const {
   OPEN, EXPIRY, STRONG, WRITE, FROM, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
-  expiry, integer, sumAs, pathOf, within,
+  expiry, integer, sumAs, pathOf, within, dispose, own, guard, ended,
 } = require('./arguments.js');
+const { Client, View, connect } = require('./client.js');
+const { Pipeline } = require('./pipeline.js');
+const { ReplyError } = require('./requests.js');
 const native = require('./nigh.node');
 
 const SCAN_KEYS = 64; // of a step: few enough for the memory of their values
@@ -19,17 +22,6 @@ const KINDS = ['put', 'expires', 'removed', 'cleared', 'lost'];
 const KEEP_ALIVE_MS = 2 ** 30; // of a timer that keeps the process alive, and a watch in memory
 const PASSING = ['NIGH_NOT_OPEN', 'NIGH_BUSY']; // why a reader can't read, until an owner goes on
 const WAIT_STEP_MS = 5;
-const own = Symbol('nigh'); // who has it may construct
-
-function guard(token, name) {
-  if (token !== own) throw invalid(TypeError, `${name} isn't made by new: see index.d.ts`);
-}
-
-// How work in the pool ended.
-function ended({ code, message, was, sum }) {
-  if (code !== undefined) throw fault(Error, code, message);
-  return was ?? sum;
-}
 
 function* pairs(step) {
   for (let list = step(); list.length > 0; list = step()) {
@@ -480,12 +472,11 @@ function openReader(path, given) {
   return new Reader(own, new native.Reader(folder, memory), folder);
 }
 
-// `using` and `await using`, where Node.js has them.
 for (const Kind of [Db, Snapshot, Watch, Reader]) {
   const { close, closeAsync = async function closes() { this.close(); } } = Kind.prototype;
-  for (const [symbol, value] of [[Symbol.dispose, close], [Symbol.asyncDispose, closeAsync]]) {
-    if (symbol) Object.defineProperty(Kind.prototype, symbol, { value, writable: true, configurable: true });
-  }
+  dispose(Kind, close, closeAsync);
 }
 
-module.exports = { open, openAsync, openReader, Db, Batch, Snapshot, Watch, Reader };
+module.exports = {
+  open, openAsync, openReader, connect, Db, Batch, Snapshot, Watch, Reader, Client, View, Pipeline, ReplyError,
+};

@@ -3,7 +3,6 @@ node/embedded, which holds the tests. A log that stands still needs ptrace, so t
 """
 
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -11,63 +10,38 @@ import subprocess
 import tempfile
 import unittest
 
-from embedded import TARGET
+from node_app import LIMIT_S, app, environment, run, run_tests, test_files
 from server import ROOT, SHM, tested_kind
 from stopped import Stopped
 
-LIMIT_S = 300
-TESTS = ROOT / "tests/clients/node/embedded"
-
-_app = None
-
 
 def setUpModule():
-    global _app
     if tested_kind() != "nigh":
         raise unittest.SkipTest("Redis is no library")
-    _app = tempfile.TemporaryDirectory(prefix="nigh-node-app-")
-    unittest.addModuleCleanup(_app.cleanup)
-    run("cargo", "build", "--locked", "-q", "-p", "nigh-node", cwd=ROOT)
-    package = run(ROOT / "scripts/pack-node.sh", TARGET / "debug", _app.name).strip()
-    run("npm", "install", "--silent", "--offline", "--no-audit", "--no-fund", package, cwd=_app.name)
-
-
-def environment():
-    return {**os.environ, "NODE_PATH": os.path.join(_app.name, "node_modules")}
-
-
-def run(*line, **options):
-    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False, **options)
-    if done.returncode != 0:
-        raise AssertionError(f"{line[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 class Node(unittest.TestCase):
     def test_node_tests_pass(self):
-        files = sorted(TESTS.glob("*.test.js"))
-        output = run("node", "--test", *files, cwd=_app.name, env=environment())
-        self.assertRegex(output, r"\bfail 0\b")
-        tests = sum(file.read_text(encoding="utf-8").count("\ntest(") for file in files)
-        self.assertRegex(output, rf"\bpass {tests}\b")
+        run_tests(self, test_files("embedded"))
 
     def test_the_readmes_example_runs_as_a_module(self):
         example = (ROOT / "examples/node/greeting.mjs").read_text(encoding="utf-8")
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         self.assertTrue(f"```mjs\n{example}```\n" in readme, "README.md shows another example")
-        shutil.copy(ROOT / "examples/node/greeting.mjs", _app.name)
-        output = run("node", "greeting.mjs", cwd=_app.name)
+        shutil.copy(ROOT / "examples/node/greeting.mjs", app())
+        output = run("node", "greeting.mjs", cwd=app())
         lines = output.splitlines()
         self.assertEqual(lines[0], "hello undefined")
         self.assertEqual(sorted(lines[1:]), ["user:1 is Ada", "user:2 is Alan"])
 
     def test_the_package_has_the_workspaces_version_and_what_it_needs(self):
-        package = pathlib.Path(_app.name, "node_modules/nigh")
+        package = pathlib.Path(app(), "node_modules/nigh")
         told = json.loads((package / "package.json").read_text(encoding="utf-8"))
         cargo = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
         self.assertEqual(told["version"], re.search(r'^version = "(.*)"$', cargo, re.M)[1])
-        wanted = {"LICENSE", "arguments.js", "index.d.ts", "index.js", "nigh.node", "package.json"}
-        self.assertEqual(set(os.listdir(package)), wanted)
+        wanted = {"LICENSE", "index.d.ts", "nigh.node", "package.json"}
+        wanted |= {file.name for file in (ROOT / "crates/nigh-node").glob("*.js")}
+        self.assertEqual({file.name for file in package.iterdir()}, wanted)
 
     def test_writes_wait_for_a_log_that_stands_still_and_the_event_loop_goes_on(self):
         # The journal is full, and nobody takes from it: the writes of Async calls wait in the pool.

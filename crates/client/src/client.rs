@@ -93,10 +93,20 @@ impl Client {
     /// # Errors
     /// [`CallError::NotAttached`], [`CallError::CantConnect`], [`CallError::NotLocal`].
     pub fn connect_with(address: &Address, options: ClientOptions) -> Result<Client, CallError> {
+        let mut client = Client::unattached(address, options)?;
+        client.attached()?;
+        Ok(client)
+    }
+
+    /// A client that attaches with its first call.
+    ///
+    /// # Errors
+    /// [`CallError::CantConnect`]: the system gives no memory.
+    pub fn unattached(address: &Address, options: ClientOptions) -> Result<Client, CallError> {
         let fork_mark = ForkMark::new().map_err(|error| CallError::CantConnect {
             cause: format!("the system gives no page of memory: {error}"),
         })?;
-        let mut client = Client {
+        Ok(Client {
             address: address.clone(),
             options,
             link: None,
@@ -106,15 +116,19 @@ impl Client {
             next_try: None,
             pause: Duration::ZERO,
             cause: String::new(),
-        };
-        client.attached()?;
-        Ok(client)
+        })
     }
 
     /// The server's address.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Whether there was a server when it last called, or looked.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.link.is_some()
     }
 
     /// Whether it reads the server's memory now.
@@ -179,8 +193,14 @@ impl Client {
         self.waits
     }
 
-    /// The number of the link: another one has another.
-    pub(crate) fn link_number(&self) -> u64 {
+    /// The link, if there is one now, open or not.
+    pub(crate) fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    /// How often it has attached: the number of the attachment that it has now, or had last.
+    #[must_use]
+    pub fn link_number(&self) -> u64 {
         self.links
     }
 
@@ -259,7 +279,9 @@ impl Client {
 
     /// Gives the link up. The next call attaches anew.
     pub(crate) fn leave(&mut self, cause: String) {
-        self.link = None;
+        if let Some(link) = self.link.take() {
+            link.connection.shut();
+        }
         self.cause = cause;
     }
 

@@ -58,11 +58,7 @@ impl Client {
         self.read(
             &mut (),
             &[b"EXISTS", key],
-            |side, ()| match side.expiry(key) {
-                Seen::Is(expiry_ms) => Seen::Is(expiry_ms.is_some()),
-                Seen::Ask => Seen::Ask,
-                Seen::Over(why) => Seen::Over(why),
-            },
+            |side, ()| side.expiry(key).map(|expiry_ms| expiry_ms.is_some()),
             |reply, ()| Some(reply.integer()? > 0),
         )
     }

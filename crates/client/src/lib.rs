@@ -15,7 +15,7 @@
 //!
 //! Rooms, lowest first: address call_error client_error ring_stream stream raw attach remote
 //! client_options local_side link client client_view client_view_steps client_in_place
-//! client_reads client_writes async_client
+//! client_reads client_writes client_memory async_client
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -27,6 +27,7 @@
 //! | local_side | reading a server's memory |
 //! | link, client | one attachment; a client, which has one after the other |
 //! | client_view, client_view_steps, client_in_place, client_reads, client_writes | what a client does |
+//! | client_memory | reads for a thread that must not wait |
 //! | async_client | a client that tasks share |
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod call_error;
 mod client;
 mod client_error;
 mod client_in_place;
+mod client_memory;
 mod client_options;
 mod client_reads;
 mod client_view;
@@ -57,6 +59,7 @@ pub use call_error::CallError;
 pub use client::Client;
 pub use client_error::ClientError;
 pub use client_in_place::ValueInPlace;
+pub use client_memory::ClientMemory;
 pub use client_options::{ClientOptions, LocalUse};
 pub use client_view::{ClientView, ViewSteps};
 pub use local_side::KeyLife;

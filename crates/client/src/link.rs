@@ -92,6 +92,10 @@ impl Link {
             Some(text) if text.starts_with(b"LOADING") => {
                 Err(LinkError::Passing(String::from_utf8_lossy(text).into_owned()))
             }
+            Some(text) if text.starts_with(b"NOAUTH") => {
+                let address = connection.address().to_string();
+                Err(of_client(ClientError::PasswordNeeded { address }))
+            }
             _ => Ok(Link::new(connection, None, why_not_local)),
         }
     }

@@ -11,7 +11,7 @@
 //! 3. An arena that another writer has is over: its server is another one, and attaching anew tells
 //!    which.
 //!
-//! Belongs to one thread at a time.
+//! Any thread: it is read only.
 
 use std::time::Duration;
 
@@ -39,6 +39,18 @@ pub enum KeyLife {
     Forever,
     /// Its time is over then.
     Left(Duration),
+}
+
+impl<T> Seen<T> {
+    /// What the answer means.
+    #[inline]
+    pub(crate) fn map<U>(self, meaning: impl FnOnce(T) -> U) -> Seen<U> {
+        match self {
+            Seen::Is(answer) => Seen::Is(meaning(answer)),
+            Seen::Ask => Seen::Ask,
+            Seen::Over(why) => Seen::Over(why),
+        }
+    }
 }
 
 /// The memory that a server has handed over.

@@ -15,6 +15,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_resp::Protocol;
@@ -332,6 +335,17 @@ impl Connection {
     /// Whether the server has ended the connection, by a look that doesn't wait.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.stream.has_ended()
+    }
+
+    /// The socket beside the rings of a local client.
+    pub(crate) fn ring_socket(&self) -> Option<&Arc<UnixStream>> {
+        self.stream.ring_socket()
+    }
+
+    /// Ends the connection, also for a [`crate::ClientMemory`] that has its socket.
+    pub(crate) fn shut(&self) {
+        // An error means that it is closed already.
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     /// Gives up the form of requests and replies: the socket, with what was read and not consumed.

@@ -15,6 +15,7 @@
 use std::cell::Cell;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nigh_shm::local::{Awaits, LocalClientEnd};
@@ -34,7 +35,7 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// A local client's rings and its socket.
 pub(crate) struct RingStream {
-    socket: UnixStream,
+    socket: Arc<UnixStream>,
     end: LocalClientEnd,
     spin: Duration,
     timeout: Cell<Option<Duration>>,
@@ -60,7 +61,14 @@ impl RingStream {
         timeout: Option<Duration>,
     ) -> Self {
         let spin = spin.unwrap_or_else(|| if has_cores() { SPIN } else { Duration::ZERO });
-        Self { socket, end, spin, timeout: Cell::new(timeout), before: Vec::new(), is_over: false }
+        Self {
+            socket: Arc::new(socket),
+            end,
+            spin,
+            timeout: Cell::new(timeout),
+            before: Vec::new(),
+            is_over: false,
+        }
     }
 
     /// Bounds the wait of each read and write; `None` is no limit.
@@ -69,7 +77,7 @@ impl RingStream {
     }
 
     /// The socket.
-    pub(crate) fn socket(&self) -> &UnixStream {
+    pub(crate) fn socket(&self) -> &Arc<UnixStream> {
         &self.socket
     }
 

@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, recv};
@@ -104,6 +105,14 @@ impl Stream {
             Self::Tcp(stream) => stream.write_all(bytes),
             Self::Unix(stream) => stream.write_all(bytes),
             Self::Ring(ring) => ring.write_all(bytes),
+        }
+    }
+
+    /// The socket beside the rings of a local client.
+    pub(crate) fn ring_socket(&self) -> Option<&Arc<UnixStream>> {
+        match self {
+            Self::Ring(ring) => Some(ring.socket()),
+            Self::Tcp(_) | Self::Unix(_) => None,
         }
     }
 

@@ -1,12 +1,13 @@
 //! How a call fails: an `Error` of JavaScript with a `code`.
 //!
-//! 1. A message names the database, says what happened, and what to do.
+//! 1. A message names the database or the server, says what happened, and what to do.
 //! 2. A panic ends here.
 //!
 //! Any thread: plain data.
 
 use napi::{Error, Status};
 use nigh::{DbError, OpenError, ReaderError};
+use nigh_client::CallError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The `code` of an error.
@@ -20,7 +21,7 @@ impl AsRef<str> for Code {
 }
 
 /// Why a call failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Fault {
     pub(crate) code: Code,
     pub(crate) message: String,
@@ -65,6 +66,46 @@ impl Fault {
             _ => "NIGH_REFUSED",
         };
         Fault::new(code, format!("{path}: {error}"))
+    }
+
+    /// A client's call failed.
+    pub(crate) fn of_client(error: &CallError) -> Fault {
+        let code = match error {
+            CallError::NotAttached { .. } => "NIGH_NOT_ATTACHED",
+            CallError::CantConnect { .. } => "NIGH_CANNOT_CONNECT",
+            CallError::Unknown { .. } => "NIGH_UNKNOWN",
+            CallError::Unanswered { .. } => "NIGH_UNANSWERED",
+            CallError::KeyTooLong { .. } => "NIGH_TOO_LARGE",
+            CallError::NotLocal { .. } => "NIGH_NOT_LOCAL",
+            CallError::TooNew { .. } => "NIGH_TOO_NEW",
+            CallError::NotSynced { .. } => "NIGH_NOT_DURABLE",
+            CallError::Refused { .. } => "NIGH_REFUSED",
+            _ => "NIGH_FAULT",
+        };
+        // The text names an option as it is called in Rust.
+        let message = error.to_string().replace("ClientOptions::wait", "waitMs");
+        Fault::new(code, message.replace("ClientOptions::reads_unsynced", "readsUnsynced"))
+    }
+
+    /// The client of the server at this address is closed.
+    pub(crate) fn client_closed(address: &str) -> Fault {
+        Fault::new("NIGH_CLOSED", format!("{address}: the client is closed: connect again"))
+    }
+
+    /// What JavaScript gave can't be.
+    pub(crate) fn invalid(message: String) -> Fault {
+        Fault::new("NIGH_INVALID", message)
+    }
+
+    /// A number that JavaScript's numbers don't hold.
+    pub(crate) fn unsafe_integer(number: i64) -> Fault {
+        let message = format!("the reply {number} is no safe number: read the key as text, by get");
+        Fault::new("NIGH_UNSAFE_INTEGER", message)
+    }
+
+    /// Something that can't be.
+    pub(crate) fn own(what: &str) -> Fault {
+        Fault::new("NIGH_FAULT", format!("a fault of Nigh's own ({what}): please report it"))
     }
 
     /// The library tells an event that isn't known here.
@@ -114,8 +155,7 @@ pub(crate) fn guarded<R>(call: impl FnOnce() -> Result<R, Fault>) -> Result<R, F
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let text = text.unwrap_or("it doesn't say which");
-        let message = format!("a fault of Nigh's own ({text}): please report it");
-        Err(Fault::new("NIGH_FAULT", message))
+        Err(Fault::own(text))
     })
 }
 

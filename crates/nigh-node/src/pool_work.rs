@@ -1,4 +1,5 @@
-//! What waits for the disk runs in libuv's pool, and a `Promise` tells how it ended.
+//! What waits for the disk or for a server runs in libuv's pool, and a `Promise` tells how it
+//! ended.
 //!
 //! 1. The outcome is a value, also if it is a fault: `index.js` throws it, so that its stack leads
 //!    to the caller.
@@ -8,11 +9,20 @@
 
 use crate::fault::{Fault, guarded};
 use crate::open_db::OpenDb;
-use napi::bindgen_prelude::{AsyncTask, BigInt};
-use napi::{Env, Task};
+use napi::bindgen_prelude::{AsyncTask, BigInt, ToNapiValue, TypeName};
+use napi::{Env, ScopedTask};
 use napi_derive::napi;
 use nigh::DbError;
 use std::sync::Arc;
+
+/// What work in the pool gives.
+pub trait Told: Send + Sized + 'static {
+    /// Its form in JavaScript, which tells a fault too.
+    type Js<'env>: ToNapiValue + TypeName;
+
+    /// Tells how work ended.
+    fn told(env: &Env, ended: Result<Self, Fault>) -> napi::Result<Self::Js<'_>>;
+}
 
 /// How work ended well.
 pub enum Done {
@@ -21,13 +31,21 @@ pub enum Done {
     Sum(i64),
 }
 
-type Call = Box<dyn FnOnce(&OpenDb) -> Result<Done, Fault> + Send>;
+type Call<T> = Box<dyn FnOnce() -> Result<T, Fault> + Send>;
 
 /// A call that waits.
-pub struct PoolWork {
-    db: Arc<OpenDb>,
+pub struct PoolWork<T = Done> {
     /// `None` when it has been done.
-    call: Option<Call>,
+    call: Option<Call<T>>,
+}
+
+impl<T: Told> PoolWork<T> {
+    /// Any call.
+    pub(crate) fn new(
+        call: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+    ) -> AsyncTask<PoolWork<T>> {
+        AsyncTask::new(PoolWork { call: Some(Box::new(call)) })
+    }
 }
 
 impl PoolWork {
@@ -36,7 +54,8 @@ impl PoolWork {
         db: &Arc<OpenDb>,
         call: impl FnOnce(&OpenDb) -> Result<Done, Fault> + Send + 'static,
     ) -> AsyncTask<PoolWork> {
-        AsyncTask::new(PoolWork { db: Arc::clone(db), call: Some(Box::new(call)) })
+        let db = Arc::clone(db);
+        PoolWork::new(move || call(&db))
     }
 
     /// A call on an open database.
@@ -45,6 +64,21 @@ impl PoolWork {
         call: impl FnOnce(&nigh::Db) -> Result<Done, DbError> + Send + 'static,
     ) -> AsyncTask<PoolWork> {
         PoolWork::of(db, move |db| db.call(call))
+    }
+}
+
+impl<'env, T: Told> ScopedTask<'env> for PoolWork<T> {
+    type Output = Result<T, Fault>;
+    type JsValue = T::Js<'env>;
+
+    fn compute(&mut self) -> napi::Result<Result<T, Fault>> {
+        let call = self.call.take();
+        let twice = || Err(Fault::own("work in the pool was done twice"));
+        Ok(guarded(|| call.map_or_else(twice, |call| call())))
+    }
+
+    fn resolve(&mut self, env: &'env Env, ended: Result<T, Fault>) -> napi::Result<T::Js<'env>> {
+        T::told(env, ended)
     }
 }
 
@@ -57,16 +91,10 @@ pub struct Outcome {
     pub message: Option<String>,
 }
 
-impl Task for PoolWork {
-    type Output = Result<Done, Fault>;
-    type JsValue = Outcome;
+impl Told for Done {
+    type Js<'env> = Outcome;
 
-    fn compute(&mut self) -> napi::Result<Result<Done, Fault>> {
-        let call = self.call.take();
-        Ok(guarded(|| call.map_or(Ok(Done::Nothing), |call| call(&self.db))))
-    }
-
-    fn resolve(&mut self, _: Env, ended: Result<Done, Fault>) -> napi::Result<Outcome> {
+    fn told(_: &Env, ended: Result<Done, Fault>) -> napi::Result<Outcome> {
         let mut outcome = Outcome { was: None, sum: None, code: None, message: None };
         match ended {
             Ok(Done::Nothing) => {}

@@ -250,11 +250,11 @@ test('the types name all that there is', () => {
   const exported = [...types.matchAll(/^export (?:function|class) (\w+)/gm)].map((it) => it[1]);
   assert.deepEqual([...new Set(exported)].sort(), Object.keys(nigh).sort());
   for (const [, name, body] of types.matchAll(/^export class (\w+)[^{]*\{\n([^]*?)^\}/gm)) {
-    const members = [...body.matchAll(/^ {2}(?:readonly )?(\w+|\[Symbol\.\w+\])[(:]/gm)].map((it) => it[1]);
+    const members = [...body.matchAll(/^ {2}(?:readonly )?(\w+|\[Symbol\.\w+\])[(:<]/gm)].map((it) => it[1]);
     const there = Reflect.ownKeys(nigh[name].prototype).filter((key) => key !== 'constructor');
     const symbol = (key) => `[Symbol.${key.description.replace(/^.*\./, '')}]`;
     const named = there.map((key) => (typeof key === 'symbol' ? symbol(key) : key));
-    const wanted = new Set(members.filter((it) => !/[dD]ispose/.test(it) || Symbol.dispose));
+    const wanted = new Set(members.filter((it) => (Symbol.dispose || !/[dD]ispose/.test(it)) && it !== 'constructor'));
     assert.deepEqual(named.sort(), [...wanted].sort(), name);
   }
 });

@@ -1,0 +1,76 @@
+'use strict';
+
+// The commands that a client and a pipeline have as methods, named as in ioredis.
+
+const { invalid } = require('./arguments.js');
+const { READS, AS_BYTES } = require('./requests.js');
+
+// They change nothing: one whose reply was lost is sent again.
+const READ = `get mget strlen getrange exists ttl pttl type keys scan randomkey dbsize ping echo time
+  info fcall_ro`.split(/\s+/);
+const WRITE = `set setnx setex psetex getset getdel getex mset msetnx append setrange incr decr incrby
+  decrby incrbyfloat del unlink rename renamenx copy expire pexpire expireat pexpireat persist
+  flushall fcall function config client wait waitaof`.split(/\s+/);
+// Those that answer values, which may be wanted as Buffers: `getBuffer`.
+const VALUES = 'get mget getrange keys scan randomkey set getset getdel getex fcall fcall_ro'.split(' ');
+const PAIRS = ['mset', 'msetnx']; // an object or a Map may stand for keys and values
+
+// They change the connection, which a client has anew from time to time.
+const REFUSED = {
+  MULTI: 'use multi()',
+  EXEC: 'use multi()',
+  DISCARD: 'use multi()',
+  WATCH: 'a function of the server, or an ioredis client, does it',
+  UNWATCH: 'a function of the server, or an ioredis client, does it',
+  HELLO: 'it speaks RESP2',
+  AUTH: 'give the options username and password',
+  RESET: 'connect again',
+  QUIT: 'use quit()',
+  'CLIENT REPLY': 'each call has a reply',
+  'LOCAL ATTACH': 'it attaches by itself',
+};
+
+// The name of a command, in capitals, if a client can send it.
+function commandName(given, args) {
+  if (typeof given !== 'string' || given === '') {
+    throw invalid(TypeError, 'the name of a command is no text: call("GET", "key")');
+  }
+  const name = given.toUpperCase();
+  const both = `${name} ${String(args.flat()[0]).toUpperCase()}`;
+  const refused = [name, both].find((it) => Object.hasOwn(REFUSED, it));
+  if (refused === undefined) return name;
+  throw invalid(Error, `${refused} changes the connection, which is the client's own: ${REFUSED[refused]}`);
+}
+
+function pairsOf(args) {
+  const [pairs] = args;
+  if (args.length !== 1 || pairs === null || typeof pairs !== 'object' || Array.isArray(pairs)) return args;
+  return [...(pairs instanceof Map ? pairs : Object.entries(pairs))].flat();
+}
+
+// Gives an object the methods of all commands. Each calls `run` with it, flags, name and arguments.
+function install(prototype, run) {
+  const define = (name, value) => {
+    Object.defineProperty(prototype, name, { value, writable: true, configurable: true });
+  };
+  for (const name of [...READ, ...WRITE]) {
+    const command = name.toUpperCase();
+    const flags = READ.includes(name) ? READS : 0;
+    if (PAIRS.includes(name)) {
+      define(name, function pairs(...args) { return run(this, flags, command, pairsOf(args)); });
+    } else if (name === 'client') {
+      define(name, function client(...args) { return run(this, flags, commandName(command, args), args); });
+    } else {
+      define(name, function request(...args) { return run(this, flags, command, args); });
+    }
+    if (VALUES.includes(name)) {
+      define(`${name}Buffer`, function request(...args) { return run(this, flags | AS_BYTES, command, args); });
+    }
+  }
+  define('call', function call(name, ...args) { return run(this, 0, commandName(name, args), args); });
+  define('callBuffer', function call(name, ...args) {
+    return run(this, AS_BYTES, commandName(name, args), args);
+  });
+}
+
+module.exports = { install };

@@ -1,0 +1,175 @@
+//! A client that two threads use: one of the pool calls the server, and that of the JavaScript
+//! reads memory meanwhile.
+//!
+//! ```text
+//! JavaScript ── requests ──> pool: client, locked ── ring or socket ──> server
+//!     └── memory <── published when the client has attached
+//! ```
+//!
+//! 1. Behind each use of the client its memory is published, before the replies are told. So a
+//!    reply is never older than the memory that is read then.
+//!
+//! Any thread.
+
+use crate::fault::Fault;
+use crate::packed::{self, Request};
+use crate::replies::{Replies, Reply};
+use nigh_client::{Address, CallError, Client, ClientMemory, ClientOptions};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A client, closed or not.
+pub(crate) struct SharedClient {
+    address: Address,
+    is_closed: AtomicBool,
+    /// `None` when it is closed.
+    client: Mutex<Option<Client>>,
+    published: Mutex<Published>,
+    /// Counts what was published.
+    publications: AtomicU64,
+}
+
+/// What the thread of the JavaScript is to know of the client.
+struct Published {
+    /// The attachment that this is of, and whether the client has left it.
+    of: (u64, bool),
+    /// It is taken once.
+    memory: Option<ClientMemory>,
+    why_not_local: String,
+}
+
+impl SharedClient {
+    /// One that attaches when it is first used.
+    pub(crate) fn new(address: Address, options: ClientOptions) -> Result<SharedClient, Fault> {
+        let client = Client::unattached(&address, options);
+        let client = client.map_err(|error| Fault::of_client(&error))?;
+        let why_not_local = format!("not attached to {address} yet: await a call");
+        let published = Published { of: (0, false), memory: None, why_not_local };
+        Ok(SharedClient {
+            address,
+            is_closed: AtomicBool::new(false),
+            client: Mutex::new(Some(client)),
+            published: Mutex::new(published),
+            publications: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Whether it is closed, or is being closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Passes the client to `call`, which may wait for the server.
+    pub(crate) fn call<R>(
+        &self,
+        call: impl FnOnce(&mut Client) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        let mut client = lock(&self.client);
+        let open = client.as_mut().filter(|_| !self.is_closed());
+        let open = open.ok_or_else(|| Fault::client_closed(&self.address.to_string()))?;
+        let result = call(open);
+        self.publish(open);
+        result
+    }
+
+    /// Sends requests, and gives what came of each.
+    pub(crate) fn send(&self, packed: &[u8]) -> Result<Replies, Fault> {
+        let requests = packed::requests(packed).ok_or_else(|| Fault::own("a packed request"))?;
+        self.call(|client| {
+            let mut replies = Vec::with_capacity(requests.len());
+            let words = requests.iter().map(|request| request.words.iter());
+            let sent = client.pipeline_each(words, |frame| {
+                let as_bytes = requests.get(replies.len()).is_some_and(|it| it.as_bytes);
+                replies.push(Reply::Came(frame, as_bytes));
+            });
+            if let Err(error) = sent {
+                let rest = &requests[replies.len()..];
+                replies.extend(without_replies(client, rest, error));
+            }
+            Ok(Replies(replies))
+        })
+    }
+
+    /// Whether there are publications behind this one; and which.
+    #[inline]
+    pub(crate) fn is_news(&self, seen: u64) -> Option<u64> {
+        // SYNC(publications): what was published before the count.
+        let now = self.publications.load(Ordering::Acquire);
+        (now != seen).then_some(now)
+    }
+
+    /// Takes the memory that was published last, if it isn't taken yet.
+    pub(crate) fn take_memory(&self) -> Option<ClientMemory> {
+        lock(&self.published).memory.take()
+    }
+
+    /// Why it isn't local, or wasn't behind its last call.
+    pub(crate) fn why_not_local(&self) -> String {
+        lock(&self.published).why_not_local.clone()
+    }
+
+    /// Closes it, behind the call that uses it. Nothing if it is closed.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        drop(lock(&self.client).take());
+        drop(self.take_memory());
+    }
+
+    fn publish(&self, client: &Client) {
+        let of = (client.link_number(), client.is_attached());
+        let mut published = lock(&self.published);
+        if published.of == of {
+            return;
+        }
+        published.of = of;
+        published.memory = client.memory();
+        published.why_not_local = match client.why_not_local() {
+            Some(why) => why.to_owned(),
+            None if client.is_local() => String::new(),
+            None => format!("not attached to {} now", self.address),
+        };
+        // SYNC(publications): behind what was published.
+        self.publications.fetch_add(1, Ordering::Release);
+    }
+}
+
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What comes of requests whose replies are lost by this error: reads are asked for again, until
+/// one fails.
+fn without_replies(client: &mut Client, requests: &[Request<'_>], error: CallError) -> Vec<Reply> {
+    let mut may_ask = matches!(error, CallError::Unknown { .. });
+    let (mut lost, mut replies) = (error, Vec::with_capacity(requests.len()));
+    for request in requests {
+        if may_ask && request.reads {
+            match client.call(&request.words) {
+                Ok(frame) => {
+                    replies.push(Reply::Came(frame, request.as_bytes));
+                    continue;
+                }
+                Err(error) => (may_ask, lost) = (false, error),
+            }
+        }
+        replies.push(Reply::Lost(fault_of(&lost, request)));
+    }
+    replies
+}
+
+/// Why a request has no reply, by the error of the pipeline in which it was.
+fn fault_of(lost: &CallError, request: &Request<'_>) -> Fault {
+    let CallError::Unknown { address, cause, .. } = lost else {
+        return Fault::of_client(lost);
+    };
+    let (address, cause) = (address.clone(), cause.clone());
+    let command = String::from_utf8_lossy(request.words[0]).into_owned();
+    Fault::of_client(&match request.reads {
+        true => CallError::Unanswered { address, command, cause },
+        false => CallError::Unknown { address, command, cause },
+    })
+}

@@ -1,0 +1,88 @@
+'use strict';
+
+// Run by bench-client-node.sh: the socket of an empty server, and numbers of keys. Keys of 16 bytes,
+// values of 100, keys by chance. A time is the mean of 16 calls, one after another; the table has the
+// median of all such means. ROUNDS rounds of each way, in turn; the median round counts.
+
+const Redis = require('ioredis');
+const { connect } = require('nigh');
+
+const [, , socket, ...given] = process.argv;
+const SECONDS = Number(process.env.SECONDS ?? 0.5);
+const ROUNDS = Number(process.env.ROUNDS ?? 5);
+const STEP = 16; // calls between two looks at the clock
+const TOGETHER = 100; // calls at once
+
+const median = (list) => list.sort((a, b) => a - b)[Math.floor(list.length / 2)];
+
+function chances(seed) {
+  let state = seed;
+  return (most) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * most);
+  };
+}
+
+// One round: calls a second, and the median time of a call in µs.
+async function round(call, units, below) {
+  const times = [];
+  let calls = 0;
+  const begin = performance.now();
+  let now = begin;
+  while (now - begin < SECONDS * 1000) {
+    const before = now;
+    for (let n = 0; n < STEP; n++) {
+      const made = call(below);
+      if (made !== undefined) await made;
+    }
+    now = performance.now();
+    times.push(((now - before) * 1000) / STEP);
+    calls += STEP;
+  }
+  return [(calls * units * 1000) / (now - begin), median(times)];
+}
+
+async function measure(client, redis, piped, count) {
+  const keys = Array.from({ length: count }, (_, n) => Buffer.from(`key:${String(n).padStart(12, '0')}`).toString('latin1'));
+  const value = 'v'.repeat(100);
+  for (let n = 0; n < count; n += 1000) await client.mset(keys.slice(n, n + 1000).flatMap((key) => [key, value]));
+  const some = (below) => Array.from({ length: 16 }, () => keys[below(count)]);
+  const many = (call) => (below) => Promise.all(Array.from({ length: TOGETHER }, () => call(below)));
+  const done = (call) => (below) => void call(below);
+  const ways = {
+    'getSync': [done((below) => client.getSync(keys[below(count)])), 1],
+    'getBufferSync': [done((below) => client.getBufferSync(keys[below(count)])), 1],
+    'await get': [(below) => client.get(keys[below(count)]), 1],
+    'mgetSync of 16': [done((below) => client.mgetSync(some(below))), 16],
+    'await set': [(below) => client.set(keys[below(count)], value), 1],
+    'set, 100 at once': [many((below) => client.set(keys[below(count)], value)), TOGETHER],
+    'ioredis: await get': [(below) => redis.get(keys[below(count)]), 1],
+    'ioredis: get, 100 at once': [many((below) => piped.get(keys[below(count)])), TOGETHER],
+    'ioredis: await mget of 16': [(below) => redis.mget(some(below)), 16],
+    'ioredis: await set': [(below) => redis.set(keys[below(count)], value), 1],
+    'ioredis: set, 100 at once': [many((below) => piped.set(keys[below(count)], value)), TOGETHER],
+  };
+  const rounds = Object.fromEntries(Object.keys(ways).map((name) => [name, []]));
+  for (let number = -1; number < ROUNDS; number++) {
+    for (const [name, [call, units]] of Object.entries(ways)) {
+      const told = await round(call, units, chances(number + 7));
+      if (number >= 0) rounds[name].push(told);
+    }
+  }
+  return Object.entries(rounds).map(([name, told]) => (
+    [name, median(told.map(([rate]) => rate)), median(told.map(([, time]) => time))]
+  ));
+}
+
+(async () => {
+  const client = await connect(`unix:${socket}`, { local: 'required' });
+  const [redis, piped] = [new Redis(socket), new Redis(socket, { enableAutoPipelining: true })];
+  for (const count of (given.length > 0 ? given : [1_000_000, 1000]).map(Number)) {
+    await client.flushall();
+    console.log(`\n| ${count} keys | p50, us | keys a second |\n|---|---|---|`);
+    for (const [name, rate, time] of await measure(client, redis, piped, count)) {
+      console.log(`| ${name} | ${time.toPrecision(3)} | ${Math.round(rate)} |`);
+    }
+  }
+  await Promise.all([client.quit(), redis.quit(), piped.quit()]);
+})();

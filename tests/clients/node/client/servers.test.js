@@ -1,0 +1,135 @@
+'use strict';
+
+// Servers that end, stand still, want a password or wait for the disk.
+
+const assert = require('node:assert/strict');
+const { test } = require('node:test');
+const { nigh, LIMIT_MS, connect, sleep, Server } = require('./support.js');
+
+// Until a call succeeds.
+async function until(call) {
+  for (const end = Date.now() + LIMIT_MS; ; await sleep(2)) {
+    try {
+      return await call();
+    } catch (error) {
+      if (Date.now() > end || !['NIGH_NOT_ATTACHED', 'NIGH_UNANSWERED', 'NIGH_UNKNOWN'].includes(error.code)) throw error;
+    }
+  }
+}
+
+test('a client of a killed server says so, and goes on with the next one', async (t) => {
+  const server = await Server.start(t);
+  const client = await connect(t, server.address);
+  await client.mset('a', '1', 'b', '2');
+  for (let round = 0; round < 3; round++) {
+    await server.end('SIGKILL');
+    await sleep(15);
+    const gone = { code: 'NIGH_NOT_ATTACHED', message: /nothing was sent.*waitMs/ };
+    await assert.rejects(client.set('a', '1'), gone);
+    await assert.rejects(client.get('a'), gone);
+    assert.throws(() => client.getSync('a'), gone);
+    assert.throws(() => client.view((view) => view.get('a')), gone);
+    await assert.rejects(client.pipeline().get('a').exec().then(([[error]]) => { throw error; }), gone);
+    await assert.rejects(client.multi().get('a').exec(), gone);
+    assert.equal(client.isLocal, false);
+    assert.match(client.whyNotLocal, /not attached|ended the connection/);
+    await server.begin();
+    assert.equal(await until(() => client.get('b')), '2', 'the next server has the same memory');
+    assert.equal(client.isLocal, true);
+    assert.deepEqual([client.getSync('a'), await client.incr('n')], ['1', round + 1]);
+  }
+});
+
+test('a call waits for a server as long as waitMs says, outside of the event loop', async (t) => {
+  const server = await Server.start(t);
+  const client = await connect(t, server.address, { waitMs: 30_000 });
+  await client.set('a', '1');
+  await server.end('SIGKILL');
+  await sleep(15);
+  const waiting = [client.get('a'), client.incr('a')];
+  let turns = 0;
+  const timer = setInterval(() => { turns += 1; }, 5);
+  await sleep(100);
+  assert.ok(turns >= 10, `${turns} turns of the event loop`);
+  clearInterval(timer);
+  await server.begin();
+  assert.deepEqual(await Promise.all(waiting), ['1', 2]);
+});
+
+test('a server that stands still is noticed after timeoutMs, and a lost write is unknown', async (t) => {
+  const server = await Server.start(t);
+  for (const options of [{}, { local: 'never' }]) {
+    const client = await connect(t, server.address, { ...options, timeoutMs: 150 });
+    await client.set('a', '1');
+    await server.stop();
+    const begin = performance.now();
+    const [write, read, transaction] = await Promise.allSettled([client.set('a', '2'), client.get('a'), client.multi().incr('n').exec()]);
+    assert.ok(performance.now() - begin >= 140);
+    assert.equal(write.reason?.code, 'NIGH_UNKNOWN');
+    assert.match(write.reason.message, /no reply to SET: .* may or may not have happened/);
+    assert.match(read.reason?.code ?? '', /NIGH_UNANSWERED|NIGH_NOT_ATTACHED/);
+    assert.match(transaction.reason?.code ?? '', /NIGH_UNKNOWN|NIGH_NOT_ATTACHED/);
+    server.process.kill('SIGCONT');
+    const value = await until(() => client.get('a'));
+    assert.ok(['1', '2'].includes(value));
+  }
+});
+
+test('a read of memory waits for nobody, though a call does', async (t) => {
+  const server = await Server.start(t);
+  const client = await connect(t, server.address, { timeoutMs: 2000 });
+  await client.mset('a', '1', 'b', '2');
+  await server.stop();
+  const pending = client.set('a', '2');
+  await sleep(20);
+  for (let n = 0; n < 100; n++) {
+    assert.deepEqual(client.mgetSync('a', 'b'), ['1', '2']);
+    assert.equal(client.view((view) => view.get('b')), '2');
+  }
+  const behind = client.get('a');
+  server.process.kill('SIGCONT');
+  assert.deepEqual([await pending, await behind], ['OK', '2'], 'it keeps its place behind the write');
+});
+
+test('a server with a password, and a name for the client', async (t) => {
+  const server = await Server.start(t, ['--requirepass', 'secret']);
+  const refused = { code: 'NIGH_CANNOT_CONNECT', message: /refused the password: check it/ };
+  await assert.rejects(nigh.connect(server.address, { password: 'wrong' }), refused);
+  await assert.rejects(nigh.connect(server.address), { ...refused, message: /asks for a password/ });
+  const client = await connect(t, server.address, { username: 'default', password: 'secret', name: 'tests', local: 'required' });
+  assert.equal(client.isLocal, true);
+  assert.equal(await client.client('GETNAME'), 'tests');
+  assert.equal(client.address, server.address);
+});
+
+test('replies that wait for the disk: reads show what is on disk, or ask', async (t) => {
+  const server = await Server.start(t, ['--appendonly', 'yes', '--appendfsync', 'always']);
+  const [client, eager] = [await connect(t, server.address), await connect(t, server.address, { readsUnsynced: true })];
+  for (let n = 0; n < 20; n++) {
+    const write = client.set('key', n);
+    eager.getSync('key');
+    await write;
+    assert.deepEqual([client.getSync('key'), eager.getSync('key'), await client.get('key')], [`${n}`, `${n}`, `${n}`]);
+    assert.equal(client.view((view) => view.get('key')), `${n}`);
+    assert.deepEqual(client.mgetSync('key', 'none'), [`${n}`, null]);
+  }
+});
+
+test('several partitions: keys of each are of one moment', async (t) => {
+  const server = await Server.start(t, ['--partitions', '4']);
+  const [client, writer] = [await connect(t, server.address), await connect(t, server.address)];
+  assert.equal(client.isLocal, true);
+  let writes = true;
+  const writing = (async () => {
+    for (let n = 1; writes; n++) await writer.multi().set('{x}a', n).set('{x}b', n).exec();
+  })();
+  for (let round = 0; round < 100; round++) {
+    const [a, b] = client.view((view) => [view.get('{x}a'), view.get('{x}b'), view.get('{y}c')]);
+    assert.equal(a, b);
+    const [c, d] = client.mgetSync('{x}a', '{x}b');
+    assert.equal(c, d);
+    await sleep(1);
+  }
+  writes = false;
+  await writing;
+});

@@ -1,0 +1,55 @@
+"""A program's folder with the package `nigh` for Node.js, installed as a user does."""
+
+import atexit
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+from server import ROOT, TOOLS
+
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+LIMIT_S = 300
+
+_app = None
+
+
+def app():
+    """The folder; its node_modules has the package."""
+    global _app
+    if _app is None:
+        _app = tempfile.mkdtemp(prefix="nigh-node-app-")
+        atexit.register(shutil.rmtree, _app, ignore_errors=True)
+        run("cargo", "build", "--locked", "-q", "-p", "nigh-node", cwd=ROOT)
+        package = run(ROOT / "scripts/pack-node.sh", TARGET / "debug", _app).strip()
+        run("npm", "install", "--silent", "--offline", "--no-audit", "--no-fund", package, cwd=_app)
+    return _app
+
+
+def environment(**more):
+    """Of a program there; ioredis, too, is found."""
+    modules = [os.path.join(app(), "node_modules"), str(TOOLS / "node/node_modules")]
+    return {**os.environ, "NODE_PATH": ":".join(modules), **more}
+
+
+def run(*line, **options):
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{line[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def test_files(folder):
+    """The files of tests in a folder of node/."""
+    return sorted((ROOT / "tests/clients/node" / folder).glob("*.test.js"))
+
+
+def run_tests(test, files, **more):
+    """Runs files of tests; each test passes."""
+    output = run("node", "--test", *files, cwd=app(), env=environment(**more))
+    told = {name: int(re.search(rf"\b{name} (\d+)", output)[1]) for name in ("tests", "pass", "fail")}
+    written = sum(file.read_text(encoding="utf-8").count("\ntest(") for file in files)
+    test.assertEqual((told["fail"], told["pass"]), (0, told["tests"]), output)
+    test.assertGreaterEqual(told["pass"], written)
