@@ -100,6 +100,10 @@ typedef struct nigh_client_options {
     int32_t reads_unsynced;
     // The protocol's version, 2 or 3; 0: 2. It decides of which kinds replies are.
     int32_t protocol;
+    // Not 0: attach once. When the attachment is over, each call says NIGH_CLOSED. By default a
+    // client attaches again by itself, also between a WATCH and its EXEC, which then changes what
+    // nobody watches.
+    int32_t attach_once;
 } nigh_client_options;
 
 // A client of a server: a number, so that a handle of a closed one is told from others. All zeros
