@@ -1,8 +1,8 @@
 //! A client for tasks: many of them share one, on any runtime.
 //!
 //! ```text
-//! task ── read ── looked at within 10 ms? ── memory ──────────────────> answer, at once
-//!          │                └ no, or not sure
+//! task ── read ── memory ── sure? ────────────────────────────────────> answer, at once
+//!                              └ no
 //! task ── request ── queue ── the client's thread: all that wait, in one pipeline ──> reply
 //! ```
 //!
@@ -13,7 +13,6 @@
 //! Any task, any thread. The one thread that the client has ends behind its last handle.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,11 +24,11 @@ use tokio::sync::oneshot;
 use crate::address::Address;
 use crate::call_error::{CallError, printable};
 use crate::client::{ATTACHES_MOST, Client, check_key};
+use crate::client_memory::ClientMemory;
 use crate::client_options::ClientOptions;
 use crate::client_reads::life_of_reply;
 use crate::client_writes::millis;
-use crate::link::{coarse_ms, is_recent};
-use crate::local_side::{KeyLife, LocalSide, Seen};
+use crate::local_side::KeyLife;
 
 /// Jobs that may wait.
 const WAITING_MOST: usize = 4096;
@@ -58,9 +57,7 @@ pub struct AsyncClient {
 /// What tasks and the thread share.
 struct Shared {
     address: Address,
-    side: Mutex<Option<Arc<LocalSide>>>,
-    /// When the thread looked at the server's side last, by the link's clock.
-    looked_ms: AtomicU64,
+    memory: Mutex<Option<Arc<ClientMemory>>>,
 }
 
 type Work = Box<dyn FnOnce(&mut Client, &Shared) + Send>;
@@ -95,8 +92,7 @@ impl AsyncClient {
         options: ClientOptions,
     ) -> Result<AsyncClient, CallError> {
         let (jobs, waiting) = channel(WAITING_MOST);
-        let (side, looked_ms) = (Mutex::new(None), AtomicU64::new(0));
-        let shared = Arc::new(Shared { address: address.clone(), side, looked_ms });
+        let shared = Arc::new(Shared { address: address.clone(), memory: Mutex::new(None) });
         let (said, is_connected) = oneshot::channel();
         let of_thread = Arc::clone(&shared);
         let work = move || match Client::connect_with(&of_thread.address, options) {
@@ -119,7 +115,7 @@ impl AsyncClient {
     /// Whether reads come from the server's memory now.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.shared.side().is_some()
+        self.shared.memory().is_some_and(|memory| !memory.is_over())
     }
 
     /// [`Client::get`].
@@ -129,7 +125,7 @@ impl AsyncClient {
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
         check_key(key)?;
         let mut value = Vec::new();
-        if let Some(is_there) = self.look(|side| side.get(key, &mut value)) {
+        if let Some(is_there) = self.look(|memory| memory.get_into(key, &mut value)) {
             return Ok(is_there.then_some(value));
         }
         let of_reply = |reply: &Frame| match reply.is_null() {
@@ -145,8 +141,8 @@ impl AsyncClient {
     /// As there.
     pub async fn exists(&self, key: &[u8]) -> Result<bool, CallError> {
         check_key(key)?;
-        match self.look(|side| side.expiry(key)) {
-            Some(expiry_ms) => Ok(expiry_ms.is_some()),
+        match self.look(|memory| memory.exists(key)) {
+            Some(is_there) => Ok(is_there),
             None => self.ask(&[b"EXISTS", key], |reply| Some(reply.integer()? > 0)).await,
         }
     }
@@ -157,7 +153,7 @@ impl AsyncClient {
     /// As there.
     pub async fn ttl(&self, key: &[u8]) -> Result<Option<KeyLife>, CallError> {
         check_key(key)?;
-        match self.look(|side| side.life(key)) {
+        match self.look(|memory| memory.ttl(key)) {
             Some(life) => Ok(life),
             None => self.ask(&[b"PTTL", key], life_of_reply).await,
         }
@@ -173,7 +169,7 @@ impl AsyncClient {
             return Ok(Vec::new());
         }
         let mut values = ForeignValues::new();
-        if self.look(|side| side.multi_get(keys, &mut values)).is_some() {
+        if self.look(|memory| memory.multi_get_into(keys, &mut values)).is_some() {
             return Ok((0..keys.len()).map(|key| values.get(key).map(<[u8]>::to_vec)).collect());
         }
         let of_reply = |reply: &Frame| {
@@ -282,14 +278,8 @@ impl AsyncClient {
     }
 
     /// Reads from memory; `None` if the server is to be asked.
-    fn look<T>(&self, read: impl FnOnce(&LocalSide) -> Seen<T>) -> Option<T> {
-        if !is_recent(self.shared.looked_ms.load(Ordering::Relaxed), coarse_ms()) {
-            return None;
-        }
-        match read(&*self.shared.side()?) {
-            Seen::Is(answer) => Some(answer),
-            Seen::Ask | Seen::Over(_) => None,
-        }
+    fn look<T>(&self, read: impl FnOnce(&ClientMemory) -> Option<T>) -> Option<T> {
+        read(&*self.shared.memory()?)
     }
 
     /// Asks the server; again if the reply is lost. Only for what changes nothing.
@@ -333,22 +323,17 @@ impl AsyncClient {
 }
 
 impl Shared {
-    fn side(&self) -> Option<Arc<LocalSide>> {
-        self.side.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn memory(&self) -> Option<Arc<ClientMemory>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the thread knows of its client, for the tasks.
+    /// Tells the tasks which memory is the client's now.
     fn note(&self, client: &Client) {
-        let (side, looked_ms) = client.side_and_look();
-        let mut shared = self.side.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = match (&*shared, &side) {
-            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
-            (old, new) => old.is_none() && new.is_none(),
-        };
-        if !is_same {
-            *shared = side;
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = memory.as_ref().map(|memory| memory.link_number());
+        if noted != Some(client.link_number()) {
+            *memory = client.memory().map(Arc::new);
         }
-        self.looked_ms.store(looked_ms, Ordering::Relaxed);
     }
 }
 

@@ -361,13 +361,6 @@ impl Client {
         let (address, cause) = (self.address.to_string(), error.to_string());
         CallError::Unknown { address, command, cause }
     }
-
-    /// What tasks need to read the memory: it, and when the server's side was looked at last.
-    #[cfg(feature = "async")]
-    pub(crate) fn side_and_look(&self) -> (Option<Arc<LocalSide>>, u64) {
-        let link = self.link.as_ref();
-        (link.and_then(|link| link.local.clone()), link.map_or(0, |link| link.looked_ms))
-    }
 }
 
 /// A key that can be.

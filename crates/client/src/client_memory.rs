@@ -11,11 +11,11 @@
 //!    has another one by and by.
 //! 3. It reads what its client has written: the server publishes a change before it replies.
 //!
-//! Belongs to one thread at a time; not that of its client.
+//! Any thread, and several at once.
 
-use std::cell::Cell;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use nigh_shm::{ForeignValues, TooNew};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,13 +30,13 @@ pub struct ClientMemory {
     side: Arc<LocalSide>,
     socket: Arc<UnixStream>,
     link_number: u64,
-    looked_ms: Cell<u64>,
-    is_over: Cell<bool>,
+    looked_ms: AtomicU64,
+    is_over: AtomicBool,
 }
 
 const _: () = {
-    const fn moves_between_threads<T: Send>() {}
-    moves_between_threads::<ClientMemory>();
+    const fn is_shared_by_threads<T: Send + Sync>() {}
+    is_shared_by_threads::<ClientMemory>();
 };
 
 impl Client {
@@ -48,8 +48,8 @@ impl Client {
             side: Arc::clone(link.local.as_ref()?),
             socket: Arc::clone(link.connection.ring_socket()?),
             link_number: self.link_number(),
-            looked_ms: Cell::new(coarse_ms()),
-            is_over: Cell::new(false),
+            looked_ms: AtomicU64::new(coarse_ms()),
+            is_over: AtomicBool::new(false),
         })
     }
 }
@@ -66,10 +66,10 @@ impl ClientMemory {
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
-        if !is_recent(self.looked_ms.get(), coarse_ms()) {
+        if !is_recent(self.looked_ms.load(Relaxed), coarse_ms()) {
             self.look_at_socket();
         }
-        self.is_over.get()
+        self.is_over.load(Relaxed)
     }
 
     /// As [`Client::get_into`].
@@ -136,7 +136,7 @@ impl ClientMemory {
             Seen::Is(answer) => Some(answer),
             Seen::Ask => None,
             Seen::Over(_) => {
-                self.is_over.set(true);
+                self.is_over.store(true, Relaxed);
                 None
             }
         }
@@ -145,11 +145,11 @@ impl ClientMemory {
     /// Notes whether either side has closed the socket. Bytes in it are the client's.
     #[cold]
     fn look_at_socket(&self) {
-        self.looked_ms.set(coarse_ms());
+        self.looked_ms.store(coarse_ms(), Relaxed);
         let mut sockets = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         let ready = poll(&mut sockets, Some(&Timespec::default()));
         if ready.is_ok() && !sockets[0].revents().is_empty() {
-            self.is_over.set(true);
+            self.is_over.store(true, Relaxed);
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Link {
     /// Why it isn't.
     pub(crate) why_not_local: String,
     /// When the server's side was last looked at, by [`coarse_ms`].
-    pub(crate) looked_ms: u64,
+    looked_ms: u64,
 }
 
 /// Why there is no link.
