@@ -224,7 +224,12 @@ impl Connection {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        self.send(args)?;
+        let written = self.out.len();
+        encode::request(&mut self.out, args);
+        if self.out[written..] == *NO_WORDS {
+            self.out.truncate(written);
+            return Ok(no_words());
+        }
         self.receive()
     }
 
@@ -264,6 +269,9 @@ impl Connection {
         for command in commands {
             let written = self.out.len();
             encode::request(&mut self.out, command);
+            if self.out[written..] == *NO_WORDS {
+                self.out.truncate(written);
+            }
             let request_bytes = self.out.len() - written;
             if unanswered.bytes + request_bytes > self.window_bytes {
                 // The new request waits until the replies to half a window have come.
@@ -272,7 +280,7 @@ impl Connection {
                 while !unanswered.sizes.is_empty()
                     && unanswered.bytes + request_bytes > self.window_bytes / 2
                 {
-                    each(self.receive()?);
+                    each(self.next_reply(&unanswered)?);
                     unanswered.pop();
                 }
                 self.out = behind;
@@ -280,10 +288,18 @@ impl Connection {
             unanswered.push(request_bytes);
         }
         while !unanswered.sizes.is_empty() {
-            each(self.receive()?);
+            each(self.next_reply(&unanswered)?);
             unanswered.pop();
         }
         Ok(())
+    }
+
+    /// The reply to the first request that has none.
+    fn next_reply(&mut self, unanswered: &Unanswered) -> Result<Frame, ClientError> {
+        match unanswered.sizes.front() {
+            Some(0) => Ok(no_words()),
+            _ => self.receive(),
+        }
     }
 
     /// Asks for local access. Behind `Ok(Ok(…))` all bytes go by the rings; behind `Ok(Err(…))`,
@@ -442,7 +458,15 @@ impl Connection {
     }
 }
 
-/// The sizes of a pipeline's unanswered requests.
+/// What a server would not answer: it waits for the next request.
+const NO_WORDS: &[u8] = b"*0\r\n";
+
+/// The reply to a request without words, which isn't sent.
+fn no_words() -> Frame {
+    Frame::Error(b"ERR a request without words".into())
+}
+
+/// The sizes of a pipeline's unanswered requests; 0 for one that wasn't sent.
 #[derive(Default)]
 struct Unanswered {
     sizes: VecDeque<usize>,

@@ -262,3 +262,19 @@ fn a_pipeline_keeps_its_order() {
     assert_eq!(connection.receive().expect("a reply"), Frame::Bulk(b"a".into()));
     assert_eq!(connection.receive().expect("a reply"), Frame::Bulk(b"b".into()));
 }
+
+/// A server doesn't answer a request without words: it would be waited for till the timeout. It
+/// isn't sent, and has an error in its place among the replies.
+#[test]
+fn a_request_without_words_has_an_error_in_its_place() {
+    let server = Server::start(|request, out| encode::bulk(out, request[1].as_bytes()));
+    let mut connection = server.connect(&Options::default()).expect("connected");
+    let refused = || Frame::Error(b"ERR a request without words".into());
+    let (one, none) = (["ECHO", "a"], [""; 0]);
+    let requests = [&none[..], &one, &none, &none, &one, &none];
+    let reply = || Frame::Bulk(b"a".into());
+    let expected = [refused(), reply(), refused(), refused(), reply(), refused()];
+    assert_eq!(connection.pipeline(requests).expect("replies"), expected);
+    assert_eq!(connection.call(none).expect("no wait"), refused());
+    assert_eq!(connection.call(one).expect("a reply"), reply());
+}
