@@ -128,7 +128,7 @@ pass() {
     out=$RESULTS/${file//\//-}
     mkdir -p "$out"
     say "$file"
-    nice -n 5 cargo mutants --file "$file" --output "$out" --jobs 1 \
+    nice -n 5 cargo mutants --file "$file" --output "$out" \
         --build-timeout "$BUILD_SECONDS" --colors never \
         --cargo-arg=--locked "${targets[@]}" "${more[@]}" \
         -- -- -Z unstable-options --fail-fast --test-threads 2 "$@" || code=$?

@@ -125,11 +125,6 @@ impl Replies {
         consumed
     }
 
-    /// Whether an incomplete reply has begun to arrive.
-    pub fn is_mid_reply(&self) -> bool {
-        !self.stack.is_empty() || self.bulk.is_some() || self.scanned > 0
-    }
-
     fn frames(&mut self, buf: &[u8]) -> Result<Option<Frame>, ReplyFault> {
         loop {
             match self.step(buf)? {

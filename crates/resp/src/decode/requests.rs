@@ -191,11 +191,6 @@ impl Requests {
         self.bulk.map_or(0, |len| (self.pos + len + 2).min(bound))
     }
 
-    /// Whether an incomplete command has begun to arrive.
-    pub fn is_mid_command(&self) -> bool {
-        self.left > 0 || self.pos + self.scanned > self.start
-    }
-
     fn commands(
         &mut self,
         buf: &[u8],

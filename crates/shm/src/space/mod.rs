@@ -27,6 +27,9 @@ mod runs;
 mod slots;
 mod warm;
 
+#[cfg(test)]
+mod tests;
+
 use self::lists::Lists;
 use self::marks::Marks;
 use self::slots::{

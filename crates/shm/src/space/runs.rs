@@ -187,7 +187,7 @@ impl Space {
     }
 
     /// Slots for twice the length of a value, if all runs together may have as many to spare.
-    fn roomy(&self, value_bytes: u64, must: bool) -> Option<u32> {
+    pub(super) fn roomy(&self, value_bytes: u64, must: bool) -> Option<u32> {
         let slots = self.g.slots_for((2 * value_bytes).min(VALUE_BYTES_MAX as u64));
         let spare = slots - self.needed_slots(value_bytes, must);
         (self.spare_slots + spare <= self.g.slots / SPARE_SHARE).then_some(slots)

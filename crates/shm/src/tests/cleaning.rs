@@ -4,7 +4,7 @@ use super::{Arena, directory, spec};
 use crate::format::layout::{generation_offset, header, record as r};
 use crate::format::words::SharedWords;
 use crate::write::clean::STEP_BYTES;
-use crate::{Domain, UpkeepBudget, WriteError, Writer, verify};
+use crate::{Domain, WriteError, Writer, verify};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -85,17 +85,17 @@ fn expired_records_are_dropped_on_the_way() {
     let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
     let n = 40_000;
     for i in 0..n {
-        a.put(&key(i), &value(i, 0, 100), u64::from(i % 2) * 1000).unwrap();
+        a.soon(|a| a.put(&key(i), &value(i, 0, 100), u64::from(i % 2) * 1000)).unwrap();
     }
-    let budget = UpkeepBudget { now_ms: 1001, ..UpkeepBudget::default() };
+    // In each turn, those too in which a write waits for memory.
+    a.budget.now_ms = 1001;
     let (mut next, mut expired) = (numbers(n / 2), 0);
     for version in 0.. {
         // Overwriting keys without expiry makes the cleaner work.
         let i = next() * 2;
         a.put_soon(&key(i), &value(i, version, 100)).unwrap();
         if version.is_multiple_of(64) {
-            a.me.quiescent();
-            expired += u64::from(a.writer.maintain(budget).expired);
+            expired += u64::from(a.turn().expired);
         }
         assert!(version < 10 * n, "{:?}", a.writer.stats());
         if a.writer.stats().cleaner.expired_keys > u64::from(n / 4) {
@@ -123,14 +123,9 @@ fn expired_keys_make_room_in_a_full_arena() {
         }
     };
     assert_eq!(refused, WriteError::Oom);
-    let budget = UpkeepBudget { now_ms: 1001, ..UpkeepBudget::default() };
-    let mut turns = 0;
-    while a.put(&key(n), &value(n, 0, 100), 0).is_err() {
-        a.me.quiescent();
-        a.writer.maintain(budget);
-        turns += 1;
-        assert!(turns < 10_000, "{:?}", a.writer.stats());
-    }
+    a.budget.now_ms = 1001;
+    // Turns in which it waits for the thread that moves memory don't count.
+    a.soon(|a| a.put(&key(n), &value(n, 0, 100), 0).map_err(|_| WriteError::Busy)).unwrap();
     assert!((0..n).step_by(2).all(|i| a.get(&key(i)) == Some(value(i, 0, 100))));
 }
 
@@ -322,8 +317,8 @@ fn a_busy_arena_is_not_packed() {
         assert!(a.delete(&key(i)));
     }
     let turn_at = |a: &mut Arena, now_ms| {
-        a.me.quiescent();
-        a.writer.maintain(UpkeepBudget { now_ms, ..UpkeepBudget::default() })
+        a.budget.now_ms = now_ms;
+        a.turn()
     };
     for now_ms in 1..200 {
         a.put(&key(0), &value(0, 1, 100), 0).unwrap();

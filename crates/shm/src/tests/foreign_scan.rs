@@ -146,12 +146,14 @@ fn reads_of_a_file_that_is_cut_off_say_so() {
 
 #[test]
 fn what_is_no_file_is_refused_at_once() {
-    // A pipe has the arena's name: opening it would wait for a writer.
+    // A pipe has the arena's name, so that opening it would wait for a writer; or a link has it.
     let dir = directory();
-    let pipe = dir.path().join("a");
+    let (pipe, link) = (dir.path().join("a"), dir.path().join("link"));
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    for path in [&pipe, dir.path()] {
+    let a = Arena::create(&spec(dir.path().join("arena"), 4 * MIB));
+    std::os::unix::fs::symlink(&a.spec.path, &link).unwrap();
+    for path in [&pipe, &link, dir.path()] {
         assert!(matches!(ForeignReader::open(path), Err(ArenaError::Io { .. })));
     }
 }

@@ -57,8 +57,7 @@ fn adopt(folder: &Path, file: &JournalFile, logged_lsn: u64) -> (Arena, Adoption
     let journal = StreamJournal { journals: &[file], stream: STREAM, logged_lsn };
     let adopted = Writer::adopt_beside(&spec, &domain, &journal);
     let (writer, adoption) = adopted.expect("an arena that can be adopted");
-    let (reader, me) = (writer.reader(), domain.join());
-    (Arena { writer, reader, me, domain, spec }, adoption)
+    (Arena::of(writer, domain, spec), adoption)
 }
 
 fn open(folder: &Path) -> JournalFile {
@@ -308,8 +307,7 @@ fn journals_of_two_makings_have_different_parts_of_a_stream() {
     let spec = spec(arena.path().join("a"), CAPACITY);
     let (writer, adoption) = Writer::adopt_beside(&spec, &domain, &journal).expect("an arena");
     assert_eq!(adoption.redone_commits, 1);
-    let (reader, me) = (writer.reader(), domain.join());
-    assert_eq!(state(&Arena { writer, reader, me, domain, spec }), late);
+    assert_eq!(state(&Arena::of(writer, domain, spec)), late);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod agree;
 mod churn;
 mod cleaning;
+mod commits;
 mod crash;
 mod damage;
 mod deaths;
@@ -22,6 +23,7 @@ mod model;
 mod models;
 mod mounts;
 mod outside;
+mod outside_counts;
 mod outside_process;
 mod parts;
 mod readers;
@@ -36,7 +38,7 @@ mod telling;
 mod together;
 mod told;
 
-use crate::{ArenaSpec, Domain, Participant, Reader, Writer};
+use crate::{ArenaSpec, Domain, Participant, Reader, UpkeepBudget, Writer};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +71,8 @@ pub(crate) struct Arena {
     pub(crate) me: Participant,
     pub(crate) domain: Arc<Domain>,
     pub(crate) spec: ArenaSpec,
+    /// What a turn's upkeep may do, and the time that it is told.
+    pub(crate) budget: UpkeepBudget,
 }
 
 pub(crate) fn spec(path: PathBuf, capacity_bytes: u64) -> ArenaSpec {
@@ -85,19 +89,22 @@ pub(crate) fn spec(path: PathBuf, capacity_bytes: u64) -> ArenaSpec {
 }
 
 impl Arena {
+    pub(crate) fn of(writer: Writer, domain: Arc<Domain>, spec: ArenaSpec) -> Arena {
+        let (reader, me) = (writer.reader(), domain.join());
+        Arena { writer, reader, me, domain, spec, budget: UpkeepBudget::default() }
+    }
+
     pub(crate) fn create(spec: &ArenaSpec) -> Arena {
         let domain = Domain::new(4);
         let writer = Writer::create(spec, &domain).expect("an arena");
-        let (reader, me) = (writer.reader(), domain.join());
-        Arena { writer, reader, me, domain, spec: spec.clone() }
+        Arena::of(writer, domain, spec.clone())
     }
 
     pub(crate) fn adopt(spec: &ArenaSpec) -> (Arena, crate::Adoption) {
         let domain = Domain::new(4);
         let (writer, adoption) =
             Writer::adopt(spec, &domain).expect("an arena that can be adopted");
-        let (reader, me) = (writer.reader(), domain.join());
-        (Arena { writer, reader, me, domain, spec: spec.clone() }, adoption)
+        (Arena::of(writer, domain, spec.clone()), adoption)
     }
 
     /// Closes it and adopts it again.
@@ -154,7 +161,7 @@ impl Arena {
     /// One loop turn.
     pub(crate) fn turn(&mut self) -> crate::Upkeep {
         self.me.quiescent();
-        self.writer.maintain(crate::UpkeepBudget::default())
+        self.writer.maintain(self.budget)
     }
 
     /// Turns until nothing is left to do, however long other threads take for what is theirs.

@@ -176,7 +176,8 @@ fn many_keys_survive_growth_and_adoption() {
     let mut a = Arena::create(&spec(dir.path().join("a"), 256 * MIB));
     let n = 200_000u32;
     for i in 0..n {
-        a.put(format!("key:{i}").as_bytes(), &i.to_le_bytes(), u64::from(i % 3)).unwrap();
+        let key = format!("key:{i}");
+        a.soon(|a| a.put(key.as_bytes(), &i.to_le_bytes(), u64::from(i % 3))).unwrap();
         if i % 64 == 0 {
             a.turn();
         }

@@ -216,8 +216,7 @@ fn keys_in_the_order_of_another_table_find_places_while_an_arena_is_built() {
     let dir = directory();
     let (domain, spec) = (Domain::new(4), spec(dir.path().join("a"), 16 * MIB));
     let writer = Writer::build(&spec, &domain).unwrap();
-    let (reader, me) = (writer.reader(), domain.join());
-    let mut a = Arena { writer, reader, me, domain, spec };
+    let mut a = Arena::of(writer, domain, spec);
     let of_line = |line, count: std::ops::Range<u32>| count.map(move |n| n << 7 | line);
     let mut hashes: Vec<u32> = (0..16).flat_map(|line| of_line(line, 0..8)).collect();
     hashes.extend(of_line(0, 8..40));

@@ -118,8 +118,7 @@ pub(super) fn replayed(commits: &[Vec<KeptChange>], capacity: u64) -> (TempDir, 
     let spec = spec(dir.path().join("b"), capacity);
     let writer = Writer::build(&spec, &domain).expect("an arena");
     assert!(!spec.path.exists(), "it isn't whole yet");
-    let (reader, me) = (writer.reader(), domain.join());
-    let mut b = Arena { writer, reader, me, domain, spec };
+    let mut b = Arena::of(writer, domain, spec);
     let mut last = 0;
     for commit in commits {
         let changes: Vec<_> = commit.iter().map(KeptChange::change).collect();

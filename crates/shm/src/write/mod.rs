@@ -21,3 +21,6 @@ pub(crate) mod spread;
 pub(crate) mod standing;
 pub(crate) mod tell;
 pub(crate) mod writer;
+
+#[cfg(test)]
+mod tests;

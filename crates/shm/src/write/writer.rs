@@ -268,10 +268,9 @@ impl Writer {
 
     /// Deletes every key by one change, which takes a page.
     pub(crate) fn clear_at_once(&mut self) -> Result<(), WriteError> {
-        let slot = self.space.take_run(FIRST_TABLE_LINES * 64, true)?;
-        let slot_shift = self.space.geometry().slot_shift;
+        let table = self.take_table(FIRST_TABLE_LINES, true)?;
         self.lsn += 1;
-        let (lsn, table) = (self.lsn, Table::new(slot, FIRST_TABLE_LINES, slot_shift));
+        let lsn = self.lsn;
         let stored = Stored::Entries { clears: true, entries: &[] };
         let emptied = self.change(0, stored, |writer| writer.clear_into(table, lsn, &[]));
         self.let_all_go(emptied, &[]);

@@ -1,0 +1,126 @@
+//! Commits of several keys, and what writes count and refuse.
+
+use super::{Arena, directory, spec};
+use crate::failpoints::before_each_step;
+use crate::format::layout::{VALUE_BYTES_MAX, header};
+use crate::format::words::SharedWords;
+use crate::write::commit::all_fit;
+use crate::{ArenaStats, CleanerStats, Rebuilds, WriteError};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+const MIB: u64 = 1 << 20;
+
+/// Commits these keys; whether an intent was there meanwhile.
+fn has_intent(a: &mut Arena, clear_first: bool, keys: &[&[u8]]) -> bool {
+    let stage = |key: &&[u8]| a.writer.stage(a.writer.hash(key), key, &[b"v"], 0).unwrap();
+    let refs: Vec<_> = keys.iter().map(stage).collect();
+    let (words, seen) = (a.writer.words, Rc::new(Cell::new(false)));
+    let (noted, intent) = (Rc::clone(&seen), move || words.load32(header::INTENT, Relaxed) != 0);
+    let look = move || noted.set(noted.get() || intent());
+    before_each_step(look, || a.writer.commit(&a.me.pin(), clear_first, &refs).unwrap());
+    assert!(!intent(), "the commit has ended");
+    seen.get()
+}
+
+#[test]
+fn a_commit_has_an_intent_unless_it_is_one_store() {
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    assert!(!has_intent(&mut a, false, &[b"a"]));
+    assert!(!has_intent(&mut a, false, &[b"a", b"a"]), "of several for one key the last counts");
+    assert!(has_intent(&mut a, false, &[b"a", b"b"]));
+    assert!(has_intent(&mut a, true, &[b"c"]), "all goes, and one comes");
+    assert!(!has_intent(&mut a, true, &[]), "all goes by one store");
+}
+
+#[test]
+fn keys_fit_a_table_as_long_as_one_of_sixteen_lines_has_room() {
+    let mut taken = HashMap::new();
+    // Of one hash: eight in each of sixteen lines, behind the table's end in its first ones.
+    for (hash, lines, most) in [(0, 64, 128), (63, 64, 128), (5, 8, 64)] {
+        assert!(all_fit(&vec![hash; most], lines, &mut taken), "{hash} {lines}");
+        assert!(!all_fit(&vec![hash; most + 1], lines, &mut taken), "{hash} {lines}");
+    }
+    // Those of another line push none of them out.
+    let mixed: Vec<u32> = (0..512).map(|n| n % 64).collect();
+    assert!(all_fit(&mixed, 64, &mut taken));
+}
+
+#[test]
+fn a_value_of_512_mib_is_not_too_long_but_for_the_arena() {
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    let (part, hash) = (vec![0; VALUE_BYTES_MAX / 512], a.writer.hash(b"k"));
+    let mut parts = vec![&part[..]; 512];
+    assert_eq!(a.writer.put(&a.me.pin(), hash, b"k", &parts, 0), Err(WriteError::Oom));
+    parts.push(b"1");
+    let too_long = WriteError::ValueTooLong { len: VALUE_BYTES_MAX + 1 };
+    assert_eq!(a.writer.put(&a.me.pin(), hash, b"k", &parts, 0), Err(too_long));
+}
+
+#[test]
+fn counts_of_arenas_are_added_but_for_the_latest_and_the_longest() {
+    let cleaner = CleanerStats {
+        segments: 20,
+        relocated_bytes: 21,
+        relocated_records: 22,
+        expired_keys: 23,
+        bad_records: 24,
+        steps: 25,
+        longest_step_bytes: 26,
+        longest_step_ns: 27,
+    };
+    let one = ArenaStats {
+        capacity_bytes: 3,
+        used_bytes: 4,
+        backed_bytes: 5,
+        dead_bytes: 6,
+        appended_bytes: 7,
+        segments: 8,
+        runs: 9,
+        retired: 10,
+        keys: 11,
+        expires: 12,
+        index_lines: 13,
+        growing: false,
+        lsn: 14,
+        incarnation: 15,
+        available_bytes: 16,
+        rebuilds: Rebuilds { larger: 17, same: 18, smaller: 19 },
+        cleaner,
+    };
+    let mut sum = one;
+    sum.add(&ArenaStats { growing: true, lsn: 13, incarnation: 14, ..one });
+    sum.add(&ArenaStats { cleaner: CleanerStats { longest_step_bytes: 1, ..cleaner }, ..one });
+    let wanted = ArenaStats {
+        capacity_bytes: 9,
+        used_bytes: 12,
+        backed_bytes: 15,
+        dead_bytes: 18,
+        appended_bytes: 21,
+        segments: 24,
+        runs: 27,
+        retired: 30,
+        keys: 33,
+        expires: 36,
+        index_lines: 39,
+        growing: true,
+        lsn: 14,
+        incarnation: 15,
+        available_bytes: 48,
+        rebuilds: Rebuilds { larger: 51, same: 54, smaller: 57 },
+        cleaner: CleanerStats {
+            segments: 60,
+            relocated_bytes: 63,
+            relocated_records: 66,
+            expired_keys: 69,
+            bad_records: 72,
+            steps: 75,
+            ..cleaner
+        },
+    };
+    assert_eq!(sum, wanted);
+}
