@@ -164,6 +164,32 @@ fn a_view_knows_no_bytes_that_were_reused_before_it_came_to_them() {
 }
 
 #[test]
+fn an_overwrite_costs_a_view_no_second_attempt() {
+    // It comes between any two loads: the entry names another record by then, and is read again.
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    let foreign = foreign.over(Stepped::over);
+    let words = foreign.words().clone();
+    a.put(b"k", b"old", 0).unwrap();
+    let arena = Rc::new(RefCell::new(a));
+    for load in 0..1000 {
+        let inner = Rc::clone(&arena);
+        words.plan(load, move || inner.borrow_mut().put(b"k", b"new", 0).unwrap());
+        let mut attempts = 0;
+        let read = foreign.view(|view| {
+            attempts += 1;
+            view.get(b"k", &mut Vec::new())
+        });
+        assert_eq!((read.unwrap(), attempts), (Some(0), 1), "it came before load {load}");
+        if words.was_short() {
+            assert!(load > 10, "a view of {load} loads");
+            return;
+        }
+    }
+    panic!("a view of more than 1000 loads");
+}
+
+#[test]
 fn time_is_the_arenas_and_the_moments() {
     // A key is over by the arena's clock, which a view samples once: a key that was there at its
     // moment is, though the clock went on.
