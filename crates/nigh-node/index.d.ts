@@ -465,7 +465,8 @@ export class Client {
   /**
    * Reads keys of one moment for each partition: `read` decides by one value what it reads next. When
    * too much has changed meanwhile, an error leaves `read`, which is called again for another moment.
-   * It takes local access, and runs in the event loop.
+   * It takes local access, and runs in the event loop, which waits if the client has to attach
+   * anew (`waitMs`) or, from the second attempt on, has a call under way.
    */
   view<R>(read: (view: View) => R): R;
   /** All keys, in lists of some: each that is there all the while comes at least once. */

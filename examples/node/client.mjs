@@ -1,6 +1,6 @@
 import { connect } from 'nigh';
 
-const client = await connect(process.argv[2] ?? 'unix:/run/nigh/nigh.sock');
+const client = await connect(process.argv[2] ?? 'unix:/run/nigh.sock');
 await client.set('greeting', 'hello');                    // by a ring in shared memory
 console.log(await client.get('greeting'));                // from the server's memory
 await client.mset({ 'session:9': 'user:7', 'user:7': 'Ada' });

@@ -2,7 +2,8 @@ import sys
 
 import nigh
 
-with nigh.Client(sys.argv[1]) as client:                 # "unix:/run/nigh.sock"
+address = sys.argv[1] if len(sys.argv) > 1 else "unix:/run/nigh.sock"
+with nigh.Client(address) as client:
     client.mset({"user:1": "Ada", "last:Ada": "tea"})    # by a ring in shared memory
     print(client.get("user:1").decode(), client.mget("user:1", "user:2"))  # from memory
 

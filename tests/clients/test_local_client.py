@@ -743,7 +743,7 @@ class Wrong(Clients):
     def test_sockets_without_a_server(self):
         folder = tempfile.mkdtemp(prefix="nigh-test-")
         self.addCleanup(os.rmdir, folder)
-        with self.raises(nigh.NotAttachedError, "nothing listens at unix:.*: start a server with `nigh serve`"):
+        with self.raises(nigh.NotAttachedError, "nothing listens at unix:.*: start a server with `nigh serve --unixsocket PATH`"):
             nigh.Client(f"unix:{folder}/none")
         with self.raises(nigh.NotAttachedError, "can't connect to unix:"):
             nigh.Client("unix:/" + "x" * 200)

@@ -13,27 +13,33 @@
 //! Any task, any thread. The one thread that the client has ends behind its last handle.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use nigh_resp::frame::Frame;
-use nigh_shm::ForeignValues;
+use nigh_shm::{ForeignValues, ForkMark};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
 use crate::address::Address;
-use crate::call_error::{CallError, printable};
-use crate::client::{ATTACHES_MOST, Client, check_key};
+use crate::call_error::{CallError, check_words, is_queued, printable};
+use crate::client::{ATTACHES_MOST, Client, check_key, new_fork_mark, value_of};
 use crate::client_memory::ClientMemory;
 use crate::client_options::ClientOptions;
 use crate::client_reads::life_of_reply;
 use crate::client_writes::millis;
 use crate::local_side::KeyLife;
+use crate::remote::no_words;
 
 /// Jobs that may wait.
 const WAITING_MOST: usize = 4096;
 /// Most requests of one pipeline.
 const TOGETHER_MOST: usize = 1024;
+
+/// What a request is told that came into a transaction which another task had left open.
+const LEFT_OPEN: &str = "a MULTI was left open, and is given up with all that came into it: send \
+                         what belongs together within one `with`";
 
 /// A client that many tasks share; cloned, it is the same client.
 ///
@@ -58,6 +64,9 @@ pub struct AsyncClient {
 struct Shared {
     address: Address,
     memory: Mutex<Option<Arc<ClientMemory>>>,
+    fork_mark: ForkMark,
+    /// That of the client.
+    thread: OnceLock<ThreadId>,
 }
 
 type Work = Box<dyn FnOnce(&mut Client, &Shared) + Send>;
@@ -92,7 +101,12 @@ impl AsyncClient {
         options: ClientOptions,
     ) -> Result<AsyncClient, CallError> {
         let (jobs, waiting) = channel(WAITING_MOST);
-        let shared = Arc::new(Shared { address: address.clone(), memory: Mutex::new(None) });
+        let shared = Arc::new(Shared {
+            address: address.clone(),
+            memory: Mutex::new(None),
+            fork_mark: new_fork_mark()?,
+            thread: OnceLock::new(),
+        });
         let (said, is_connected) = oneshot::channel();
         let of_thread = Arc::clone(&shared);
         let work = move || match Client::connect_with(&of_thread.address, options) {
@@ -105,9 +119,10 @@ impl AsyncClient {
             Err(error) => drop(said.send(Err(error))),
         };
         let thread = std::thread::Builder::new().name("nigh-client".to_owned()).spawn(work);
-        thread.map_err(|error| CallError::CantConnect {
+        let thread = thread.map_err(|error| CallError::CantConnect {
             cause: format!("no thread for the client of {address}: {error}"),
         })?;
+        let _ = shared.thread.set(thread.thread().id());
         is_connected.await.expect("the thread says how it went")?;
         Ok(AsyncClient { jobs, shared })
     }
@@ -128,11 +143,7 @@ impl AsyncClient {
         if let Some(is_there) = self.look(|memory| memory.get_into(key, &mut value)) {
             return Ok(is_there.then_some(value));
         }
-        let of_reply = |reply: &Frame| match reply.is_null() {
-            true => Some(None),
-            false => Some(Some(reply.bytes()?.to_vec())),
-        };
-        self.ask(&[b"GET", key], of_reply).await
+        self.ask(&[b"GET", key], owned_value).await
     }
 
     /// [`Client::exists`].
@@ -174,11 +185,7 @@ impl AsyncClient {
         }
         let of_reply = |reply: &Frame| {
             let found = reply.elements().filter(|found| found.len() == keys.len())?;
-            let value = |found: &Frame| match found.is_null() {
-                true => Some(None),
-                false => Some(Some(found.bytes()?.to_vec())),
-            };
-            found.iter().map(value).collect()
+            found.iter().map(owned_value).collect()
         };
         self.ask(&[&[&b"MGET"[..]], keys].concat(), of_reply).await
     }
@@ -188,6 +195,7 @@ impl AsyncClient {
     /// # Errors
     /// As there.
     pub async fn set(&self, key: &[u8], value: &[u8]) -> Result<(), CallError> {
+        check_key(key)?;
         self.done(&[b"SET", key, value]).await.map(drop)
     }
 
@@ -196,6 +204,7 @@ impl AsyncClient {
     /// # Errors
     /// As there.
     pub async fn set_for(&self, key: &[u8], value: &[u8], life: Duration) -> Result<(), CallError> {
+        check_key(key)?;
         self.done(&[b"SET", key, value, b"PX", millis(life).as_bytes()]).await.map(drop)
     }
 
@@ -207,6 +216,7 @@ impl AsyncClient {
         if keys.is_empty() {
             return Ok(0);
         }
+        keys.iter().try_for_each(|key| check_key(key))?;
         self.number(&[&[&b"DEL"[..]], keys].concat()).await.map(i64::unsigned_abs)
     }
 
@@ -215,6 +225,7 @@ impl AsyncClient {
     /// # Errors
     /// As there.
     pub async fn incr(&self, key: &[u8], by: i64) -> Result<i64, CallError> {
+        check_key(key)?;
         self.number(&[b"INCRBY", key, by.to_string().as_bytes()]).await
     }
 
@@ -223,27 +234,31 @@ impl AsyncClient {
     /// # Errors
     /// As there.
     pub async fn expire(&self, key: &[u8], life: Duration) -> Result<bool, CallError> {
+        check_key(key)?;
         Ok(self.number(&[b"PEXPIRE", key, millis(life).as_bytes()]).await? > 0)
     }
 
     /// [`Client::call`]. Other tasks' requests go by the same connection, before and behind it:
-    /// what sets the connection's state (MULTI, WATCH, AUTH) belongs into [`AsyncClient::with`].
+    /// what sets the connection's state (MULTI, WATCH, CLIENT REPLY) belongs into
+    /// [`AsyncClient::with`].
     ///
     /// # Errors
     /// As there.
     pub async fn call(&self, request: &[&[u8]]) -> Result<Frame, CallError> {
         if request.is_empty() {
-            return Err(CallError::unexpected(&self.shared.address, b"a request without words"));
+            return Ok(no_words());
         }
+        check_words(request)?;
         let words = request.iter().map(|word| word.to_vec()).collect();
         let (reply, comes) = oneshot::channel();
-        self.put(Job::Request(Request { words, reply })).await;
+        self.put(Job::Request(Request { words, reply })).await?;
         comes.await.expect("the thread answers each request")
     }
 
     /// Does something with the client itself, in its thread: views, scans, transactions, functions.
     /// Nothing of other tasks comes in between, and they wait meanwhile. A panic in it is this
-    /// future's; the client attaches anew behind it.
+    /// future's; the client attaches anew behind it. A transaction that it leaves open is given up
+    /// as soon as another task's request comes into it, which fails.
     ///
     /// ```no_run
     /// # async fn example(client: nigh_client::AsyncClient) -> Result<(), nigh_client::CallError> {
@@ -252,15 +267,19 @@ impl AsyncClient {
     ///         Some(user) => view.get(&user),
     ///         None => Ok(None),
     ///     }))
-    ///     .await?;
+    ///     .await??;
     /// # drop(address);
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// [`CallError::Forked`]; [`CallError::WouldWait`] in the client's own thread: within `with` of
+    /// the same client.
     pub async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Client) -> T + Send + 'static,
-    ) -> T {
+    ) -> Result<T, CallError> {
         let (result, comes) = oneshot::channel();
         let run = move |client: &mut Client, shared: &Shared| {
             let done = catch_unwind(AssertUnwindSafe(|| work(client)));
@@ -270,15 +289,18 @@ impl AsyncClient {
             shared.note(client);
             drop(result.send(done));
         };
-        self.put(Job::Run(Box::new(run))).await;
+        self.put(Job::Run(Box::new(run))).await?;
         match comes.await.expect("the thread does each job") {
-            Ok(result) => result,
+            Ok(result) => Ok(result),
             Err(panic) => resume_unwind(panic),
         }
     }
 
     /// Reads from memory; `None` if the server is to be asked.
     fn look<T>(&self, read: impl FnOnce(&ClientMemory) -> Option<T>) -> Option<T> {
+        if self.shared.fork_mark.is_in_child() {
+            return None;
+        }
         read(&*self.shared.memory()?)
     }
 
@@ -314,11 +336,16 @@ impl AsyncClient {
         number.ok_or_else(|| CallError::unexpected(&self.shared.address, request[0]))
     }
 
-    async fn put(&self, job: Job) {
-        assert!(
-            self.jobs.send(job).await.is_ok(),
-            "the thread serves as long as there are handles"
-        );
+    async fn put(&self, job: Job) -> Result<(), CallError> {
+        if self.shared.fork_mark.is_in_child() {
+            return Err(CallError::Forked { address: self.shared.address.to_string() });
+        }
+        if self.shared.thread.get() == Some(&std::thread::current().id()) {
+            return Err(CallError::WouldWait);
+        }
+        let put = self.jobs.send(job).await;
+        assert!(put.is_ok(), "the thread serves as long as there are handles");
+        Ok(())
     }
 }
 
@@ -337,6 +364,10 @@ impl Shared {
     }
 }
 
+fn owned_value(reply: &Frame) -> Option<Option<Vec<u8>>> {
+    Some(value_of(reply)?.map(<[u8]>::to_vec))
+}
+
 /// Does what tasks want until there is no handle any more.
 fn serve(mut client: Client, mut jobs: Receiver<Job>, shared: &Shared) {
     while let Some(first) = jobs.blocking_recv() {
@@ -347,7 +378,8 @@ fn serve(mut client: Client, mut jobs: Receiver<Job>, shared: &Shared) {
                 Job::Request(request) => requests.push(request),
                 Job::Run(run) => {
                     send(&mut client, &mut requests, shared);
-                    run(&mut client, shared);
+                    // What nobody waits for any more may panic when it is dropped.
+                    let _ = catch_unwind(AssertUnwindSafe(|| run(&mut client, shared)));
                 }
             }
             if requests.len() == TOGETHER_MOST {
@@ -367,11 +399,20 @@ fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
     let mut replies = Vec::with_capacity(requests.len());
     let words = requests.iter().map(|request| &request.words);
     let sent = client.pipeline_each(words, |reply| replies.push(reply.without_attributes()));
+    if replies.iter().any(is_queued) {
+        // Somebody has left a transaction open. Nothing that has come into it is done.
+        client.leave("a transaction was left open".to_owned());
+    }
     // Before the replies: with one in hand, a task reads the memory of the server that gave it.
     shared.note(client);
     let mut replies = replies.into_iter();
     for Request { words, reply: to } in requests.drain(..) {
         let answer = match (replies.next(), &sent) {
+            (Some(reply), _) if is_queued(&reply) => Err(CallError::Refused {
+                address: client.address().to_string(),
+                command: printable(&words[0]),
+                reply: LEFT_OPEN.to_owned(),
+            }),
             (Some(reply), _) => Ok(reply),
             (None, Err(CallError::Unknown { address, cause, .. })) => Err(CallError::Unknown {
                 address: address.clone(),

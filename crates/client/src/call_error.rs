@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use nigh_resp::frame::Frame;
-use nigh_shm::layout::KEY_BYTES_MAX;
+use nigh_shm::layout::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::address::Address;
 
@@ -91,6 +91,12 @@ pub enum CallError {
         /// Its length.
         bytes: usize,
     },
+    /// A word of a request is longer than a value can be. Nothing was sent.
+    #[error("a value of {bytes} bytes: {VALUE_BYTES_MAX} are the most; divide it")]
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+    },
     /// There is no local access, and the call or the options take it.
     #[error("no local access to {address}: {cause}")]
     NotLocal {
@@ -137,13 +143,14 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The reply, if it is no error reply.
+    /// The reply, if it is no error reply, nor says that the request waits for an EXEC.
     pub(crate) fn if_refused(
         address: &Address,
         command: &[u8],
         reply: Frame,
     ) -> Result<Frame, CallError> {
-        let Some(text) = reply.error() else { return Ok(reply) };
+        let text = if is_queued(&reply) { Some(QUEUED) } else { reply.error() };
+        let Some(text) = text else { return Ok(reply) };
         Err(CallError::Refused {
             address: address.to_string(),
             command: printable(command),
@@ -166,6 +173,23 @@ impl CallError {
                 | CallError::NotSynced { .. }
                 | CallError::WouldWait
         )
+    }
+}
+
+/// What a request is told that has come into an open transaction.
+const QUEUED: &[u8] = b"QUEUED, as a MULTI is open: its EXEC will do it, if there is one. Send \
+                        what belongs together as one pipeline";
+
+/// Whether a reply says that the request waits for an EXEC.
+pub(crate) fn is_queued(reply: &Frame) -> bool {
+    matches!(reply, Frame::Simple(text) if **text == *b"QUEUED")
+}
+
+/// Whether all words can be sent.
+pub(crate) fn check_words(request: &[&[u8]]) -> Result<(), CallError> {
+    match request.iter().map(|word| word.len()).find(|bytes| *bytes > VALUE_BYTES_MAX) {
+        Some(bytes) => Err(CallError::ValueTooLong { bytes }),
+        None => Ok(()),
     }
 }
 

@@ -25,7 +25,7 @@ use nigh_shm::ForkMark;
 use nigh_shm::layout::KEY_BYTES_MAX;
 
 use crate::address::{Address, AddressError};
-use crate::call_error::{CallError, printable};
+use crate::call_error::{CallError, check_words, printable};
 use crate::client_error::ClientError;
 use crate::client_options::ClientOptions;
 use crate::link::{Link, LinkError};
@@ -103,9 +103,7 @@ impl Client {
     /// # Errors
     /// [`CallError::CantConnect`]: the system gives no memory.
     pub fn unattached(address: &Address, options: ClientOptions) -> Result<Client, CallError> {
-        let fork_mark = ForkMark::new().map_err(|error| CallError::CantConnect {
-            cause: format!("the system gives no page of memory: {error}"),
-        })?;
+        let fork_mark = new_fork_mark()?;
         Ok(Client {
             address: address.clone(),
             options,
@@ -345,8 +343,22 @@ impl Client {
         Err(CallError::Unanswered { address, command, cause: self.cause.clone() })
     }
 
+    /// Does something with the link that runs a caller's code. If that panics, replies may be left
+    /// behind: there is no link then.
+    pub(crate) fn with_link<T>(
+        &mut self,
+        work: impl FnOnce(&mut Link) -> T,
+    ) -> Result<T, CallError> {
+        self.attached_to_ask()?;
+        let mut link = self.link.take().expect("attached above");
+        let done = work(&mut link);
+        self.link = Some(link);
+        Ok(done)
+    }
+
     /// Sends a request that may change something, once.
     pub(crate) fn once(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
+        check_words(request)?;
         match self.attached_to_ask()?.call(request) {
             Ok(reply) => Ok(reply),
             Err(error) => {
@@ -360,6 +372,22 @@ impl Client {
         self.leave(error.to_string());
         let (address, cause) = (self.address.to_string(), error.to_string());
         CallError::Unknown { address, command, cause }
+    }
+}
+
+/// Tells this process from its children.
+pub(crate) fn new_fork_mark() -> Result<ForkMark, CallError> {
+    ForkMark::new().map_err(|error| CallError::CantConnect {
+        cause: format!("the system gives no page of memory: {error}"),
+    })
+}
+
+/// The value in a reply, if there is one; `None` if the reply is something else.
+pub(crate) fn value_of(reply: &Frame) -> Option<Option<&[u8]>> {
+    match reply {
+        Frame::Simple(_) => None,
+        reply if reply.is_null() => Some(None),
+        reply => reply.bytes().map(Some),
     }
 }
 

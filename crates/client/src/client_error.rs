@@ -16,7 +16,8 @@ use nigh_resp::decode::ReplyError;
 pub enum ClientError {
     /// The connection was refused, or there is no such socket.
     #[error(
-        "nothing listens at {address}: start a server with `nigh serve`, or name another address"
+        "nothing listens at {address}: start a server with `nigh serve{}`, or name another address",
+        if address.starts_with("unix:") { " --unixsocket PATH" } else { "" }
     )]
     NothingListens {
         /// The server.

@@ -5,10 +5,11 @@
 //!
 //! Belongs to one thread at a time.
 
+use nigh_resp::frame::Frame;
 use nigh_shm::{ForeignInPlace, TooNew};
 
 use crate::call_error::CallError;
-use crate::client::{Client, check_key};
+use crate::client::{Client, check_key, value_of};
 use crate::client_view::ATTEMPTS_MAX;
 use crate::local_side::Seen;
 
@@ -100,9 +101,10 @@ impl Client {
             }
         }
         let mut value = Vec::new();
-        let sent = |reply: nigh_resp::frame::Frame, value: &mut Vec<u8>| {
-            value.extend_from_slice(if reply.is_null() { b"" } else { reply.bytes()? });
-            Some(!reply.is_null())
+        let sent = |reply: Frame, value: &mut Vec<u8>| {
+            let found = value_of(&reply)?;
+            value.extend_from_slice(found.unwrap_or_default());
+            Some(found.is_some())
         };
         if !self.ask(&mut value, &[b"GET", key], sent)? {
             return Ok(None);

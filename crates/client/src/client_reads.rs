@@ -11,7 +11,7 @@ use nigh_resp::frame::Frame;
 use nigh_shm::{ForeignValues, ForeignVersion};
 
 use crate::call_error::CallError;
-use crate::client::{Client, check_key};
+use crate::client::{Client, check_key, value_of};
 use crate::local_side::{KeyLife, Seen};
 
 /// Most keys that a step of a scan by requests asks for.
@@ -40,11 +40,9 @@ impl Client {
             |side, into| side.get(key, into),
             |reply, into| {
                 into.clear();
-                if reply.is_null() {
-                    return Some(false);
-                }
-                into.extend_from_slice(reply.bytes()?);
-                Some(true)
+                let value = value_of(&reply)?;
+                into.extend_from_slice(value.unwrap_or_default());
+                Some(value.is_some())
             },
         )
     }
@@ -115,8 +113,10 @@ impl Client {
         self.ask(values, &request, |reply, values| {
             let found = reply.elements().filter(|found| found.len() == keys.len())?;
             values.reset(keys.len());
-            for (key, value) in found.iter().enumerate().filter(|(_, value)| !value.is_null()) {
-                values.set(key, value.bytes()?, ForeignVersion { lsn: 0, expiry_ms: 0 });
+            for (key, value) in found.iter().enumerate() {
+                if let Some(value) = value_of(value)? {
+                    values.set(key, value, ForeignVersion { lsn: 0, expiry_ms: 0 });
+                }
             }
             Some(())
         })

@@ -9,7 +9,8 @@ use std::time::Duration;
 use nigh_resp::frame::Frame;
 
 use crate::call_error::CallError;
-use crate::client::Client;
+use crate::client::{Client, check_key};
+use crate::remote::no_words;
 
 impl Client {
     /// Sets a key's value; it has no expiry then.
@@ -17,6 +18,7 @@ impl Client {
     /// # Errors
     /// [`CallError`]: behind [`CallError::Unknown`] alone it may have happened.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), CallError> {
+        check_key(key)?;
         self.done(&[b"SET", key, value]).map(drop)
     }
 
@@ -25,6 +27,7 @@ impl Client {
     /// # Errors
     /// As [`Client::set`].
     pub fn set_for(&mut self, key: &[u8], value: &[u8], life: Duration) -> Result<(), CallError> {
+        check_key(key)?;
         self.done(&[b"SET", key, value, b"PX", millis(life).as_bytes()]).map(drop)
     }
 
@@ -36,6 +39,7 @@ impl Client {
         if keys.is_empty() {
             return Ok(0);
         }
+        keys.iter().try_for_each(|key| check_key(key))?;
         self.number(&[&[&b"DEL"[..]], keys].concat()).map(i64::unsigned_abs)
     }
 
@@ -44,6 +48,7 @@ impl Client {
     /// # Errors
     /// As [`Client::set`]; [`CallError::Refused`] if the value is no number.
     pub fn incr(&mut self, key: &[u8], by: i64) -> Result<i64, CallError> {
+        check_key(key)?;
         self.number(&[b"INCRBY", key, by.to_string().as_bytes()])
     }
 
@@ -52,6 +57,7 @@ impl Client {
     /// # Errors
     /// As [`Client::set`].
     pub fn expire(&mut self, key: &[u8], life: Duration) -> Result<bool, CallError> {
+        check_key(key)?;
         Ok(self.number(&[b"PEXPIRE", key, millis(life).as_bytes()])? > 0)
     }
 
@@ -76,7 +82,7 @@ impl Client {
     /// As [`Client::set`].
     pub fn call(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
         if request.is_empty() {
-            return Err(CallError::unexpected(self.address(), b"a request without words"));
+            return Ok(no_words());
         }
         self.once(request)
     }
@@ -113,7 +119,7 @@ impl Client {
         C: IntoIterator,
         C::Item: AsRef<[u8]>,
     {
-        let sent = self.attached_to_ask()?.connection.pipeline_each(requests, each);
+        let sent = self.with_link(|link| link.connection.pipeline_each(requests, each))?;
         sent.map_err(|error| self.unknown("a pipeline".to_owned(), &error))
     }
 

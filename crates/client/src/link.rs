@@ -141,8 +141,17 @@ fn of_client(error: ClientError) -> LinkError {
         | ClientError::Broken { .. } => {
             LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })
         }
+        ClientError::Refused { ref reply, .. } if lasts(reply) => {
+            LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })
+        }
         error => LinkError::Passing(error.to_string()),
     }
+}
+
+/// Whether a server that refuses a greeting so will do it again: a password where there is none, a
+/// name with a space. That it has too many clients passes.
+fn lasts(reply: &str) -> bool {
+    reply.starts_with("ERR ") && !reply.starts_with("ERR max number of clients")
 }
 
 /// Whether a look at the server's side still tells that it is open.

@@ -462,7 +462,7 @@ impl Connection {
 const NO_WORDS: &[u8] = b"*0\r\n";
 
 /// The reply to a request without words, which isn't sent.
-fn no_words() -> Frame {
+pub(crate) fn no_words() -> Frame {
     Frame::Error(b"ERR a request without words".into())
 }
 

@@ -162,12 +162,15 @@ fn a_missing_server_is_explained() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     drop(listener);
-    for address in [Address::tcp("127.0.0.1", port), Address::unix("/nonexistent/socket")] {
+    for (address, serve) in [
+        (Address::tcp("127.0.0.1", port), "nigh serve"),
+        (Address::unix("/nonexistent/socket"), "nigh serve --unixsocket PATH"),
+    ] {
         let error = Connection::connect(&address, &Options::default()).expect_err("nothing there");
         assert_eq!(
             error.to_string(),
             format!(
-                "nothing listens at {address}: start a server with `nigh serve`, or name another \
+                "nothing listens at {address}: start a server with `{serve}`, or name another \
                  address"
             )
         );

@@ -62,7 +62,7 @@ fn without_memory_all_goes_by_requests() {
         let refused = client.incr(b"key", 1).await.unwrap_err();
         assert!(matches!(&refused, CallError::Refused { command, .. } if command == "INCRBY"));
         assert!(matches!(client.call(&[b"INCRBY"]).await.unwrap(), Frame::Error(_)));
-        assert!(client.call(&[]).await.is_err());
+        assert!(matches!(client.call(&[]).await.unwrap(), Frame::Error(_)));
         let long = vec![b'k'; 70_000];
         assert!(matches!(client.get(&long).await, Err(CallError::KeyTooLong { bytes: 70_000 })));
     });
@@ -90,7 +90,7 @@ fn each_task_has_the_reply_to_its_own_request() {
                         client.set(b"both", &key)?;
                         client.get(b"both").map(|value| (key, value))
                     });
-                    let (key, value) = both.await.unwrap();
+                    let (key, value) = both.await.unwrap().unwrap();
                     assert_eq!(value, Some(key), "another task's write came between");
                 })
             })
@@ -98,6 +98,24 @@ fn each_task_has_the_reply_to_its_own_request() {
         for task in tasks {
             task.await.unwrap();
         }
+    });
+}
+
+/// A transaction that a task has left open takes no other task's requests in silence: they fail,
+/// and it is given up. Nobody can wait for the client within what is done with the client.
+#[test]
+fn a_transaction_that_is_left_open_is_given_up() {
+    let server = Server::start(Manner::default());
+    run(async {
+        let client = connect(&server, ClientOptions::default()).await;
+        let lost = client.call(&[b"LATER", b"queued"]).await.unwrap_err();
+        assert!(lost.to_string().contains("LATER: a MULTI was left open"), "{lost}");
+        assert!(client.set(b"queued", b"1").await.is_err());
+        client.set(b"key", b"value").await.unwrap();
+        assert_eq!(client.get(b"key").await.unwrap(), Some(b"value".to_vec()));
+        let (of_task, here) = (client.clone(), tokio::runtime::Handle::current());
+        let within = client.with(move |_| here.block_on(of_task.set(b"key", b"other"))).await;
+        assert!(matches!(within.unwrap(), Err(CallError::WouldWait)));
     });
 }
 

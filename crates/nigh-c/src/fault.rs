@@ -158,7 +158,9 @@ impl From<CallError> for Fault {
             CallError::Unanswered { .. } => nigh_status::NIGH_UNANSWERED,
             CallError::Unexpected { .. } => nigh_status::NIGH_UNEXPECTED,
             CallError::NotLocal { .. } => nigh_status::NIGH_NOT_LOCAL,
-            CallError::KeyTooLong { .. } => nigh_status::NIGH_TOO_LARGE,
+            CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => {
+                nigh_status::NIGH_TOO_LARGE
+            }
             CallError::TooNew { .. } | CallError::NotSynced { .. } => nigh_status::NIGH_BUSY,
             _ => nigh_status::NIGH_REFUSED,
         };

@@ -75,7 +75,7 @@ impl Fault {
             CallError::CantConnect { .. } => "NIGH_CANNOT_CONNECT",
             CallError::Unknown { .. } => "NIGH_UNKNOWN",
             CallError::Unanswered { .. } => "NIGH_UNANSWERED",
-            CallError::KeyTooLong { .. } => "NIGH_TOO_LARGE",
+            CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => "NIGH_TOO_LARGE",
             CallError::NotLocal { .. } => "NIGH_NOT_LOCAL",
             CallError::TooNew { .. } => "NIGH_TOO_NEW",
             CallError::NotSynced { .. } => "NIGH_NOT_DURABLE",

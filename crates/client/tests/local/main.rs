@@ -122,6 +122,36 @@ fn what_is_longer_than_the_ring_goes_through_it() {
     assert!((0..keys.len()).all(|at| values.get(at) == Some(wanted[at])));
 }
 
+/// A panic in the midst of a pipeline leaves replies behind: they are nobody's. What says that it
+/// was queued is neither a value nor done.
+#[test]
+fn no_reply_is_taken_for_another_request_s() {
+    let server = Server::start(Manner::default());
+    for local in [LocalUse::Required, LocalUse::Never] {
+        let mut client = server.client(ClientOptions { local, ..ClientOptions::default() });
+        client.set(b"a", b"of a").unwrap();
+        client.set(b"b", b"of b").unwrap();
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            client.pipeline_each([["GET", "a"]; 2], |_| panic!("a mistake"))
+        }));
+        assert!(panics.is_err());
+        assert_eq!(client.call(&[b"GET", b"b"]).unwrap(), Frame::Bulk(b"of b".into()));
+        let queued = client.set(b"queued", b"1").unwrap_err();
+        assert!(queued.to_string().contains("SET: QUEUED, as a MULTI is open"), "{queued}");
+        assert_eq!(client.get(b"b").unwrap(), Some(b"of b".to_vec()));
+    }
+    let mut client =
+        server.client(ClientOptions { local: LocalUse::Never, ..ClientOptions::default() });
+    assert!(matches!(client.get(b"queued"), Err(CallError::Refused { .. })));
+    assert!(client.get_in_place(b"queued", |value| Ok(value.len())).is_err());
+    assert_eq!(client.call(&[]).unwrap(), Frame::Error(b"ERR a request without words".into()));
+    let long = vec![0; 70_000];
+    assert!(matches!(client.set(&long, b""), Err(CallError::KeyTooLong { bytes: 70_000 })));
+    let value = vec![0; (512 << 20) + 1];
+    assert!(matches!(client.set(b"a", &value), Err(CallError::ValueTooLong { .. })));
+    assert_eq!(client.get(b"a").unwrap(), Some(b"of a".to_vec()));
+}
+
 /// A key whose time is over by this process's clock, though its owner hasn't said so yet, is the
 /// owner's to judge: it is asked. One that is over by the owner's clock is gone.
 #[test]
@@ -415,7 +445,6 @@ fn mistakes_are_named() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(client.call(&[]).is_err());
     let Err(error) = Client::connect("unix:/dev/shm/nigh-no-such-socket") else {
         panic!("nobody is there");
     };

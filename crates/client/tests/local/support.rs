@@ -71,6 +71,7 @@ impl Owner {
     fn answer(&mut self, request: &Request, out: &mut Vec<u8>) {
         let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
         match words[..] {
+            [b"SET" | b"GET" | b"LATER", b"queued", ..] => encode::simple(out, "QUEUED"),
             [b"PING"] => encode::simple(out, "PONG"),
             [b"SET", key, value] => {
                 self.put(key, value, 0);
