@@ -16,7 +16,7 @@ use crate::handles::Handles;
 use nigh_client::{Address, Client, ClientOptions};
 use nigh_shm::ForkMark;
 use std::cell::Cell;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Most bytes of a client's buffer that stay for its next call: a value of usual length.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -28,7 +28,8 @@ thread_local! {
 }
 
 struct HeldClient {
-    fork_mark: ForkMark,
+    /// The client's own, which is looked at before the lock.
+    fork_mark: Arc<ForkMark>,
     own: Mutex<Own>,
 }
 
@@ -41,12 +42,11 @@ struct Own {
 /// Connects a client. Returns its handle.
 pub(crate) fn connect(address: &Address, options: ClientOptions) -> Result<u64, Fault> {
     CLIENTS.add(|| {
-        let fork_mark = ForkMark::new().map_err(|error| {
-            let message = format!("the system gives no page for a client: {error}");
-            Fault::new(nigh_status::NIGH_NO_MEMORY, message)
-        })?;
         let client = Client::connect_with(address, options)?;
-        Ok(HeldClient { fork_mark, own: Mutex::new(Own { client, buffer: Vec::new() }) })
+        Ok(HeldClient {
+            fork_mark: client.fork_mark(),
+            own: Mutex::new(Own { client, buffer: Vec::new() }),
+        })
     })
 }
 
