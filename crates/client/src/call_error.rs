@@ -116,8 +116,9 @@ pub enum CallError {
         /// Attempts made.
         attempts: u32,
     },
-    /// The call was made by [`crate::Client::without_waiting`], and would have waited. Nothing was
-    /// sent.
+    /// The call would have waited where it may not: it was made by
+    /// [`crate::Client::without_waiting`], or by a task in the thread that its client has. Nothing
+    /// was sent.
     #[error("the call would wait for the server: make it where it may wait")]
     WouldWait,
     /// This process is a child of the one that connected.
