@@ -20,7 +20,7 @@ use crate::shared_db::{DbPartition, SharedDb};
 use crate::value::LentValue;
 use nigh_shm::PartitionNumber;
 use nigh_shm::layout::is_over;
-use nigh_shm::{Moment, Pin, Record, TooNew, ValueRef};
+use nigh_shm::{Moment, Pin, Reader, Record, TooNew, ValueRef};
 use std::time::SystemTime;
 
 /// Tries without the lock.
@@ -104,11 +104,9 @@ impl SharedDb {
         for keys in keys.chunks(KEYS_AHEAD) {
             for (place, key) in places.iter_mut().zip(keys) {
                 *place = self.place(key);
-                self.partitions[place.0].reader.prefetch_line(place.1);
             }
-            for (number, hash) in places.iter().take(keys.len()) {
-                self.partitions[*number].reader.prefetch_record(*hash);
-            }
+            let looks = places.iter().take(keys.len());
+            Reader::prefetch(looks.map(|(number, hash)| (&self.partitions[*number].reader, *hash)));
             for ((number, hash), key) in places.iter().zip(keys) {
                 let reader = &self.partitions[*number].reader;
                 let moment = moments[*number].or_else(|| reader.moment(pin));

@@ -86,8 +86,7 @@ fn find(c: &mut Criterion) {
                 || std::array::from_fn::<_, BATCH, _>(|_| key(next())),
                 |keys| {
                     let hashes = keys.map(|key| a.reader.hash(&key));
-                    hashes.iter().for_each(|&hash| a.reader.prefetch_line(hash));
-                    hashes.iter().for_each(|&hash| a.reader.prefetch_record(hash));
+                    Reader::prefetch(hashes.iter().map(|hash| (&a.reader, *hash)));
                     let found = keys.iter().zip(hashes);
                     found
                         .filter(|(key, hash)| {

@@ -74,11 +74,8 @@ fn apply(criterion: &mut Criterion) {
             let mut hashes = [0; 64];
             for (hash, (_, args)) in hashes.iter_mut().zip(commands) {
                 *hash = store.hash(args[1]);
-                store.prefetch_line(*hash);
             }
-            for hash in &hashes[..commands.len()] {
-                store.prefetch_record(*hash);
-            }
+            Store::prefetch(hashes[..commands.len()].iter().map(|hash| (&*store, *hash)));
             for (hash, (op, args)) in hashes.iter().zip(commands) {
                 store.apply_hashed(*op, args, *hash, &turn, out);
             }

@@ -114,8 +114,7 @@ impl Work for Shard {
             let turn = Turn { now_ms: 1, pin: &pin, random: 1 };
             let keys: [[u8; 16]; WINDOW] = std::array::from_fn(|_| key(next(random) % KEYS));
             let hashes = keys.map(|key| self.store.hash(&key));
-            hashes.iter().for_each(|hash| self.store.prefetch_line(*hash));
-            hashes.iter().for_each(|hash| self.store.prefetch_record(*hash));
+            Store::prefetch(hashes.iter().map(|hash| (&self.store, *hash)));
             for (key, hash) in keys.iter().zip(hashes) {
                 let args: [&[u8]; 3] = [b"", key, &VALUE];
                 let args = if self.op == Op::Get { &args[..2] } else { &args[..] };

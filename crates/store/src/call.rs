@@ -4,7 +4,7 @@
 //!
 //! Thread: the shard that owns the store, or the view.
 
-use nigh_shm::WriteError;
+use nigh_shm::{Reader, WriteError};
 
 use crate::error::WriteFault;
 use crate::op::Op;
@@ -93,11 +93,8 @@ impl Store {
         let count = keys.len();
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = self.reader.hash(key);
-            self.reader.prefetch_line(*hash);
         }
-        for hash in &hashes[..count] {
-            self.reader.prefetch_record(*hash);
-        }
+        Reader::prefetch(hashes[..count].iter().map(|hash| (&self.reader, *hash)));
         hashes
     }
 }

@@ -24,7 +24,7 @@ use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
 use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_resp::Protocol;
-use nigh_store::{BUSY, JOURNAL_FULL, Keyspace, Turn};
+use nigh_store::{BUSY, JOURNAL_FULL, Keyspace, Store, Turn};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -286,8 +286,7 @@ fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
             (keyspace.partition(key, hash), hash, touches)
         })
         .collect();
-    places.iter().for_each(|(partition, hash, _)| keyspace.part(*partition).prefetch_line(*hash));
-    places.iter().for_each(|(partition, hash, _)| keyspace.part(*partition).prefetch_record(*hash));
+    Store::prefetch(places.iter().map(|(partition, hash, _)| (keyspace.part(*partition), *hash)));
     let used = places.iter().filter(|(_, _, touches)| *touches);
     used.for_each(|(partition, hash, _)| keyspace.part_mut(*partition).touch(*hash));
 }

@@ -24,8 +24,8 @@ use crate::state::place::Place;
 use crate::turn::budget;
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
-use crate::turn::work::{CALLS_AT_ONCE, Look, Work};
-use nigh_store::{Lack, Turn};
+use crate::turn::work::{CALLS_AT_ONCE, Work};
+use nigh_store::{Lack, Store, Turn};
 use std::time::Instant;
 
 /// Arguments of a quick command that are gathered without an allocation.
@@ -37,13 +37,9 @@ impl Work {
         if self.prepared.is_empty() {
             return;
         }
-        // Loops of their own, as short as can be: the core then works on several misses of the TLB
-        // at once, which take longer than those of the cache (design 11).
         for looks in self.looks.chunk_by(|a, b| a.tenant == b.tenant) {
             let keyspace = &self.state.tenants[looks[0].tenant].keyspace;
-            let store = |look: &Look| keyspace.part(look.partition);
-            looks.iter().for_each(|look| store(look).prefetch_line(look.hash));
-            looks.iter().for_each(|look| store(look).prefetch_record(look.hash));
+            Store::prefetch(looks.iter().map(|look| (keyspace.part(look.partition), look.hash)));
         }
         self.looks.clear();
         self.windows += 1;

@@ -15,12 +15,14 @@
 //! Readers: any thread. [`Index`]: the arena's writer. Both are generic over the shared words, so
 //! that models run them.
 
+mod ahead;
 mod deleted;
 pub(crate) mod growth;
 mod lookup;
 pub(crate) mod moment;
 mod pick;
 
+pub(crate) use ahead::prefetch_records;
 pub(crate) use lookup::{Table, bits, find, match_line, split_state, tables};
 pub(crate) use pick::pick;
 

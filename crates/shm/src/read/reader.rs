@@ -9,20 +9,15 @@
 //! Any thread with a participant of the arena's domain.
 
 use crate::format::head::{Head, RunName};
-use crate::format::layout::{REF_MOVED, entry_reference, header, record as r};
+use crate::format::layout::{header, record as r};
 use crate::format::record::{Record, RecordRef, ValueRef};
 use crate::format::words::{MappedWords, SharedWords};
 use crate::index::moment::{self, MomentSample, TooNew};
-use crate::index::{self, Table, match_line, split_state};
+use crate::index::{self, Table, split_state};
 use crate::qsbr::Pin;
 use crate::region::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-
-/// Bytes of a record that are asked for ahead: header, a short key and a short value.
-const PREFETCH_RECORD_BYTES: u64 = 192;
-/// Bytes of a cache line.
-const CACHE_LINE_BYTES: u64 = 64;
 
 /// A moment of an arena, good for the turn in which it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,33 +87,10 @@ impl Reader {
         index::tables(&self.words, self.slot_shift)
     }
 
-    /// Asks for the index line of a hash: the first pass over a pipeline.
+    /// Asks for the index lines and records of look-ups that are about to come, of any arenas.
     #[inline]
-    pub fn prefetch_line(&self, hash: u32) {
-        let table = self.current();
-        self.words.prefetch(table.line_offset(table.home(hash)));
-    }
-
-    /// Asks for the record that the home line names for a hash: the second pass.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "as a call, a core works on fewer of these misses at once"
-    )]
-    pub fn prefetch_record(&self, hash: u32) {
-        let table = self.current();
-        let line = self.words.line(table.line_offset(table.home(hash)));
-        let (hits, _) = match_line(&line, hash);
-        if hits == 0 {
-            return;
-        }
-        let reference = entry_reference(line[hits.trailing_zeros() as usize & 7]);
-        if reference > REF_MOVED {
-            let at = u64::from(reference) * r::UNIT;
-            for i in 0..PREFETCH_RECORD_BYTES / CACHE_LINE_BYTES {
-                self.words.prefetch(at + i * CACHE_LINE_BYTES);
-            }
-        }
+    pub fn prefetch<'a>(looks: impl Iterator<Item = (&'a Reader, u32)> + Clone) {
+        index::prefetch_records(looks.map(|(it, hash)| (&it.words, it.current(), hash)));
     }
 
     /// Finds a key. Whether it has expired is for the caller to say.

@@ -16,6 +16,7 @@ use crate::format::head::{Head, RunName};
 use crate::format::layout::record as r;
 use crate::format::sum;
 use crate::format::words::SharedWords;
+use crate::index::prefetch_records;
 use crate::qsbr::Pin;
 use crate::region::Region;
 use crate::write::writer::Writer;
@@ -78,17 +79,9 @@ impl HeldValue {
 }
 
 impl Writer {
-    /// Asks for the index line of a hash.
-    #[inline]
-    pub fn prefetch_line(&self, hash: u32) {
-        let table = self.index.current();
-        self.words.prefetch(table.line_offset(table.home(hash)));
-    }
-
-    /// Asks for the record that the line names.
-    #[inline]
-    pub fn prefetch_record(&self, hash: u32) {
-        self.index.prefetch_record(&self.words, hash);
+    /// Asks for the index lines and records of keys that are about to be looked at, of any arenas.
+    pub fn prefetch<'a>(looks: impl Iterator<Item = (&'a Writer, u32)> + Clone) {
+        prefetch_records(looks.map(|(it, hash)| (&it.words, it.index.current(), hash)));
     }
 
     /// The record of a key; with `lsn`, only if it has this number.

@@ -197,9 +197,8 @@ impl Eviction {
 
     /// Prefetches the lines and records of the best of the pool, for their deletion.
     pub(crate) fn prefetch_best(&self, keys: u32, reader: &Reader) {
-        let best = || self.pool.iter().rev().take(keys as usize);
-        best().for_each(|candidate| reader.prefetch_line(candidate.hash));
-        best().for_each(|candidate| reader.prefetch_record(candidate.hash));
+        let best = self.pool.iter().rev().take(keys as usize);
+        Reader::prefetch(best.map(|candidate| (reader, candidate.hash)));
     }
 
     fn sample_volatile(&mut self, reader: &Reader, random: &mut SplitMix, turn: &Turn<'_>) {

@@ -109,15 +109,12 @@ impl Arenas for OwnedArenas<'_, '_> {
     }
 
     fn ask_for(&self, keys: &mut dyn Iterator<Item = (u32, &[u8])>) {
-        let lines = keys.filter_map(|(stream, key)| {
+        let looks = keys.filter_map(|(stream, key)| {
             let writer = self.keyspace.writer_of(stream)?;
-            let hash = writer.hash(key);
-            writer.prefetch_line(hash);
-            Some((writer, hash))
+            Some((writer, writer.hash(key)))
         });
-        // All lines before the first record: they come while the others are asked for.
-        let lines: Vec<(&Writer, u32)> = lines.collect();
-        lines.into_iter().for_each(|(writer, hash)| writer.prefetch_record(hash));
+        let looks: Vec<(&Writer, u32)> = looks.collect();
+        Writer::prefetch(looks.into_iter());
     }
 
     fn placed(&mut self, placed: &Placed) {

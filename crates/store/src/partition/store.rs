@@ -144,21 +144,11 @@ impl Store {
         self.reader.hash(key)
     }
 
-    /// First pass over a pipeline: asks for the key's line of the index.
+    /// Asks for what the commands that are about to come will look at, in any partitions.
     #[inline]
-    pub fn prefetch_line(&self, hash: u32) {
-        self.reader.prefetch_line(hash);
-    }
-
-    /// Second pass over a pipeline: asks for the record that the line names.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "as a call, a core works on fewer of these misses at once"
-    )]
-    pub fn prefetch_record(&self, hash: u32) {
-        self.reader.prefetch_record(hash);
-        self.usage.prefetch(hash);
+    pub fn prefetch<'a>(looks: impl Iterator<Item = (&'a Store, u32)> + Clone) {
+        Reader::prefetch(looks.clone().map(|(store, hash)| (&store.reader, hash)));
+        looks.for_each(|(store, hash)| store.usage.prefetch(hash));
     }
 
     /// Counts a key as used now. The server calls it for reads that go past the store, such as a

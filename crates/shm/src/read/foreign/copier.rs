@@ -19,7 +19,7 @@ use crate::format::layout::{
     header, is_over, record as r,
 };
 use crate::format::words::SharedWords;
-use crate::index::{Table, bits, match_line, split_state};
+use crate::index::{Table, bits, match_line, prefetch_records, split_state};
 use crate::read::cursor::{last_of_group, visit};
 use std::fs::File;
 use std::sync::atomic::AtomicU64;
@@ -150,12 +150,7 @@ impl<W: SharedWords> Copier<W> {
     pub(super) fn prefetch(&self, hashes: &[u32]) {
         let (_, current) = split_state(self.words.load64(header::INDEX_STATE, Acquire));
         let Some(table) = self.table(current) else { return };
-        let line_of = |hash: &u32| table.line_offset(table.home(*hash));
-        hashes.iter().for_each(|hash| self.words.prefetch(line_of(hash)));
-        for hash in hashes {
-            let line = self.words.line(line_of(hash));
-            self.prefetch_record(&line, match_line(&line, *hash).0);
-        }
+        prefetch_records(hashes.iter().map(|hash| (&self.words, table, *hash)));
     }
 
     /// Asks for the record that the first of some entries names, whatever that is by now.
